@@ -57,7 +57,8 @@ def take(name, bench, work):
 # Kernels that are checked in one call; together all that `devices --check-kernels` knows.
 KERNELS = {
     "products":
-        "matmul affine affine_relu affine_gelu affine_add",
+        "matmul affine affine_relu affine_gelu affine_gelu_tanh affine_add "
+        "matmul_gelu_tanh_backward",
     "heads":
         "attention attention_backward",
     "stored heads":

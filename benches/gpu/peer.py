@@ -48,15 +48,17 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, width, heads, causal):
+    def __init__(self, width, heads, causal, gelu):
         super().__init__()
+        # As `F.gelu` calls its forms: "tanh", or the exact one "none".
+        self.gelu = gelu
         self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
         self.attention = Attention(width, heads, causal)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x):
         x = x + self.attention(self.first(x))
-        return x + self.down(F.gelu(self.up(self.second(x))))
+        return x + self.down(F.gelu(self.up(self.second(x)), approximate=self.gelu))
 
     def take(self, weights, name):
         take_norm(self.first, weights, f"{name}.layer_norm")
@@ -76,7 +78,7 @@ class Gpt2(nn.Module):
         self.seq, self.vocab = seq, vocab
         self.table = nn.Parameter(torch.randn(vocab, width) * 0.02)
         self.positions = nn.Parameter(torch.randn(seq, width) * 0.02)
-        self.blocks = nn.ModuleList(Block(width, heads, True) for _ in range(layers))
+        self.blocks = nn.ModuleList(Block(width, heads, True, "tanh") for _ in range(layers))
         self.norm = nn.LayerNorm(width)
 
     def forward(self, tokens, targets):
@@ -109,7 +111,7 @@ class Vit(nn.Module):
         self.cut = nn.Conv2d(3, width, patch, stride=patch)
         self.token = nn.Parameter(torch.zeros(width))
         self.positions = nn.Parameter(torch.randn(1 + (side // patch) ** 2, width) * 0.02)
-        self.blocks = nn.ModuleList(Block(width, heads, False) for _ in range(layers))
+        self.blocks = nn.ModuleList(Block(width, heads, False, "none") for _ in range(layers))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes)
 
     def forward(self, images, targets):

@@ -107,7 +107,7 @@ const BATCH_NORM: CallPattern = making(NORM_BETWEEN, line("batch_norm", NORM));
 const RESIDUAL: CallPattern = with(&["residual"], line("batch_norm", NORM_AND));
 
 /// All rules, in all their forms.
-pub const FORMS: [RewriteForm; 13] = [
+pub const FORMS: [RewriteForm; 15] = [
     RewriteForm {
         rewrite: Rewrite::Affine,
         before: [
@@ -128,6 +128,21 @@ pub const FORMS: [RewriteForm; 13] = [
         before: [AFFINE, line("gelu", &["t"])],
         after: making(&["t", "y"], line("affine_gelu", MAP)),
         alike: &["y"],
+    },
+    RewriteForm {
+        rewrite: Rewrite::AffineGeluTanh,
+        before: [AFFINE, line("gelu_tanh", &["t"])],
+        after: making(&["t", "y"], line("affine_gelu_tanh", MAP)),
+        alike: &["y"],
+    },
+    RewriteForm {
+        rewrite: Rewrite::MatmulGeluTanhBackward,
+        before: [
+            making(&["dy"], line("matmul", &["dz", "weight"])),
+            making(&["dt"], line("gelu_tanh_backward", &["t", "dy"])),
+        ],
+        after: making(&["dt"], line("matmul_gelu_tanh_backward", &["dz", "weight", "t"])),
+        alike: &["t", "dt"],
     },
     RewriteForm {
         rewrite: Rewrite::AffineAdd,

@@ -38,6 +38,8 @@ fn shape(form: &RewriteForm, name: &str, sizes: Sizes) -> Vec<u64> {
     match (form.rewrite, name) {
         (Rewrite::GatherOfScatter | Rewrite::GatherOfPart, "t")
         | (Rewrite::PartOfSum, "y") => vec![m, part],
+        (Rewrite::MatmulGeluTanhBackward, "weight") => vec![k, n],
+        (Rewrite::MatmulGeluTanhBackward, "dz") => vec![m, k],
         (_, "x") if is_affine => vec![m, k],
         (_, "weight") => vec![n, k],
         (_, "gain" | "bias" | "dgain" | "dbias") => vec![n],
@@ -198,7 +200,9 @@ fn wrong_rules_are_found_out() {
     let wrong = [
         after(Rewrite::Affine, "affine_relu", map),
         after(Rewrite::AffineRelu, "affine", map),
+        after(Rewrite::AffineGeluTanh, "affine_gelu", map),
         after(Rewrite::AffineAdd, "affine", map),
+        after(Rewrite::MatmulGeluTanhBackward, "matmul", &["dz", "weight"]),
         RewriteForm { after: CallPattern { flags: &["residual"], ..norm.after }, ..norm },
         RewriteForm {
             after: CallPattern {

@@ -40,6 +40,21 @@ fn residual() -> Model {
     build.mean_squared_error(y, &ROWS)
 }
 
+/// linear(gelu_tanh(linear(x))), of something that has a gradient, with biases: nodes 0 to 3, the loss.
+fn bent() -> Model {
+    let mut build = Build::default();
+    let mut y = build.input("x", &ROWS);
+    let affine = |build: &mut Build, x: Source| {
+        let (weight, bias) = (build.parameter(&[4, 4]), build.parameter(&[4]));
+        build.node(Operation::Linear, &[x, weight, bias], &ROWS)
+    };
+    y = affine(&mut build, y);
+    y = affine(&mut build, y);
+    y = build.node(Operation::GeluTanh, &[y], &ROWS);
+    y = affine(&mut build, y);
+    build.mean_squared_error(y, &ROWS)
+}
+
 fn cut(model: &Model, cuts: &[u32]) -> Stages {
     stages(model, cuts, EXAMPLES, Float::F32, 16).expect("no parameter is shared")
 }
@@ -69,6 +84,26 @@ fn batch_norms_take_in_residuals_and_activations() {
     assert_eq!(norms, ["batch_norm_backward", "batch_norm_backward relu"]);
     let opened = backward.iter().filter(|name| *name == "relu_backward");
     assert_eq!(opened.count(), 1);
+}
+
+/// The product for what goes into the outer map stands behind the map's other gradients, where it
+/// takes in the slope.
+#[test]
+fn an_activation_goes_with_its_products() {
+    let whole = cut(&bent(), &[]);
+    let StageCode { forward, backward, .. } = &whole.stages[Stage::new(0)];
+    assert_eq!(kernels(forward), ["affine", "affine_gelu_tanh", "affine", "mse"]);
+    let outer = ["matmul transpose_a", "sum_rows", "matmul_gelu_tanh_backward"];
+    let inner = ["matmul", "matmul transpose_a", "sum_rows"];
+    let expected = [&["mse_backward"], &outer[..], &inner, &inner[1..]].concat();
+    let backward = kernels(backward.first()[0]);
+    let first = backward.iter().position(|name| name == "mse_backward");
+    assert_eq!(backward[first.expect("there is a loss")..], expected);
+    let parted = cut(&bent(), &[3]);
+    let code = |stage| parted.stages[Stage::new(stage)].backward.next();
+    let [own, outer] = [0, 1].map(|stage| kernels(code(stage)[0]));
+    assert!(own.contains(&"gelu_tanh_backward".to_owned()), "{own:?}");
+    assert!(!outer.contains(&"matmul_gelu_tanh_backward".to_owned()), "{outer:?}");
 }
 
 #[test]
@@ -109,7 +144,7 @@ fn but_copies(calls: Vec<String>) -> Vec<String> {
 #[test]
 fn costs_of_nodes_add_up_to_the_uncut_routines() {
     let random = (20..40).map(|seed| random_model(&mut Numbers(seed), 12));
-    for model in random.chain([residual()]) {
+    for model in random.chain([residual(), bent()]) {
         let costs = costs(&model);
         let stages = cut(&model, &[]);
         let code = &stages.stages[Stage::new(0)];
@@ -133,7 +168,7 @@ fn costs_of_nodes_add_up_to_the_uncut_routines() {
 fn costs_of_the_turn_add_up_to_the_first_half() {
     let split = StageForm { backward: BackwardForm::Split, ..StageForm::default() };
     let random = (20..40).map(|seed| random_model(&mut Numbers(seed), 12));
-    for model in random.chain([residual()]) {
+    for model in random.chain([residual(), bent()]) {
         let costs = costs(&model);
         let turn = launched(costs.iter().rev().map(|cost| &cost.turn));
         let whole = (&[][..], Tensor::WHOLE);

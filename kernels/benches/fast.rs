@@ -23,9 +23,10 @@ fn typical(name: &str) -> Call {
     match name {
         "matmul" => call(name).reals(&[rows, &[128, 128], rows]),
         "affine" | "affine_relu" => call(name).reals(&[rows, &[512, 128], &[512], wide]),
-        "affine_gelu" | "affine_add" => {
+        "affine_gelu" | "affine_gelu_tanh" | "affine_add" => {
             call(name).reals(&[rows, &[512, 128], &[512], wide, wide])
         }
+        "matmul_gelu_tanh_backward" => call(name).reals(&[rows, &[128, 512], wide, wide]),
         "add" | "multiply" => call(name).reals(&[rows; 3]),
         "add_rows" => call(name).reals(&[&[512], wide]),
         "accumulate" | "copy" | "softmax" => call(name).reals(&[rows; 2]),

@@ -21,37 +21,14 @@ struct Gelu {
         return dy * (at.distribution + x * at.density);
     }
 };
-// x (1 + tanh u) / 2 = x σ(2u), u = √(2/π) (x + 0.044715 x³); beyond ±30 the cube is cut, so that the
-// slope stays a number.
 struct GeluTanh {
-    template <class W>
-    __device__ static W near(W x) {
-        return least(greatest(x, W(-30)), W(30));
-    }
-    template <class W>
-    __device__ static W inside(W x) {
-        return W(0.79788456080286535588) * (x + W(0.044715) * x * x * x);
-    }
-    // The slope of u.
-    template <class W>
-    __device__ static W steepness(W x) {
-        return W(0.79788456080286535588) * (W(1) + W(3 * 0.044715) * x * x);
-    }
     template <class N, class W>
     __device__ static W of(W x) {
-        if constexpr (IN_16_BITS<N>) return x * sigmoid<N>(2 * inside(near(x)));
-        else return W(0.5) * x * (W(1) + tangent(inside(near(x))));
+        return gelu_tanh_of<N>(x);
     }
     template <class N, class W>
     __device__ static W slope(W x, W dy) {
-        W cut = near(x);
-        if constexpr (IN_16_BITS<N>) {
-            W open = sigmoid<N>(2 * inside(cut));
-            return dy * (open + x * (open * (1 - open)) * (2 * steepness(cut)));
-        } else {
-            W t = tangent(inside(cut));
-            return dy * W(0.5) * (W(1) + t + x * (W(1) - t * t) * steepness(cut));
-        }
+        return gelu_tanh_slope<N>(x, dy);
     }
 };
 struct Silu {

@@ -66,8 +66,40 @@ __device__ Wide<N> gelu_of(Wide<N> x) {
     return x * normal<N>(x).distribution;
 }
 
-// The same as a call of its own, for loops that are unrolled often.
+// x (1 + tanh u) / 2 = x σ(2u), u = √(2/π) (x + 0.044715 x³); beyond ±30 the cube is cut, so that the
+// slope stays a number.
+struct Inside {
+    template <class W>
+    __device__ static W near(W x) {
+        return least(greatest(x, W(-30)), W(30));
+    }
+    template <class W>
+    __device__ static W of(W x) {
+        return W(0.79788456080286535588) * (x + W(0.044715) * x * x * x);
+    }
+    template <class W>
+    __device__ static W steepness(W x) {
+        return W(0.79788456080286535588) * (W(1) + W(3 * 0.044715) * x * x);
+    }
+};
+
 template <class N>
-__device__ __noinline__ Wide<N> gelu_called(Wide<N> x) {
-    return gelu_of<N>(x);
+__device__ Wide<N> gelu_tanh_of(Wide<N> x) {
+    typedef Wide<N> W;
+    if constexpr (IN_16_BITS<N>) return x * sigmoid<N>(2 * Inside::of(Inside::near(x)));
+    else return W(0.5) * x * (W(1) + tangent(Inside::of(Inside::near(x))));
+}
+
+// dy times the slope at x.
+template <class N>
+__device__ Wide<N> gelu_tanh_slope(Wide<N> x, Wide<N> dy) {
+    typedef Wide<N> W;
+    W cut = Inside::near(x);
+    if constexpr (IN_16_BITS<N>) {
+        W open = sigmoid<N>(2 * Inside::of(cut));
+        return dy * (open + x * (open * (1 - open)) * (2 * Inside::steepness(cut)));
+    } else {
+        W t = tangent(Inside::of(cut));
+        return dy * W(0.5) * (W(1) + t + x * (W(1) - t * t) * Inside::steepness(cut));
+    }
 }

@@ -1,7 +1,16 @@
 // Matrix products where no library is at hand: out = scale · a b, plus what is at `added` where it
 // is an address; row-major, batch by batch.
 
-enum Tail { PLAIN = 0, BIAS = 1, BIAS_RELU = 2, BIAS_GELU = 3 };
+enum Tail { PLAIN = 0, BIAS = 1, BIAS_RELU = 2, BIAS_GELU = 3, BIAS_GELU_TANH = 4, GELU_TANH_SLOPE = 5 };
+
+// What the tails from BIAS_GELU on make of a value, and of what is stored before the activation. A call
+// of its own, for loops that are unrolled often. Slopes are taken times what would have been stored.
+template <class O>
+__device__ __noinline__ Wide<O> bent(u32 tail, Wide<O> value, O* before) {
+    if (tail == GELU_TANH_SLOPE) return gelu_tanh_slope<O>(widen(*before), widen(narrow<O>(value)));
+    *before = narrow<O>(value);
+    return tail == BIAS_GELU ? gelu_of<O>(value) : gelu_tanh_of<O>(value);
+}
 
 // What becomes of a sum.
 template <class O, class B>
@@ -19,12 +28,9 @@ struct Finish {
         if (i >= m || j >= n) return;
         W value = W(scale) * sum;
         if (added) value += W(widen(added[i * row + j]));
-        if (tail != PLAIN) value += W(widen(bias[j]));
+        if (bias) value += W(widen(bias[j]));
         if (tail == BIAS_RELU) value = greatest(value, W(0));
-        if (tail == BIAS_GELU) {
-            before[i * row + j] = narrow<O>(value);
-            value = gelu_called<O>(value);
-        }
+        if (tail >= BIAS_GELU) value = bent<O>(tail, value, before + i * row + j);
         out[i * row + j] = narrow<O>(value);
     }
 };
@@ -101,11 +107,17 @@ KERNEL(256, product_mixed,
                f64 value = f64(scale) * sum;
                u64 at = batch * out_batch + i * out_row + j;
                if (added) value += read_any(added, at, out_tag);
-               if (tail != PLAIN) value += read_any(bias, j, a_tag);
+               if (bias) value += read_any(bias, j, a_tag);
                if (tail == BIAS_RELU) value = greatest(value, 0.0);
-               if (tail == BIAS_GELU) {
-                   write_any(before, at, out_tag, value);
-                   value = gelu_called<f64>(value);
+               if (tail >= BIAS_GELU) {
+                   f64 stored = 0.0;
+                   if (tail == GELU_TANH_SLOPE) {
+                       stored = read_any(before, at, out_tag);
+                       write_any(out, at, out_tag, value);
+                       value = read_any(out, at, out_tag);
+                   }
+                   value = bent<f64>(tail, value, &stored);
+                   if (tail != GELU_TANH_SLOPE) write_any(before, at, out_tag, stored);
                }
                write_any(out, at, out_tag, value);
            }))

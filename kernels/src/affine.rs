@@ -1,5 +1,6 @@
-//! Affine maps y = x Wᵀ + bias together with what follows them: one pass over memory instead of
-//! two or three, and the bits of the kernels one by one.
+//! Affine maps y = x Wᵀ + bias together with what follows them, and the gradient of what goes into
+//! one together with the slope of what stands before it: one pass over memory instead of two or
+//! three, and the bits of the kernels one by one.
 
 use crate::{
     Context, Real,
@@ -25,6 +26,14 @@ pub(crate) struct AffineRelu(pub(crate) Matmul);
 /// z = x Wᵀ + bias, y = z · Φ(z).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AffineGelu(pub(crate) Matmul);
+
+/// z = x Wᵀ + bias, y = z (1 + tanh(√(2/π) (z + 0.044715 z³))) / 2.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AffineGeluTanh(pub(crate) Matmul);
+
+/// dt = dz W times the slope of the same at t.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct MatmulGeluTanhBackward(pub(crate) Matmul);
 
 /// y = a + (x Wᵀ + bias).
 #[derive(Clone, Debug, PartialEq)]
@@ -121,6 +130,66 @@ impl Define for AffineGelu {
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let inputs = [(); 3].map(|()| operands.read());
         plain::affine_gelu(&self.0, inputs, operands.write(), operands.write());
+    }
+}
+
+impl Define for AffineGeluTanh {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        AffineGelu::parse(call).map(|AffineGelu(map)| Self(map))
+    }
+    fn flops(&self) -> u64 {
+        flops(&self.0, 16)
+    }
+    fn packed<R: Real>(&self) -> usize {
+        self.0.packed::<R>()
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let [x, weight, bias] = [(); 3].map(|()| operands.read());
+        let (z, y) = (operands.write(), operands.write());
+        self.0.run(x, weight, z, context.threads, |rows| {
+            y.chunks_mut(rows * self.0.n).map(|y| {
+                move |part, z: &mut Target<'_, R>| {
+                    fast::add_bias_gelu_tanh(bias, part, z, y);
+                }
+            })
+        });
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let inputs = [(); 3].map(|()| operands.read());
+        plain::affine_gelu_tanh(&self.0, inputs, operands.write(), operands.write());
+    }
+}
+
+impl Define for MatmulGeluTanhBackward {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let (m, k) = call.matrix("dz", Access::Read)?;
+        let (depth, n) = call.matrix("weight", Access::Read)?;
+        if depth != k {
+            return Err(format!("`dz` has inner extent {k}, but `weight` has {depth}"));
+        }
+        call.shaped("t", Access::Read, (m, n))?;
+        call.shaped("dt", Access::Write, (m, n))?;
+        Ok(Self(Matmul { transpose_b: false, ..Matmul::affine([m, n, k]) }))
+    }
+    fn flops(&self) -> u64 {
+        flops(&self.0, 24)
+    }
+    fn packed<R: Real>(&self) -> usize {
+        self.0.packed::<R>()
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let [dz, weight, t] = [(); 3].map(|()| operands.read());
+        self.0.run(dz, weight, operands.write(), context.threads, |rows| {
+            t.chunks(rows * self.0.n).map(|t| {
+                move |part, dt: &mut Target<'_, R>| {
+                    fast::times_gelu_tanh_slope(t, part, dt);
+                }
+            })
+        });
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let inputs = [(); 3].map(|()| operands.read());
+        plain::matmul_gelu_tanh_backward(&self.0, inputs, operands.write());
     }
 }
 

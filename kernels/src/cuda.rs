@@ -237,11 +237,24 @@ pub enum Epilogue {
     /// A bias (n) is added to every row, and what is below zero becomes zero.
     BiasRelu(CallPlace),
     /// A bias (n) is added to every row, which is stored in `before`, (m, n) like `out`, and goes
-    /// through GELU into `out`: the exact one, by the error function. Libraries approximate it by a
-    /// hyperbolic tangent, which is another function; see [`Product::without_gelu`].
+    /// through GELU into `out`: the exact one, by the error function. Libraries have none; see
+    /// [`Product::apart`].
     BiasGelu {
         /// The bias.
         bias: CallPlace,
+        /// What went into GELU.
+        before: CallPlace,
+    },
+    /// The same with the GELU by a hyperbolic tangent, which libraries have.
+    BiasGeluTanh {
+        /// The bias.
+        bias: CallPlace,
+        /// What went into GELU.
+        before: CallPlace,
+    },
+    /// What would be stored is multiplied by the slope of that GELU at what is in `before`, (m, n)
+    /// like `out`, apart from it, and only read.
+    GeluTanhSlope {
         /// What went into GELU.
         before: CallPlace,
     },

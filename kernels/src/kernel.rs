@@ -116,7 +116,10 @@ define_operations! {
     "affine" => Affine(affine::Affine);
     "affine_relu" => AffineRelu(affine::AffineRelu);
     "affine_gelu" => AffineGelu(affine::AffineGelu);
+    "affine_gelu_tanh" => AffineGeluTanh(affine::AffineGeluTanh);
     "affine_add" => AffineAdd(affine::AffineAdd);
+    "matmul_gelu_tanh_backward" =>
+        MatmulGeluTanhBackward(affine::MatmulGeluTanhBackward);
     "add" => Add(elementwise::Add);
     "add_rows" => AddRows(elementwise::AddRows);
     "accumulate" => Accumulate(elementwise::Accumulate);

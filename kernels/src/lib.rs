@@ -15,7 +15,9 @@
 //! | `affine` | x (m, k) r, weight (n, k) r, bias (n) r, y (m, n) w | y = x Wᵀ + bias |
 //! | `affine_relu` | x, weight, bias, y (m, n) w | y = max(x Wᵀ + bias, 0) |
 //! | `affine_gelu` | x, weight, bias, z (m, n) w, y (m, n) w | z = x Wᵀ + bias, y = GELU(z) |
+//! | `affine_gelu_tanh` | x, weight, bias, z (m, n) w, y (m, n) w | the same, by a hyperbolic tangent |
 //! | `affine_add` | x, weight, bias, a (m, n) r, y (m, n) w | y = a + (x Wᵀ + bias) |
+//! | `matmul_gelu_tanh_backward` | dz (m, k) r, weight (k, n) r, t (m, n) r, dt (m, n) w | dt = dz W times the slope of `gelu_tanh` at t |
 //! | `add` | a r, b~ r, out w | |
 //! | `add_rows` | bias (n) r, x (m, n) u | x += bias in every row |
 //! | `accumulate` | x r, out u | out += x |

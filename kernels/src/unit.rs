@@ -3,8 +3,15 @@
 use roundelay_schedule::{Float, Unit};
 
 /// Kernels that are products of the matrices that they are given, row by row.
-const MATRICES: [&str; 5] =
-    ["matmul", "affine", "affine_relu", "affine_gelu", "affine_add"];
+const MATRICES: [&str; 7] = [
+    "matmul",
+    "affine",
+    "affine_relu",
+    "affine_gelu",
+    "affine_gelu_tanh",
+    "affine_add",
+    "matmul_gelu_tanh_backward",
+];
 
 /// Kernels whose products are of something else, or not all: windows of an image, heads, losses.
 const PRODUCTS: [&str; 7] = [

@@ -212,7 +212,7 @@ fn product_of_zeros(number: Number) -> Product {
         out: matrix(2, 256),
         scale: 1.0,
         addend: Addend::Other(place(5)),
-        epilogue: Epilogue::BiasGelu { bias: place(3), before: place(4) },
+        epilogue: Epilogue::Plain,
     }
 }
 
@@ -222,7 +222,13 @@ fn gelus_of_products() {
     if !can_compile() {
         return;
     }
-    for (dtype, number) in [(BF16, Number::Bf16), (F16, Number::F16)] {
+    let [bias, before] = [3, 4].map(|index| CallPlace::Operand(index, Bytes(0)));
+    let exact = (Epilogue::BiasGelu { bias, before }, &ACTIVATIONS[0]);
+    let by_tanh = (Epilogue::BiasGeluTanh { bias, before }, &ACTIVATIONS[1]);
+    let numbers = [(BF16, Number::Bf16), (F16, Number::F16)];
+    for ((epilogue, activation), (dtype, number)) in
+        [exact, by_tanh].into_iter().flat_map(|one| numbers.map(|number| (one, number)))
+    {
         let x = every_number(dtype);
         let zeros =
             [256 * 8, 8 * 256, x.len(), 256, x.len()].map(|length| vec![0.0; length]);
@@ -230,13 +236,14 @@ fn gelus_of_products() {
         let mut stored: Vec<Stored> =
             arrays.map(|array| Stored::new(&array, Element::Real, dtype)).collect();
         let operands: Vec<*mut u8> = stored.iter_mut().map(Stored::pointer).collect();
-        let product = Step::Product(product_of_zeros(number));
+        let product = Product { epilogue, ..product_of_zeros(number) };
+        let product = Step::Product(product);
         let steps = Steps { steps: vec![product], scratch: Bytes(0) };
         run_steps(&steps, &Bound { operands: &operands, context: &CONTEXT });
         hold("before", &x, &stored[4].values(), |x| [x, 0.0]);
-        let alone = forward(&ACTIVATIONS[0], Element::Real, x.len() as u64);
+        let alone = forward(activation, Element::Real, x.len() as u64);
         let alone = result(&alone, &[x], (dtype, Placement::Aligned));
-        hold("gelu", &alone, &stored[2].values(), |alone| [alone, 0.0]);
+        hold(activation.name, &alone, &stored[2].values(), |alone| [alone, 0.0]);
     }
 }
 

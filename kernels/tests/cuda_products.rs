@@ -70,6 +70,14 @@ fn gelu(x: f64) -> f64 {
     0.5 * x * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2)
 }
 
+/// GELU by a hyperbolic tangent, and its slope.
+fn gelu_tanh(x: f64) -> [f64; 2] {
+    let inner = (2.0 / std::f64::consts::PI).sqrt();
+    let bent = libm::tanh(inner * (x + 0.044715 * x * x * x));
+    let steepness = inner * (1.0 + 3.0 * 0.044715 * x * x);
+    [0.5 * x * (1.0 + bent), 0.5 * (1.0 + bent + x * (1.0 - bent * bent) * steepness)]
+}
+
 /// What is stored of element (i, j): before the activation, and after.
 fn expected(
     product: &Product,
@@ -92,16 +100,23 @@ fn expected(
         Epilogue::Bias(_) => [0.0, biased],
         Epilogue::BiasRelu(_) => [0.0, biased.max(0.0)],
         Epilogue::BiasGelu { .. } => [biased, gelu(biased)],
+        Epilogue::BiasGeluTanh { .. } => [biased, gelu_tanh(biased)[0]],
+        Epilogue::GeluTanhSlope { .. } => {
+            let at = values[4][stands];
+            [at, (total + before) * gelu_tanh(at)[1]]
+        }
     }
 }
 
 fn random_product(draw: &mut Draw, [a, b, out]: [Number; 3]) -> Product {
     let [m, n, k] = [(); 3].map(|()| (draw.extent() * (1 + draw.below(3))) as usize);
-    let epilogue = match draw.below(4) {
+    let epilogue = match draw.below(6) {
         0 => Epilogue::Plain,
         1 => Epilogue::Bias(operand(3)),
         2 => Epilogue::BiasRelu(operand(3)),
-        _ => Epilogue::BiasGelu { bias: operand(3), before: operand(4) },
+        3 => Epilogue::BiasGelu { bias: operand(3), before: operand(4) },
+        4 => Epilogue::BiasGeluTanh { bias: operand(3), before: operand(4) },
+        _ => Epilogue::GeluTanhSlope { before: operand(4) },
     };
     let turned = [draw.flag(), draw.flag()];
     Product {
@@ -160,12 +175,14 @@ fn check_product(numbers: [Number; 3], seed: u64) {
             let near =
                 |found: f64, out: f64| (found - out).abs() <= most * (4.0 + out.abs());
             assert!(near(found[place], out), "{} for {out}: {product:?}", found[place]);
-            if let Epilogue::BiasGelu { .. } = product.epilogue {
-                assert!(
+            match product.epilogue {
+                Epilogue::Plain | Epilogue::Bias(_) | Epilogue::BiasRelu(_) => {}
+                Epilogue::BiasGelu { .. } | Epilogue::BiasGeluTanh { .. } => assert!(
                     near(before[place], bent),
                     "{} for {bent}: {product:?}",
                     before[place]
-                );
+                ),
+                Epilogue::GeluTanhSlope { .. } => assert_eq!(before[place], bent),
             }
         }
     }
@@ -251,32 +268,45 @@ fn stages_and_tiles_change_no_bit() {
     }
 }
 
-/// A product with GELU is what a library's product and our own GELU make of it.
+/// A product with GELU is what a library's product and our own GELU make of it; one with a slope
+/// has the same bits.
 #[test]
-fn products_without_gelu() {
+fn products_apart_from_their_activations() {
     if !can_compile() {
         return;
     }
     let [m, n, k] = [5, 24, 40];
-    for number in [Number::Bf16, Number::F32] {
-        let epilogue = Epilogue::BiasGelu { bias: operand(3), before: operand(4) };
+    let (bias, before) = (operand(3), operand(4));
+    let epilogues = [
+        Epilogue::BiasGelu { bias, before },
+        Epilogue::BiasGeluTanh { bias, before },
+        Epilogue::GeluTanhSlope { before },
+    ];
+    for (epilogue, number) in epilogues
+        .into_iter()
+        .flat_map(|epilogue| NUMBERS.map(|number| (epilogue, number)))
+    {
         let product = Product { epilogue, ..plain(number, [m, n, k]) };
-        let results =
-            [vec![Step::Product(product)], product.without_gelu()].map(|steps| {
-                let draw = &mut Draw::new(8);
-                let mut operands: Vec<Stored> = [m * k, k * n, m * n, n, m * n]
-                    .map(|length| stored(draw, number, length))
-                    .into();
-                steps.into_iter().for_each(|step| run(step, &mut operands));
-                [operands[2].values(), operands[4].values()]
-            });
-        assert_eq!(results[0][1], results[1][1]);
-        for (whole, apart) in results[0][0].iter().zip(&results[1][0]) {
-            let error = (whole - apart).abs();
-            assert!(error <= tolerance(number) * (1.0 + whole.abs()), "{whole} {apart}");
+        let (part, pass) = product.apart().expect("there is an activation");
+        let apart = vec![Step::Product(part), Step::Launch(pass)];
+        let [whole, apart] = [vec![Step::Product(product)], apart].map(|steps| {
+            let draw = &mut Draw::new(8);
+            let mut operands: Vec<Stored> = [m * k, k * n, m * n, n, m * n]
+                .map(|length| stored(draw, number, length))
+                .into();
+            steps.into_iter().for_each(|step| run(step, &mut operands));
+            [operands[2].values(), operands[4].values()]
+        });
+        assert_eq!(whole[1], apart[1]);
+        for (whole, apart) in whole[0].iter().zip(&apart[0]) {
+            let allowed = match epilogue {
+                Epilogue::GeluTanhSlope { .. } => 0.0,
+                _ => tolerance(number) * (1.0 + whole.abs()),
+            };
+            assert!((whole - apart).abs() <= allowed, "{whole} {apart}");
         }
         let plain = Product { epilogue: Epilogue::Plain, ..product };
-        assert_eq!(plain.without_gelu(), [Step::Product(plain)]);
+        assert_eq!(plain.apart(), None);
     }
 }
 

@@ -9,7 +9,14 @@ use common::{
 use roundelay_kernels::{Context, NAMES};
 use roundelay_schedule::Call;
 
-const FUSED: [&str; 4] = ["affine", "affine_relu", "affine_gelu", "affine_add"];
+const FUSED: [&str; 6] = [
+    "affine",
+    "affine_relu",
+    "affine_gelu",
+    "affine_gelu_tanh",
+    "affine_add",
+    "matmul_gelu_tanh_backward",
+];
 
 /// Runs a kernel on a choice of arrays, in its own order.
 fn apply(call: &Call, places: &[usize], arrays: &mut [Array<f32>], threads: usize) {
@@ -27,18 +34,30 @@ fn shaped(name: &str, fused: &Call, places: &[usize]) -> Call {
 
 /// The kernels one by one on the operands of the fused call.
 fn one_by_one(fused: &Call, arrays: &mut [Array<f32>], threads: usize) {
-    let map = if fused.kernel == "affine_gelu" { 3 } else { fused.operands.len() - 1 };
+    let map = match &*fused.kernel {
+        "affine_gelu" | "affine_gelu_tanh" => 3,
+        _ => fused.operands.len() - 1,
+    };
     let mut step = |name: &str, places: &[usize]| {
         let call = shaped(name, fused, places);
-        let call = if name == "matmul" { call.flag("transpose_b", true) } else { call };
+        let turned = name == "matmul" && fused.kernel.starts_with("affine");
+        let call = if turned { call.flag("transpose_b", true) } else { call };
         apply(&call, places, arrays, threads);
     };
     step("matmul", &[0, 1, map]);
+    if fused.kernel == "matmul_gelu_tanh_backward" {
+        let slope = shaped("gelu_tanh_backward", fused, &[2, map, map]);
+        let mut own = [2, map, map].map(|at| arrays[at].clone());
+        apply(&slope, &[0, 1, 2], &mut own, threads);
+        arrays[map] = own[2].clone();
+        return;
+    }
     step("add_rows", &[2, map]);
     match &*fused.kernel {
         "affine" => {}
         "affine_relu" => step("relu", &[map, map]),
         "affine_gelu" => step("gelu", &[3, 4]),
+        "affine_gelu_tanh" => step("gelu_tanh", &[3, 4]),
         "affine_add" => step("add", &[3, map, map]),
         other => panic!("no parts of kernel {other}"),
     }

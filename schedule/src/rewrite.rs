@@ -20,8 +20,13 @@ pub enum Rewrite {
     AffineRelu,
     /// An affine map and the GELU behind it.
     AffineGelu,
+    /// An affine map and the GELU by a hyperbolic tangent behind it.
+    AffineGeluTanh,
     /// An affine map and what is added to it.
     AffineAdd,
+    /// The gradient of what goes into an affine map, and that of the GELU by a hyperbolic tangent
+    /// before the map.
+    MatmulGeluTanhBackward,
     /// A batch norm and what is added to it.
     BatchNormAdd,
     /// A batch norm and the rectifier behind it.

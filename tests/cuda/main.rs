@@ -13,6 +13,7 @@ mod ahead;
 mod bench;
 mod cache;
 mod faults;
+mod gelus;
 mod looking;
 mod measuring;
 mod precision;

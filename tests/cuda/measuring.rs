@@ -10,7 +10,12 @@ use serde_json::Value;
 use std::{env, fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 /// Kernels of several sources, products among them.
-const SOME: &str = "relu,matmul,affine_gelu,softmax,adamw,cross_entropy";
+const SOME: &str = "relu,matmul,affine_gelu,affine_gelu_tanh,matmul_gelu_tanh_backward,softmax,\
+                    adamw,cross_entropy";
+
+/// Those of them that are products.
+const PRODUCTS: [&str; 4] =
+    ["matmul", "affine_gelu", "affine_gelu_tanh", "matmul_gelu_tanh_backward"];
 
 #[test]
 fn kernels_are_held_to_their_references() {
@@ -21,12 +26,13 @@ fn kernels_are_held_to_their_references() {
     let words = format!("devices --check-kernels --calls 3 --seed 9 --only {SOME}");
     let told = document(&mut bench.command(&words), "kernel-check");
     let rows = told["rows"].as_array().expect("the schema holds");
-    assert_eq!(rows.len(), 6 * 4, "kernels in all element types");
+    assert_eq!(rows.len(), 8 * 4, "kernels in all element types");
     for row in rows {
         assert!(row["wrong"].is_null(), "{row}");
         assert!(row["error"].as_f64() <= row["tolerance"].as_f64(), "{row}");
         // Three random calls; the large one and the usual one in all ways.
-        let is_product = matches!(row["kernel"].as_str(), Some("matmul" | "affine_gelu"));
+        let name = row["kernel"].as_str().expect("the schema holds");
+        let is_product = PRODUCTS.contains(&name);
         assert_eq!(row["products"].as_u64() > Some(0), is_product, "{row}");
         assert_eq!(row["calls"] == 9, is_product || row["kernel"] == "cross_entropy");
     }

@@ -4,7 +4,8 @@
 //! No rule changes a bit: what fused kernels compute is defined as the kernels one by one.
 //! Nothing is kept that was not kept before; a tensor that only went from the one call to the
 //! other is not made any more. A call that does two joins what stands before it in turn, so a
-//! product grows into an affine map, and that into one with an activation.
+//! product grows into an affine map, and that into one with an activation. Backward, a map's product
+//! for what goes into it comes behind the map's other calls where an activation takes it right then.
 
 use super::{
     call::{Step, Tensor, Term},
@@ -86,6 +87,7 @@ pub(crate) fn fuse_nodes<N: Copy + PartialEq>(
     rewriting: &Rewriting<'_>,
     kept: impl Fn(Tensor) -> bool,
 ) -> Vec<Made<N>> {
+    let steps = meeting(steps);
     let runs = runs(&steps);
     let mut touched = Touched::new(&steps, &runs);
     let chosen = chosen(&steps, runs, rewriting, &touched, &kept);
@@ -112,6 +114,31 @@ pub(crate) fn fuse_nodes<N: Copy + PartialEq>(
         fused.push(made);
     }
     fused
+}
+
+/// Puts a product behind the other calls of its operation where the call after them takes its result
+/// and a rule has the two as neighbours. These calls read what they share, and nothing else of each
+/// other, so no bit changes.
+fn meeting<N>(mut steps: Vec<(N, Step)>) -> Vec<(N, Step)> {
+    for place in 0..steps.len() {
+        let (_, product) = &steps[place];
+        let own = |(_, step): &&(N, Step)| step.node == product.node;
+        let behind = place + steps[place..].iter().take_while(own).count();
+        let taken = steps.get(behind).is_some_and(|(_, next)| meets(product, next));
+        if taken && product.node.is_some() {
+            steps[place..behind].rotate_left(1);
+        }
+    }
+    steps
+}
+
+/// Whether a call takes what a product makes, and a rule has both.
+fn meets(product: &Step, next: &Step) -> bool {
+    let pair = [product.kernel, next.kernel];
+    let is_rule = FORMS.iter().any(|form| form.before.map(|line| line.kernel) == pair);
+    let made = product.terms.last().map(|term| term.tensor);
+    let read = next.terms.iter().any(|term| Some(term.tensor) == made);
+    product.kernel == "matmul" && is_rule && read && product.strand == next.strand
 }
 
 /// The rules that are wanted, by the place of the call that comes second.
@@ -270,6 +297,9 @@ fn apply(
     let own = bind(&form.before[0], first, &mut names)?;
     let more = bind(&form.before[1], second, &mut names)?;
     let both_cut = [first, second].iter().all(|step| CUT.contains(&step.kernel));
+    if more.contains_key(ACCUMULATE) && WRITING.contains(&form.after.kernel) {
+        return None;
+    }
     let constants = |all: &Attributes| {
         let mut rest = all.clone();
         rest.remove(ACCUMULATE);
@@ -298,6 +328,9 @@ fn apply(
 }
 
 const ACCUMULATE: &str = "accumulate";
+
+/// Kernels of rules that cannot add what they make to what is there.
+const WRITING: [&str; 1] = ["matmul_gelu_tanh_backward"];
 
 /// How many columns stay together where an array is cut into parts, and the kernels that cut.
 const INNER: &str = "inner";

@@ -2,14 +2,15 @@
 
 use super::{
     Addend, Argument, CallPlace, Epilogue, Function, Launch, Matrix, Number, Product,
-    Step,
-    draft::{Draft, NOWHERE, Shape, count},
+    draft::{Draft, NOWHERE, Shape, adding, count},
     form::{Form, Role},
     source::{ACTIVATION, PRODUCT},
     tile::Tile,
 };
 use crate::{
-    affine::{Affine, AffineAdd, AffineGelu, AffineRelu},
+    affine::{
+        Affine, AffineAdd, AffineGelu, AffineGeluTanh, AffineRelu, MatmulGeluTanhBackward,
+    },
     matmul::Matmul,
 };
 use Role::{Either, Narrow};
@@ -27,38 +28,52 @@ impl Product {
         Launch { function, grid, block, shared, arguments }
     }
 
-    /// The same for a library whose GELU is not the exact one: the bias alone, then our own GELU of
-    /// what was stored before it. Other products stay as they are.
+    /// The same product without its GELU or the slope of one, and our own function that does that
+    /// behind it; none where there is neither.
     ///
     /// # Panics
-    /// When such a product has room between the rows or batches of `out`, or adds to it.
-    pub fn without_gelu(&self) -> Vec<Step> {
-        match self.epilogue {
-            Epilogue::Plain | Epilogue::Bias(_) | Epilogue::BiasRelu(_) => {
-                vec![Step::Product(*self)]
-            }
+    /// When such a product has room between the rows or batches of `out`, or is added to
+    /// something.
+    pub fn apart(&self) -> Option<(Self, Launch)> {
+        let (epilogue, place, function, before) = match self.epilogue {
+            Epilogue::Plain | Epilogue::Bias(_) | Epilogue::BiasRelu(_) => return None,
             Epilogue::BiasGelu { bias, before } => {
-                let out = Matrix { place: before, ..self.out };
-                let epilogue = Epilogue::Bias(bias);
-                let product = Product { out, epilogue, ..*self };
-                vec![Step::Product(product), Step::Launch(self.gelu(before))]
+                (Epilogue::Bias(bias), before, "gelu", before)
             }
-        }
+            Epilogue::BiasGeluTanh { bias, before } => {
+                (Epilogue::Bias(bias), before, "gelu_tanh", before)
+            }
+            Epilogue::GeluTanhSlope { before } => {
+                (Epilogue::Plain, self.out.place, "gelu_tanh_backward", before)
+            }
+        };
+        let out = Matrix { place, ..self.out };
+        Some((Self { out, epilogue, ..*self }, self.pass(function, before)))
     }
 
-    fn gelu(&self, before: CallPlace) -> Launch {
+    /// An activation of `before` into `out`, or its slope there times `out`.
+    fn pass(&self, function: &str, before: CallPlace) -> Launch {
         let Matrix { row, batch, place, number, .. } = self.out;
         let dense = row == self.n && (self.batches == 1 || batch == self.m * row);
         assert!(
             dense && self.addend == Addend::Nothing,
-            "a GELU of its own replaces arrays without gaps"
+            "a pass of its own replaces arrays without gaps"
         );
         let elements = self.batches * self.m * self.n;
         let Shape { grid, block, shared } = Shape::each(elements, 16 / number.size());
-        let symbol = format!("gelu_{0}_{0}", number.name());
+        let symbol = format!("{function}_{0}_{0}", number.name());
         let function = Function { source: ACTIVATION, symbol };
-        let places = [before, place].map(Argument::Address);
-        let arguments = places.into_iter().chain([count(elements)]).collect();
+        let [before, out] = [before, place].map(Argument::Address);
+        let arguments = match self.epilogue {
+            Epilogue::GeluTanhSlope { .. } => {
+                vec![before, out, out, count(elements), adding(Store::Write)]
+            }
+            Epilogue::Plain
+            | Epilogue::Bias(_)
+            | Epilogue::BiasRelu(_)
+            | Epilogue::BiasGelu { .. }
+            | Epilogue::BiasGeluTanh { .. } => vec![before, out, count(elements)],
+        };
         Launch { function, grid, block, shared, arguments }
     }
 
@@ -89,6 +104,10 @@ impl Product {
             Epilogue::BiasGelu { bias, before } => {
                 (3, Argument::Address(bias), Argument::Address(before))
             }
+            Epilogue::BiasGeluTanh { bias, before } => {
+                (4, Argument::Address(bias), Argument::Address(before))
+            }
+            Epilogue::GeluTanhSlope { before } => (5, NOWHERE, Argument::Address(before)),
         };
         let added = match self.addend {
             Addend::Nothing => NOWHERE,
@@ -162,7 +181,7 @@ impl Form for Matmul {
     }
 }
 
-/// The product of an affine map into operand `out`, with what follows.
+/// A product into operand `out`, with what follows.
 fn affine(
     draft: &mut Draft,
     map: &Matmul,
@@ -203,6 +222,29 @@ impl Form for AffineGelu {
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let (bias, before) = (draft.place(2), draft.place(3));
         affine(draft, &self.0, 4, Epilogue::BiasGelu { bias, before }, Addend::Nothing);
+        Ok(())
+    }
+}
+
+impl Form for AffineGeluTanh {
+    fn roles(&self) -> Vec<Role> {
+        vec![Narrow; 5]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let (bias, before) = (draft.place(2), draft.place(3));
+        let epilogue = Epilogue::BiasGeluTanh { bias, before };
+        affine(draft, &self.0, 4, epilogue, Addend::Nothing);
+        Ok(())
+    }
+}
+
+impl Form for MatmulGeluTanhBackward {
+    fn roles(&self) -> Vec<Role> {
+        vec![Narrow; 4]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let epilogue = Epilogue::GeluTanhSlope { before: draft.place(2) };
+        affine(draft, &self.0, 3, epilogue, Addend::Nothing);
         Ok(())
     }
 }

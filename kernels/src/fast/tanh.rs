@@ -21,9 +21,7 @@ vectorize! {
     /// dx = dy · (σ(2u) + x · σ(2u) (1 − σ(2u)) · 2u').
     pub(crate) fn gelu_tanh_backward<R>(x: &[R], dy: &[R], dx: &mut [R], store: Store) {
         for ((x, dy), dx) in x.iter().zip(dy).zip(dx) {
-            let (open, slope) = gate(*x);
-            let bend = *x * open * (R::ONE - open);
-            store.put(dx, *dy * bend.fused(slope, open));
+            store.put(dx, *dy * slope(*x));
         }
     }
 }
@@ -53,10 +51,18 @@ vectorize! {
 
 /// σ(2u) and 2u', u = √(2/π) (x + 0.044715 x³).
 #[inline(always)]
-fn gate<R: Real>(x: R) -> (R, R) {
+pub(super) fn gate<R: Real>(x: R) -> (R, R) {
     let x = bounded(x);
     let (twice, square) = (R::of(2.0 * SLOPE), x * x);
     let argument = twice * x * square.fused(R::of(CUBE), R::ONE);
     let slope = twice * square.fused(R::of(3.0 * CUBE), R::ONE);
     (R::ONE / (R::ONE + (-argument).quick_exp()), slope)
+}
+
+/// σ(2u) + x · σ(2u) (1 − σ(2u)) · 2u'.
+#[inline(always)]
+pub(super) fn slope<R: Real>(x: R) -> R {
+    let (open, steepness) = gate(x);
+    let bend = x * open * (R::ONE - open);
+    bend.fused(steepness, open)
 }

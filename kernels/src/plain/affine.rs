@@ -26,6 +26,28 @@ pub(crate) fn affine_gelu<R: Real>(
     activation::gelu(z, y);
 }
 
+/// z = x Wᵀ + bias, y = GELU(z) by a hyperbolic tangent.
+pub(crate) fn affine_gelu_tanh<R: Real>(
+    map: &Matmul,
+    inputs: [&[R]; 3],
+    z: &mut [R],
+    y: &mut [R],
+) {
+    affine(map, inputs, z);
+    activation::gelu_tanh(z, y);
+}
+
+/// dt = dz W times the slope of GELU by a hyperbolic tangent at t.
+pub(crate) fn matmul_gelu_tanh_backward<R: Real>(
+    map: &Matmul,
+    [dz, weight, t]: [&[R]; 3],
+    dt: &mut [R],
+) {
+    matmul(map, dz, weight, dt, Store::Write);
+    let dy = dt.to_vec();
+    activation::gelu_tanh_backward(t, &dy, dt, Store::Write);
+}
+
 /// y = a + (x Wᵀ + bias).
 pub(crate) fn affine_add<R: Real>(map: &Matmul, inputs: [&[R]; 3], a: &[R], y: &mut [R]) {
     affine(map, inputs, y);

@@ -55,9 +55,10 @@ pub fn sample(name: &str, draw: &mut Draw) -> Call {
     let array: &[u64] = &[batch, m, n];
     match name {
         "matmul" => sample_matmul(adding, draw),
-        "affine" | "affine_relu" | "affine_gelu" | "affine_add" => {
+        "affine" | "affine_relu" | "affine_gelu" | "affine_gelu_tanh" | "affine_add" => {
             sample_affine(plain, [m, n, draw.extent()])
         }
+        "matmul_gelu_tanh_backward" => product_back(plain, [m, n, draw.extent()]),
         "add" => {
             let shapes: [&[u64]; 3] = [array, &[m, n], &[n]];
             plain.real(array).real(shapes[draw.below(3) as usize]).real(array)
@@ -161,9 +162,10 @@ pub fn large(name: &str, draw: &mut Draw) -> Call {
     let heads = heads.flag("causal", true);
     match name {
         "matmul" => call(name).reals(&[&[700, 130], &[130, 150], &[700, 150]]),
-        "affine" | "affine_relu" | "affine_gelu" | "affine_add" => {
+        "affine" | "affine_relu" | "affine_gelu" | "affine_gelu_tanh" | "affine_add" => {
             sample_affine(call(name), [700, 150, 130])
         }
+        "matmul_gelu_tanh_backward" => product_back(call(name), [700, 150, 130]),
         "gelu" | "gelu_tanh" | "silu" => call(name).reals(&[wide; 2]),
         "soft_cap" => call(name).number("cap", 2.0).reals(&[wide; 2]),
         "soft_cap_backward" => call(name).number("cap", 2.0).reals(&[rows; 3]),
@@ -223,6 +225,11 @@ fn sample_affine(call: Call, [m, n, k]: [u64; 3]) -> Call {
         "affine" | "affine_relu" => call.reals(&inputs).real(y),
         _ => call.reals(&inputs).reals(&[y; 2]),
     }
+}
+
+/// The gradient of what goes into an affine map, behind a GELU.
+fn product_back(call: Call, [m, n, k]: [u64; 3]) -> Call {
+    call.reals(&[&[m, k], &[k, n], &[m, n], &[m, n]])
 }
 
 /// Some neighbouring rows.

@@ -14,11 +14,14 @@ pub fn usual(name: &str, number: usize) -> Option<Call> {
         "affine" | "affine_relu" => {
             only(call(name).reals(&[&[256, 320], &[384, 320], &[384], &[256, 384]]))
         }
-        "affine_gelu" | "affine_add" => only(
+        "affine_gelu" | "affine_gelu_tanh" | "affine_add" => only(
             call(name)
                 .reals(&[&[256, 320], &[384, 320], &[384]])
                 .reals(&[&[256, 384], &[256, 384]]),
         ),
+        "matmul_gelu_tanh_backward" => {
+            only(call(name).reals(&[&[256, 320], &[320, 384], &[256, 384], &[256, 384]]))
+        }
         "layer_norm" => only(call(name).reals(&[rows, row, row, rows, count, count])),
         "layer_norm_backward" => {
             only(call(name).reals(&[rows, row, count, count, rows, rows, row, row]))

@@ -23,7 +23,8 @@ fn cost(term: &Term) -> u64 {
         || (0..3).any(|number| operator == result(number));
     match operator {
         _ if is_free => 0,
-        "add" | "add_rows" | "copy" | "gelu" | "part" | "relu" | "relu_backward" => 1,
+        "add" | "add_rows" | "copy" | "gelu" | "gelu_tanh" | "gelu_tanh_backward"
+        | "part" | "relu" | "relu_backward" => 1,
         "all_gather" | "reduce_scatter" => 101,
         // Both of them, one behind the other.
         "all_reduce" => 201,

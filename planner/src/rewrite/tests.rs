@@ -30,7 +30,7 @@ const RESIDUAL: &str = "
         x = relu(x + batch_norm(conv2d(x, 8, 3, padding = 1)))
     }
     x = global_pool(x)
-    loss mse(linear(relu(linear(x, 8)), 8), y)";
+    loss mse(linear(gelu_tanh(linear(relu(linear(x, 8)), 8)), 8), y)";
 
 fn program(model: &str) -> Program {
     let text = format!(

@@ -7,7 +7,7 @@ use super::{
     driver::{Address, Device, DriverError, Function, Parameters, Stream},
     exchange::Meeting,
     functions::Functions,
-    multiplier::{Multiplier, power_of_two_in},
+    multiplier::{Multiplier, Way, power_of_two_in},
     tuning::Trials,
 };
 use crate::{code::parse_call, machine::ProductCounts};
@@ -130,6 +130,14 @@ impl Binding<'_> {
 
     fn place(&self, line: Line) -> u64 {
         u64::from(line.place(u32::try_from(self.part).unwrap_or(u32::MAX)))
+    }
+
+    /// Makes these the parameters of a launch.
+    pub(super) fn fill(&self, parameters: &mut Parameters, launch: &Launch) {
+        parameters.clear();
+        for argument in &launch.arguments {
+            parameters.push(self.value(*argument));
+        }
     }
 
     fn value(&self, argument: Argument) -> u64 {
@@ -288,7 +296,7 @@ impl Code {
         Ok((ReadyCall { operands, work }, scratch))
     }
 
-    /// Makes a step ready: a product by the library where it does it, without our GELU if need be.
+    /// Makes a step ready: a product by the library where it does it.
     fn ready(
         &mut self,
         step: cuda::Step,
@@ -298,19 +306,14 @@ impl Code {
             cuda::Step::Launch(launch) => return Ok(vec![self.launch(launch)?]),
             cuda::Step::Product(product) => product,
         };
-        let mut steps = Vec::new();
-        for part in product.without_gelu() {
-            steps.push(match part {
-                cuda::Step::Launch(launch) => self.launch(launch)?,
-                cuda::Step::Product(part) => {
-                    match self.multiplier.plan(&part, operands) {
-                        Some(plan) => Step::Product(Box::new(part), plan),
-                        None => return Ok(vec![self.launch(product.launch())?]),
-                    }
-                }
-            });
-        }
-        Ok(steps)
+        let way = self.multiplier.plan(&product, operands, &mut self.functions);
+        Ok(match way {
+            Some(Way::Whole(plan)) => vec![Step::Product(Box::new(product), plan)],
+            Some(Way::Apart(part, plan, pass)) => {
+                vec![Step::Product(part, plan), self.launch(pass)?]
+            }
+            None => vec![self.launch(product.launch())?],
+        })
     }
 
     fn launch(&mut self, launch: Launch) -> Result<Step, CudaError> {
@@ -342,10 +345,7 @@ impl Code {
     ) -> Result<(), DriverError> {
         match step {
             Step::Launch(function, launch) => {
-                self.parameters.clear();
-                for argument in &launch.arguments {
-                    self.parameters.push(binding.value(*argument));
-                }
+                binding.fill(&mut self.parameters, launch);
                 stream.launch(function, launch, &mut self.parameters)
             }
             Step::Product(product, plan) => {

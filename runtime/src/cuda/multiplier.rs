@@ -1,20 +1,21 @@
-//! Who makes each matrix product: the library by one of its plans, or a function of ours; which is
-//! never left unsaid.
+//! Who makes each matrix product: the library by one of its plans, the library with a function of ours
+//! for what follows, or a function of ours; which is never left unsaid.
 
 use super::{
     arena::ALIGNMENT,
     code::Binding,
     driver::{Device, DriverError, Products, Stream},
+    functions::Functions,
     products::{self, Addresses, Extents, Handle, Plan, Refused},
-    tuning::{Trials, Tuner},
+    tuning::{Activation, OwnPass, Trials, Tuner},
 };
 use crate::{digest::Digest, machine::ProductCounts};
-use roundelay_kernels::cuda::{Addend, CallPlace, Epilogue, Matrix, Product};
+use roundelay_kernels::cuda::{Addend, CallPlace, Epilogue, Launch, Matrix, Product};
 use roundelay_schedule::Bytes;
 
-/// What a bias starts at a multiple of, in bytes. Preferences speak of matrices alone, so the
-/// library's kernels are free to load a bias by whole vectors.
-const BIAS_ALIGNMENT: u64 = 16;
+/// What a bias, and what is before a GELU, starts at a multiple of, in bytes. Preferences speak of
+/// matrices alone, so the library's kernels are free to load these by whole vectors.
+const BESIDE_ALIGNMENT: u64 = 16;
 
 /// Why a product is made by a function of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,11 +35,21 @@ enum Reason {
     /// It has no way to do a product.
     #[error("cuBLASLt answers {status} for a product of {m} x {k} and {k} x {n}")]
     Refused { status: Refused, m: usize, n: usize, k: usize },
-    /// A bias lies where the library may not load it.
+    /// A bias, or what is before a GELU, lies where the library may not load it.
     #[error(
-        "a bias starts at a multiple of {0} bytes, and cuBLASLt may load {BIAS_ALIGNMENT} at once"
+        "a bias or what is before a GELU starts at a multiple of {0} bytes, and cuBLASLt may load \
+         {BESIDE_ALIGNMENT} at once"
     )]
-    Bias(u64),
+    Beside(u64),
+}
+
+/// How the library makes a product, by the numbers of its plans.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Way {
+    /// With all that follows.
+    Whole(usize),
+    /// Without its activation, which a function of ours does behind it.
+    Apart(Box<Product>, usize, Launch),
 }
 
 /// The library of products with its plans, or neither.
@@ -47,6 +58,8 @@ pub(super) struct Multiplier {
     /// By shape, that is the product with all matrices at the beginning of something, and by what
     /// the first bytes of matrices are multiples of.
     plans: Vec<((Product, u64), Plan)>,
+    /// Where activations are done, by the plans that do them as well.
+    activations: Vec<(usize, Activation)>,
     /// What the first byte of every row is a multiple of.
     alignment: u64,
     tuner: Tuner,
@@ -62,10 +75,11 @@ impl Multiplier {
             (Products::Own, Some(_)) => Err(Reason::Absent),
             (Products::Library(_) | Products::Own, None) => Err(Reason::Unwanted),
         };
-        let (plans, counts) = (Vec::new(), ProductCounts::default());
+        let (plans, activations) = (Vec::new(), Vec::new());
+        let counts = ProductCounts::default();
         let (alignment, tuner) =
             (alignment.unwrap_or(1), Tuner::new(device.facts(), trials));
-        Self { handle, plans, alignment, tuner, counts }
+        Self { handle, plans, activations, alignment, tuner, counts }
     }
 
     /// Who makes the products that were planned so far.
@@ -81,6 +95,7 @@ impl Multiplier {
             digest.add(format!("{key:?}").as_bytes());
             digest.add(&plan.algorithm().bytes());
         }
+        digest.add(format!("{:?}", self.activations).as_bytes());
         let ProductCounts { library, own, .. } = &self.counts;
         format!(
             "{library} by the library, {:016x}, and {own} by own functions",
@@ -93,16 +108,18 @@ impl Multiplier {
         self.plans.iter().map(|(_, plan)| plan.workspace()).max().unwrap_or_default()
     }
 
-    /// The plan of a product of a call with these operands; none where a function of ours makes it.
+    /// How the library makes a product of a call with these operands; none where a function of ours
+    /// makes it. Functions are asked for where it is tried which way is faster.
     pub(super) fn plan(
         &mut self,
         product: &Product,
         operands: &[(usize, u64)],
-    ) -> Option<usize> {
-        match self.planned(product, operands) {
-            Ok(plan) => {
+        functions: &mut Functions,
+    ) -> Option<Way> {
+        match self.way(product, operands, functions) {
+            Ok(way) => {
                 self.counts.library += 1;
-                Some(plan)
+                Some(way)
             }
             Err(reason) => {
                 self.counts.own += 1;
@@ -110,6 +127,49 @@ impl Multiplier {
                 None
             }
         }
+    }
+
+    fn way(
+        &mut self,
+        product: &Product,
+        operands: &[(usize, u64)],
+        functions: &mut Functions,
+    ) -> Result<Way, Reason> {
+        let whole = self.planned(product, operands);
+        let Some((part, pass)) = product.apart() else { return whole.map(Way::Whole) };
+        let apart = self.planned(&part, operands);
+        match (whole, apart) {
+            (Ok(whole), Ok(apart)) => {
+                Ok(match self.activation([whole, apart], functions) {
+                    Activation::Within => Way::Whole(whole),
+                    Activation::Behind => Way::Apart(Box::new(part), apart, pass),
+                })
+            }
+            (Ok(whole), Err(_)) => Ok(Way::Whole(whole)),
+            (Err(_), Ok(apart)) => Ok(Way::Apart(Box::new(part), apart, pass)),
+            (Err(_), Err(reason)) => Err(reason),
+        }
+    }
+
+    /// Whether a plan is taken that does an activation as well, or one with a pass of ours behind it.
+    fn activation(
+        &mut self,
+        [whole, apart]: [usize; 2],
+        functions: &mut Functions,
+    ) -> Activation {
+        let mut known = self.activations.iter();
+        if let Some((_, known)) = known.find(|(plan, _)| *plan == whole) {
+            return *known;
+        }
+        let handle = self.handle.as_ref().expect("who has plans has their library");
+        let plans = self.plans.get_disjoint_mut([whole, apart]);
+        let [(key, within), (_, behind)] = plans.expect("they differ in what they make");
+        let (text, extents) = (format!("{key:?}"), Extents::of(&key.0));
+        let own = || OwnPass::new(&key.0, functions);
+        let plans = [within, behind];
+        let found = self.tuner.activation((plans, handle), (&text, extents), own);
+        self.activations.push((whole, found));
+        found
     }
 
     fn planned(
@@ -122,11 +182,11 @@ impl Multiplier {
             let offsets = places.iter().map(|place| offset(*place, operands));
             power_of_two_in(offsets.chain([self.alignment]))
         };
-        if let Some(bias) = products::bias(product) {
-            let bias = starts(&[bias]);
-            if bias < BIAS_ALIGNMENT {
-                return Err(Reason::Bias(bias));
-            }
+        let beside = [products::bias(product), products::before(product)];
+        let beside: Vec<CallPlace> = beside.into_iter().flatten().collect();
+        let aligned = starts(&beside);
+        if !beside.is_empty() && aligned < BESIDE_ALIGNMENT {
+            return Err(Reason::Beside(aligned));
         }
         let [a, b, out] = [&product.a, &product.b, &product.out].map(|own| own.place);
         let key = (shape(product), starts(&[a, b, out, products::added(product)]));
@@ -164,6 +224,7 @@ impl Multiplier {
             out: binding.address(product.out.place),
             added: binding.address(products::added(product)),
             bias: products::bias(product).map(|place| binding.address(place)),
+            before: products::before(product).map(|place| binding.address(place)),
         };
         let (_, plan) = &mut self.plans[plan];
         plan.run(handle, at, binding.workspace, stream).map_err(DriverError::from)
@@ -195,6 +256,10 @@ fn shape(product: &Product) -> Product {
         Epilogue::Bias(_) => Epilogue::Bias(place),
         Epilogue::BiasRelu(_) => Epilogue::BiasRelu(place),
         Epilogue::BiasGelu { .. } => Epilogue::BiasGelu { bias: place, before: place },
+        Epilogue::BiasGeluTanh { .. } => {
+            Epilogue::BiasGeluTanh { bias: place, before: place }
+        }
+        Epilogue::GeluTanhSlope { .. } => Epilogue::GeluTanhSlope { before: place },
     };
     let addend = match product.addend {
         Addend::Nothing => Addend::Nothing,

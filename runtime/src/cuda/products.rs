@@ -26,8 +26,11 @@ const OFFERED: usize = 8;
 /// of the result before they meet.
 const WIDE_SUMS: u32 = 2;
 
-/// A place that is aligned as well as any, for an algorithm that looks at the bias's while it is
-/// chosen.
+/// What the rows and batches of the matrix before a GELU are multiples of, in elements.
+const WHOLE_ROWS: usize = 8;
+
+/// A place that is aligned as well as any, for an algorithm that looks at the bias's, or at the one of
+/// what is before a GELU, while it is chosen.
 const SOMEWHERE: u64 = 1 << 20;
 
 /// `CUBLAS_OP_N` and `CUBLAS_OP_T`.
@@ -108,13 +111,14 @@ impl Algorithm {
     }
 }
 
-/// How far the matrices and the bias of a product reach, from the first byte of each.
+/// How far the matrices, the bias and what is before a GELU reach, from the first byte of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extents {
     pub(super) a: Bytes,
     pub(super) b: Bytes,
     pub(super) out: Bytes,
     pub(super) bias: Bytes,
+    pub(super) before: Bytes,
 }
 
 impl Extents {
@@ -125,11 +129,13 @@ impl Extents {
             let last = (batches - 1) * matrix.batch + (rows - 1) * matrix.row;
             Bytes(((last + columns) * matrix.number.size()) as u64)
         };
+        let out = reach(&product.out, m, n);
         Self {
             a: reach(&product.a, m, k),
             b: reach(&product.b, k, n),
-            out: reach(&product.out, m, n),
+            out,
             bias: Bytes((n * product.out.number.size()) as u64),
+            before: before(product).map_or(Bytes(0), |_| out),
         }
     }
 }
@@ -152,6 +158,8 @@ pub(super) struct Addresses {
     pub(super) added: Address,
     /// Of a bias, where the epilogue has one.
     pub(super) bias: Option<Address>,
+    /// Of what is before a GELU, where the epilogue has one.
+    pub(super) before: Option<Address>,
 }
 
 impl Plan {
@@ -159,18 +167,21 @@ impl Plan {
     /// which algorithms, the one it holds best first; the plan takes that one.
     ///
     /// # Errors
-    /// When it would not, or when its epilogue is not ours: its GELU is the one by tanh.
+    /// When it would not, or when it has no epilogue like this one.
     pub(super) fn new(
         handle: &Handle,
         product: &Product,
         alignment: u64,
     ) -> Done<(Self, Vec<Algorithm>)> {
         let unsupported = Refused(cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED);
-        let epilogue = epilogue(&product.epilogue).ok_or(unsupported)?;
+        let epilogue = epilogue(product).ok_or(unsupported)?;
         let mut description = Description::new(product, epilogue)?;
         if bias(product).is_some() {
             let pointer = Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER;
             description.set(pointer, SOMEWHERE)?;
+        }
+        if before(product).is_some() {
+            description.set_before(product)?;
         }
         let layouts = [
             Layout::new(&product.b, product.k, product.n, product.batches)?,
@@ -218,10 +229,15 @@ impl Plan {
         if let Some(bias) = at.bias {
             self.description.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.0)?;
         }
+        if let Some(before) = at.before {
+            let pointer = Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER;
+            self.description.set(pointer, before.0)?;
+        }
         let pointer = |address: Address| address.0 as *mut c_void;
         let [a, b, out] = [&self.layouts[0], &self.layouts[1], &self.layouts[2]];
         // SAFETY: all descriptions are live; scales have the type that the description names;
-        // addresses are the device's matter, and the bias is read from the description now.
+        // addresses are the device's matter, and those of the bias and of what is before a GELU
+        // are read from the description now.
         check(unsafe {
             cublaslt::cublasLtMatmul(
                 handle.0,
@@ -245,23 +261,42 @@ impl Plan {
     }
 }
 
-/// What follows a product, in the library's words; none where it has nothing like it.
-fn epilogue(epilogue: &Epilogue) -> Option<Library> {
-    match epilogue {
+/// What follows a product, in the library's words; none where it has nothing like it. How exact its
+/// GELU is is not said, so it stands for ours only where 16 bits are stored.
+fn epilogue(product: &Product) -> Option<Library> {
+    let in_16_bits = match product.out.number {
+        Number::Bf16 | Number::F16 => true,
+        Number::F32 | Number::F64 => false,
+    };
+    let gelu = |own: Library| in_16_bits.then_some(own);
+    match product.epilogue {
         Epilogue::Plain => Some(Library::CUBLASLT_EPILOGUE_DEFAULT),
         Epilogue::Bias(_) => Some(Library::CUBLASLT_EPILOGUE_BIAS),
         Epilogue::BiasRelu(_) => Some(Library::CUBLASLT_EPILOGUE_RELU_BIAS),
         Epilogue::BiasGelu { .. } => None,
+        Epilogue::BiasGeluTanh { .. } => gelu(Library::CUBLASLT_EPILOGUE_GELU_AUX_BIAS),
+        Epilogue::GeluTanhSlope { .. } => gelu(Library::CUBLASLT_EPILOGUE_DGELU),
     }
 }
 
 /// Where the bias of a product is.
 pub(super) fn bias(product: &Product) -> Option<CallPlace> {
     match product.epilogue {
-        Epilogue::Plain => None,
+        Epilogue::Plain | Epilogue::GeluTanhSlope { .. } => None,
         Epilogue::Bias(bias)
         | Epilogue::BiasRelu(bias)
-        | Epilogue::BiasGelu { bias, .. } => Some(bias),
+        | Epilogue::BiasGelu { bias, .. }
+        | Epilogue::BiasGeluTanh { bias, .. } => Some(bias),
+    }
+}
+
+/// Where what is before the GELU of a product is, which lies as its result does.
+pub(super) fn before(product: &Product) -> Option<CallPlace> {
+    match product.epilogue {
+        Epilogue::Plain | Epilogue::Bias(_) | Epilogue::BiasRelu(_) => None,
+        Epilogue::BiasGelu { before, .. }
+        | Epilogue::BiasGeluTanh { before, .. }
+        | Epilogue::GeluTanhSlope { before } => Some(before),
     }
 }
 
@@ -320,6 +355,23 @@ impl Description {
         own.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, turned(&product.a))?;
         own.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue as u32)?;
         Ok(own)
+    }
+
+    /// Says how what is before a GELU lies: as the result, of whose type it is by default.
+    fn set_before(&mut self, product: &Product) -> Done {
+        let Matrix { row, batch, .. } = product.out;
+        if [row, batch].iter().any(|step| !step.is_multiple_of(WHOLE_ROWS)) {
+            return Err(Refused(cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED));
+        }
+        self.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, SOMEWHERE)?;
+        self.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, row as i64)?;
+        match product.batches {
+            1 => Ok(()),
+            _ => self.set(
+                Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE,
+                batch as i64,
+            ),
+        }
     }
 
     fn set<T>(&mut self, attribute: Attribute, value: T) -> Done {

@@ -1,17 +1,24 @@
-//! Which of the library's algorithms makes a product fastest on this GPU: each is tried where nobody has
-//! tried yet, and the best one is kept on disk.
+//! Which of the library's algorithms makes a product fastest on this GPU, and whether it is faster with
+//! an activation or with a pass of ours behind it: each is tried where nobody has tried yet, and the
+//! best one is kept on disk.
 //!
-//! Algorithms differ in bits, so what is chosen must be the same in the next run: only what can be
+//! Algorithms and activations differ in bits, so what is chosen must be the same in the next run: only what can be
 //! kept is tried, whoever keeps a choice first decides, and without one the library's own first
 //! choice stands; it is kept too where a trial fails.
 
 use super::{
     bounce::{alone, wait},
     cache::{cache_folder, can_keep, keep, read},
-    driver::{Address, Device, DeviceFacts, DeviceMemory, DriverError, Event, Stream},
+    code::Binding,
+    driver::{
+        Address, Device, DeviceFacts, DeviceMemory, DriverError, Event, Function,
+        Parameters, Stream,
+    },
+    functions::Functions,
     products::{Addresses, Algorithm, Extents, Handle, Plan, WORKSPACE},
 };
 use crate::digest::Digest;
+use roundelay_kernels::cuda::{CallPlace, Epilogue, Launch, Matrix, Product};
 use roundelay_schedule::{Bytes, Nanos};
 use std::{
     mem,
@@ -53,6 +60,65 @@ pub(super) struct Tuner {
     stalled: bool,
 }
 
+/// Where the activation behind a product is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Activation {
+    /// In the product.
+    Within,
+    /// By a pass of ours.
+    Behind,
+}
+
+impl Activation {
+    const ALL: [Self; 2] = [Self::Within, Self::Behind];
+
+    fn bytes(self) -> &'static [u8] {
+        match self {
+            Self::Within => b"within",
+            Self::Behind => b"behind",
+        }
+    }
+
+    fn of(kept: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|own| own.bytes() == kept)
+    }
+}
+
+/// A pass of ours behind a product of which it makes the rest.
+pub(super) struct OwnPass {
+    function: Function,
+    launch: Launch,
+    parameters: Parameters,
+    /// Where the product is made for it.
+    made: CallPlace,
+}
+
+/// Where trials have what comes out, and what is before an activation.
+const OUT: CallPlace = CallPlace::Operand(0, Bytes(0));
+const BEFORE: CallPlace = CallPlace::Operand(1, Bytes(0));
+
+impl OwnPass {
+    /// Of a product with an activation; none where its function cannot be loaded, which is said by
+    /// who needs it.
+    pub(super) fn new(product: &Product, functions: &mut Functions) -> Option<Self> {
+        let epilogue = match product.epilogue {
+            Epilogue::Plain | Epilogue::Bias(_) | Epilogue::BiasRelu(_) => return None,
+            Epilogue::BiasGelu { bias, .. } => {
+                Epilogue::BiasGelu { bias, before: BEFORE }
+            }
+            Epilogue::BiasGeluTanh { bias, .. } => {
+                Epilogue::BiasGeluTanh { bias, before: BEFORE }
+            }
+            Epilogue::GeluTanhSlope { .. } => Epilogue::GeluTanhSlope { before: BEFORE },
+        };
+        let out = Matrix { place: OUT, ..product.out };
+        let (part, launch) = Product { out, epilogue, ..*product }.apart()?;
+        let function = functions.of(&launch).ok()?;
+        let (parameters, made) = (Parameters::default(), part.out.place);
+        Some(Self { function, launch, parameters, made })
+    }
+}
+
 /// Memory in which a product is tried.
 struct Bench {
     stream: Stream,
@@ -90,9 +156,46 @@ impl Tuner {
         }
         let best = match self.stalled {
             true => 0,
-            false => self.try_all((plan, handle), extents, algorithms).unwrap_or(0),
+            false => {
+                let run = |bench: &Bench, candidate: usize| {
+                    plan.take(algorithms[candidate]);
+                    bench.product(plan, handle, bench.at)
+                };
+                let tried = self.least(extents, algorithms.len(), run);
+                tried.map_or(0, |times| best(&times))
+            }
         };
         Some(kept(&file, algorithms, best).unwrap_or(first))
+    }
+
+    /// Where an activation is done: in the first of two plans, or behind the second, by the pass that
+    /// `own` makes. The first one stands unless the other is noticeably faster.
+    pub(super) fn activation(
+        &mut self,
+        ([within, behind], handle): ([&mut Plan; 2], &Handle),
+        (text, extents): (&str, Extents),
+        own: impl FnOnce() -> Option<OwnPass>,
+    ) -> Activation {
+        let Some(folder) = &self.folder else { return Activation::Within };
+        let file = folder.join(self.name(&format!("the activation of {text}")));
+        let known = read(&file).and_then(|kept| Activation::of(&kept));
+        if known.is_some() || !self.finds {
+            return known.unwrap_or(Activation::Within);
+        }
+        let tried = match self.stalled {
+            true => None,
+            false => own().and_then(|mut own| {
+                let run = |bench: &Bench, candidate| match candidate {
+                    0 => bench.product(within, handle, bench.at),
+                    _ => bench.passed(behind, handle, &mut own),
+                };
+                self.least(extents, Activation::ALL.len(), run).ok()
+            }),
+        };
+        let found =
+            tried.map_or(Activation::Within, |times| Activation::ALL[best(&times)]);
+        let kept = keep(&file, found.bytes()).ok();
+        kept.and_then(|kept| Activation::of(&kept)).unwrap_or(Activation::Within)
     }
 
     fn name(&self, text: &str) -> String {
@@ -107,18 +210,19 @@ impl Tuner {
         format!("product-{:016x}.algorithm", digest.value())
     }
 
-    fn try_all(
+    /// The least that each of some candidates takes, none for those that the library refuses; `run`
+    /// gives one to the stream of a bench.
+    fn least(
         &mut self,
-        (plan, handle): (&mut Plan, &Handle),
         extents: Extents,
-        algorithms: &[Algorithm],
-    ) -> Result<usize, DriverError> {
+        candidates: usize,
+        mut run: impl FnMut(&Bench, usize) -> Result<(), DriverError>,
+    ) -> Result<Vec<Option<Nanos>>, DriverError> {
         let bench = Bench::new(self.facts.ordinal, extents)?;
-        let mut least = vec![None; algorithms.len()];
+        let mut least = vec![None; candidates];
         for _ in 0..ROUNDS {
-            for (least, algorithm) in least.iter_mut().zip(algorithms) {
-                plan.take(*algorithm);
-                let time = match bench.time(plan, handle) {
+            for (candidate, least) in least.iter_mut().enumerate() {
+                let time = match bench.time(|| run(&bench, candidate)) {
                     Ok(time) => time,
                     Err(late) => {
                         // What is not done may still use the memory.
@@ -130,7 +234,7 @@ impl Tuner {
                 *least = [*least, time].into_iter().flatten().min();
             }
         }
-        Ok(best(&least))
+        Ok(least)
     }
 }
 
@@ -163,7 +267,8 @@ impl Bench {
             reason: absent.to_string(),
             code: 0,
         })?;
-        let sizes = [extents.a, extents.b, extents.out, extents.bias, WORKSPACE];
+        let Extents { a, b, out, bias, before } = extents;
+        let sizes = [a, b, out, bias, before, WORKSPACE];
         let sizes =
             sizes.map(|Bytes(size)| size.next_multiple_of(super::arena::ALIGNMENT));
         let bytes: u64 = sizes.iter().sum();
@@ -171,32 +276,59 @@ impl Bench {
         let stream = Stream::new()?;
         stream.fill(memory.start(), ORDINARY, bytes)?;
         let mut next = memory.start();
-        let [a, b, out, bias, workspace] = sizes.map(|size| {
+        let [a, b, out, bias, before, workspace] = sizes.map(|size| {
             let start = next;
             next = start.plus(size);
             start
         });
-        let at = Addresses { a, b, out, added: out, bias: Some(bias) };
+        let (bias, before) = (Some(bias), (extents.before > Bytes(0)).then_some(before));
+        let at = Addresses { a, b, out, added: out, bias, before };
         let events = [Event::timed()?, Event::timed()?];
         Ok(Self { stream, events, at, workspace, _memory: memory, _device: device })
     }
 
-    /// What a product takes, after one that is not counted; none where the library refuses it.
+    /// Gives a product to the stream.
+    fn product(
+        &self,
+        plan: &mut Plan,
+        handle: &Handle,
+        at: Addresses,
+    ) -> Result<(), DriverError> {
+        Ok(plan.run(handle, at, self.workspace, &self.stream)?)
+    }
+
+    /// Gives a product to the stream that has no activation, and a pass of ours behind it.
+    fn passed(
+        &self,
+        plan: &mut Plan,
+        handle: &Handle,
+        own: &mut OwnPass,
+    ) -> Result<(), DriverError> {
+        let OwnPass { function, launch, parameters, made } = own;
+        let operands = [self.at.out, self.at.before.unwrap_or(self.at.out)];
+        let binding = Binding::of(&operands, self.workspace);
+        let out = binding.address(*made);
+        let at = Addresses { out, added: out, before: None, ..self.at };
+        self.product(plan, handle, at)?;
+        binding.fill(parameters, launch);
+        self.stream.launch(function, launch, parameters)
+    }
+
+    /// What something takes, after once that is not counted; none where the library refuses it.
     ///
     /// # Errors
     /// When it is not done in time, or the device fails.
     fn time(
         &self,
-        plan: &mut Plan,
-        handle: &Handle,
+        mut run: impl FnMut() -> Result<(), DriverError>,
     ) -> Result<Option<Nanos>, DriverError> {
-        let Self { stream, events: [start, end], at, workspace, .. } = self;
-        if plan.run(handle, *at, *workspace, stream).is_err() {
+        let Self { stream, events: [start, end], .. } = self;
+        if run().is_err() {
             return Ok(None);
         }
         stream.record(start)?;
         for _ in 0..REPEATED {
-            plan.run(handle, *at, *workspace, stream)?;
+            run()?;
         }
         stream.record(end)?;
         wait(end, PATIENCE, &mut alone)

@@ -65,7 +65,8 @@ spelled! {
     Recompute, "recompute" { None "none", Selective "selective", Full "full", }
     Rewrite, "rewrite" {
         Affine "affine", AffineRelu "affine_relu", AffineGelu "affine_gelu",
-        AffineAdd "affine_add", BatchNormAdd "batch_norm_add",
+        AffineGeluTanh "affine_gelu_tanh", AffineAdd "affine_add",
+        MatmulGeluTanhBackward "matmul_gelu_tanh_backward", BatchNormAdd "batch_norm_add",
         BatchNormRelu "batch_norm_relu",
         BatchNormBackwardRelu "batch_norm_backward_relu",
         GatherOfScatter "gather_of_scatter", GatherOfPart "gather_of_part",

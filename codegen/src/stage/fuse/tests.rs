@@ -65,6 +65,7 @@ fn chains_of_neighbours_become_one_call() {
     let cases = [
         (call("relu", [wide(3), wide(4)]), "affine_relu", vec![0, 1, 2, 4]),
         (call("gelu", [wide(3), wide(4)]), "affine_gelu", vec![0, 1, 2, 3, 4]),
+        (call("gelu_tanh", [wide(3), wide(4)]), "affine_gelu_tanh", vec![0, 1, 2, 3, 4]),
         (call("add", [wide(9), wide(3), wide(4)]), "affine_add", vec![0, 1, 2, 9, 4]),
         (call("add", [wide(3), wide(9), wide(4)]), "affine_add", vec![0, 1, 2, 9, 4]),
     ];
@@ -76,6 +77,58 @@ fn chains_of_neighbours_become_one_call() {
         let expected: Vec<Tensor> =
             nodes.into_iter().map(|number| wide(number).tensor).collect();
         assert_eq!(tensors, expected);
+    }
+}
+
+/// dz W into node 2, the gradient of W into node 3, its sum into node 4, and dt, node 6, from t, node
+/// 5: as backward passes make them of nodes of one, and the next.
+fn bent() -> Vec<Step> {
+    let dy = node(2, &[6, 5]);
+    let product = call("matmul", [node(0, &[6, 4]), node(1, &[4, 5]), dy]);
+    let weights = [node(0, &[6, 4]), node(7, &[6, 5]), node(3, &[4, 5])];
+    let of = |operation: usize, step: Step| Step {
+        node: Some(NodeId::new(operation)),
+        ..step
+    };
+    vec![
+        of(0, product),
+        of(0, call("matmul", weights).flag("transpose_a")),
+        of(0, call("sum_rows", [node(0, &[6, 4]), node(4, &[4])])),
+        of(1, call("gelu_tanh_backward", [wide(5), wide(2), wide(6)])),
+    ]
+}
+
+fn fuse_standing(steps: Vec<Step>, kept: impl Fn(Tensor) -> bool) -> Vec<Step> {
+    super::fuse(steps, &Rewriting::new(&Everywhere, None), kept)
+}
+
+/// The product for what goes into a map waits for the slope of the activation before it.
+#[test]
+fn a_product_back_takes_in_the_slope_of_its_activation() {
+    let fused = fuse_standing(bent(), |_| false);
+    let both = "matmul_gelu_tanh_backward";
+    assert_eq!(kernels(&fused), ["matmul", "sum_rows", both]);
+    assert_eq!(numbers(&fused[2]), [0, 1, 5, 6].map(|number| wide(number).tensor));
+    assert!(fused[2].terms[2..].iter().all(|term| *term.shape == [6, 5]));
+    let apart = ["matmul", "sum_rows", "matmul", "gelu_tanh_backward"];
+    let kept = fuse_standing(bent(), |tensor| tensor == wide(2).tensor);
+    assert_eq!(kernels(&kept), apart, "somebody else reads dy");
+    let mut adding = bent();
+    adding[3] = adding[3].clone().flag("accumulate");
+    assert_eq!(kernels(&fuse_standing(adding, |_| false)), apart);
+}
+
+/// Where the next operation does not take what it makes, a product stays where it is.
+#[test]
+fn a_product_back_waits_for_no_other_call() {
+    let mut elsewhere = bent();
+    elsewhere[3].terms[1] = wide(8);
+    let mut exact = bent();
+    exact[3].kernel = "gelu_backward";
+    let mut later = bent();
+    later.insert(3, Step { node: Some(NodeId::new(2)), ..call("zero", [row(9)]) });
+    for steps in [elsewhere, exact, later] {
+        assert_eq!(fuse_standing(steps.clone(), |_| false), steps);
     }
 }
 

@@ -8,6 +8,7 @@ use crate::{
     world::{World, world},
 };
 use std::{
+    f64::consts::PI,
     ffi::{c_int, c_void},
     ptr, slice, thread,
     time::Duration,
@@ -19,8 +20,12 @@ const INVALID_VALUE: c_int = 7;
 const EXECUTION_FAILED: c_int = 13;
 const NOT_SUPPORTED: c_int = 15;
 
-/// What algorithms may take for granted of a bias, of which preferences say nothing.
+/// What algorithms may take for granted of a bias, and of what is before a GELU, of which preferences
+/// say nothing.
 const BIAS_ALIGNMENT: u64 = 16;
+
+/// What columns and batches of what is before a GELU are multiples of, in elements.
+const WHOLE_COLUMNS: u64 = 8;
 
 /// What an algorithm takes beside its matrices, so that room for it is asked for.
 const WORKSPACE: u64 = 512;
@@ -28,6 +33,10 @@ const WORKSPACE: u64 = 512;
 /// The place of the algorithm that takes no time, where several are offered; another one sleeps.
 const FASTEST: u64 = 2;
 const SLOW: Duration = Duration::from_micros(300);
+
+/// How long a product with a GELU sleeps, where these are slow: longer than a product and a pass behind
+/// it take.
+const SLOW_GELU: Duration = Duration::from_millis(15);
 
 /// Sums in parts that are not rounded before they meet.
 const WIDE_SUMS: u32 = 2;
@@ -40,6 +49,9 @@ struct Description {
     transposed: [bool; 2],
     epilogue: u32,
     bias: u64,
+    /// What is before a GELU: where it is, elements from one column to the next, and from one matrix of
+    /// the batch to the next.
+    before: [u64; 3],
 }
 
 /// How a matrix lies.
@@ -85,9 +97,11 @@ pub(crate) struct Product {
     accumulate: f64,
     epilogue: u32,
     bias: u64,
+    /// What is before a GELU.
+    bent: Matrix,
     workspace: u64,
-    /// Whether an algorithm makes it that others are faster than.
-    slow: bool,
+    /// How long it sleeps.
+    pause: Duration,
 }
 
 impl Matrix {
@@ -121,8 +135,8 @@ impl Product {
     pub(crate) fn run(&self) {
         // SAFETY: the workspace was live when the product was given.
         unsafe { ptr::write_bytes(self.workspace as *mut u8, 0xa5, WORKSPACE as usize) };
-        if self.slow {
-            thread::sleep(SLOW);
+        if self.pause > Duration::ZERO {
+            thread::sleep(self.pause);
         }
         let (rows, columns) = self.out.extents();
         for batch in 0..self.out.layout.batches {
@@ -157,14 +171,41 @@ impl Product {
             },
         };
         let value = self.scale * sum + before + bias;
-        if self.epilogue & RELU == 0 { value } else { value.max(0.0) }
+        match self.epilogue {
+            GELU_AUXILIARY_BIAS => {
+                let number = self.bent.layout.number;
+                // SAFETY: what is before a GELU was live when the product was given.
+                unsafe { number.write(self.bent.at(batch, row, column), value) };
+                gelu(value)[0]
+            }
+            GELU_SLOPE => value * gelu(self.bent.read(batch, row, column))[1],
+            epilogue if epilogue & RELU == 0 => value,
+            _ => value.max(0.0),
+        }
     }
+}
+
+/// GELU by a hyperbolic tangent, and its slope.
+fn gelu(x: f64) -> [f64; 2] {
+    let factor = (2.0 / PI).sqrt();
+    let bent = (factor * (x + 0.044715 * x.powi(3))).tanh();
+    let steepness = factor * (1.0 + 3.0 * 0.044715 * x.powi(2));
+    let slope = 0.5 * (1.0 + bent) + 0.5 * x * (1.0 - bent * bent) * steepness;
+    [0.5 * x * (1.0 + bent), slope]
 }
 
 /// Bits of epilogues.
 const PLAIN: u32 = 1;
 const RELU: u32 = 2;
 const BIAS: u32 = 4;
+const AUXILIARY: u32 = 128;
+
+/// `CUBLASLT_EPILOGUE_GELU_AUX_BIAS`: what goes into a GELU is written beside the result, and
+/// `CUBLASLT_EPILOGUE_DGELU`: it is read, and the result is multiplied by the slope there.
+const GELU_AUXILIARY_BIAS: u32 = 164;
+const GELU_SLOPE: u32 = 192;
+
+const EPILOGUES: [u32; 5] = [PLAIN, BIAS, RELU | BIAS, GELU_AUXILIARY_BIAS, GELU_SLOPE];
 
 #[unsafe(no_mangle)]
 extern "C" fn cublasLtGetVersion() -> usize {
@@ -214,8 +255,8 @@ unsafe extern "C" fn cublasLtMatmulDescCreate(
         (70, 1) => true,
         _ => return NOT_SUPPORTED,
     };
-    let description =
-        Description { wide, transposed: [false; 2], epilogue: PLAIN, bias: 0 };
+    let (transposed, before) = ([false; 2], [0; 3]);
+    let description = Description { wide, transposed, epilogue: PLAIN, bias: 0, before };
     // SAFETY: the same promise.
     unsafe { create(own, description) }
 }
@@ -241,9 +282,12 @@ unsafe extern "C" fn cublasLtMatmulDescSetAttribute(
             3 => turned().map(|turned| own.transposed[0] = turned),
             4 => turned().map(|turned| own.transposed[1] = turned),
             7 => value::<u32>(to, size)
-                .filter(|epilogue| [PLAIN, BIAS, RELU | BIAS].contains(epilogue))
+                .filter(|epilogue| EPILOGUES.contains(epilogue))
                 .map(|epilogue| own.epilogue = epilogue),
             8 => value::<u64>(to, size).map(|bias| own.bias = bias),
+            11 => value::<u64>(to, size).map(|start| own.before[0] = start),
+            12 | 13 => value::<i64>(to, size)
+                .map(|step| own.before[attribute as usize - 11] = step as u64),
             _ => None,
         }
     };
@@ -326,6 +370,16 @@ unsafe extern "C" fn cublasLtMatmulPreferenceSetAttribute(
     set.map_or(INVALID_VALUE, |()| SUCCESS)
 }
 
+/// Whether there is a GELU like this one for a result: in memory that is laid out as is wanted, of
+/// numbers that it is made for.
+fn bends(description: &Description, out: &Layout) -> bool {
+    let [_, column, batch] = description.before;
+    let whole = [column, batch].iter().all(|step| step.is_multiple_of(WHOLE_COLUMNS));
+    let apart = out.batches == 1 || batch >= column * (out.columns - 1) + out.rows;
+    description.epilogue & AUXILIARY == 0
+        || (whole && column >= out.rows && apart && out.number.size() == 2)
+}
+
 /// What the library says of an algorithm.
 #[repr(C)]
 struct Answer {
@@ -339,7 +393,7 @@ struct Answer {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     _: *mut c_void,
-    _: *const Description,
+    description: *const Description,
     a: *const Layout,
     b: *const Layout,
     _: *const Layout,
@@ -352,7 +406,8 @@ unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     // SAFETY: all handles are live; the caller gives room for so many answers and a number.
     unsafe {
         let all = [&*a, &*b, &*out];
-        let fits = all.iter().all(|layout| layout.batches == all[2].batches);
+        let fits = all.iter().all(|layout| layout.batches == all[2].batches)
+            && bends(&*description, all[2]);
         let preference = &*preference;
         if !fits || world().settings.refuses_products || preference.workspace < WORKSPACE
         {
@@ -396,7 +451,7 @@ unsafe extern "C" fn cublasLtMatmul(
     stream: u64,
 ) -> c_int {
     // SAFETY: all handles are live; factors have the type that the description says.
-    let (product, alignment, slow) = unsafe {
+    let (mut product, alignment, slow) = unsafe {
         let description = *description;
         let factor = |place: *const c_void| match description.wide {
             true => ptr::read_unaligned(place.cast::<f64>()),
@@ -418,8 +473,9 @@ unsafe extern "C" fn cublasLtMatmul(
             accumulate: factor(accumulate),
             epilogue: description.epilogue,
             bias: description.bias,
+            bent: description.bent(*out_layout),
             workspace,
-            slow: (*algorithm)[2] != 0,
+            pause: if (*algorithm)[2] == 0 { Duration::ZERO } else { SLOW },
         };
         (product, (*algorithm)[0], (*algorithm)[2])
     };
@@ -430,6 +486,12 @@ unsafe extern "C" fn cublasLtMatmul(
     product.check(&world, alignment);
     world.counts.products += 1;
     world.counts.slow_products += slow;
+    if product.epilogue & AUXILIARY != 0 {
+        world.counts.gelus += 1;
+        if world.settings.slow_gelus {
+            product.pause = SLOW_GELU;
+        }
+    }
     if world.settings.refuse == Some(world.counts.products) {
         return EXECUTION_FAILED;
     }
@@ -439,7 +501,31 @@ unsafe extern "C" fn cublasLtMatmul(
     }
 }
 
+impl Description {
+    /// What is before a GELU, beside a result.
+    fn bent(&self, out: Layout) -> Matrix {
+        let [start, column, batch] = self.before;
+        let layout = Layout { column, batch, ..out };
+        Matrix { start, layout, transposed: false }
+    }
+}
+
 impl Product {
+    /// Ends the process when what is before a GELU is not where an algorithm may look for it.
+    fn check_bent(&self, world: &World) {
+        let (start, bytes) = (self.bent.start, self.bent.bytes());
+        if !is_of_device(start) || !world.memory.is_live(start, bytes) {
+            forbid("what is before a GELU is not in live memory");
+        }
+        if !start.is_multiple_of(BIAS_ALIGNMENT) {
+            forbid("what is before a GELU does not start at a multiple of 16 bytes");
+        }
+        let out = self.out.start;
+        if start < out + self.out.bytes() && out < start + bytes {
+            forbid("what is before a GELU overlaps the result");
+        }
+    }
+
     /// Ends the process when a matrix is not where an algorithm may look for it.
     fn check(&self, world: &World, alignment: u64) {
         let (rows, inner) = self.a.extents();
@@ -471,6 +557,9 @@ impl Product {
         }
         if self.epilogue & BIAS != 0 && !self.bias.is_multiple_of(BIAS_ALIGNMENT) {
             forbid("the bias of a product does not start at a multiple of 16 bytes");
+        }
+        if self.epilogue & AUXILIARY != 0 {
+            self.check_bent(world);
         }
         if !live(self.workspace, WORKSPACE) {
             forbid("the workspace of a product is not in live memory");

@@ -39,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) refuse: Option<u64>,
     /// Algorithms that are offered for a product.
     pub(crate) algorithms: u64,
+    /// Whether products with a GELU are slow.
+    pub(crate) slow_gelus: bool,
     pub(crate) counts: Option<String>,
     pub(crate) nccl: i32,
     pub(crate) sends: Sends,
@@ -79,6 +81,7 @@ impl Settings {
             algorithms: number("ALGORITHMS").unwrap_or(1).max(1),
             refuse: number("REFUSE"),
             refuses_products: text("PRODUCTS").as_deref() == Some("refuse"),
+            slow_gelus: text("GELUS").as_deref() == Some("slow"),
             counts: text("COUNTS"),
             nccl: i32::try_from(of_nccl("VERSION").unwrap_or(22_809)).unwrap_or(0),
             sends: match said_of_nccl("SENDS").as_deref() {

@@ -72,6 +72,8 @@ pub(crate) struct Counts {
     pub(crate) products: u64,
     /// Those by an algorithm that others are faster than.
     pub(crate) slow_products: u64,
+    /// Those with a GELU or the slope of one.
+    pub(crate) gelus: u64,
     pub(crate) graphs: u64,
     pub(crate) graph_launches: u64,
     pub(crate) compilations: u64,
@@ -293,6 +295,7 @@ impl World {
             kernels,
             products,
             slow_products,
+            gelus,
             graphs,
             graph_launches,
             compilations,
@@ -303,7 +306,7 @@ impl World {
         if let Some(file) = &self.settings.counts {
             let text = format!(
                 "waits {waits}\nkernels {kernels}\nproducts {products}\n\
-                 slow_products {slow_products}\ngraphs {graphs}\ngraph_launches {graph_launches}\ncompilations {compilations}\n\
+                 slow_products {slow_products}\ngelus {gelus}\ngraphs {graphs}\ngraph_launches {graph_launches}\ncompilations {compilations}\n\
                  exchanges {exchanges}\ngrouped {grouped}\nsent {sent}\n"
             );
             let _ = fs::write(file, text);
