@@ -297,18 +297,25 @@ impl Code {
         let product = match step {
             cuda::Step::Launch(launch) => return Ok(vec![self.launch(launch)?]),
             cuda::Step::Product(product) => product,
+            cuda::Step::Convolution(convolution) => {
+                return convolution.own.into_iter().map(|own| self.launch(own)).collect();
+            }
         };
         let mut steps = Vec::new();
         for part in product.without_gelu() {
-            steps.push(match part {
-                cuda::Step::Launch(launch) => self.launch(launch)?,
+            match part {
                 cuda::Step::Product(part) => {
                     match self.multiplier.plan(&part, operands) {
-                        Some(plan) => Step::Product(Box::new(part), plan),
+                        Some(plan) => steps.push(Step::Product(Box::new(part), plan)),
                         None => return Ok(vec![self.launch(product.launch())?]),
                     }
                 }
-            });
+                own @ (cuda::Step::Launch(_) | cuda::Step::Convolution(_)) => {
+                    for launch in own.launches() {
+                        steps.push(self.launch(launch)?);
+                    }
+                }
+            }
         }
         Ok(steps)
     }
