@@ -3,10 +3,11 @@
 
 use super::{
     arena::ALIGNMENT,
+    bounce::Unreached,
     code::Binding,
     driver::{Device, DriverError, Products, Stream},
-    products::{self, Addresses, Extents, Handle, Plan, Refused},
-    tuning::{Trials, Tuner},
+    products::{self, Addresses, Algorithm, Extents, Handle, Plan, Refused},
+    tuning::{Bench, Choice, Trials, Tried, Tuner},
 };
 use crate::{digest::Digest, machine::ProductCounts};
 use roundelay_kernels::cuda::{Addend, CallPlace, Epilogue, Matrix, Product};
@@ -50,7 +51,40 @@ pub(super) struct Multiplier {
     /// What the first byte of every row is a multiple of.
     alignment: u64,
     tuner: Tuner,
+    /// Of what algorithms depend on.
+    versions: String,
     counts: ProductCounts,
+}
+
+/// A product whose algorithms are tried.
+struct Trial<'a> {
+    plan: &'a mut Plan,
+    handle: &'a Handle,
+    algorithms: &'a [Algorithm],
+    extents: Extents,
+}
+
+impl Tried for Trial<'_> {
+    fn ways(&self) -> Vec<Vec<u8>> {
+        self.algorithms.iter().map(Algorithm::bytes).collect()
+    }
+
+    fn extents(&self) -> Vec<Bytes> {
+        let Extents { a, b, out, bias } = self.extents;
+        vec![a, b, out, bias]
+    }
+
+    fn prepare(&mut self, _: &mut Bench) -> Result<Vec<bool>, Unreached> {
+        Ok(vec![true; self.algorithms.len()])
+    }
+
+    fn run(&mut self, way: usize, bench: &Bench) -> Result<(), DriverError> {
+        let [a, b, out, bias] = [0, 1, 2, 3].map(|array| bench.arrays[array]);
+        let at = Addresses { a, b, out, added: out, bias: Some(bias) };
+        self.plan.take(self.algorithms[way]);
+        self.plan.run(self.handle, at, bench.workspace, &bench.stream)?;
+        Ok(())
+    }
 }
 
 impl Multiplier {
@@ -63,9 +97,10 @@ impl Multiplier {
             (Products::Library(_) | Products::Own, None) => Err(Reason::Unwanted),
         };
         let (plans, counts) = (Vec::new(), ProductCounts::default());
-        let (alignment, tuner) =
-            (alignment.unwrap_or(1), Tuner::new(device.facts(), trials));
-        Self { handle, plans, alignment, tuner, counts }
+        let facts = device.facts();
+        let (alignment, tuner) = (alignment.unwrap_or(1), Tuner::new(facts, trials));
+        let versions = format!("{:?} {}", facts.driver, facts.products);
+        Self { handle, plans, alignment, tuner, versions, counts }
     }
 
     /// Who makes the products that were planned so far.
@@ -137,11 +172,18 @@ impl Multiplier {
         let refused = |status| Reason::Refused { status, m, n, k };
         let (mut plan, algorithms) =
             Plan::new(handle, product, key.1).map_err(refused)?;
-        let (text, extents) = (format!("{key:?}"), Extents::of(product));
-        let own = (&mut plan, handle);
-        if let Some(chosen) = self.tuner.choose(own, (&text, extents), &algorithms) {
-            plan.take(chosen);
-        }
+        let mut trial = Trial {
+            plan: &mut plan,
+            handle,
+            algorithms: &algorithms,
+            extents: Extents::of(product),
+        };
+        let words = [self.versions.as_str(), &format!("{key:?}")];
+        let chosen = match self.tuner.choose(&mut trial, "product", words) {
+            Choice::Kept(way) => way,
+            Choice::First => 0,
+        };
+        plan.take(algorithms[chosen]);
         self.plans.push((key, plan));
         Ok(self.plans.len() - 1)
     }
@@ -171,7 +213,7 @@ impl Multiplier {
 }
 
 /// Bits of how far behind the beginning of a row, or of scratch, a place is.
-fn offset(place: CallPlace, operands: &[(usize, u64)]) -> u64 {
+pub(super) fn offset(place: CallPlace, operands: &[(usize, u64)]) -> u64 {
     match place {
         CallPlace::Operand(operand, Bytes(bytes)) => {
             bytes | operands.get(operand).map_or(0, |(_, offset)| *offset)

@@ -72,6 +72,13 @@ pub(crate) struct Counts {
     pub(crate) products: u64,
     /// Those by an algorithm that others are faster than.
     pub(crate) slow_products: u64,
+    pub(crate) convolutions: u64,
+    /// Those by an algorithm that others are faster than.
+    pub(crate) slow_convolutions: u64,
+    /// Those by an algorithm that makes other numbers.
+    pub(crate) wrong_convolutions: u64,
+    /// Those by an algorithm that nobody should ever run.
+    pub(crate) odd_convolutions: u64,
     pub(crate) graphs: u64,
     pub(crate) graph_launches: u64,
     pub(crate) compilations: u64,
@@ -293,6 +300,10 @@ impl World {
             kernels,
             products,
             slow_products,
+            convolutions,
+            slow_convolutions,
+            wrong_convolutions,
+            odd_convolutions,
             graphs,
             graph_launches,
             compilations,
@@ -303,7 +314,9 @@ impl World {
         if let Some(file) = &self.settings.counts {
             let text = format!(
                 "waits {waits}\nkernels {kernels}\nproducts {products}\n\
-                 slow_products {slow_products}\ngraphs {graphs}\ngraph_launches {graph_launches}\ncompilations {compilations}\n\
+                 slow_products {slow_products}\nconvolutions {convolutions}\n\
+                 slow_convolutions {slow_convolutions}\nwrong_convolutions {wrong_convolutions}\n\
+                 odd_convolutions {odd_convolutions}\ngraphs {graphs}\ngraph_launches {graph_launches}\ncompilations {compilations}\n\
                  exchanges {exchanges}\ngrouped {grouped}\nsent {sent}\n"
             );
             let _ = fs::write(file, text);
