@@ -66,16 +66,28 @@ pub fn machine() -> String {
 }
 
 fn describe(gpu: &DeviceFacts, text: &mut String) {
-    let DeviceFacts { memory, multiprocessors, driver, compiler, products, .. } = gpu;
+    let DeviceFacts {
+        memory,
+        multiprocessors,
+        driver,
+        compiler,
+        products,
+        convolutions,
+        ..
+    } = gpu;
     let dotted = |(major, minor): &(u32, u32)| format!("{major}.{minor}");
     let products = match products {
         0 => "own matrix products, because there is no cuBLASLt".to_owned(),
         version => format!("cuBLASLt {version}"),
     };
+    let convolutions = match convolutions {
+        0 => "own convolutions, because there is no cuDNN 8.9 or newer".to_owned(),
+        version => format!("cuDNN {version}"),
+    };
     let _ = writeln!(
         text,
         "# {gpu}: {memory} of memory, {multiprocessors} multiprocessors; driver for CUDA {}, \
-         NVRTC {}, {products}",
+         NVRTC {}, {products}, {convolutions}",
         dotted(driver),
         dotted(compiler),
     );

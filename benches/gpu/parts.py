@@ -116,7 +116,8 @@ def kernels_of(bench, group, names):
             errors.append(f"{dtype} {worst['error']:.1e} ({worst['kernel']}) of {worst['tolerance']:.1e}")
     wrong = [f"{row['kernel']} in {row['dtype']}" for row in rows if row["wrong"]]
     found = (f"{len(names)} kernels, {sum(row['calls'] for row in rows)} calls with "
-             f"{sum(row['products'] for row in rows)} products by cuBLASLt {document['cublaslt']}; "
+             f"{sum(row['products'] for row in rows)} products by cuBLASLt {document['cublaslt']} and "
+             f"{sum(row['convolutions'] for row in rows)} convolutions by cuDNN {document['cudnn']}; "
              f"largest errors {', '.join(errors)}")
     if wrong:
         found += "; wrong: " + ", ".join(wrong)
@@ -238,6 +239,16 @@ def products_of(gpus):
     products = gpus["products"]
     why = f" ({products['why_own']})" if products["why_own"] else ""
     return f"{products['cublaslt']} products by cuBLASLt, {products['own']} by own functions{why}"
+
+
+def convolutions_of(gpus):
+    """Nothing of models without any."""
+    told = gpus["convolutions"]
+    if not told["cudnn"] and not told["own"]:
+        return ""
+    reasons = [reason for reason in (told["why_own"], told["wrong"]) if reason]
+    why = f" ({'; '.join(reasons)})" if reasons else ""
+    return f", {told['cudnn']} convolutions by cuDNN, {told['own']} by own functions{why}"
 
 
 def compare_curves(bench, model, curves):
@@ -397,8 +408,9 @@ def tell_speed(bench, model, own, turns):
     utilized = lambda step: sizes["batch"] * arithmetic / step / PEAK
     found = f"ours {rate(ours):,.0f} {unit}, MFU {utilized(ours):.1%}, {ours * 1e3:.2f} ms a step"
     gpus = own[-1]["end"]["gpus"]
-    found += f" with {graphs_of(gpus)} and {products_of(gpus)}"
-    figures = {"ours": {"step_s": ours, "rate": rate(ours), "mfu": utilized(ours), "products": gpus["products"]}}
+    found += f" with {graphs_of(gpus)} and {products_of(gpus)}{convolutions_of(gpus)}"
+    figures = {"ours": {"step_s": ours, "rate": rate(ours), "mfu": utilized(ours), "products": gpus["products"],
+                        "convolutions": gpus["convolutions"]}}
     for mode, steps in turns.items():
         step = statistics.median(steps)
         found += f"; PyTorch {mode} {rate(step):,.0f}, MFU {utilized(step):.1%}: ours is {step / ours:.2f} of it"

@@ -1,5 +1,5 @@
-//! What a call is on a CUDA device: functions of the sources in `kernels/cuda` and matrix
-//! products, one after another on one stream.
+//! What a call is on a CUDA device: functions of the sources in `kernels/cuda`, matrix products and
+//! convolutions, one after another on one stream.
 //!
 //! Nothing here talks to a device. A machine binds [`Argument`]s to addresses, compiles
 //! [`Source`]s and launches; so the same steps run on a GPU and, under the emulation of
@@ -56,6 +56,19 @@ pub enum Step {
     Launch(Launch),
     /// A matrix product, which a library may do faster than [`Product::launch`].
     Product(Product),
+    /// A convolution, which a library may do faster than [`Convolution::own`].
+    Convolution(Box<Convolution>),
+}
+
+impl Step {
+    /// The functions of ours that make it, one after another.
+    pub fn launches(self) -> Vec<Launch> {
+        match self {
+            Step::Launch(launch) => vec![launch],
+            Step::Product(product) => vec![product.launch()],
+            Step::Convolution(convolution) => convolution.own,
+        }
+    }
 }
 
 /// A function on a grid of blocks.
@@ -225,6 +238,62 @@ pub enum Number {
     F32,
     /// 64 bits.
     F64,
+}
+
+/// A convolution or one of its gradients: a window without gaps moves over images, with equal strides
+/// and padding on both axes, and filters are not turned. Sums are made in 32 bits or wider.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Convolution {
+    /// Which of the three arrays is made of the others.
+    pub pass: Convolved,
+    /// Images.
+    pub batch: usize,
+    /// Height and width of an image.
+    pub input: [usize; 2],
+    /// Height and width of its result: (input + 2 padding − kernel) / stride + 1, rounded down.
+    pub output: [usize; 2],
+    /// Height and width of a filter.
+    pub kernel: [usize; 2],
+    /// Channels of an image.
+    pub channels: usize,
+    /// Filters, which are the channels of a result.
+    pub filters: usize,
+    /// As many filters, in order, see as many channels each, in order.
+    pub groups: usize,
+    /// Pixels from one place of the window to the next.
+    pub stride: usize,
+    /// Pixels of zeros around an image.
+    pub padding: usize,
+    /// (batch, input height, input width, channels).
+    pub x: Array,
+    /// (filters, kernel height, kernel width, channels / groups).
+    pub weight: Array,
+    /// (batch, output height, output width, filters).
+    pub y: Array,
+    /// Whether what is made is added to what is there, before it is rounded.
+    pub accumulation: Accumulation,
+    /// Functions of ours that do the same, one after another.
+    pub own: Vec<Launch>,
+}
+
+/// What a convolution makes of the two other arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Convolved {
+    /// The results.
+    Results,
+    /// The gradient of images, in their place, of that of results.
+    Images,
+    /// The gradient of filters, in their place, of that of results.
+    Filters,
+}
+
+/// An array without gaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Array {
+    /// Its first element.
+    pub place: CallPlace,
+    /// The type of its elements.
+    pub number: Number,
 }
 
 /// What happens to a product before it is stored.

@@ -109,8 +109,8 @@
 //! every other attribute must be given unless its row says otherwise.
 //! Extents count by their products: a reshape without a copy is a view of the same operand.
 //!
-//! On CUDA devices a call is the steps of [`Kernel::cuda`]: functions of the sources in
-//! `kernels/cuda`, and matrix products. All kernels have them but the exchanges and those of `pixel_norm`.
+//! On CUDA devices a call is the steps of [`Kernel::cuda`]: functions of the sources in `kernels/cuda`,
+//! matrix products and convolutions. All kernels have them but the exchanges and those of `pixel_norm`.
 
 mod activation;
 mod affine;

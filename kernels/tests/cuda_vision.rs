@@ -5,7 +5,7 @@ mod common;
 mod emulation;
 
 use common::{
-    Array, Build, CONTEXT, call,
+    Array, Build, CONTEXT, call, evaluate,
     sample::{Draw, contents},
 };
 use emulation::{
@@ -13,8 +13,11 @@ use emulation::{
     compare::{compare, tolerance},
     stored::Placement,
 };
-use roundelay_kernels::{Context, Kernel, Mode, cuda::Step};
-use roundelay_schedule::{Call, Element, Float, GradientSums};
+use roundelay_kernels::{
+    Context, Kernel, Mode,
+    cuda::{self, Accumulation, CallPlace, Convolution, Convolved, Step},
+};
+use roundelay_schedule::{Bytes, Call, Element, Float, GradientSums};
 
 const BF16: Float = Float::Bf16(GradientSums::F32);
 const F16: Float = Float::F16(GradientSums::Same);
@@ -145,6 +148,80 @@ fn convolutions_of_few_channels() {
             compare_convolutions(shape, dtype, seed);
         }
         compare_convolutions(shape, BF16, seed + 1);
+    }
+}
+
+/// All terms of a convolution as it is described: which elements of images, weights and results meet.
+fn terms(of: &Convolution) -> Vec<[usize; 3]> {
+    let ([height, width], [high, wide]) = (of.output, of.kernel);
+    let (channels, filters) = (of.channels / of.groups, of.filters / of.groups);
+    let mut terms = Vec::new();
+    for place in 0..of.batch * height * width {
+        let (b, i, j) = (place / (height * width), place / width % height, place % width);
+        for tap in 0..high * wide {
+            let seen = |place: usize, tap: usize, extent: usize| {
+                let at = (place * of.stride + tap).checked_sub(of.padding)?;
+                (at < extent).then_some(at)
+            };
+            let row = seen(i, tap / wide, of.input[0]);
+            let Some((row, column)) = row.zip(seen(j, tap % wide, of.input[1])) else {
+                continue;
+            };
+            let pixel = (b * of.input[0] + row) * of.input[1] + column;
+            for n in 0..of.filters {
+                let first = pixel * of.channels + n / filters * channels;
+                let weight = (n * high * wide + tap) * channels;
+                let y = place * of.filters + n;
+                terms.extend((0..channels).map(|c| [first + c, weight + c, y]));
+            }
+        }
+    }
+    terms
+}
+
+/// A library knows of a call what its description says, and nothing else.
+#[test]
+fn descriptions_of_convolutions_have_the_same_terms() {
+    let shapes: [Shape; 6] = [
+        [2, 9, 8, 4, 6, 3, 1, 1, 1],
+        [1, 11, 13, 3, 5, 7, 2, 3, 1],
+        [2, 6, 7, 8, 4, 1, 2, 0, 1],
+        [1, 7, 8, 12, 8, 3, 2, 1, 4],
+        [2, 5, 6, 6, 6, 3, 1, 0, 6],
+        [1, 10, 9, 32, 32, 4, 3, 0, 2],
+    ];
+    for (seed, shape) in (0..).zip(shapes) {
+        for call in convolutions(shape, seed % 2 == 1) {
+            let steps = emulation::compare::steps(&call, Float::F64).steps;
+            let [Step::Convolution(of)] = &steps[..] else {
+                panic!("{} is one convolution: {steps:?}", call.kernel);
+            };
+            let start = contents::<f64>(&call, &mut Draw::new(seed));
+            let operand = |array: &cuda::Array| match array.place {
+                CallPlace::Operand(operand, Bytes(0)) => operand,
+                other => panic!("an operand stands at its beginning: {other:?}"),
+            };
+            let operands = [&of.x, &of.weight, &of.y].map(operand);
+            let made = match of.pass {
+                Convolved::Images => 0,
+                Convolved::Filters => 1,
+                Convolved::Results => 2,
+            };
+            let mut found = start[operands[made]].values().to_vec();
+            if of.accumulation == Accumulation::Replace {
+                found.fill(0.0);
+            }
+            let value =
+                |which: usize, place: usize| start[operands[which]].values()[place];
+            for term in terms(of) {
+                let [a, b] = [(made + 1) % 3, (made + 2) % 3];
+                found[term[made]] += value(a, term[a]) * value(b, term[b]);
+            }
+            let expected = evaluate(&call, start.clone());
+            let expected = expected[operands[made]].values();
+            let near = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-10 * b.abs().max(1.0);
+            assert!(found.iter().zip(expected).all(near), "{}", call.kernel);
+        }
     }
 }
 

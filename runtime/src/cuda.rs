@@ -11,6 +11,8 @@ mod bounce;
 mod cache;
 mod code;
 mod compile;
+mod convolutions;
+mod convolver;
 mod copies;
 mod driver;
 mod engine;
@@ -20,6 +22,7 @@ mod functions;
 mod issue;
 mod kernel_check;
 mod lanes;
+mod likeness;
 mod moves;
 mod multiplier;
 mod passes;
@@ -46,7 +49,10 @@ pub use self_check::{Exercise, RankFacts, Row, SelfCheck, self_check};
 use crate::{
     evaluate::OnGpu,
     feed::Feed,
-    machine::{Fill, Loss, Measured, OnGpus, ProductCounts, Record, Touched, touched},
+    machine::{
+        ConvolutionCounts, Fill, Loss, Measured, OnGpus, ProductCounts, Record, Touched,
+        touched,
+    },
     ranks::{Control, Position},
     state::State,
 };
@@ -243,6 +249,11 @@ impl Cuda {
         self.engine.code.products()
     }
 
+    /// Who makes its convolutions that are no products.
+    pub fn convolutions(&self) -> &ConvolutionCounts {
+        self.engine.code.convolutions()
+    }
+
     /// Fills every carried row; the next step is the state's. What is measured starts anew.
     ///
     /// # Errors
@@ -348,6 +359,7 @@ impl Cuda {
                 handed: arenas.handed(),
                 page: arenas.page(),
                 products: code.products().clone(),
+                convolutions: code.convolutions().clone(),
             });
             engine.sum_up(Measured { beside, kernels, gpus, ..measured })
         })

@@ -371,7 +371,7 @@ pub(crate) struct DevicesArgs {
     #[arg(long, default_value_t = 6, requires = "check_kernels",
           value_parser = value_parser!(u32).range(1..=10_000))]
     pub(crate) calls: u32,
-    /// No matrix products by cuBLASLt, for tools that look into every kernel.
+    /// No matrix products by cuBLASLt and no convolutions by cuDNN, for tools that look into every kernel.
     #[arg(long, requires = "check_kernels")]
     pub(crate) own_products: bool,
     /// Row of the self-check, in MiB; smaller ones come first.

@@ -218,6 +218,7 @@ struct Gpus {
     handed_bytes: u64,
     page_bytes: u64,
     products: Products,
+    convolutions: Convolutions,
 }
 
 /// Matrix products of all routines, by who makes them.
@@ -226,6 +227,15 @@ struct Products {
     cublaslt: u64,
     own: u64,
     why_own: Option<String>,
+}
+
+/// Convolutions of all routines that are no products, by who makes them.
+#[derive(Serialize)]
+struct Convolutions {
+    cudnn: u64,
+    own: u64,
+    why_own: Option<String>,
+    wrong: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -363,6 +373,12 @@ fn tell_end(schedule: &Checked, outcome: &Outcome, json: bool) -> Result<(), Fai
                 cublaslt: gpus.products.library,
                 own: gpus.products.own,
                 why_own: gpus.products.why_own.clone(),
+            },
+            convolutions: Convolutions {
+                cudnn: gpus.convolutions.library,
+                own: gpus.convolutions.own,
+                why_own: gpus.convolutions.why_own.clone(),
+                wrong: gpus.convolutions.wrong.clone(),
             },
         });
         let end = Event::End { steps, predicted, measured, beside_bytes, kernels, gpus };

@@ -1,7 +1,9 @@
 //! What a run says besides its progress: what it does otherwise than it might have, and why.
 
 use super::RunEvent;
-use roundelay_runtime::{AnyMachine, NotFinite, ProductCounts, Ungraphed};
+use roundelay_runtime::{
+    AnyMachine, ConvolutionCounts, NotFinite, ProductCounts, Ungraphed,
+};
 use roundelay_schedule::{Checked, Id};
 use std::path::Path;
 
@@ -50,6 +52,22 @@ pub(super) fn tell_own_products(
         let all = library + own;
         listener(RunEvent::Note(format!(
             "own functions make {own} of {all} matrix products: {why}"
+        )));
+    }
+}
+
+/// Says where the library of convolutions makes other numbers than own functions. Elsewhere whoever is
+/// faster makes them, of which nothing needs to be said.
+pub(super) fn tell_wrong_convolutions(
+    machine: &AnyMachine,
+    listener: &mut impl FnMut(RunEvent),
+) {
+    let AnyMachine::Cuda(cuda) = machine else { return };
+    let ConvolutionCounts { library, own, wrong, .. } = cuda.convolutions();
+    if let Some(wrong) = wrong {
+        let all = library + own;
+        listener(RunEvent::Note(format!(
+            "an algorithm of cuDNN is left out: {wrong}; own functions make {own} of {all} convolutions"
         )));
     }
 }

@@ -4,7 +4,7 @@ use crate::support::{Ended, Scratch, ended, roundelay};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
-    env,
+    env, fs,
     io::Write,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
@@ -13,6 +13,9 @@ use std::{
 
 /// The libraries that a run looks for.
 pub(crate) const ALL: [&str; 3] = ["libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13"];
+
+/// One that it may do without.
+pub(crate) const CUDNN: &str = "libcudnn.so.9";
 
 /// A place with stand-ins.
 pub(crate) struct Bench {
@@ -57,6 +60,12 @@ impl Bench {
         Self::with(name, &ALL)
     }
 
+    /// All libraries, and cuDNN.
+    pub(crate) fn with_cudnn(name: &str) -> Self {
+        let [driver, compiler, products] = ALL;
+        Self::with(name, &[driver, compiler, products, CUDNN])
+    }
+
     /// These libraries alone.
     pub(crate) fn with(name: &str, libraries: &[&str]) -> Self {
         let scratch = Scratch::new(&format!("cuda-{name}"));
@@ -64,6 +73,23 @@ impl Bench {
             symlink(standin(), scratch.path(library)).expect("a link can be made");
         }
         Self { scratch }
+    }
+
+    /// A cache of its own, for choices; it begins with the kernels that others have compiled.
+    pub(crate) fn own_cache(&self) -> String {
+        let own = self.scratch.path("cache");
+        let made = fs::create_dir_all(&own);
+        made.expect("the scratch folder can be written");
+        let known = fs::read_dir(cache()).into_iter().flatten().flatten();
+        for file in known.map(|file| file.path()) {
+            if let Some(name) = file.file_name()
+                && file.extension().is_some_and(|it| it == "cubin")
+            {
+                // A file that goes away meanwhile is compiled.
+                let _ = fs::copy(&file, own.join(name));
+            }
+        }
+        own.display().to_string()
     }
 
     /// A command that finds the stand-ins.
@@ -116,7 +142,7 @@ impl Run {
         let looks = lines.iter().filter(|line| line["event"] == "evaluate");
         let looks = looks.cloned().collect();
         let end = lines.iter().find(|line| line["event"] == "end");
-        let text = std::fs::read_to_string(counts).unwrap_or_default();
+        let text = fs::read_to_string(counts).unwrap_or_default();
         let count = |line: &str| {
             let (name, number) = line.split_once(' ')?;
             Some((name.to_owned(), number.parse().ok()?))
@@ -126,7 +152,7 @@ impl Run {
             looks,
             end: end.expect("a run that ends says so").clone(),
             notes: ended.err.clone(),
-            bytes: std::fs::read(weights).expect("weights were saved"),
+            bytes: fs::read(weights).expect("weights were saved"),
             counts: text.lines().filter_map(count).collect(),
         }
     }

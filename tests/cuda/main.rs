@@ -1,5 +1,5 @@
-//! The CUDA machine without a GPU: whole trainings against stand-ins for the driver, NVRTC and
-//! cuBLASLt (`tests/standins/cuda`), held to the CPU machine.
+//! The CUDA machine without a GPU: whole trainings against stand-ins for the driver, NVRTC, cuBLASLt
+//! and cuDNN (`tests/standins/cuda`), held to the CPU machine.
 //!
 //! Kernels are compiled by the system's C++ compiler. Where there is none, the tests that need it
 //! say so and are left out, unless `ROUNDELAY_REQUIRE_CXX` is set.
@@ -12,6 +12,7 @@ mod absent;
 mod ahead;
 mod bench;
 mod cache;
+mod convolving;
 mod faults;
 mod gelus;
 mod looking;

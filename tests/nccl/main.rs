@@ -8,6 +8,7 @@ mod bench;
 #[allow(dead_code, reason = "each test uses its part")]
 mod support;
 
+mod convolving;
 mod faults;
 mod self_check;
 mod start;

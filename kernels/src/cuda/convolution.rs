@@ -1,8 +1,10 @@
-//! Convolutions: matrix products where a filter is one pixel wide; else products of what a window
-//! sees, which is never stored; with few channels in a group, sums of few terms.
+//! Convolutions: matrix products where a filter is one pixel wide; else what a library may make, and
+//! functions of ours: products of what a window sees, which is never stored; with few channels in a
+//! group, sums of few terms.
 
 use super::{
-    Addend, Argument, Epilogue, Matrix, Product, Source,
+    Accumulation, Addend, Argument, Array, Convolution, Convolved, Epilogue, Launch,
+    Matrix, Product, Source,
     columns::Partial,
     draft::{Draft, Shape, adding, count, extent},
     form::{Form, Role},
@@ -98,6 +100,47 @@ impl Geometry {
     }
 }
 
+/// What the functions `own` make of a call, with its arrays where its operands are.
+fn described(
+    draft: &Draft,
+    geometry: &Geometry,
+    (pass, store): (Convolved, Store),
+    own: Vec<Launch>,
+) -> Convolution {
+    let Geometry { batch, window, channels, filters, groups } = *geometry;
+    let Window { input, output, kernel, stride, padding } = window;
+    let array = |operand: usize, made| {
+        let number = if made == pass { draft.types.either } else { draft.types.narrow };
+        Array { place: draft.place(operand), number }
+    };
+    let [x, weight, y] = match pass {
+        Convolved::Results => [0, 1, 2],
+        Convolved::Images => [2, 1, 0],
+        Convolved::Filters => [0, 2, 1],
+    };
+    let accumulation = match store {
+        Store::Write => Accumulation::Replace,
+        Store::Add => Accumulation::Add,
+    };
+    Convolution {
+        pass,
+        batch,
+        input,
+        output,
+        kernel,
+        channels,
+        filters,
+        groups,
+        stride,
+        padding,
+        x: array(x, Convolved::Images),
+        weight: array(weight, Convolved::Filters),
+        y: array(y, Convolved::Results),
+        accumulation,
+        own,
+    }
+}
+
 /// Rows of (rows, groups, columns), each row of which has `columns` for each group.
 fn stacked(draft: &Draft, operand: usize, [groups, columns]: [usize; 2]) -> Matrix {
     let (place, number) = (draft.place(operand), draft.types.narrow);
@@ -137,32 +180,52 @@ impl Form for Conv2d {
         vec![Narrow; 3]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        let shape = &self.geometry;
-        let (rows, filters) = (shape.rows(), shape.group_filters());
-        let operands: [_; 3] = draft.operands(0);
-        let mut arguments: Vec<_> =
-            operands.into_iter().chain([count(rows)]).chain(shape.extents()).collect();
-        match shape.way() {
+        let pass = (Convolved::Results, Store::Write);
+        let own = match self.geometry.way() {
             Way::Pointwise => {
-                let [x, y, weight] = matrices(draft, shape, [0, 2, 1]);
-                let weight = Matrix { transposed: true, ..weight };
-                let extents = [rows, filters, shape.depth()];
-                draft.product(pointwise(shape, extents, [x, weight, y], Store::Write));
+                self.by_product(draft);
+                return Ok(());
             }
-            Way::Tiles => {
-                shape.counts()?;
-                let tile = Tile::of(draft.types.narrow, filters);
-                let grid = tile.shape([rows, filters, shape.groups], shape.depth());
-                let function = tile.function("convolution");
-                arguments.push(Tile::stages_for(shape.depth()));
-                draft.narrow((CONVOLUTION, &function), grid, arguments);
-            }
-            Way::Sums => {
-                let grid = Shape::each(rows * shape.filters, draft.at_once());
-                draft.narrow((GROUPED, "grouped"), grid, arguments);
-            }
-        }
+            Way::Tiles => Self::by_tiles,
+            Way::Sums => Self::by_sums,
+        };
+        draft.convolution(
+            |draft| own(self, draft),
+            |draft, own| described(draft, &self.geometry, pass, own),
+        )
+    }
+}
+
+impl Conv2d {
+    fn by_product(&self, draft: &mut Draft) {
+        let shape = &self.geometry;
+        let [x, y, weight] = matrices(draft, shape, [0, 2, 1]);
+        let weight = Matrix { transposed: true, ..weight };
+        let extents = [shape.rows(), shape.group_filters(), shape.depth()];
+        draft.product(pointwise(shape, extents, [x, weight, y], Store::Write));
+    }
+    fn by_tiles(&self, draft: &mut Draft) -> Result<(), String> {
+        let shape = &self.geometry;
+        shape.counts()?;
+        let filters = shape.group_filters();
+        let tile = Tile::of(draft.types.narrow, filters);
+        let grid = tile.shape([shape.rows(), filters, shape.groups], shape.depth());
+        let function = tile.function("convolution");
+        let mut arguments = self.arguments(draft);
+        arguments.push(Tile::stages_for(shape.depth()));
+        draft.narrow((CONVOLUTION, &function), grid, arguments);
         Ok(())
+    }
+    fn by_sums(&self, draft: &mut Draft) -> Result<(), String> {
+        let elements = self.geometry.rows() * self.geometry.filters;
+        let grid = Shape::each(elements, draft.at_once());
+        draft.narrow((GROUPED, "grouped"), grid, self.arguments(draft));
+        Ok(())
+    }
+    fn arguments(&self, draft: &Draft) -> Vec<Argument> {
+        let operands: [_; 3] = draft.operands(0);
+        let rows = count(self.geometry.rows());
+        operands.into_iter().chain([rows]).chain(self.geometry.extents()).collect()
     }
 }
 
@@ -171,18 +234,19 @@ impl Form for Conv2dBackward {
         vec![Narrow, Narrow, Either]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        match self.geometry.way() {
-            Way::Pointwise => self.by_product(draft),
-            Way::Tiles => self.by_tiles(draft)?,
-            Way::Sums => {
-                let elements = self.geometry.batch * self.geometry.image();
-                let shape = Shape::each(elements, draft.at_once());
-                let pixels = self.geometry.pixels();
-                let arguments = self.arguments(draft, draft.operand(1), pixels);
-                draft.pair((GROUPED, "grouped_backward"), shape, arguments);
+        let pass = (Convolved::Images, self.store);
+        let own = match self.geometry.way() {
+            Way::Pointwise => {
+                self.by_product(draft);
+                return Ok(());
             }
-        }
-        Ok(())
+            Way::Tiles => Self::by_tiles,
+            Way::Sums => Self::by_sums,
+        };
+        draft.convolution(
+            |draft| own(self, draft),
+            |draft, own| described(draft, &self.geometry, pass, own),
+        )
     }
 }
 
@@ -217,6 +281,13 @@ impl Conv2dBackward {
         );
         Ok(())
     }
+    fn by_sums(&self, draft: &mut Draft) -> Result<(), String> {
+        let elements = self.geometry.batch * self.geometry.image();
+        let shape = Shape::each(elements, draft.at_once());
+        let arguments = self.arguments(draft, draft.operand(1), self.geometry.pixels());
+        draft.pair((GROUPED, "grouped_backward"), shape, arguments);
+        Ok(())
+    }
     fn arguments(&self, draft: &Draft, weight: Argument, rows: usize) -> Vec<Argument> {
         let mut arguments = vec![draft.operand(0), weight, draft.operand(2), count(rows)];
         arguments.extend(self.geometry.extents());
@@ -242,30 +313,19 @@ impl Form for Conv2dWeights {
         vec![Narrow, Narrow, Either]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        let shape = &self.geometry;
-        let (filters, depth) = (shape.group_filters(), shape.depth());
-        match shape.way() {
-            Way::Pointwise => self.by_product(draft),
-            Way::Tiles => {
-                shape.counts()?;
-                let tile = Tile::of(draft.types.narrow, filters).turned();
-                let blocks = filters.div_ceil(tile.rows) * depth.div_ceil(tile.columns);
-                let segments = self.segments(blocks * shape.groups);
-                let times = segments.count * shape.groups;
-                let grid = tile.shape([filters, depth, times], segments.places);
-                let function = tile.function("convolution_weights");
-                let stages = Tile::stages_for(segments.places);
-                self.sum(draft, (CONVOLUTION, &function), grid, segments, Some(stages));
+        let pass = (Convolved::Filters, self.store);
+        let own = match self.geometry.way() {
+            Way::Pointwise => {
+                self.by_product(draft);
+                return Ok(());
             }
-            Way::Sums => {
-                let blocks = [shape.filters.div_ceil(32), depth.div_ceil(TERMS)];
-                let segments = self.segments(blocks[0] * blocks[1]);
-                let grid = [blocks[0], segments.count, blocks[1]].map(extent);
-                let grid = Shape { grid, block: [32, 8, 1], shared: Bytes(0) };
-                self.sum(draft, (GROUPED, "grouped_weights"), grid, segments, None);
-            }
-        }
-        Ok(())
+            Way::Tiles => Self::by_tiles,
+            Way::Sums => Self::by_sums,
+        };
+        draft.convolution(
+            |draft| own(self, draft),
+            |draft, own| described(draft, &self.geometry, pass, own),
+        )
     }
 }
 
@@ -284,6 +344,29 @@ impl Conv2dWeights {
         let weight = Matrix { number: draft.types.either, ..weight };
         let extents = [shape.group_filters(), shape.depth(), shape.rows()];
         draft.product(pointwise(shape, extents, [dy, x, weight], self.store));
+    }
+    fn by_tiles(&self, draft: &mut Draft) -> Result<(), String> {
+        let shape = &self.geometry;
+        let (filters, depth) = (shape.group_filters(), shape.depth());
+        shape.counts()?;
+        let tile = Tile::of(draft.types.narrow, filters).turned();
+        let blocks = filters.div_ceil(tile.rows) * depth.div_ceil(tile.columns);
+        let segments = self.segments(blocks * shape.groups);
+        let times = segments.count * shape.groups;
+        let grid = tile.shape([filters, depth, times], segments.places);
+        let function = tile.function("convolution_weights");
+        let stages = Tile::stages_for(segments.places);
+        self.sum(draft, (CONVOLUTION, &function), grid, segments, Some(stages));
+        Ok(())
+    }
+    fn by_sums(&self, draft: &mut Draft) -> Result<(), String> {
+        let shape = &self.geometry;
+        let blocks = [shape.filters.div_ceil(32), shape.depth().div_ceil(TERMS)];
+        let segments = self.segments(blocks[0] * blocks[1]);
+        let grid = [blocks[0], segments.count, blocks[1]].map(extent);
+        let grid = Shape { grid, block: [32, 8, 1], shared: Bytes(0) };
+        self.sum(draft, (GROUPED, "grouped_weights"), grid, segments, None);
+        Ok(())
     }
     fn segments(&self, blocks: usize) -> Segments {
         let places = self.geometry.per_segment(blocks);

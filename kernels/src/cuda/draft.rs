@@ -1,7 +1,8 @@
 //! Steps of a call under construction: which addresses, which scratch memory, which grid.
 
 use super::{
-    Argument, CallPlace, Function, Launch, Number, Product, Source, Step, Steps,
+    Argument, CallPlace, Convolution, Function, Launch, Number, Product, Source, Step,
+    Steps,
 };
 use crate::store::Store;
 use roundelay_schedule::Bytes;
@@ -197,6 +198,20 @@ impl Draft {
     /// Multiplies.
     pub(crate) fn product(&mut self, product: Product) {
         self.steps.push(Step::Product(product));
+    }
+    /// Convolves by the functions that `own` writes, or by a library.
+    pub(crate) fn convolution(
+        &mut self,
+        own: impl FnOnce(&mut Self) -> Result<(), String>,
+        described: impl FnOnce(&Self, Vec<Launch>) -> Convolution,
+    ) -> Result<(), String> {
+        let first = self.steps.len();
+        own(self)?;
+        let launches = self.steps.split_off(first).into_iter().flat_map(Step::launches);
+        let launches = launches.collect();
+        let convolution = described(self, launches);
+        self.steps.push(Step::Convolution(Box::new(convolution)));
+        Ok(())
     }
     /// What was drafted.
     pub(crate) fn finish(self) -> Steps {

@@ -12,6 +12,7 @@ use crate::{
         Affine, AffineAdd, AffineGelu, AffineGeluTanh, AffineRelu, MatmulGeluTanhBackward,
     },
     matmul::Matmul,
+    store::Store,
 };
 use Role::{Either, Narrow};
 

@@ -210,16 +210,13 @@ fn launch(launch: &Launch, bound: &Bound<'_>, scratch: u64) {
     }
 }
 
-/// Runs all steps, products by our own kernel, on poisoned scratch memory.
+/// Runs all steps, those that a library may make by our own kernels, on poisoned scratch memory.
 pub(crate) fn run_steps(steps: &Steps, bound: &Bound<'_>) {
     // 256-byte alignment, and canaries behind the end.
     let mut memory = vec![0xffu8; steps.scratch.0 as usize + 512];
     let start = (memory.as_ptr() as u64).next_multiple_of(256);
-    for step in &steps.steps {
-        match step {
-            Step::Launch(one) => launch(one, bound, start),
-            Step::Product(product) => launch(&product.launch(), bound, start),
-        }
+    for one in steps.steps.iter().cloned().flat_map(Step::launches) {
+        launch(&one, bound, start);
     }
     let end = (start - memory.as_ptr() as u64 + steps.scratch.0) as usize;
     assert!(memory.split_off(end).iter().all(|byte| *byte == 0xff), "scratch overflows");

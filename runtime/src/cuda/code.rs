@@ -1,21 +1,25 @@
-//! Routines as a stream does them: every call is parsed, every function loaded and every product
-//! planned before the start.
+//! Routines as a stream does them: every call is parsed, every function loaded, every product and
+//! every convolution planned before the start.
 
 use super::{
     CudaError,
     arena::ALIGNMENT,
+    convolver::{Convolver, Own},
     driver::{Address, Device, DriverError, Function, Parameters, Stream},
     exchange::Meeting,
     functions::Functions,
     multiplier::{Multiplier, Way, power_of_two_in},
     tuning::Trials,
 };
-use crate::{code::parse_call, machine::ProductCounts};
+use crate::{
+    code::parse_call,
+    machine::{ConvolutionCounts, ProductCounts},
+};
 use roundelay_kernels::{
     Exchange,
     cuda::{
-        self, Accumulation, Argument, CallPlace, Launch, MOST_SUMMED, Number, Product,
-        Steps, sum,
+        self, Accumulation, Argument, CallPlace, Convolution, Launch, MOST_SUMMED,
+        Number, Product, Steps, sum,
     },
 };
 use roundelay_schedule::{
@@ -28,6 +32,7 @@ pub(super) struct Code {
     pub(super) routines: Table<RoutineId, Ready>,
     functions: Functions,
     multiplier: Multiplier,
+    convolver: Convolver,
     parameters: Parameters,
 }
 
@@ -52,7 +57,7 @@ impl ReadyCall {
         operands.map(|(argument, offset)| arguments[*argument].plus(*offset)).collect()
     }
 
-    /// Functions and products, without what parts exchange.
+    /// Functions, products and convolutions, without what parts exchange.
     pub(super) fn steps(&self) -> u64 {
         match &self.work {
             Work::Alone(steps) => steps.len() as u64,
@@ -60,11 +65,21 @@ impl ReadyCall {
         }
     }
 
-    /// Steps that are products of the library.
+    /// Steps that are products of a library.
     pub(super) fn products(&self) -> u64 {
-        let is_product = |step: &&Step| matches!(step, Step::Product(..));
+        self.count(|step| matches!(step, Step::Product(..)))
+    }
+
+    /// Steps that are convolutions of a library.
+    pub(super) fn convolutions(&self) -> u64 {
+        self.count(|step| matches!(step, Step::Convolution(..)))
+    }
+
+    fn count(&self, is_counted: impl Fn(&Step) -> bool) -> u64 {
         match &self.work {
-            Work::Alone(steps) => steps.iter().filter(is_product).count() as u64,
+            Work::Alone(steps) => {
+                steps.iter().filter(|step| is_counted(step)).count() as u64
+            }
             Work::Together(_) => 0,
         }
     }
@@ -90,13 +105,15 @@ pub(super) enum Step {
     Launch(Function, Launch),
     /// A product that the library does by one of its plans.
     Product(Box<Product>, usize),
+    /// A convolution that the library does by one of its plans, of images, weights and results here.
+    Convolution([CallPlace; 3], usize),
 }
 
 /// What the parameters of a call are bound to.
 pub(super) struct Binding<'a> {
     pub(super) operands: &'a [Address],
     pub(super) scratch: Address,
-    /// Memory of the lane for the library of products.
+    /// Memory of the lane for libraries.
     pub(super) workspace: Address,
     pub(super) scalars: Address,
     pub(super) micro_batch: u64,
@@ -130,14 +147,6 @@ impl Binding<'_> {
 
     fn place(&self, line: Line) -> u64 {
         u64::from(line.place(u32::try_from(self.part).unwrap_or(u32::MAX)))
-    }
-
-    /// Makes these the parameters of a launch.
-    pub(super) fn fill(&self, parameters: &mut Parameters, launch: &Launch) {
-        parameters.clear();
-        for argument in &launch.arguments {
-            parameters.push(self.value(*argument));
-        }
     }
 
     fn value(&self, argument: Argument) -> u64 {
@@ -201,20 +210,21 @@ impl Code {
         Ok(code)
     }
 
-    /// No routines yet. Products are the library's, for rows that start at multiples of
+    /// No routines yet. Products and convolutions are libraries', for rows that start at multiples of
     /// `alignment`, or own ones without it.
     pub(super) fn bare(device: &Device, alignment: Option<u64>, trials: Trials) -> Self {
         Self {
             routines: Table::default(),
             functions: Functions::new(device.facts()),
             multiplier: Multiplier::new(device, alignment, trials),
+            convolver: Convolver::new(device, alignment, trials),
             parameters: Parameters::default(),
         }
     }
 
-    /// Memory that the library of products may take on each lane.
+    /// Memory that libraries may take on each lane.
     pub(super) fn workspace(&self) -> Bytes {
-        self.multiplier.workspace()
+        self.multiplier.workspace().max(self.convolver.workspace())
     }
 
     /// Who makes the products of all calls that are ready.
@@ -225,6 +235,16 @@ impl Code {
     /// How they make them.
     pub(super) fn ways(&self) -> String {
         self.multiplier.ways()
+    }
+
+    /// Who makes the convolutions of all calls that are ready.
+    pub(super) fn convolutions(&self) -> &ConvolutionCounts {
+        self.convolver.counts()
+    }
+
+    /// How they make them.
+    pub(super) fn convolution_ways(&self) -> String {
+        self.convolver.ways()
     }
 
     fn routine(
@@ -288,7 +308,8 @@ impl Code {
                 (Work::Together(meeting), meeting.scratch())
             }
             Given::Alone(Steps { steps, scratch }) => {
-                let ready = steps.into_iter().map(|step| self.ready(step, &operands));
+                let steps = steps.into_iter();
+                let ready = steps.map(|step| self.ready(step, (&operands, scratch)));
                 let ready: Vec<Vec<Step>> = ready.collect::<Result<_, _>>()?;
                 (Work::Alone(ready.into_iter().flatten().collect()), scratch)
             }
@@ -296,24 +317,53 @@ impl Code {
         Ok((ReadyCall { operands, work }, scratch))
     }
 
-    /// Makes a step ready: a product by the library where it does it.
+    /// Makes a step ready, by a library where it makes it.
     fn ready(
         &mut self,
         step: cuda::Step,
+        (operands, scratch): (&[(usize, u64)], Bytes),
+    ) -> Result<Vec<Step>, CudaError> {
+        match step {
+            cuda::Step::Launch(launch) => Ok(vec![self.launch(launch)?]),
+            cuda::Step::Product(product) => self.product(&product, operands),
+            cuda::Step::Convolution(own) => self.convolution(*own, operands, scratch),
+        }
+    }
+
+    /// A product by the library where it does it.
+    fn product(
+        &mut self,
+        product: &Product,
         operands: &[(usize, u64)],
     ) -> Result<Vec<Step>, CudaError> {
-        let product = match step {
-            cuda::Step::Launch(launch) => return Ok(vec![self.launch(launch)?]),
-            cuda::Step::Product(product) => product,
-        };
-        let way = self.multiplier.plan(&product, operands, &mut self.functions);
+        let way = self.multiplier.plan(product, operands, &mut self.functions);
         Ok(match way {
-            Some(Way::Whole(plan)) => vec![Step::Product(Box::new(product), plan)],
+            Some(Way::Whole(plan)) => vec![Step::Product(Box::new(*product), plan)],
             Some(Way::Apart(part, plan, pass)) => {
                 vec![Step::Product(part, plan), self.launch(pass)?]
             }
             None => vec![self.launch(product.launch())?],
         })
+    }
+
+    /// A convolution by the library where it is known to be better, else by our functions.
+    fn convolution(
+        &mut self,
+        mut convolution: Convolution,
+        operands: &[(usize, u64)],
+        scratch: Bytes,
+    ) -> Result<Vec<Step>, CudaError> {
+        let mut launches = Vec::new();
+        for launch in std::mem::take(&mut convolution.own) {
+            launches.push((self.functions.of(&launch)?, launch));
+        }
+        let own = Own { launches: &launches, scratch };
+        if let Some(plan) = self.convolver.plan(&convolution, operands, own) {
+            let Convolution { x, weight, y, .. } = convolution;
+            return Ok(vec![Step::Convolution([x.place, weight.place, y.place], plan)]);
+        }
+        let step = |(function, launch)| Step::Launch(function, launch);
+        Ok(launches.into_iter().map(step).collect())
     }
 
     fn launch(&mut self, launch: Launch) -> Result<Step, CudaError> {
@@ -345,11 +395,13 @@ impl Code {
     ) -> Result<(), DriverError> {
         match step {
             Step::Launch(function, launch) => {
-                binding.fill(&mut self.parameters, launch);
-                stream.launch(function, launch, &mut self.parameters)
+                give((function, launch), binding, &mut self.parameters, stream)
             }
             Step::Product(product, plan) => {
                 self.multiplier.run(*plan, product, binding, stream)
+            }
+            Step::Convolution(places, plan) => {
+                self.convolver.run(*plan, *places, binding, stream)
             }
         }
     }
@@ -418,6 +470,20 @@ impl Code {
         let binding = Binding::of(&operands, Address(0));
         self.run(&Step::Launch(function, launch), &binding, stream)
     }
+}
+
+/// Gives a function to a stream.
+pub(super) fn give(
+    (function, launch): (&Function, &Launch),
+    binding: &Binding<'_>,
+    parameters: &mut Parameters,
+    stream: &Stream,
+) -> Result<(), DriverError> {
+    parameters.clear();
+    for argument in &launch.arguments {
+        parameters.push(binding.value(*argument));
+    }
+    stream.launch(function, launch, parameters)
 }
 
 /// How device memory holds the real numbers of an element type.

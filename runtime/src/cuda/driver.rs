@@ -23,7 +23,7 @@ pub(super) use memory::{Address, DeviceMemory, Pinned};
 pub(super) use module::{Function, Module, Parameters};
 pub(super) use nccl::{Communicator, Nccl, NcclError, Readiness, Reduction};
 pub(super) use stream::{Event, Rectangle, State, Stream};
-pub(super) use tables::{cublaslt, nvrtc};
+pub(super) use tables::{cublaslt, cudnn, nvrtc};
 
 use cudarc::driver::sys::{self, CUresult};
 use std::ffi::CStr;

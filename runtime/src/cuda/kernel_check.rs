@@ -1,9 +1,9 @@
 //! What a user runs first on a new GPU, driver or library: every kernel on random calls, on what
 //! was poisoned before, held to its plain reference in 64 bits on the same stored numbers.
 //!
-//! A call runs three ways in turn: with matrix products by the library, with all operands one
-//! element further on than a vector load wants, and with products by own functions. A large call
-//! and those of usual models run in all three.
+//! A call runs three ways in turn: with matrix products and convolutions by libraries, with all
+//! operands one element further on than a vector load wants, and with own functions alone. A large
+//! call and those of usual models run in all three.
 
 mod stage;
 
@@ -32,16 +32,16 @@ pub struct KernelTrials {
     /// Random calls of every kernel and element type; one that takes many blocks, and some of
     /// usual models, come besides.
     pub calls: u32,
-    /// Who makes matrix products.
+    /// Who makes matrix products and convolutions.
     pub products: TriedProducts,
     /// How long one call is waited for.
     pub patience: Duration,
 }
 
-/// Who makes the matrix products of calls that are tried.
+/// Who makes the matrix products and convolutions of calls that are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TriedProducts {
-    /// The library and own functions in turn.
+    /// Libraries and own functions in turn.
     All,
     /// Own functions alone, as for tools that look into every kernel.
     Own,
@@ -58,6 +58,8 @@ pub struct KernelRow {
     pub calls: u32,
     /// How many of their steps were products of cuBLASLt.
     pub products: u64,
+    /// How many were convolutions of cuDNN.
+    pub convolutions: u64,
     /// Largest error of a number, where the largest number of its operand is one or less;
     /// relative to that largest number where it is more.
     pub error: f64,
@@ -129,8 +131,7 @@ pub fn is_formless(name: &str) -> bool {
     Kernel::parse(&call).is_ok_and(|kernel| kernel.cuda(Float::F32).is_err())
 }
 
-/// Products by the library on operands as a machine has them, on unaligned ones, and by own
-/// functions.
+/// By libraries on operands as a machine has them, on unaligned ones, and by own functions.
 const WAYS: u32 = 3;
 
 /// The way with operands that no vector load may take.
@@ -177,8 +178,7 @@ fn call_of(
 /// A GPU on which calls are tried; dropped from first to last.
 struct Bench<'a> {
     trials: &'a KernelTrials,
-    /// Products by the library, for operands that start at multiples of 256 and of nothing, and
-    /// by own functions.
+    /// By libraries, for operands that start at multiples of 256 and of nothing, and by own functions.
     codes: [Code; WAYS as usize],
     room: Room<'a>,
 }
@@ -189,7 +189,7 @@ impl<'a> Bench<'a> {
         let by_library = trials.products == TriedProducts::All;
         let codes = [Some(stage::GAP), Some(1), None]
             .map(|alignment| alignment.filter(|_| by_library))
-            .map(|alignment| Code::bare(device, alignment, Trials::Left));
+            .map(|alignment| Code::bare(device, alignment, Trials::Skipped));
         Ok(Self { trials, codes, room })
     }
 
@@ -198,8 +198,16 @@ impl<'a> Bench<'a> {
         kernel: &'static str,
         (dtype, mixes): (Float, &[Mix]),
     ) -> Result<KernelRow, CudaError> {
-        let mut row =
-            KernelRow { kernel, dtype, calls: 0, products: 0, error: 0.0, wrong: None };
+        let (products, convolutions, error) = (0, 0, 0.0);
+        let mut row = KernelRow {
+            kernel,
+            dtype,
+            calls: 0,
+            products,
+            convolutions,
+            error,
+            wrong: None,
+        };
         let random = self.trials.calls;
         for number in (0..random).chain(random.next_multiple_of(WAYS)..) {
             let seed = self.trials.seed.wrapping_add(u64::from(number));
@@ -215,8 +223,10 @@ impl<'a> Bench<'a> {
                 if way == UNALIGNED { Placement::Unaligned } else { Placement::Aligned };
             let context = context(number, slice_offset);
             let stage = Stage::new(&call, &start, (dtype, placement), context);
-            let (products, (error, wrong)) = self.trial(way, &call, dtype, stage)?;
+            let ([products, convolutions], (error, wrong)) =
+                self.trial(way, &call, dtype, stage)?;
             row.products += products;
+            row.convolutions += convolutions;
             row.error = row.error.max(error);
             row.wrong =
                 row.wrong.or(wrong.map(|wrong| format!("{}: {wrong}", call.text())));
@@ -224,20 +234,22 @@ impl<'a> Bench<'a> {
         Ok(row)
     }
 
-    /// Products of the library in a call, its largest error, and in words what is wrong with it.
+    /// Products and convolutions of libraries in a call, its largest error, and in words what is wrong
+    /// with it.
     fn trial(
         &mut self,
         way: usize,
         call: &Call,
         dtype: Float,
         mut stage: Stage,
-    ) -> Result<(u64, (f64, Option<String>)), CudaError> {
+    ) -> Result<([u64; 2], (f64, Option<String>)), CudaError> {
         let code = &mut self.codes[way];
         let alone = RoutineId::new(0);
         let kernel = parse_call(call, alone, 0)?;
         let (ready, scratch) = code.prepare(dtype, (alone, 0), call)?;
         self.room.run(code, (&ready, scratch), (&kernel, call), &mut stage)?;
-        Ok((ready.products(), stage.judge(&kernel, dtype)))
+        let made = [ready.products(), ready.convolutions()];
+        Ok((made, stage.judge(&kernel, dtype)))
     }
 }
 

@@ -1,15 +1,19 @@
 //! Who makes each matrix product: the library by one of its plans, the library with a function of ours
 //! for what follows, or a function of ours; which is never left unsaid.
 
+mod activation;
+
 use super::{
     arena::ALIGNMENT,
+    bounce::Unreached,
     code::Binding,
     driver::{Device, DriverError, Products, Stream},
     functions::Functions,
-    products::{self, Addresses, Extents, Handle, Plan, Refused},
-    tuning::{Activation, OwnPass, Trials, Tuner},
+    products::{self, Addresses, Algorithm, Extents, Handle, Plan, Refused},
+    tuning::{Bench, Choice, Trials, Tried, Tuner},
 };
 use crate::{digest::Digest, machine::ProductCounts};
+use activation::{Activation, Placing};
 use roundelay_kernels::cuda::{Addend, CallPlace, Epilogue, Launch, Matrix, Product};
 use roundelay_schedule::Bytes;
 
@@ -63,7 +67,45 @@ pub(super) struct Multiplier {
     /// What the first byte of every row is a multiple of.
     alignment: u64,
     tuner: Tuner,
+    /// Of what algorithms depend on.
+    versions: String,
     counts: ProductCounts,
+}
+
+/// A product whose algorithms are tried.
+struct Trial<'a> {
+    plan: &'a mut Plan,
+    handle: &'a Handle,
+    algorithms: &'a [Algorithm],
+    extents: Extents,
+}
+
+impl Tried for Trial<'_> {
+    fn ways(&self) -> Vec<Vec<u8>> {
+        self.algorithms.iter().map(Algorithm::bytes).collect()
+    }
+
+    fn extents(&self) -> Vec<Bytes> {
+        self.extents.all()
+    }
+
+    fn prepare(&mut self, _: &mut Bench) -> Result<Vec<bool>, Unreached> {
+        Ok(vec![true; self.algorithms.len()])
+    }
+
+    fn run(&mut self, way: usize, bench: &Bench) -> Result<(), DriverError> {
+        self.plan.take(self.algorithms[way]);
+        let at = tried_at(bench, &self.extents);
+        self.plan.run(self.handle, at, bench.workspace, &bench.stream)?;
+        Ok(())
+    }
+}
+
+/// Where a product is tried whose arrays reach so far.
+fn tried_at(bench: &Bench, extents: &Extents) -> Addresses {
+    let [a, b, out, bias, before] = [0, 1, 2, 3, 4].map(|array| bench.arrays[array]);
+    let before = (extents.before > Bytes(0)).then_some(before);
+    Addresses { a, b, out, added: out, bias: Some(bias), before }
 }
 
 impl Multiplier {
@@ -77,9 +119,10 @@ impl Multiplier {
         };
         let (plans, activations) = (Vec::new(), Vec::new());
         let counts = ProductCounts::default();
-        let (alignment, tuner) =
-            (alignment.unwrap_or(1), Tuner::new(device.facts(), trials));
-        Self { handle, plans, activations, alignment, tuner, counts }
+        let facts = device.facts();
+        let (alignment, tuner) = (alignment.unwrap_or(1), Tuner::new(facts, trials));
+        let versions = format!("{:?} {}", facts.driver, facts.products);
+        Self { handle, plans, activations, alignment, tuner, versions, counts }
     }
 
     /// Who makes the products that were planned so far.
@@ -164,10 +207,13 @@ impl Multiplier {
         let handle = self.handle.as_ref().expect("who has plans has their library");
         let plans = self.plans.get_disjoint_mut([whole, apart]);
         let [(key, within), (_, behind)] = plans.expect("they differ in what they make");
-        let (text, extents) = (format!("{key:?}"), Extents::of(&key.0));
-        let own = || OwnPass::new(&key.0, functions);
-        let plans = [within, behind];
-        let found = self.tuner.activation((plans, handle), (&text, extents), own);
+        let (product, text) = (&key.0, format!("{key:?}"));
+        let mut placing = Placing::new(product, ([within, behind], handle), functions);
+        let words = [self.versions.as_str(), &text];
+        let found = match self.tuner.choose(&mut placing, "activation", words) {
+            Choice::Kept(way) => Activation::ALL[way],
+            Choice::First => Activation::Within,
+        };
         self.activations.push((whole, found));
         found
     }
@@ -197,11 +243,18 @@ impl Multiplier {
         let refused = |status| Reason::Refused { status, m, n, k };
         let (mut plan, algorithms) =
             Plan::new(handle, product, key.1).map_err(refused)?;
-        let (text, extents) = (format!("{key:?}"), Extents::of(product));
-        let own = (&mut plan, handle);
-        if let Some(chosen) = self.tuner.choose(own, (&text, extents), &algorithms) {
-            plan.take(chosen);
-        }
+        let mut trial = Trial {
+            plan: &mut plan,
+            handle,
+            algorithms: &algorithms,
+            extents: Extents::of(product),
+        };
+        let words = [self.versions.as_str(), &format!("{key:?}")];
+        let chosen = match self.tuner.choose(&mut trial, "product", words) {
+            Choice::Kept(way) => way,
+            Choice::First => 0,
+        };
+        plan.take(algorithms[chosen]);
         self.plans.push((key, plan));
         Ok(self.plans.len() - 1)
     }
@@ -232,7 +285,7 @@ impl Multiplier {
 }
 
 /// Bits of how far behind the beginning of a row, or of scratch, a place is.
-fn offset(place: CallPlace, operands: &[(usize, u64)]) -> u64 {
+pub(super) fn offset(place: CallPlace, operands: &[(usize, u64)]) -> u64 {
     match place {
         CallPlace::Operand(operand, Bytes(bytes)) => {
             bytes | operands.get(operand).map_or(0, |(_, offset)| *offset)

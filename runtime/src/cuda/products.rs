@@ -138,6 +138,12 @@ impl Extents {
             before: before(product).map_or(Bytes(0), |_| out),
         }
     }
+
+    /// All of them, in this order.
+    pub(super) fn all(&self) -> Vec<Bytes> {
+        let Self { a, b, out, bias, before } = *self;
+        vec![a, b, out, bias, before]
+    }
 }
 
 /// Rows and columns as they lie in memory.

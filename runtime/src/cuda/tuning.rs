@@ -1,24 +1,17 @@
-//! Which of the library's algorithms makes a product fastest on this GPU, and whether it is faster with
-//! an activation or with a pass of ours behind it: each is tried where nobody has tried yet, and the
-//! best one is kept on disk.
+//! Which of some ways makes a product or a convolution fastest on this GPU: each is tried where nobody
+//! has tried yet, and the best one is kept on disk.
 //!
-//! Algorithms and activations differ in bits, so what is chosen must be the same in the next run: only what can be
-//! kept is tried, whoever keeps a choice first decides, and without one the library's own first
-//! choice stands; it is kept too where a trial fails.
+//! Ways differ in bits, so what is chosen must be the same in the next run: only what can be
+//! kept is tried, whoever keeps a choice first decides, and without one the first way stands;
+//! it is kept too where a trial fails.
 
 use super::{
-    bounce::{alone, wait},
+    bounce::{Bounce, Unreached, alone, wait},
     cache::{cache_folder, can_keep, keep, read},
-    code::Binding,
-    driver::{
-        Address, Device, DeviceFacts, DeviceMemory, DriverError, Event, Function,
-        Parameters, Stream,
-    },
-    functions::Functions,
-    products::{Addresses, Algorithm, Extents, Handle, Plan, WORKSPACE},
+    driver::{Address, Device, DeviceFacts, DeviceMemory, DriverError, Event, Stream},
+    products::WORKSPACE,
 };
 use crate::digest::Digest;
-use roundelay_kernels::cuda::{CallPlace, Epilogue, Launch, Matrix, Product};
 use roundelay_schedule::{Bytes, Nanos};
 use std::{
     mem,
@@ -26,31 +19,62 @@ use std::{
     time::Duration,
 };
 
-/// Whether algorithms are tried.
+/// Whether ways are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trials {
     /// Where nothing is kept yet.
     Made,
     /// Never: what was kept is taken, for other ranks do the same.
     Left,
+    /// Never: libraries make what they can, for whoever asks looks at all that they make.
+    Skipped,
 }
 
-/// Rounds of trials; the best of each algorithm counts.
+/// Rounds of trials; the best of each way counts.
 const ROUNDS: usize = 3;
 
-/// Products between two moments.
+/// How often something is made between two moments.
 const REPEATED: u64 = 8;
 
-/// Of how many hundredths of the time an algorithm may take less without being noticed.
+/// Of how many hundredths of the time a way may take less without being noticed.
 const NOTICED: u64 = 2;
 
 /// How long a trial may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A byte of which numbers of every type have an ordinary size.
 const ORDINARY: u8 = 0x3c;
 
-/// Chooses algorithms for one GPU.
+/// Something that is made in one of several ways.
+pub(super) trait Tried {
+    /// What says which way each is, for the same GPU and libraries; the first one stands unless
+    /// another is known to be faster.
+    fn ways(&self) -> Vec<Vec<u8>>;
+    /// How far each of the arrays reaches in which it is tried.
+    fn extents(&self) -> Vec<Bytes>;
+    /// Gets the arrays ready, in which every number is of an ordinary size. Says of each way whether
+    /// it may be taken.
+    ///
+    /// # Errors
+    /// When something is not done in time, or the device fails.
+    fn prepare(&mut self, bench: &mut Bench) -> Result<Vec<bool>, Unreached>;
+    /// Gives it to the stream in one of the ways.
+    ///
+    /// # Errors
+    /// When that way is refused.
+    fn run(&mut self, way: usize, bench: &Bench) -> Result<(), DriverError>;
+}
+
+/// A way, and why it is that one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// Somebody tried.
+    Kept(usize),
+    /// The first one: nobody did.
+    First,
+}
+
+/// Chooses ways for one GPU.
 pub(super) struct Tuner {
     facts: DeviceFacts,
     folder: Option<PathBuf>,
@@ -60,71 +84,15 @@ pub(super) struct Tuner {
     stalled: bool,
 }
 
-/// Where the activation behind a product is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Activation {
-    /// In the product.
-    Within,
-    /// By a pass of ours.
-    Behind,
-}
-
-impl Activation {
-    const ALL: [Self; 2] = [Self::Within, Self::Behind];
-
-    fn bytes(self) -> &'static [u8] {
-        match self {
-            Self::Within => b"within",
-            Self::Behind => b"behind",
-        }
-    }
-
-    fn of(kept: &[u8]) -> Option<Self> {
-        Self::ALL.into_iter().find(|own| own.bytes() == kept)
-    }
-}
-
-/// A pass of ours behind a product of which it makes the rest.
-pub(super) struct OwnPass {
-    function: Function,
-    launch: Launch,
-    parameters: Parameters,
-    /// Where the product is made for it.
-    made: CallPlace,
-}
-
-/// Where trials have what comes out, and what is before an activation.
-const OUT: CallPlace = CallPlace::Operand(0, Bytes(0));
-const BEFORE: CallPlace = CallPlace::Operand(1, Bytes(0));
-
-impl OwnPass {
-    /// Of a product with an activation; none where its function cannot be loaded, which is said by
-    /// who needs it.
-    pub(super) fn new(product: &Product, functions: &mut Functions) -> Option<Self> {
-        let epilogue = match product.epilogue {
-            Epilogue::Plain | Epilogue::Bias(_) | Epilogue::BiasRelu(_) => return None,
-            Epilogue::BiasGelu { bias, .. } => {
-                Epilogue::BiasGelu { bias, before: BEFORE }
-            }
-            Epilogue::BiasGeluTanh { bias, .. } => {
-                Epilogue::BiasGeluTanh { bias, before: BEFORE }
-            }
-            Epilogue::GeluTanhSlope { .. } => Epilogue::GeluTanhSlope { before: BEFORE },
-        };
-        let out = Matrix { place: OUT, ..product.out };
-        let (part, launch) = Product { out, epilogue, ..*product }.apart()?;
-        let function = functions.of(&launch).ok()?;
-        let (parameters, made) = (Parameters::default(), part.out.place);
-        Some(Self { function, launch, parameters, made })
-    }
-}
-
-/// Memory in which a product is tried.
-struct Bench {
-    stream: Stream,
+/// Memory in which something is tried.
+pub(super) struct Bench {
+    pub(super) stream: Stream,
+    pub(super) bounce: Bounce,
     events: [Event; 2],
-    at: Addresses,
-    workspace: Address,
+    /// Where each of its arrays starts.
+    pub(super) arrays: Vec<Address>,
+    /// For a library, [`WORKSPACE`] long.
+    pub(super) workspace: Address,
     _memory: DeviceMemory,
     _device: Device,
 }
@@ -137,116 +105,69 @@ impl Tuner {
         Self { facts: facts.clone(), folder, finds, stalled: false }
     }
 
-    /// The one of some algorithms that makes a product, which `text` says in words; the library's
-    /// first choice is the first of them.
+    /// The way in which something is made: a `kind` of thing which `text` says in words, by
+    /// libraries of these versions.
     pub(super) fn choose(
         &mut self,
-        (plan, handle): (&mut Plan, &Handle),
-        (text, extents): (&str, Extents),
-        algorithms: &[Algorithm],
-    ) -> Option<Algorithm> {
-        let first = algorithms.first().copied()?;
-        let Some(folder) = self.folder.as_ref().filter(|_| algorithms.len() > 1) else {
-            return Some(first);
+        tried: &mut dyn Tried,
+        kind: &str,
+        [versions, text]: [&str; 2],
+    ) -> Choice {
+        let ways = tried.ways();
+        let Some(folder) = self.folder.as_ref().filter(|_| ways.len() > 1) else {
+            return Choice::First;
         };
-        let file = folder.join(self.name(text));
-        let known = read(&file).and_then(|kept| find(algorithms, &kept));
-        if known.is_some() || !self.finds {
-            return known.or(Some(first));
+        let file = folder.join(self.name(kind, [versions, text]));
+        let known = read(&file).and_then(|kept| find(&ways, &kept));
+        match known {
+            Some(way) => return Choice::Kept(way),
+            None if !self.finds => return Choice::First,
+            None => {}
         }
         let best = match self.stalled {
             true => 0,
-            false => {
-                let run = |bench: &Bench, candidate: usize| {
-                    plan.take(algorithms[candidate]);
-                    bench.product(plan, handle, bench.at)
-                };
-                let tried = self.least(extents, algorithms.len(), run);
-                tried.map_or(0, |times| best(&times))
-            }
+            false => self.try_all(tried, ways.len()).unwrap_or(0),
         };
-        Some(kept(&file, algorithms, best).unwrap_or(first))
+        kept(&file, &ways, best).map_or(Choice::First, Choice::Kept)
     }
 
-    /// Where an activation is done: in the first of two plans, or behind the second, by the pass that
-    /// `own` makes. The first one stands unless the other is noticeably faster.
-    pub(super) fn activation(
-        &mut self,
-        ([within, behind], handle): ([&mut Plan; 2], &Handle),
-        (text, extents): (&str, Extents),
-        own: impl FnOnce() -> Option<OwnPass>,
-    ) -> Activation {
-        let Some(folder) = &self.folder else { return Activation::Within };
-        let file = folder.join(self.name(&format!("the activation of {text}")));
-        let known = read(&file).and_then(|kept| Activation::of(&kept));
-        if known.is_some() || !self.finds {
-            return known.unwrap_or(Activation::Within);
-        }
-        let tried = match self.stalled {
-            true => None,
-            false => own().and_then(|mut own| {
-                let run = |bench: &Bench, candidate| match candidate {
-                    0 => bench.product(within, handle, bench.at),
-                    _ => bench.passed(behind, handle, &mut own),
-                };
-                self.least(extents, Activation::ALL.len(), run).ok()
-            }),
-        };
-        let found =
-            tried.map_or(Activation::Within, |times| Activation::ALL[best(&times)]);
-        let kept = keep(&file, found.bytes()).ok();
-        kept.and_then(|kept| Activation::of(&kept)).unwrap_or(Activation::Within)
-    }
-
-    fn name(&self, text: &str) -> String {
-        let DeviceFacts { name, capability, multiprocessors, driver, products, .. } =
-            &self.facts;
+    fn name(&self, kind: &str, [versions, text]: [&str; 2]) -> String {
+        let DeviceFacts { name, capability, multiprocessors, .. } = &self.facts;
         let device = format!("{name} {capability:?} {multiprocessors}");
-        let versions = format!("{driver:?} {products}");
         let mut digest = Digest::new();
-        for part in [device.as_str(), &versions, text] {
+        for part in [device.as_str(), versions, text] {
             digest.add(part.as_bytes());
         }
-        format!("product-{:016x}.algorithm", digest.value())
+        format!("{kind}-{:016x}.algorithm", digest.value())
     }
 
-    /// The least that each of some candidates takes, none for those that the library refuses; `run`
-    /// gives one to the stream of a bench.
-    fn least(
+    fn try_all(
         &mut self,
-        extents: Extents,
-        candidates: usize,
-        mut run: impl FnMut(&Bench, usize) -> Result<(), DriverError>,
-    ) -> Result<Vec<Option<Nanos>>, DriverError> {
-        let bench = Bench::new(self.facts.ordinal, extents)?;
-        let mut least = vec![None; candidates];
-        for _ in 0..ROUNDS {
-            for (candidate, least) in least.iter_mut().enumerate() {
-                let time = match bench.time(|| run(&bench, candidate)) {
-                    Ok(time) => time,
-                    Err(late) => {
-                        // What is not done may still use the memory.
-                        mem::forget(bench);
-                        self.stalled = true;
-                        return Err(late);
-                    }
-                };
-                *least = [*least, time].into_iter().flatten().min();
+        tried: &mut dyn Tried,
+        ways: usize,
+    ) -> Result<usize, DriverError> {
+        let mut bench = Bench::new(self.facts.ordinal, &tried.extents())?;
+        match bench.compare(tried, ways) {
+            Ok(best) => Ok(best),
+            Err(unreached) => {
+                // What is not done may still use the memory.
+                mem::forget(bench);
+                self.stalled = true;
+                Err(unreached.reason("a trial", PATIENCE))
             }
         }
-        Ok(least)
     }
 }
 
-/// The place of what is kept among algorithms; none where the library does not offer it.
-fn find(algorithms: &[Algorithm], kept: &[u8]) -> Option<Algorithm> {
-    algorithms.iter().copied().find(|algorithm| algorithm.bytes() == kept)
+/// The place of what is kept among ways; none where it is no longer one of them.
+fn find(ways: &[Vec<u8>], kept: &[u8]) -> Option<usize> {
+    ways.iter().position(|way| way == kept)
 }
 
-/// Keeps the best of some algorithms, or finds what somebody else kept meanwhile; none where nothing
+/// Keeps the best of some ways, or finds what somebody else kept meanwhile; none where nothing
 /// can be kept.
-fn kept(file: &Path, algorithms: &[Algorithm], best: usize) -> Option<Algorithm> {
-    find(algorithms, &keep(file, &algorithms[best].bytes()).ok()?)
+fn kept(file: &Path, ways: &[Vec<u8>], best: usize) -> Option<usize> {
+    find(ways, &keep(file, &ways[best]).ok()?)
 }
 
 /// The place of the least time; the first one's unless another takes noticeably less.
@@ -261,78 +182,63 @@ fn best(times: &[Option<Nanos>]) -> usize {
 }
 
 impl Bench {
-    fn new(ordinal: u32, extents: Extents) -> Result<Self, DriverError> {
+    fn new(ordinal: u32, extents: &[Bytes]) -> Result<Self, DriverError> {
         let device = Device::open(ordinal).map_err(|absent| DriverError {
             call: "cuDevicePrimaryCtxRetain",
             reason: absent.to_string(),
             code: 0,
         })?;
-        let Extents { a, b, out, bias, before } = extents;
-        let sizes = [a, b, out, bias, before, WORKSPACE];
-        let sizes =
-            sizes.map(|Bytes(size)| size.next_multiple_of(super::arena::ALIGNMENT));
-        let bytes: u64 = sizes.iter().sum();
+        let rounded = |Bytes(size): Bytes| size.next_multiple_of(super::arena::ALIGNMENT);
+        let sizes = extents.iter().copied().map(rounded);
+        let bytes = sizes.clone().sum::<u64>() + rounded(WORKSPACE);
         let memory = DeviceMemory::new(&device, bytes)?;
         let stream = Stream::new()?;
         stream.fill(memory.start(), ORDINARY, bytes)?;
         let mut next = memory.start();
-        let [a, b, out, bias, before, workspace] = sizes.map(|size| {
+        let arrays = sizes.map(|size| {
             let start = next;
             next = start.plus(size);
             start
         });
-        let (bias, before) = (Some(bias), (extents.before > Bytes(0)).then_some(before));
-        let at = Addresses { a, b, out, added: out, bias, before };
-        let events = [Event::timed()?, Event::timed()?];
-        Ok(Self { stream, events, at, workspace, _memory: memory, _device: device })
+        let arrays = arrays.collect();
+        let (events, bounce) = ([Event::timed()?, Event::timed()?], Bounce::new()?);
+        let (workspace, _memory, _device) = (next, memory, device);
+        Ok(Self { stream, bounce, events, arrays, workspace, _memory, _device })
     }
 
-    /// Gives a product to the stream.
-    fn product(
-        &self,
-        plan: &mut Plan,
-        handle: &Handle,
-        at: Addresses,
-    ) -> Result<(), DriverError> {
-        Ok(plan.run(handle, at, self.workspace, &self.stream)?)
+    /// The best way.
+    fn compare(
+        &mut self,
+        tried: &mut dyn Tried,
+        ways: usize,
+    ) -> Result<usize, Unreached> {
+        let open = tried.prepare(self)?;
+        let mut least = vec![None; ways];
+        for _ in 0..ROUNDS {
+            for way in (0..ways).filter(|way| open[*way]) {
+                let time = self.time(tried, way)?;
+                least[way] = [least[way], time].into_iter().flatten().min();
+            }
+        }
+        Ok(best(&least))
     }
 
-    /// Gives a product to the stream that has no activation, and a pass of ours behind it.
-    fn passed(
-        &self,
-        plan: &mut Plan,
-        handle: &Handle,
-        own: &mut OwnPass,
-    ) -> Result<(), DriverError> {
-        let OwnPass { function, launch, parameters, made } = own;
-        let operands = [self.at.out, self.at.before.unwrap_or(self.at.out)];
-        let binding = Binding::of(&operands, self.workspace);
-        let out = binding.address(*made);
-        let at = Addresses { out, added: out, before: None, ..self.at };
-        self.product(plan, handle, at)?;
-        binding.fill(parameters, launch);
-        self.stream.launch(function, launch, parameters)
-    }
-
-    /// What something takes, after once that is not counted; none where the library refuses it.
-    ///
-    /// # Errors
-    /// When it is not done in time, or the device fails.
+    /// What a way takes, after one time that is not counted; none where it is refused.
     fn time(
         &self,
-        mut run: impl FnMut() -> Result<(), DriverError>,
-    ) -> Result<Option<Nanos>, DriverError> {
-        let Self { stream, events: [start, end], .. } = self;
-        if run().is_err() {
+        tried: &mut dyn Tried,
+        way: usize,
+    ) -> Result<Option<Nanos>, Unreached> {
+        let [start, end] = &self.events;
+        if tried.run(way, self).is_err() {
             return Ok(None);
         }
-        stream.record(start)?;
+        self.stream.record(start)?;
         for _ in 0..REPEATED {
-            run()?;
+            tried.run(way, self)?;
         }
-        stream.record(end)?;
-        wait(end, PATIENCE, &mut alone)
-            .map_err(|unreached| unreached.reason("a product", PATIENCE))?;
+        self.stream.record(end)?;
+        wait(end, PATIENCE, &mut alone)?;
         Ok(Some(Nanos(end.since(start)?.0 / REPEATED)))
     }
 }

@@ -17,9 +17,9 @@ pub struct Measured {
     pub steps: u64,
     /// Bytes allocated per device of the target.
     pub arenas: BTreeMap<DeviceId, Bytes>,
-    /// Bytes of devices besides arenas: scratch of kernels and products, tables.
+    /// Bytes of devices besides arenas: scratch of kernels, products and convolutions, tables.
     pub beside: Bytes,
-    /// Functions and matrix products that launches of one training step give to GPUs.
+    /// Functions, matrix products and convolutions that launches of one training step give to GPUs.
     pub kernels: u64,
     /// What only GPUs have; none where CPU threads compute.
     pub gpus: Option<OnGpus>,
@@ -47,6 +47,8 @@ pub struct OnGpus {
     pub page: Bytes,
     /// Who makes matrix products.
     pub products: ProductCounts,
+    /// Who makes convolutions.
+    pub convolutions: ConvolutionCounts,
 }
 
 /// Matrix products of all routines, by who makes them.
@@ -71,6 +73,32 @@ impl ProductCounts {
     }
 }
 
+/// Convolutions of all routines that are no matrix products, by who makes them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConvolutionCounts {
+    /// By cuDNN.
+    pub library: u64,
+    /// By functions of ours.
+    pub own: u64,
+    /// In words why the first of these is not the library's; none where there are none.
+    pub why_own: Option<String>,
+    /// In words the first algorithm of the library that a trial here found to make other numbers than our
+    /// functions; it is never taken.
+    pub wrong: Option<String>,
+}
+
+impl ConvolutionCounts {
+    /// As for products.
+    fn with(self, other: Self) -> Self {
+        Self {
+            library: self.library.min(other.library),
+            own: self.own.max(other.own),
+            why_own: self.why_own.or(other.why_own),
+            wrong: self.wrong.or(other.wrong),
+        }
+    }
+}
+
 impl OnGpus {
     /// Those of several processes.
     fn with(self, other: Self) -> Self {
@@ -80,6 +108,7 @@ impl OnGpus {
             handed: Bytes(self.handed.0 + other.handed.0),
             page: self.page.max(other.page),
             products: self.products.with(other.products),
+            convolutions: self.convolutions.with(other.convolutions),
         }
     }
 }

@@ -17,6 +17,8 @@ struct Document<'a> {
     device: String,
     /// cuBLASLt's version; zero where own functions make all products.
     cublaslt: usize,
+    /// cuDNN's; zero where own functions make all convolutions.
+    cudnn: usize,
     seed: u64,
     rows: Vec<Row<'a>>,
 }
@@ -28,6 +30,8 @@ struct Row<'a> {
     calls: u32,
     /// Steps of these that cuBLASLt made.
     products: u64,
+    /// And those that cuDNN made.
+    convolutions: u64,
     /// None where a number is none, or infinite.
     error: Option<f64>,
     tolerance: f64,
@@ -80,24 +84,27 @@ fn document(checked: &KernelCheck) -> Document<'_> {
         dtype: row.dtype,
         calls: row.calls,
         products: row.products,
+        convolutions: row.convolutions,
         error: row.error.is_finite().then_some(row.error),
         tolerance: tolerance(row.dtype),
         wrong: row.wrong.as_deref(),
     });
+    let [cublaslt, cudnn] = versions(checked);
     Document {
         format: FORMAT,
         device: checked.device.to_string(),
-        cublaslt: version(checked),
+        cublaslt,
+        cudnn,
         seed: checked.trials.seed,
         rows: rows.collect(),
     }
 }
 
-/// cuBLASLt's version; zero where it makes no products.
-fn version(checked: &KernelCheck) -> usize {
+/// Versions of cuBLASLt and cuDNN; zero where they make nothing.
+fn versions(checked: &KernelCheck) -> [usize; 2] {
     match checked.trials.products {
-        TriedProducts::All => checked.device.products,
-        TriedProducts::Own => 0,
+        TriedProducts::All => [checked.device.products, checked.device.convolutions],
+        TriedProducts::Own => [0; 2],
     }
 }
 
@@ -109,16 +116,19 @@ fn table(checked: &KernelCheck) -> String {
             types.push(row.dtype);
         }
     }
-    let library = match version(checked) {
-        0 => "no cuBLASLt".to_owned(),
-        version => format!("cuBLASLt {version}"),
+    let library = |name: &str, version: usize| match version {
+        0 => format!("no {name}"),
+        version => format!("{name} {version}"),
     };
+    let [products, convolutions] = versions(checked);
+    let libraries =
+        [library("cuBLASLt", products), library("cuDNN", convolutions)].join(", ");
     let (device, seed) = (&checked.device, checked.trials.seed);
-    let mut text = format!("{device}, {library}, seed {seed}\n{:<32}", "");
+    let mut text = format!("{device}, {libraries}, seed {seed}\n{:<32}", "");
     for dtype in &types {
         let _ = write!(text, " {:>12}", dtype.to_string());
     }
-    text += "  products of the library\n";
+    text += "  steps by libraries\n";
     let first = checked.rows.iter().filter(|row| Some(&row.dtype) == types.first());
     for KernelRow { kernel, .. } in first {
         let _ = write!(text, "{kernel:<32}");
@@ -127,7 +137,8 @@ fn table(checked: &KernelCheck) -> String {
             let _ = write!(text, " {:>12}", format!("{:.1e}{mark}", row.error));
         }
         let own = checked.rows.iter().filter(|row| row.kernel == *kernel);
-        let _ = writeln!(text, "  {}", own.map(|row| row.products).sum::<u64>());
+        let steps = own.map(|row| row.products + row.convolutions).sum::<u64>();
+        let _ = writeln!(text, "  {steps}");
     }
     let _ = write!(text, "{:<32}", "allowed");
     for dtype in types {

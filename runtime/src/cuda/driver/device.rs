@@ -27,6 +27,8 @@ pub struct DeviceFacts {
     pub compiler: (u32, u32),
     /// Version of cuBLASLt; zero when own kernels make all products.
     pub products: usize,
+    /// Version of cuDNN; zero when own kernels make all convolutions.
+    pub convolutions: usize,
 }
 
 /// A GPU whose primary context is held.
@@ -172,6 +174,7 @@ fn facts(
             Products::Library(version) => version,
             Products::Own => 0,
         },
+        convolutions: libraries.convolutions.unwrap_or(0),
     })
 }
 

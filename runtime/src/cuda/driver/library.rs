@@ -3,7 +3,7 @@
 
 use super::{
     DriverError,
-    tables::{Missing, cublaslt, nvrtc},
+    tables::{Missing, cublaslt, cudnn, nvrtc},
 };
 use cudarc::driver;
 use libloading::{
@@ -24,6 +24,9 @@ const OLDEST_DRIVER: i32 = 12_000;
 
 /// The oldest NVRTC and cuBLASLt.
 const OLDEST_MAJOR: i32 = 12;
+
+/// The oldest cuDNN, as it numbers versions before 9: 8.9.
+const OLDEST_CUDNN: usize = 8_900;
 
 /// What of CUDA is missing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -95,6 +98,9 @@ pub(crate) struct Libraries {
     pub(crate) compiler: (i32, i32),
     /// What multiplies matrices.
     pub(crate) products: Products,
+    /// The version of cuDNN, where there is one that is new enough; else own kernels make all
+    /// convolutions.
+    pub(crate) convolutions: Option<usize>,
 }
 
 impl Libraries {
@@ -114,7 +120,9 @@ fn find() -> Result<Libraries, NoCuda> {
     }
     let driver = driver_version()?;
     let compiler = compiler_version()?;
-    Ok(Libraries { driver, compiler, products: products_version() })
+    // In this order: later ones look for earlier ones by name.
+    let (products, convolutions) = (products_version(), convolutions_version());
+    Ok(Libraries { driver, compiler, products, convolutions })
 }
 
 fn driver_version() -> Result<i32, NoCuda> {
@@ -168,6 +176,14 @@ fn products_version() -> Products {
         true => Products::Library(version),
         false => Products::Own,
     }
+}
+
+/// As for products: what is missing, lacks something or is old is none.
+fn convolutions_version() -> Option<usize> {
+    cudnn::load().ok()?;
+    // SAFETY: it takes nothing.
+    let version = unsafe { cudnn::cudnnGetVersion() };
+    (version >= OLDEST_CUDNN).then_some(version)
 }
 
 /// What is called of the driver, so that a missing symbol is an error and no panic.
@@ -235,7 +251,11 @@ fn has_all(driver: &Library) -> Result<(), NoCuda> {
 }
 
 /// A library that is open, and stays so as long as this is kept.
-pub(super) struct Found(Native);
+pub(super) struct Found {
+    library: Native,
+    /// Where it lies; none where the system found it.
+    folder: Option<PathBuf>,
+}
 
 impl Found {
     /// A function of it.
@@ -244,16 +264,30 @@ impl Found {
     /// The function has this type.
     pub(super) unsafe fn symbol<T: Copy>(&self, name: &str) -> Option<T> {
         // SAFETY: as the caller says.
-        unsafe { self.0.get::<T>(name.as_bytes()) }.ok().map(|symbol| *symbol)
+        let found = unsafe { self.library.get::<T>(name.as_bytes()) };
+        found.ok().map(|symbol| *symbol)
+    }
+
+    /// Opens parts of it that it looks for by their names alone, where they lie beside it, and leaves
+    /// them open.
+    pub(super) fn open_parts(&self, parts: &[&str]) {
+        if let Some(folder) = &self.folder {
+            for part in parts {
+                mem::forget(open_first(folder, &format!("lib{part}.so")));
+            }
+        }
     }
 }
 
 /// Opens a library: from the folders that are named, as the system finds it under one of these
 /// names, or from where packages put it.
 pub(super) fn find_library(name: &str, known: &[&str]) -> Option<Found> {
-    let as_system = || known.iter().find_map(|file| open(Path::new(file)));
+    let as_system = || {
+        let library = known.iter().find_map(|file| open(Path::new(file)))?;
+        Some(Found { library, folder: None })
+    };
     let found = open_from(&named_folders(), name).or_else(as_system);
-    found.or_else(|| open_from(&package_folders(), name)).map(Found)
+    found.or_else(|| open_from(&package_folders(), name))
 }
 
 /// Whether the driver can be opened: from the folders that are named, as the system finds it, or
@@ -274,11 +308,12 @@ fn named_folders() -> Vec<PathBuf> {
 }
 
 /// The first library of folders whose name starts like this, if there is one.
-fn open_from(folders: &[PathBuf], name: &str) -> Option<Native> {
+fn open_from(folders: &[PathBuf], name: &str) -> Option<Found> {
     folders.iter().find_map(|folder| {
         // NVRTC looks for this one by its name alone, so it must be there already.
         mem::forget(open_first(folder, &format!("lib{name}-builtins.so")));
-        open_first(folder, &format!("lib{name}.so"))
+        let library = open_first(folder, &format!("lib{name}.so"))?;
+        Some(Found { library, folder: Some(folder.clone()) })
     })
 }
 

@@ -6,12 +6,12 @@ use super::super::{
     CudaError,
     arena::{ALIGNMENT, allocate},
     bounce::{Bounce, Unreached},
-    code::{Binding, Code, ReadyCall, Work},
+    code::{Binding, Code, ReadyCall, Work, number_of},
     driver::{Address, Device, DeviceMemory, Stream},
+    likeness,
     staging::{scalars, words},
 };
 use crate::native::put;
-use half::{bf16, f16};
 use roundelay_kernels::{
     Context, Kernel,
     samples::{Array, tolerance},
@@ -119,7 +119,8 @@ impl Stage {
             let slot = &self.slots[index];
             let found = numbers(&self.image, slot, dtype);
             let expected = self.reference[index].numbers();
-            let (own, place) = worst(&found, &in_range(&expected, slot.element, dtype));
+            let (own, place) =
+                likeness::worst(&found, &in_range(&expected, slot.element, dtype));
             error = error.max(own);
             if own > tolerance(dtype) && wrong.is_none() {
                 let expected = expected[place];
@@ -175,22 +176,16 @@ fn stored_as(element: Element, dtype: Float) -> Float {
 }
 
 fn numbers(image: &[u8], slot: &Slot, dtype: Float) -> Vec<f64> {
-    let own = stored_as(slot.element, dtype);
-    let whole =
-        |bytes: &[u8]| i32::from_ne_bytes(bytes.try_into().unwrap_or_default()).into();
-    let number = |bytes: &[u8]| match own {
-        _ if slot.element == Element::I32 => whole(bytes),
-        Float::F32 => f64::from(f32::from_ne_bytes(bytes.try_into().unwrap_or_default())),
-        Float::F64 => f64::from_ne_bytes(bytes.try_into().unwrap_or_default()),
-        Float::Bf16(_) => {
-            bf16::from_ne_bytes(bytes.try_into().unwrap_or_default()).to_f64()
+    let bytes = &image[slot.range.clone()];
+    match slot.element {
+        Element::I32 => {
+            let words = bytes.as_chunks::<4>().0.iter();
+            words.map(|word| i32::from_ne_bytes(*word).into()).collect()
         }
-        Float::F16(_) => {
-            f16::from_ne_bytes(bytes.try_into().unwrap_or_default()).to_f64()
+        Element::Real | Element::Wide => {
+            likeness::numbers(bytes, number_of(dtype, slot.element))
         }
-    };
-    let size = slot.element.size(dtype) as usize;
-    image[slot.range.clone()].chunks_exact(size).map(number).collect()
+    }
 }
 
 /// What is too large for 16 bits is infinite there.
@@ -201,24 +196,6 @@ fn in_range(values: &[f64], element: Element, dtype: Float) -> Vec<f64> {
     };
     let cut = |x: &f64| if x.abs() > most { x.signum() * f64::INFINITY } else { *x };
     values.iter().map(cut).collect()
-}
-
-/// The largest error, and where it is.
-fn worst(found: &[f64], expected: &[f64]) -> (f64, usize) {
-    let sizes = expected.iter().map(|value| value.abs());
-    let scale = sizes.filter(|size| size.is_finite()).fold(1.0f64, f64::max);
-    let error = |(found, expected): (&f64, &f64)| match found == expected {
-        true => 0.0,
-        false if (found - expected).is_finite() => (found - expected).abs() / scale,
-        false => f64::INFINITY,
-    };
-    let errors = found.iter().zip(expected).map(error).enumerate();
-    errors.fold(
-        (0.0, 0),
-        |(most, at), (place, error)| {
-            if error > most { (error, place) } else { (most, at) }
-        },
-    )
 }
 
 /// A stream and memory for one call at a time; dropped from first to last.
@@ -313,13 +290,6 @@ mod tests {
     use super::*;
     use roundelay_kernels::Mode;
     use roundelay_kernels::samples::{self, Build};
-
-    #[test]
-    fn the_worst_number_is_found_with_its_place() {
-        assert_eq!(worst(&[1.0, 2.5, 4.0], &[1.0, 2.0, 4.0]), (0.125, 1));
-        assert_eq!(worst(&[f64::NAN], &[1.0]), (f64::INFINITY, 0));
-        assert_eq!(worst(&[f64::INFINITY], &[f64::INFINITY]), (0.0, 0));
-    }
 
     #[test]
     fn what_may_not_be_written_is_compared() {

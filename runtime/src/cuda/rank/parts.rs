@@ -48,11 +48,19 @@ pub(super) fn agree(
     if schedule.tensor_parts() < 2 {
         return Ok(());
     }
-    let DeviceFacts { name, capability, driver, compiler, products, .. } = facts;
+    let DeviceFacts {
+        name, capability, driver, compiler, products, convolutions, ..
+    } = facts;
     let facts = [
         ("GPU", format!("{name} {capability:?}")),
-        ("CUDA", format!("driver {driver:?}, NVRTC {compiler:?}, cuBLASLt {products}")),
+        (
+            "CUDA",
+            format!(
+                "driver {driver:?}, NVRTC {compiler:?}, cuBLASLt {products}, cuDNN {convolutions}"
+            ),
+        ),
         ("way of making products", code.ways()),
+        ("way of making convolutions", code.convolution_ways()),
     ];
     let hint = "parts of split tensors have copies that must stay the same: give them equal \
                 GPUs, libraries and caches (ROUNDELAY_CACHE)";

@@ -7,7 +7,8 @@ use crate::{
 };
 use std::{
     ffi::{CStr, CString, c_void},
-    slice,
+    slice, thread,
+    time::Duration,
 };
 
 /// Opens an image: the shared object follows, after its length.
@@ -44,11 +45,19 @@ pub(crate) struct Kernel {
     block: [u32; 3],
     shared: u32,
     values: Vec<[u8; 8]>,
+    /// Whether it takes a long time.
+    slow: bool,
 }
+
+/// How long that is.
+const SLOW: Duration = Duration::from_millis(4);
 
 impl Kernel {
     /// Runs the whole grid.
     pub(crate) fn run(&self) {
+        if self.slow {
+            thread::sleep(SLOW);
+        }
         let mut values = self.values.clone();
         let mut pointers: Vec<*mut c_void> =
             values.iter_mut().map(|value| value.as_mut_ptr().cast()).collect();
@@ -174,8 +183,9 @@ impl World {
             bytes
         };
         let values = function.sizes.iter().enumerate().map(value).collect();
+        let slow = self.settings.slow.as_ref().is_some_and(|part| symbol.contains(part));
         let (symbol, emulate) = (symbol.clone(), function.emulate);
-        Kernel { symbol, emulate, grid, block, shared, values }
+        Kernel { symbol, emulate, grid, block, shared, values, slow }
     }
 }
 

@@ -1,7 +1,7 @@
-//! Stand-ins for `libcuda`, `libnvrtc`, `libcublasLt` and `libnccl`, on host memory: for tests of
-//! whoever calls these libraries, on machines without a GPU.
+//! Stand-ins for `libcuda`, `libnvrtc`, `libcublasLt`, `libcudnn` and `libnccl`, on host memory: for
+//! tests of whoever calls these libraries, on machines without a GPU.
 //!
-//! One shared object has the symbols of all four; a test gives it their names. What would be
+//! One shared object has the symbols of all five; a test gives it their names. What would be
 //! undefined or forbidden on a GPU ends the process with exit code 97 and a sentence on standard
 //! error. Streams are asynchronous: what they are given is done as late, or in as random an
 //! order, as their waits allow. Kernels are compiled by the system's C++ compiler with the
@@ -19,7 +19,10 @@
 //! | `STANDIN_CUDA_PRODUCTS` | `refuse`: the library of products has no algorithm |
 //! | `STANDIN_CUDA_REFUSE` | number of a product that the library does not make |
 //! | `STANDIN_CUDA_ALGORITHMS` | algorithms that are offered for each product, 1 unless said; of several the third is the fastest |
+//! | `STANDIN_CUDA_SLOW` | functions whose names contain this take a long time |
 //! | `STANDIN_CUDA_COUNTS` | file that gets what was counted, when a context is released |
+//! | `STANDIN_CUDNN_VERSION` | version of cuDNN, 91000 unless said |
+//! | `STANDIN_CUDNN_OFFERS` | algorithms that it offers for every convolution, in order, separated by commas: `fast` (unless said), `slow`, `drifting` (other bits every time, as it says itself), `wrong` (other numbers), `large` (too much memory), `short` (shortens numbers), `failing` (refuses) |
 //! | `STANDIN_NCCL_VERSION` | version of NCCL, 22809 unless said |
 //! | `STANDIN_NCCL_SENDS` | `eager`: a message is sent at once; else it is read when the other rank takes it |
 //! | `STANDIN_NCCL_STALL` | number of a group of messages that never moves on this rank |
@@ -29,6 +32,8 @@
 #![expect(unsafe_code, reason = "these are C libraries")]
 
 mod capture;
+mod convolutions;
+mod cudnn;
 mod driver;
 mod events;
 mod exchange;

@@ -22,6 +22,51 @@ pub(crate) enum Sends {
     Eager,
 }
 
+/// An algorithm of the library of convolutions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offered {
+    /// As it should be.
+    Fast,
+    /// It takes longer.
+    Slow,
+    /// It says of itself that it makes other bits every time.
+    Drifting,
+    /// It makes other numbers.
+    Wrong,
+    /// It takes more memory than anybody gives.
+    Large,
+    /// It shortens numbers.
+    Short,
+    /// It is offered, and then refuses.
+    Failing,
+}
+
+impl Offered {
+    const ALL: [(&'static str, Self); 7] = [
+        ("fast", Self::Fast),
+        ("slow", Self::Slow),
+        ("drifting", Self::Drifting),
+        ("wrong", Self::Wrong),
+        ("large", Self::Large),
+        ("short", Self::Short),
+        ("failing", Self::Failing),
+    ];
+
+    /// By its number.
+    pub(crate) fn of(number: i32) -> Option<Self> {
+        let place = usize::try_from(number).ok()?;
+        Self::ALL.get(place).map(|(_, own)| *own)
+    }
+
+    /// Those that a text names, in its order.
+    fn named(text: &str) -> Vec<Self> {
+        let named = text.split(',').filter_map(|name| {
+            Self::ALL.iter().find(|(own, _)| *own == name).map(|(_, own)| *own)
+        });
+        named.collect()
+    }
+}
+
 /// All of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -41,6 +86,12 @@ pub(crate) struct Settings {
     pub(crate) algorithms: u64,
     /// Whether products with a GELU are slow.
     pub(crate) slow_gelus: bool,
+    /// What names of functions contain that take long.
+    pub(crate) slow: Option<String>,
+    /// Version of the library of convolutions.
+    pub(crate) cudnn: usize,
+    /// Algorithms that are offered for a convolution.
+    pub(crate) offers: Vec<Offered>,
     pub(crate) counts: Option<String>,
     pub(crate) nccl: i32,
     pub(crate) sends: Sends,
@@ -59,6 +110,7 @@ impl Settings {
         let small = |name: &str, default: i32| {
             number(name).and_then(|n| i32::try_from(n).ok()).unwrap_or(default)
         };
+        let of_cudnn = |name: &str| env::var(format!("STANDIN_CUDNN_{name}")).ok();
         let said_of_nccl = |name: &str| env::var(format!("STANDIN_NCCL_{name}")).ok();
         let of_nccl =
             |name: &str| said_of_nccl(name).and_then(|text| text.parse::<u64>().ok());
@@ -82,6 +134,11 @@ impl Settings {
             refuse: number("REFUSE"),
             refuses_products: text("PRODUCTS").as_deref() == Some("refuse"),
             slow_gelus: text("GELUS").as_deref() == Some("slow"),
+            slow: text("SLOW"),
+            cudnn: of_cudnn("VERSION")
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(91_000),
+            offers: Offered::named(of_cudnn("OFFERS").as_deref().unwrap_or("fast")),
             counts: text("COUNTS"),
             nccl: i32::try_from(of_nccl("VERSION").unwrap_or(22_809)).unwrap_or(0),
             sends: match said_of_nccl("SENDS").as_deref() {

@@ -1,6 +1,6 @@
 //! What streams do, one piece at a time.
 
-use crate::{kernels::Kernel, products::Product};
+use crate::{convolutions::Convolution, kernels::Kernel, products::Product};
 use std::{
     ptr,
     sync::{Arc, OnceLock},
@@ -20,6 +20,8 @@ pub(crate) enum Work {
     Kernel(Kernel),
     /// Multiplies matrices.
     Product(Box<Product>),
+    /// Convolves images.
+    Convolution(Box<Convolution>),
     /// Keeps the time at which it is done.
     Stamp(Arc<OnceLock<Instant>>),
     /// Messages between ranks, by number; only the world can do them.
@@ -46,6 +48,7 @@ impl Work {
             Work::Stamp(time) => drop(time.set(Instant::now())),
             Work::Kernel(kernel) => kernel.run(),
             Work::Product(product) => product.run(),
+            Work::Convolution(convolution) => convolution.run(),
         }
     }
 }

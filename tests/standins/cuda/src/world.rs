@@ -74,6 +74,13 @@ pub(crate) struct Counts {
     pub(crate) slow_products: u64,
     /// Those with a GELU or the slope of one.
     pub(crate) gelus: u64,
+    pub(crate) convolutions: u64,
+    /// Those by an algorithm that others are faster than.
+    pub(crate) slow_convolutions: u64,
+    /// Those by an algorithm that makes other numbers.
+    pub(crate) wrong_convolutions: u64,
+    /// Those by an algorithm that nobody should ever run.
+    pub(crate) odd_convolutions: u64,
     pub(crate) graphs: u64,
     pub(crate) graph_launches: u64,
     pub(crate) compilations: u64,
@@ -296,6 +303,10 @@ impl World {
             products,
             slow_products,
             gelus,
+            convolutions,
+            slow_convolutions,
+            wrong_convolutions,
+            odd_convolutions,
             graphs,
             graph_launches,
             compilations,
@@ -306,7 +317,9 @@ impl World {
         if let Some(file) = &self.settings.counts {
             let text = format!(
                 "waits {waits}\nkernels {kernels}\nproducts {products}\n\
-                 slow_products {slow_products}\ngelus {gelus}\ngraphs {graphs}\ngraph_launches {graph_launches}\ncompilations {compilations}\n\
+                 slow_products {slow_products}\ngelus {gelus}\nconvolutions {convolutions}\n\
+                 slow_convolutions {slow_convolutions}\nwrong_convolutions {wrong_convolutions}\n\
+                 odd_convolutions {odd_convolutions}\ngraphs {graphs}\ngraph_launches {graph_launches}\ncompilations {compilations}\n\
                  exchanges {exchanges}\ngrouped {grouped}\nsent {sent}\n"
             );
             let _ = fs::write(file, text);

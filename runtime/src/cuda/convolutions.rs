@@ -1,0 +1,444 @@
+//! Convolutions by cuDNN: one plan per shape, made before the start.
+//!
+//! Images and results lie as it calls NHWC, and filters, which are (filters, kernel height, kernel
+//! width, channels), as it calls the same format of filters. Its legacy calls are used, each of which
+//! makes one convolution, because they are the same in versions 8.9 and 9.
+#![expect(unsafe_code, reason = "cuDNN is called here")]
+
+use super::{
+    driver::{
+        Address, DriverError, Stream,
+        cudnn::{self, Answer, Offer},
+    },
+    products::WORKSPACE,
+};
+use roundelay_kernels::cuda::{Accumulation, Array, Convolution, Convolved, Number};
+use roundelay_schedule::Bytes;
+use std::{
+    ffi::{CStr, c_int, c_void},
+    fmt, ptr,
+};
+
+/// The most algorithms that the library is asked for; it has fewer.
+const OFFERED: usize = 16;
+
+/// `CUDNN_STATUS_SUCCESS`.
+const SUCCESS: Answer = 0;
+/// `CUDNN_TENSOR_NHWC`.
+const NHWC: c_int = 1;
+/// `CUDNN_CROSS_CORRELATION`: filters are not turned.
+const CROSS_CORRELATION: c_int = 1;
+/// `CUDNN_DETERMINISTIC`.
+const DETERMINISTIC: c_int = 1;
+/// `CUDNN_DATA_FLOAT`, `CUDNN_DATA_HALF` and `CUDNN_DATA_BFLOAT16`.
+const SINGLE: c_int = 0;
+const HALF: c_int = 2;
+const BFLOAT16: c_int = 9;
+/// `CUDNN_TENSOR_OP_MATH`: tensor cores multiply numbers of 16 bits.
+const TENSOR_CORES: c_int = 1;
+/// `CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION`: numbers may be made shorter for tensor cores.
+const SHORTENED: c_int = 2;
+/// `CUDNN_FMA_MATH`: numbers of 32 bits are multiplied as they are.
+const WHOLE: c_int = 3;
+
+/// Why the library does not do something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// What it answered, when it was not success.
+    Answered(Answer),
+    /// An extent has more than 31 bits.
+    Large,
+    /// It has no algorithm that makes the same bits every time, within the workspace.
+    Offerless,
+}
+
+type Done<T = ()> = Result<T, Refused>;
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // SAFETY: the library is loaded, and its words are constant strings.
+            Self::Answered(answer) => unsafe {
+                let words = cudnn::cudnnGetErrorString(*answer);
+                let words = (!words.is_null()).then(|| CStr::from_ptr(words));
+                let words = words.map(CStr::to_string_lossy);
+                write!(
+                    f,
+                    "answers {}",
+                    words.unwrap_or_else(|| answer.to_string().into())
+                )
+            },
+            Self::Large => write!(f, "counts extents in 31 bits"),
+            Self::Offerless => {
+                let Bytes(bytes) = WORKSPACE;
+                let most = bytes >> 20;
+                write!(f, "has no deterministic algorithm that takes at most {most} MiB")
+            }
+        }
+    }
+}
+
+impl From<Refused> for DriverError {
+    fn from(refused: Refused) -> Self {
+        let code = match refused {
+            Refused::Answered(answer) => answer as u32,
+            Refused::Large | Refused::Offerless => 0,
+        };
+        Self { call: "cudnnConvolution", reason: format!("it {refused}"), code }
+    }
+}
+
+fn check(answer: Answer) -> Done {
+    if answer == SUCCESS { Ok(()) } else { Err(Refused::Answered(answer)) }
+}
+
+fn int(number: usize) -> Done<c_int> {
+    c_int::try_from(number).map_err(|_| Refused::Large)
+}
+
+/// How the library calls a type of number; none where it does not convolve such.
+pub(super) fn data_type(number: Number) -> Option<c_int> {
+    match number {
+        Number::F32 => Some(SINGLE),
+        Number::F16 => Some(HALF),
+        Number::Bf16 => Some(BFLOAT16),
+        Number::F64 => None,
+    }
+}
+
+/// The library, started.
+pub(super) struct Handle(cudnn::Handle);
+
+// SAFETY: the library takes a handle from any thread, one at a time.
+unsafe impl Send for Handle {}
+
+impl Handle {
+    /// Starts it on the current context.
+    pub(super) fn new() -> Done<Self> {
+        cudnn::open_parts();
+        let mut raw = ptr::null_mut();
+        // SAFETY: a handle is written.
+        check(unsafe { cudnn::cudnnCreate(&raw mut raw) })?;
+        Ok(Self(raw))
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: the handle is live, and the streams that it worked on are done.
+        let _ = unsafe { cudnn::cudnnDestroy(self.0) };
+    }
+}
+
+/// How images or results lie.
+struct Tensor(cudnn::Tensor);
+
+impl Tensor {
+    fn new(
+        number: c_int,
+        batch: usize,
+        [height, width]: [usize; 2],
+        channels: usize,
+    ) -> Done<Self> {
+        let [batch, channels] = [int(batch)?, int(channels)?];
+        let [height, width] = [int(height)?, int(width)?];
+        let mut raw = ptr::null_mut();
+        // SAFETY: a description is written.
+        check(unsafe { cudnn::cudnnCreateTensorDescriptor(&raw mut raw) })?;
+        let own = Self(raw);
+        // SAFETY: the description is live.
+        check(unsafe {
+            cudnn::cudnnSetTensor4dDescriptor(
+                own.0, NHWC, number, batch, channels, height, width,
+            )
+        })?;
+        Ok(own)
+    }
+}
+
+impl Drop for Tensor {
+    fn drop(&mut self) {
+        // SAFETY: the description is live.
+        let _ = unsafe { cudnn::cudnnDestroyTensorDescriptor(self.0) };
+    }
+}
+
+/// How filters lie.
+struct Filter(cudnn::Filter);
+
+impl Filter {
+    fn new(number: c_int, of: &Convolution) -> Done<Self> {
+        let [filters, channels] = [int(of.filters)?, int(of.channels / of.groups)?];
+        let [height, width] = [int(of.kernel[0])?, int(of.kernel[1])?];
+        let mut raw = ptr::null_mut();
+        // SAFETY: a description is written.
+        check(unsafe { cudnn::cudnnCreateFilterDescriptor(&raw mut raw) })?;
+        let own = Self(raw);
+        // SAFETY: the description is live.
+        check(unsafe {
+            cudnn::cudnnSetFilter4dDescriptor(
+                own.0, number, NHWC, filters, channels, height, width,
+            )
+        })?;
+        Ok(own)
+    }
+}
+
+impl Drop for Filter {
+    fn drop(&mut self) {
+        // SAFETY: the description is live.
+        let _ = unsafe { cudnn::cudnnDestroyFilterDescriptor(self.0) };
+    }
+}
+
+/// How a window moves, and how it is computed.
+struct Motion(cudnn::Convolution);
+
+impl Motion {
+    fn new(of: &Convolution) -> Done<Self> {
+        let [padding, stride, groups] =
+            [int(of.padding)?, int(of.stride)?, int(of.groups)?];
+        let mut raw = ptr::null_mut();
+        // SAFETY: a description is written.
+        check(unsafe { cudnn::cudnnCreateConvolutionDescriptor(&raw mut raw) })?;
+        let own = Self(raw);
+        // SAFETY: the description is live.
+        unsafe {
+            check(cudnn::cudnnSetConvolution2dDescriptor(
+                own.0,
+                padding,
+                padding,
+                stride,
+                stride,
+                1,
+                1,
+                CROSS_CORRELATION,
+                SINGLE,
+            ))?;
+            check(cudnn::cudnnSetConvolutionGroupCount(own.0, groups))?;
+        }
+        Ok(own)
+    }
+
+    fn set(&mut self, math: c_int) -> Done {
+        // SAFETY: the description is live.
+        check(unsafe { cudnn::cudnnSetConvolutionMathType(self.0, math) })
+    }
+}
+
+impl Drop for Motion {
+    fn drop(&mut self) {
+        // SAFETY: the description is live.
+        let _ = unsafe { cudnn::cudnnDestroyConvolutionDescriptor(self.0) };
+    }
+}
+
+/// One of the ways in which the library makes a convolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Algorithm {
+    number: c_int,
+    math: c_int,
+    workspace: usize,
+}
+
+impl Algorithm {
+    /// What says which one it is, for the same version of the library.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        [self.number, self.math].iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "algorithm {} of mathematics {}", self.number, self.math)
+    }
+}
+
+/// How the library makes one convolution.
+pub(super) struct Plan {
+    pass: Convolved,
+    x: Tensor,
+    weight: Filter,
+    y: Tensor,
+    motion: Motion,
+    algorithm: Algorithm,
+    accumulate: f32,
+}
+
+// SAFETY: descriptions are plain data of the library, used by one thread at a time.
+unsafe impl Send for Plan {}
+
+/// Where the arrays of a convolution are.
+#[derive(Clone, Copy)]
+pub(super) struct Addresses {
+    pub(super) x: Address,
+    pub(super) weight: Address,
+    pub(super) y: Address,
+}
+
+impl Plan {
+    /// How the library would make a convolution of numbers of one type, and by which algorithms,
+    /// the one it holds best first; the plan takes that one.
+    ///
+    /// # Errors
+    /// When it would not.
+    pub(super) fn new(handle: &Handle, of: &Convolution) -> Done<(Self, Vec<Algorithm>)> {
+        let number = |array: &Array| data_type(array.number).ok_or(Refused::Offerless);
+        let mut motion = Motion::new(of)?;
+        let wanted = match of.x.number {
+            Number::Bf16 | Number::F16 => TENSOR_CORES,
+            Number::F32 | Number::F64 => WHOLE,
+        };
+        motion.set(wanted)?;
+        let mut plan = Self {
+            pass: of.pass,
+            x: Tensor::new(number(&of.x)?, of.batch, of.input, of.channels)?,
+            weight: Filter::new(number(&of.weight)?, of)?,
+            y: Tensor::new(number(&of.y)?, of.batch, of.output, of.filters)?,
+            motion,
+            algorithm: Algorithm { number: 0, math: wanted, workspace: 0 },
+            accumulate: match of.accumulation {
+                Accumulation::Replace => 0.0,
+                Accumulation::Add => 1.0,
+            },
+        };
+        let offers = plan.ask(handle)?;
+        let may_be_taken = |offer: &Offer| {
+            let exact = wanted != WHOLE || offer.math == WHOLE;
+            let same_bits = offer.determinism == DETERMINISTIC;
+            offer.status == SUCCESS && same_bits && exact && offer.math != SHORTENED
+        };
+        let mut algorithms = Vec::new();
+        for offer in offers.iter().filter(|offer| may_be_taken(offer)) {
+            let (number, math) = (offer.algorithm, offer.math);
+            let found = plan.workspace_of(handle, number, math);
+            let fits = |bytes: &usize| *bytes as u64 <= WORKSPACE.0;
+            if let Some(workspace) = found.ok().filter(fits) {
+                algorithms.push(Algorithm { number, math, workspace });
+            }
+        }
+        plan.take(*algorithms.first().ok_or(Refused::Offerless)?)?;
+        Ok((plan, algorithms))
+    }
+
+    /// All that the library offers.
+    fn ask(&self, handle: &Handle) -> Done<Vec<Offer>> {
+        let nothing = Offer {
+            algorithm: 0,
+            status: SUCCESS,
+            milliseconds: 0.0,
+            workspace: 0,
+            determinism: 0,
+            math: 0,
+            reserved: [0; 3],
+        };
+        let (mut offers, mut count) = ([nothing; OFFERED], 0);
+        let ([x, y], weight, motion) =
+            ([self.x.0, self.y.0], self.weight.0, self.motion.0);
+        let (wanted, count_at, at) =
+            (OFFERED as c_int, &raw mut count, offers.as_mut_ptr());
+        // SAFETY: all descriptions are live; at most so many offers and a number are written.
+        check(unsafe {
+            match self.pass {
+                Convolved::Results => cudnn::cudnnGetConvolutionForwardAlgorithm_v7(
+                    handle.0, x, weight, motion, y, wanted, count_at, at,
+                ),
+                Convolved::Images => cudnn::cudnnGetConvolutionBackwardDataAlgorithm_v7(
+                    handle.0, weight, y, motion, x, wanted, count_at, at,
+                ),
+                Convolved::Filters => {
+                    cudnn::cudnnGetConvolutionBackwardFilterAlgorithm_v7(
+                        handle.0, x, y, motion, weight, wanted, count_at, at,
+                    )
+                }
+            }
+        })?;
+        let count = usize::try_from(count).unwrap_or(0).min(OFFERED);
+        Ok(offers[..count].to_vec())
+    }
+
+    /// Bytes that an algorithm takes beside the arrays.
+    fn workspace_of(
+        &mut self,
+        handle: &Handle,
+        algorithm: c_int,
+        math: c_int,
+    ) -> Done<usize> {
+        self.motion.set(math)?;
+        let ([x, y], weight, motion) =
+            ([self.x.0, self.y.0], self.weight.0, self.motion.0);
+        let mut bytes = 0;
+        let at = &raw mut bytes;
+        // SAFETY: all descriptions are live; a number is written.
+        check(unsafe {
+            match self.pass {
+                Convolved::Results => cudnn::cudnnGetConvolutionForwardWorkspaceSize(
+                    handle.0, x, weight, motion, y, algorithm, at,
+                ),
+                Convolved::Images => cudnn::cudnnGetConvolutionBackwardDataWorkspaceSize(
+                    handle.0, weight, y, motion, x, algorithm, at,
+                ),
+                Convolved::Filters => {
+                    cudnn::cudnnGetConvolutionBackwardFilterWorkspaceSize(
+                        handle.0, x, y, motion, weight, algorithm, at,
+                    )
+                }
+            }
+        })?;
+        Ok(bytes)
+    }
+
+    /// Makes it by another algorithm.
+    pub(super) fn take(&mut self, algorithm: Algorithm) -> Done {
+        self.algorithm = algorithm;
+        self.motion.set(algorithm.math)
+    }
+
+    /// By which algorithm it is made.
+    pub(super) fn algorithm(&self) -> &Algorithm {
+        &self.algorithm
+    }
+
+    /// What it takes beside its arrays.
+    pub(super) fn workspace(&self) -> Bytes {
+        Bytes(self.algorithm.workspace as u64)
+    }
+
+    /// Gives the convolution to a stream; `workspace` has the bytes that the plan wants.
+    pub(super) fn run(
+        &self,
+        handle: &Handle,
+        at: Addresses,
+        workspace: Address,
+        stream: &Stream,
+    ) -> Done {
+        // SAFETY: both handles are live.
+        check(unsafe { cudnn::cudnnSetStream(handle.0, stream.raw().cast()) })?;
+        let pointer = |address: Address| address.0 as *mut c_void;
+        let [x_at, weight_at, y_at] = [at.x, at.weight, at.y].map(pointer);
+        let ([x, y], weight, motion) =
+            ([self.x.0, self.y.0], self.weight.0, self.motion.0);
+        let Algorithm { number, workspace: bytes, .. } = self.algorithm;
+        let room = pointer(workspace);
+        let one = ptr::from_ref(&1f32).cast();
+        let kept = ptr::from_ref(&self.accumulate).cast();
+        // SAFETY: all descriptions are live; factors are of 32 bits, as for all types that are asked
+        // for; addresses are the device's matter.
+        check(unsafe {
+            match self.pass {
+                Convolved::Results => cudnn::cudnnConvolutionForward(
+                    handle.0, one, x, x_at, weight, weight_at, motion, number, room,
+                    bytes, kept, y, y_at,
+                ),
+                Convolved::Images => cudnn::cudnnConvolutionBackwardData(
+                    handle.0, one, weight, weight_at, y, y_at, motion, number, room,
+                    bytes, kept, x, x_at,
+                ),
+                Convolved::Filters => cudnn::cudnnConvolutionBackwardFilter(
+                    handle.0, one, x, x_at, y, y_at, motion, number, room, bytes, kept,
+                    weight, weight_at,
+                ),
+            }
+        })
+    }
+}

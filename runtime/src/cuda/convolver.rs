@@ -1,0 +1,332 @@
+//! Who makes each convolution: the library by one of its algorithms, where a trial found it faster and
+//! its numbers those of our functions, or these functions; which is never left unsaid.
+
+use super::{
+    bounce::Unreached,
+    code::{Binding, give},
+    convolutions::{Addresses, Algorithm, Handle, Plan, Refused, data_type},
+    driver::{Device, DeviceFacts, DriverError, Function, Parameters, Stream},
+    multiplier::{offset, power_of_two_in},
+    tuning::{Bench, Choice, Trials, Tried, Tuner},
+};
+use crate::{digest::Digest, machine::ConvolutionCounts};
+use roundelay_kernels::cuda::{Array, CallPlace, Convolution, Launch};
+use roundelay_schedule::Bytes;
+
+mod sampling;
+
+/// What arrays start at multiples of, in bytes: the library's kernels load whole vectors, and nothing
+/// tells them of less.
+const ALIGNMENT: u64 = 16;
+
+/// What says that our own functions are best.
+const OWN: &[u8] = b"own functions";
+
+/// Why a convolution is made by functions of ours.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum Reason {
+    /// Nobody wants the library.
+    #[error("own functions are asked for")]
+    Unwanted,
+    /// There is no library.
+    #[error(
+        "there is no cuDNN 8.9 or newer here; install it, as `pip install nvidia-cudnn-cu13` does, \
+         or name its folder in ROUNDELAY_CUDA_LIBRARIES"
+    )]
+    Absent,
+    /// It does not start.
+    #[error("cuDNN does not start: it {0}")]
+    Start(Refused),
+    /// It convolves no such numbers.
+    #[error("cuDNN convolves arrays of one type of 16 or 32 bits")]
+    Types,
+    /// An array lies where the library may not load it.
+    #[error(
+        "an array starts at a multiple of {0} bytes, and cuDNN may load {ALIGNMENT} at once"
+    )]
+    Unaligned(u64),
+    /// It has no way to make it.
+    #[error("of {words} cuDNN {refused}")]
+    Refused { refused: Refused, words: String },
+    /// Nobody tried what is faster.
+    #[error("no trial was kept that says whether cuDNN is faster")]
+    Untried,
+    /// They are what was kept.
+    #[error("a trial kept own functions")]
+    Slower,
+}
+
+/// Our functions for a convolution, loaded.
+#[derive(Clone, Copy)]
+pub(super) struct Own<'a> {
+    pub(super) launches: &'a [(Function, Launch)],
+    /// What the call takes beside its operands.
+    pub(super) scratch: Bytes,
+}
+
+/// The library of convolutions with its plans, or neither.
+pub(super) struct Convolver {
+    /// Whether there is a library that is wanted.
+    usable: Result<(), Reason>,
+    /// It takes time and memory to start, so that waits for the first convolution.
+    handle: Option<Result<Handle, Refused>>,
+    /// By shape, that is the convolution with all arrays at the beginning of something.
+    plans: Vec<(Convolution, Result<Plan, Reason>)>,
+    /// What the first byte of every row is a multiple of.
+    alignment: u64,
+    trials: Trials,
+    tuner: Tuner,
+    /// Of what times and algorithms depend on.
+    versions: String,
+    counts: ConvolutionCounts,
+}
+
+impl Convolver {
+    /// Convolutions by the library, for rows that start at multiples of `alignment`; by functions of
+    /// ours without it, or where there is no library.
+    pub(super) fn new(device: &Device, alignment: Option<u64>, trials: Trials) -> Self {
+        let facts = device.facts();
+        let DeviceFacts { driver, compiler, convolutions, .. } = facts;
+        Self {
+            usable: match (device.libraries.convolutions, alignment) {
+                (Some(_), Some(_)) => Ok(()),
+                (None, Some(_)) => Err(Reason::Absent),
+                (_, None) => Err(Reason::Unwanted),
+            },
+            alignment: alignment.unwrap_or(1),
+            handle: None,
+            plans: Vec::new(),
+            trials,
+            tuner: Tuner::new(facts, trials),
+            versions: format!("{driver:?} {compiler:?} {convolutions}"),
+            counts: ConvolutionCounts::default(),
+        }
+    }
+
+    /// Who makes the convolutions that were planned so far.
+    pub(super) fn counts(&self) -> &ConvolutionCounts {
+        &self.counts
+    }
+
+    /// How they are made, as for products.
+    pub(super) fn ways(&self) -> String {
+        let mut digest = Digest::new();
+        for (shape, plan) in &self.plans {
+            if let Ok(plan) = plan {
+                digest.add(format!("{shape:?}").as_bytes());
+                digest.add(&plan.algorithm().bytes());
+            }
+        }
+        let ConvolutionCounts { library, own, .. } = &self.counts;
+        format!(
+            "{library} by the library, {:016x}, and {own} by own functions",
+            digest.value()
+        )
+    }
+
+    /// Memory that the library may take on each lane.
+    pub(super) fn workspace(&self) -> Bytes {
+        let plans = self.plans.iter().filter_map(|(_, plan)| plan.as_ref().ok());
+        plans.map(Plan::workspace).max().unwrap_or_default()
+    }
+
+    /// The plan of a convolution of a call with these operands; none where functions of ours make it.
+    pub(super) fn plan(
+        &mut self,
+        convolution: &Convolution,
+        operands: &[(usize, u64)],
+        own: Own<'_>,
+    ) -> Option<usize> {
+        match self.planned(convolution, operands, own) {
+            Ok(plan) => {
+                self.counts.library += 1;
+                Some(plan)
+            }
+            Err(reason) => {
+                self.counts.own += 1;
+                self.counts.why_own.get_or_insert_with(|| reason.to_string());
+                None
+            }
+        }
+    }
+
+    fn planned(
+        &mut self,
+        convolution: &Convolution,
+        operands: &[(usize, u64)],
+        own: Own<'_>,
+    ) -> Result<usize, Reason> {
+        self.usable.clone()?;
+        let Convolution { x, weight, y, .. } = convolution;
+        let one_type = x.number == weight.number && x.number == y.number;
+        if !one_type || data_type(x.number).is_none() {
+            return Err(Reason::Types);
+        }
+        let places = [x, weight, y].map(|array| offset(array.place, operands));
+        let start = power_of_two_in(places.into_iter().chain([self.alignment]));
+        if start < ALIGNMENT {
+            return Err(Reason::Unaligned(start));
+        }
+        let shape = shape(convolution);
+        let known = self.plans.iter().position(|(other, _)| *other == shape);
+        let place = match known {
+            Some(place) => place,
+            None => {
+                let plan = self.made(convolution, &shape, own);
+                self.plans.push((shape, plan));
+                self.plans.len() - 1
+            }
+        };
+        match &self.plans[place].1 {
+            Ok(_) => Ok(place),
+            Err(reason) => Err(reason.clone()),
+        }
+    }
+
+    fn made(
+        &mut self,
+        convolution: &Convolution,
+        shape: &Convolution,
+        own: Own<'_>,
+    ) -> Result<Plan, Reason> {
+        let handle = self.handle.get_or_insert_with(Handle::new);
+        let handle = handle.as_ref().map_err(|refused| Reason::Start(*refused))?;
+        let refused = |refused| Reason::Refused { refused, words: words(convolution) };
+        let (mut plan, algorithms) = Plan::new(handle, convolution).map_err(refused)?;
+        if self.trials == Trials::Skipped {
+            return Ok(plan);
+        }
+        let mut trial = Trial {
+            plan: &mut plan,
+            handle,
+            algorithms: &algorithms,
+            convolution,
+            own,
+            parameters: Parameters::default(),
+            wrong: None,
+        };
+        let text = format!("{shape:?} by {:016x}", sources(own.launches));
+        let words = [self.versions.as_str(), &text];
+        let choice = self.tuner.choose(&mut trial, "convolution", words);
+        if let Some(wrong) = trial.wrong {
+            self.counts.wrong.get_or_insert(wrong);
+        }
+        let chosen = match choice {
+            Choice::First => return Err(Reason::Untried),
+            Choice::Kept(way) => way.checked_sub(1).ok_or(Reason::Slower)?,
+        };
+        plan.take(algorithms[chosen]).map_err(refused)?;
+        Ok(plan)
+    }
+
+    /// Gives a convolution, whose arrays are here, to a stream.
+    ///
+    /// # Errors
+    /// When the library refuses it.
+    pub(super) fn run(
+        &self,
+        plan: usize,
+        [x, weight, y]: [CallPlace; 3],
+        binding: &Binding<'_>,
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        let started = self.handle.as_ref().and_then(|handle| handle.as_ref().ok());
+        let handle = started.expect("who has plans has their library");
+        let plan = self.plans[plan].1.as_ref();
+        let plan = plan.expect("a step is the library's where it has a plan");
+        let [x, weight, y] = [x, weight, y].map(|place| binding.address(place));
+        let at = Addresses { x, weight, y };
+        plan.run(handle, at, binding.workspace, stream).map_err(DriverError::from)
+    }
+}
+
+/// A convolution without its places, and without the functions that follow from the rest.
+fn shape(convolution: &Convolution) -> Convolution {
+    let place = CallPlace::Operand(0, Bytes(0));
+    let nowhere = |array: Array| Array { place, ..array };
+    let Convolution { x, weight, y, .. } = convolution;
+    let [x, weight, y] = [*x, *weight, *y].map(nowhere);
+    Convolution { x, weight, y, own: Vec::new(), ..convolution.clone() }
+}
+
+/// A convolution in words.
+fn words(convolution: &Convolution) -> String {
+    let Convolution { batch, input, kernel, channels, filters, groups, stride, .. } =
+        convolution;
+    let ([height, width], [high, wide]) = (input, kernel);
+    format!(
+        "{batch} images of {height} x {width} x {channels} with {filters} filters of {high} x {wide}, \
+         stride {stride} and {groups} groups"
+    )
+}
+
+/// A digest of the sources of functions: others take another time.
+fn sources(launches: &[(Function, Launch)]) -> u64 {
+    let mut digest = Digest::new();
+    for (_, launch) in launches {
+        digest.add(launch.function.source.text.as_bytes());
+        digest.add(launch.function.symbol.as_bytes());
+    }
+    digest.value()
+}
+
+/// A convolution that is tried by our functions and by every algorithm of the library.
+struct Trial<'a> {
+    plan: &'a mut Plan,
+    handle: &'a Handle,
+    algorithms: &'a [Algorithm],
+    convolution: &'a Convolution,
+    own: Own<'a>,
+    parameters: Parameters,
+    /// In words the first algorithm that makes other numbers than our functions.
+    wrong: Option<String>,
+}
+
+impl Trial<'_> {
+    /// The arrays of the bench: operands by number, then scratch memory.
+    fn binding<'b>(&self, bench: &'b Bench) -> Binding<'b> {
+        let (scratch, operands) =
+            bench.arrays.split_last().expect("scratch memory is there, if it is none");
+        let workspace = bench.workspace;
+        Binding { workspace, ..Binding::of(operands, *scratch) }
+    }
+}
+
+impl Tried for Trial<'_> {
+    fn ways(&self) -> Vec<Vec<u8>> {
+        let library = self.algorithms.iter().map(Algorithm::bytes);
+        [OWN.to_vec()].into_iter().chain(library).collect()
+    }
+
+    fn extents(&self) -> Vec<Bytes> {
+        let mut operands = Vec::new();
+        for (array, Bytes(bytes)) in sampling::sizes(self.convolution) {
+            if let CallPlace::Operand(operand, Bytes(from)) = array.place {
+                let most = operands.len().max(operand + 1);
+                operands.resize(most, Bytes(0));
+                operands[operand] = operands[operand].max(Bytes(from + bytes));
+            }
+        }
+        operands.push(self.own.scratch);
+        operands
+    }
+
+    fn prepare(&mut self, bench: &mut Bench) -> Result<Vec<bool>, Unreached> {
+        self.sift(bench)
+    }
+
+    fn run(&mut self, way: usize, bench: &Bench) -> Result<(), DriverError> {
+        let binding = self.binding(bench);
+        let Some(algorithm) = way.checked_sub(1) else {
+            return self.own.launches.iter().try_for_each(|(function, launch)| {
+                give((function, launch), &binding, &mut self.parameters, &bench.stream)
+            });
+        };
+        let Convolution { x, weight, y, .. } = self.convolution;
+        let [x, weight, y] = [x, weight, y].map(|array| binding.address(array.place));
+        self.plan.take(self.algorithms[algorithm])?;
+        let at = Addresses { x, weight, y };
+        self.plan.run(self.handle, at, bench.workspace, &bench.stream)?;
+        Ok(())
+    }
+}
