@@ -209,18 +209,36 @@ fn without_a_trial_own_functions_stay() {
     }
 }
 
+/// The library ends the process at its first call where parts of it are missing, so it is not called.
 #[test]
 fn devices_says_which_cudnn_is_there() {
     let there = ended(&mut Bench::with_cudnn("cudnn-devices").command("devices"));
     assert!(there.out.contains("cuBLASLt 130000, cuDNN 91000"), "{}", there.out);
-    let absent = ended(&mut Bench::new("no-cudnn-devices").command("devices"));
-    let old = Bench::with("old-cudnn-devices", &[&ALL[..], &[CUDNN]].concat());
-    let mut old = old.command("devices");
-    let old = ended(old.env("STANDIN_CUDNN_VERSION", "8700"));
-    for told in [absent, old] {
+    let (old, absent) = (Bench::with_cudnn("old-cudnn-devices"), Bench::new("no-cudnn"));
+    let part = Bench::with("part-cudnn-devices", &[&ALL[..], &CUDNN[..3]].concat());
+    for (bench, version) in [(old, "8700"), (absent, "91000"), (part, "91000")] {
+        let mut command = bench.command("devices");
+        let told = ended(command.env("STANDIN_CUDNN_VERSION", version));
         let said = "own convolutions, because there is no cuDNN 8.9 or newer";
         assert!(told.code == 0 && told.out.contains(said), "{}", told.out);
     }
+}
+
+#[test]
+fn a_cudnn_without_its_engines_is_not_started() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::with("cudnn-engines", &[&ALL[..], &CUDNN[..5]].concat());
+    let program = program(&bench, PLAIN, "steps 2");
+    let (cudnn, own, why) = {
+        let run = bench.run("--device cuda", &program, &[SLOW_OWN]);
+        let (cudnn, own, why) = counts(&run);
+        (cudnn, own, why.clone())
+    };
+    assert!(cudnn == 0 && own > 0, "{why}");
+    let said = "cuDNN does not start: it lacks its `libcudnn_engines`";
+    assert!(why.as_str().is_some_and(|why| why.contains(said)), "{why}");
 }
 
 /// All that the library makes of random calls is held to the references, unless it is not wanted.

@@ -181,6 +181,9 @@ fn products_version() -> Products {
 /// As for products: what is missing, lacks something or is old is none.
 fn convolutions_version() -> Option<usize> {
     cudnn::load().ok()?;
+    if !cudnn::has_parts() {
+        return None;
+    }
     // SAFETY: it takes nothing.
     let version = unsafe { cudnn::cudnnGetVersion() };
     (version >= OLDEST_CUDNN).then_some(version)
@@ -268,14 +271,13 @@ impl Found {
         found.ok().map(|symbol| *symbol)
     }
 
-    /// Opens parts of it that it looks for by their names alone, where they lie beside it, and leaves
-    /// them open.
-    pub(super) fn open_parts(&self, parts: &[&str]) {
-        if let Some(folder) = &self.folder {
-            for part in parts {
-                mem::forget(open_first(folder, &format!("lib{part}.so")));
-            }
-        }
+    /// Opens libraries that it looks for by these names alone, where they lie beside it or the system
+    /// finds them, and leaves them open; says whether all of them are here.
+    pub(super) fn open_parts(&self, files: &[&str]) -> bool {
+        files.iter().all(|file| {
+            let beside = self.folder.as_ref().and_then(|folder| open(&folder.join(file)));
+            beside.or_else(|| open(Path::new(file))).map(mem::forget).is_some()
+        })
     }
 }
 
