@@ -186,6 +186,36 @@ fn what_is_not_better_is_never_taken() {
     near(&right, &plain, 2e-3);
 }
 
+/// Of a result above 2 MiB pieces are looked at, and its end.
+#[test]
+fn large_results_are_looked_at_in_pieces() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::with_cudnn("convolved-large");
+    let model = "model large {
+        input pixels: real[batch, 132, 132, 8]
+        input labels: i32[batch]
+        x = conv2d(pixels, 8, kernel = 2, padding = 0, groups = 8, bias = false)
+        loss cross_entropy(linear(global_pool(x), 4), labels)
+    }";
+    let program = program(&bench, model, "steps 2");
+    let slow = ("STANDIN_CUDA_SLOW", "grouped");
+    for offers in ["wrong", "torn"] {
+        let run = run(&bench, "", &program, &[slow, ("STANDIN_CUDNN_OFFERS", offers)]);
+        let (cudnn, own, why) = counts(&run);
+        assert!(cudnn == 0 && own > 0, "{offers}: {why}");
+        let wrong = run.end["gpus"]["convolutions"]["wrong"].as_str();
+        let said = "4 images of 132 x 132 x 8 with 8 filters of 2 x 2";
+        assert!(wrong.is_some_and(|wrong| wrong.contains(said)), "{offers}: {wrong:?}");
+        let kept = fs::remove_dir_all(bench.scratch.path("cache"));
+        kept.expect("the next one is tried anew");
+    }
+    let right = run(&bench, "", &program, &[slow]);
+    let told = &right.end["gpus"]["convolutions"];
+    assert!(told["wrong"].is_null(), "{told}");
+}
+
 /// What cannot be kept is not tried, so own functions stay; and an old library is as good as none.
 #[test]
 fn without_a_trial_own_functions_stay() {
