@@ -207,7 +207,7 @@ enum Event {
         measured: Figures,
         beside_bytes: u64,
         kernels: u64,
-        gpus: Option<Gpus>,
+        gpus: Option<Box<Gpus>>,
     },
 }
 
@@ -364,22 +364,24 @@ fn tell_end(schedule: &Checked, outcome: &Outcome, json: bool) -> Result<(), Fai
     let (predicted, measured) = (predicted(schedule), measured(schedule, outcome));
     if json {
         let (beside_bytes, kernels) = (report.measured.beside.0, report.measured.kernels);
-        let gpus = report.measured.gpus.as_ref().map(|gpus| Gpus {
-            graphs: gpus.graphs,
-            ungraphed: gpus.ungraphed.clone(),
-            handed_bytes: gpus.handed.0,
-            page_bytes: gpus.page.0,
-            products: Products {
-                cublaslt: gpus.products.library,
-                own: gpus.products.own,
-                why_own: gpus.products.why_own.clone(),
-            },
-            convolutions: Convolutions {
-                cudnn: gpus.convolutions.library,
-                own: gpus.convolutions.own,
-                why_own: gpus.convolutions.why_own.clone(),
-                wrong: gpus.convolutions.wrong.clone(),
-            },
+        let gpus = report.measured.gpus.as_ref().map(|gpus| {
+            Box::new(Gpus {
+                graphs: gpus.graphs,
+                ungraphed: gpus.ungraphed.clone(),
+                handed_bytes: gpus.handed.0,
+                page_bytes: gpus.page.0,
+                products: Products {
+                    cublaslt: gpus.products.library,
+                    own: gpus.products.own,
+                    why_own: gpus.products.why_own.clone(),
+                },
+                convolutions: Convolutions {
+                    cudnn: gpus.convolutions.library,
+                    own: gpus.convolutions.own,
+                    why_own: gpus.convolutions.why_own.clone(),
+                    wrong: gpus.convolutions.wrong.clone(),
+                },
+            })
         });
         let end = Event::End { steps, predicted, measured, beside_bytes, kernels, gpus };
         return print_line(end);

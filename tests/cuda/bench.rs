@@ -14,8 +14,16 @@ use std::{
 /// The libraries that a run looks for.
 pub(crate) const ALL: [&str; 3] = ["libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13"];
 
-/// One that it may do without.
-pub(crate) const CUDNN: &str = "libcudnn.so.9";
+/// One that it may do without, and what that consists of.
+pub(crate) const CUDNN: [&str; 7] = [
+    "libcudnn.so.9",
+    "libcudnn_graph.so.9",
+    "libcudnn_ops.so.9",
+    "libcudnn_cnn.so.9",
+    "libcudnn_engines_precompiled.so.9",
+    "libcudnn_engines_runtime_compiled.so.9",
+    "libcudnn_heuristic.so.9",
+];
 
 /// A place with stand-ins.
 pub(crate) struct Bench {
@@ -62,8 +70,7 @@ impl Bench {
 
     /// All libraries, and cuDNN.
     pub(crate) fn with_cudnn(name: &str) -> Self {
-        let [driver, compiler, products] = ALL;
-        Self::with(name, &[driver, compiler, products, CUDNN])
+        Self::with(name, &[&ALL[..], &CUDNN].concat())
     }
 
     /// These libraries alone.

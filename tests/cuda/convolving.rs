@@ -186,6 +186,36 @@ fn what_is_not_better_is_never_taken() {
     near(&right, &plain, 2e-3);
 }
 
+/// Of a result above 2 MiB pieces are looked at, and its end.
+#[test]
+fn large_results_are_looked_at_in_pieces() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::with_cudnn("convolved-large");
+    let model = "model large {
+        input pixels: real[batch, 132, 132, 8]
+        input labels: i32[batch]
+        x = conv2d(pixels, 8, kernel = 2, padding = 0, groups = 8, bias = false)
+        loss cross_entropy(linear(global_pool(x), 4), labels)
+    }";
+    let program = program(&bench, model, "steps 2");
+    let slow = ("STANDIN_CUDA_SLOW", "grouped");
+    for offers in ["wrong", "torn"] {
+        let run = run(&bench, "", &program, &[slow, ("STANDIN_CUDNN_OFFERS", offers)]);
+        let (cudnn, own, why) = counts(&run);
+        assert!(cudnn == 0 && own > 0, "{offers}: {why}");
+        let wrong = run.end["gpus"]["convolutions"]["wrong"].as_str();
+        let said = "4 images of 132 x 132 x 8 with 8 filters of 2 x 2";
+        assert!(wrong.is_some_and(|wrong| wrong.contains(said)), "{offers}: {wrong:?}");
+        let kept = fs::remove_dir_all(bench.scratch.path("cache"));
+        kept.expect("the next one is tried anew");
+    }
+    let right = run(&bench, "", &program, &[slow]);
+    let told = &right.end["gpus"]["convolutions"];
+    assert!(told["wrong"].is_null(), "{told}");
+}
+
 /// What cannot be kept is not tried, so own functions stay; and an old library is as good as none.
 #[test]
 fn without_a_trial_own_functions_stay() {
@@ -209,18 +239,36 @@ fn without_a_trial_own_functions_stay() {
     }
 }
 
+/// The library ends the process at its first call where parts of it are missing, so it is not called.
 #[test]
 fn devices_says_which_cudnn_is_there() {
     let there = ended(&mut Bench::with_cudnn("cudnn-devices").command("devices"));
     assert!(there.out.contains("cuBLASLt 130000, cuDNN 91000"), "{}", there.out);
-    let absent = ended(&mut Bench::new("no-cudnn-devices").command("devices"));
-    let old = Bench::with("old-cudnn-devices", &[&ALL[..], &[CUDNN]].concat());
-    let mut old = old.command("devices");
-    let old = ended(old.env("STANDIN_CUDNN_VERSION", "8700"));
-    for told in [absent, old] {
+    let (old, absent) = (Bench::with_cudnn("old-cudnn-devices"), Bench::new("no-cudnn"));
+    let part = Bench::with("part-cudnn-devices", &[&ALL[..], &CUDNN[..3]].concat());
+    for (bench, version) in [(old, "8700"), (absent, "91000"), (part, "91000")] {
+        let mut command = bench.command("devices");
+        let told = ended(command.env("STANDIN_CUDNN_VERSION", version));
         let said = "own convolutions, because there is no cuDNN 8.9 or newer";
         assert!(told.code == 0 && told.out.contains(said), "{}", told.out);
     }
+}
+
+#[test]
+fn a_cudnn_without_its_engines_is_not_started() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::with("cudnn-engines", &[&ALL[..], &CUDNN[..5]].concat());
+    let program = program(&bench, PLAIN, "steps 2");
+    let (cudnn, own, why) = {
+        let run = bench.run("--device cuda", &program, &[SLOW_OWN]);
+        let (cudnn, own, why) = counts(&run);
+        (cudnn, own, why.clone())
+    };
+    assert!(cudnn == 0 && own > 0, "{why}");
+    let said = "cuDNN does not start: it lacks its `libcudnn_engines`";
+    assert!(why.as_str().is_some_and(|why| why.contains(said)), "{why}");
 }
 
 /// All that the library makes of random calls is held to the references, unless it is not wanted.

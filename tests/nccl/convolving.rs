@@ -35,7 +35,7 @@ fn ranks_take_what_one_process_has_kept() {
     if !has_compiler() {
         return;
     }
-    let libraries = [&LIBRARIES[..], &[CUDNN]].concat();
+    let libraries = [&LIBRARIES[..], &CUDNN].concat();
     let world = counting(World::with("convolved", 2, &libraries), 2);
     let slow = ("STANDIN_CUDA_SLOW", "convolution");
     let cache = world.bench.own_cache();
@@ -59,7 +59,7 @@ fn parts_that_convolve_in_different_ways_do_not_begin() {
     if !has_compiler() {
         return;
     }
-    let libraries = [&LIBRARIES[..], &[CUDNN]].concat();
+    let libraries = [&LIBRARIES[..], &CUDNN].concat();
     let world = World::with("convolved-parts", 2, &libraries);
     let file = program(&world, "placement accumulate, replicas 1, tensor { rows 2 }");
     let cache = world.bench.own_cache();

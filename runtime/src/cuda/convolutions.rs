@@ -46,6 +46,8 @@ const WHOLE: c_int = 3;
 pub(super) enum Refused {
     /// What it answered, when it was not success.
     Answered(Answer),
+    /// Libraries are missing that it consists of.
+    Incomplete,
     /// An extent has more than 31 bits.
     Large,
     /// It has no algorithm that makes the same bits every time, within the workspace.
@@ -68,6 +70,9 @@ impl fmt::Display for Refused {
                     words.unwrap_or_else(|| answer.to_string().into())
                 )
             },
+            Self::Incomplete => {
+                write!(f, "lacks its `libcudnn_engines` or `libcudnn_heuristic`")
+            }
             Self::Large => write!(f, "counts extents in 31 bits"),
             Self::Offerless => {
                 let Bytes(bytes) = WORKSPACE;
@@ -82,7 +87,7 @@ impl From<Refused> for DriverError {
     fn from(refused: Refused) -> Self {
         let code = match refused {
             Refused::Answered(answer) => answer as u32,
-            Refused::Large | Refused::Offerless => 0,
+            Refused::Incomplete | Refused::Large | Refused::Offerless => 0,
         };
         Self { call: "cudnnConvolution", reason: format!("it {refused}"), code }
     }
@@ -115,7 +120,9 @@ unsafe impl Send for Handle {}
 impl Handle {
     /// Starts it on the current context.
     pub(super) fn new() -> Done<Self> {
-        cudnn::open_parts();
+        if !cudnn::has_engines() {
+            return Err(Refused::Incomplete);
+        }
         let mut raw = ptr::null_mut();
         // SAFETY: a handle is written.
         check(unsafe { cudnn::cudnnCreate(&raw mut raw) })?;

@@ -175,6 +175,17 @@ fn call_of(
     }
 }
 
+/// How one call went.
+struct Tried {
+    /// Steps that were products of a library, and that were convolutions of one.
+    products: u64,
+    convolutions: u64,
+    /// The largest error.
+    error: f64,
+    /// In words what is wrong.
+    wrong: Option<String>,
+}
+
 /// A GPU on which calls are tried; dropped from first to last.
 struct Bench<'a> {
     trials: &'a KernelTrials,
@@ -223,7 +234,7 @@ impl<'a> Bench<'a> {
                 if way == UNALIGNED { Placement::Unaligned } else { Placement::Aligned };
             let context = context(number, slice_offset);
             let stage = Stage::new(&call, &start, (dtype, placement), context);
-            let ([products, convolutions], (error, wrong)) =
+            let Tried { products, convolutions, error, wrong } =
                 self.trial(way, &call, dtype, stage)?;
             row.products += products;
             row.convolutions += convolutions;
@@ -234,22 +245,21 @@ impl<'a> Bench<'a> {
         Ok(row)
     }
 
-    /// Products and convolutions of libraries in a call, its largest error, and in words what is wrong
-    /// with it.
     fn trial(
         &mut self,
         way: usize,
         call: &Call,
         dtype: Float,
         mut stage: Stage,
-    ) -> Result<([u64; 2], (f64, Option<String>)), CudaError> {
+    ) -> Result<Tried, CudaError> {
         let code = &mut self.codes[way];
         let alone = RoutineId::new(0);
         let kernel = parse_call(call, alone, 0)?;
         let (ready, scratch) = code.prepare(dtype, (alone, 0), call)?;
         self.room.run(code, (&ready, scratch), (&kernel, call), &mut stage)?;
-        let made = [ready.products(), ready.convolutions()];
-        Ok((made, stage.judge(&kernel, dtype)))
+        let (products, convolutions) = (ready.products(), ready.convolutions());
+        let (error, wrong) = stage.judge(&kernel, dtype);
+        Ok(Tried { products, convolutions, error, wrong })
     }
 }
 

@@ -56,6 +56,12 @@ fn made(of: &Convolution) -> usize {
     }
 }
 
+/// From one piece of so many bytes to the next, in whole numbers of a size; none where all are looked
+/// at.
+fn pitch(bytes: u64, size: u64) -> Option<u64> {
+    (bytes > PIECES * PIECE).then(|| (bytes - PIECE) / (PIECES - 1) / size * size)
+}
+
 impl Trial<'_> {
     /// Draws what is read, and says of our functions and of every algorithm whether it makes the
     /// numbers of our functions.
@@ -153,12 +159,10 @@ impl Bench {
     ) -> Result<Vec<f64>, Unreached> {
         let mut found = vec![0; bytes.min(PIECES * PIECE) as usize];
         let (stream, bounce) = (&self.stream, &mut self.bounce);
-        if bytes <= PIECES * PIECE {
+        let Some(pitch) = pitch(bytes, number.size() as u64) else {
             bounce.read(stream, from, &mut found, PATIENCE)?;
             return Ok(numbers(&found, number));
-        }
-        let unit = number.size() as u64;
-        let pitch = (bytes - PIECE) / (PIECES - 1) / unit * unit;
+        };
         let gathered = self.workspace;
         stream.copy_rows(
             Rectangle { start: from, pitch },
@@ -171,5 +175,25 @@ impl Bench {
         bounce.read(stream, from.plus(bytes - PIECE), &mut end, PATIENCE)?;
         found.extend(end);
         Ok(numbers(&found, number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_lie_apart_and_reach_the_end() {
+        let all = PIECES * PIECE;
+        assert_eq!((pitch(all, 4), pitch(16, 2)), (None, None));
+        for bytes in [all + 4, all + 1024, 3 * all - 8, 1 << 30] {
+            for size in [2, 4] {
+                let pitch = pitch(bytes, size).expect("only pieces are looked at");
+                assert!(pitch >= PIECE && pitch.is_multiple_of(size), "{bytes} {pitch}");
+                let rest = bytes.checked_sub((PIECES - 1) * pitch + PIECE);
+                // What is behind the last piece is looked at too.
+                assert!(rest.is_some_and(|rest| rest < PIECES * size), "{bytes}");
+            }
+        }
     }
 }

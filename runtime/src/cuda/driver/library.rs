@@ -8,10 +8,12 @@ use super::{
 use cudarc::driver;
 use libloading::{
     Library,
-    os::unix::{Library as Native, RTLD_LOCAL, RTLD_NOW},
+    os::unix::{Library as Native, RTLD_LAZY, RTLD_LOCAL, RTLD_NOW},
 };
 use std::{
-    env, fs, mem,
+    env,
+    ffi::c_int,
+    fs, mem,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
@@ -181,6 +183,9 @@ fn products_version() -> Products {
 /// As for products: what is missing, lacks something or is old is none.
 fn convolutions_version() -> Option<usize> {
     cudnn::load().ok()?;
+    if !cudnn::has_parts() {
+        return None;
+    }
     // SAFETY: it takes nothing.
     let version = unsafe { cudnn::cudnnGetVersion() };
     (version >= OLDEST_CUDNN).then_some(version)
@@ -268,14 +273,16 @@ impl Found {
         found.ok().map(|symbol| *symbol)
     }
 
-    /// Opens parts of it that it looks for by their names alone, where they lie beside it, and leaves
-    /// them open.
-    pub(super) fn open_parts(&self, parts: &[&str]) {
-        if let Some(folder) = &self.folder {
-            for part in parts {
-                mem::forget(open_first(folder, &format!("lib{part}.so")));
-            }
-        }
+    /// Opens libraries that it looks for by these names alone, where they lie beside it or the system
+    /// finds them, and leaves them open; says whether all of them are here. They may want more of an
+    /// old driver than it has, and not call it.
+    pub(super) fn open_parts(&self, files: &[&str]) -> bool {
+        files.iter().all(|file| {
+            let beside = self.folder.as_ref().map(|folder| folder.join(file));
+            let found = beside.and_then(|file| open_as(&file, RTLD_LAZY));
+            let found = found.or_else(|| open_as(Path::new(file), RTLD_LAZY));
+            found.map(mem::forget).is_some()
+        })
     }
 }
 
@@ -328,10 +335,15 @@ fn is_named(file: &Path, start: &str) -> bool {
 }
 
 fn open(file: &Path) -> Option<Native> {
+    open_as(file, RTLD_NOW)
+}
+
+/// With functions of other libraries found now or when they are called.
+fn open_as(file: &Path, when: c_int) -> Option<Native> {
     // Local, because all symbols are asked of a handle, and libraries of several versions must not
     // take each other's.
     // SAFETY: whoever names a folder of CUDA libraries trusts their initializers.
-    unsafe { Native::open(Some(file), RTLD_NOW | RTLD_LOCAL) }.ok()
+    unsafe { Native::open(Some(file), when | RTLD_LOCAL) }.ok()
 }
 
 /// Where toolkits and Python packages put libraries.

@@ -222,24 +222,39 @@ pub(crate) mod cudnn {
         pub(crate) reserved: [c_int; 3],
     }
 
-    /// What the library opens by name once it starts: of version 9 and of version 8, those first that
-    /// others need.
-    const PARTS: [&str; 10] = [
-        "cudnn_graph",
-        "cudnn_ops",
-        "cudnn_engines_precompiled",
-        "cudnn_engines_runtime_compiled",
-        "cudnn_heuristic",
-        "cudnn_cnn",
-        "cudnn_ops_infer",
-        "cudnn_ops_train",
-        "cudnn_cnn_infer",
-        "cudnn_cnn_train",
+    /// What the library opens by name before any call; where that is missing it ends the process.
+    const NEEDED: [&str; 3] =
+        ["libcudnn_graph.so.9", "libcudnn_ops.so.9", "libcudnn_cnn.so.9"];
+    const NEEDED_OF_8: [&str; 4] = [
+        "libcudnn_ops_infer.so.8",
+        "libcudnn_ops_train.so.8",
+        "libcudnn_cnn_infer.so.8",
+        "libcudnn_cnn_train.so.8",
     ];
 
-    /// Opens its parts beside it, before it looks for them where they may not be.
-    pub(crate) fn open_parts() {
-        table()._library.open_parts(&PARTS);
+    /// What version 9 opens when it starts.
+    const ENGINES: [&str; 3] = [
+        "libcudnn_engines_precompiled.so.9",
+        "libcudnn_engines_runtime_compiled.so.9",
+        "libcudnn_heuristic.so.9",
+    ];
+
+    /// Whether it is of version 9 or newer, which calls would tell that need its parts.
+    fn is_of_9() -> bool {
+        // SAFETY: the address is only looked for.
+        unsafe { table()._library.symbol::<*const ()>("cudnnGraphVersionCheck") }
+            .is_some()
+    }
+
+    /// Opens the parts that calls need; without them nothing may be called.
+    pub(in super::super) fn has_parts() -> bool {
+        let needed = if is_of_9() { &NEEDED[..] } else { &NEEDED_OF_8 };
+        table()._library.open_parts(needed)
+    }
+
+    /// Opens the parts that it needs to start, which takes longer.
+    pub(crate) fn has_engines() -> bool {
+        !is_of_9() || table()._library.open_parts(&ENGINES)
     }
 
     library! {

@@ -118,7 +118,9 @@ impl Convolution {
             Pass::Filters => (self.weight, Self::filter),
         };
         let factor = if self.offered == Offered::Wrong { 1.25 } else { 1.0 };
-        for place in made.0.elements() {
+        let torn = usize::from(self.offered == Offered::Torn);
+        let count = made.0.extents.iter().product::<u64>() as usize - torn;
+        for place in made.0.elements().take(count) {
             let before = match self.accumulate {
                 0.0 => 0.0,
                 factor => factor * read(&made, place),
@@ -242,7 +244,7 @@ impl Convolution {
         match self.offered {
             Offered::Fast => {}
             Offered::Slow => counts.slow_convolutions += 1,
-            Offered::Wrong => counts.wrong_convolutions += 1,
+            Offered::Wrong | Offered::Torn => counts.wrong_convolutions += 1,
             Offered::Drifting | Offered::Large | Offered::Short | Offered::Failing => {
                 counts.odd_convolutions += 1;
             }

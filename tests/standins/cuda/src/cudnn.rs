@@ -62,6 +62,12 @@ extern "C" fn cudnnGetVersion() -> usize {
     world().settings.cudnn
 }
 
+/// Only version 9 has it.
+#[unsafe(no_mangle)]
+extern "C" fn cudnnGraphVersionCheck() -> c_int {
+    SUCCESS
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn cudnnGetErrorString(answer: c_int) -> *const c_char {
     let words = match answer {

@@ -33,6 +33,8 @@ pub(crate) enum Offered {
     Drifting,
     /// It makes other numbers.
     Wrong,
+    /// It makes all numbers but the last.
+    Torn,
     /// It takes more memory than anybody gives.
     Large,
     /// It shortens numbers.
@@ -42,11 +44,12 @@ pub(crate) enum Offered {
 }
 
 impl Offered {
-    const ALL: [(&'static str, Self); 7] = [
+    const ALL: [(&'static str, Self); 8] = [
         ("fast", Self::Fast),
         ("slow", Self::Slow),
         ("drifting", Self::Drifting),
         ("wrong", Self::Wrong),
+        ("torn", Self::Torn),
         ("large", Self::Large),
         ("short", Self::Short),
         ("failing", Self::Failing),
