@@ -4,19 +4,23 @@
 // sums its own rows, so nothing is added in an order that changes. `README.md` says why shapes are
 // what they are.
 
-// The block's rows, head and example. The rows that take the longest come first, which under a
-// causal mask are the last queries and the first keys.
+// The block's rows, head and example. Of all heads of an example, the rows that take the longest come
+// first, which under a causal mask are the last queries and the first keys.
 template <int ROWS>
 struct Own {
     u32 first, head, example;
 
     __device__ static Own queries(const Heads& heads) {
         u32 tiles = (heads.sequence + ROWS - 1) / ROWS, block = block_anew();
-        return {(tiles - 1 - block % tiles) * ROWS, block / tiles % heads.heads, block / tiles / heads.heads};
+        u32 example = block / (tiles * heads.heads);
+        block -= example * tiles * heads.heads;
+        return {(tiles - 1 - block / heads.heads) * ROWS, block % heads.heads, example};
     }
     __device__ static Own keys(const Heads& heads) {
         u32 tiles = (heads.positions() + ROWS - 1) / ROWS, block = block_anew();
-        return {block % tiles * ROWS, block / tiles % heads.key_heads, block / tiles / heads.key_heads};
+        u32 example = block / (tiles * heads.key_heads);
+        block -= example * tiles * heads.key_heads;
+        return {block / heads.key_heads * ROWS, block % heads.key_heads, example};
     }
 };
 
@@ -296,7 +300,7 @@ __device__ void flash_queries(const N* q, const N* k, const N* v, const N* o, co
             Sums<CHUNK, BANDS> weights, changes;
             weights.multiply_turned(own_queries, some_keys);
             changes.multiply_turned(own_slopes, stream.values(tile).template part<CHUNK>(c));
-            const Statistics* of_lane = statistics + row_of_warp<BANDS>() + lane_anew() / 4;
+            const Statistics* of_lane = statistics + threadIdx.x / 32 * (16 * BANDS) + lane_anew() / 4;
             Statistics of_rows[2 * BANDS];
 #pragma unroll
             for (int r = 0; r < 2 * BANDS; r++) of_rows[r] = of_lane[r * 8];
