@@ -1,352 +1,239 @@
 // Scaled dot-product attention in 16 bits on tensor cores, without the matrix of scores (Dao,
-// arXiv 2307.08691): four warps with 16 rows each; what they meet comes tile by tile, the next one
+// arXiv 2307.08691): four warps with bands of 16 rows; what they meet comes tile by tile, the next one
 // while this one is multiplied. The gradients of queries and of keys are two kernels, each of which
-// sums its own rows, so nothing is added in an order that changes.
+// sums its own rows, so nothing is added in an order that changes. `README.md` says why shapes are
+// what they are.
 
-constexpr u32 ROWS = 64;
-// Of a tile, the rows that gradients are made of at once, which leaves registers for the sums, and
-// that are left out where no row of a warp sees them.
-constexpr u32 CHUNK = 32;
-
-// Rows of D numbers in shared memory, 16 bytes longer than they need be, so that eight of them lie
-// in different banks.
-template <class N, int D, int COUNT>
-struct Tile {
-    static constexpr u32 LENGTH = D + 8;
-    static constexpr u32 SIZE = COUNT * LENGTH;
-    N* at;
-
-    // Rows of memory from `first` on; zeros from `end` on. One number at a time keeps few registers
-    // where sums need them.
-    __device__ void fetch(const N* from, u32 stride, u32 first, u32 end) const {
-        constexpr u32 PACKS = COUNT * D / 8;
-        static_assert(PACKS % 128 == 0, "every thread has as many");
-        if (is_aligned(from)) {
-#pragma unroll
-            for (u32 i = 0; i < PACKS; i += 128) {
-                u32 r = (threadIdx.x + i) / (D / 8), c = threadIdx.x % (D / 8) * 8;
-                bool valid = first + r < end;
-                copy_async(at + r * LENGTH + c, from + u64(valid ? first + r : 0) * stride + c, valid);
-            }
-        } else {
-#pragma unroll 1
-            for (u32 e = threadIdx.x; e < COUNT * D; e += 128) {
-                u32 r = e / D, c = e % D;
-                at[r * LENGTH + c] = first + r < end ? from[u64(first + r) * stride + c] : N{0};
-            }
-        }
-    }
-    // The rows from `row` on.
-    template <int FEWER>
-    __device__ Tile<N, D, FEWER> part(u32 row) const {
-        return {at + row * LENGTH};
-    }
-    // Rows `row` on as the left factor of 16 × 16.
-    __device__ void left(u32 (&to)[4], u32 row, u32 depth) const {
-        u32 lane = threadIdx.x % 32;
-        load_matrices(to, at + (row + lane % 16) * LENGTH + depth + lane / 16 * 8);
-    }
-    // The transposes of rows `row` on as two right factors of 16 × 8.
-    __device__ void turned(u32 (&to)[4], u32 row, u32 depth) const {
-        u32 lane = threadIdx.x % 32;
-        load_matrices(to, at + (row + lane / 16 * 8 + lane % 8) * LENGTH + depth + lane / 8 % 2 * 8);
-    }
-    // Rows `row` on as two right factors of 16 × 8.
-    __device__ void right(u32 (&to)[4], u32 row, u32 column) const {
-        u32 lane = threadIdx.x % 32;
-        load_matrices_transposed(to, at + (row + lane % 16) * LENGTH + column + lane / 16 * 8);
-    }
-};
-
-// A warp's 16 rows of a tile as left factors: in registers, or loaded wherever they are needed.
-template <int D>
-struct Held {
-    u32 at[D / 16][4];
-
-    template <class N, int COUNT>
-    __device__ Held(const Tile<N, D, COUNT>& tile, u32 row) {
-#pragma unroll
-        for (int d = 0; d < D; d += 16) tile.left(at[d / 16], row, d);
-    }
-    __device__ void left(u32 (&to)[4], u32 depth) const {
-#pragma unroll
-        for (int i = 0; i < 4; i++) to[i] = at[depth / 16][i];
-    }
-};
-template <class N, int D, int COUNT>
-struct Loaded {
-    Tile<N, D, COUNT> tile;
-    u32 row;
-
-    __device__ Loaded(const Tile<N, D, COUNT>& tile, u32 row) : tile(tile), row(row) {}
-    __device__ void left(u32 (&to)[4], u32 depth) const { tile.left(to, row, depth); }
-};
-
-template <class N, int D, bool HELD>
-struct KeptOf {
-    typedef Loaded<N, D, ROWS> type;
-};
-template <class N, int D>
-struct KeptOf<N, D, true> {
-    typedef Held<D> type;
-};
-template <class N, int D, bool HELD>
-using Kept = typename KeptOf<N, D, HELD>::type;
-
-// Sums of a warp: 16 rows, COLUMNS columns; lane l has rows l / 4 and that + 8, columns 2 (l % 4)
-// and the next of every 8.
-template <int COLUMNS>
-struct Sums {
-    f32 at[COLUMNS / 8][4] = {};
-
-    // += a · bᵀ for 16 rows of a and rows `first` to `end` of b, over D.
-    template <class N, int D, class Rows>
-    __device__ void multiply_turned(const Rows& a, const Tile<N, D, COLUMNS>& b, int first = 0, int end = COLUMNS) {
-#pragma unroll
-        for (int d = 0; d < D; d += 16) {
-            u32 x[4];
-            a.left(x, d);
-#pragma unroll
-            for (int c = first; c < end; c += 16) {
-                u32 y[4];
-                b.turned(y, c, d);
-                const u32 low[2] = {y[0], y[1]}, high[2] = {y[2], y[3]};
-                multiply_add_of(N{}, at[c / 8], x, low);
-                multiply_add_of(N{}, at[c / 8 + 1], x, high);
-            }
-        }
-    }
-    // += factors · b for rows `first` to `end` of b; the factors are a warp's sums, rounded.
-    template <class N, int COUNT>
-    __device__ void multiply(const Sums<COUNT>& factors, const Tile<N, COLUMNS, COUNT>& b, int first = 0,
-                             int end = COUNT) {
-#pragma unroll
-        for (int r = first; r < end; r += 16) {
-            const f32(&low)[4] = factors.at[r / 8], (&high)[4] = factors.at[r / 8 + 1];
-            const u32 x[4] = {narrow_two<N>(low[0], low[1]), narrow_two<N>(low[2], low[3]),
-                              narrow_two<N>(high[0], high[1]), narrow_two<N>(high[2], high[3])};
-#pragma unroll
-            for (int c = 0; c < COLUMNS; c += 16) {
-                u32 y[4];
-                b.right(y, r, c);
-                const u32 left[2] = {y[0], y[1]}, right[2] = {y[2], y[3]};
-                multiply_add_of(N{}, at[c / 8], x, left);
-                multiply_add_of(N{}, at[c / 8 + 1], x, right);
-            }
-        }
-    }
-    // Calls body(half, column, value): half 0 for row l / 4, 1 for the one 8 below.
-    template <class Body>
-    __device__ void each(Body body) {
-        u32 lane = threadIdx.x % 32;
-#pragma unroll
-        for (int c = 0; c < COLUMNS / 8; c++)
-#pragma unroll
-            for (int e = 0; e < 4; e++) body(e / 2, c * 8 + lane % 4 * 2 + e % 2, at[c][e]);
-    }
-    // Stores them times a factor for each half, or adds that to what is there, where rows(half) is.
-    template <class N, class Rows>
-    __device__ void put(const f32 (&factor)[2], bool packed, bool add, Rows rows) const {
-        u32 lane = threadIdx.x % 4;
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            N* to = rows(half);
-#pragma unroll
-            for (int c = 0; c < COLUMNS / 8; c += 4) {
-                f32 values[8];
-                join_pairs(at + c, half, values);
-#pragma unroll
-                for (f32& value : values) value *= factor[half];
-                if (to) put_some(to + (c + lane) * 8, values, 8, packed, add);
-            }
-        }
-    }
-    // The same with the numbers that other sums have there.
-    template <class Body>
-    __device__ void each_with(Sums& others, Body body) {
-        u32 lane = threadIdx.x % 32;
-#pragma unroll
-        for (int c = 0; c < COLUMNS / 8; c++)
-#pragma unroll
-            for (int e = 0; e < 4; e++) body(e / 2, c * 8 + lane % 4 * 2 + e % 2, at[c][e], others.at[c][e]);
-    }
-};
-
-// Over the four lanes that share a row.
-template <class How>
-__device__ f32 quad_reduce(f32 value) {
-    value = How::join(value, __shfl_xor_sync(WHOLE_WARP, value, 1));
-    return How::join(value, __shfl_xor_sync(WHOLE_WARP, value, 2));
-}
-
-// The block's rows, head and example. The rows that take the longest come first, which under a
-// causal mask are the last queries and the first keys.
+// The block's rows, head and example. Of all heads of an example, the rows that take the longest come
+// first, which under a causal mask are the last queries and the first keys.
+template <int ROWS>
 struct Own {
     u32 first, head, example;
 
     __device__ static Own queries(const Heads& heads) {
-        u32 tiles = (heads.sequence + ROWS - 1) / ROWS;
-        return of_tile(tiles - 1 - blockIdx.x % tiles, tiles, heads.heads);
+        u32 tiles = (heads.sequence + ROWS - 1) / ROWS, block = block_anew();
+        u32 example = block / (tiles * heads.heads);
+        block -= example * tiles * heads.heads;
+        return {(tiles - 1 - block / heads.heads) * ROWS, block % heads.heads, example};
     }
     __device__ static Own keys(const Heads& heads) {
-        u32 tiles = (heads.positions() + ROWS - 1) / ROWS;
-        return of_tile(blockIdx.x % tiles, tiles, heads.key_heads);
-    }
-    __device__ static Own of_tile(u32 tile, u32 tiles, u32 of) {
-        return {tile * ROWS, blockIdx.x / tiles % of, blockIdx.x / tiles / of};
+        u32 tiles = (heads.positions() + ROWS - 1) / ROWS, block = block_anew();
+        u32 example = block / (tiles * heads.key_heads);
+        block -= example * tiles * heads.key_heads;
+        return {block / heads.key_heads * ROWS, block % heads.key_heads, example};
     }
 };
 
-// Positions from `low` to before `high`.
-struct Span {
-    u32 low, high;
+// Which of a lane's sums count. Of its first row and column, the distance from the first column that
+// counts, to behind the last one, and to behind the last one of all rows; what counts moves on by a
+// column from row to row.
+struct Mask {
+    i32 since, left, all;
 
-    __device__ bool has(u32 at) const { return at >= low && at < high; }
-    __device__ bool has_all(u32 from, u32 end) const { return from >= low && end <= high; }
-    __device__ bool has_some(u32 from, u32 end) const { return from < high && end > low; }
+    __device__ bool operator()(i32 row, i32 column) const {
+        i32 across = column - row * 8;
+        return across + since >= 0 && across < left && column < all;
+    }
 };
-
-// What rows of a warp see, or are seen by: the lane's two, any, all of them. The first and the last
-// position that a row sees grow with the row.
-struct Seen {
-    static constexpr u32 PART = CHUNK;
-    Span rows[2], any, all;
-
-    // Of 16 rows from `first` on, of which those before `end` exist.
-    template <class Of>
-    __device__ Seen(u32 first, u32 end, Of of) {
-        u32 row = first + threadIdx.x % 32 / 4;
-        Span top = of(first), bottom = of(least(first + 16, end) - 1);
-        rows[0] = of(row);
-        rows[1] = of(row + 8);
-        any = {top.low, first < end ? bottom.high : 0};
-        all = {bottom.low, first < end ? top.high : 0};
-    }
-    __device__ static Seen keys(const Heads& heads, u32 first) {
-        return {first, heads.sequence, [&](u32 i) { return Span{heads.first_key(i), heads.last_key(i)}; }};
-    }
-    __device__ static Seen queries(const Heads& heads, u32 first) {
-        return {first, heads.positions(), [&](u32 j) { return Span{heads.first_query(j), heads.last_query(j)}; }};
-    }
-    __device__ bool operator()(u32 half, u32 at) const { return rows[half].has(at); }
-    // Whether any row sees one of the PART positions from `at` on.
-    __device__ bool some(u32 at) const { return any.has_some(at, at + PART); }
-};
-
-// The same where every row sees all: that takes no comparison.
+// Where all count, which takes no comparison.
 struct Everything {
-    static constexpr u32 PART = ROWS;
-
-    __device__ bool some(u32) const { return true; }
-    __device__ bool operator()(u32, u32) const { return true; }
+    __device__ bool operator()(i32, i32) const { return true; }
 };
 
-// The warp's first row among the block's, and the lane's row among the warp's.
-__device__ inline u32 row_of_warp() { return threadIdx.x / 32 * 16; }
-__device__ inline u32 row_of_lane() { return threadIdx.x % 32 / 4; }
+// What rows of a warp see, or are seen by: the first one from `low` to before `high`, others as far on
+// as they are below it, none from `end` on.
+template <int BANDS>
+struct Seen {
+    static constexpr i32 BELOW = 16 * BANDS - 1;
+    i32 low, high, end;
 
-// Scores as multiples of `unit`, which is taken in where the exponent is made: of a product, or of
-// its hyperbolic tangent where there is a cap. Exponents are of two.
+    // Of the queries from `first` on, and of the keys; where there are none, they see nothing.
+    __device__ static Seen keys(const Heads& heads, i32 first) {
+        i32 reach = least<u64>(heads.reach, heads.positions()), own = first + i32(heads.before);
+        i32 end = first < i32(heads.sequence) ? heads.positions() : 0;
+        return {own + 1 - reach, own + (heads.causal ? 1 : reach), end};
+    }
+    __device__ static Seen queries(const Heads& heads, i32 first) {
+        i32 reach = least<u64>(heads.reach, heads.positions()), own = first - i32(heads.before);
+        i32 end = first < i32(heads.positions()) ? heads.sequence : 0;
+        return {own + 1 - (heads.causal ? 1 : reach), own + reach, end};
+    }
+    // Calls meet(counts, c) for every CHUNK positions that some row sees, the c-th on of a tile.
+    template <int CHUNK, int TILE, class Meet>
+    __device__ void each_chunk(i32 tile, Meet meet) const {
+#pragma unroll 1
+        for (i32 c = 0; c < TILE; c += CHUNK) {
+            i32 at = tile + c, since = at - low, left = high - at, all = end - at;
+            if (since <= -CHUNK || left <= -BELOW || all <= 0) continue;
+            i32 row = row_of_lane(), column = column_of_lane();
+            if (since >= BELOW && left >= CHUNK && all >= CHUNK) meet(Everything{}, c);
+            else meet(Mask{since + column - row, left + row - column, all - column}, c);
+        }
+    }
+};
+
+// Scores in units of their own: products, or hyperbolic tangents where there is a cap, off by 2⁻²² at
+// most. Exponents, which are of two, are `factor` times as large; that of a tangent is `inside` times its
+// product.
 template <bool CAPPED>
 struct Scores {
-    f32 inside, unit, factor;
+    f32 inside, factor;
 
     __device__ Scores(const Heads& heads)
-        : inside(f32(heads.scale) / f32(heads.cap)), unit(f32(CAPPED ? heads.cap : heads.scale)),
-          factor(unit * LOG2_E) {}
-    __device__ f32 of(f32 product) const { return CAPPED ? tangent(product * inside) : product; }
+        : inside(2 * LOG2_E * f32(heads.scale / heads.cap)), factor(f32(CAPPED ? heads.cap : heads.scale) * LOG2_E) {}
+    __device__ f32 of(f32 product) const {
+        return CAPPED ? 1 - 2 * reciprocal(1 + power_of_two(product * inside)) : product;
+    }
     __device__ f32 exponential(f32 score, f32 base) const { return power_of_two(fmaf(score, factor, -base)); }
     // The slope of a score by the scaled product.
     __device__ f32 steepness(f32 score) const { return CAPPED ? 1 - score * score : 1; }
 };
 
+// What a warp's rows have seen: the exponent that is taken off of others, and the lane's part of the
+// sum of powers.
+template <int ROWS>
+struct Softmax {
+    // An exponent may be as much above the base, so that bases, and sums with them, rarely change.
+    static constexpr f32 SLACK = 8;
+    f32 base[ROWS], total[ROWS];
+
+    // No exponent is below the base of a row that has seen nothing.
+    __device__ Softmax() {
+#pragma unroll
+        for (int row = 0; row < ROWS; row++) {
+            base[row] = -3.4e38f;
+            total[row] = 0;
+        }
+    }
+    // Makes powers of products; the sums of earlier ones follow the base. No row's numbers depend on
+    // other rows.
+    template <class Products, class Out, bool CAPPED, class Counts>
+    __device__ void meet(Products& products, Out& sums, const Scores<CAPPED>& scores, const Counts& counts) {
+        f32 most[ROWS];
+        bool rises = false;
+#pragma unroll
+        for (f32& high : most) high = negative_infinity<f32>();
+        products.each([&](i32 row, i32 column, f32& score) {
+            score = counts(row, column) ? scores.of(score) : negative_infinity<f32>();
+            most[row] = fmaxf(most[row], score);
+        });
+#pragma unroll
+        for (int row = 0; row < ROWS; row++) {
+            most[row] = most_of_row(most[row]) * scores.factor;
+            rises |= most[row] > base[row] + SLACK;
+        }
+        if (__any_sync(WHOLE_WARP, rises)) {
+            f32 shrink[ROWS];
+#pragma unroll
+            for (int row = 0; row < ROWS; row++) {
+                f32 next = most[row] > base[row] + SLACK ? most[row] : base[row];
+                shrink[row] = power_of_two(base[row] - next);
+                total[row] *= shrink[row];
+                base[row] = next;
+            }
+            sums.each([&](i32 row, i32, f32& sum) { sum *= shrink[row]; });
+        }
+        products.each([&](i32 row, i32, f32& score) {
+            score = scores.exponential(score, base[row]);
+            total[row] += score;
+        });
+    }
+};
+
+// Keys and values of a head, tile by tile from the one of a position on, in two stages of shared
+// memory.
+template <class N, int D, int KEYS>
+struct Stream {
+    typedef Tile<N, D, KEYS> Met;
+    static constexpr int SIZE = 4 * Met::SIZE;
+    N* memory;
+    const N *k, *v;
+    u32 stride, positions, first;
+    // Where the next tile is in k and v.
+    u64 place;
+
+    __device__ Stream(N* memory, const N* k, const N* v, const Heads& heads, u32 example, u32 head, u32 position)
+        : memory(memory), k(k), v(v), stride(heads.key_heads * D), positions(heads.positions()),
+          first(position / KEYS * KEYS), place(heads.key(example, head / heads.group(), first)) {}
+    __device__ Met keys(u32 at) const { return {memory + i32(at / KEYS % 2) * (2 * Met::SIZE)}; }
+    __device__ Met values(u32 at) const { return {keys(at).at + Met::SIZE}; }
+    // Tiles begin in order.
+    __device__ void begin(u32 at) {
+        u64 own = place + Met::place_of_thread(stride);
+        keys(at).fetch(k + own, stride, positions - at);
+        values(at).fetch(v + own, stride, positions - at);
+        commit_copies();
+        place += u64(KEYS) * stride;
+    }
+    // Calls meet(first position) for every tile while the next one is on its way; the first has begun.
+    template <class Meet>
+    __device__ void each_tile(u32 end, Meet meet) {
+        for (u32 at = first; at < end; at += KEYS) {
+            wait_for_copies<0>();
+            __syncthreads();
+            if (at + KEYS < end) begin(at + KEYS);
+            meet(at);
+        }
+    }
+};
+
 template <class N, int D, bool CAPPED>
 __device__ void flash(const N* q, const N* k, const N* v, N* o, f32* lse, Heads heads) {
-    typedef Tile<N, D, ROWS> Met;
+    constexpr int BANDS = 2, ROWS = ROWS_OF<BANDS>, KEYS = D == 64 ? 64 : 32, CHUNK = 32;
+    constexpr int HELD = D == 64 ? 64 : 112;
     N* memory = reinterpret_cast<N*>(dynamic_shared());
-    Own own = Own::queries(heads);
-    u32 key_head = own.head / heads.group(), stride = heads.heads * D, key_stride = heads.key_heads * D;
-    Met queries{memory};
-    auto keys = [&](u32 stage) { return Met{memory + (1 + 2 * stage) * Met::SIZE}; };
-    auto values = [&](u32 stage) { return Met{memory + (2 + 2 * stage) * Met::SIZE}; };
-    const N *key = k + heads.key(own.example, key_head, 0), *value = v + heads.key(own.example, key_head, 0);
-    auto begin = [&](u32 first, u32 stage) {
-        keys(stage).fetch(key, key_stride, first, heads.positions());
-        values(stage).fetch(value, key_stride, first, heads.positions());
-        commit_copies();
-    };
-    queries.fetch(q + heads.query(own.example, own.head, 0), stride, own.first, heads.sequence);
+    auto own = Own<ROWS>::queries(heads);
+    u32 end = heads.last_key(least(own.first + ROWS, heads.sequence) - 1), stride = heads.heads * D;
+    Stream<N, D, KEYS> stream(memory, k, v, heads, own.example, own.head, heads.first_key(own.first));
+    // Queries that registers hold wholly are where the second tile will be.
+    Tile<N, D, ROWS> queries{HELD == D ? stream.keys(stream.first + KEYS).at : memory + stream.SIZE};
+    u64 place = heads.query(own.example, own.head, own.first) + queries.place_of_thread(stride);
+    queries.fetch(q + place, stride, heads.sequence - own.first);
     commit_copies();
-    u32 last = least(own.first + ROWS, heads.sequence) - 1;
-    u32 first = heads.first_key(own.first) / ROWS * ROWS, end = heads.last_key(last), stage = 0;
-    begin(first, 0);
+    stream.begin(stream.first);
     wait_for_copies<1>();
     __syncthreads();
-    Kept<N, D, D == 128> own_queries(queries, row_of_warp());
+    Kept<N, D, BANDS, HELD> own_queries(queries, row_of_warp<BANDS>());
     Scores<CAPPED> scores(heads);
-    Sums<D> out;
-    f32 most[2] = {negative_infinity<f32>(), negative_infinity<f32>()}, total[2] = {};
-    u32 row = own.first + row_of_warp() + row_of_lane();
-    Seen seen = Seen::keys(heads, own.first + row_of_warp());
-    for (; first < end; first += ROWS, stage ^= 1) {
-        wait_for_copies<0>();
-        __syncthreads();
-        if (first + ROWS < end) begin(first + ROWS, stage ^ 1);
-        auto meet = [&](auto sees) {
-            Sums<ROWS> sums;
+    Sums<D, BANDS> sums;
+    Softmax<2 * BANDS> softmax;
+    auto seen = Seen<BANDS>::keys(heads, own.first + row_of_warp<BANDS>());
+    stream.each_tile(end, [&](u32 tile) {
+        seen.template each_chunk<CHUNK, KEYS>(tile, [&](auto counts, i32 c) {
+            Sums<CHUNK, BANDS> products;
+            products.multiply_turned(own_queries, stream.keys(tile).template part<CHUNK>(c));
+            softmax.meet(products, sums, scores, counts);
+            sums.multiply(products, stream.values(tile).template part<CHUNK>(c));
+        });
+    });
+    own = Own<ROWS>::queries(heads);
+    u32 row = own.first + row_of_warp<BANDS>() + row_of_lane();
+    f32 share[2 * BANDS];
 #pragma unroll
-            for (u32 c = 0; c < ROWS; c += sees.PART)
-                if (sees.some(first + c)) sums.multiply_turned(own_queries, keys(stage), c, c + sees.PART);
-            f32 high[2] = {most[0], most[1]}, base[2], shrink[2];
-            sums.each([&](u32 half, u32 j, f32& score) {
-                score = sees(half, first + j) ? scores.of(score) : negative_infinity<f32>();
-                high[half] = fmaxf(high[half], score);
-            });
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                high[half] = quad_reduce<Most>(high[half]);
-                // A row that has seen nothing yet has no maximum to take off.
-                base[half] = high[half] == negative_infinity<f32>() ? 0 : high[half] * scores.factor;
-                // A maximum that stays leaves the sums as they are: `base` is rounded, so what is left
-                // of a difference from it would grow with the tiles.
-                bool stays = most[half] == high[half];
-                shrink[half] = stays ? 1 : power_of_two((most[half] - high[half]) * scores.factor);
-                total[half] *= shrink[half];
-                most[half] = high[half];
-            }
-            out.each([&](u32 half, u32, f32& sum) { sum *= shrink[half]; });
-            sums.each([&](u32 half, u32, f32& score) {
-                score = scores.exponential(score, base[half]);
-                total[half] += score;
-            });
-#pragma unroll
-            for (u32 c = 0; c < ROWS; c += sees.PART)
-                if (sees.some(first + c)) out.multiply(sums, values(stage), c, c + sees.PART);
-        };
-        if (seen.all.has_all(first, first + ROWS)) meet(Everything{});
-        else if (seen.any.has_some(first, first + ROWS)) meet(seen);
+    for (int r = 0; r < 2 * BANDS; r++) {
+        f32 total = sum_of_row(softmax.total[r]);
+        share[r] = reciprocal(total);
+        if (threadIdx.x % 4 == 0 && row + r * 8 < heads.sequence)
+            lse[heads.statistic(own.example, own.head, row + r * 8)] = softmax.base[r] * (1 / LOG2_E) + logf(total);
     }
-#pragma unroll
-    for (int half = 0; half < 2; half++) total[half] = quad_reduce<Sum>(total[half]);
-    const f32 share[2] = {1 / total[0], 1 / total[1]};
-    out.template put<N>(share, is_aligned(o), false, [&](u32 half) {
-        u32 i = row + half * 8;
+    sums.template put<N>(share, is_aligned(o), false, [&](u32 r) {
+        u32 i = row + r * 8;
         return i < heads.sequence ? o + heads.query(own.example, own.head, i) : nullptr;
     });
-    if (threadIdx.x % 4 == 0)
-        for (int half = 0; half < 2; half++)
-            if (row + half * 8 < heads.sequence)
-                lse[heads.statistic(own.example, own.head, row + half * 8)] =
-                    most[half] * scores.unit + logf(total[half]);
 }
+
+// Of a query: its statistic as an exponent of two, and do · o.
+struct alignas(8) Statistics {
+    f32 base, inner;
+};
 
 // The weight and the slope of a scaled product, from its product and that of the output's slope and
 // the value.
 template <bool CAPPED>
-__device__ void weigh(const Scores<CAPPED>& scores, bool seen, f32& product, f32& along, f32 base, f32 inner) {
+__device__ void weigh(const Scores<CAPPED>& scores, bool counts, f32& product, f32& along, Statistics of_query) {
     f32 score = scores.of(product);
-    product = seen ? scores.exponential(score, base) : 0;
-    along = product * (along - inner) * scores.steepness(score);
+    product = counts ? scores.exponential(score, of_query.base) : 0;
+    along = product * (along - of_query.inner) * scores.steepness(score);
 }
 
 // The lane's part of Σ left · right, of a row that four lanes share.
@@ -368,67 +255,65 @@ __device__ f32 quarter_dot(const N* left, const N* right) {
 template <class N, int D, bool CAPPED>
 __device__ void flash_queries(const N* q, const N* k, const N* v, const N* o, const f32* lse, const N* slope,
                               f32* inner, N* dq, Heads heads, bool add) {
-    constexpr int KEYS = D == 64 ? 64 : 32;
+    constexpr int BANDS = CAPPED && D == 128 ? 1 : 2, ROWS = ROWS_OF<BANDS>;
+    constexpr int KEYS = D == 64 ? 64 : 32, CHUNK = D == 64 ? 32 : 16;
     typedef Tile<N, D, ROWS> Rows;
-    typedef Tile<N, D, KEYS> Met;
     N* memory = reinterpret_cast<N*>(dynamic_shared());
-    Own own = Own::queries(heads);
-    u32 key_head = own.head / heads.group(), stride = heads.heads * D, key_stride = heads.key_heads * D;
-    Rows queries{memory}, slopes{memory + Rows::SIZE};
-    auto keys = [&](u32 stage) { return Met{memory + 2 * Rows::SIZE + 2 * stage * Met::SIZE}; };
-    auto values = [&](u32 stage) { return Met{memory + 2 * Rows::SIZE + (2 * stage + 1) * Met::SIZE}; };
-    const N *key = k + heads.key(own.example, key_head, 0), *value = v + heads.key(own.example, key_head, 0);
-    auto begin = [&](u32 first, u32 stage) {
-        keys(stage).fetch(key, key_stride, first, heads.positions());
-        values(stage).fetch(value, key_stride, first, heads.positions());
-        commit_copies();
-    };
-    u64 at = heads.query(own.example, own.head, 0);
-    queries.fetch(q + at, stride, own.first, heads.sequence);
-    slopes.fetch(slope + at, stride, own.first, heads.sequence);
+    auto own = Own<ROWS>::queries(heads);
+    u32 end = heads.last_key(least(own.first + ROWS, heads.sequence) - 1), stride = heads.heads * D;
+    // Of 128 numbers, registers hold queries alone, which are where tiles will be.
+    constexpr bool IN_PLACE = D == 128;
+    Rows slopes{memory}, queries{memory + Rows::SIZE};
+    Stream<N, D, KEYS> stream(queries.at + (IN_PLACE ? 0 : Rows::SIZE), k, v, heads, own.example, own.head,
+                              heads.first_key(own.first));
+    static_assert(Rows::SIZE <= Stream<N, D, KEYS>::SIZE, "tiles take no less");
+    u64 place = heads.query(own.example, own.head, own.first) + queries.place_of_thread(stride);
+    queries.fetch(q + place, stride, heads.sequence - own.first);
+    slopes.fetch(slope + place, stride, heads.sequence - own.first);
     commit_copies();
-    u32 last = least(own.first + ROWS, heads.sequence) - 1;
-    u32 first = heads.first_key(own.first) / KEYS * KEYS, end = heads.last_key(last), stage = 0;
-    begin(first, 0);
-    u32 row = own.first + row_of_warp() + row_of_lane();
-    Seen seen = Seen::keys(heads, own.first + row_of_warp());
-    f32 base[2], taken[2];
-    for (int half = 0; half < 2; half++) {
-        u32 i = least(row + half * 8, heads.sequence - 1);
+    if (!IN_PLACE) stream.begin(stream.first);
+    __shared__ Statistics statistics[ROWS];
+#pragma unroll
+    for (int r = 0; r < 2 * BANDS; r++) {
+        u32 of_block = row_of_warp<BANDS>() + row_of_lane() + r * 8, row = own.first + of_block;
+        u32 i = least(row, heads.sequence - 1);
         u64 statistic = heads.statistic(own.example, own.head, i), query = heads.query(own.example, own.head, i);
-        base[half] = lse[statistic] * LOG2_E;
-        taken[half] = quad_reduce<Sum>(quarter_dot<D>(o + query, slope + query));
-        if (threadIdx.x % 4 == 0 && row + half * 8 < heads.sequence) inner[statistic] = taken[half];
+        f32 taken = sum_of_row(quarter_dot<D>(o + query, slope + query));
+        if (threadIdx.x % 4 > 0) continue;
+        statistics[of_block] = {lse[statistic] * LOG2_E, taken};
+        if (row < heads.sequence) inner[statistic] = taken;
     }
-    wait_for_copies<1>();
+    wait_for_copies<IN_PLACE ? 0 : 1>();
     __syncthreads();
-    Kept<N, D, D == 64> own_queries(queries, row_of_warp()), own_slopes(slopes, row_of_warp());
-    Scores<CAPPED> scores(heads);
-    Sums<D> sums;
-    for (; first < end; first += KEYS, stage ^= 1) {
-        wait_for_copies<0>();
+    Kept<N, D, BANDS, D> own_queries(queries, row_of_warp<BANDS>());
+    Kept<N, D, BANDS, IN_PLACE || CAPPED ? 0 : D> own_slopes(slopes, row_of_warp<BANDS>());
+    if (IN_PLACE) {
         __syncthreads();
-        if (first + KEYS < end) begin(first + KEYS, stage ^ 1);
-        u32 until = least(first + KEYS, seen.any.high);
-        for (u32 at = greatest(first, seen.any.low / CHUNK * CHUNK); at < until; at += CHUNK) {
-            u32 c = at - first;
-            auto some_keys = keys(stage).template part<CHUNK>(c);
-            Sums<CHUNK> weights, changes;
-            weights.multiply_turned(own_queries, some_keys);
-            changes.multiply_turned(own_slopes, values(stage).template part<CHUNK>(c));
-            auto mask = [&](auto sees) {
-                weights.each_with(changes, [&](u32 half, u32 j, f32& weight, f32& change) {
-                    weigh(scores, sees(half, at + j), weight, change, base[half], taken[half]);
-                });
-            };
-            if (seen.all.has_all(at, at + CHUNK)) mask(Everything{});
-            else mask(seen);
-            sums.multiply(changes, some_keys);
-        }
+        stream.begin(stream.first);
     }
-    const f32 factor[2] = {f32(heads.scale), f32(heads.scale)};
-    sums.template put<N>(factor, is_aligned(dq), add, [&](u32 half) {
-        u32 i = row + half * 8;
+    Scores<CAPPED> scores(heads);
+    Sums<D, BANDS> sums;
+    auto seen = Seen<BANDS>::keys(heads, own.first + row_of_warp<BANDS>());
+    stream.each_tile(end, [&](u32 tile) {
+        seen.template each_chunk<CHUNK, KEYS>(tile, [&](auto counts, i32 c) {
+            auto some_keys = stream.keys(tile).template part<CHUNK>(c);
+            Sums<CHUNK, BANDS> weights, changes;
+            weights.multiply_turned(own_queries, some_keys);
+            changes.multiply_turned(own_slopes, stream.values(tile).template part<CHUNK>(c));
+            const Statistics* of_lane = statistics + threadIdx.x / 32 * (16 * BANDS) + lane_anew() / 4;
+            Statistics of_rows[2 * BANDS];
+#pragma unroll
+            for (int r = 0; r < 2 * BANDS; r++) of_rows[r] = of_lane[r * 8];
+            weights.each_with(changes, [&](i32 row, i32 column, f32& weight, f32& change) {
+                weigh(scores, counts(row, column), weight, change, of_rows[row]);
+            });
+            sums.multiply(changes, some_keys);
+        });
+    });
+    own = Own<ROWS>::queries(heads);
+    u32 row = own.first + row_of_warp<BANDS>() + row_of_lane();
+    sums.template put<N>(heads.scale, is_aligned(dq), add, [&](u32 r) {
+        u32 i = row + r * 8;
         return i < heads.sequence ? dq + heads.query(own.example, own.head, i) : nullptr;
     });
 }
@@ -436,104 +321,100 @@ __device__ void flash_queries(const N* q, const N* k, const N* v, const N* o, co
 template <class N, int D, bool CAPPED>
 __device__ void flash_keys(const N* q, const N* k, const N* v, const f32* lse, const N* slope, const f32* inner, N* dk,
                            N* dv, Heads heads, bool add) {
-    constexpr int QUERIES = D == 64 ? 64 : 32;
+    constexpr int BANDS = D == 64 ? 2 : 1, ROWS = ROWS_OF<BANDS>, QUERIES = D == 64 ? 64 : 32, CHUNK = 16;
     typedef Tile<N, D, ROWS> Rows;
     typedef Tile<N, D, QUERIES> Met;
     N* memory = reinterpret_cast<N*>(dynamic_shared());
-    Own own = Own::keys(heads);
+    auto own = Own<ROWS>::keys(heads);
     u32 stride = heads.heads * D, key_stride = heads.key_heads * D;
     Rows keys{memory}, values{memory + Rows::SIZE};
-    auto queries = [&](u32 stage) { return Met{memory + 2 * Rows::SIZE + 2 * stage * Met::SIZE}; };
-    auto slopes = [&](u32 stage) { return Met{memory + 2 * Rows::SIZE + (2 * stage + 1) * Met::SIZE}; };
+    auto queries = [&](i32 stage) { return Met{memory + 2 * Rows::SIZE + stage * (2 * Met::SIZE)}; };
+    auto slopes = [&](i32 stage) { return Met{queries(stage).at + Met::SIZE}; };
     // Of the queries of a stage: lse, then inner.
     f32* statistics = reinterpret_cast<f32*>(memory + 2 * Rows::SIZE + 4 * Met::SIZE);
-    u64 at = heads.key(own.example, own.head, 0);
-    keys.fetch(k + at, key_stride, own.first, heads.positions());
-    values.fetch(v + at, key_stride, own.first, heads.positions());
+    u64 place = heads.key(own.example, own.head, own.first) + keys.place_of_thread(key_stride);
+    keys.fetch(k + place, key_stride, heads.positions() - own.first);
+    values.fetch(v + place, key_stride, heads.positions() - own.first);
     commit_copies();
     u32 last = least(own.first + ROWS, heads.positions()) - 1;
     u32 first = heads.first_query(own.first) / QUERIES * QUERIES, end = heads.last_query(last);
-    // Under a window no query may see these keys.
+    // Under a window no query may see these keys. Steps are counted down, and their stages with them.
     u32 tiles = first < end ? (end - first + QUERIES - 1) / QUERIES : 0, steps = tiles * heads.group();
-    u32 next_head = own.head * heads.group(), next = first;
-    auto begin = [&](u32 stage) {
-        u64 query = heads.query(own.example, next_head, 0);
-        queries(stage).fetch(q + query, stride, next, heads.sequence);
-        slopes(stage).fetch(slope + query, stride, next, heads.sequence);
+    u32 head = own.head * heads.group();
+    auto begin = [&](u32 at, i32 stage) {
+        u64 query = heads.row(own.example * heads.sequence + at, head, heads.heads) + Met::place_of_thread(stride);
+        queries(stage).fetch(q + query, stride, heads.sequence - at);
+        slopes(stage).fetch(slope + query, stride, heads.sequence - at);
         if (threadIdx.x < 2 * QUERIES) {
-            u32 row = least(next + threadIdx.x % QUERIES, heads.sequence - 1);
+            u32 row = least(at + threadIdx.x % QUERIES, heads.sequence - 1);
             const f32* of = threadIdx.x < QUERIES ? lse : inner;
-            f32* to = statistics + stage * 2 * QUERIES + threadIdx.x;
-            copy_async(to, of + heads.statistic(own.example, next_head, row));
+            f32* to = statistics + stage * (2 * QUERIES) + threadIdx.x;
+            copy_async(to, of + heads.statistic(own.example, head, row));
         }
         commit_copies();
-        next += QUERIES;
-        if (next < end) return;
-        next = first;
-        next_head++;
     };
-    if (steps > 0) begin(0);
-    u32 row = own.first + row_of_warp() + row_of_lane();
-    Seen seen = Seen::queries(heads, own.first + row_of_warp());
-    wait_for_copies<1>();
+    if (steps > 0) begin(first, steps % 2);
+    auto seen = Seen<BANDS>::queries(heads, own.first + row_of_warp<BANDS>());
+    if (steps > 0) wait_for_copies<1>();
+    else wait_for_copies<0>();
     __syncthreads();
-    Loaded<N, D, ROWS> own_keys(keys, row_of_warp()), own_values(values, row_of_warp());
+    // Hyperbolic tangents need the registers.
+    constexpr int HELD = CAPPED ? 0 : D;
+    Kept<N, D, BANDS, HELD> own_keys(keys, row_of_warp<BANDS>()), own_values(values, row_of_warp<BANDS>());
     Scores<CAPPED> scores(heads);
-    Sums<D> of_keys, of_values;
-    for (u32 from = first, stage = 0; steps > 0; steps--, stage ^= 1) {
+    Sums<D, BANDS> of_keys, of_values;
+    for (u32 tile = first; steps > 0; steps--) {
+        i32 stage = steps % 2;
+        u32 next = tile + QUERIES;
         wait_for_copies<0>();
         __syncthreads();
-        if (steps > 1) begin(stage ^ 1);
-        const f32* of_stage = statistics + stage * 2 * QUERIES;
-        u32 until = least(from + QUERIES, seen.any.high);
-        for (u32 at = greatest(from, seen.any.low / CHUNK * CHUNK); at < until; at += CHUNK) {
-            u32 c = at - from;
+        if (next >= end) {
+            next = first;
+            head++;
+        }
+        if (steps > 1) begin(next, 1 - stage);
+        seen.template each_chunk<CHUNK, QUERIES>(tile, [&](auto counts, i32 c) {
             auto some_queries = queries(stage).template part<CHUNK>(c);
             auto some_slopes = slopes(stage).template part<CHUNK>(c);
-            Sums<CHUNK> weights, changes;
+            const f32* of_lane = statistics + stage * (2 * QUERIES) + c + column_of_lane();
+            Sums<CHUNK, BANDS> weights, changes;
             weights.multiply_turned(own_keys, some_queries);
             changes.multiply_turned(own_values, some_slopes);
-            auto mask = [&](auto sees) {
-                weights.each_with(changes, [&](u32 half, u32 j, f32& weight, f32& change) {
-                    f32 base = of_stage[c + j] * LOG2_E, inner = of_stage[QUERIES + c + j];
-                    weigh(scores, sees(half, at + j), weight, change, base, inner);
-                });
-            };
-            if (seen.all.has_all(at, at + CHUNK)) mask(Everything{});
-            else mask(seen);
+            weights.each_with(changes, [&](i32 row, i32 column, f32& weight, f32& change) {
+                Statistics of_query = {of_lane[column] * LOG2_E, of_lane[QUERIES + column]};
+                weigh(scores, counts(row, column), weight, change, of_query);
+            });
             of_values.multiply(weights, some_slopes);
             of_keys.multiply(changes, some_queries);
-        }
-        from = from + QUERIES < end ? from + QUERIES : first;
-    }
-    auto write = [&](const Sums<D>& sums, N* to, f32 factor) {
-        const f32 factors[2] = {factor, factor};
-        sums.template put<N>(factors, is_aligned(to), add, [&](u32 half) {
-            u32 j = row + half * 8;
-            return j < heads.positions() ? to + heads.key(own.example, own.head, j) : nullptr;
         });
+        tile = next;
+    }
+    own = Own<ROWS>::keys(heads);
+    u32 row = own.first + row_of_warp<BANDS>() + row_of_lane();
+    auto rows_of = [&](N* to) {
+        return [&, to](u32 r) {
+            u32 j = row + r * 8;
+            return j < heads.positions() ? to + heads.key(own.example, own.head, j) : nullptr;
+        };
     };
-    write(of_keys, dk, heads.scale);
-    write(of_values, dv, 1);
+    of_keys.template put<N>(heads.scale, is_aligned(dk), add, rows_of(dk));
+    of_values.template put<N>(1, is_aligned(dv), add, rows_of(dv));
 }
 
-// Blocks for which a multiprocessor of 227 KiB has shared memory, where they can do with the
-// registers.
+// Blocks of a multiprocessor, by the registers that they need.
 template <int D, bool CAPPED>
-constexpr int TOGETHER = D == 128 ? 2 : CAPPED ? 3 : 4;
-constexpr int TOGETHER_BY_QUERIES = 3;
-template <int D>
-constexpr int TOGETHER_BY_KEYS = D == 128 ? 2 : 3;
+constexpr int TOGETHER = D == 64 && !CAPPED ? 3 : 2;
+constexpr int TOGETHER_BACKWARD = 2;
 
 #define EXPORT(N, D, MARK, CAPPED)                                                                                  \
-    KERNEL_TOGETHER((TOGETHER<D, CAPPED>), 128, flash##MARK##_##D##_##N,                                            \
+    KERNEL_TOGETHER((TOGETHER<D, CAPPED>), THREADS, flash##MARK##_##D##_##N,                                            \
                     (const N* q, const N* k, const N* v, N* o, f32* lse, HEADS),                                    \
                     flash<N, D, CAPPED>(q, k, v, o, lse, HEADS_OF))                                                 \
-    KERNEL_TOGETHER(TOGETHER_BY_QUERIES, 128, flash_queries##MARK##_##D##_##N,                                      \
+    KERNEL_TOGETHER(TOGETHER_BACKWARD, THREADS, flash_queries##MARK##_##D##_##N,                                      \
                     (const N* q, const N* k, const N* v, const N* o, const f32* lse, const N* slope, f32* inner,    \
                      N* dq, HEADS, u32 add),                                                                        \
                     flash_queries<N, D, CAPPED>(q, k, v, o, lse, slope, inner, dq, HEADS_OF, add))                  \
-    KERNEL_TOGETHER(TOGETHER_BY_KEYS<D>, 128, flash_keys##MARK##_##D##_##N,                                         \
+    KERNEL_TOGETHER(TOGETHER_BACKWARD, THREADS, flash_keys##MARK##_##D##_##N,                                         \
                     (const N* q, const N* k, const N* v, const f32* lse, const N* slope, const f32* inner, N* dk,   \
                      N* dv, HEADS, u32 add),                                                                        \
                     flash_keys<N, D, CAPPED>(q, k, v, lse, slope, inner, dk, dv, HEADS_OF, add))

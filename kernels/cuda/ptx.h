@@ -45,6 +45,11 @@ inline float reciprocal(float x) {
     return result < 0x1p-126f ? 0.0f : result;
 }
 
+// The thread's number in its warp and the block's in its grid, read anew: no register has to keep what
+// follows from them.
+inline u32 lane_anew() { return emulation::lane(); }
+inline u32 block_anew() { return blockIdx.x; }
+
 // Copies 16 bytes into shared memory, or zeros where there is nothing to copy; they are there
 // after the wait for their group.
 inline void copy_async(void* to, const void* from, bool valid) {
@@ -159,6 +164,17 @@ __device__ inline float reciprocal(float x) {
     float result;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
     return result;
+}
+
+__device__ inline u32 lane_anew() {
+    u32 lane;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+}
+__device__ inline u32 block_anew() {
+    u32 block;
+    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+    return block;
 }
 
 __device__ inline u32 shared_address(const void* pointer) {

@@ -241,7 +241,8 @@ fn attention_about_the_ends_of_tiles() {
     if !can_compile() {
         return;
     }
-    let lengths = [1, 15, 16, 17, 31, 33, 48, 63, 64, 65, 95, 97, 127, 129, 197];
+    let lengths =
+        [1, 15, 16, 17, 31, 33, 48, 63, 64, 65, 95, 97, 127, 128, 129, 161, 197, 257];
     for (seed, sequence) in (0..).zip(lengths) {
         for (depth, dtype) in
             [(64, Float::Bf16(GradientSums::Same)), (128, Float::F16(GradientSums::Same))]
@@ -300,6 +301,38 @@ fn attention_to_many_keys_with_large_scores() {
         ];
         let (dtype, start) = (Float::F16(GradientSums::Same), start.map(Array::Real));
         compare(&forward, &start, (dtype, Placement::Aligned), &CONTEXT, 1e-3);
+    }
+}
+
+/// Scores that rise with the keys, a little in some rows and by hundreds in others, or fall: what came
+/// before a larger score counts by how much less it was, whenever the sums are scaled for it.
+#[test]
+fn attention_to_keys_whose_scores_rise() {
+    if !can_compile() {
+        return;
+    }
+    let (queries, positions): (u64, u64) = (48, 333);
+    for (depth, cap) in [(64, None), (128, None), (64, Some(30.0)), (128, Some(30.0))] {
+        let rows: &[u64] = &[1, queries, depth];
+        let keys: &[u64] = &[1, positions, depth];
+        let forward = call("attention").integer("heads", 1).integer("key_heads", 1);
+        let forward = cap.into_iter().fold(forward, |call, cap| call.number("cap", cap));
+        let forward = forward.flag("causal", true).reals(&[rows, keys, keys]);
+        let forward = forward.real(rows).operand(Element::Wide, &[1, 1, queries]);
+        let row = |size: f64| (0..depth).map(move |_| size);
+        let turns = |i: u64| if i % 3 == 2 { -1.0 } else { 1.0 };
+        let start = [
+            (0..queries).flat_map(|i| row(turns(i) * i as f64 / 12.0)).collect(),
+            (0..positions).flat_map(|j| row(j as f64 / 32.0)).collect(),
+            (0..positions * depth).map(|i| (i * 7 % 11) as f64 - 5.0).collect(),
+            vec![0.0; (queries * depth) as usize],
+            vec![0.0; queries as usize],
+        ];
+        for dtype in [Float::Bf16(GradientSums::Same), Float::F16(GradientSums::Same)] {
+            let start = start.clone().map(Array::Real);
+            let way = (dtype, Placement::Aligned);
+            compare(&forward, &start, way, &CONTEXT, tolerance(dtype));
+        }
     }
 }
 

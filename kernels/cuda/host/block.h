@@ -165,6 +165,14 @@ EMULATION_UNSEEN T exchange(T value, unsigned from, const char* file, int line) 
     return value;
 }
 
+// Whether a value is true in any lane.
+EMULATION_UNSEEN inline bool is_any(bool value, const char* file, int line) {
+    const auto slots = show(value, file, line);
+    bool any = false;
+    for (unsigned i = 0; i < warp().lanes; i++) any |= slots[i][0] != 0;
+    return any;
+}
+
 EMULATION_UNSEEN inline void run_thread() {
     Block& own = block();
     arrive(own.current->stack, &own.scheduler);

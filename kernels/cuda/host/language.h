@@ -36,6 +36,7 @@ struct alignas(16) uint4 {
     emulation::exchange((value), emulation::lane() ^ unsigned(by), __FILE__, __LINE__)
 #define __shfl_up_sync(mask, value, by) \
     emulation::exchange((value), emulation::lane() - unsigned(by), __FILE__, __LINE__)
+#define __any_sync(mask, value) emulation::is_any((value), __FILE__, __LINE__)
 
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }

@@ -40,8 +40,6 @@ impl Way {
     }
 }
 
-/// Rows of a block's tile: `ROWS` of `flash.cu`.
-const TILE: usize = 64;
 /// Most shared memory of a block, in bytes, on every device without asking.
 const MOST_SHARED: usize = 48 << 10;
 
@@ -68,26 +66,31 @@ impl Sweep {
             Sweep::Keys => ["flash_keys", "key_slopes"],
         }
     }
-    /// Rows of tiles in the shared memory of `flash.cu`: a block's own, and two stages of what they
-    /// meet.
-    fn tile_rows(self, depth: usize) -> usize {
+    /// Rows of a block of `flash.cu`: 64 for every band of its warps.
+    fn block_rows(self, heads: &Heads) -> usize {
+        match (self, heads.depth, heads.cap) {
+            (Sweep::Keys, 128, _) | (Sweep::Queries, 128, Some(_)) => 64,
+            (Sweep::Forward | Sweep::Queries | Sweep::Keys, _, _) => 128,
+        }
+    }
+    /// Tiles of these rows that are there beside those that a block meets.
+    fn own_tiles(self, depth: usize) -> usize {
         match (self, depth) {
-            (Sweep::Forward, _) => TILE + 4 * TILE,
-            (Sweep::Queries | Sweep::Keys, 64) => 2 * TILE + 4 * TILE,
-            (Sweep::Queries | Sweep::Keys, _) => 2 * TILE + 4 * TILE / 2,
+            (Sweep::Forward, 64) => 0,
+            (Sweep::Forward | Sweep::Queries, 128) => 1,
+            (Sweep::Forward | Sweep::Queries | Sweep::Keys, _) => 2,
         }
     }
-    /// Numbers of 32 bits beside these tiles: two for every row of the two stages of queries.
-    fn statistics(self, depth: usize) -> usize {
-        match self {
+    /// Bytes of all tiles, whose rows are 16 bytes longer than a head, and of two numbers of 32 bits
+    /// for every row of the two stages of queries that keys meet.
+    fn tiles(self, heads: &Heads) -> Bytes {
+        let stage = 2 * if heads.depth == 64 { 64 } else { 32 };
+        let rows = self.own_tiles(heads.depth) * self.block_rows(heads) + 2 * stage;
+        let statistics = match self {
             Sweep::Forward | Sweep::Queries => 0,
-            Sweep::Keys => self.tile_rows(depth) - 2 * TILE,
-        }
-    }
-    /// Bytes of the tiles, whose rows are 16 bytes longer than a head, and of what is beside them.
-    fn tiles(self, depth: usize) -> Bytes {
-        let tiles = self.tile_rows(depth) * (depth + 8) * 2;
-        Bytes((tiles + 4 * self.statistics(depth)) as u64)
+            Sweep::Keys => 2 * stage,
+        };
+        Bytes((rows * (heads.depth + 8) * 2 + statistics * 4) as u64)
     }
     /// Sums of a head that a row needs in `attention.cu`.
     fn sums(self) -> usize {
@@ -108,9 +111,9 @@ impl Sweep {
         let block = [128, 1, 1];
         let (source, symbol, grid, shared) = match Way::of(draft, heads) {
             Way::Tiles => {
-                let tiles = self.rows(heads).div_ceil(TILE) * all;
+                let tiles = self.rows(heads).div_ceil(self.block_rows(heads)) * all;
                 let capped = if heads.cap.is_some() { "_capped" } else { "" };
-                (FLASH, format!("{tiled}{capped}_{depth}"), tiles, self.tiles(depth))
+                (FLASH, format!("{tiled}{capped}_{depth}"), tiles, self.tiles(heads))
             }
             Way::Rows => {
                 let shared = self.sums() * depth * draft.types.narrow.wide().size();
@@ -191,10 +194,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_blocks_fit_on_a_device_that_has_200_kib() {
-        for depth in [64, 128] {
+    fn two_blocks_fit_on_a_device_that_has_164_kib() {
+        // What every block reserves, and the statistics of its own queries.
+        let others = (1 << 10) + (1 << 10);
+        for (depth, cap) in [(64, None), (64, Some(1.0)), (128, None), (128, Some(1.0))] {
+            let extents = Heads::new([1, 1], [1, 1, depth], (true, 1), 1.0);
+            let heads = Heads { cap, ..extents };
             for sweep in [Sweep::Forward, Sweep::Queries, Sweep::Keys] {
-                assert!(sweep.tiles(depth).0 <= 100 << 10, "{sweep:?} {depth}");
+                let block = sweep.tiles(&heads).0 + others;
+                assert!(2 * block <= 164 << 10, "{sweep:?} {depth} {cap:?}");
             }
         }
     }

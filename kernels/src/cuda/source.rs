@@ -66,8 +66,8 @@ source!(
 );
 source!(
     /// Attention on tensor cores.
-    FLASH = "flash.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h"
-        "reduce.h" "heads.h"
+    FLASH = "flash.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h" "heads.h"
+        "bands.h"
 );
 source!(
     /// Attention whose scores are stored.
