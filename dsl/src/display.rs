@@ -96,6 +96,22 @@ fn seen(
     }
 }
 
+fn pool(
+    f: &mut fmt::Formatter<'_>,
+    kind: &str,
+    [size, stride, padding]: [u64; 3],
+) -> fmt::Result {
+    write!(f, "{kind}_pool[size = {size}, stride = {stride}, padding = {padding}]")
+}
+
+fn boundary(hop: Hop) -> &'static str {
+    match hop {
+        Hop::None => "stop",
+        Hop::Added => "hop[added]",
+        Hop::Alone => "hop[alone]",
+    }
+}
+
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -130,14 +146,12 @@ impl fmt::Display for Operation {
                 f,
                 "conv2d[stride = {stride}, padding = {padding}, groups = {groups}]"
             ),
-            Operation::MaxPool { size, stride, padding } => write!(
-                f,
-                "max_pool[size = {size}, stride = {stride}, padding = {padding}]"
-            ),
-            Operation::AvgPool { size, stride, padding } => write!(
-                f,
-                "avg_pool[size = {size}, stride = {stride}, padding = {padding}]"
-            ),
+            Operation::MaxPool { size, stride, padding } => {
+                pool(f, "max", [*size, *stride, *padding])
+            }
+            Operation::AvgPool { size, stride, padding } => {
+                pool(f, "avg", [*size, *stride, *padding])
+            }
             Operation::GlobalPool => f.write_str("global_pool"),
             Operation::Upsample { factor } => write!(f, "upsample[factor = {factor}]"),
             Operation::BatchNorm => f.write_str("batch_norm"),
@@ -154,9 +168,7 @@ impl fmt::Display for Operation {
             Operation::Multiply => f.write_str("multiply"),
             Operation::Scale { factor } => write!(f, "scale[factor = {factor}]"),
             Operation::Reshape => f.write_str("reshape"),
-            Operation::Boundary(Hop::None) => f.write_str("stop"),
-            Operation::Boundary(Hop::Added) => f.write_str("hop[added]"),
-            Operation::Boundary(Hop::Alone) => f.write_str("hop[alone]"),
+            Operation::Boundary(hop) => f.write_str(boundary(*hop)),
             Operation::CrossEntropy => f.write_str("cross_entropy"),
             Operation::MaskedCrossEntropy => f.write_str("masked_cross_entropy"),
             Operation::LinearCrossEntropy { chunks, masked: Masked::No } => {
