@@ -93,7 +93,7 @@ fn the_fastest_algorithm_is_found_kept_and_taken() {
     let all = counts(&without("unconvolved-residual", RESIDUAL, "steps 6")).1;
     let bench = Bench::with_cudnn("convolved");
     let program = program(&bench, RESIDUAL, "steps 6");
-    let offers = ("STANDIN_CUDNN_OFFERS", "slow,large,drifting,fast,short");
+    let offers = ("STANDIN_CUDNN_OFFERS", "slow,winograd,large,drifting,fast,short");
     let first = run(&bench, "", &program, &[offers, SLOW_OWN]);
     assert!(first.count("slow_convolutions") > 0, "slow ones are tried");
     assert_eq!(first.count("odd_convolutions"), 0, "what may not be taken is not tried");

@@ -41,6 +41,11 @@ const SHORTENED: c_int = 2;
 /// `CUDNN_FMA_MATH`: numbers of 32 bits are multiplied as they are.
 const WHOLE: c_int = 3;
 
+/// Algorithms of Winograd's (Lavin and Gray, arXiv 1509.09308), of the pass forward and of the others:
+/// they add up transformed tiles, in which numbers lose digits.
+const WINOGRAD_FORWARD: [c_int; 2] = [6, 7];
+const WINOGRAD_BACKWARD: [c_int; 2] = [4, 5];
+
 /// Why the library does not do something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
@@ -313,10 +318,17 @@ impl Plan {
         let may_be_taken = |offer: &Offer| {
             let exact = wanted != WHOLE || offer.math == WHOLE;
             let same_bits = offer.determinism == DETERMINISTIC;
-            offer.status == SUCCESS && same_bits && exact && offer.math != SHORTENED
+            let digits = !plan.is_winograd(offer.algorithm);
+            offer.status == SUCCESS
+                && same_bits
+                && exact
+                && digits
+                && offer.math != SHORTENED
         };
         let mut algorithms = Vec::new();
-        for offer in offers.iter().filter(|offer| may_be_taken(offer)) {
+        let taken: Vec<Offer> =
+            offers.iter().filter(|offer| may_be_taken(offer)).copied().collect();
+        for offer in taken {
             let (number, math) = (offer.algorithm, offer.math);
             let found = plan.workspace_of(handle, number, math);
             let fits = |bytes: &usize| *bytes as u64 <= WORKSPACE.0;
@@ -326,6 +338,15 @@ impl Plan {
         }
         plan.take(*algorithms.first().ok_or(Refused::Offerless)?)?;
         Ok((plan, algorithms))
+    }
+
+    fn is_winograd(&self, algorithm: c_int) -> bool {
+        match self.pass {
+            Convolved::Results => WINOGRAD_FORWARD.contains(&algorithm),
+            Convolved::Images | Convolved::Filters => {
+                WINOGRAD_BACKWARD.contains(&algorithm)
+            }
+        }
     }
 
     /// All that the library offers.

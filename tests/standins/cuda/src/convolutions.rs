@@ -245,7 +245,11 @@ impl Convolution {
             Offered::Fast => {}
             Offered::Slow => counts.slow_convolutions += 1,
             Offered::Wrong | Offered::Torn => counts.wrong_convolutions += 1,
-            Offered::Drifting | Offered::Large | Offered::Short | Offered::Failing => {
+            Offered::Drifting
+            | Offered::Large
+            | Offered::Short
+            | Offered::Failing
+            | Offered::Winograd => {
                 counts.odd_convolutions += 1;
             }
         }

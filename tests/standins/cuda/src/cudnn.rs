@@ -250,6 +250,7 @@ fn math_of(offered: Offered, number: Number) -> c_int {
 /// Says what is offered for convolutions of these numbers.
 unsafe fn offer(
     array: *const Array,
+    pass: Pass,
     wanted: c_int,
     count: *mut c_int,
     offers: *mut Offer,
@@ -261,7 +262,7 @@ unsafe fn offer(
     let offered = world().settings.offers.clone();
     for (place, own) in places.iter_mut().zip(&offered) {
         *place = Offer {
-            algorithm: *own as c_int,
+            algorithm: own.number(pass),
             status: SUCCESS,
             milliseconds: -1.0,
             workspace: workspace_of(*own) as usize,
@@ -287,7 +288,7 @@ unsafe extern "C" fn cudnnGetConvolutionForwardAlgorithm_v7(
     offers: *mut Offer,
 ) -> c_int {
     // SAFETY: the same promise.
-    unsafe { offer(x, wanted, count, offers) }
+    unsafe { offer(x, Pass::Results, wanted, count, offers) }
 }
 
 #[unsafe(no_mangle)]
@@ -302,7 +303,7 @@ unsafe extern "C" fn cudnnGetConvolutionBackwardDataAlgorithm_v7(
     offers: *mut Offer,
 ) -> c_int {
     // SAFETY: the same promise.
-    unsafe { offer(weight, wanted, count, offers) }
+    unsafe { offer(weight, Pass::Images, wanted, count, offers) }
 }
 
 #[unsafe(no_mangle)]
@@ -317,7 +318,7 @@ unsafe extern "C" fn cudnnGetConvolutionBackwardFilterAlgorithm_v7(
     offers: *mut Offer,
 ) -> c_int {
     // SAFETY: the same promise.
-    unsafe { offer(x, wanted, count, offers) }
+    unsafe { offer(x, Pass::Filters, wanted, count, offers) }
 }
 
 /// Says what an algorithm takes.

@@ -1,5 +1,6 @@
 //! What the environment asks for.
 
+use crate::convolutions::Pass;
 use std::env;
 
 /// In which order streams do their work.
@@ -41,10 +42,17 @@ pub(crate) enum Offered {
     Short,
     /// It is offered, and then refuses.
     Failing,
+    /// It loses digits, which its number says.
+    Winograd,
 }
 
+/// The number of the first algorithm that is none of the library's own.
+const FIRST: i32 = 16;
+/// Numbers of the algorithm that loses digits, forward and backward.
+const WINOGRAD: [i32; 2] = [7, 5];
+
 impl Offered {
-    const ALL: [(&'static str, Self); 8] = [
+    const ALL: [(&'static str, Self); 9] = [
         ("fast", Self::Fast),
         ("slow", Self::Slow),
         ("drifting", Self::Drifting),
@@ -53,11 +61,25 @@ impl Offered {
         ("large", Self::Large),
         ("short", Self::Short),
         ("failing", Self::Failing),
+        ("winograd", Self::Winograd),
     ];
+
+    /// Its number among those of a pass.
+    pub(crate) fn number(self, pass: Pass) -> i32 {
+        let [forward, backward] = WINOGRAD;
+        match (self, pass) {
+            (Self::Winograd, Pass::Results) => forward,
+            (Self::Winograd, Pass::Images | Pass::Filters) => backward,
+            (_, _) => FIRST + self as i32,
+        }
+    }
 
     /// By its number.
     pub(crate) fn of(number: i32) -> Option<Self> {
-        let place = usize::try_from(number).ok()?;
+        if WINOGRAD.contains(&number) {
+            return Some(Self::Winograd);
+        }
+        let place = usize::try_from(number.checked_sub(FIRST)?).ok()?;
         Self::ALL.get(place).map(|(_, own)| *own)
     }
 
