@@ -246,7 +246,7 @@ inline void work(dim3 grid, dim3 size, size_t shared, const std::function<void()
     own.threads.resize(own.count);
     own.warps.resize((own.count + LANES - 1) / LANES);
     own.body = &body;
-    char* stacks = reserve(own.count * STACK);
+    char* stacks = memory_of_stacks.of(own.count * STACK);
     uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
     block_of_thread = &own;
     // Thread-local memory is made at its first use: not by one CUDA thread of a block for the others.
@@ -265,7 +265,6 @@ inline void work(dim3 grid, dim3 size, size_t shared, const std::function<void()
 #if defined(__SANITIZE_THREAD__)
     for (Thread& thread : own.threads) __tsan_destroy_fiber(thread.stack.fiber);
 #endif
-    release(stacks, own.count * STACK);
 }
 
 // System threads that share the blocks of a grid: ROUNDELAY_EMULATION_THREADS, or one.

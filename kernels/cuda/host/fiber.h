@@ -142,13 +142,33 @@ EMULATION_UNSEEN inline void change(Stack& from, Stack& to, [[maybe_unused]] boo
     arrive(from, nullptr);
 }
 
-// Memory for stacks, which is handed out untouched.
-inline char* reserve(size_t bytes) {
-    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) abort();
-    return static_cast<char*>(memory);
-}
+// Memory for stacks. A system thread keeps it from one launch to the next, because pages that are
+// touched anew take longer than most launches; sanitizers get fresh memory.
+struct Memory {
+    char* start = nullptr;
+    size_t bytes = 0;
 
-inline void release(char* memory, size_t bytes) { munmap(memory, bytes); }
+    Memory() = default;
+    Memory(const Memory&) = delete;
+    ~Memory() { release(); }
+    char* of(size_t wanted) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+        release();
+#endif
+        if (wanted <= bytes) return start;
+        release();
+        void* found = mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (found == MAP_FAILED) abort();
+        bytes = wanted;
+        return start = static_cast<char*>(found);
+    }
+    void release() {
+        if (start) munmap(start, bytes);
+        start = nullptr;
+        bytes = 0;
+    }
+};
+
+inline thread_local Memory memory_of_stacks;
 
 }  // namespace emulation
