@@ -12,10 +12,8 @@ use crate::{
     matmul::Matmul,
     operand::{Current, Operands},
     plain::linear_loss as plain,
-    product::Target,
     signature::{Signature, product},
     store::Store,
-    team::parts,
 };
 use roundelay_schedule::Access;
 use std::ops::Range;
@@ -102,12 +100,6 @@ impl LinearCrossEntropy {
     }
 }
 
-fn multiply<R: Real>(map: &Matmul, a: &[R], b: &[R], out: &mut [R], threads: usize) {
-    map.run(a, b, out, threads, |rows| {
-        parts(map.m, rows).map(|_| |_, _: &mut Target<'_, R>| ())
-    });
-}
-
 impl Define for LinearCrossEntropy {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let masked = call.flag("masked")?;
@@ -163,7 +155,7 @@ impl Define for LinearCrossEntropy {
             let x = &x[rows.start * self.depth..rows.end * self.depth];
             let logits = &mut logits[..rows.len() * self.all.classes];
             let (own, lse) = (&targets[rows.clone()], &mut lse[rows.clone()]);
-            multiply(&self.product(rows.len()), x, weight, logits, threads);
+            self.product(rows.len()).multiply(x, weight, logits, threads);
             log_sums(logits, lse, self.all.classes, context);
             sum = classes.add_losses(sum, (logits, own, lse));
             let Some(gradients) = &mut gradients else { continue };
@@ -171,8 +163,8 @@ impl Define for LinearCrossEntropy {
                 Slopes { logits: Current::InPlace, targets: own, lse, dlogits: logits };
             classes.slopes(slopes, mean, Store::Write, context);
             let dx = &mut gradients.x[rows.start * self.depth..rows.end * self.depth];
-            multiply(&self.towards_x(rows.len()), logits, weight, dx, threads);
-            multiply(&self.towards_weight(&rows), logits, x, gradients.weight, threads);
+            self.towards_x(rows.len()).multiply(logits, weight, dx, threads);
+            self.towards_weight(&rows).multiply(logits, x, gradients.weight, threads);
         }
         *loss = R::of(classes.mean(sum, targets));
     }

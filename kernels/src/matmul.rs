@@ -74,6 +74,19 @@ impl Matmul {
             _ => multiply(b.factor(self.k, self.n)),
         }
     }
+    /// Multiplies, and nothing follows.
+    pub(crate) fn multiply<R: Real>(
+        &self,
+        a: &[R],
+        b: &[R],
+        out: &mut [R],
+        threads: usize,
+    ) {
+        let nothing = |_: Finished, _: &mut Target<'_, R>| ();
+        self.run(a, b, out, threads, |rows| {
+            std::iter::repeat_n(nothing, self.m.div_ceil(rows))
+        });
+    }
     /// Strides of a as (m, k).
     pub(crate) fn a_strides(&self) -> Strides {
         match self.transpose_a {
@@ -117,10 +130,7 @@ impl Define for Matmul {
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (a, b, out) = (operands.read(), operands.read(), operands.write());
-        let nothing = |_: Finished, _: &mut Target<'_, R>| ();
-        self.run(a, b, out, context.threads, |rows| {
-            std::iter::repeat_n(nothing, self.m.div_ceil(rows))
-        });
+        self.multiply(a, b, out, context.threads);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (a, b) = (operands.read(), operands.read());

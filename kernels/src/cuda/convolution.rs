@@ -100,6 +100,38 @@ impl Geometry {
     }
 }
 
+/// Writes a pass in the way that its geometry asks for: as a product, or as what a library may make
+/// instead of our functions by tiles or by sums.
+fn by_way<C>(
+    call: &C,
+    draft: &mut Draft,
+    (geometry, pass): (&Geometry, (Convolved, Store)),
+    ways: Ways<C>,
+) -> Result<(), String> {
+    let own = match geometry.way() {
+        Way::Pointwise => {
+            (ways.product)(call, draft);
+            return Ok(());
+        }
+        Way::Tiles => ways.tiles,
+        Way::Sums => ways.sums,
+    };
+    draft.convolution(
+        |draft| own(call, draft),
+        |draft, own| described(draft, geometry, pass, own),
+    )
+}
+
+/// What writes a pass, for each [`Way`].
+struct Ways<C> {
+    product: fn(&C, &mut Draft),
+    tiles: Functions<C>,
+    sums: Functions<C>,
+}
+
+/// What writes the launches of a pass.
+type Functions<C> = fn(&C, &mut Draft) -> Result<(), String>;
+
 /// What the functions `own` make of a call, with its arrays where its operands are.
 fn described(
     draft: &Draft,
@@ -181,22 +213,14 @@ impl Form for Conv2d {
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let pass = (Convolved::Results, Store::Write);
-        let own = match self.geometry.way() {
-            Way::Pointwise => {
-                self.by_product(draft);
-                return Ok(());
-            }
-            Way::Tiles => Self::by_tiles,
-            Way::Sums => Self::by_sums,
-        };
-        draft.convolution(
-            |draft| own(self, draft),
-            |draft, own| described(draft, &self.geometry, pass, own),
-        )
+        by_way(self, draft, (&self.geometry, pass), Self::WAYS)
     }
 }
 
 impl Conv2d {
+    const WAYS: Ways<Self> =
+        Ways { product: Self::by_product, tiles: Self::by_tiles, sums: Self::by_sums };
+
     fn by_product(&self, draft: &mut Draft) {
         let shape = &self.geometry;
         let [x, y, weight] = matrices(draft, shape, [0, 2, 1]);
@@ -235,22 +259,14 @@ impl Form for Conv2dBackward {
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let pass = (Convolved::Images, self.store);
-        let own = match self.geometry.way() {
-            Way::Pointwise => {
-                self.by_product(draft);
-                return Ok(());
-            }
-            Way::Tiles => Self::by_tiles,
-            Way::Sums => Self::by_sums,
-        };
-        draft.convolution(
-            |draft| own(self, draft),
-            |draft, own| described(draft, &self.geometry, pass, own),
-        )
+        by_way(self, draft, (&self.geometry, pass), Self::WAYS)
     }
 }
 
 impl Conv2dBackward {
+    const WAYS: Ways<Self> =
+        Ways { product: Self::by_product, tiles: Self::by_tiles, sums: Self::by_sums };
+
     fn by_product(&self, draft: &mut Draft) {
         let shape = &self.geometry;
         let [dx, dy, weight] = matrices(draft, shape, [2, 0, 1]);
@@ -314,18 +330,7 @@ impl Form for Conv2dWeights {
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let pass = (Convolved::Filters, self.store);
-        let own = match self.geometry.way() {
-            Way::Pointwise => {
-                self.by_product(draft);
-                return Ok(());
-            }
-            Way::Tiles => Self::by_tiles,
-            Way::Sums => Self::by_sums,
-        };
-        draft.convolution(
-            |draft| own(self, draft),
-            |draft, own| described(draft, &self.geometry, pass, own),
-        )
+        by_way(self, draft, (&self.geometry, pass), Self::WAYS)
     }
 }
 
@@ -337,6 +342,9 @@ struct Segments {
 }
 
 impl Conv2dWeights {
+    const WAYS: Ways<Self> =
+        Ways { product: Self::by_product, tiles: Self::by_tiles, sums: Self::by_sums };
+
     fn by_product(&self, draft: &mut Draft) {
         let shape = &self.geometry;
         let [x, dy, weight] = matrices(draft, shape, [0, 1, 2]);

@@ -314,21 +314,10 @@ impl Plan {
                 Accumulation::Add => 1.0,
             },
         };
-        let offers = plan.ask(handle)?;
-        let may_be_taken = |offer: &Offer| {
-            let exact = wanted != WHOLE || offer.math == WHOLE;
-            let same_bits = offer.determinism == DETERMINISTIC;
-            let digits = !plan.is_winograd(offer.algorithm);
-            offer.status == SUCCESS
-                && same_bits
-                && exact
-                && digits
-                && offer.math != SHORTENED
-        };
+        let mut offers = plan.ask(handle)?;
+        offers.retain(|offer| plan.may_take(offer, wanted));
         let mut algorithms = Vec::new();
-        let taken: Vec<Offer> =
-            offers.iter().filter(|offer| may_be_taken(offer)).copied().collect();
-        for offer in taken {
+        for offer in offers {
             let (number, math) = (offer.algorithm, offer.math);
             let found = plan.workspace_of(handle, number, math);
             let fits = |bytes: &usize| *bytes as u64 <= WORKSPACE.0;
@@ -340,13 +329,20 @@ impl Plan {
         Ok((plan, algorithms))
     }
 
-    fn is_winograd(&self, algorithm: c_int) -> bool {
-        match self.pass {
-            Convolved::Results => WINOGRAD_FORWARD.contains(&algorithm),
-            Convolved::Images | Convolved::Filters => {
-                WINOGRAD_BACKWARD.contains(&algorithm)
-            }
-        }
+    /// Whether an algorithm makes the same bits every time, of numbers that keep their digits.
+    fn may_take(&self, offer: &Offer, wanted: c_int) -> bool {
+        let winograd = match self.pass {
+            Convolved::Results => WINOGRAD_FORWARD,
+            Convolved::Images | Convolved::Filters => WINOGRAD_BACKWARD,
+        };
+        let shortens = match wanted {
+            WHOLE => offer.math != WHOLE,
+            _ => offer.math == SHORTENED,
+        };
+        offer.status == SUCCESS
+            && offer.determinism == DETERMINISTIC
+            && !shortens
+            && !winograd.contains(&offer.algorithm)
     }
 
     /// All that the library offers.
