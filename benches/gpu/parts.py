@@ -251,6 +251,16 @@ def convolutions_of(gpus):
     return f", {told['cudnn']} convolutions by cuDNN, {told['own']} by own functions{why}"
 
 
+def attention_of(gpus):
+    """Nothing of models without any on tensor cores."""
+    told = gpus["attention"]
+    if not told["sm90"] and not told["usual"]:
+        return ""
+    reasons = [reason for reason in (told["why_usual"], told["wrong"]) if reason]
+    why = f" ({'; '.join(reasons)})" if reasons else ""
+    return f", {told['sm90']} calls of attention by functions for sm_90a, {told['usual']} by those for every device{why}"
+
+
 def compare_curves(bench, model, curves):
     """Ours is within the noise of bf16 when it lies no further from PyTorch's losses in 32 bits than
     twice as far as PyTorch's own in bf16, give or take 0.5 %."""
@@ -408,9 +418,9 @@ def tell_speed(bench, model, own, turns):
     utilized = lambda step: sizes["batch"] * arithmetic / step / PEAK
     found = f"ours {rate(ours):,.0f} {unit}, MFU {utilized(ours):.1%}, {ours * 1e3:.2f} ms a step"
     gpus = own[-1]["end"]["gpus"]
-    found += f" with {graphs_of(gpus)} and {products_of(gpus)}{convolutions_of(gpus)}"
+    found += f" with {graphs_of(gpus)} and {products_of(gpus)}{convolutions_of(gpus)}{attention_of(gpus)}"
     figures = {"ours": {"step_s": ours, "rate": rate(ours), "mfu": utilized(ours), "products": gpus["products"],
-                        "convolutions": gpus["convolutions"]}}
+                        "convolutions": gpus["convolutions"], "attention": gpus["attention"]}}
     for mode, steps in turns.items():
         step = statistics.median(steps)
         found += f"; PyTorch {mode} {rate(step):,.0f}, MFU {utilized(step):.1%}: ours is {step / ours:.2f} of it"

@@ -14,6 +14,13 @@ __device__ int row_of_warp() {
 __device__ inline u32 row_of_lane() { return threadIdx.x % 32 / 4; }
 __device__ inline u32 column_of_lane() { return threadIdx.x % 4 * 2; }
 
+// The rows of a warp.
+template <int BANDS>
+struct WarpRows {
+    static constexpr i32 COUNT = 16 * BANDS;
+    __device__ static u32 of_lane() { return row_of_lane(); }
+};
+
 // 16 × 16 numbers at a time of rows that are LENGTH apart; `at` is the lane's place in the first ones.
 template <class N, int LENGTH, bool TRANSPOSED>
 struct Fragments {
@@ -52,6 +59,8 @@ struct Tile {
                 for (u32 i = 0; i < 8; i++) to[r * LENGTH + i] = row + r < end ? from[u64(r) * stride + i] : N{0};
         }
     }
+    // Whoever multiplies sees what has arrived.
+    __device__ static void show_copies() {}
     // From where the first row begins.
     __device__ static u64 place_of_thread(u32 stride) {
         return u64(threadIdx.x / (D / 8)) * stride + threadIdx.x % (D / 8) * 8;

@@ -30,7 +30,7 @@ mod stored;
 mod tile;
 
 use crate::store::Store;
-use roundelay_schedule::{Bytes, Line};
+use roundelay_schedule::{Access, Bytes, Line};
 
 pub use elementwise::{Accumulation, MOST_SUMMED, sum};
 pub(crate) use form::{Form, steps};
@@ -58,17 +58,44 @@ pub enum Step {
     Product(Product),
     /// A convolution, which a library may do faster than [`Convolution::own`].
     Convolution(Box<Convolution>),
+    /// What functions of ours make in two ways.
+    Either(Box<Either>),
 }
 
 impl Step {
-    /// The functions of ours that make it, one after another.
+    /// The functions of ours that make it on every device, one after another.
     pub fn launches(self) -> Vec<Launch> {
         match self {
             Step::Launch(launch) => vec![launch],
             Step::Product(product) => vec![product.launch()],
             Step::Convolution(convolution) => convolution.own,
+            Step::Either(either) => either.usual,
         }
     }
+}
+
+/// What functions of ours make in two ways, which differ in how they round.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Either {
+    /// Of what it is, in words.
+    pub words: String,
+    /// How it is made on every device, one function after another.
+    pub usual: Vec<Launch>,
+    /// How it is made by instructions of `sm_90a`, which devices of compute capability 9.0 alone have.
+    pub sm90: Vec<Launch>,
+    /// What it reads and makes.
+    pub arrays: Vec<Operand>,
+}
+
+/// An array that something reads or makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operand {
+    /// Where it is.
+    pub array: Array,
+    /// How many numbers it has.
+    pub elements: usize,
+    /// Whether it is read, written or added to.
+    pub access: Access,
 }
 
 /// A function on a grid of blocks.

@@ -9,11 +9,13 @@ mod ahead;
 mod arena;
 mod bounce;
 mod cache;
+mod chooser;
 mod code;
 mod compile;
 mod convolutions;
 mod convolver;
 mod copies;
+mod drawn;
 mod driver;
 mod engine;
 mod error;
@@ -50,8 +52,8 @@ use crate::{
     evaluate::OnGpu,
     feed::Feed,
     machine::{
-        ConvolutionCounts, Fill, Loss, Measured, OnGpus, ProductCounts, Record, Touched,
-        touched,
+        AttentionCounts, ConvolutionCounts, Fill, Loss, Measured, OnGpus, ProductCounts,
+        Record, Touched, touched,
     },
     ranks::{Control, Position},
     state::State,
@@ -254,6 +256,11 @@ impl Cuda {
         self.engine.code.convolutions()
     }
 
+    /// By which functions its attention is made.
+    pub fn attention(&self) -> &AttentionCounts {
+        self.engine.code.attention()
+    }
+
     /// Fills every carried row; the next step is the state's. What is measured starts anew.
     ///
     /// # Errors
@@ -360,6 +367,7 @@ impl Cuda {
                 page: arenas.page(),
                 products: code.products().clone(),
                 convolutions: code.convolutions().clone(),
+                attention: code.attention().clone(),
             });
             engine.sum_up(Measured { beside, kernels, gpus, ..measured })
         })

@@ -44,8 +44,8 @@ pub use evaluate::{EvaluateError, Evaluated, Evaluator, Measures, OnGpu};
 pub use feed::Feed;
 pub use interrupt::Interrupt;
 pub use machine::{
-    ConvolutionCounts, Fill, HostMemory, Loss, Measured, MemoryBound, OnGpus,
-    ProductCounts, Ran, Record, Touched,
+    AttentionCounts, ConvolutionCounts, Fill, HostMemory, Loss, Measured, MemoryBound,
+    OnGpus, ProductCounts, Ran, Record, Touched,
 };
 pub use native::{NotNative, check_native};
 pub use oracle::{Oracle, OracleError};

@@ -13,7 +13,7 @@ mod touched;
 
 pub use host::HostMemory;
 pub use limits::MemoryBound;
-pub use meter::{ConvolutionCounts, Measured, OnGpus, ProductCounts};
+pub use meter::{AttentionCounts, ConvolutionCounts, Measured, OnGpus, ProductCounts};
 pub use record::{Ran, Record};
 pub use touched::Touched;
 

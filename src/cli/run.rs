@@ -219,6 +219,7 @@ struct Gpus {
     page_bytes: u64,
     products: Products,
     convolutions: Convolutions,
+    attention: Attention,
 }
 
 /// Matrix products of all routines, by who makes them.
@@ -235,6 +236,15 @@ struct Convolutions {
     cudnn: u64,
     own: u64,
     why_own: Option<String>,
+    wrong: Option<String>,
+}
+
+/// Calls of attention on tensor cores, by the functions that make it.
+#[derive(Serialize)]
+struct Attention {
+    sm90: u64,
+    usual: u64,
+    why_usual: Option<String>,
     wrong: Option<String>,
 }
 
@@ -380,6 +390,12 @@ fn tell_end(schedule: &Checked, outcome: &Outcome, json: bool) -> Result<(), Fai
                     own: gpus.convolutions.own,
                     why_own: gpus.convolutions.why_own.clone(),
                     wrong: gpus.convolutions.wrong.clone(),
+                },
+                attention: Attention {
+                    sm90: gpus.attention.sm90,
+                    usual: gpus.attention.usual,
+                    why_usual: gpus.attention.why_usual.clone(),
+                    wrong: gpus.attention.wrong.clone(),
                 },
             })
         });

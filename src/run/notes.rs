@@ -2,7 +2,7 @@
 
 use super::RunEvent;
 use roundelay_runtime::{
-    AnyMachine, ConvolutionCounts, NotFinite, ProductCounts, Ungraphed,
+    AnyMachine, AttentionCounts, ConvolutionCounts, NotFinite, ProductCounts, Ungraphed,
 };
 use roundelay_schedule::{Checked, Id};
 use std::path::Path;
@@ -56,18 +56,24 @@ pub(super) fn tell_own_products(
     }
 }
 
-/// Says where the library of convolutions makes other numbers than own functions. Elsewhere whoever is
-/// faster makes them, of which nothing needs to be said.
-pub(super) fn tell_wrong_convolutions(
-    machine: &AnyMachine,
-    listener: &mut impl FnMut(RunEvent),
-) {
+/// Says what was found to make other numbers than own functions for every GPU: an algorithm of the library
+/// of convolutions, or own functions for one kind of GPU. Elsewhere whoever is faster makes them, of which
+/// nothing needs to be said.
+pub(super) fn tell_wrong(machine: &AnyMachine, listener: &mut impl FnMut(RunEvent)) {
     let AnyMachine::Cuda(cuda) = machine else { return };
     let ConvolutionCounts { library, own, wrong, .. } = cuda.convolutions();
     if let Some(wrong) = wrong {
         let all = library + own;
         listener(RunEvent::Note(format!(
             "an algorithm of cuDNN is left out: {wrong}; own functions make {own} of {all} convolutions"
+        )));
+    }
+    let AttentionCounts { sm90, usual, wrong, .. } = cuda.attention();
+    if let Some(wrong) = wrong {
+        let all = sm90 + usual;
+        listener(RunEvent::Note(format!(
+            "functions for sm_90a are left out: {wrong}; those for every device make {usual} of {all} \
+             calls of attention"
         )));
     }
 }

@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     env, fs,
     io::Write,
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -97,6 +97,18 @@ impl Bench {
             }
         }
         own.display().to_string()
+    }
+
+    /// A compiler that makes one function wrong.
+    pub(crate) fn wrong_compiler(&self, right: &str, wrong: &str) -> String {
+        let text = format!(
+            "#!/bin/sh\nfor file in \"$@\"; do case \"$file\" in *.cc) \
+             sed -i 's/{right}/{wrong}/' \"$file\";; esac; done\nexec c++ \"$@\"\n"
+        );
+        let path = self.scratch.file("wrong-compiler", &text);
+        let all = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(&path, all).expect("the scratch folder can be written");
+        path.display().to_string()
     }
 
     /// A command that finds the stand-ins.

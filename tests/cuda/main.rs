@@ -10,6 +10,7 @@ mod support;
 
 mod absent;
 mod ahead;
+mod attending;
 mod bench;
 mod cache;
 mod convolving;

@@ -7,7 +7,7 @@ use crate::{
 };
 use roundelay::parts::{kernels::NAMES, runtime::is_formless};
 use serde_json::Value;
-use std::{env, fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+use std::{env, fs, path::Path, process::Command};
 
 /// Kernels of several sources, products among them.
 const SOME: &str = "relu,matmul,affine_gelu,affine_gelu_tanh,matmul_gelu_tanh_backward,softmax,\
@@ -61,25 +61,13 @@ fn what_checks_nothing_is_refused() {
     assert!(alone.code == 2 && alone.err.contains("--self-check"), "{alone:?}");
 }
 
-/// A compiler that makes one function wrong.
-fn wrong_compiler(bench: &Bench, right: &str, wrong: &str) -> std::path::PathBuf {
-    let text = format!(
-        "#!/bin/sh\nfor file in \"$@\"; do case \"$file\" in *.cc) \
-         sed -i 's/{right}/{wrong}/' \"$file\";; esac; done\nexec c++ \"$@\"\n"
-    );
-    let path = bench.scratch.file("wrong-compiler", &text);
-    let all = fs::Permissions::from_mode(0o755);
-    fs::set_permissions(&path, all).expect("the scratch folder can be written");
-    path
-}
-
 #[test]
 fn a_wrong_kernel_is_named() {
     if !has_compiler() || env::var_os("CXX").is_some() {
         return;
     }
     let bench = Bench::new("kernel-wrong");
-    let compiler = wrong_compiler(&bench, "> W(0) ? x : W(0)", "> W(0) ? x : W(1)");
+    let compiler = bench.wrong_compiler("> W(0) ? x : W(0)", "> W(0) ? x : W(1)");
     let mut command = bench.command("devices --check-kernels --calls 2 --only relu,copy");
     command.env("CXX", compiler).env("ROUNDELAY_CACHE", bench.scratch.path("own-cache"));
     let found = ended(&mut command);

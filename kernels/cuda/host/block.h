@@ -39,6 +39,9 @@ struct Thread {
     Stack stack;
     std::vector<Copy> copies;
     unsigned copy_group;
+    // Products of warp groups that are on their way, of which so many were committed.
+    std::vector<std::function<void()>> products;
+    size_t committed;
     State state;
     uint3 place;
     unsigned number;
@@ -207,6 +210,8 @@ EMULATION_UNSEEN inline void begin_block(Block& own, char* stacks) {
         thread.number = i;
         thread.copies.clear();
         thread.copy_group = 0;
+        thread.products.clear();
+        thread.committed = 0;
         thread.place = {i % own.size.x, i / own.size.x % own.size.y, i / (own.size.x * own.size.y)};
         begin(thread.stack, stacks + i * STACK, run_thread);
     }
@@ -256,7 +261,7 @@ inline void work(dim3 grid, dim3 size, size_t shared, const std::function<void()
         own.place = {unsigned(i % grid.x), unsigned(row % grid.y), unsigned(row / grid.y)};
         // Every block has fresh memory of just the right size, and finds no zeros in it.
         void* memory = nullptr;
-        if (posix_memalign(&memory, 128, shared ? shared : 1)) abort();
+        if (posix_memalign(&memory, 1024, shared ? shared : 1)) abort();
         own.shared = static_cast<unsigned char*>(memset(memory, 0xff, shared));
         run_block(own, stacks);
         free(memory);

@@ -2,14 +2,17 @@
 //! each row.
 
 use super::{
-    Argument, Number,
+    Argument, Number, Operand,
     draft::{Draft, Shape, adding, extent},
     form::{Form, Role},
-    source::{ATTENTION, FLASH},
+    source::{ATTENTION, FLASH, FLASH_SM90},
 };
-use crate::attention::{Attention, AttentionBackward, Heads};
+use crate::{
+    attention::{Attention, AttentionBackward, Heads},
+    store::Store,
+};
 use Role::{Narrow, Wide};
-use roundelay_schedule::Bytes;
+use roundelay_schedule::{Access, Bytes};
 
 /// A kernel that goes over all rows of queries, or of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,19 +28,32 @@ enum Sweep {
 /// How rows are gone over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// By tiles on tensor cores, which take heads of these sizes: `flash.cu`.
-    Tiles,
+    /// By tiles on tensor cores, warp by warp: `flash.cu`.
+    Warps,
+    /// By tiles on tensor cores, by four warps together: `flash_sm90.cu`.
+    WarpGroups,
     /// Row by row: `attention.cu`.
     Rows,
 }
 
 impl Way {
-    fn of(draft: &Draft, heads: &Heads) -> Self {
+    /// Whether tensor cores take heads: of these types and sizes.
+    fn is_tiled(draft: &Draft, heads: &Heads) -> bool {
         match (draft.types.narrow, heads.depth) {
-            (Number::Bf16 | Number::F16, 64 | 128) => Way::Tiles,
-            (Number::Bf16 | Number::F16 | Number::F32 | Number::F64, _) => Way::Rows,
+            (Number::Bf16 | Number::F16, 64 | 128) => true,
+            (Number::Bf16 | Number::F16 | Number::F32 | Number::F64, _) => false,
         }
     }
+}
+
+/// How a sweep is cut into blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Blocks {
+    /// Rows of a block.
+    rows: usize,
+    threads: usize,
+    /// Dynamic shared memory.
+    shared: Bytes,
 }
 
 /// Most shared memory of a block, in bytes, on every device without asking.
@@ -58,39 +74,59 @@ impl Sweep {
             Sweep::Keys => heads.positions(),
         }
     }
-    /// Symbols in `flash.cu` and in `attention.cu`.
-    fn names(self) -> [&'static str; 2] {
-        match self {
-            Sweep::Forward => ["flash", "attention"],
-            Sweep::Queries => ["flash_queries", "query_slopes"],
-            Sweep::Keys => ["flash_keys", "key_slopes"],
+    /// Its symbol, without what it is made for.
+    fn name(self, way: Way) -> &'static str {
+        match (way, self) {
+            (Way::Warps, Sweep::Forward) => "flash",
+            (Way::Warps, Sweep::Queries) => "flash_queries",
+            (Way::Warps, Sweep::Keys) => "flash_keys",
+            (Way::WarpGroups, Sweep::Forward) => "flash_sm90",
+            (Way::WarpGroups, Sweep::Queries) => "flash_sm90_queries",
+            (Way::WarpGroups, Sweep::Keys) => "flash_sm90_keys",
+            (Way::Rows, Sweep::Forward) => "attention",
+            (Way::Rows, Sweep::Queries) => "query_slopes",
+            (Way::Rows, Sweep::Keys) => "key_slopes",
         }
     }
-    /// Rows of a block of `flash.cu`: 64 for every band of its warps.
-    fn block_rows(self, heads: &Heads) -> usize {
-        match (self, heads.depth, heads.cap) {
+    /// Blocks of `flash.cu`: 64 rows for every band of its warps.
+    fn by_warps(self, heads: &Heads) -> Blocks {
+        let depth = heads.depth;
+        let rows = match (self, depth, heads.cap) {
             (Sweep::Keys, 128, _) | (Sweep::Queries, 128, Some(_)) => 64,
             (Sweep::Forward | Sweep::Queries | Sweep::Keys, _, _) => 128,
-        }
-    }
-    /// Tiles of these rows that are there beside those that a block meets.
-    fn own_tiles(self, depth: usize) -> usize {
-        match (self, depth) {
+        };
+        // Tiles of own rows that are there beside those that a block meets.
+        let own = match (self, depth) {
             (Sweep::Forward, 64) => 0,
             (Sweep::Forward | Sweep::Queries, 128) => 1,
             (Sweep::Forward | Sweep::Queries | Sweep::Keys, _) => 2,
-        }
-    }
-    /// Bytes of all tiles, whose rows are 16 bytes longer than a head, and of two numbers of 32 bits
-    /// for every row of the two stages of queries that keys meet.
-    fn tiles(self, heads: &Heads) -> Bytes {
-        let stage = 2 * if heads.depth == 64 { 64 } else { 32 };
-        let rows = self.own_tiles(heads.depth) * self.block_rows(heads) + 2 * stage;
+        };
+        let stage = 2 * if depth == 64 { 64 } else { 32 };
         let statistics = match self {
             Sweep::Forward | Sweep::Queries => 0,
             Sweep::Keys => 2 * stage,
         };
-        Bytes((rows * (heads.depth + 8) * 2 + statistics * 4) as u64)
+        // Rows are 16 bytes longer than a head.
+        let shared = (own * rows + 2 * stage) * (depth + 8) * 2 + statistics * 4;
+        Blocks { rows, threads: 128, shared: Bytes(shared as u64) }
+    }
+    /// Blocks of `flash_sm90.cu`: 64 rows for every warp group.
+    fn by_warp_groups(self, heads: &Heads) -> Blocks {
+        let depth = heads.depth;
+        let groups = match (self, depth) {
+            (Sweep::Forward, _) | (Sweep::Queries, 128) => 2,
+            (Sweep::Queries | Sweep::Keys, _) => 1,
+        };
+        let rows = 64 * groups;
+        // Tiles of own rows, the rows of a tile that a block meets, and numbers of 32 bits besides.
+        let (own, met, statistics) = match self {
+            Sweep::Forward => (1, 128, 0),
+            Sweep::Queries => (2, 64, 2 * rows),
+            Sweep::Keys => (2, 64, 4 * 64),
+        };
+        // Two stages of two such tiles.
+        let shared = (own * rows + 4 * met) * depth * 2 + statistics * 4;
+        Blocks { rows, threads: 128 * groups, shared: Bytes(shared as u64) }
     }
     /// Sums of a head that a row needs in `attention.cu`.
     fn sums(self) -> usize {
@@ -101,30 +137,30 @@ impl Sweep {
     }
     fn launch(
         self,
-        draft: &mut Draft,
+        (draft, way): (&mut Draft, Way),
         heads: &Heads,
         operands: &[Argument],
         last: Option<Argument>,
     ) -> Result<(), String> {
-        let (all, depth) = (heads.batch * self.heads(heads), heads.depth);
-        let [tiled, by_row] = self.names();
-        let block = [128, 1, 1];
-        let (source, symbol, grid, shared) = match Way::of(draft, heads) {
-            Way::Tiles => {
-                let tiles = self.rows(heads).div_ceil(self.block_rows(heads)) * all;
-                let capped = if heads.cap.is_some() { "_capped" } else { "" };
-                (FLASH, format!("{tiled}{capped}_{depth}"), tiles, self.tiles(heads))
-            }
+        let (all, depth, name) =
+            (heads.batch * self.heads(heads), heads.depth, self.name(way));
+        let capped = if heads.cap.is_some() { "_capped" } else { "" };
+        let tiled = format!("{name}{capped}_{depth}");
+        let (source, symbol, blocks) = match way {
+            Way::Warps => (FLASH, tiled, self.by_warps(heads)),
+            Way::WarpGroups => (FLASH_SM90, tiled, self.by_warp_groups(heads)),
             Way::Rows => {
                 let shared = self.sums() * depth * draft.types.narrow.wide().size();
                 if shared > MOST_SHARED {
                     return Err(format!("a head of {depth} numbers has no kernel"));
                 }
-                let rows = self.rows(heads) * all;
-                (ATTENTION, by_row.to_owned(), rows, Bytes(shared as u64))
+                let shared = Bytes(shared as u64);
+                (ATTENTION, name.to_owned(), Blocks { rows: 1, threads: 128, shared })
             }
         };
-        let shape = Shape { grid: [extent(grid), 1, 1], block, shared };
+        let Blocks { rows, threads, shared } = blocks;
+        let grid = [extent(self.rows(heads).div_ceil(rows) * all), 1, 1];
+        let shape = Shape { grid, block: [extent(threads), 1, 1], shared };
         let operands = operands.iter().copied();
         let arguments = operands.chain(extents(heads)).chain(last).collect();
         draft.narrow((source, &symbol), shape, arguments);
@@ -149,13 +185,69 @@ pub(super) fn extents(heads: &Heads) -> [Argument; 10] {
     ]
 }
 
+/// How far an array of attention reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    Queries,
+    Keys,
+    Statistics,
+}
+
+/// The operands of a call, in order.
+fn arrays(draft: &Draft, heads: &Heads, of: &[(Extent, Access)]) -> Vec<Operand> {
+    let narrow = draft.types.narrow;
+    let size = |(rows, columns): (usize, usize)| rows * columns;
+    let each = of.iter().enumerate().map(|(operand, (extent, access))| {
+        let extent = match extent {
+            Extent::Queries => (narrow, size(heads.shape())),
+            Extent::Keys => (narrow, size(heads.key_shape())),
+            Extent::Statistics => (narrow.wide(), heads.statistics()),
+        };
+        draft.array(operand, extent, *access)
+    });
+    each.collect()
+}
+
+/// Attention in words.
+fn words(heads: &Heads) -> String {
+    let Heads { batch, sequence, heads: count, depth, .. } = heads;
+    let positions = heads.positions();
+    format!(
+        "{positions} positions by {batch} x {sequence} queries of {count} heads of {depth}"
+    )
+}
+
 impl Form for Attention {
     fn roles(&self) -> Vec<Role> {
         vec![Narrow, Narrow, Narrow, Narrow, Wide]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let heads = &self.heads;
         let operands: [_; 5] = draft.operands(0);
-        Sweep::Forward.launch(draft, &self.heads, &operands, None)
+        let sweep = |draft: &mut Draft, way| {
+            Sweep::Forward.launch((draft, way), heads, &operands, None)
+        };
+        if !Way::is_tiled(draft, heads) {
+            return sweep(draft, Way::Rows);
+        }
+        let arrays = arrays(
+            draft,
+            heads,
+            &[
+                (Extent::Queries, Access::Read),
+                (Extent::Keys, Access::Read),
+                (Extent::Keys, Access::Read),
+                (Extent::Queries, Access::Write),
+                (Extent::Statistics, Access::Write),
+            ],
+        );
+        let words = format!("attention to {}", words(heads));
+        let ways = [Way::Warps, Way::WarpGroups];
+        draft.either(
+            words,
+            arrays,
+            ways.map(|way| move |draft: &mut Draft| sweep(draft, way)),
+        )
     }
 }
 
@@ -168,17 +260,40 @@ impl Form for AttentionBackward {
         let [q, k, v, o, lse, slope, dq, dk, dv] = draft.operands(0);
         // Σ do · o of every row.
         let inner = draft.wide_scratch(heads.statistics());
-        let queries = match Way::of(draft, heads) {
-            Way::Tiles => vec![q, k, v, o, lse, slope, inner, dq],
-            Way::Rows => {
-                inner_products(draft, heads, [o, slope, inner]);
-                vec![q, k, v, lse, slope, inner, dq]
-            }
-        };
         let add = Some(adding(self.store));
-        Sweep::Queries.launch(draft, heads, &queries, add)?;
-        let keys = [q, k, v, lse, slope, inner, dk, dv];
-        Sweep::Keys.launch(draft, heads, &keys, add)
+        let sweep = |draft: &mut Draft, way, queries: &[Argument]| {
+            Sweep::Queries.launch((&mut *draft, way), heads, queries, add)?;
+            let keys = [q, k, v, lse, slope, inner, dk, dv];
+            Sweep::Keys.launch((draft, way), heads, &keys, add)
+        };
+        if !Way::is_tiled(draft, heads) {
+            inner_products(draft, heads, [o, slope, inner]);
+            return sweep(draft, Way::Rows, &[q, k, v, lse, slope, inner, dq]);
+        }
+        let made = match self.store {
+            Store::Write => Access::Write,
+            Store::Add => Access::Update,
+        };
+        let arrays = arrays(
+            draft,
+            heads,
+            &[
+                (Extent::Queries, Access::Read),
+                (Extent::Keys, Access::Read),
+                (Extent::Keys, Access::Read),
+                (Extent::Queries, Access::Read),
+                (Extent::Statistics, Access::Read),
+                (Extent::Queries, Access::Read),
+                (Extent::Queries, made),
+                (Extent::Keys, made),
+                (Extent::Keys, made),
+            ],
+        );
+        let words = format!("the gradients of attention to {}", words(heads));
+        let queries = [q, k, v, o, lse, slope, inner, dq];
+        let ways = [Way::Warps, Way::WarpGroups];
+        let sweep = |way| move |draft: &mut Draft| sweep(draft, way, &queries);
+        draft.either(words, arrays, ways.map(sweep))
     }
 }
 
@@ -201,9 +316,25 @@ mod tests {
             let extents = Heads::new([1, 1], [1, 1, depth], (true, 1), 1.0);
             let heads = Heads { cap, ..extents };
             for sweep in [Sweep::Forward, Sweep::Queries, Sweep::Keys] {
-                let block = sweep.tiles(&heads).0 + others;
+                let block = sweep.by_warps(&heads).shared.0 + others;
                 assert!(2 * block <= 164 << 10, "{sweep:?} {depth} {cap:?}");
             }
+        }
+    }
+    /// As many blocks of warp groups as `flash_sm90.cu` bounds the registers for.
+    #[test]
+    fn blocks_of_warp_groups_fit_on_a_device_that_has_228_kib() {
+        for (sweep, depth, together) in [
+            (Sweep::Forward, 64, 2),
+            (Sweep::Forward, 128, 1),
+            (Sweep::Queries, 64, 3),
+            (Sweep::Queries, 128, 1),
+            (Sweep::Keys, 64, 3),
+            (Sweep::Keys, 128, 2),
+        ] {
+            let heads = Heads::new([1, 1], [1, 1, depth], (true, 1), 1.0);
+            let block = sweep.by_warp_groups(&heads).shared.0 + (1 << 10);
+            assert!(together * block <= 228 << 10, "{sweep:?} {depth}");
         }
     }
 }

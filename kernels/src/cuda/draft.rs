@@ -1,11 +1,11 @@
 //! Steps of a call under construction: which addresses, which scratch memory, which grid.
 
 use super::{
-    Argument, CallPlace, Convolution, Function, Launch, Number, Product, Source, Step,
-    Steps,
+    Argument, Array, CallPlace, Convolution, Either, Function, Launch, Number, Operand,
+    Product, Source, Step, Steps,
 };
 use crate::store::Store;
-use roundelay_schedule::Bytes;
+use roundelay_schedule::{Access, Bytes};
 
 /// The types that the functions of a call are made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,13 +205,40 @@ impl Draft {
         own: impl FnOnce(&mut Self) -> Result<(), String>,
         described: impl FnOnce(&Self, Vec<Launch>) -> Convolution,
     ) -> Result<(), String> {
-        let first = self.steps.len();
-        own(self)?;
-        let launches = self.steps.split_off(first).into_iter().flat_map(Step::launches);
-        let launches = launches.collect();
+        let launches = self.apart(own)?;
         let convolution = described(self, launches);
         self.steps.push(Step::Convolution(Box::new(convolution)));
         Ok(())
+    }
+    /// Makes something by the functions that one or the other writes.
+    pub(crate) fn either(
+        &mut self,
+        words: String,
+        arrays: Vec<Operand>,
+        [usual, sm90]: [impl FnOnce(&mut Self) -> Result<(), String>; 2],
+    ) -> Result<(), String> {
+        let (usual, sm90) = (self.apart(usual)?, self.apart(sm90)?);
+        self.steps.push(Step::Either(Box::new(Either { words, usual, sm90, arrays })));
+        Ok(())
+    }
+    /// An operand of so many numbers of a type.
+    pub(crate) fn array(
+        &self,
+        operand: usize,
+        (number, elements): (Number, usize),
+        access: Access,
+    ) -> Operand {
+        let array = Array { place: self.place(operand), number };
+        Operand { array, elements, access }
+    }
+    /// What functions are written, which are no steps of the call.
+    fn apart(
+        &mut self,
+        write: impl FnOnce(&mut Self) -> Result<(), String>,
+    ) -> Result<Vec<Launch>, String> {
+        let first = self.steps.len();
+        write(self)?;
+        Ok(self.steps.split_off(first).into_iter().flat_map(Step::launches).collect())
     }
     /// What was drafted.
     pub(crate) fn finish(self) -> Steps {

@@ -67,7 +67,12 @@ source!(
 source!(
     /// Attention on tensor cores.
     FLASH = "flash.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h" "heads.h"
-        "bands.h"
+        "bands.h" "flash.h"
+);
+source!(
+    /// Attention on tensor cores by warp groups.
+    FLASH_SM90 = "flash_sm90.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h"
+        "heads.h" "bands.h" "flash.h" "warpgroup.h" "panels.h"
 );
 source!(
     /// Attention whose scores are stored.
@@ -116,6 +121,7 @@ pub const SOURCES: &[Source] = &[
     ELEMENTWISE,
     EMBEDDING,
     FLASH,
+    FLASH_SM90,
     GROUP_NORM,
     GROUPED,
     LOSS,

@@ -7,7 +7,10 @@ use super::{
 #[allow(unused_imports, reason = "every test file uses another part")]
 pub(crate) use crate::common::sample::tolerance;
 use crate::common::{Array, Body, run, sample::results};
-use roundelay_kernels::{Context, Kernel, cuda::Steps};
+use roundelay_kernels::{
+    Context, Kernel,
+    cuda::{Step, Steps},
+};
 use roundelay_schedule::{Access, Call, Element, Float};
 
 pub(crate) fn steps(call: &Call, dtype: Float) -> Steps {
@@ -17,13 +20,40 @@ pub(crate) fn steps(call: &Call, dtype: Float) -> Steps {
         .expect("the call is well formed")
 }
 
-/// Runs a call both ways on the same stored numbers.
+/// The steps of a call by functions for every device, and by those for some.
+fn ways(steps: Steps) -> Vec<Steps> {
+    let Steps { steps: usual, scratch } = &steps;
+    let special: Vec<Step> = usual.iter().cloned().flat_map(special).collect();
+    let special = Steps { steps: special, scratch: *scratch };
+    if special == steps { vec![steps] } else { vec![steps, special] }
+}
+
+fn special(step: Step) -> Vec<Step> {
+    match step {
+        Step::Either(either) => either.sm90.into_iter().map(Step::Launch).collect(),
+        Step::Launch(_) | Step::Product(_) | Step::Convolution(_) => vec![step],
+    }
+}
+
+/// Runs a call in all ways and by its plain reference on the same stored numbers.
 pub(crate) fn compare(
     call: &Call,
     start: &[Array<f64>],
     (dtype, placement): (Float, Placement),
     context: &Context,
     tolerance: f64,
+) {
+    for steps in ways(steps(call, dtype)) {
+        compare_steps(&steps, call, start, (dtype, placement), (context, tolerance));
+    }
+}
+
+fn compare_steps(
+    steps: &Steps,
+    call: &Call,
+    start: &[Array<f64>],
+    (dtype, placement): (Float, Placement),
+    (context, tolerance): (&Context, f64),
 ) {
     let operands = call.operands.iter().zip(start);
     let mut stored: Vec<Stored> = operands
@@ -41,7 +71,7 @@ pub(crate) fn compare(
         }
     }
     let operands: Vec<*mut u8> = stored.iter_mut().map(Stored::pointer).collect();
-    run_steps(&steps(call, dtype), &Bound { operands: &operands, context });
+    run_steps(steps, &Bound { operands: &operands, context });
     for index in results(call) {
         let found = stored[index].values();
         let expected =

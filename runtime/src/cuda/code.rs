@@ -4,6 +4,7 @@
 use super::{
     CudaError,
     arena::ALIGNMENT,
+    chooser::Chooser,
     convolver::{Convolver, Own},
     driver::{Address, Device, DriverError, Function, Parameters, Stream},
     exchange::Meeting,
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::{
     code::parse_call,
-    machine::{ConvolutionCounts, ProductCounts},
+    machine::{AttentionCounts, ConvolutionCounts, ProductCounts},
 };
 use roundelay_kernels::{
     Exchange,
@@ -33,6 +34,7 @@ pub(super) struct Code {
     functions: Functions,
     multiplier: Multiplier,
     convolver: Convolver,
+    chooser: Chooser,
     parameters: Parameters,
 }
 
@@ -218,8 +220,15 @@ impl Code {
             functions: Functions::new(device.facts()),
             multiplier: Multiplier::new(device, alignment, trials),
             convolver: Convolver::new(device, alignment, trials),
+            chooser: Chooser::new(device, trials),
             parameters: Parameters::default(),
         }
+    }
+
+    /// Takes functions for every device alone, where there are special ones too.
+    pub(super) fn usual(mut self) -> Self {
+        self.chooser.take_usual();
+        self
     }
 
     /// Memory that libraries may take on each lane.
@@ -245,6 +254,16 @@ impl Code {
     /// How they make them.
     pub(super) fn convolution_ways(&self) -> String {
         self.convolver.ways()
+    }
+
+    /// By which functions attention is made in all calls that are ready.
+    pub(super) fn attention(&self) -> &AttentionCounts {
+        self.chooser.counts()
+    }
+
+    /// How they make it.
+    pub(super) fn attention_ways(&self) -> String {
+        self.chooser.ways()
     }
 
     fn routine(
@@ -327,6 +346,11 @@ impl Code {
             cuda::Step::Launch(launch) => Ok(vec![self.launch(launch)?]),
             cuda::Step::Product(product) => self.product(&product, operands),
             cuda::Step::Convolution(own) => self.convolution(*own, operands, scratch),
+            cuda::Step::Either(either) => {
+                let chosen =
+                    self.chooser.choose(&either, &mut self.functions, scratch)?;
+                Ok(launches(chosen))
+            }
         }
     }
 
@@ -362,8 +386,7 @@ impl Code {
             let Convolution { x, weight, y, .. } = convolution;
             return Ok(vec![Step::Convolution([x.place, weight.place, y.place], plan)]);
         }
-        let step = |(function, launch)| Step::Launch(function, launch);
-        Ok(launches.into_iter().map(step).collect())
+        Ok(self::launches(launches))
     }
 
     fn launch(&mut self, launch: Launch) -> Result<Step, CudaError> {
@@ -470,6 +493,11 @@ impl Code {
         let binding = Binding::of(&operands, Address(0));
         self.run(&Step::Launch(function, launch), &binding, stream)
     }
+}
+
+/// Functions as steps.
+fn launches(of: Vec<(Function, Launch)>) -> Vec<Step> {
+    of.into_iter().map(|(function, launch)| Step::Launch(function, launch)).collect()
 }
 
 /// Gives a function to a stream.

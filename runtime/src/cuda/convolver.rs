@@ -5,15 +5,16 @@ use super::{
     bounce::Unreached,
     code::{Binding, give},
     convolutions::{Addresses, Algorithm, Handle, Plan, Refused, data_type},
+    drawn::{Distance, Sample, extents},
     driver::{Device, DeviceFacts, DriverError, Function, Parameters, Stream},
     multiplier::{offset, power_of_two_in},
     tuning::{Bench, Choice, Trials, Tried, Tuner},
 };
 use crate::{digest::Digest, machine::ConvolutionCounts};
-use roundelay_kernels::cuda::{Array, CallPlace, Convolution, Launch};
-use roundelay_schedule::Bytes;
-
-mod sampling;
+use roundelay_kernels::cuda::{
+    Accumulation, Array, CallPlace, Convolution, Convolved, Launch, Operand,
+};
+use roundelay_schedule::{Access, Bytes};
 
 /// What arrays start at multiples of, in bytes: the library's kernels load whole vectors, and nothing
 /// tells them of less.
@@ -260,8 +261,29 @@ fn words(convolution: &Convolution) -> String {
     )
 }
 
+/// Images, filters and results.
+fn arrays(of: &Convolution) -> [Operand; 3] {
+    let images = |[height, width]: [usize; 2], channels: usize| {
+        [of.batch, height, width, channels].into_iter().product::<usize>()
+    };
+    let weights = of.filters * of.kernel[0] * of.kernel[1] * (of.channels / of.groups);
+    let made = match of.accumulation {
+        Accumulation::Replace => Access::Write,
+        Accumulation::Add => Access::Update,
+    };
+    let array = |array: Array, elements: usize, pass: Convolved| {
+        let access = if of.pass == pass { made } else { Access::Read };
+        Operand { array, elements, access }
+    };
+    [
+        array(of.x, images(of.input, of.channels), Convolved::Images),
+        array(of.weight, weights, Convolved::Filters),
+        array(of.y, images(of.output, of.filters), Convolved::Results),
+    ]
+}
+
 /// A digest of the sources of functions: others take another time.
-fn sources(launches: &[(Function, Launch)]) -> u64 {
+pub(super) fn sources(launches: &[(Function, Launch)]) -> u64 {
     let mut digest = Digest::new();
     for (_, launch) in launches {
         digest.add(launch.function.source.text.as_bytes());
@@ -283,6 +305,16 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
+    fn tell(&mut self, algorithm: usize, error: f64) {
+        let (algorithm, words) = (self.algorithms[algorithm], words(self.convolution));
+        self.wrong.get_or_insert_with(|| {
+            format!(
+                "of {words} it makes other numbers by {algorithm} than our functions, off by {error:.1e} \
+                 of the largest"
+            )
+        });
+    }
+
     /// The arrays of the bench: operands by number, then scratch memory.
     fn binding<'b>(&self, bench: &'b Bench) -> Binding<'b> {
         let (scratch, operands) =
@@ -299,20 +331,21 @@ impl Tried for Trial<'_> {
     }
 
     fn extents(&self) -> Vec<Bytes> {
-        let mut operands = Vec::new();
-        for (array, Bytes(bytes)) in sampling::sizes(self.convolution) {
-            if let CallPlace::Operand(operand, Bytes(from)) = array.place {
-                let most = operands.len().max(operand + 1);
-                operands.resize(most, Bytes(0));
-                operands[operand] = operands[operand].max(Bytes(from + bytes));
-            }
-        }
-        operands.push(self.own.scratch);
-        operands
+        extents(&arrays(self.convolution), self.own.scratch)
     }
 
     fn prepare(&mut self, bench: &mut Bench) -> Result<Vec<bool>, Unreached> {
-        self.sift(bench)
+        let binding = self.binding(bench);
+        let samples = arrays(self.convolution)
+            .map(|of| Sample { at: binding.address(of.array.place), of });
+        let distances = bench.distances(self, &samples)?;
+        for (way, distance) in distances.iter().enumerate().skip(1) {
+            if let Distance::Far(error) = distance {
+                self.tell(way - 1, *error);
+            }
+        }
+        let open = distances.iter().map(|distance| *distance == Distance::Near);
+        Ok(open.collect())
     }
 
     fn run(&mut self, way: usize, bench: &Bench) -> Result<(), DriverError> {

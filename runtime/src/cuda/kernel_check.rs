@@ -2,8 +2,8 @@
 //! was poisoned before, held to its plain reference in 64 bits on the same stored numbers.
 //!
 //! A call runs three ways in turn: with matrix products and convolutions by libraries, with all
-//! operands one element further on than a vector load wants, and with own functions alone. A large
-//! call and those of usual models run in all three.
+//! operands one element further on than a vector load wants, and with own functions for every device
+//! alone. A large call and those of usual models run in all three.
 
 mod stage;
 
@@ -201,6 +201,8 @@ impl<'a> Bench<'a> {
         let codes = [Some(stage::GAP), Some(1), None]
             .map(|alignment| alignment.filter(|_| by_library))
             .map(|alignment| Code::bare(device, alignment, Trials::Skipped));
+        let [by_library, unaligned, own] = codes;
+        let codes = [by_library, unaligned, own.usual()];
         Ok(Self { trials, codes, room })
     }
 

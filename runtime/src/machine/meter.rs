@@ -49,6 +49,8 @@ pub struct OnGpus {
     pub products: ProductCounts,
     /// Who makes convolutions.
     pub convolutions: ConvolutionCounts,
+    /// By which functions attention is made.
+    pub attention: AttentionCounts,
 }
 
 /// Matrix products of all routines, by who makes them.
@@ -99,6 +101,32 @@ impl ConvolutionCounts {
     }
 }
 
+/// Calls of attention on tensor cores, by the functions of ours that make it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttentionCounts {
+    /// By those for devices of `sm_90a`.
+    pub sm90: u64,
+    /// By those for every device.
+    pub usual: u64,
+    /// In words why the first of these are; none where there are none.
+    pub why_usual: Option<String>,
+    /// In words the first call of which a trial here found that functions for `sm_90a` make other numbers;
+    /// they are not taken.
+    pub wrong: Option<String>,
+}
+
+impl AttentionCounts {
+    /// As for products.
+    fn with(self, other: Self) -> Self {
+        Self {
+            sm90: self.sm90.min(other.sm90),
+            usual: self.usual.max(other.usual),
+            why_usual: self.why_usual.or(other.why_usual),
+            wrong: self.wrong.or(other.wrong),
+        }
+    }
+}
+
 impl OnGpus {
     /// Those of several processes.
     fn with(self, other: Self) -> Self {
@@ -109,6 +137,7 @@ impl OnGpus {
             page: self.page.max(other.page),
             products: self.products.with(other.products),
             convolutions: self.convolutions.with(other.convolutions),
+            attention: self.attention.with(other.attention),
         }
     }
 }

@@ -61,6 +61,7 @@ pub(super) fn agree(
         ),
         ("way of making products", code.ways()),
         ("way of making convolutions", code.convolution_ways()),
+        ("way of making attention", code.attention_ways()),
     ];
     let hint = "parts of split tensors have copies that must stay the same: give them equal \
                 GPUs, libraries and caches (ROUNDELAY_CACHE)";

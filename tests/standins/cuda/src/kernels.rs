@@ -45,18 +45,15 @@ pub(crate) struct Kernel {
     block: [u32; 3],
     shared: u32,
     values: Vec<[u8; 8]>,
-    /// Whether it takes a long time.
-    slow: bool,
+    /// How long it takes besides.
+    sleeps: Duration,
 }
-
-/// How long that is.
-const SLOW: Duration = Duration::from_millis(4);
 
 impl Kernel {
     /// Runs the whole grid.
     pub(crate) fn run(&self) {
-        if self.slow {
-            thread::sleep(SLOW);
+        if self.sleeps > Duration::ZERO {
+            thread::sleep(self.sleeps);
         }
         let mut values = self.values.clone();
         let mut pointers: Vec<*mut c_void> =
@@ -183,9 +180,10 @@ impl World {
             bytes
         };
         let values = function.sizes.iter().enumerate().map(value).collect();
-        let slow = self.settings.slow.as_ref().is_some_and(|part| symbol.contains(part));
+        let slow = self.settings.slow.iter().any(|part| symbol.contains(part));
+        let sleeps = if slow { self.settings.slow_for } else { Duration::ZERO };
         let (symbol, emulate) = (symbol.clone(), function.emulate);
-        Kernel { symbol, emulate, grid, block, shared, values, slow }
+        Kernel { symbol, emulate, grid, block, shared, values, sleeps }
     }
 }
 

@@ -19,7 +19,8 @@
 //! | `STANDIN_CUDA_PRODUCTS` | `refuse`: the library of products has no algorithm |
 //! | `STANDIN_CUDA_REFUSE` | number of a product that the library does not make |
 //! | `STANDIN_CUDA_ALGORITHMS` | algorithms that are offered for each product, 1 unless said; of several the third is the fastest |
-//! | `STANDIN_CUDA_SLOW` | functions whose names contain this take a long time |
+//! | `STANDIN_CUDA_SLOW` | functions whose names contain this take a long time; several, separated by commas |
+//! | `STANDIN_CUDA_SLOW_FOR` | how many milliseconds these take besides, 4 unless said |
 //! | `STANDIN_CUDA_COUNTS` | file that gets what was counted, when a context is released |
 //! | `STANDIN_CUDNN_VERSION` | version of cuDNN, 91000 unless said |
 //! | `STANDIN_CUDNN_OFFERS` | algorithms that it offers for every convolution, in order, separated by commas: `fast` (unless said), `slow`, `drifting` (other bits every time, as it says itself), `wrong` (other numbers), `torn` (all but the last number), `large` (too much memory), `short` (shortens numbers), `failing` (refuses) |

@@ -1,7 +1,7 @@
 //! What the environment asks for.
 
 use crate::convolutions::Pass;
-use std::env;
+use std::{env, time::Duration};
 
 /// In which order streams do their work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,8 +111,10 @@ pub(crate) struct Settings {
     pub(crate) algorithms: u64,
     /// Whether products with a GELU are slow.
     pub(crate) slow_gelus: bool,
-    /// What names of functions contain that take long.
-    pub(crate) slow: Option<String>,
+    /// What names of functions contain that take long, one or another.
+    pub(crate) slow: Vec<String>,
+    /// How long these take besides.
+    pub(crate) slow_for: Duration,
     /// Version of the library of convolutions.
     pub(crate) cudnn: usize,
     /// Algorithms that are offered for a convolution.
@@ -159,7 +161,10 @@ impl Settings {
             refuse: number("REFUSE"),
             refuses_products: text("PRODUCTS").as_deref() == Some("refuse"),
             slow_gelus: text("GELUS").as_deref() == Some("slow"),
-            slow: text("SLOW"),
+            slow_for: Duration::from_millis(number("SLOW_FOR").unwrap_or(4)),
+            slow: text("SLOW").map_or_else(Vec::new, |text| {
+                text.split(',').map(str::to_owned).collect()
+            }),
             cudnn: of_cudnn("VERSION")
                 .and_then(|text| text.parse().ok())
                 .unwrap_or(91_000),

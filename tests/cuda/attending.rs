@@ -1,0 +1,151 @@
+//! Attention by functions for the GPU at hand, where a trial found them faster than those for every GPU
+//! and their numbers the same.
+
+use crate::bench::{Bench, Run, has_compiler};
+use serde_json::Value;
+use std::{fs, path::PathBuf};
+
+/// A language model with a head of 64 numbers, which tensor cores take in 16 bits.
+const MODEL: &str = "model attending {
+    seq = 20, width = 64, vocab = 24
+    input tokens:  i32[batch, seq]
+    input targets: i32[batch, seq]
+    x = embedding(tokens, vocab, width) + positions(seq, width)
+    x = x + attention(layer_norm(x), 1, causal = true)
+    loss cross_entropy(linear(layer_norm(x), vocab), targets)
+}";
+
+/// Functions for every GPU take long, or those for this one.
+const SLOW_USUAL: (&str, &str) =
+    ("STANDIN_CUDA_SLOW", "flash_64,flash_queries_64,flash_keys_64");
+const SLOW_SPECIAL: (&str, &str) = ("STANDIN_CUDA_SLOW", "flash_sm90");
+
+/// How long that is, in milliseconds: more than the emulation of the others takes.
+const LONG: (&str, &str) = ("STANDIN_CUDA_SLOW_FOR", "60");
+
+/// The calls of attention in all routines.
+const CALLS: u64 = 3;
+
+fn program(bench: &Bench, train: &str) -> PathBuf {
+    let text = format!(
+        "{MODEL}
+        device core {{ memory 64 MB, compute 40 GFLOP/s, bandwidth 10 GB/s }}
+        link bus {{ bandwidth 8 GB/s, latency 2 us }}
+        cluster some {{ 1 x core joined by bus }}
+        train {{ data synthetic, batch 1, seed 11, optimizer adamw(lr = 1e-2), {train} }}
+        plan {{ exactness delayed, rule sync, placement accumulate, micro_batches 1, stages 1 }}"
+    );
+    let name = train.replace(|letter: char| !letter.is_alphanumeric(), "-");
+    bench.scratch.file(&format!("{name}.rdl"), &text)
+}
+
+const BF16: &str = "steps 4, dtype bf16";
+
+/// A training in 16 bits whose choices are kept in the scratch folder.
+fn run(bench: &Bench, words: &str, more: &[(&str, &str)]) -> Run {
+    let cache = bench.own_cache();
+    let cache = ("ROUNDELAY_CACHE", cache.as_str());
+    let program = program(bench, BF16);
+    bench.run(
+        &format!("--device cuda {words}"),
+        &program,
+        &[&[cache, LONG], more].concat(),
+    )
+}
+
+/// By whom attention was made: functions for this GPU, and those for every GPU, and why.
+fn counts(run: &Run) -> (u64, u64, &Value) {
+    let told = &run.end["gpus"]["attention"];
+    let count = |name: &str| told[name].as_u64().expect("a count");
+    (count("sm90"), count("usual"), &told["why_usual"])
+}
+
+fn says(why: &Value, part: &str) -> bool {
+    why.as_str().is_some_and(|why| why.contains(part))
+}
+
+#[test]
+fn faster_functions_are_found_kept_and_taken() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("attending");
+    let first = run(&bench, "", &[SLOW_USUAL]);
+    let (sm90, usual, why) = counts(&first);
+    assert_eq!((sm90, usual), (CALLS, 0), "{why}");
+    assert!(why.is_null() && !first.notes.contains("sm_90a"), "{}", first.notes);
+    let again = run(&bench, "", &[SLOW_SPECIAL]);
+    assert_eq!(counts(&again).0, CALLS, "what was kept is taken, and not tried again");
+    assert!(again.is(&first), "it has the same bits");
+    assert!(again.count("graph_launches") > 0, "it is recorded");
+    for (words, order) in [("--graphs never", "early"), ("", "late"), ("", "5")] {
+        let other = run(&bench, words, &[("STANDIN_CUDA_ORDER", order)]);
+        assert_eq!(counts(&other).0, CALLS);
+        assert!(other.is(&first), "neither graphs nor the order change a bit");
+    }
+    let cpu = bench.run("--device cpu", &program(&bench, "steps 4"), &[]);
+    for (own, other) in first.losses.iter().zip(&cpu.losses) {
+        assert!((own - other).abs() < 0.03 * other, "{own} against {other}");
+    }
+}
+
+/// Functions for every GPU stand where those for this one are slower, and where nobody knows.
+#[test]
+fn functions_for_every_gpu_stand_unless_others_are_better() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("attending-usually");
+    let slower = run(&bench, "", &[SLOW_SPECIAL]);
+    let (sm90, usual, why) = counts(&slower);
+    assert_eq!((sm90, usual), (0, CALLS));
+    assert!(says(why, "a trial kept functions for every device"), "{why}");
+    let nowhere = ("ROUNDELAY_CACHE", "/dev/null/cache");
+    let program = program(&bench, BF16);
+    let untried = bench.run("--device cuda", &program, &[nowhere, SLOW_USUAL]);
+    let (sm90, usual, why) = counts(&untried);
+    assert_eq!((sm90, usual), (0, CALLS));
+    assert!(says(why, "no trial was kept"), "{why}");
+    assert!(untried.is(&slower), "they are the same functions");
+}
+
+/// Functions that make other numbers are left out, and a note says so.
+#[test]
+fn functions_that_make_other_numbers_are_never_taken() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("attending-wrongly");
+    let right = run(&bench, "", &[SLOW_SPECIAL]);
+    let wrong = Bench::new("attending-otherwise");
+    let compiler = wrong.wrong_compiler("BEFORE == Before::Sums; i", "false; i");
+    let cache = wrong.scratch.path("empty").display().to_string();
+    let settings = [("ROUNDELAY_CACHE", cache.as_str()), ("CXX", compiler.as_str())];
+    let program = program(&wrong, BF16);
+    let wrong = wrong.run("--device cuda", &program, &settings);
+    assert_eq!(counts(&wrong).1, CALLS);
+    assert!(wrong.notes.contains("functions for sm_90a are left out"), "{}", wrong.notes);
+    let told = &wrong.end["gpus"]["attention"]["wrong"];
+    assert!(says(told, "attention to 20 positions by 1 x 20 queries"), "{told}");
+    assert!(wrong.is(&right));
+}
+
+/// In types that tensor cores do not take there is one way.
+#[test]
+fn attention_in_32_bits_is_not_chosen() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("attending-widely");
+    let run = bench.run("--device cuda", &program(&bench, "steps 1"), &[]);
+    let (sm90, usual, why) = counts(&run);
+    assert!((sm90, usual) == (0, 0) && why.is_null(), "{why}");
+    let files = fs::read_dir(bench.own_cache()).expect("the cache is there");
+    let names = files.map(|file| file.expect("readable").file_name());
+    let chosen = |name: &std::ffi::OsString| {
+        name.to_str().is_some_and(|name| {
+            name.starts_with("attention-") && name.ends_with(".algorithm")
+        })
+    };
+    assert_eq!(names.filter(chosen).count(), 0);
+}
