@@ -5,7 +5,7 @@
 
 SOURCES is a folder that `cargo run -p roundelay-kernels --example cuda_sources` wrote. The table has
 a line for each kernel: architecture, symbol, registers per thread, bytes of spilled registers. Both
-fail where a kernel spills that may not.
+fail where a kernel spills that may not, or waits for each product of a warp group.
 """
 
 import ctypes
@@ -35,6 +35,8 @@ MAY_SPILL = {
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
+# What the compiler says where it must put a wait behind every product of a warp group.
+SERIALIZED = re.compile(r"wgmma\.mma_async instructions are serialized.*function '(\w+)'")
 
 
 @functools.cache
@@ -72,6 +74,8 @@ def compile_source(path, architecture):
     library.nvrtcDestroyProgram(ctypes.byref(program))
     if failed:
         sys.exit(f"{path} does not compile for {architecture}:\n{text}")
+    if serialized := SERIALIZED.search(text):
+        sys.exit(f"{path}: in {serialized[1]} every product is waited for: {serialized[0]}")
     return text
 
 
