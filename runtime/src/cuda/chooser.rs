@@ -2,16 +2,16 @@
 //! this one, where a trial found them faster and their numbers the same.
 
 use super::{
+    CudaError,
     bounce::Unreached,
-    code::{Binding, give},
-    convolver::sources,
-    drawn::{Distance, Sample, extents},
-    driver::{Device, DriverError, Function, Parameters},
-    functions::Functions,
+    code::give,
+    drawn::{Distance, extents},
+    driver::{Device, DriverError, Parameters},
+    functions::{Functions, Loaded, sources},
     tuning::{Bench, Choice, Trials, Tried, Tuner},
 };
 use crate::{digest::Digest, machine::AttentionCounts};
-use roundelay_kernels::cuda::{Either, Launch, Operand};
+use roundelay_kernels::cuda::Either;
 use roundelay_schedule::Bytes;
 
 /// The devices that have the instructions of `sm_90a`.
@@ -40,9 +40,6 @@ enum Reason {
     #[error("a trial kept functions for every device")]
     Slower,
 }
-
-/// Functions with their launches, loaded.
-type Loaded = Vec<(Function, Launch)>;
 
 /// Chooses functions for one GPU.
 pub(super) struct Chooser {
@@ -99,8 +96,8 @@ impl Chooser {
         either: &Either,
         functions: &mut Functions,
         scratch: Bytes,
-    ) -> Result<Loaded, super::CudaError> {
-        let usual = load(&either.usual, functions)?;
+    ) -> Result<Loaded, CudaError> {
+        let usual = functions.all(&either.usual)?;
         match self.special(either, &usual, functions, scratch) {
             Ok(special) => {
                 self.counts.sm90 += 1;
@@ -122,7 +119,7 @@ impl Chooser {
         scratch: Bytes,
     ) -> Result<Loaded, Reason> {
         self.usable.clone()?;
-        let special = load(&either.sm90, functions);
+        let special = functions.all(&either.sm90);
         let special = special.map_err(|reason| Reason::Absent(reason.to_string()))?;
         if self.trials == Trials::Skipped {
             return Ok(special);
@@ -170,14 +167,6 @@ fn usable(capability: (u32, u32)) -> Result<(), Reason> {
     }
 }
 
-fn load(
-    launches: &[Launch],
-    functions: &mut Functions,
-) -> Result<Loaded, super::CudaError> {
-    let each = launches.iter().map(|launch| Ok((functions.of(launch)?, launch.clone())));
-    each.collect()
-}
-
 /// What is made, by which sources.
 fn text(either: &Either, ways: [&Loaded; 2]) -> String {
     let mut text = format!("{} {:?}", either.words, either.arrays);
@@ -200,13 +189,6 @@ struct Trial<'a> {
     wrong: Option<String>,
 }
 
-/// The arrays of the bench: operands by number, then scratch memory.
-fn binding(bench: &Bench) -> Binding<'_> {
-    let (scratch, operands) =
-        bench.arrays.split_last().expect("scratch memory is there, if it is none");
-    Binding::of(operands, *scratch)
-}
-
 impl Tried for Trial<'_> {
     fn ways(&self) -> Vec<Vec<u8>> {
         vec![USUAL.to_vec(), SPECIAL.to_vec()]
@@ -217,23 +199,17 @@ impl Tried for Trial<'_> {
     }
 
     fn prepare(&mut self, bench: &mut Bench) -> Result<Vec<bool>, Unreached> {
-        let binding = binding(bench);
-        let arrays = self.either.arrays.iter();
-        let sample =
-            |of: &Operand| Sample { at: binding.address(of.array.place), of: *of };
-        let samples: Vec<Sample> = arrays.map(sample).collect();
-        let distances = bench.distances(self, &samples)?;
+        let Either { words, arrays, .. } = self.either;
+        let distances = bench.distances(self, arrays)?;
         if let Some(Distance::Far(error)) = distances.get(1) {
-            self.wrong = Some(format!(
-                "{} is off by {error:.1e} of the largest number",
-                self.either.words
-            ));
+            let wrong = format!("{words} is off by {error:.1e} of the largest number");
+            self.wrong = Some(wrong);
         }
         Ok(distances.iter().map(|distance| *distance == Distance::Near).collect())
     }
 
     fn run(&mut self, way: usize, bench: &Bench) -> Result<(), DriverError> {
-        let (binding, parameters) = (binding(bench), &mut self.parameters);
+        let (binding, parameters) = (bench.binding(), &mut self.parameters);
         self.ways[way].iter().try_for_each(|(function, launch)| {
             give((function, launch), &binding, parameters, &bench.stream)
         })

@@ -8,7 +8,7 @@ use super::{
     convolver::{Convolver, Own},
     driver::{Address, Device, DriverError, Function, Parameters, Stream},
     exchange::Meeting,
-    functions::Functions,
+    functions::{Functions, Loaded},
     multiplier::{Multiplier, Way, power_of_two_in},
     tuning::Trials,
 };
@@ -377,16 +377,13 @@ impl Code {
         operands: &[(usize, u64)],
         scratch: Bytes,
     ) -> Result<Vec<Step>, CudaError> {
-        let mut launches = Vec::new();
-        for launch in std::mem::take(&mut convolution.own) {
-            launches.push((self.functions.of(&launch)?, launch));
-        }
-        let own = Own { launches: &launches, scratch };
+        let loaded = self.functions.all(&std::mem::take(&mut convolution.own))?;
+        let own = Own { launches: &loaded, scratch };
         if let Some(plan) = self.convolver.plan(&convolution, operands, own) {
             let Convolution { x, weight, y, .. } = convolution;
             return Ok(vec![Step::Convolution([x.place, weight.place, y.place], plan)]);
         }
-        Ok(self::launches(launches))
+        Ok(launches(loaded))
     }
 
     fn launch(&mut self, launch: Launch) -> Result<Step, CudaError> {
@@ -496,7 +493,7 @@ impl Code {
 }
 
 /// Functions as steps.
-fn launches(of: Vec<(Function, Launch)>) -> Vec<Step> {
+fn launches(of: Loaded) -> Vec<Step> {
     of.into_iter().map(|(function, launch)| Step::Launch(function, launch)).collect()
 }
 

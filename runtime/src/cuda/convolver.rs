@@ -5,14 +5,15 @@ use super::{
     bounce::Unreached,
     code::{Binding, give},
     convolutions::{Addresses, Algorithm, Handle, Plan, Refused, data_type},
-    drawn::{Distance, Sample, extents},
-    driver::{Device, DeviceFacts, DriverError, Function, Parameters, Stream},
+    drawn::{Distance, extents},
+    driver::{Device, DeviceFacts, DriverError, Parameters, Stream},
+    functions::{Loaded, sources},
     multiplier::{offset, power_of_two_in},
     tuning::{Bench, Choice, Trials, Tried, Tuner},
 };
 use crate::{digest::Digest, machine::ConvolutionCounts};
 use roundelay_kernels::cuda::{
-    Accumulation, Array, CallPlace, Convolution, Convolved, Launch, Operand,
+    Accumulation, Array, CallPlace, Convolution, Convolved, Operand,
 };
 use roundelay_schedule::{Access, Bytes};
 
@@ -60,7 +61,7 @@ enum Reason {
 /// Our functions for a convolution, loaded.
 #[derive(Clone, Copy)]
 pub(super) struct Own<'a> {
-    pub(super) launches: &'a [(Function, Launch)],
+    pub(super) launches: &'a Loaded,
     /// What the call takes beside its operands.
     pub(super) scratch: Bytes,
 }
@@ -282,16 +283,6 @@ fn arrays(of: &Convolution) -> [Operand; 3] {
     ]
 }
 
-/// A digest of the sources of functions: others take another time.
-pub(super) fn sources(launches: &[(Function, Launch)]) -> u64 {
-    let mut digest = Digest::new();
-    for (_, launch) in launches {
-        digest.add(launch.function.source.text.as_bytes());
-        digest.add(launch.function.symbol.as_bytes());
-    }
-    digest.value()
-}
-
 /// A convolution that is tried by our functions and by every algorithm of the library.
 struct Trial<'a> {
     plan: &'a mut Plan,
@@ -314,14 +305,6 @@ impl Trial<'_> {
             )
         });
     }
-
-    /// The arrays of the bench: operands by number, then scratch memory.
-    fn binding<'b>(&self, bench: &'b Bench) -> Binding<'b> {
-        let (scratch, operands) =
-            bench.arrays.split_last().expect("scratch memory is there, if it is none");
-        let workspace = bench.workspace;
-        Binding { workspace, ..Binding::of(operands, *scratch) }
-    }
 }
 
 impl Tried for Trial<'_> {
@@ -335,10 +318,8 @@ impl Tried for Trial<'_> {
     }
 
     fn prepare(&mut self, bench: &mut Bench) -> Result<Vec<bool>, Unreached> {
-        let binding = self.binding(bench);
-        let samples = arrays(self.convolution)
-            .map(|of| Sample { at: binding.address(of.array.place), of });
-        let distances = bench.distances(self, &samples)?;
+        let arrays = arrays(self.convolution);
+        let distances = bench.distances(self, &arrays)?;
         for (way, distance) in distances.iter().enumerate().skip(1) {
             if let Distance::Far(error) = distance {
                 self.tell(way - 1, *error);
@@ -349,7 +330,7 @@ impl Tried for Trial<'_> {
     }
 
     fn run(&mut self, way: usize, bench: &Bench) -> Result<(), DriverError> {
-        let binding = self.binding(bench);
+        let binding = bench.binding();
         let Some(algorithm) = way.checked_sub(1) else {
             return self.own.launches.iter().try_for_each(|(function, launch)| {
                 give((function, launch), &binding, &mut self.parameters, &bench.stream)

@@ -3,6 +3,7 @@
 
 use super::{
     bounce::Unreached,
+    code::Binding,
     driver::{Address, Rectangle},
     likeness::{job_type, numbers, tolerance, worst},
     tuning::{Bench, PATIENCE, Tried},
@@ -28,12 +29,11 @@ const POISON: u8 = 0xff;
 const PIECES: u64 = 256;
 const PIECE: u64 = 8 << 10;
 
-/// An array of something that is tried.
+/// An array of something that is tried, and where the bench has it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sample {
-    /// Where the bench has it.
-    pub(super) at: Address,
-    pub(super) of: Operand,
+struct Sample {
+    at: Address,
+    of: Operand,
 }
 
 /// How far the numbers of a way are from those of the first one.
@@ -74,6 +74,14 @@ fn pitch(bytes: u64, size: u64) -> Option<u64> {
 }
 
 impl Bench {
+    /// What the parameters of something are bound to whose arrays are those of the bench: its operands
+    /// by number, then scratch memory, as [`extents`] has them.
+    pub(super) fn binding(&self) -> Binding<'_> {
+        let (scratch, operands) =
+            self.arrays.split_last().expect("scratch memory is there, if it is none");
+        Binding { workspace: self.workspace, ..Binding::of(operands, *scratch) }
+    }
+
     /// Draws what is read, and says of every way how far its numbers are from those of the first.
     ///
     /// # Errors
@@ -81,8 +89,13 @@ impl Bench {
     pub(super) fn distances(
         &mut self,
         tried: &mut dyn Tried,
-        samples: &[Sample],
+        arrays: &[Operand],
     ) -> Result<Vec<Distance>, Unreached> {
+        let binding = self.binding();
+        let sample =
+            |of: &Operand| Sample { at: binding.address(of.array.place), of: *of };
+        let samples: Vec<Sample> = arrays.iter().map(sample).collect();
+        let samples = &samples[..];
         for (seed, sample) in (0..).zip(samples) {
             if sample.of.access == Access::Read {
                 self.draw(sample, seed)?;

@@ -5,8 +5,12 @@ use super::{
     compile::Compiler,
     driver::{DeviceFacts, Function, Module},
 };
+use crate::digest::Digest;
 use roundelay_kernels::cuda::{self, Launch, Source};
 use std::collections::BTreeMap;
+
+/// Functions of ours with their launches, one after another.
+pub(super) type Loaded = Vec<(Function, Launch)>;
 
 /// What is loaded on one device.
 pub(super) struct Functions {
@@ -50,6 +54,15 @@ impl Functions {
         Ok(function)
     }
 
+    /// The functions of launches.
+    ///
+    /// # Errors
+    /// As [`Functions::of`].
+    pub(super) fn all(&mut self, launches: &[Launch]) -> Result<Loaded, CudaError> {
+        let launches = launches.iter();
+        launches.map(|launch| Ok((self.of(launch)?, launch.clone()))).collect()
+    }
+
     fn module(&mut self, source: Source) -> Result<&Module, CudaError> {
         if !self.modules.contains_key(&source) {
             let device = &self.device;
@@ -65,4 +78,14 @@ impl Functions {
         }
         Ok(&self.modules[&source])
     }
+}
+
+/// A digest of the sources of functions: others take another time.
+pub(super) fn sources(of: &Loaded) -> u64 {
+    let mut digest = Digest::new();
+    for (_, launch) in of {
+        digest.add(launch.function.source.text.as_bytes());
+        digest.add(launch.function.symbol.as_bytes());
+    }
+    digest.value()
 }
