@@ -35,18 +35,7 @@ __device__ void flash(const N* q, const N* k, const N* v, N* o, f32* lse, Heads 
     });
     own = Own<ROWS>::queries(heads);
     u32 row = own.first + row_of_warp<BANDS>() + row_of_lane();
-    f32 share[2 * BANDS];
-#pragma unroll
-    for (int r = 0; r < 2 * BANDS; r++) {
-        f32 total = sum_of_row(softmax.total[r]);
-        share[r] = reciprocal(total);
-        if (threadIdx.x % 4 == 0 && row + r * 8 < heads.sequence)
-            lse[heads.statistic(own.example, own.head, row + r * 8)] = softmax.base[r] * (1 / LOG2_E) + logf(total);
-    }
-    sums.template put<N>(share, is_aligned(o), false, [&](u32 r) {
-        u32 i = row + r * 8;
-        return i < heads.sequence ? o + heads.query(own.example, own.head, i) : nullptr;
-    });
+    put_outputs(o, lse, heads, own.example, own.head, row, sums, softmax);
 }
 
 // Also inner[b, h, i] = do_i · o_i, which the keys' gradients need as well.
@@ -71,16 +60,8 @@ __device__ void flash_queries(const N* q, const N* k, const N* v, const N* o, co
     commit_copies();
     if (!IN_PLACE) stream.begin(stream.first);
     __shared__ Statistics statistics[ROWS];
-#pragma unroll
-    for (int r = 0; r < 2 * BANDS; r++) {
-        u32 of_block = row_of_warp<BANDS>() + row_of_lane() + r * 8, row = own.first + of_block;
-        u32 i = least(row, heads.sequence - 1);
-        u64 statistic = heads.statistic(own.example, own.head, i), query = heads.query(own.example, own.head, i);
-        f32 taken = sum_of_row(quarter_dot<D>(o + query, slope + query));
-        if (threadIdx.x % 4 > 0) continue;
-        statistics[of_block] = {lse[statistic] * LOG2_E, taken};
-        if (row < heads.sequence) inner[statistic] = taken;
-    }
+    make_statistics<D, 2 * BANDS>(o, slope, lse, inner, statistics, heads, own.example, own.head, own.first,
+                                  row_of_warp<BANDS>() + row_of_lane());
     wait_for_copies<IN_PLACE ? 0 : 1>();
     __syncthreads();
     Kept<N, D, BANDS, D> own_queries(queries, row_of_warp<BANDS>());
@@ -110,10 +91,7 @@ __device__ void flash_queries(const N* q, const N* k, const N* v, const N* o, co
     });
     own = Own<ROWS>::queries(heads);
     u32 row = own.first + row_of_warp<BANDS>() + row_of_lane();
-    sums.template put<N>(heads.scale, is_aligned(dq), add, [&](u32 r) {
-        u32 i = row + r * 8;
-        return i < heads.sequence ? dq + heads.query(own.example, own.head, i) : nullptr;
-    });
+    put_queries(dq, heads, own.example, own.head, row, sums, add);
 }
 
 template <class N, int D, bool CAPPED>
@@ -189,14 +167,8 @@ __device__ void flash_keys(const N* q, const N* k, const N* v, const f32* lse, c
     }
     own = Own<ROWS>::keys(heads);
     u32 row = own.first + row_of_warp<BANDS>() + row_of_lane();
-    auto rows_of = [&](N* to) {
-        return [&, to](u32 r) {
-            u32 j = row + r * 8;
-            return j < heads.positions() ? to + heads.key(own.example, own.head, j) : nullptr;
-        };
-    };
-    of_keys.template put<N>(heads.scale, is_aligned(dk), add, rows_of(dk));
-    of_values.template put<N>(1, is_aligned(dv), add, rows_of(dv));
+    put_keys(dk, heads.scale, heads, own.example, own.head, row, of_keys, add);
+    put_keys(dv, 1, heads, own.example, own.head, row, of_values, add);
 }
 
 // Blocks of a multiprocessor, by the registers that they need.

@@ -203,3 +203,53 @@ __device__ f32 quarter_dot(const N* left, const N* right) {
     }
     return total;
 }
+
+// Makes the statistics of a warp's rows of a block, from the lane's first on, and inner of those that exist.
+template <int D, int ROWS, class N>
+__device__ void make_statistics(const N* o, const N* slope, const f32* lse, f32* inner, Statistics* of_block,
+                                const Heads& heads, u32 example, u32 head, u32 first, u32 own) {
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        u32 row = first + own + r * 8, i = least(row, heads.sequence - 1);
+        u64 statistic = heads.statistic(example, head, i), query = heads.query(example, head, i);
+        f32 taken = sum_of_row(quarter_dot<D>(o + query, slope + query));
+        if (threadIdx.x % 4 > 0) continue;
+        of_block[own + r * 8] = {lse[statistic] * LOG2_E, taken};
+        if (row < heads.sequence) inner[statistic] = taken;
+    }
+}
+
+// Stores a warp's sums of values, from the lane's row on, and lse.
+template <class N, class Out, int ROWS>
+__device__ void put_outputs(N* o, f32* lse, const Heads& heads, u32 example, u32 head, u32 row, const Out& sums,
+                            const Softmax<ROWS>& softmax) {
+    f32 share[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        f32 total = sum_of_row(softmax.total[r]);
+        share[r] = reciprocal(total);
+        if (threadIdx.x % 4 == 0 && row + r * 8 < heads.sequence)
+            lse[heads.statistic(example, head, row + r * 8)] = softmax.base[r] * (1 / LOG2_E) + logf(total);
+    }
+    sums.template put<N>(share, is_aligned(o), false, [&](u32 r) {
+        u32 i = row + r * 8;
+        return i < heads.sequence ? o + heads.query(example, head, i) : nullptr;
+    });
+}
+
+// Stores the gradients of a warp's queries, or of its keys, from the lane's row on.
+template <class N, class Out>
+__device__ void put_queries(N* dq, const Heads& heads, u32 example, u32 head, u32 row, const Out& sums, bool add) {
+    sums.template put<N>(heads.scale, is_aligned(dq), add, [&](u32 r) {
+        u32 i = row + r * 8;
+        return i < heads.sequence ? dq + heads.query(example, head, i) : nullptr;
+    });
+}
+template <class N, class Out>
+__device__ void put_keys(N* to, f32 factor, const Heads& heads, u32 example, u32 head, u32 row, const Out& sums,
+                         bool add) {
+    sums.template put<N>(factor, is_aligned(to), add, [&](u32 r) {
+        u32 j = row + r * 8;
+        return j < heads.positions() ? to + heads.key(example, head, j) : nullptr;
+    });
+}

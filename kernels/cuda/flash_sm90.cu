@@ -46,18 +46,7 @@ __device__ void flash(const N* q, const N* k, const N* v, N* o, f32* lse, Heads 
     });
     own = Own<ROWS>::queries(heads);
     u32 row = own.first + row_of_warp<1>() + row_of_lane();
-    f32 share[2];
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        f32 total = sum_of_row(softmax.total[r]);
-        share[r] = reciprocal(total);
-        if (threadIdx.x % 4 == 0 && row + r * 8 < heads.sequence)
-            lse[heads.statistic(own.example, own.head, row + r * 8)] = softmax.base[r] * (1 / LOG2_E) + logf(total);
-    }
-    sums.template put<N>(share, is_aligned(o), false, [&](u32 r) {
-        u32 i = row + r * 8;
-        return i < heads.sequence ? o + heads.query(own.example, own.head, i) : nullptr;
-    });
+    put_outputs(o, lse, heads, own.example, own.head, row, sums, softmax);
 }
 
 template <int D>
@@ -80,16 +69,8 @@ __device__ void flash_queries(const N* q, const N* k, const N* v, const N* o, co
     queries.fetch(q + place, stride, heads.sequence - own.first);
     slopes.fetch(slope + place, stride, heads.sequence - own.first);
     stream.begin(stream.first);
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        u32 of_block = row_of_warp<1>() + row_of_lane() + r * 8, row = own.first + of_block;
-        u32 i = least(row, heads.sequence - 1);
-        u64 statistic = heads.statistic(own.example, own.head, i), query = heads.query(own.example, own.head, i);
-        f32 taken = sum_of_row(quarter_dot<D>(o + query, slope + query));
-        if (threadIdx.x % 4 > 0) continue;
-        statistics[of_block] = {lse[statistic] * LOG2_E, taken};
-        if (row < heads.sequence) inner[statistic] = taken;
-    }
+    make_statistics<D, 2>(o, slope, lse, inner, statistics, heads, own.example, own.head, own.first,
+                           row_of_warp<1>() + row_of_lane());
     GroupLeft<N, D, ROWS, WORKERS> own_queries{queries}, own_slopes{slopes};
     Scores<CAPPED> scores(heads);
     GroupSums<D> sums;
@@ -122,10 +103,7 @@ __device__ void flash_queries(const N* q, const N* k, const N* v, const N* o, co
     });
     own = Own<ROWS>::queries(heads);
     u32 row = own.first + row_of_warp<1>() + row_of_lane();
-    sums.template put<N>(heads.scale, is_aligned(dq), add, [&](u32 r) {
-        u32 i = row + r * 8;
-        return i < heads.sequence ? dq + heads.query(own.example, own.head, i) : nullptr;
-    });
+    put_queries(dq, heads, own.example, own.head, row, sums, add);
 }
 
 template <class N, int D, bool CAPPED>
@@ -210,14 +188,8 @@ __device__ void flash_keys(const N* q, const N* k, const N* v, const f32* lse, c
     wait_for_copies<0>();
     own = Own<ROWS>::keys(heads);
     u32 row = own.first + row_of_warp<1>() + row_of_lane();
-    auto rows_of = [&](N* to) {
-        return [&, to](u32 r) {
-            u32 j = row + r * 8;
-            return j < heads.positions() ? to + heads.key(own.example, own.head, j) : nullptr;
-        };
-    };
-    of_keys.template put<N>(heads.scale, is_aligned(dk), add, rows_of(dk));
-    of_values.template put<N>(1, is_aligned(dv), add, rows_of(dv));
+    put_keys(dk, heads.scale, heads, own.example, own.head, row, of_keys, add);
+    put_keys(dv, 1, heads, own.example, own.head, row, of_values, add);
 }
 
 // Blocks of a multiprocessor, by the registers that they need.
