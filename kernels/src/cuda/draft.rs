@@ -1,8 +1,8 @@
 //! Steps of a call under construction: which addresses, which scratch memory, which grid.
 
 use super::{
-    Argument, CallPlace, Convolution, Function, Launch, Number, Product, Source, Step,
-    Steps,
+    Argument, CallPlace, Convolution, Function, Gradients, Launch, Number, Product,
+    Source, Step, Steps,
 };
 use crate::store::Store;
 use roundelay_schedule::Bytes;
@@ -199,16 +199,25 @@ impl Draft {
     pub(crate) fn product(&mut self, product: Product) {
         self.steps.push(Step::Product(product));
     }
+    /// Makes the gradients of a weight and of its bias.
+    pub(crate) fn gradients(&mut self, gradients: Gradients) {
+        self.steps.push(Step::Gradients(Box::new(gradients)));
+    }
+    /// The launches that are written, which are not launched here.
+    pub(crate) fn aside(&mut self, written: impl FnOnce(&mut Self)) -> Vec<Launch> {
+        let first = self.steps.len();
+        written(self);
+        self.steps.split_off(first).into_iter().flat_map(Step::launches).collect()
+    }
     /// Convolves by the functions that `own` writes, or by a library.
     pub(crate) fn convolution(
         &mut self,
         own: impl FnOnce(&mut Self) -> Result<(), String>,
         described: impl FnOnce(&Self, Vec<Launch>) -> Convolution,
     ) -> Result<(), String> {
-        let first = self.steps.len();
-        own(self)?;
-        let launches = self.steps.split_off(first).into_iter().flat_map(Step::launches);
-        let launches = launches.collect();
+        let mut done = Ok(());
+        let launches = self.aside(|draft| done = own(draft));
+        done?;
         let convolution = described(self, launches);
         self.steps.push(Step::Convolution(Box::new(convolution)));
         Ok(())

@@ -128,7 +128,7 @@ impl Trial<'_> {
 
 impl Bench {
     /// Fills an array with numbers that are drawn.
-    fn draw(
+    pub(in super::super) fn draw(
         &mut self,
         (to, Bytes(bytes)): (Address, Bytes),
         number: Number,
