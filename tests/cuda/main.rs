@@ -11,6 +11,7 @@ mod support;
 mod absent;
 mod ahead;
 mod bench;
+mod biases;
 mod cache;
 mod convolving;
 mod faults;

@@ -23,6 +23,19 @@ pub(crate) enum Sends {
     Eager,
 }
 
+/// How the library of products makes sums beside them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Summed {
+    /// As it should.
+    Fast,
+    /// It takes longer.
+    Slow,
+    /// It rounds parts of them to 16 bits.
+    Short,
+    /// It does not.
+    Refused,
+}
+
 /// An algorithm of the library of convolutions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offered {
@@ -111,6 +124,7 @@ pub(crate) struct Settings {
     pub(crate) algorithms: u64,
     /// Whether products with a GELU are slow.
     pub(crate) slow_gelus: bool,
+    pub(crate) sums: Summed,
     /// What names of functions contain that take long.
     pub(crate) slow: Option<String>,
     /// Version of the library of convolutions.
@@ -159,6 +173,12 @@ impl Settings {
             refuse: number("REFUSE"),
             refuses_products: text("PRODUCTS").as_deref() == Some("refuse"),
             slow_gelus: text("GELUS").as_deref() == Some("slow"),
+            sums: match text("SUMS").as_deref() {
+                Some("slow") => Summed::Slow,
+                Some("short") => Summed::Short,
+                Some("refuse") => Summed::Refused,
+                Some(_) | None => Summed::Fast,
+            },
             slow: text("SLOW"),
             cudnn: of_cudnn("VERSION")
                 .and_then(|text| text.parse().ok())
