@@ -58,7 +58,7 @@ def take(name, bench, work):
 KERNELS = {
     "products":
         "matmul affine affine_relu affine_gelu affine_gelu_tanh affine_add "
-        "matmul_gelu_tanh_backward",
+        "matmul_gelu_tanh_backward affine_gradients",
     "heads":
         "attention attention_backward",
     "stored heads":

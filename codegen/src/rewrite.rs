@@ -5,6 +5,9 @@
 //! split tensors. Whoever plans takes the equations as algebra and says where a rule is applied
 //! ([`Choice`]); whoever lowers takes them as instructions ([`crate::stages_in`]).
 //!
+//! Two calls are neighbours because the second reads what the first makes, or because both read the
+//! same, which one call then reads once.
+//!
 //! Arrays that have no line after the rewrite are not made any more, so a rule with such an array
 //! only fits where nobody else reads it. `part` is only ever taken of what all rows have alike.
 
@@ -30,7 +33,7 @@ pub struct CallPattern {
 pub struct RewriteForm {
     /// The rule.
     pub rewrite: Rewrite,
-    /// Two neighbours, in their order. The second reads what the first makes.
+    /// Two neighbours, in their order. The second reads what the first makes, or what it reads.
     pub before: [CallPattern; 2],
     /// What stands for both.
     pub after: CallPattern,
@@ -56,11 +59,10 @@ impl CallPattern {
 }
 
 impl RewriteForm {
-    /// The array that goes from the first call to the second.
-    pub fn between(&self) -> &'static str {
+    /// The array that goes from the first call to the second; none where both only read the same.
+    pub fn between(&self) -> Option<&'static str> {
         let [first, second] = &self.before;
-        let shared = first.made.iter().find(|name| second.read.contains(name));
-        shared.expect("the second call reads what the first makes")
+        first.made.iter().find(|name| second.read.contains(name)).copied()
     }
 }
 
@@ -107,7 +109,7 @@ const BATCH_NORM: CallPattern = making(NORM_BETWEEN, line("batch_norm", NORM));
 const RESIDUAL: CallPattern = with(&["residual"], line("batch_norm", NORM_AND));
 
 /// All rules, in all their forms.
-pub const FORMS: [RewriteForm; 15] = [
+pub const FORMS: [RewriteForm; 16] = [
     RewriteForm {
         rewrite: Rewrite::Affine,
         before: [
@@ -143,6 +145,15 @@ pub const FORMS: [RewriteForm; 15] = [
         ],
         after: making(&["dt"], line("matmul_gelu_tanh_backward", &["dz", "weight", "t"])),
         alike: &["t", "dt"],
+    },
+    RewriteForm {
+        rewrite: Rewrite::AffineGradients,
+        before: [
+            making(&["dweight"], with(&["transpose_a"], line("matmul", &["dy", "x"]))),
+            making(&["dbias"], line("sum_rows", &["dy"])),
+        ],
+        after: making(&["dweight", "dbias"], line("affine_gradients", &["dy", "x"])),
+        alike: &[],
     },
     RewriteForm {
         rewrite: Rewrite::AffineAdd,

@@ -40,6 +40,7 @@ fn shape(form: &RewriteForm, name: &str, sizes: Sizes) -> Vec<u64> {
         | (Rewrite::PartOfSum, "y") => vec![m, part],
         (Rewrite::MatmulGeluTanhBackward, "weight") => vec![k, n],
         (Rewrite::MatmulGeluTanhBackward, "dz") => vec![m, k],
+        (_, "dweight") => vec![n, k],
         (_, "x") if is_affine => vec![m, k],
         (_, "weight") => vec![n, k],
         (_, "gain" | "bias" | "dgain" | "dbias") => vec![n],
@@ -197,12 +198,20 @@ fn wrong_rules_are_found_out() {
     let map = &["x", "weight", "bias"];
     let norm = of(Rewrite::BatchNormRelu);
     let opened = of(Rewrite::BatchNormBackwardRelu);
+    let gradients = of(Rewrite::AffineGradients);
     let wrong = [
         after(Rewrite::Affine, "affine_relu", map),
         after(Rewrite::AffineRelu, "affine", map),
         after(Rewrite::AffineGeluTanh, "affine_gelu", map),
         after(Rewrite::AffineAdd, "affine", map),
         after(Rewrite::MatmulGeluTanhBackward, "matmul", &["dz", "weight"]),
+        RewriteForm {
+            before: [gradients.before[0], {
+                let [_, sums] = gradients.before;
+                CallPattern { read: &["other"], ..sums }
+            }],
+            ..gradients
+        },
         RewriteForm { after: CallPattern { flags: &["residual"], ..norm.after }, ..norm },
         RewriteForm {
             after: CallPattern {

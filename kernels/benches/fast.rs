@@ -27,6 +27,7 @@ fn typical(name: &str) -> Call {
             call(name).reals(&[rows, &[512, 128], &[512], wide, wide])
         }
         "matmul_gelu_tanh_backward" => call(name).reals(&[rows, &[128, 512], wide, wide]),
+        "affine_gradients" => call(name).reals(&[wide, rows, &[512, 128], &[512]]),
         "add" | "multiply" => call(name).reals(&[rows; 3]),
         "add_rows" => call(name).reals(&[&[512], wide]),
         "accumulate" | "copy" | "softmax" => call(name).reals(&[rows; 2]),

@@ -1,9 +1,10 @@
-//! Affine maps y = x Wᵀ + bias together with what follows them, and the gradient of what goes into
-//! one together with the slope of what stands before it: one pass over memory instead of two or
-//! three, and the bits of the kernels one by one.
+//! Affine maps y = x Wᵀ + bias together with what follows them; the gradient of what goes into one
+//! together with the slope of what stands before it; and the gradients of weight and bias. One pass
+//! over memory instead of two or three, where a form can, and the bits of the kernels one by one.
 
 use crate::{
     Context, Real,
+    elementwise::SumRows,
     fast::affine as fast,
     kernel::Define,
     matmul::Matmul,
@@ -34,6 +35,13 @@ pub(crate) struct AffineGeluTanh(pub(crate) Matmul);
 /// dt = dz W times the slope of the same at t.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MatmulGeluTanhBackward(pub(crate) Matmul);
+
+/// dweight = dyᵀ x, dbias_j = Σ_i dy_ij.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AffineGradients {
+    pub(crate) product: Matmul,
+    pub(crate) sums: SumRows,
+}
 
 /// y = a + (x Wᵀ + bias).
 #[derive(Clone, Debug, PartialEq)]
@@ -190,6 +198,44 @@ impl Define for MatmulGeluTanhBackward {
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let inputs = [(); 3].map(|()| operands.read());
         plain::matmul_gelu_tanh_backward(&self.0, inputs, operands.write());
+    }
+}
+
+impl Define for AffineGradients {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let store = call.store()?;
+        let (m, n) = call.matrix("dy", Access::Read)?;
+        let (rows, k) = call.matrix("x", Access::Read)?;
+        if rows != m {
+            return Err(format!("`dy` has {m} rows, but `x` has {rows}"));
+        }
+        call.shaped("dweight", store.access(), (n, k))?;
+        call.vector("dbias", store.access(), n)?;
+        let (transpose_a, transpose_b) = (true, false);
+        Ok(Self {
+            product: Matmul { m: n, n: k, k: m, transpose_a, transpose_b, store },
+            sums: SumRows { count: m * n, columns: n, store },
+        })
+    }
+    fn flops(&self) -> u64 {
+        self.product.flops().saturating_add(self.sums.flops())
+    }
+    fn packed<R: Real>(&self) -> usize {
+        self.product.packed::<R>()
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let [dy, x] = [(); 2].map(|()| operands.read());
+        self.product.multiply(dy, x, operands.write(), context.threads);
+        self.sums.sum(dy, operands.write(), context.threads);
+    }
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+        let inputs = [(); 2].map(|()| operands.read());
+        plain::affine_gradients(
+            &self.product,
+            inputs,
+            operands.write(),
+            operands.write(),
+        );
     }
 }
 

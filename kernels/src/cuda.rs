@@ -15,6 +15,7 @@ mod dropout;
 mod elementwise;
 mod embedding;
 mod form;
+mod gradients;
 mod group_norm;
 mod loss;
 mod norm;
@@ -56,6 +57,8 @@ pub enum Step {
     Launch(Launch),
     /// A matrix product, which a library may do faster than [`Product::launch`].
     Product(Product),
+    /// A product with the sums beside it, which a library may do as one.
+    Gradients(Box<Gradients>),
     /// A convolution, which a library may do faster than [`Convolution::own`].
     Convolution(Box<Convolution>),
     /// What functions of ours make in two ways.
@@ -68,6 +71,7 @@ impl Step {
         match self {
             Step::Launch(launch) => vec![launch],
             Step::Product(product) => vec![product.launch()],
+            Step::Gradients(both) => [vec![both.product.launch()], both.own].concat(),
             Step::Convolution(convolution) => convolution.own,
             Step::Either(either) => either.usual,
         }
@@ -215,6 +219,30 @@ pub struct Product {
     pub addend: Addend,
     /// What follows on the way out.
     pub epilogue: Epilogue,
+}
+
+/// The gradients of an affine map's weight and of its bias: the product dyᵀ x, whose `a` is dyᵀ, and
+/// the sums of the rows of `a`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gradients {
+    /// Makes the gradient of the weight.
+    pub product: Product,
+    /// The gradient of the bias, (m) numbers.
+    pub bias: Array,
+    /// What a library may do that makes the sums with the product, and writes over what is there; none
+    /// where they would be rounded twice.
+    pub sums: Option<Sums>,
+    /// Functions of ours that make the gradient of the bias of `a`, one after another.
+    pub own: Vec<Launch>,
+}
+
+/// Sums that a library makes with a product.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sums {
+    /// Where it writes them, in the type of the product's result.
+    pub place: CallPlace,
+    /// Our function that then adds them to the gradient of the bias; none where they are all of it.
+    pub added: Option<Launch>,
 }
 
 /// What a product is added to.

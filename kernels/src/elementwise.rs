@@ -205,15 +205,21 @@ impl Define for SumRows {
         product([self.count])
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let (x, out) = (operands.read(), operands.write());
-        let columns = out.len();
-        let share = columns_per_part(context.threads, columns, self.count / columns);
-        for_each_part(out.chunks_mut(share).enumerate(), |(part, out)| {
-            fast::sum_rows(x, columns, part * share, out, self.store);
-        });
+        self.sum(operands.read(), operands.write(), context.threads);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::sum_rows(operands.read(), operands.write(), self.store);
+    }
+}
+
+impl SumRows {
+    /// Sums by the fast kernel.
+    pub(crate) fn sum<R: Real>(&self, x: &[R], out: &mut [R], threads: usize) {
+        let columns = out.len();
+        let share = columns_per_part(threads, columns, self.count / columns);
+        for_each_part(out.chunks_mut(share).enumerate(), |(part, out)| {
+            fast::sum_rows(x, columns, part * share, out, self.store);
+        });
     }
 }
 

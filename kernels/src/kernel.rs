@@ -120,6 +120,7 @@ define_operations! {
     "affine_add" => AffineAdd(affine::AffineAdd);
     "matmul_gelu_tanh_backward" =>
         MatmulGeluTanhBackward(affine::MatmulGeluTanhBackward);
+    "affine_gradients" => AffineGradients(affine::AffineGradients);
     "add" => Add(elementwise::Add);
     "add_rows" => AddRows(elementwise::AddRows);
     "accumulate" => Accumulate(elementwise::Accumulate);

@@ -18,6 +18,7 @@
 //! | `affine_gelu_tanh` | x, weight, bias, z (m, n) w, y (m, n) w | the same, by a hyperbolic tangent |
 //! | `affine_add` | x, weight, bias, a (m, n) r, y (m, n) w | y = a + (x Wᵀ + bias) |
 //! | `matmul_gelu_tanh_backward` | dz (m, k) r, weight (k, n) r, t (m, n) r, dt (m, n) w | dt = dz W times the slope of `gelu_tanh` at t |
+//! | `affine_gradients` | dy (m, n) r, x (m, k) r, dweight (n, k) w/u, dbias (n) w/u | dweight = dyᵀ x, dbias = sum of dy over m; `accumulate`: both are added to |
 //! | `add` | a r, b~ r, out w | |
 //! | `add_rows` | bias (n) r, x (m, n) u | x += bias in every row |
 //! | `accumulate` | x r, out u | out += x |

@@ -3,7 +3,7 @@
 use roundelay_schedule::{Float, Unit};
 
 /// Kernels that are products of the matrices that they are given, row by row.
-const MATRICES: [&str; 7] = [
+const MATRICES: [&str; 8] = [
     "matmul",
     "affine",
     "affine_relu",
@@ -11,6 +11,7 @@ const MATRICES: [&str; 7] = [
     "affine_gelu_tanh",
     "affine_add",
     "matmul_gelu_tanh_backward",
+    "affine_gradients",
 ];
 
 /// Kernels whose products are of something else, or not all: windows of an image, heads, losses.

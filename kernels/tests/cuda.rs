@@ -115,7 +115,10 @@ fn usual_mixes_of_types_need_no_conversion() {
             let steps = steps(&call, Float::Bf16(GradientSums::F32));
             let converts = steps.steps.iter().any(|step| match step {
                 Step::Launch(launch) => launch.function.symbol.starts_with("scale_"),
-                Step::Product(_) | Step::Convolution(_) | Step::Either(_) => false,
+                Step::Product(_)
+                | Step::Gradients(_)
+                | Step::Convolution(_)
+                | Step::Either(_) => false,
             });
             assert_eq!(converts, copies.contains(name), "{name} {mix:?}");
         }

@@ -9,13 +9,14 @@ use common::{
 use roundelay_kernels::{Context, NAMES};
 use roundelay_schedule::Call;
 
-const FUSED: [&str; 6] = [
+const FUSED: [&str; 7] = [
     "affine",
     "affine_relu",
     "affine_gelu",
     "affine_gelu_tanh",
     "affine_add",
     "matmul_gelu_tanh_backward",
+    "affine_gradients",
 ];
 
 /// Runs a kernel on a choice of arrays, in its own order.
@@ -34,6 +35,14 @@ fn shaped(name: &str, fused: &Call, places: &[usize]) -> Call {
 
 /// The kernels one by one on the operands of the fused call.
 fn one_by_one(fused: &Call, arrays: &mut [Array<f32>], threads: usize) {
+    if fused.kernel == "affine_gradients" {
+        let store = |call: Call| Call { attributes: fused.attributes.clone(), ..call };
+        let product = store(shaped("matmul", fused, &[0, 1, 2]));
+        let product = product.flag("transpose_a", true);
+        apply(&product, &[0, 1, 2], arrays, threads);
+        let sums = store(shaped("sum_rows", fused, &[0, 3]));
+        return apply(&sums, &[0, 3], arrays, threads);
+    }
     let map = match &*fused.kernel {
         "affine_gelu" | "affine_gelu_tanh" => 3,
         _ => fused.operands.len() - 1,

@@ -418,6 +418,20 @@ fn masked_losses() {
 }
 
 #[test]
+fn an_affine_map_has_the_gradients_of_its_weight_and_bias() {
+    let draw = &mut Draw::new(12);
+    let map = call("affine").reals(&[&[4, 3], &[5, 3], &[5], &[4, 5]]);
+    let forward = Forward::new(map, 3, draw);
+    let gradients =
+        call("affine_gradients").reals(&[&[4, 5], &[4, 3], &[5, 3]]).real(&[5]);
+    let x = forward.arrays[0].clone();
+    let arrays = vec![forward.weights(), x, unwritten(15), unwritten(5)];
+    let found = evaluate(&gradients, arrays);
+    assert_close(found[2].values(), &forward.slopes(1), "dweight");
+    assert_close(found[3].values(), &forward.slopes(2), "dbias");
+}
+
+#[test]
 fn products_and_sums_are_their_own_transposes() {
     let draw = &mut Draw::new(10);
     let forward =

@@ -156,8 +156,16 @@ impl Choice for Algebra {
 type Word = (Vec<&'static str>, Vec<u64>);
 
 /// The constants of calls that rules know.
-const CONSTANTS: [&str; 7] =
-    ["accumulate", "inner", "parts", "relu", "residual", "stride", "transpose_b"];
+const CONSTANTS: [&str; 8] = [
+    "accumulate",
+    "inner",
+    "parts",
+    "relu",
+    "residual",
+    "stride",
+    "transpose_a",
+    "transpose_b",
+];
 
 /// The word of some neighbours; none where a call has constants that no rule knows.
 fn word(neighbours: &[Neighbour<'_>]) -> Option<Word> {

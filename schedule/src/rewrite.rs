@@ -27,6 +27,8 @@ pub enum Rewrite {
     /// The gradient of what goes into an affine map, and that of the GELU by a hyperbolic tangent
     /// before the map.
     MatmulGeluTanhBackward,
+    /// The gradients of an affine map's weight and of its bias.
+    AffineGradients,
     /// A batch norm and what is added to it.
     BatchNormAdd,
     /// A batch norm and the rectifier behind it.

@@ -228,6 +228,7 @@ struct Products {
     cublaslt: u64,
     own: u64,
     why_own: Option<String>,
+    wrong: Option<String>,
 }
 
 /// Convolutions of all routines that are no products, by who makes them.
@@ -384,6 +385,7 @@ fn tell_end(schedule: &Checked, outcome: &Outcome, json: bool) -> Result<(), Fai
                     cublaslt: gpus.products.library,
                     own: gpus.products.own,
                     why_own: gpus.products.why_own.clone(),
+                    wrong: gpus.products.wrong.clone(),
                 },
                 convolutions: Convolutions {
                     cudnn: gpus.convolutions.library,

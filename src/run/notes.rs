@@ -41,17 +41,22 @@ pub(super) fn tell_ungraphed(machine: &AnyMachine, listener: &mut impl FnMut(Run
     }
 }
 
-/// Says why matrix products are not the library's.
+/// Says why matrix products are not the library's, or not all that goes with them.
 pub(super) fn tell_own_products(
     machine: &AnyMachine,
     listener: &mut impl FnMut(RunEvent),
 ) {
     let AnyMachine::Cuda(cuda) = machine else { return };
-    let ProductCounts { library, own, why_own } = cuda.products();
+    let ProductCounts { library, own, why_own, wrong } = cuda.products();
     if let Some(why) = why_own {
         let all = library + own;
         listener(RunEvent::Note(format!(
             "own functions make {own} of {all} matrix products: {why}"
+        )));
+    }
+    if let Some(wrong) = wrong {
+        listener(RunEvent::Note(format!(
+            "own functions make the sums beside products, because cuBLASLt makes other numbers: {wrong}"
         )));
     }
 }

@@ -12,6 +12,7 @@ mod absent;
 mod ahead;
 mod attending;
 mod bench;
+mod biases;
 mod cache;
 mod convolving;
 mod faults;

@@ -10,12 +10,17 @@ use serde_json::Value;
 use std::{env, fs, path::Path, process::Command};
 
 /// Kernels of several sources, products among them.
-const SOME: &str = "relu,matmul,affine_gelu,affine_gelu_tanh,matmul_gelu_tanh_backward,softmax,\
-                    adamw,cross_entropy";
+const SOME: &str = "relu,matmul,affine_gelu,affine_gelu_tanh,matmul_gelu_tanh_backward,\
+                    affine_gradients,softmax,adamw,cross_entropy";
 
 /// Those of them that are products.
-const PRODUCTS: [&str; 4] =
-    ["matmul", "affine_gelu", "affine_gelu_tanh", "matmul_gelu_tanh_backward"];
+const PRODUCTS: [&str; 5] = [
+    "matmul",
+    "affine_gelu",
+    "affine_gelu_tanh",
+    "matmul_gelu_tanh_backward",
+    "affine_gradients",
+];
 
 #[test]
 fn kernels_are_held_to_their_references() {
@@ -24,9 +29,16 @@ fn kernels_are_held_to_their_references() {
     }
     let bench = Bench::new("kernel-check");
     let words = format!("devices --check-kernels --calls 3 --seed 9 --only {SOME}");
-    let told = document(&mut bench.command(&words), "kernel-check");
+    let counts = bench.scratch.path("counts");
+    let mut command = bench.command(&words);
+    let told = document(command.env("STANDIN_CUDA_COUNTS", &counts), "kernel-check");
     let rows = told["rows"].as_array().expect("the schema holds");
-    assert_eq!(rows.len(), 8 * 4, "kernels in all element types");
+    assert_eq!(rows.len(), 9 * 4, "kernels in all element types");
+    let counted = fs::read_to_string(counts).expect("the stand-in counts");
+    for epilogue in ["gelus", "sums"] {
+        let none = format!("\n{epilogue} 0\n");
+        assert!(!counted.contains(&none), "all that it makes is looked at: {counted}");
+    }
     for row in rows {
         assert!(row["wrong"].is_null(), "{row}");
         assert!(row["error"].as_f64() <= row["tolerance"].as_f64(), "{row}");

@@ -6,6 +6,7 @@
 //! other is not made any more. A call that does two joins what stands before it in turn, so a
 //! product grows into an affine map, and that into one with an activation. Backward, a map's product
 //! for what goes into it comes behind the map's other calls where an activation takes it right then.
+//! These others, which read one gradient, are one call where both write sums, or both add to them.
 
 use super::{
     call::{Step, Tensor, Term},
@@ -15,7 +16,8 @@ use crate::{
     rewrite::{ArrayUse, CallPattern, Choice, FORMS, Neighbour, RewriteForm},
     tensor::Strand,
 };
-use roundelay_dsl::NodeId;
+use roundelay_dsl::{NodeId, Source};
+use roundelay_kernels::Kernel;
 use roundelay_schedule::{
     Attribute, Attributes, Constants, Extents, Id, Rewrite, Rewrites,
 };
@@ -135,7 +137,8 @@ fn meeting<N>(mut steps: Vec<(N, Step)>) -> Vec<(N, Step)> {
 /// Whether a call takes what a product makes, and a rule has both.
 fn meets(product: &Step, next: &Step) -> bool {
     let pair = [product.kernel, next.kernel];
-    let is_rule = FORMS.iter().any(|form| form.before.map(|line| line.kernel) == pair);
+    let mut rules = FORMS.iter().filter(|form| form.between().is_some());
+    let is_rule = rules.any(|form| form.before.map(|line| line.kernel) == pair);
     let made = product.terms.last().map(|term| term.tensor);
     let read = next.terms.iter().any(|term| Some(term.tensor) == made);
     product.kernel == "matmul" && is_rule && read && product.strand == next.strand
@@ -296,6 +299,13 @@ fn apply(
     let mut names = Names::new();
     let own = bind(&form.before[0], first, &mut names)?;
     let more = bind(&form.before[1], second, &mut names)?;
+    let Some(between) = form.between() else {
+        let fits = own == more
+            && read_alike([first, second], &names)
+            && are_of_one_type(&form.after, &names);
+        let both = after(&form.after, &names, more, second.strand);
+        return (fits && is_call(&both)).then_some(both);
+    };
     let both_cut = [first, second].iter().all(|step| CUT.contains(&step.kernel));
     if more.contains_key(ACCUMULATE) && WRITING.contains(&form.after.kernel) {
         return None;
@@ -309,13 +319,11 @@ fn apply(
     if own.contains_key(ACCUMULATE) || constants(&own) != constants(&more) {
         return None;
     }
-    let between = names[form.between()].clone();
+    let between = names[between].clone();
     if !own.is_empty() && seen(&between, second) != Some(&between.shape) {
         return None;
     }
-    let own_names = 1 + usize::from(form.before[1].is_in_place());
-    let all = names.values().filter(|term| term.tensor == between.tensor);
-    if all.count() != own_names {
+    if !hands_over(form, &between, &names) {
         return None;
     }
     let made = |name: &&str| names.get(name).map(|term| term.tensor);
@@ -323,8 +331,43 @@ fn apply(
     if !still && !private(between.tensor) {
         return None;
     }
-    reshape(form, second, &mut names)?;
+    reshape(form, (&between, second), &mut names)?;
     Some(after(&form.after, &names, more, second.strand))
+}
+
+/// Whether nothing else that the calls of a rule touch is the tensor that goes from one to the other.
+fn hands_over(form: &RewriteForm, between: &Term, names: &Names) -> bool {
+    let own_names = 1 + usize::from(form.before[1].is_in_place());
+    let all = names.values().filter(|term| term.tensor == between.tensor);
+    all.count() == own_names
+}
+
+/// Whether two calls see what both touch in one shape, and nothing else that has a name of its own is
+/// the same tensor: so neither touches what the other makes.
+fn read_alike([first, second]: [&Step; 2], names: &Names) -> bool {
+    let alike = |term: &Term| seen(term, second).is_none_or(|shape| *shape == term.shape);
+    let tensors: BTreeSet<Tensor> = names.values().map(|term| term.tensor).collect();
+    first.terms.iter().all(alike) && tensors.len() == names.len()
+}
+
+/// Whether all that a line makes are gradients of parameters, which are kept in a type of their own, or
+/// nothing is.
+fn are_of_one_type(line: &CallPattern, names: &Names) -> bool {
+    let is_sum = |name: &&str| {
+        matches!(
+            names[*name].tensor,
+            Tensor::Gradient(Source::Parameter(_))
+                | Tensor::Aside(..)
+                | Tensor::ParameterDetour(..)
+        )
+    };
+    let sums = line.made.iter().filter(|name| is_sum(name)).count();
+    sums == 0 || sums == line.made.len()
+}
+
+/// Whether the catalogue has a call.
+fn is_call(step: &Step) -> bool {
+    Kernel::parse(&step.unplaced(|term| term.element)).is_ok()
 }
 
 const ACCUMULATE: &str = "accumulate";
@@ -367,9 +410,12 @@ fn seen<'a>(term: &Term, step: &'a Step) -> Option<&'a Extents> {
 
 /// Gives what must be alike the shape of the tensor between the calls, as a matrix where one of
 /// them sees it so.
-fn reshape(form: &RewriteForm, second: &Step, names: &mut Names) -> Option<()> {
-    let between = names[form.between()].clone();
-    let shapes = [Some(&between.shape), seen(&between, second)].into_iter().flatten();
+fn reshape(
+    form: &RewriteForm,
+    (between, second): (&Term, &Step),
+    names: &mut Names,
+) -> Option<()> {
+    let shapes = [Some(&between.shape), seen(between, second)].into_iter().flatten();
     let shape = shapes.min_by_key(|shape| shape.len())?.clone();
     for name in form.alike {
         let term = names.get_mut(name)?;

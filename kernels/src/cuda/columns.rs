@@ -161,15 +161,22 @@ pub(crate) fn further(place: CallPlace, bytes: usize) -> CallPlace {
     }
 }
 
+impl SumRows {
+    /// Sums the rows of `x`.
+    pub(crate) fn written(&self, draft: &mut Draft, [x, out]: [Argument; 2]) {
+        let columns = Columns { rows: self.count / self.columns, columns: self.columns };
+        let partial = columns.sum(draft, (COLUMNS, "sum_of_segments"), [&[x], &[]], 1);
+        partial.join(draft, 0, out, self.store);
+    }
+}
+
 impl Form for SumRows {
     fn roles(&self) -> Vec<Role> {
         vec![Role::Narrow, Role::Either]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        let [x, out] = draft.operands(0);
-        let columns = Columns { rows: self.count / self.columns, columns: self.columns };
-        let partial = columns.sum(draft, (COLUMNS, "sum_of_segments"), [&[x], &[]], 1);
-        partial.join(draft, 0, out, self.store);
+        let operands = draft.operands(0);
+        self.written(draft, operands);
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
 //! Steps of a call under construction: which addresses, which scratch memory, which grid.
 
 use super::{
-    Argument, Array, CallPlace, Convolution, Either, Function, Launch, Number, Operand,
-    Product, Source, Step, Steps,
+    Argument, Array, CallPlace, Convolution, Either, Function, Gradients, Launch, Number,
+    Operand, Product, Source, Step, Steps,
 };
 use crate::store::Store;
 use roundelay_schedule::{Access, Bytes};
@@ -199,6 +199,25 @@ impl Draft {
     pub(crate) fn product(&mut self, product: Product) {
         self.steps.push(Step::Product(product));
     }
+    /// Makes the gradients of a weight and of its bias.
+    pub(crate) fn gradients(&mut self, gradients: Gradients) {
+        self.steps.push(Step::Gradients(Box::new(gradients)));
+    }
+    /// The launches that are written, which are not launched here.
+    pub(crate) fn aside(&mut self, written: impl FnOnce(&mut Self)) -> Vec<Launch> {
+        let first = self.steps.len();
+        written(self);
+        self.steps.split_off(first).into_iter().flat_map(Step::launches).collect()
+    }
+    /// The same of what may have no form.
+    fn apart(
+        &mut self,
+        write: impl FnOnce(&mut Self) -> Result<(), String>,
+    ) -> Result<Vec<Launch>, String> {
+        let mut done = Ok(());
+        let launches = self.aside(|draft| done = write(draft));
+        done.map(|()| launches)
+    }
     /// Convolves by the functions that `own` writes, or by a library.
     pub(crate) fn convolution(
         &mut self,
@@ -230,15 +249,6 @@ impl Draft {
     ) -> Operand {
         let array = Array { place: self.place(operand), number };
         Operand { array, elements, access }
-    }
-    /// What functions are written, which are no steps of the call.
-    fn apart(
-        &mut self,
-        write: impl FnOnce(&mut Self) -> Result<(), String>,
-    ) -> Result<Vec<Launch>, String> {
-        let first = self.steps.len();
-        write(self)?;
-        Ok(self.steps.split_off(first).into_iter().flat_map(Step::launches).collect())
     }
     /// What was drafted.
     pub(crate) fn finish(self) -> Steps {

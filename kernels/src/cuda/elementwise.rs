@@ -62,9 +62,19 @@ pub enum Accumulation {
 /// Copies numbers of one type to another.
 pub(crate) fn convert(
     draft: &mut Draft,
+    places: [CallPlace; 2],
+    numbers: [Number; 2],
+    elements: usize,
+) {
+    moved(draft, places, numbers, (elements, Store::Write));
+}
+
+/// The same, or adds them to what is there.
+pub(crate) fn moved(
+    draft: &mut Draft,
     [from, to]: [CallPlace; 2],
     [is, becomes]: [Number; 2],
-    elements: usize,
+    (elements, store): (usize, Store),
 ) {
     let symbol = format!("scale_{}_{}", is.name(), becomes.name());
     let shape = Shape::each(elements, 16 / is.size());
@@ -73,7 +83,7 @@ pub(crate) fn convert(
         Argument::Address(to),
         count(elements),
         Argument::Double(1.0),
-        adding(Store::Write),
+        adding(store),
     ];
     draft.launch(ELEMENTWISE, symbol, shape, arguments);
 }

@@ -167,7 +167,11 @@ pub(crate) fn between(
 }
 
 /// The same of operands 0, 1 and `out`.
-fn product(draft: &Draft, map: &Matmul, (out, number): (usize, Number)) -> Product {
+pub(super) fn product(
+    draft: &Draft,
+    map: &Matmul,
+    (out, number): (usize, Number),
+) -> Product {
     let factors = [0, 1].map(|operand| draft.place(operand));
     between(map, draft.types.narrow, factors, (draft.place(out), number))
 }

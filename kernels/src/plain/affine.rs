@@ -48,6 +48,17 @@ pub(crate) fn matmul_gelu_tanh_backward<R: Real>(
     activation::gelu_tanh_backward(t, &dy, dt, Store::Write);
 }
 
+/// dweight = dyᵀ x, dbias_j = Σ_i dy_ij.
+pub(crate) fn affine_gradients<R: Real>(
+    product: &Matmul,
+    [dy, x]: [&[R]; 2],
+    dweight: &mut [R],
+    dbias: &mut [R],
+) {
+    matmul(product, dy, x, dweight, product.store);
+    elementwise::sum_rows(dy, dbias, product.store);
+}
+
 /// y = a + (x Wᵀ + bias).
 pub(crate) fn affine_add<R: Real>(map: &Matmul, inputs: [&[R]; 3], a: &[R], y: &mut [R]) {
     affine(map, inputs, y);

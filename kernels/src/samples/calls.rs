@@ -54,7 +54,7 @@ pub fn sample(name: &str, draw: &mut Draw) -> Call {
     let (batch, m, n) = (1 + draw.below(3), draw.extent(), draw.extent());
     let array: &[u64] = &[batch, m, n];
     match name {
-        "matmul" => sample_matmul(adding, draw),
+        "matmul" | "affine_gradients" => sample_product(adding, draw),
         "affine" | "affine_relu" | "affine_gelu" | "affine_gelu_tanh" | "affine_add" => {
             sample_affine(plain, [m, n, draw.extent()])
         }
@@ -166,6 +166,7 @@ pub fn large(name: &str, draw: &mut Draw) -> Call {
             sample_affine(call(name), [700, 150, 130])
         }
         "matmul_gelu_tanh_backward" => product_back(call(name), [700, 150, 130]),
+        "affine_gradients" => gradients(call(name), [700, 150, 130]),
         "gelu" | "gelu_tanh" | "silu" => call(name).reals(&[wide; 2]),
         "soft_cap" => call(name).number("cap", 2.0).reals(&[wide; 2]),
         "soft_cap_backward" => call(name).number("cap", 2.0).reals(&[rows; 3]),
@@ -209,8 +210,11 @@ pub fn large(name: &str, draw: &mut Draw) -> Call {
     }
 }
 
-fn sample_matmul(call: Call, draw: &mut Draw) -> Call {
+fn sample_product(call: Call, draw: &mut Draw) -> Call {
     let [m, n, k] = [(); 3].map(|()| draw.extent() * (1 + draw.below(3)));
+    if call.kernel == "affine_gradients" {
+        return gradients(call, [m, n, k]);
+    }
     let (transpose_a, transpose_b) = (draw.flag(), draw.flag());
     call.flag("transpose_a", transpose_a)
         .flag("transpose_b", transpose_b)
@@ -230,6 +234,11 @@ fn sample_affine(call: Call, [m, n, k]: [u64; 3]) -> Call {
 /// The gradient of what goes into an affine map, behind a GELU.
 fn product_back(call: Call, [m, n, k]: [u64; 3]) -> Call {
     call.reals(&[&[m, k], &[k, n], &[m, n], &[m, n]])
+}
+
+/// The gradients of a weight and of its bias.
+fn gradients(call: Call, [m, n, k]: [u64; 3]) -> Call {
+    call.reals(&[&[m, n], &[m, k], &[n, k]]).real(&[n])
 }
 
 /// Some neighbouring rows.

@@ -44,6 +44,7 @@ fn gradients(name: &str) -> &'static [usize] {
         "embedding_part_backward" => &[2],
         "zero" => &[0],
         "accumulate" | "sum_rows" | "scale" => &[1],
+        "affine_gradients" => &[2, 3],
         "layer_norm_backward" => &[6, 7],
         "layer_norm_parameters" => &[4, 5],
         "rms_norm_backward" => &[5],

@@ -22,6 +22,9 @@ pub fn usual(name: &str, number: usize) -> Option<Call> {
         "matmul_gelu_tanh_backward" => {
             only(call(name).reals(&[&[256, 320], &[320, 384], &[256, 384], &[256, 384]]))
         }
+        "affine_gradients" => {
+            only(call(name).reals(&[&[320, 256], &[320, 384], &[256, 384]]).real(&[256]))
+        }
         "layer_norm" => only(call(name).reals(&[rows, row, row, rows, count, count])),
         "layer_norm_backward" => {
             only(call(name).reals(&[rows, row, count, count, rows, rows, row, row]))

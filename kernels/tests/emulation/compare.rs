@@ -31,7 +31,10 @@ fn ways(steps: Steps) -> Vec<Steps> {
 fn special(step: Step) -> Vec<Step> {
     match step {
         Step::Either(either) => either.sm90.into_iter().map(Step::Launch).collect(),
-        Step::Launch(_) | Step::Product(_) | Step::Convolution(_) => vec![step],
+        Step::Launch(_)
+        | Step::Product(_)
+        | Step::Gradients(_)
+        | Step::Convolution(_) => vec![step],
     }
 }
 

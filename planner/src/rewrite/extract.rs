@@ -24,7 +24,7 @@ fn cost(term: &Term) -> u64 {
     match operator {
         _ if is_free => 0,
         "add" | "add_rows" | "copy" | "gelu" | "gelu_tanh" | "gelu_tanh_backward"
-        | "part" | "relu" | "relu_backward" => 1,
+        | "part" | "relu" | "relu_backward" | "sum_rows" => 1,
         "all_gather" | "reduce_scatter" => 101,
         // Both of them, one behind the other.
         "all_reduce" => 201,

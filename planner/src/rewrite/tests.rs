@@ -154,6 +154,35 @@ fn a_product_is_not_made_twice() {
     assert_eq!(chosen(&twice, &[4]), [first]);
 }
 
+/// The gradients of a weight and of its bias are read by somebody else, and one call all the same; not
+/// where sums are of another array.
+#[test]
+fn gradients_of_one_array_are_one_call() {
+    let flags = |names: &[&'static str]| -> Attributes {
+        names.iter().map(|name| ((*name).into(), Attribute::Flag(true))).collect()
+    };
+    let place = |array| ArrayUse { array, shape: &[4, 4], is_shared: true };
+    let chosen = |attributes: [&Attributes; 2], summed| {
+        let calls = [("matmul", vec![0, 1, 2]), ("sum_rows", vec![summed, 3])];
+        let neighbour = |((kernel, arrays), attributes): (_, _)| Neighbour {
+            site: Some(0),
+            kernel,
+            attributes,
+            operands: Vec::into_iter(arrays).map(place).collect(),
+        };
+        let neighbours = calls.into_iter().zip(attributes).map(neighbour);
+        let neighbours: Vec<Neighbour<'_>> = neighbours.collect();
+        Algebra::default().choose(&neighbours).into_iter().collect::<Vec<_>>()
+    };
+    let [turned, none] = [flags(&["transpose_a"]), flags(&[])];
+    let both = vec![(1, Rewrite::AffineGradients)];
+    assert_eq!(chosen([&turned, &none], 0), both);
+    let added = [flags(&["accumulate", "transpose_a"]), flags(&["accumulate"])];
+    assert_eq!(chosen(added.each_ref(), 0), both);
+    assert_eq!(chosen([&turned, &none], 1), []);
+    assert_eq!(chosen([&none, &none], 0), []);
+}
+
 /// What one direction of a grid cuts is not what the other one gathers.
 #[test]
 fn exchanges_of_crossing_lines_are_left_alone() {

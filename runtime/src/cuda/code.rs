@@ -9,7 +9,8 @@ use super::{
     driver::{Address, Device, DriverError, Function, Parameters, Stream},
     exchange::Meeting,
     functions::{Functions, Loaded},
-    multiplier::{Multiplier, Way, power_of_two_in},
+    multiplier::{Multiplier, Part, Ways, power_of_two_in},
+    products::Request,
     tuning::Trials,
 };
 use crate::{
@@ -20,7 +21,7 @@ use roundelay_kernels::{
     Exchange,
     cuda::{
         self, Accumulation, Argument, CallPlace, Convolution, Launch, MOST_SUMMED,
-        Number, Product, Steps, sum,
+        Number, Steps, sum,
     },
 };
 use roundelay_schedule::{
@@ -106,9 +107,20 @@ pub(super) enum Step {
     /// A function of ours.
     Launch(Function, Launch),
     /// A product that the library does by one of its plans.
-    Product(Box<Product>, usize),
+    Product(Box<Request>, usize),
     /// A convolution that the library does by one of its plans, of images, weights and results here.
     Convolution([CallPlace; 3], usize),
+}
+
+/// The memory of a call.
+#[derive(Clone, Copy)]
+pub(super) struct Room<'a> {
+    /// Argument and first byte of every operand.
+    pub(super) operands: &'a [(usize, u64)],
+    /// Bytes of each.
+    pub(super) sizes: &'a [Bytes],
+    /// What it takes beside its operands.
+    pub(super) scratch: Bytes,
 }
 
 /// What the parameters of a call are bound to.
@@ -307,14 +319,15 @@ impl Code {
             Some(together) => together,
             None => Given::Alone(kernel.cuda(dtype).map_err(refused)?),
         };
-        self.call(dtype, given, source)
+        let sizes: Vec<Bytes> = kernel.sizes(dtype).collect();
+        self.call(dtype, given, (source, &sizes))
     }
 
     fn call(
         &mut self,
         dtype: Float,
         given: Given,
-        source: &Call,
+        (source, sizes): (&Call, &[Bytes]),
     ) -> Result<(ReadyCall, Bytes), CudaError> {
         let place = |operand: &roundelay_schedule::Operand| {
             (operand.argument as usize, operand.offset.0)
@@ -327,8 +340,8 @@ impl Code {
                 (Work::Together(meeting), meeting.scratch())
             }
             Given::Alone(Steps { steps, scratch }) => {
-                let steps = steps.into_iter();
-                let ready = steps.map(|step| self.ready(step, (&operands, scratch)));
+                let room = Room { operands: &operands, sizes, scratch };
+                let ready = steps.into_iter().map(|step| self.ready(step, room));
                 let ready: Vec<Vec<Step>> = ready.collect::<Result<_, _>>()?;
                 (Work::Alone(ready.into_iter().flatten().collect()), scratch)
             }
@@ -340,42 +353,50 @@ impl Code {
     fn ready(
         &mut self,
         step: cuda::Step,
-        (operands, scratch): (&[(usize, u64)], Bytes),
+        room: Room<'_>,
     ) -> Result<Vec<Step>, CudaError> {
         match step {
             cuda::Step::Launch(launch) => Ok(vec![self.launch(launch)?]),
-            cuda::Step::Product(product) => self.product(&product, operands),
-            cuda::Step::Convolution(own) => self.convolution(*own, operands, scratch),
+            cuda::Step::Product(ref product) => {
+                self.product(Ways::from(product), step.launches(), room)
+            }
+            cuda::Step::Gradients(ref both) => {
+                self.product(Ways::from(&**both), step.launches(), room)
+            }
+            cuda::Step::Convolution(own) => self.convolution(*own, room),
             cuda::Step::Either(either) => {
-                let chosen =
-                    self.chooser.choose(&either, &mut self.functions, scratch)?;
-                Ok(launches(chosen))
+                let functions = &mut self.functions;
+                Ok(launches(self.chooser.choose(&either, functions, room.scratch)?))
             }
         }
     }
 
-    /// A product by the library where it does it.
+    /// A product by the library where it does it, else by our functions.
     fn product(
         &mut self,
-        product: &Product,
-        operands: &[(usize, u64)],
+        ways: Ways,
+        own: Vec<Launch>,
+        room: Room<'_>,
     ) -> Result<Vec<Step>, CudaError> {
-        let way = self.multiplier.plan(product, operands, &mut self.functions);
-        Ok(match way {
-            Some(Way::Whole(plan)) => vec![Step::Product(Box::new(*product), plan)],
-            Some(Way::Apart(part, plan, pass)) => {
-                vec![Step::Product(part, plan), self.launch(pass)?]
+        let mut steps = Vec::new();
+        let launches = match self.multiplier.plan(ways, room, &mut self.functions) {
+            Some((Part { request, behind, .. }, plan)) => {
+                steps.push(Step::Product(Box::new(request), plan));
+                behind
             }
-            None => vec![self.launch(product.launch())?],
-        })
+            None => own,
+        };
+        for launch in launches {
+            steps.push(self.launch(launch)?);
+        }
+        Ok(steps)
     }
 
     /// A convolution by the library where it is known to be better, else by our functions.
     fn convolution(
         &mut self,
         mut convolution: Convolution,
-        operands: &[(usize, u64)],
-        scratch: Bytes,
+        Room { operands, scratch, .. }: Room<'_>,
     ) -> Result<Vec<Step>, CudaError> {
         let loaded = self.functions.all(&std::mem::take(&mut convolution.own))?;
         let own = Own { launches: &loaded, scratch };
@@ -417,8 +438,8 @@ impl Code {
             Step::Launch(function, launch) => {
                 give((function, launch), binding, &mut self.parameters, stream)
             }
-            Step::Product(product, plan) => {
-                self.multiplier.run(*plan, product, binding, stream)
+            Step::Product(request, plan) => {
+                self.multiplier.run(*plan, request, binding, stream)
             }
             Step::Convolution(places, plan) => {
                 self.convolver.run(*plan, *places, binding, stream)

@@ -36,6 +36,12 @@ struct Sample {
     of: Operand,
 }
 
+impl Sample {
+    fn reach(&self) -> (Address, Bytes) {
+        (self.at, size(&self.of))
+    }
+}
+
 /// How far the numbers of a way are from those of the first one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Distance {
@@ -98,7 +104,7 @@ impl Bench {
         let samples = &samples[..];
         for (seed, sample) in (0..).zip(samples) {
             if sample.of.access == Access::Read {
-                self.draw(sample, seed)?;
+                self.draw(sample.reach(), sample.of.array.number, seed)?;
             }
         }
         let ways = tried.ways().len();
@@ -129,9 +135,12 @@ impl Bench {
         for (seed, sample) in (0..).zip(samples) {
             match sample.of.access {
                 Access::Read => {}
-                Access::Update => self.draw(sample, seed)?,
+                Access::Update => {
+                    self.draw(sample.reach(), sample.of.array.number, seed)?;
+                }
                 Access::Write => {
-                    self.stream.fill(sample.at, POISON, size(&sample.of).0)?;
+                    let (at, Bytes(bytes)) = sample.reach();
+                    self.stream.fill(at, POISON, bytes)?;
                 }
             }
         }
@@ -145,9 +154,12 @@ impl Bench {
     }
 
     /// Fills an array with numbers that are drawn.
-    fn draw(&mut self, sample: &Sample, seed: u64) -> Result<(), Unreached> {
-        let (to, Bytes(bytes)) = (sample.at, size(&sample.of));
-        let number = sample.of.array.number;
+    pub(super) fn draw(
+        &mut self,
+        (to, Bytes(bytes)): (Address, Bytes),
+        number: Number,
+        seed: u64,
+    ) -> Result<(), Unreached> {
         let (mut draw, size) = (Draw::new(seed), number.size());
         let mut block = vec![0; DRAWN.min(bytes as usize / size) * size];
         for place in block.chunks_exact_mut(size) {
@@ -167,7 +179,7 @@ impl Bench {
     /// An array, or pieces of it that lie equally far from each other, the first one at its
     /// beginning; and its end.
     fn pieces(&mut self, sample: &Sample) -> Result<Vec<f64>, Unreached> {
-        let (from, Bytes(bytes)) = (sample.at, size(&sample.of));
+        let (from, Bytes(bytes)) = sample.reach();
         let number = sample.of.array.number;
         let mut found = vec![0; bytes.min(PIECES * PIECE) as usize];
         let (stream, bounce) = (&self.stream, &mut self.bounce);

@@ -1,24 +1,26 @@
-//! Who makes each matrix product: the library by one of its plans, the library with a function of ours
-//! for what follows, or a function of ours; which is never left unsaid.
+//! Who makes each matrix product: the library by one of its plans, the library with functions of ours
+//! for what goes with it, or functions of ours; which is never left unsaid.
 
-mod activation;
+mod placing;
 
 use super::{
     arena::ALIGNMENT,
     bounce::Unreached,
-    code::Binding,
-    driver::{Device, DriverError, Products, Stream},
+    code::{Binding, Room},
+    driver::{Device, DriverError, Parameters, Products, Stream},
     functions::Functions,
-    products::{self, Addresses, Algorithm, Extents, Handle, Plan, Refused},
+    products::{self, Addresses, Algorithm, Extents, Handle, Plan, Refused, Request},
     tuning::{Bench, Choice, Trials, Tried, Tuner},
 };
 use crate::{digest::Digest, machine::ProductCounts};
-use activation::{Activation, Placing};
-use roundelay_kernels::cuda::{Addend, CallPlace, Epilogue, Launch, Matrix, Product};
+use placing::{Compared, Place, Placing};
+use roundelay_kernels::cuda::{Addend, CallPlace, Epilogue, Matrix, Product};
 use roundelay_schedule::Bytes;
 
-/// What a bias, and what is before a GELU, starts at a multiple of, in bytes. Preferences speak of
-/// matrices alone, so the library's kernels are free to load these by whole vectors.
+pub(super) use placing::{Part, Ways};
+
+/// What a bias, what is before a GELU, and sums beside a product start at a multiple of, in bytes.
+/// Preferences speak of matrices alone, so the library's kernels are free to move these by whole vectors.
 const BESIDE_ALIGNMENT: u64 = 16;
 
 /// Why a product is made by a function of ours.
@@ -39,7 +41,7 @@ enum Reason {
     /// It has no way to do a product.
     #[error("cuBLASLt answers {status} for a product of {m} x {k} and {k} x {n}")]
     Refused { status: Refused, m: usize, n: usize, k: usize },
-    /// A bias, or what is before a GELU, lies where the library may not load it.
+    /// A bias, or what else goes with a product, lies where the library may not load it.
     #[error(
         "a bias or what is before a GELU starts at a multiple of {0} bytes, and cuBLASLt may load \
          {BESIDE_ALIGNMENT} at once"
@@ -47,25 +49,17 @@ enum Reason {
     Beside(u64),
 }
 
-/// How the library makes a product, by the numbers of its plans.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Way {
-    /// With all that follows.
-    Whole(usize),
-    /// Without its activation, which a function of ours does behind it.
-    Apart(Box<Product>, usize, Launch),
-}
-
 /// The library of products with its plans, or neither.
 pub(super) struct Multiplier {
     handle: Result<Handle, Reason>,
     /// By shape, that is the product with all matrices at the beginning of something, and by what
     /// the first bytes of matrices are multiples of.
-    plans: Vec<((Product, u64), Plan)>,
-    /// Where activations are done, by the plans that do them as well.
-    activations: Vec<(usize, Activation)>,
+    plans: Vec<((Request, u64), Plan)>,
+    /// Where what goes with products is done, by the plans of both ways.
+    places: Vec<([usize; 2], Place)>,
     /// What the first byte of every row is a multiple of.
     alignment: u64,
+    trials: Trials,
     tuner: Tuner,
     /// Of what algorithms depend on.
     versions: String,
@@ -117,12 +111,12 @@ impl Multiplier {
             (Products::Own, Some(_)) => Err(Reason::Absent),
             (Products::Library(_) | Products::Own, None) => Err(Reason::Unwanted),
         };
-        let (plans, activations) = (Vec::new(), Vec::new());
+        let (plans, places) = (Vec::new(), Vec::new());
         let counts = ProductCounts::default();
         let facts = device.facts();
         let (alignment, tuner) = (alignment.unwrap_or(1), Tuner::new(facts, trials));
         let versions = format!("{:?} {}", facts.driver, facts.products);
-        Self { handle, plans, activations, alignment, tuner, versions, counts }
+        Self { handle, plans, places, alignment, trials, tuner, versions, counts }
     }
 
     /// Who makes the products that were planned so far.
@@ -138,7 +132,7 @@ impl Multiplier {
             digest.add(format!("{key:?}").as_bytes());
             digest.add(&plan.algorithm().bytes());
         }
-        digest.add(format!("{:?}", self.activations).as_bytes());
+        digest.add(format!("{:?}", self.places).as_bytes());
         let ProductCounts { library, own, .. } = &self.counts;
         format!(
             "{library} by the library, {:016x}, and {own} by own functions",
@@ -151,15 +145,15 @@ impl Multiplier {
         self.plans.iter().map(|(_, plan)| plan.workspace()).max().unwrap_or_default()
     }
 
-    /// How the library makes a product of a call with these operands; none where a function of ours
-    /// makes it. Functions are asked for where it is tried which way is faster.
+    /// How the library makes a product of a call, and by which plan; none where functions of ours make
+    /// it. Functions are asked for where it is tried which way is faster.
     pub(super) fn plan(
         &mut self,
-        product: &Product,
-        operands: &[(usize, u64)],
+        ways: Ways,
+        room: Room<'_>,
         functions: &mut Functions,
-    ) -> Option<Way> {
-        match self.way(product, operands, functions) {
+    ) -> Option<(Part, usize)> {
+        match self.way(ways, room, functions) {
             Ok(way) => {
                 self.counts.library += 1;
                 Some(way)
@@ -174,80 +168,103 @@ impl Multiplier {
 
     fn way(
         &mut self,
-        product: &Product,
-        operands: &[(usize, u64)],
+        Ways { first, other, compared }: Ways,
+        room: Room<'_>,
         functions: &mut Functions,
-    ) -> Result<Way, Reason> {
-        let whole = self.planned(product, operands);
-        let Some((part, pass)) = product.apart() else { return whole.map(Way::Whole) };
-        let apart = self.planned(&part, operands);
-        match (whole, apart) {
-            (Ok(whole), Ok(apart)) => {
-                Ok(match self.activation([whole, apart], functions) {
-                    Activation::Within => Way::Whole(whole),
-                    Activation::Behind => Way::Apart(Box::new(part), apart, pass),
-                })
+    ) -> Result<(Part, usize), Reason> {
+        let place = first.place;
+        let first = self.planned(&first.request, room.operands).map(|plan| (first, plan));
+        let Some(other) = other else { return first };
+        let other = self.planned(&other.request, room.operands).map(|plan| (other, plan));
+        match (first, other) {
+            (Ok(first), Ok(other)) => {
+                let both = [&first, &other].map(|(part, plan)| (part, *plan));
+                let found = self.place(both, compared, room, functions);
+                Ok(if found == place { first } else { other })
             }
-            (Ok(whole), Err(_)) => Ok(Way::Whole(whole)),
-            (Err(_), Ok(apart)) => Ok(Way::Apart(Box::new(part), apart, pass)),
-            (Err(_), Err(reason)) => Err(reason),
+            (Ok(way), Err(_)) | (Err(_), Ok(way)) => Ok(way),
+            // That of the product alone, which asks for least.
+            (Err(first), Err(other)) => Err(match place {
+                Place::Within => other,
+                Place::Behind => first,
+            }),
         }
     }
 
-    /// Whether a plan is taken that does an activation as well, or one with a pass of ours behind it.
-    fn activation(
+    /// Which of two ways of a product is taken, each by a plan: the first unless the other is known to be
+    /// faster.
+    fn place(
         &mut self,
-        [whole, apart]: [usize; 2],
+        ways: [(&Part, usize); 2],
+        compared: Option<Compared>,
+        room: Room<'_>,
         functions: &mut Functions,
-    ) -> Activation {
-        let mut known = self.activations.iter();
-        if let Some((_, known)) = known.find(|(plan, _)| *plan == whole) {
+    ) -> Place {
+        let (parts, both) = (ways.map(|(part, _)| part), ways.map(|(_, plan)| plan));
+        if let Some((_, known)) = self.places.iter().find(|(plans, _)| *plans == both) {
             return *known;
         }
+        if self.trials == Trials::Skipped {
+            return Place::Within;
+        }
         let handle = self.handle.as_ref().expect("who has plans has their library");
-        let plans = self.plans.get_disjoint_mut([whole, apart]);
-        let [(key, within), (_, behind)] = plans.expect("they differ in what they make");
-        let (product, text) = (&key.0, format!("{key:?}"));
-        let mut placing = Placing::new(product, ([within, behind], handle), functions);
-        let words = [self.versions.as_str(), &text];
-        let found = match self.tuner.choose(&mut placing, "activation", words) {
-            Choice::Kept(way) => Activation::ALL[way],
-            Choice::First => Activation::Within,
+        let plans = self.plans.get_disjoint_mut(both);
+        let [(first, one), (other, two)] = plans.expect("they differ in what they make");
+        let text = format!("{first:?} or {other:?}");
+        let mut placing = Placing {
+            parts,
+            plans: [one, two],
+            handle,
+            functions,
+            room,
+            compared,
+            behind: [vec![], vec![]],
+            parameters: Parameters::default(),
+            wrong: None,
         };
-        self.activations.push((whole, found));
+        let words = [self.versions.as_str(), &text];
+        let found = match self.tuner.choose(&mut placing, "place", words) {
+            Choice::Kept(way) => parts[way].place,
+            Choice::First => parts[0].place,
+        };
+        if let Some(wrong) = placing.wrong {
+            self.counts.wrong.get_or_insert(wrong);
+        }
+        self.places.push((both, found));
         found
     }
 
     fn planned(
         &mut self,
-        product: &Product,
+        request: &Request,
         operands: &[(usize, u64)],
     ) -> Result<usize, Reason> {
+        let product = &request.product;
         let handle = self.handle.as_ref().map_err(|reason| *reason)?;
         let starts = |places: &[CallPlace]| {
             let offsets = places.iter().map(|place| offset(*place, operands));
             power_of_two_in(offsets.chain([self.alignment]))
         };
-        let beside = [products::bias(product), products::before(product)];
+        let beside = [products::bias(request), products::before(product)];
         let beside: Vec<CallPlace> = beside.into_iter().flatten().collect();
         let aligned = starts(&beside);
         if !beside.is_empty() && aligned < BESIDE_ALIGNMENT {
             return Err(Reason::Beside(aligned));
         }
         let [a, b, out] = [&product.a, &product.b, &product.out].map(|own| own.place);
-        let key = (shape(product), starts(&[a, b, out, products::added(product)]));
+        let key = (shape(request), starts(&[a, b, out, products::added(product)]));
         if let Some(known) = self.plans.iter().position(|(other, _)| *other == key) {
             return Ok(known);
         }
         let Product { m, n, k, .. } = *product;
         let refused = |status| Reason::Refused { status, m, n, k };
         let (mut plan, algorithms) =
-            Plan::new(handle, product, key.1).map_err(refused)?;
+            Plan::new(handle, request, key.1).map_err(refused)?;
         let mut trial = Trial {
             plan: &mut plan,
             handle,
             algorithms: &algorithms,
-            extents: Extents::of(product),
+            extents: Extents::of(request),
         };
         let words = [self.versions.as_str(), &format!("{key:?}")];
         let chosen = match self.tuner.choose(&mut trial, "product", words) {
@@ -266,21 +283,27 @@ impl Multiplier {
     pub(super) fn run(
         &mut self,
         plan: usize,
-        product: &Product,
+        request: &Request,
         binding: &Binding<'_>,
         stream: &Stream,
     ) -> Result<(), DriverError> {
         let handle = self.handle.as_ref().expect("who has plans has their library");
-        let at = Addresses {
-            a: binding.address(product.a.place),
-            b: binding.address(product.b.place),
-            out: binding.address(product.out.place),
-            added: binding.address(products::added(product)),
-            bias: products::bias(product).map(|place| binding.address(place)),
-            before: products::before(product).map(|place| binding.address(place)),
-        };
+        let at = addresses(request, binding);
         let (_, plan) = &mut self.plans[plan];
         plan.run(handle, at, binding.workspace, stream).map_err(DriverError::from)
+    }
+}
+
+/// Where all is that the library is told of.
+fn addresses(request: &Request, binding: &Binding<'_>) -> Addresses {
+    let product = &request.product;
+    Addresses {
+        a: binding.address(product.a.place),
+        b: binding.address(product.b.place),
+        out: binding.address(product.out.place),
+        added: binding.address(products::added(product)),
+        bias: products::bias(request).map(|place| binding.address(place)),
+        before: products::before(product).map(|place| binding.address(place)),
     }
 }
 
@@ -300,8 +323,8 @@ pub(super) fn power_of_two_in(numbers: impl Iterator<Item = u64>) -> u64 {
     1 << bits.trailing_zeros()
 }
 
-/// A product without its places.
-fn shape(product: &Product) -> Product {
+/// What is asked for without its places.
+fn shape(Request { product, sums }: &Request) -> Request {
     let place = CallPlace::Operand(0, Bytes(0));
     let nowhere = |matrix: &Matrix| Matrix { place, ..*matrix };
     let epilogue = match product.epilogue {
@@ -320,5 +343,8 @@ fn shape(product: &Product) -> Product {
         Addend::Other(_) => Addend::Other(place),
     };
     let [a, b, out] = [&product.a, &product.b, &product.out].map(nowhere);
-    Product { a, b, out, addend, epilogue, ..*product }
+    Request {
+        product: Product { a, b, out, addend, epilogue, ..*product },
+        sums: sums.map(|_| place),
+    }
 }

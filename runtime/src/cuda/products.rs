@@ -1,8 +1,9 @@
 //! Matrix products by cuBLASLt: one plan per shape, made before the start.
 //!
 //! Our matrices are stored row by row, the library's column by column, so it is asked for the
-//! transposed product: outᵀ = bᵀ aᵀ, in which every stored matrix is what it wants, and a bias of
-//! n numbers is one of the rows of outᵀ.
+//! transposed product: outᵀ = bᵀ aᵀ, in which every stored matrix is what it wants, a bias of
+//! n numbers is one of the rows of outᵀ, and sums of the rows of a are those of the columns of its
+//! second factor.
 #![expect(unsafe_code, reason = "cuBLASLt is called here")]
 
 use super::driver::{Address, DriverError, Stream, cublaslt};
@@ -26,11 +27,12 @@ const OFFERED: usize = 8;
 /// of the result before they meet.
 const WIDE_SUMS: u32 = 2;
 
-/// What the rows and batches of the matrix before a GELU are multiples of, in elements.
+/// What the rows and batches of the matrix before a GELU are multiples of, in elements; and the rows of
+/// matrices beside which sums are made, of which the library of CUDA 11.6 got those of one number wrong.
 const WHOLE_ROWS: usize = 8;
 
 /// A place that is aligned as well as any, for an algorithm that looks at the bias's, or at the one of
-/// what is before a GELU, while it is chosen.
+/// what is before a GELU or of sums, while it is chosen.
 const SOMEWHERE: u64 = 1 << 20;
 
 /// `CUBLAS_OP_N` and `CUBLAS_OP_T`.
@@ -86,6 +88,20 @@ impl Drop for Handle {
     }
 }
 
+/// What the library is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Request {
+    pub(super) product: Product,
+    /// Where the sums of the rows of `a` go, if it makes them too: (m) numbers of the type of `out`.
+    pub(super) sums: Option<CallPlace>,
+}
+
+impl From<Product> for Request {
+    fn from(product: Product) -> Self {
+        Self { product, sums: None }
+    }
+}
+
 /// How the library does one product.
 pub(super) struct Plan {
     description: Description,
@@ -111,7 +127,7 @@ impl Algorithm {
     }
 }
 
-/// How far the matrices, the bias and what is before a GELU reach, from the first byte of each.
+/// How far the matrices, the bias or sums, and what is before a GELU reach, from the first byte of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extents {
     pub(super) a: Bytes,
@@ -122,7 +138,8 @@ pub(super) struct Extents {
 }
 
 impl Extents {
-    pub(super) fn of(product: &Product) -> Self {
+    pub(super) fn of(request: &Request) -> Self {
+        let Request { product, sums } = request;
         let Product { m, n, k, batches, .. } = *product;
         let reach = |matrix: &Matrix, rows: usize, columns: usize| {
             let (rows, columns) = stored(matrix, rows, columns);
@@ -130,11 +147,12 @@ impl Extents {
             Bytes(((last + columns) * matrix.number.size()) as u64)
         };
         let out = reach(&product.out, m, n);
+        let beside = if sums.is_some() { m } else { n };
         Self {
             a: reach(&product.a, m, k),
             b: reach(&product.b, k, n),
             out,
-            bias: Bytes((n * product.out.number.size()) as u64),
+            bias: Bytes((beside * product.out.number.size()) as u64),
             before: before(product).map_or(Bytes(0), |_| out),
         }
     }
@@ -162,7 +180,7 @@ pub(super) struct Addresses {
     pub(super) out: Address,
     /// What is added, which lies as `out` does; `out` itself where nothing else is.
     pub(super) added: Address,
-    /// Of a bias, where the epilogue has one.
+    /// Of a bias, where the epilogue has one, or of sums, where they are made.
     pub(super) bias: Option<Address>,
     /// Of what is before a GELU, where the epilogue has one.
     pub(super) before: Option<Address>,
@@ -176,13 +194,14 @@ impl Plan {
     /// When it would not, or when it has no epilogue like this one.
     pub(super) fn new(
         handle: &Handle,
-        product: &Product,
+        request: &Request,
         alignment: u64,
     ) -> Done<(Self, Vec<Algorithm>)> {
         let unsupported = Refused(cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED);
-        let epilogue = epilogue(product).ok_or(unsupported)?;
+        let epilogue = epilogue(request).ok_or(unsupported)?;
+        let product = &request.product;
         let mut description = Description::new(product, epilogue)?;
-        if bias(product).is_some() {
+        if bias(request).is_some() {
             let pointer = Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER;
             description.set(pointer, SOMEWHERE)?;
         }
@@ -242,8 +261,8 @@ impl Plan {
         let pointer = |address: Address| address.0 as *mut c_void;
         let [a, b, out] = [&self.layouts[0], &self.layouts[1], &self.layouts[2]];
         // SAFETY: all descriptions are live; scales have the type that the description names;
-        // addresses are the device's matter, and those of the bias and of what is before a GELU
-        // are read from the description now.
+        // addresses are the device's matter, and those of the bias, of sums and of what is before a
+        // GELU are read from the description now.
         check(unsafe {
             cublaslt::cublasLtMatmul(
                 handle.0,
@@ -269,13 +288,13 @@ impl Plan {
 
 /// What follows a product, in the library's words; none where it has nothing like it. How exact its
 /// GELU is is not said, so it stands for ours only where 16 bits are stored.
-fn epilogue(product: &Product) -> Option<Library> {
-    let in_16_bits = match product.out.number {
-        Number::Bf16 | Number::F16 => true,
-        Number::F32 | Number::F64 => false,
-    };
-    let gelu = |own: Library| in_16_bits.then_some(own);
+fn epilogue(request: &Request) -> Option<Library> {
+    let Request { product, sums } = request;
+    let gelu = |own: Library| is_narrow(product.out.number).then_some(own);
     match product.epilogue {
+        Epilogue::Plain if sums.is_some() => {
+            sums_rows(product).then_some(Library::CUBLASLT_EPILOGUE_BGRADB)
+        }
         Epilogue::Plain => Some(Library::CUBLASLT_EPILOGUE_DEFAULT),
         Epilogue::Bias(_) => Some(Library::CUBLASLT_EPILOGUE_BIAS),
         Epilogue::BiasRelu(_) => Some(Library::CUBLASLT_EPILOGUE_RELU_BIAS),
@@ -285,10 +304,27 @@ fn epilogue(product: &Product) -> Option<Library> {
     }
 }
 
-/// Where the bias of a product is.
-pub(super) fn bias(product: &Product) -> Option<CallPlace> {
-    match product.epilogue {
-        Epilogue::Plain | Epilogue::GeluTanhSlope { .. } => None,
+fn is_narrow(number: Number) -> bool {
+    match number {
+        Number::Bf16 | Number::F16 => true,
+        Number::F32 | Number::F64 => false,
+    }
+}
+
+/// Whether the library sums the rows of `a` beside this product. It sums the columns of its second
+/// factor, which is aᵀ, where that is transposed: then `a` is stored as its transpose, as gradients of
+/// weights have it. It does in other types too, of which nothing is gained here.
+fn sums_rows(product: &Product) -> bool {
+    let Product { m, n, batches, a, b, .. } = product;
+    let whole = [*m, *n, a.row, b.row].iter().all(|own| own.is_multiple_of(WHOLE_ROWS));
+    is_narrow(a.number) && is_narrow(b.number) && a.transposed && *batches == 1 && whole
+}
+
+/// Where the bias of a product is, or where the sums go that are made beside it.
+pub(super) fn bias(request: &Request) -> Option<CallPlace> {
+    match request.product.epilogue {
+        Epilogue::Plain => request.sums,
+        Epilogue::GeluTanhSlope { .. } => None,
         Epilogue::Bias(bias)
         | Epilogue::BiasRelu(bias)
         | Epilogue::BiasGelu { bias, .. }

@@ -62,6 +62,9 @@ pub struct ProductCounts {
     pub own: u64,
     /// In words why the first of these is not the library's; none where there are none.
     pub why_own: Option<String>,
+    /// In words the first sums beside a product that a trial here found the library to make other than our
+    /// functions; ours are taken.
+    pub wrong: Option<String>,
 }
 
 impl ProductCounts {
@@ -71,6 +74,7 @@ impl ProductCounts {
             library: self.library.min(other.library),
             own: self.own.max(other.own),
             why_own: self.why_own.or(other.why_own),
+            wrong: self.wrong.or(other.wrong),
         }
     }
 }

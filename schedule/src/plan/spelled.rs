@@ -66,7 +66,8 @@ spelled! {
     Rewrite, "rewrite" {
         Affine "affine", AffineRelu "affine_relu", AffineGelu "affine_gelu",
         AffineGeluTanh "affine_gelu_tanh", AffineAdd "affine_add",
-        MatmulGeluTanhBackward "matmul_gelu_tanh_backward", BatchNormAdd "batch_norm_add",
+        MatmulGeluTanhBackward "matmul_gelu_tanh_backward",
+        AffineGradients "affine_gradients", BatchNormAdd "batch_norm_add",
         BatchNormRelu "batch_norm_relu",
         BatchNormBackwardRelu "batch_norm_backward_relu",
         GatherOfScatter "gather_of_scatter", GatherOfPart "gather_of_part",

@@ -5,7 +5,6 @@ use crate::{
     rewrite::{Everywhere, Listed},
     stage::call::call,
 };
-use roundelay_dsl::Source;
 
 /// As [`super::fuse_nodes`], with every rule wherever it fits; calls stand for operations in their
 /// order.
@@ -107,10 +106,10 @@ fn fuse_standing(steps: Vec<Step>, kept: impl Fn(Tensor) -> bool) -> Vec<Step> {
 fn a_product_back_takes_in_the_slope_of_its_activation() {
     let fused = fuse_standing(bent(), |_| false);
     let both = "matmul_gelu_tanh_backward";
-    assert_eq!(kernels(&fused), ["matmul", "sum_rows", both]);
-    assert_eq!(numbers(&fused[2]), [0, 1, 5, 6].map(|number| wide(number).tensor));
-    assert!(fused[2].terms[2..].iter().all(|term| *term.shape == [6, 5]));
-    let apart = ["matmul", "sum_rows", "matmul", "gelu_tanh_backward"];
+    assert_eq!(kernels(&fused), ["affine_gradients", both]);
+    assert_eq!(numbers(&fused[1]), [0, 1, 5, 6].map(|number| wide(number).tensor));
+    assert!(fused[1].terms[2..].iter().all(|term| *term.shape == [6, 5]));
+    let apart = ["affine_gradients", "matmul", "gelu_tanh_backward"];
     let kept = fuse_standing(bent(), |tensor| tensor == wide(2).tensor);
     assert_eq!(kernels(&kept), apart, "somebody else reads dy");
     let mut adding = bent();
@@ -128,8 +127,66 @@ fn a_product_back_waits_for_no_other_call() {
     let mut later = bent();
     later.insert(3, Step { node: Some(NodeId::new(2)), ..call("zero", [row(9)]) });
     for steps in [elsewhere, exact, later] {
+        let mut expected = steps.clone();
+        expected.splice(1..3, [gradients()]);
+        assert_eq!(fuse_standing(steps, |_| false), expected);
+    }
+}
+
+/// What the second and the third of [`bent`] are together.
+fn gradients() -> Step {
+    let [dy, x] = [node(0, &[6, 4]), node(7, &[6, 5])];
+    call("affine_gradients", [dy, x, node(3, &[4, 5]), node(4, &[4])])
+}
+
+/// The gradients of a weight and of its bias are one call whoever reads them, where both are written, or
+/// both added to.
+#[test]
+fn gradients_of_a_weight_and_its_bias_are_one_call() {
+    let [_, product, sums, _] = <[Step; 4]>::try_from(bent()).unwrap();
+    let both = || [product.clone(), sums.clone()];
+    assert_eq!(fuse_standing(both().into(), |_| true), [gradients()]);
+    let added = both().map(|step| step.flag("accumulate")).into();
+    let expected = [gradients().flag("accumulate")];
+    assert_eq!(fuse_standing(added, |_| true), expected);
+}
+
+/// No gradient is lost that does not fit beside the other one.
+#[test]
+fn gradients_that_do_not_go_together_stay_two() {
+    let [_, product, sums, _] = <[Step; 4]>::try_from(bent()).unwrap();
+    let changed = |change: &dyn Fn(&mut Step, &mut Step)| {
+        let [mut first, mut second] = [product.clone(), sums.clone()];
+        change(&mut first, &mut second);
+        vec![first, second]
+    };
+    let added = |step: &mut Step| *step = step.clone().flag("accumulate");
+    let turned = |step: &mut Step| *step = step.clone().flag("transpose_b");
+    let cases = [
+        changed(&|first, _| added(first)),
+        changed(&|_, second| added(second)),
+        changed(&|first, _| turned(first)),
+        changed(&|first, _| first.attributes = Constants::default()),
+        // Sums of something else, of other columns, of another shape.
+        changed(&|_, second| second.terms[0] = node(8, &[6, 4])),
+        changed(&|_, second| second.terms[1] = node(4, &[2])),
+        changed(&|_, second| second.terms[0] = node(0, &[3, 2, 4])),
+        // Sums of what the product makes, and into it.
+        changed(&|_, second| {
+            second.terms = vec![node(3, &[4, 5]), node(4, &[5])];
+        }),
+        changed(&|first, second| {
+            (first.terms[2], second.terms[1]) = (node(4, &[4, 5]), node(4, &[4]));
+        }),
+        // A gradient of a parameter, which may be kept in a wider type than the other one.
+        changed(&|_, second| second.terms[1].tensor = Tensor::Aside(NodeId::new(0), 0)),
+    ];
+    for steps in cases {
         assert_eq!(fuse_standing(steps.clone(), |_| false), steps);
     }
+    let between = Step { node: product.node, ..call("zero", [node(9, &[4])]) };
+    let parted = vec![product, between, sums];
+    assert_eq!(fuse_standing(parted.clone(), |_| false), parted);
 }
 
 fn row(number: usize) -> Term {

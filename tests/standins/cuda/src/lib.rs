@@ -19,6 +19,8 @@
 //! | `STANDIN_CUDA_PRODUCTS` | `refuse`: the library of products has no algorithm |
 //! | `STANDIN_CUDA_REFUSE` | number of a product that the library does not make |
 //! | `STANDIN_CUDA_ALGORITHMS` | algorithms that are offered for each product, 1 unless said; of several the third is the fastest |
+//! | `STANDIN_CUDA_GELUS` | `slow`: products with a GELU take a long time |
+//! | `STANDIN_CUDA_SUMS` | of sums beside products: `slow` (products with them take a long time), `short` (parts of them are rounded to 16 bits), `refuse` (there are none) |
 //! | `STANDIN_CUDA_SLOW` | functions whose names contain this take a long time; several, separated by commas |
 //! | `STANDIN_CUDA_SLOW_FOR` | how many milliseconds these take besides, 4 unless said |
 //! | `STANDIN_CUDA_COUNTS` | file that gets what was counted, when a context is released |
@@ -41,6 +43,7 @@ mod exchange;
 mod kernels;
 mod launches;
 mod mapping;
+mod matrices;
 mod memory;
 mod mesh;
 mod nccl;
@@ -49,6 +52,7 @@ mod nvrtc;
 mod products;
 mod random;
 mod settings;
+mod sums;
 mod work;
 mod world;
 

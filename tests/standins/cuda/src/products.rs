@@ -2,8 +2,11 @@
 
 use crate::{
     forbid,
+    matrices::{Layout, Matrix},
     memory::is_of_device,
     numbers::Number,
+    settings::Summed,
+    sums::{self, Sums},
     work::Work,
     world::{World, world},
 };
@@ -20,9 +23,9 @@ const INVALID_VALUE: c_int = 7;
 const EXECUTION_FAILED: c_int = 13;
 const NOT_SUPPORTED: c_int = 15;
 
-/// What algorithms may take for granted of a bias, and of what is before a GELU, of which preferences
-/// say nothing.
-const BIAS_ALIGNMENT: u64 = 16;
+/// What algorithms may take for granted of a bias, of what is before a GELU and of sums beside a product,
+/// of which preferences say nothing.
+pub(crate) const BIAS_ALIGNMENT: u64 = 16;
 
 /// What columns and batches of what is before a GELU are multiples of, in elements.
 const WHOLE_COLUMNS: u64 = 8;
@@ -34,9 +37,9 @@ const WORKSPACE: u64 = 512;
 const FASTEST: u64 = 2;
 const SLOW: Duration = Duration::from_micros(300);
 
-/// How long a product with a GELU sleeps, where these are slow: longer than a product and a pass behind
-/// it take.
-const SLOW_GELU: Duration = Duration::from_millis(15);
+/// How long a product with a GELU sleeps, or one with sums beside it, where these are slow: longer than a
+/// product and what else makes them take.
+const SLOW_EPILOGUE: Duration = Duration::from_millis(15);
 
 /// Sums in parts that are not rounded before they meet.
 const WIDE_SUMS: u32 = 2;
@@ -54,19 +57,6 @@ struct Description {
     before: [u64; 3],
 }
 
-/// How a matrix lies.
-#[derive(Clone, Copy)]
-struct Layout {
-    number: Number,
-    rows: u64,
-    columns: u64,
-    /// Elements from one column to the next.
-    column: u64,
-    batches: u64,
-    /// Elements from one matrix of the batch to the next.
-    batch: u64,
-}
-
 /// What an algorithm may count on.
 #[derive(Clone, Copy, Default)]
 struct Preference {
@@ -74,14 +64,6 @@ struct Preference {
     alignment: u64,
     /// How sums may be made in parts.
     reductions: u32,
-}
-
-/// A matrix where it is.
-#[derive(Clone, Copy)]
-struct Matrix {
-    start: u64,
-    layout: Layout,
-    transposed: bool,
 }
 
 /// A product with everything that it needs.
@@ -97,36 +79,12 @@ pub(crate) struct Product {
     accumulate: f64,
     epilogue: u32,
     bias: u64,
+    sums: Option<Sums>,
     /// What is before a GELU.
     bent: Matrix,
     workspace: u64,
     /// How long it sleeps.
     pause: Duration,
-}
-
-impl Matrix {
-    fn extents(&self) -> (u64, u64) {
-        let Layout { rows, columns, .. } = self.layout;
-        if self.transposed { (columns, rows) } else { (rows, columns) }
-    }
-
-    /// The address of an element.
-    fn at(&self, batch: u64, row: u64, column: u64) -> u64 {
-        let (row, column) = if self.transposed { (column, row) } else { (row, column) };
-        let Layout { number, column: stride, batch: between, .. } = self.layout;
-        self.start + (batch * between + column * stride + row) * number.size()
-    }
-
-    fn read(&self, batch: u64, row: u64, column: u64) -> f64 {
-        // SAFETY: the whole matrix was live when the product was given.
-        unsafe { self.layout.number.read(self.at(batch, row, column)) }
-    }
-
-    /// Bytes from the first element to the last.
-    fn bytes(&self) -> u64 {
-        let Layout { number, rows, columns, column, batches, batch } = self.layout;
-        ((batches - 1) * batch + (columns - 1) * column + rows) * number.size()
-    }
 }
 
 impl Product {
@@ -137,6 +95,9 @@ impl Product {
         unsafe { ptr::write_bytes(self.workspace as *mut u8, 0xa5, WORKSPACE as usize) };
         if self.pause > Duration::ZERO {
             thread::sleep(self.pause);
+        }
+        if let Some(sums) = self.sums {
+            sums.run([&self.a, &self.b]);
         }
         let (rows, columns) = self.out.extents();
         for batch in 0..self.out.layout.batches {
@@ -282,7 +243,7 @@ unsafe extern "C" fn cublasLtMatmulDescSetAttribute(
             3 => turned().map(|turned| own.transposed[0] = turned),
             4 => turned().map(|turned| own.transposed[1] = turned),
             7 => value::<u32>(to, size)
-                .filter(|epilogue| EPILOGUES.contains(epilogue))
+                .filter(|own| EPILOGUES.contains(own) || sums::is_one(*own))
                 .map(|epilogue| own.epilogue = epilogue),
             8 => value::<u64>(to, size).map(|bias| own.bias = bias),
             11 => value::<u64>(to, size).map(|start| own.before[0] = start),
@@ -406,8 +367,12 @@ unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     // SAFETY: all handles are live; the caller gives room for so many answers and a number.
     unsafe {
         let all = [&*a, &*b, &*out];
+        let Description { epilogue, transposed, .. } = *description;
+        let refused = sums::is_one(epilogue) && world().settings.sums == Summed::Refused;
         let fits = all.iter().all(|layout| layout.batches == all[2].batches)
-            && bends(&*description, all[2]);
+            && bends(&*description, all[2])
+            && sums::are_made(epilogue, transposed, all[2].batches)
+            && !refused;
         let preference = &*preference;
         if !fits || world().settings.refuses_products || preference.workspace < WORKSPACE
         {
@@ -473,25 +438,23 @@ unsafe extern "C" fn cublasLtMatmul(
             accumulate: factor(accumulate),
             epilogue: description.epilogue,
             bias: description.bias,
+            sums: description.sums(*out_layout),
             bent: description.bent(*out_layout),
             workspace,
             pause: if (*algorithm)[2] == 0 { Duration::ZERO } else { SLOW },
         };
         (product, (*algorithm)[0], (*algorithm)[2])
     };
-    if workspace_bytes < WORKSPACE as usize {
+    if workspace_bytes < WORKSPACE as usize
+        || product.sums.is_some_and(|it| it.start == 0)
+    {
         return INVALID_VALUE;
     }
     let mut world = world();
     product.check(&world, alignment);
     world.counts.products += 1;
     world.counts.slow_products += slow;
-    if product.epilogue & AUXILIARY != 0 {
-        world.counts.gelus += 1;
-        if world.settings.slow_gelus {
-            product.pause = SLOW_GELU;
-        }
-    }
+    product.count(&mut world);
     if world.settings.refuse == Some(world.counts.products) {
         return EXECUTION_FAILED;
     }
@@ -502,6 +465,17 @@ unsafe extern "C" fn cublasLtMatmul(
 }
 
 impl Description {
+    /// Sums beside a result.
+    fn sums(&self, out: Layout) -> Option<Sums> {
+        sums::is_one(self.epilogue).then(|| Sums {
+            epilogue: self.epilogue,
+            start: self.bias,
+            number: out.number,
+            wide: self.wide,
+            summed: world().settings.sums,
+        })
+    }
+
     /// What is before a GELU, beside a result.
     fn bent(&self, out: Layout) -> Matrix {
         let [start, column, batch] = self.before;
@@ -511,6 +485,17 @@ impl Description {
 }
 
 impl Product {
+    /// Counts what goes with it, and how long that takes.
+    fn count(&mut self, world: &mut World) {
+        let (gelus, sums) = (u64::from(self.epilogue & AUXILIARY != 0), self.sums);
+        world.counts.gelus += gelus;
+        world.counts.sums += u64::from(sums.is_some());
+        let slow = sums.is_some_and(|own| own.summed == Summed::Slow);
+        if slow || (gelus > 0 && world.settings.slow_gelus) {
+            self.pause = SLOW_EPILOGUE;
+        }
+    }
+
     /// Ends the process when what is before a GELU is not where an algorithm may look for it.
     fn check_bent(&self, world: &World) {
         let (start, bytes) = (self.bent.start, self.bent.bytes());
@@ -560,6 +545,9 @@ impl Product {
         }
         if self.epilogue & AUXILIARY != 0 {
             self.check_bent(world);
+        }
+        if let Some(sums) = &self.sums {
+            sums.check([&self.a, &self.b], &self.out, world);
         }
         if !live(self.workspace, WORKSPACE) {
             forbid("the workspace of a product is not in live memory");

@@ -23,6 +23,19 @@ pub(crate) enum Sends {
     Eager,
 }
 
+/// How the library of products makes sums beside them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Summed {
+    /// As it should.
+    Fast,
+    /// It takes longer.
+    Slow,
+    /// It rounds parts of them to 16 bits.
+    Short,
+    /// It does not.
+    Refused,
+}
+
 /// An algorithm of the library of convolutions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offered {
@@ -111,6 +124,7 @@ pub(crate) struct Settings {
     pub(crate) algorithms: u64,
     /// Whether products with a GELU are slow.
     pub(crate) slow_gelus: bool,
+    pub(crate) sums: Summed,
     /// What names of functions contain that take long, one or another.
     pub(crate) slow: Vec<String>,
     /// How long these take besides.
@@ -161,6 +175,12 @@ impl Settings {
             refuse: number("REFUSE"),
             refuses_products: text("PRODUCTS").as_deref() == Some("refuse"),
             slow_gelus: text("GELUS").as_deref() == Some("slow"),
+            sums: match text("SUMS").as_deref() {
+                Some("slow") => Summed::Slow,
+                Some("short") => Summed::Short,
+                Some("refuse") => Summed::Refused,
+                Some(_) | None => Summed::Fast,
+            },
             slow_for: Duration::from_millis(number("SLOW_FOR").unwrap_or(4)),
             slow: text("SLOW").map_or_else(Vec::new, |text| {
                 text.split(',').map(str::to_owned).collect()

@@ -74,6 +74,8 @@ pub(crate) struct Counts {
     pub(crate) slow_products: u64,
     /// Those with a GELU or the slope of one.
     pub(crate) gelus: u64,
+    /// Those with sums beside them.
+    pub(crate) sums: u64,
     pub(crate) convolutions: u64,
     /// Those by an algorithm that others are faster than.
     pub(crate) slow_convolutions: u64,
@@ -303,6 +305,7 @@ impl World {
             products,
             slow_products,
             gelus,
+            sums,
             convolutions,
             slow_convolutions,
             wrong_convolutions,
@@ -317,7 +320,7 @@ impl World {
         if let Some(file) = &self.settings.counts {
             let text = format!(
                 "waits {waits}\nkernels {kernels}\nproducts {products}\n\
-                 slow_products {slow_products}\ngelus {gelus}\nconvolutions {convolutions}\n\
+                 slow_products {slow_products}\ngelus {gelus}\nsums {sums}\nconvolutions {convolutions}\n\
                  slow_convolutions {slow_convolutions}\nwrong_convolutions {wrong_convolutions}\n\
                  odd_convolutions {odd_convolutions}\ngraphs {graphs}\ngraph_launches {graph_launches}\ncompilations {compilations}\n\
                  exchanges {exchanges}\ngrouped {grouped}\nsent {sent}\n"
