@@ -25,7 +25,7 @@ use std::{env, ops::Range, panic};
 const USUAL: Range<u64> = 0..30;
 
 /// At least so many of a hundred programs are trained, or the hunt shows little.
-const TRAINED: u64 = 50;
+const TRAINED: u64 = 40;
 
 fn seeds() -> Range<u64> {
     let Ok(said) = env::var("ROUNDELAY_HUNT") else { return USUAL };
