@@ -209,6 +209,13 @@ pub(crate) fn line_of(
     Ok(Line { parts: parts as u32, stride: stride as u32 })
 }
 
+/// The element in which devices bring an array and get one: nothing is converted on the way.
+fn element(call: &Signature<'_>) -> Result<Element, String> {
+    let (brought, got) = (call.element(0), call.element(1));
+    let unlike = "an exchange brings numbers as wide as those of its result";
+    (brought == got).then_some(brought).ok_or_else(|| unlike.to_owned())
+}
+
 /// The attribute `beside`: whether the calls that follow are made before the exchange is done.
 fn meanwhile(call: &mut Signature<'_>) -> Result<Meanwhile, String> {
     Ok(if call.flag("beside")? { Meanwhile::GoesOn } else { Meanwhile::Waits })
@@ -241,7 +248,7 @@ impl Define for AllReduce {
         let (rows, whole) = call.matrix("x", Access::Read)?;
         call.shaped("out", store.access(), (rows, whole))?;
         let kind = Joint::Collective(Collective::AllReduce);
-        let element = call.element(0);
+        let element = element(call)?;
         let inner = 1;
         Ok(Self(Exchange { kind, line, rows, whole, inner, element, meanwhile, store }))
     }
@@ -260,7 +267,7 @@ impl Define for AllGather {
         let (rows, whole) = call.matrix("out", store.access())?;
         let kind = Joint::Collective(Collective::AllGather);
         let inner = inner(call, whole)?;
-        let element = call.element(0);
+        let element = element(call)?;
         let exchange =
             Exchange { kind, line, rows, whole, inner, element, meanwhile, store };
         fits(&exchange, own).map(|()| Self(exchange))
@@ -280,7 +287,7 @@ impl Define for ReduceScatter {
         let own = call.matrix("out", store.access())?;
         let kind = Joint::Collective(Collective::ReduceScatter);
         let inner = inner(call, whole)?;
-        let element = call.element(0);
+        let element = element(call)?;
         let exchange =
             Exchange { kind, line, rows, whole, inner, element, meanwhile, store };
         fits(&exchange, own).map(|()| Self(exchange))
@@ -300,7 +307,7 @@ impl Define for FetchHalo {
         let [own, got] = images(call, ends)?;
         let halo = Halo::parse(call, own, got)?;
         let (rows, whole, inner) = columns(own, &halo, line)?;
-        let (kind, store, element) = (Joint::Halo(halo), Store::Write, call.element(0));
+        let (kind, store, element) = (Joint::Halo(halo), Store::Write, element(call)?);
         Ok(Self(Exchange { kind, line, rows, whole, inner, element, meanwhile, store }))
     }
     fn flops(&self) -> u64 {
@@ -318,7 +325,7 @@ impl Define for AddHalo {
         let [got, own] = images(call, ends)?;
         let halo = Halo::parse(call, own, got)?;
         let (rows, whole, inner) = columns(own, &halo, line)?;
-        let (kind, element) = (Joint::HaloAdd(halo), call.element(0));
+        let (kind, element) = (Joint::HaloAdd(halo), element(call)?);
         Ok(Self(Exchange { kind, line, rows, whole, inner, element, meanwhile, store }))
     }
     fn flops(&self) -> u64 {

@@ -5,6 +5,7 @@ mod common;
 
 use common::{Build, call, sample::Draw};
 use roundelay_kernels::{Exchange, Kernel};
+use roundelay_schedule::Element;
 
 const ROWS: usize = 3;
 
@@ -83,5 +84,19 @@ fn collectives_have_the_adjoints_that_they_declare_and_no_others() {
                 assert_eq!(exchange.adjoint().adjoint(), exchange);
             }
         }
+    }
+}
+
+/// A machine moves what devices bring, so nothing is converted on the way.
+#[test]
+fn exchanges_refuse_a_result_in_another_element() {
+    for (name, to) in [("all_reduce", 8), ("all_gather", 16), ("reduce_scatter", 4)] {
+        let call = call(name).integer("parts", 2).reals(&[&[3, 8], &[3, to]]);
+        assert!(Kernel::parse(&call).is_ok(), "{name}");
+        let mut wide = call;
+        wide.operands[1].element = Element::Wide;
+        let refused = Kernel::parse(&wide)
+            .map_or_else(|wrong| wrong.to_string(), |_| String::new());
+        assert!(refused.contains("as wide as those of its result"), "{name}: {refused}");
     }
 }

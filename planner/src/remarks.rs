@@ -88,7 +88,19 @@ fn of_first(plan: &Plan, program: &Program) -> Vec<String> {
     let mut notes = whole(&own.model, plan);
     notes.extend(undivided_losses(&own.model, plan));
     notes.extend(loss_alone(&own.model, plan));
+    notes.extend(clipped_apart(plan, program));
     notes
+}
+
+/// Stages whose gradients are bounded by norms of their own.
+fn clipped_apart(plan: &Plan, program: &Program) -> Option<String> {
+    let (clip, stages) = (program.train.optimizer.clip, plan.stages);
+    (clip > 0.0 && stages > 1).then(|| {
+        format!(
+            "`clip = {clip}` bounds the gradient of each of {stages} stages by its own norm, and \
+             other cuts train other numbers: `stages 1` bounds that of the whole model"
+        )
+    })
 }
 
 /// What every row does whole, one sentence for all operations that are alike.
@@ -290,6 +302,19 @@ mod tests {
             assert_eq!(own.is_some(), told, "{notes:?}");
             let says = |note: &String| note.contains("is the loss alone: `node.0` to");
             assert!(own.is_none_or(says), "{notes:?}");
+        }
+    }
+
+    #[test]
+    fn stages_that_clip_apart_are_told() {
+        let mut program = sample::program(2, 8);
+        for (clip, stages, told) in [(1.0, 2, true), (0.0, 2, false), (1.0, 1, false)] {
+            program.train.optimizer = sample::optimizer(clip);
+            let order = Order::Sequential;
+            let plan = sample::plan(Rule::Sync, Placement::Accumulate, order, 2, stages);
+            let notes = notes(&program, &plan);
+            let own = |note: &String| note.contains("each of 2 stages by its own norm");
+            assert_eq!(notes.iter().any(own), told, "{clip} {stages}: {notes:?}");
         }
     }
 

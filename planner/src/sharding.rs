@@ -59,6 +59,10 @@ impl Shardings {
         if divided.tensor.images == Images::Split || is_stuck(divided) {
             return ways;
         }
+        // Where maps choose, every part may do all of what does not divide.
+        for (site, _) in divided.ways.iter().filter(|own| !fits(divided, *own)) {
+            ways.send(site, None);
+        }
         let found = regions(divided).into_iter();
         for Found { region, sites } in found.filter(|found| found.region.has_maps()) {
             for (site, way) in sites.iter().zip(self.of(region)) {
@@ -96,11 +100,12 @@ impl Shardings {
 /// Whether some map has no way to go: lowering refuses it by name.
 fn is_stuck(divided: &Divided<'_>) -> bool {
     let chooses = divided.tensor.contraction == Contraction::Each;
-    !chooses && divided.is_refused
-        || divided.ways.iter().any(|(site, way)| {
-            let fitting = divided.fitting.get(&site).map_or(&[][..], Vec::as_slice);
-            fitting.is_empty() || !(chooses || fitting.contains(&way))
-        })
+    !chooses && (divided.is_refused || !divided.ways.iter().all(|own| fits(divided, own)))
+}
+
+/// Whether a map may go the way that it goes by itself.
+fn fits(divided: &Divided<'_>, (site, way): (u32, MapWay)) -> bool {
+    divided.fitting.get(&site).is_some_and(|fitting| fitting.contains(&way))
 }
 
 fn find(region: &Region, steps_max: usize) -> Answer {

@@ -96,6 +96,29 @@ fn wide_sums_of_split_tensors_stay_wide() {
     }
 }
 
+/// Parts that share the tokens have shares of the gradients of norms and biases, which meet in the
+/// type that gradients are summed in.
+#[test]
+fn gradients_of_shared_tokens_meet_as_they_are_summed() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("mixed-tokens");
+    let plan = "rule sync, placement accumulate, stages 1, micro_batches 2, \
+                tensor { rows 2, columns 2 }, sequence split";
+    let single = program(&bench, "tokens", 4, "steps 8", plan);
+    let single = bench.run("--device cpu", &single, &[]);
+    for dtype in ["bf16", "bf16 { gradients f32 }"] {
+        let train = format!("steps 8, dtype {dtype}");
+        let mixed = program(&bench, "tokens", 4, &train, plan);
+        let mixed = bench.run("--device cuda", &mixed, &[]);
+        assert_eq!(mixed.losses.len(), single.losses.len(), "{dtype}");
+        for (own, other) in mixed.losses.iter().zip(&single.losses) {
+            assert!((own - other).abs() < 0.01 * other, "{dtype}: {own} against {other}");
+        }
+    }
+}
+
 /// A master copy is kept with the rest, so a run that stops goes on with the same bits.
 #[test]
 fn a_checkpoint_in_sixteen_bits_goes_on_exactly() {

@@ -161,6 +161,27 @@ fn every_grid_trains_like_one_device() {
     }
 }
 
+/// Maps of so few features that no columns divide them, alone, in a residual, and between channels.
+const NARROW: &str = "model narrow {
+    input images: real[batch, 4, 4, 3]
+    input wanted: real[batch, 2, 2, 12]
+    x = linear(images, 3)
+    x = x + linear(tanh(linear(x, 5)), 3)
+    x = max_pool(conv2d(x, 12), 2)
+    loss mse(linear(relu(linear(x, 24)), 12), wanted)
+}";
+
+#[test]
+fn every_part_does_all_of_what_nothing_divides_where_each_map_goes_its_own_way() {
+    for (dtype, most) in [(Float::F64, 1e-12), (Float::F32, 1e-5)] {
+        let program = descending(NARROW, 4, "1e-1", dtype);
+        let grids = [(1, 2), (1, 4), (2, 2), (4, 2)];
+        let grids = grids.map(|(rows, columns)| Tensor::grid(rows, columns));
+        let each = grids.map(|own| Tensor { contraction: Contraction::Each, ..own });
+        trains_like_one_device(&program, each, most);
+    }
+}
+
 #[test]
 fn what_attention_and_losses_have_besides_trains_like_on_one_device() {
     for (dtype, most) in [(Float::F64, 1e-12), (Float::F32, 1e-5)] {

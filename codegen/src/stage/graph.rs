@@ -195,6 +195,19 @@ impl<'a> Graph<'a> {
         }
     }
 
+    /// Whether a node only lays a parameter out anew, so that its gradient is one of the parameter.
+    pub(crate) fn is_laid_out_parameter(&self, id: NodeId) -> bool {
+        let Node { operation, operands, .. } = &self.model.nodes[id];
+        let is_exchange =
+            matches!(operation, Operation::Part { part: Part::Exchange { .. }, .. });
+        is_exchange
+            && match self.root(operands[0]) {
+                Source::Parameter(_) => true,
+                Source::Node(node) => self.is_laid_out_parameter(node),
+                Source::Input(_) => false,
+            }
+    }
+
     /// Whether a minimised loss has a gradient of what a node makes.
     pub(crate) fn differentiates(&self, id: NodeId) -> bool {
         self.reached[id.index()]

@@ -289,6 +289,12 @@ pub(crate) fn element(
         | Tensor::Gradients(_)
         | Tensor::Aside(..)
         | Tensor::ParameterDetour(..) => dtype.gradient(),
+        // What an exchange brings of a sum it brings as the sum is kept.
+        Tensor::Gradient(Source::Node(node)) | Tensor::Adjoint(node)
+            if graph.is_laid_out_parameter(node) =>
+        {
+            dtype.gradient()
+        }
         Tensor::Source(_)
         | Tensor::Auxiliary(..)
         | Tensor::Adjoint(_)

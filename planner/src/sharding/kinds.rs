@@ -1,6 +1,6 @@
 //! What the rules know of each operation of a model, as lowering makes it.
 
-use super::region::Kind;
+use super::{fits, region::Kind};
 use roundelay_codegen::Divided;
 use roundelay_dsl::{Node, NodeId, Operation, Source};
 use roundelay_schedule::{Contraction, Id, MapWay, Tensor};
@@ -62,7 +62,7 @@ fn products(divided: &Divided<'_>, node: &Node) -> u64 {
 
 fn map(divided: &Divided<'_>, id: NodeId, node: &Node) -> Option<Kind> {
     let site = u32::try_from(id.index()).ok()?;
-    let alone = divided.ways.of(site);
+    let alone = divided.ways.of(site).filter(|way| fits(divided, (site, *way)));
     let read = products(divided, node);
     let is_point = read == channels(divided, node);
     let fitting = divided.fitting.get(&site).into_iter().flatten().copied();
