@@ -27,25 +27,25 @@ const LOCAL: [&str; 4] = [
     "pairwise(units = 2)",
 ];
 
-/// Orders of synchronous pipelines, with the stages and micro-batches that each may have.
-const ORDERS: [(&str, &[usize], &[usize], &[usize]); 17] = [
-    ("gpipe", &[2, 3, 4], &[1], &[1, 2, 3, 4]),
-    ("1f1b", &[2, 3, 4], &[1], &[1, 2, 3, 4]),
-    ("eager_1f1b", &[2, 3, 4], &[1], &[2, 4]),
-    ("interleaved", &[4], &[2], &[2, 4]),
-    ("breadth_first", &[4, 6], &[2], &[2, 3]),
-    ("zb_h1", &[2, 3], &[1], &[2, 3, 4]),
-    ("zb_h2", &[2, 3], &[1], &[3, 4]),
-    ("zb_1p", &[2, 3], &[1], &[2, 3, 4]),
-    ("zb_2p", &[2], &[1], &[2, 4]),
-    ("zb_auto", &[2], &[1], &[2, 4]),
-    ("zb_v", &[4], &[2], &[2, 4]),
-    ("v_half", &[4], &[2], &[2, 4]),
-    ("v_min", &[4], &[2], &[4]),
-    ("wave", &[4, 8], &[2, 4], &[2, 4]),
-    ("chimera", &[2, 4], &[1], &[2, 4]),
-    ("dualpipe", &[2, 4], &[1], &[4]),
-    ("dualpipe_paired", &[2], &[1], &[4]),
+/// Orders of synchronous pipelines, with stages, chunks and micro-batches that each may have.
+const ORDERS: [(&str, [&[usize]; 3]); 17] = [
+    ("gpipe", [&[2, 3, 4], &[1], &[1, 2, 3, 4]]),
+    ("1f1b", [&[2, 3, 4], &[1], &[1, 2, 3, 4]]),
+    ("eager_1f1b", [&[2, 3, 4], &[1], &[2, 4]]),
+    ("interleaved", [&[4], &[2], &[2, 4]]),
+    ("breadth_first", [&[4, 6], &[2], &[2, 3]]),
+    ("zb_h1", [&[2, 3], &[1], &[2, 3, 4]]),
+    ("zb_h2", [&[2, 3], &[1], &[3, 4]]),
+    ("zb_1p", [&[2, 3], &[1], &[2, 3, 4]]),
+    ("zb_2p", [&[2], &[1], &[2, 4]]),
+    ("zb_auto", [&[2], &[1], &[2, 4]]),
+    ("zb_v", [&[4], &[2], &[2, 4]]),
+    ("v_half", [&[4], &[2], &[2, 4]]),
+    ("v_min", [&[4], &[2], &[4]]),
+    ("wave", [&[4, 8], &[2, 4], &[2, 4]]),
+    ("chimera", [&[2, 4], &[1], &[2, 4]]),
+    ("dualpipe", [&[2, 4], &[1], &[4]]),
+    ("dualpipe_paired", [&[2], &[1], &[4]]),
 ];
 
 impl Planning {
@@ -166,7 +166,7 @@ impl Draft<'_> {
     }
 
     fn piped(&mut self) {
-        let (order, stages, chunks, micro_batches) = self.of(&ORDERS);
+        let (order, [stages, chunks, micro_batches]) = self.of(&ORDERS);
         let (stages, chunks) = (self.of(stages), self.of(chunks));
         self.say("placement pipeline");
         self.say(format!("order {order}"));
