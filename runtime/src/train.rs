@@ -11,6 +11,7 @@ use crate::{
 use losses::StepLosses;
 use roundelay_schedule::{Bytes, Evaluation, Nanos, enough_steps, simulate};
 use std::{
+    mem,
     ops::ControlFlow,
     time::{Duration, Instant},
 };
@@ -194,6 +195,13 @@ impl Trainer {
         Self { interrupt, ..self }
     }
 
+    /// A device that is given up may be at work for ever, and gives no memory back before its end: what
+    /// looks at held-out data there is left to the end of the process.
+    fn leave_looks(&mut self) {
+        let here = |own: &Evaluator| own.device_bytes() > Bytes(0);
+        mem::forget(self.evaluator.take().filter(here));
+    }
+
     /// Trains up to step `end`, or until the observer breaks or another thread wishes; then
     /// the last step is kept where checkpoints are.
     ///
@@ -230,7 +238,12 @@ impl Trainer {
                 gathered.add(loss, |step, mean| course.step(step, mean, observer));
             };
             let mut goes_on = || !interrupt.is_raised();
-            self.machine.replay_while(rest, &mut listen, &mut goes_on)?;
+            if let Err(failure) =
+                self.machine.replay_while(rest, &mut listen, &mut goes_on)
+            {
+                self.leave_looks();
+                return Err(failure.into());
+            }
             let pause = Instant::now();
             let flow = self.rest(end, &mut evaluations, observer)?;
             course.idle += pause.elapsed();

@@ -56,6 +56,28 @@ fn a_device_that_fails_is_named_with_period_and_action() {
     }
 }
 
+/// Neither its memory nor that of looks at held-out data is given back while it is at work.
+#[test]
+fn a_device_that_does_not_end_is_named_and_left_alone() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("hung");
+    for (name, train) in
+        [("plain", "steps 4"), ("looks", "steps 4, evaluate { every 2 }")]
+    {
+        let program = program(&bench, name, 2, train, PLAN);
+        let mut command = bench.command("run --device cuda --graphs never --deadline 2");
+        command.env("STANDIN_CUDA_HANG", "60").env("STANDIN_CUDA_ORDER", "late");
+        let ended = ended(command.arg(&program));
+        assert_eq!(ended.code, 3, "{name}: {ended:?}");
+        assert!(
+            ended.err.contains("nothing was completed on GPU 0"),
+            "{name}: {ended:?}"
+        );
+    }
+}
+
 /// One block of memory, or products by own kernels, where nothing else is to be had.
 #[test]
 fn what_is_missing_is_made_up_for() {

@@ -206,5 +206,9 @@ unsafe extern "C" fn cuLaunchKernel(
     // SAFETY: the handle is one of `cuModuleGetFunction`; the caller gives a value for each
     // parameter.
     let kernel = unsafe { world.kernel(&*function, shape, parameters) };
-    world.give(stream, Work::Kernel(kernel))
+    let given = world.give(stream, Work::Kernel(kernel));
+    if world.settings.hang == Some(world.counts.kernels) {
+        world.hang(stream);
+    }
+    given
 }

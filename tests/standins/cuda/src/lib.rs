@@ -16,6 +16,7 @@
 //! | `STANDIN_CUDA_MAPS` | `no`: addresses cannot be reserved |
 //! | `STANDIN_CUDA_FORGET` | number of a wait between streams that is not kept |
 //! | `STANDIN_CUDA_FAIL` | number of a kernel launch at which the device fails |
+//! | `STANDIN_CUDA_HANG` | number of a kernel launch that never ends |
 //! | `STANDIN_CUDA_PRODUCTS` | `refuse`: the library of products has no algorithm |
 //! | `STANDIN_CUDA_REFUSE` | number of a product that the library does not make |
 //! | `STANDIN_CUDA_ALGORITHMS` | algorithms that are offered for each product, 1 unless said; of several the third is the fastest |

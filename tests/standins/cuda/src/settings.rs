@@ -117,6 +117,7 @@ pub(crate) struct Settings {
     pub(crate) maps: bool,
     pub(crate) forget: Option<u64>,
     pub(crate) fail: Option<u64>,
+    pub(crate) hang: Option<u64>,
     pub(crate) refuses_products: bool,
     /// The number of a product that cannot be given.
     pub(crate) refuse: Option<u64>,
@@ -171,6 +172,7 @@ impl Settings {
             maps: text("MAPS").as_deref() != Some("no"),
             forget: number("FORGET"),
             fail: number("FAIL"),
+            hang: number("HANG"),
             algorithms: number("ALGORITHMS").unwrap_or(1).max(1),
             refuse: number("REFUSE"),
             refuses_products: text("PRODUCTS").as_deref() == Some("refuse"),

@@ -277,6 +277,16 @@ impl World {
         }
     }
 
+    /// What a stream was given last never ends.
+    pub(crate) fn hang(&mut self, stream: u64) {
+        let last = self.streams.get(&stream).and_then(|own| own.tail.first().copied());
+        if let Some(last) = last
+            && let Some(pending) = self.pending.get_mut(&last)
+        {
+            pending.after.push(last);
+        }
+    }
+
     /// The device fails: whatever is under way is lost, and every call hears of it.
     pub(crate) fn fail(&mut self, failure: i32) {
         self.failure = Some(failure);
