@@ -420,11 +420,11 @@ mod tests {
         assert_eq!(gathered, whole);
     }
 
-    /// In 16 bits; what is brought may be wider or narrower than what becomes of it.
+    /// In 16 bits, or as wide as sums of gradients.
     #[test]
     fn what_is_sent_counts_in_the_element_that_is_brought() {
-        let sent = |kernel: &'static str, operands: [(Element, u64); 2]| {
-            let operand = |(element, columns)| {
+        let sent = |kernel: &'static str, element: Element, columns: [u64; 2]| {
+            let operand = |columns| {
                 let (argument, offset) = (0, Bytes(0));
                 Operand { argument, offset, element, shape: [3, columns][..].into() }
             };
@@ -432,7 +432,7 @@ mod tests {
             let call = Call {
                 kernel: kernel.into(),
                 attributes: [("parts".into(), parts)].into_iter().collect(),
-                operands: operands.map(operand).into(),
+                operands: columns.map(operand).into(),
             };
             let exchanged = Kernels.exchange(&call, Float::Bf16(GradientSums::F32));
             let exchanged = exchanged.expect("it is one");
@@ -440,11 +440,11 @@ mod tests {
         };
         let (real, wide) = (Element::Real, Element::Wide);
         let all = 3 * 10;
-        let found = sent("all_gather", [(wide, 5), (wide, 10)]);
+        let found = sent("all_gather", wide, [5, 10]);
         assert_eq!(found, (Bytes(4 * all), Bytes(2 * all)));
-        let found = sent("reduce_scatter", [(real, 10), (wide, 5)]);
+        let found = sent("reduce_scatter", real, [10, 5]);
         assert_eq!(found, (Bytes(2 * all), Bytes(all)));
-        let found = sent("all_reduce", [(real, 10), (wide, 10)]);
+        let found = sent("all_reduce", real, [10, 10]);
         assert_eq!(found, (Bytes(2 * all), Bytes(2 * all)));
     }
 }
