@@ -96,31 +96,35 @@ fn issuing_an_exchange_stands_before_it() {
     }
 }
 
-/// A sum in 16 bits that is added to a wide one: half as many bytes travel as are written.
+/// As many as its numbers have, where gradients are summed in 32 bits: half of these in 16.
 #[test]
 fn an_exchange_takes_the_bytes_that_its_schedule_counts() {
-    let operand = |element, columns| Operand {
-        argument: 0,
-        offset: Bytes(0),
-        element,
-        shape: [3, columns][..].into(),
-    };
-    let call = Call {
-        kernel: "reduce_scatter".into(),
-        attributes: [
-            ("parts".into(), Attribute::Integer(2)),
-            ("accumulate".into(), Attribute::Flag(true)),
-        ]
-        .into_iter()
-        .collect(),
-        operands: vec![operand(Element::Real, 10), operand(Element::Wide, 5)],
-    };
     let mut program = sample::program(2, 8);
     program.train.dtype = Float::Bf16(GradientSums::F32);
-    let priced = Costs::new(&program).priced(std::slice::from_ref(&call)).unwrap();
-    let counted = Kernels.exchange(&call, program.train.dtype);
-    assert_eq!(counted.map(|exchanged| exchanged.whole), Some(Bytes(2 * 3 * 10)));
-    assert_eq!(priced[0].exchange, counted);
+    for (element, bytes) in [(Element::Real, 2), (Element::Wide, 4)] {
+        let operand = |columns| Operand {
+            argument: 0,
+            offset: Bytes(0),
+            element,
+            shape: [3, columns][..].into(),
+        };
+        let call = Call {
+            kernel: "reduce_scatter".into(),
+            attributes: [
+                ("parts".into(), Attribute::Integer(2)),
+                ("accumulate".into(), Attribute::Flag(true)),
+            ]
+            .into_iter()
+            .collect(),
+            operands: [10, 5].map(operand).into(),
+        };
+        let costs = Costs::new(&program);
+        let priced = costs.priced(std::slice::from_ref(&call)).unwrap();
+        let counted = Kernels.exchange(&call, program.train.dtype);
+        let whole = counted.map(|exchanged| exchanged.whole);
+        assert_eq!(whole, Some(Bytes(bytes * 3 * 10)));
+        assert_eq!(priced[0].exchange, counted);
+    }
 }
 
 fn priced(program: &Program) -> Schedule {
