@@ -27,7 +27,7 @@ const BF16: Float = Float::Bf16(GradientSums::F32);
 const SMALL: u64 = 3000;
 
 /// Families with small tests of their own: `short_sequences_on_tensor_cores`, and one below.
-const ELSEWHERE: [&str; 2] = ["flash.cu", "scan.cu"];
+const ELSEWHERE: [&str; 3] = ["flash.cu", "flash_sm90.cu", "scan.cu"];
 
 /// The first small call of a kernel that is drawn.
 fn small(name: &str) -> Call {
