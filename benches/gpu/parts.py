@@ -242,23 +242,22 @@ def products_of(gpus):
 
 
 def convolutions_of(gpus):
-    """Nothing of models without any."""
-    told = gpus["convolutions"]
-    if not told["cudnn"] and not told["own"]:
-        return ""
-    reasons = [reason for reason in (told["why_own"], told["wrong"]) if reason]
-    why = f" ({'; '.join(reasons)})" if reasons else ""
-    return f", {told['cudnn']} convolutions by cuDNN, {told['own']} by own functions{why}"
+    return ways_of(gpus["convolutions"], ("cudnn", "convolutions by cuDNN"), ("own", "by own functions"))
 
 
 def attention_of(gpus):
-    """Nothing of models without any on tensor cores."""
-    told = gpus["attention"]
-    if not told["sm90"] and not told["usual"]:
+    return ways_of(gpus["attention"], ("sm90", "calls of attention by functions for sm_90a"),
+                   ("usual", "by those for every device"))
+
+
+def ways_of(told, first, other):
+    """Who makes what may be made in two ways, and why; nothing of models that have none of it."""
+    counts = [(told[key], words) for key, words in (first, other)]
+    if not any(count for count, _ in counts):
         return ""
-    reasons = [reason for reason in (told["why_usual"], told["wrong"]) if reason]
+    reasons = [reason for reason in (told[f"why_{other[0]}"], told["wrong"]) if reason]
     why = f" ({'; '.join(reasons)})" if reasons else ""
-    return f", {told['sm90']} calls of attention by functions for sm_90a, {told['usual']} by those for every device{why}"
+    return ", " + ", ".join(f"{count} {words}" for count, words in counts) + why
 
 
 def compare_curves(bench, model, curves):

@@ -19,9 +19,8 @@ enum class Before { Nothing, Sums };
 
 #if defined(ROUNDELAY_EMULATION)
 
-inline u64 factor_at(const void* at) {
-    u64 place = static_cast<const unsigned char*>(at) - emulation::block().shared;
-    return place >> 4 | u64{ROWS_OF_8 >> 4} << 32 | u64{SWIZZLE_128} << 62;
+inline u32 shared_address(const void* at) {
+    return u32(static_cast<const unsigned char*>(at) - emulation::block().shared);
 }
 
 // The number of a row and a column of a factor, as the bits of its name say.
@@ -111,10 +110,6 @@ inline void show_to_products() {}
 
 #else
 
-__device__ inline u64 factor_at(const void* at) {
-    return shared_address(at) >> 4 | u64{ROWS_OF_8 >> 4} << 32 | u64{SWIZZLE_128} << 62;
-}
-
 #define SUM_NAMES                                                                                      \
     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, "   \
     "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
@@ -167,7 +162,8 @@ __device__ inline void before_products() { asm volatile("wgmma.fence.sync.aligne
 __device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 // Waits for all that were committed.
 __device__ inline void wait_for_products() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
-// Keeps what happens to sums, or to left factors, where it stands, on either side of a wait and of what comes before products.
+// Keeps what happens to sums, or to left factors, where it stands, on either side of a wait and of what
+// comes before products.
 __device__ inline void keep(GroupProduct& sums) { asm volatile("" : SUMS("+f")::"memory"); }
 __device__ inline void keep(u32 (&a)[4][4]) {
 #pragma unroll
@@ -178,3 +174,7 @@ __device__ inline void keep(u32 (&a)[4][4]) {
 __device__ inline void show_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 #endif
+
+__device__ inline u64 factor_at(const void* at) {
+    return shared_address(at) >> 4 | u64{ROWS_OF_8 >> 4} << 32 | u64{SWIZZLE_128} << 62;
+}
