@@ -89,6 +89,55 @@ pub struct Either {
     pub sm90: Vec<Launch>,
     /// What it reads and makes.
     pub arrays: Vec<Operand>,
+    /// What a library may make instead of both, or why none does.
+    pub attended: Result<Attended, Unattended>,
+}
+
+/// Attention forward as libraries make it: o = softmax(scale · q kᵀ) v, head by head, and of every row
+/// the natural logarithm of the sum below its softmax, in 32 bits. All numbers of a position lie side by
+/// side, head by head, and the logarithms position by position.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Attended {
+    /// Examples.
+    pub batch: usize,
+    /// Positions of an example.
+    pub sequence: usize,
+    /// Heads of q and o.
+    pub heads: usize,
+    /// Heads of k and v, each of which as many heads of q read, in order.
+    pub key_heads: usize,
+    /// Numbers of a head.
+    pub depth: usize,
+    /// What a position sees.
+    pub sight: Sight,
+    /// What products of q and k are multiplied by.
+    pub scale: f32,
+    /// q, k, v and o, of one type.
+    pub tokens: [Array; 4],
+    /// The logarithms, (batch, heads, sequence).
+    pub logarithms: Array,
+}
+
+/// What a position sees of its example.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// All positions.
+    All,
+    /// Itself and those before it.
+    Before,
+}
+
+/// Why no library makes a call of attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unattended {
+    /// Gradients that are the same in every run take memory for all scores.
+    Gradients,
+    /// Positions see as far as a window.
+    Window,
+    /// Scores are capped.
+    Cap,
+    /// Queries are the last of more keys.
+    MoreKeys,
 }
 
 /// An array that something reads or makes.

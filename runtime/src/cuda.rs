@@ -7,6 +7,7 @@
 
 mod ahead;
 mod arena;
+mod attentions;
 mod bounce;
 mod cache;
 mod chooser;
@@ -15,6 +16,7 @@ mod compile;
 mod convolutions;
 mod convolver;
 mod copies;
+mod cudnn;
 mod drawn;
 mod driver;
 mod engine;

@@ -240,12 +240,14 @@ struct Convolutions {
     wrong: Option<String>,
 }
 
-/// Calls of attention on tensor cores, by the functions that make it.
+/// Calls of attention on tensor cores, by who makes them.
 #[derive(Serialize)]
 struct Attention {
+    cudnn: u64,
     sm90: u64,
     usual: u64,
     why_usual: Option<String>,
+    why_own: Option<String>,
     wrong: Option<String>,
 }
 
@@ -394,9 +396,11 @@ fn tell_end(schedule: &Checked, outcome: &Outcome, json: bool) -> Result<(), Fai
                     wrong: gpus.convolutions.wrong.clone(),
                 },
                 attention: Attention {
+                    cudnn: gpus.attention.library,
                     sm90: gpus.attention.sm90,
                     usual: gpus.attention.usual,
                     why_usual: gpus.attention.why_usual.clone(),
+                    why_own: gpus.attention.why_own.clone(),
                     wrong: gpus.attention.wrong.clone(),
                 },
             })

@@ -61,8 +61,8 @@ pub(super) fn tell_own_products(
     }
 }
 
-/// Says what was found to make other numbers than own functions for every GPU: an algorithm of the library
-/// of convolutions, or own functions for one kind of GPU. Elsewhere whoever is faster makes them, of which
+/// Says what was found to make other numbers than own functions for every GPU: an algorithm of cuDNN, or own
+/// functions for one kind of GPU. Elsewhere whoever is faster makes them, of which
 /// nothing needs to be said.
 pub(super) fn tell_wrong(machine: &AnyMachine, listener: &mut impl FnMut(RunEvent)) {
     let AnyMachine::Cuda(cuda) = machine else { return };
@@ -73,12 +73,12 @@ pub(super) fn tell_wrong(machine: &AnyMachine, listener: &mut impl FnMut(RunEven
             "an algorithm of cuDNN is left out: {wrong}; own functions make {own} of {all} convolutions"
         )));
     }
-    let AttentionCounts { sm90, usual, wrong, .. } = cuda.attention();
+    let AttentionCounts { library, sm90, usual, wrong, .. } = cuda.attention();
     if let Some(wrong) = wrong {
-        let all = sm90 + usual;
+        let all = library + sm90 + usual;
         listener(RunEvent::Note(format!(
-            "functions for sm_90a are left out: {wrong}; those for every device make {usual} of {all} \
-             calls of attention"
+            "what makes other numbers is left out: {wrong}; functions for every device make {usual} of \
+             {all} calls of attention"
         )));
     }
 }

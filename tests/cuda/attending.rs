@@ -14,14 +14,17 @@ const MODEL: &str = "model attending {
     input tokens:  i32[batch, seq]
     input targets: i32[batch, seq]
     x = embedding(tokens, vocab, width) + positions(seq, width)
-    x = x + attention(layer_norm(x), 1, causal = true)
+    x = x + attention(layer_norm(x), 1, SIGHT)
     loss cross_entropy(linear(layer_norm(x), vocab), targets)
 }";
 
 /// Functions for every GPU take long, or those for this one.
 const SLOW_USUAL: (&str, &str) =
     ("STANDIN_CUDA_SLOW", "flash_64,flash_queries_64,flash_keys_64");
-const SLOW_SPECIAL: (&str, &str) = ("STANDIN_CUDA_SLOW", "flash_sm90");
+pub(crate) const SLOW_SPECIAL: (&str, &str) = ("STANDIN_CUDA_SLOW", "flash_sm90");
+
+/// Or both.
+pub(crate) const SLOW_ALL: (&str, &str) = ("STANDIN_CUDA_SLOW", "flash");
 
 /// How long that is, in milliseconds: more than the emulation of the others takes.
 const LONG: (&str, &str) = ("STANDIN_CUDA_SLOW_FOR", "60");
@@ -29,20 +32,27 @@ const LONG: (&str, &str) = ("STANDIN_CUDA_SLOW_FOR", "60");
 /// The calls of attention in all routines.
 const CALLS: u64 = 3;
 
-fn program(bench: &Bench, train: &str) -> PathBuf {
+pub(crate) fn program(bench: &Bench, train: &str) -> PathBuf {
+    program_of(bench, "causal = true", train)
+}
+
+/// A program whose positions see so far.
+pub(crate) fn program_of(bench: &Bench, sight: &str, train: &str) -> PathBuf {
+    let model = MODEL.replace("SIGHT", sight);
     let text = format!(
-        "{MODEL}
+        "{model}
         device core {{ memory 64 MB, compute 40 GFLOP/s, bandwidth 10 GB/s }}
         link bus {{ bandwidth 8 GB/s, latency 2 us }}
         cluster some {{ 1 x core joined by bus }}
         train {{ data synthetic, batch 1, seed 11, optimizer adamw(lr = 1e-2), {train} }}
         plan {{ exactness delayed, rule sync, placement accumulate, micro_batches 1, stages 1 }}"
     );
-    let name = train.replace(|letter: char| !letter.is_alphanumeric(), "-");
+    let name = format!("{sight} {train}");
+    let name = name.replace(|letter: char| !letter.is_alphanumeric(), "-");
     bench.scratch.file(&format!("{name}.rdl"), &text)
 }
 
-const BF16: &str = "steps 4, dtype bf16";
+pub(crate) const BF16: &str = "steps 4, dtype bf16";
 
 /// A training in 16 bits whose choices are kept in the scratch folder.
 fn run(bench: &Bench, words: &str, more: &[(&str, &str)]) -> Run {
@@ -68,7 +78,7 @@ fn counts(run: &Run) -> (u64, u64, &Value) {
 }
 
 /// The names of the files that keep what was chosen.
-fn choices(cache: &str) -> Vec<String> {
+pub(crate) fn choices(cache: &str) -> Vec<String> {
     let mut kept = files(cache);
     kept.retain(|name| name.starts_with("attention-") && name.ends_with(".algorithm"));
     kept
@@ -144,7 +154,7 @@ fn functions_that_make_other_numbers_are_never_taken() {
     ];
     let wrong = bench.run("--device cuda", &program(&bench, BF16), &settings);
     assert_eq!(counts(&wrong).1, CALLS);
-    assert!(wrong.notes.contains("functions for sm_90a are left out"), "{}", wrong.notes);
+    assert!(wrong.notes.contains("by functions for sm_90a is off by"), "{}", wrong.notes);
     let told = &wrong.end["gpus"]["attention"]["wrong"];
     assert!(says(told, "attention to 20 positions by 1 x 20 queries"), "{told}");
 }

@@ -10,6 +10,7 @@ mod support;
 
 mod absent;
 mod ahead;
+mod attended;
 mod attending;
 mod bench;
 mod biases;

@@ -2,7 +2,7 @@
 //! each row.
 
 use super::{
-    Argument, Number, Operand,
+    Argument, Attended, Number, Operand, Sight, Unattended,
     draft::{Draft, Shape, adding, extent},
     form::{Form, Role},
     source::{ATTENTION, FLASH, FLASH_SM90},
@@ -208,6 +208,32 @@ fn arrays(draft: &Draft, heads: &Heads, of: &[(Extent, Access)]) -> Vec<Operand>
     each.collect()
 }
 
+/// What a library may make of q, k, v, o and lse, in this order.
+fn attended(heads: &Heads, arrays: &[Operand]) -> Result<Attended, Unattended> {
+    let &Heads { batch, sequence, before, key_heads, depth, causal, reach, .. } = heads;
+    if heads.cap.is_some() {
+        return Err(Unattended::Cap);
+    }
+    if before > 0 {
+        return Err(Unattended::MoreKeys);
+    }
+    if reach < sequence {
+        return Err(Unattended::Window);
+    }
+    let [q, k, v, o, lse] = [0, 1, 2, 3, 4].map(|operand: usize| arrays[operand].array);
+    Ok(Attended {
+        batch,
+        sequence,
+        heads: heads.heads,
+        key_heads,
+        depth,
+        sight: if causal { Sight::Before } else { Sight::All },
+        scale: heads.scale as f32,
+        tokens: [q, k, v, o],
+        logarithms: lse,
+    })
+}
+
 /// Attention in words.
 fn words(heads: &Heads) -> String {
     let Heads { batch, sequence, heads: count, depth, .. } = heads;
@@ -242,10 +268,12 @@ impl Form for Attention {
             ],
         );
         let words = format!("attention to {}", words(heads));
+        let attended = attended(heads, &arrays);
         let ways = [Way::Warps, Way::WarpGroups];
         draft.either(
             words,
             arrays,
+            attended,
             ways.map(|way| move |draft: &mut Draft| sweep(draft, way)),
         )
     }
@@ -293,7 +321,7 @@ impl Form for AttentionBackward {
         let queries = [q, k, v, o, lse, slope, inner, dq];
         let ways = [Way::Warps, Way::WarpGroups];
         let sweep = |way| move |draft: &mut Draft| sweep(draft, way, &queries);
-        draft.either(words, arrays, ways.map(sweep))
+        draft.either(words, arrays, Err(Unattended::Gradients), ways.map(sweep))
     }
 }
 

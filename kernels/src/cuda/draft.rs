@@ -1,8 +1,8 @@
 //! Steps of a call under construction: which addresses, which scratch memory, which grid.
 
 use super::{
-    Argument, Array, CallPlace, Convolution, Either, Function, Gradients, Launch, Number,
-    Operand, Product, Source, Step, Steps,
+    Argument, Array, Attended, CallPlace, Convolution, Either, Function, Gradients,
+    Launch, Number, Operand, Product, Source, Step, Steps, Unattended,
 };
 use crate::store::Store;
 use roundelay_schedule::{Access, Bytes};
@@ -229,15 +229,17 @@ impl Draft {
         self.steps.push(Step::Convolution(Box::new(convolution)));
         Ok(())
     }
-    /// Makes something by the functions that one or the other writes.
+    /// Makes something by the functions that one or the other writes, or by a library.
     pub(crate) fn either(
         &mut self,
         words: String,
         arrays: Vec<Operand>,
+        attended: Result<Attended, Unattended>,
         [usual, sm90]: [impl FnOnce(&mut Self) -> Result<(), String>; 2],
     ) -> Result<(), String> {
         let (usual, sm90) = (self.apart(usual)?, self.apart(sm90)?);
-        self.steps.push(Step::Either(Box::new(Either { words, usual, sm90, arrays })));
+        let either = Either { words, usual, sm90, arrays, attended };
+        self.steps.push(Step::Either(Box::new(either)));
         Ok(())
     }
     /// An operand of so many numbers of a type.

@@ -1,30 +1,32 @@
-//! By which functions of ours something is made that has two ways: those for every device, or those for
-//! this one, where a trial found them faster and their numbers the same.
+//! By whom attention is made that has several ways: by functions of ours for every device, by those for
+//! this one, or by cuDNN, where a trial found them faster and their numbers the same.
 
 use super::{
     CudaError,
+    attentions::{Graph, OLDEST, Plan, Target},
     bounce::Unreached,
-    code::give,
+    code::{Binding, Room, give},
+    cudnn::{Cudnn, Handle, Refused, Unusable},
     drawn::{Distance, extents},
-    driver::{Device, DriverError, Parameters},
+    driver::{Address, Device, DriverError, Parameters, Stream},
     functions::{Functions, Loaded, sources},
     tuning::{Bench, Choice, Trials, Tried, Tuner},
 };
 use crate::{digest::Digest, machine::AttentionCounts};
-use roundelay_kernels::cuda::Either;
+use roundelay_kernels::cuda::{Attended, CallPlace, Either, Unattended};
 use roundelay_schedule::Bytes;
 
 /// The devices that have the instructions of `sm_90a`.
 const SM90: (u32, u32) = (9, 0);
 
-/// What says which functions are best.
-const USUAL: &[u8] = b"functions for every device";
-const SPECIAL: &[u8] = b"functions for sm_90a";
+/// What says which functions are best, in files and in words.
+const USUAL: &str = "functions for every device";
+const SPECIAL: &str = "functions for sm_90a";
 
-/// Why something is made by functions for every device.
+/// Why something is not made in one of its ways.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum Reason {
-    /// They are asked for.
+    /// Functions for every device are asked for.
     #[error("functions for every device are asked for")]
     Unwanted,
     /// The device has no others.
@@ -33,23 +35,97 @@ enum Reason {
     /// Others are not there.
     #[error("functions for sm_90a are not to be had: {0}")]
     Absent(String),
+    /// The library makes nothing here.
+    #[error(transparent)]
+    Unusable(#[from] Unusable),
+    /// The library makes none of this.
+    #[error("cuDNN {0} makes no attention, {OLDEST} and newer ones do")]
+    Old(usize),
+    /// Nor of such calls.
+    #[error("{}", unattended(*.0))]
+    Unattended(Unattended),
+    /// It has no way to make it.
+    #[error("of {words} cuDNN {refused}")]
+    Refused { refused: Refused, words: String },
     /// Nobody tried what is faster.
-    #[error("no trial was kept that says whether functions for sm_90a are faster")]
+    #[error("no trial was kept that says what is faster")]
     Untried,
-    /// They are what was kept.
-    #[error("a trial kept functions for every device")]
-    Slower,
+    /// Another way is what was kept.
+    #[error("a trial kept {0}")]
+    Slower(&'static str),
 }
 
-/// Chooses functions for one GPU.
+/// Why the library makes no such call.
+fn unattended(why: Unattended) -> &'static str {
+    match why {
+        Unattended::Gradients => {
+            "gradients that are the same in every run take cuDNN memory for all scores"
+        }
+        Unattended::Window => "a window bounds what positions see",
+        Unattended::Cap => "scores are capped",
+        Unattended::MoreKeys => "there are more keys than queries",
+    }
+}
+
+/// By whom something is made.
+pub(super) enum Chosen {
+    /// By functions of ours, one after another.
+    Functions(Loaded),
+    /// By the library and one of its plans, of q, k, v, o and the logarithms here.
+    Library([CallPlace; 5], usize),
+}
+
+/// A way that something may be made in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Usual,
+    Special,
+    /// By the engine of the library that it offers in this place.
+    Engine(usize),
+}
+
+/// How something is made, and why not in other ways.
+struct Made {
+    /// What it is.
+    text: String,
+    way: Way,
+    /// The library's plan with its graph, where it makes it.
+    plan: Option<(Plan, Graph)>,
+    /// Why functions for every device make it, and why the library does not.
+    why_usual: Option<Reason>,
+    why_own: Option<Reason>,
+}
+
+impl Made {
+    /// In a way, where those of `special` and of the library are not there as they say, or not taken for a
+    /// reason.
+    fn new(
+        text: String,
+        (way, plan): (Way, Option<(Plan, Graph)>),
+        [special, library]: [Option<Reason>; 2],
+        reason: Reason,
+    ) -> Self {
+        let why = |absent: Option<Reason>| Some(absent.unwrap_or_else(|| reason.clone()));
+        let (why_usual, why_own) = match way {
+            Way::Usual => (why(special), why(library)),
+            Way::Special => (None, why(library)),
+            Way::Engine(_) => (None, None),
+        };
+        Self { text, way, plan, why_usual, why_own }
+    }
+}
+
+/// Chooses for one GPU.
 pub(super) struct Chooser {
     usable: Result<(), Reason>,
     trials: Trials,
     tuner: Tuner,
-    /// Of what times depend on.
+    /// Of what times and engines depend on.
     versions: String,
-    /// What was chosen, by what it makes.
-    known: Vec<(String, Result<(), Reason>)>,
+    /// All that was chosen.
+    made: Vec<Made>,
+    /// How often something was made ready without trials.
+    turns: usize,
     counts: AttentionCounts,
 }
 
@@ -57,12 +133,14 @@ impl Chooser {
     /// For a GPU.
     pub(super) fn new(device: &Device, trials: Trials) -> Self {
         let facts = device.facts();
+        let (driver, compiler) = (&facts.driver, &facts.compiler);
         Self {
             usable: usable(facts.capability),
             trials,
             tuner: Tuner::new(facts, trials),
-            versions: format!("{:?} {:?}", facts.driver, facts.compiler),
-            known: Vec::new(),
+            versions: format!("{driver:?} {compiler:?} {}", facts.convolutions),
+            made: Vec::new(),
+            turns: 0,
             counts: AttentionCounts::default(),
         }
     }
@@ -80,81 +158,155 @@ impl Chooser {
     /// How it is made, as for products.
     pub(super) fn ways(&self) -> String {
         let mut digest = Digest::new();
-        for (text, choice) in &self.known {
+        for Made { text, way, plan, .. } in &self.made {
             digest.add(text.as_bytes());
-            digest.add(if choice.is_ok() { SPECIAL } else { USUAL });
+            digest.add(&name(*way, plan.as_ref().map(|(_, graph)| graph)));
         }
         format!("{:016x}", digest.value())
     }
 
-    /// The functions that make something, beside whose operands a call takes so much memory.
+    /// Memory that the library may take on each lane.
+    pub(super) fn workspace(&self) -> Bytes {
+        let plans = self.made.iter().filter_map(|made| made.plan.as_ref());
+        plans.map(|(plan, _)| plan.workspace()).max().unwrap_or_default()
+    }
+
+    /// By whom something of a call with this room is made.
     ///
     /// # Errors
-    /// When there are none.
+    /// When there are no functions for it.
     pub(super) fn choose(
         &mut self,
         either: &Either,
         functions: &mut Functions,
-        scratch: Bytes,
-    ) -> Result<Loaded, CudaError> {
-        let usual = functions.all(&either.usual)?;
-        match self.special(either, &usual, functions, scratch) {
-            Ok(special) => {
-                self.counts.sm90 += 1;
-                Ok(special)
+        cudnn: &mut Cudnn,
+        room: Room<'_>,
+    ) -> Result<Chosen, CudaError> {
+        let case = Case {
+            either,
+            usual: functions.all(&either.usual)?,
+            special: self.special(either, functions),
+            attended: attended(either, cudnn, room),
+            scratch: room.scratch,
+        };
+        let turn = self.turn();
+        let text = case.text(turn);
+        let known = self.made.iter().position(|made| made.text == text);
+        let place = known.unwrap_or_else(|| {
+            let made = match turn {
+                Some(turn) => case.in_turn(turn, text, cudnn),
+                None => self.best(&case, text, cudnn),
+            };
+            self.made.push(made);
+            self.made.len() - 1
+        });
+        self.count(place);
+        Ok(match self.made[place].way {
+            Way::Usual => Chosen::Functions(case.usual),
+            Way::Special => {
+                Chosen::Functions(case.special.expect("a way that is taken is there"))
             }
-            Err(reason) => {
-                self.counts.usual += 1;
-                self.counts.why_usual.get_or_insert_with(|| reason.to_string());
-                Ok(usual)
-            }
-        }
+            Way::Engine(_) => Chosen::Library(case.places(), place),
+        })
     }
 
     fn special(
-        &mut self,
+        &self,
         either: &Either,
-        usual: &Loaded,
         functions: &mut Functions,
-        scratch: Bytes,
     ) -> Result<Loaded, Reason> {
         self.usable.clone()?;
         let special = functions.all(&either.sm90);
-        let special = special.map_err(|reason| Reason::Absent(reason.to_string()))?;
-        if self.trials == Trials::Skipped {
-            return Ok(special);
-        }
-        let text = text(either, [usual, &special]);
-        let known = self.known.iter().find(|(other, _)| *other == text);
-        let choice = match known {
-            Some((_, choice)) => choice.clone(),
-            None => {
-                let choice = self.tried(either, [usual, &special], &text, scratch);
-                self.known.push((text, choice.clone()));
-                choice
-            }
-        };
-        choice.map(|()| special)
+        special.map_err(|reason| Reason::Absent(reason.to_string()))
     }
 
-    fn tried(
-        &mut self,
-        either: &Either,
-        ways: [&Loaded; 2],
-        text: &str,
-        scratch: Bytes,
-    ) -> Result<(), Reason> {
-        let parameters = Parameters::default();
-        let mut trial = Trial { either, ways, scratch, parameters, wrong: None };
-        let words = [self.versions.as_str(), text];
+    /// Where nothing is tried, the ways that are there take turns.
+    fn turn(&mut self) -> Option<usize> {
+        (self.trials == Trials::Skipped).then(|| {
+            self.turns += 1;
+            self.turns % 2
+        })
+    }
+
+    fn count(&mut self, place: usize) {
+        let (made, counts) = (&self.made[place], &mut self.counts);
+        match made.way {
+            Way::Usual => counts.usual += 1,
+            Way::Special => counts.sm90 += 1,
+            Way::Engine(_) => counts.library += 1,
+        }
+        let both = [
+            (&mut counts.why_usual, &made.why_usual),
+            (&mut counts.why_own, &made.why_own),
+        ];
+        for (told, why) in both {
+            if told.is_none() {
+                *told = why.as_ref().map(Reason::to_string);
+            }
+        }
+    }
+
+    /// The way that is known to be best, or found to be now. What was kept of functions of ours needs no
+    /// library, which takes time and memory to start.
+    fn best(&mut self, case: &Case<'_>, text: String, cudnn: &mut Cudnn) -> Made {
+        let words = [self.versions.as_str(), &text];
+        let kept = self.tuner.kept("attention", words);
+        if let Some(way) = kept.and_then(|kept| case.own_way(&kept)) {
+            let absent = [case.special.as_ref().err(), case.attended.as_ref().err()];
+            let absent = absent.map(|reason| reason.cloned());
+            return Made::new(text, (way, None), absent, slower(way));
+        }
+        let mut trial = Trial::new(case, cudnn);
         let choice = self.tuner.choose(&mut trial, "attention", words);
-        if let Some(wrong) = trial.wrong {
+        let (way, reason) = match choice {
+            Choice::First => (Way::Usual, Reason::Untried),
+            Choice::Kept(place) => (trial.ways[place], slower(trial.ways[place])),
+        };
+        if let Some(wrong) = trial.wrong.take() {
             self.counts.wrong.get_or_insert(wrong);
         }
-        match choice {
-            Choice::First => Err(Reason::Untried),
-            Choice::Kept(0) => Err(Reason::Slower),
-            Choice::Kept(_) => Ok(()),
+        trial.made(text, way, reason)
+    }
+
+    /// Gives a call that the library makes, whose arrays are here, to a stream.
+    ///
+    /// # Errors
+    /// When the library refuses it.
+    pub(super) fn run(
+        &self,
+        place: usize,
+        places: [CallPlace; 5],
+        binding: &Binding<'_>,
+        (handle, stream): (&Handle, &Stream),
+    ) -> Result<(), DriverError> {
+        let plan = self.made[place].plan.as_ref();
+        let (plan, _) = plan.expect("a step is the library's where it has a plan");
+        let arrays = places.map(|place| binding.address(place));
+        plan.run(handle, arrays, binding.workspace, stream).map_err(of_call)
+    }
+}
+
+/// The error of a call of the library.
+fn of_call(refused: Refused) -> DriverError {
+    refused.of("cudnnBackendExecute")
+}
+
+/// Why other ways are not taken where a trial kept this one.
+fn slower(kept: Way) -> Reason {
+    Reason::Slower(match kept {
+        Way::Usual => USUAL,
+        Way::Special => SPECIAL,
+        Way::Engine(_) => "cuDNN",
+    })
+}
+
+/// What says which way it is, for the same GPU and libraries.
+fn name(way: Way, graph: Option<&Graph>) -> Vec<u8> {
+    match way {
+        Way::Usual => USUAL.into(),
+        Way::Special => SPECIAL.into(),
+        Way::Engine(place) => {
+            graph.map_or_else(Vec::new, |graph| graph.configurations()[place].bytes())
         }
     }
 }
@@ -167,50 +319,192 @@ fn usable(capability: (u32, u32)) -> Result<(), Reason> {
     }
 }
 
-/// What is made, by which sources.
-fn text(either: &Either, ways: [&Loaded; 2]) -> String {
-    let mut text = format!("{} {:?}", either.words, either.arrays);
-    for way in ways {
-        text += &format!(" by {:016x}", sources(way));
-        for (_, launch) in way {
-            text += &format!(" {:?}", launch.arguments);
-        }
+/// What the library may make of a call with this room.
+fn attended(either: &Either, cudnn: &Cudnn, room: Room<'_>) -> Result<Attended, Reason> {
+    let version = cudnn.version()?;
+    if version < OLDEST {
+        return Err(Reason::Old(version));
     }
-    text
+    let attended = either.attended.map_err(Reason::Unattended)?;
+    cudnn.reaches(places(&attended), room.operands)?;
+    Ok(attended)
 }
 
-/// Something that is tried in both ways.
-struct Trial<'a> {
+/// Where q, k, v, o and the logarithms are.
+fn places(of: &Attended) -> [CallPlace; 5] {
+    let [q, k, v, o] = of.tokens.map(|array| array.place);
+    [q, k, v, o, of.logarithms.place]
+}
+
+/// Something that has several ways, as far as they are known without the library.
+struct Case<'a> {
     either: &'a Either,
-    ways: [&'a Loaded; 2],
+    usual: Loaded,
+    special: Result<Loaded, Reason>,
+    /// What the library may make of it.
+    attended: Result<Attended, Reason>,
     scratch: Bytes,
+}
+
+impl Case<'_> {
+    /// What is made, by which sources, and with which libraries.
+    fn text(&self, turn: Option<usize>) -> String {
+        let Either { words, arrays, .. } = self.either;
+        let mut text = format!("{words} {arrays:?}");
+        for way in [Some(&self.usual), self.special.as_ref().ok()].into_iter().flatten() {
+            text += &format!(" by {:016x}", sources(way));
+            for (_, launch) in way {
+                text += &format!(" {:?}", launch.arguments);
+            }
+        }
+        text + &format!(" {:?} {turn:?}", self.attended.as_ref().ok())
+    }
+
+    fn places(&self) -> [CallPlace; 5] {
+        places(self.attended.as_ref().expect("the library makes what it may make"))
+    }
+
+    /// The way of functions of ours that was kept; none where it is not theirs.
+    fn own_way(&self, kept: &[u8]) -> Option<Way> {
+        match kept {
+            usual if usual == USUAL.as_bytes() => Some(Way::Usual),
+            special if special == SPECIAL.as_bytes() && self.special.is_ok() => {
+                Some(Way::Special)
+            }
+            _ => None,
+        }
+    }
+
+    /// By the library in one turn and by functions for this device in the other, where both are there.
+    fn in_turn(&self, turn: usize, text: String, cudnn: &mut Cudnn) -> Made {
+        let trial = Trial::new(self, cudnn);
+        let others: Vec<Way> = [Way::Special, Way::Engine(0)]
+            .into_iter()
+            .filter(|way| trial.ways.contains(way))
+            .collect();
+        let way = others.get(turn % others.len().max(1)).copied();
+        trial.made(text, way.unwrap_or(Way::Usual), Reason::Untried)
+    }
+
+    /// The library with a graph of it.
+    fn graph<'b>(&self, cudnn: &'b mut Cudnn) -> Result<(Graph, &'b Handle), Reason> {
+        let attended = self.attended.clone()?;
+        let handle = cudnn.start()?;
+        let graph = Graph::new(&attended, Target::Started(handle));
+        Ok((graph.map_err(|refused| self.refused(refused))?, handle))
+    }
+
+    fn refused(&self, refused: Refused) -> Reason {
+        Reason::Refused { refused, words: self.either.words.clone() }
+    }
+}
+
+/// Something that is tried in all of its ways.
+struct Trial<'a> {
+    case: &'a Case<'a>,
+    ways: Vec<Way>,
+    graph: Result<(Graph, &'a Handle), Reason>,
+    /// The plans of its configurations, as far as they were wanted.
+    plans: Vec<Option<Result<Plan, Refused>>>,
     parameters: Parameters,
-    /// In words how far the numbers of the special way are from those of the usual one.
+    /// In words how far the numbers of another way are from those of the usual one.
     wrong: Option<String>,
+}
+
+impl<'a> Trial<'a> {
+    fn new(case: &'a Case<'a>, cudnn: &'a mut Cudnn) -> Self {
+        let graph = case.graph(cudnn);
+        let engines = graph.as_ref().map_or(0, |(graph, _)| graph.configurations().len());
+        let special = case.special.is_ok().then_some(Way::Special);
+        let ways = [Way::Usual].into_iter().chain(special);
+        let ways = ways.chain((0..engines).map(Way::Engine)).collect();
+        let plans = (0..engines).map(|_| None).collect();
+        Self { case, ways, graph, plans, parameters: Parameters::default(), wrong: None }
+    }
+
+    fn configured(&self) -> Option<&Graph> {
+        self.graph.as_ref().ok().map(|(graph, _)| graph)
+    }
+
+    /// How it is made from now on.
+    fn made(mut self, text: String, way: Way, reason: Reason) -> Made {
+        let special = self.case.special.as_ref().err().cloned();
+        let (graph, library) = match self.graph {
+            Ok((graph, handle)) => (Some((graph, handle)), None),
+            Err(absent) => (None, Some(absent)),
+        };
+        let Way::Engine(place) = way else {
+            return Made::new(text, (way, None), [special, library], reason);
+        };
+        let (graph, handle) = graph.expect("an engine is one of a graph");
+        let plan = self.plans[place].take();
+        let plan = plan.unwrap_or_else(|| graph.plan(place, Target::Started(handle)));
+        match plan {
+            Ok(plan) => {
+                Made::new(text, (way, Some((plan, graph))), [special, library], reason)
+            }
+            Err(refused) => {
+                let library = Some(self.case.refused(refused));
+                Made::new(text, (Way::Usual, None), [special, library], Reason::Untried)
+            }
+        }
+    }
+
+    /// Gives it to a stream by one of the library's engines.
+    fn by_engine(&mut self, place: usize, bench: &Bench) -> Result<(), DriverError> {
+        let (graph, handle) = self.graph.as_ref().expect("an engine is one of a graph");
+        let plan = self.plans[place]
+            .get_or_insert_with(|| graph.plan(place, Target::Started(handle)));
+        let plan = plan.as_ref().map_err(|refused| refused.of("cudnnBackendFinalize"))?;
+        let binding = bench.binding();
+        let arrays: [Address; 5] = self.case.places().map(|place| binding.address(place));
+        plan.run(handle, arrays, bench.workspace, &bench.stream).map_err(of_call)
+    }
+
+    fn tell(&mut self, way: Way, error: f64) {
+        let maker = match (way, self.configured()) {
+            (Way::Engine(place), Some(graph)) => {
+                format!("cuDNN's {}", graph.configurations()[place])
+            }
+            (Way::Engine(_) | Way::Special | Way::Usual, _) => SPECIAL.to_owned(),
+        };
+        let words = &self.case.either.words;
+        self.wrong.get_or_insert_with(|| {
+            format!("{words} by {maker} is off by {error:.1e} of the largest number")
+        });
+    }
 }
 
 impl Tried for Trial<'_> {
     fn ways(&self) -> Vec<Vec<u8>> {
-        vec![USUAL.to_vec(), SPECIAL.to_vec()]
+        self.ways.iter().map(|way| name(*way, self.configured())).collect()
     }
 
     fn extents(&self) -> Vec<Bytes> {
-        extents(&self.either.arrays, self.scratch)
+        extents(&self.case.either.arrays, self.case.scratch)
     }
 
     fn prepare(&mut self, bench: &mut Bench) -> Result<Vec<bool>, Unreached> {
-        let Either { words, arrays, .. } = self.either;
+        let arrays = &self.case.either.arrays;
         let distances = bench.distances(self, arrays)?;
-        if let Some(Distance::Far(error)) = distances.get(1) {
-            let wrong = format!("{words} is off by {error:.1e} of the largest number");
-            self.wrong = Some(wrong);
+        for (place, distance) in distances.iter().enumerate() {
+            if let Distance::Far(error) = distance {
+                self.tell(self.ways[place], *error);
+            }
         }
         Ok(distances.iter().map(|distance| *distance == Distance::Near).collect())
     }
 
     fn run(&mut self, way: usize, bench: &Bench) -> Result<(), DriverError> {
+        let launches = match self.ways[way] {
+            Way::Usual => &self.case.usual,
+            Way::Special => {
+                self.case.special.as_ref().expect("a way that is tried is there")
+            }
+            Way::Engine(place) => return self.by_engine(place, bench),
+        };
         let (binding, parameters) = (bench.binding(), &mut self.parameters);
-        self.ways[way].iter().try_for_each(|(function, launch)| {
+        launches.iter().try_for_each(|(function, launch)| {
             give((function, launch), &binding, parameters, &bench.stream)
         })
     }

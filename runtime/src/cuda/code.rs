@@ -4,8 +4,9 @@
 use super::{
     CudaError,
     arena::ALIGNMENT,
-    chooser::Chooser,
+    chooser::{Chooser, Chosen},
     convolver::{Convolver, Own},
+    cudnn::Cudnn,
     driver::{Address, Device, DriverError, Function, Parameters, Stream},
     exchange::Meeting,
     functions::{Functions, Loaded},
@@ -36,6 +37,8 @@ pub(super) struct Code {
     multiplier: Multiplier,
     convolver: Convolver,
     chooser: Chooser,
+    /// What those have plans of.
+    cudnn: Cudnn,
     parameters: Parameters,
 }
 
@@ -78,6 +81,11 @@ impl ReadyCall {
         self.count(|step| matches!(step, Step::Convolution(..)))
     }
 
+    /// Steps that are attention of a library.
+    pub(super) fn attentions(&self) -> u64 {
+        self.count(|step| matches!(step, Step::Attention(..)))
+    }
+
     fn count(&self, is_counted: impl Fn(&Step) -> bool) -> u64 {
         match &self.work {
             Work::Alone(steps) => {
@@ -110,6 +118,8 @@ pub(super) enum Step {
     Product(Box<Request>, usize),
     /// A convolution that the library does by one of its plans, of images, weights and results here.
     Convolution([CallPlace; 3], usize),
+    /// Attention that it does by one of its plans, of q, k, v, o and the logarithms here.
+    Attention([CallPlace; 5], usize),
 }
 
 /// The memory of a call.
@@ -231,8 +241,9 @@ impl Code {
             routines: Table::default(),
             functions: Functions::new(device.facts()),
             multiplier: Multiplier::new(device, alignment, trials),
-            convolver: Convolver::new(device, alignment, trials),
+            convolver: Convolver::new(device, trials),
             chooser: Chooser::new(device, trials),
+            cudnn: Cudnn::new(device, alignment),
             parameters: Parameters::default(),
         }
     }
@@ -245,7 +256,8 @@ impl Code {
 
     /// Memory that libraries may take on each lane.
     pub(super) fn workspace(&self) -> Bytes {
-        self.multiplier.workspace().max(self.convolver.workspace())
+        let others = self.convolver.workspace().max(self.chooser.workspace());
+        self.multiplier.workspace().max(others)
     }
 
     /// Who makes the products of all calls that are ready.
@@ -365,8 +377,11 @@ impl Code {
             }
             cuda::Step::Convolution(own) => self.convolution(*own, room),
             cuda::Step::Either(either) => {
-                let functions = &mut self.functions;
-                Ok(launches(self.chooser.choose(&either, functions, room.scratch)?))
+                let (functions, cudnn) = (&mut self.functions, &mut self.cudnn);
+                Ok(match self.chooser.choose(&either, functions, cudnn, room)? {
+                    Chosen::Functions(loaded) => launches(loaded),
+                    Chosen::Library(places, plan) => vec![Step::Attention(places, plan)],
+                })
             }
         }
     }
@@ -400,7 +415,8 @@ impl Code {
     ) -> Result<Vec<Step>, CudaError> {
         let loaded = self.functions.all(&std::mem::take(&mut convolution.own))?;
         let own = Own { launches: &loaded, scratch };
-        if let Some(plan) = self.convolver.plan(&convolution, operands, own) {
+        let cudnn = &mut self.cudnn;
+        if let Some(plan) = self.convolver.plan(&convolution, operands, own, cudnn) {
             let Convolution { x, weight, y, .. } = convolution;
             return Ok(vec![Step::Convolution([x.place, weight.place, y.place], plan)]);
         }
@@ -442,7 +458,12 @@ impl Code {
                 self.multiplier.run(*plan, request, binding, stream)
             }
             Step::Convolution(places, plan) => {
-                self.convolver.run(*plan, *places, binding, stream)
+                let to = (self.cudnn.started(), stream);
+                self.convolver.run(*plan, *places, binding, to)
+            }
+            Step::Attention(places, plan) => {
+                let to = (self.cudnn.started(), stream);
+                self.chooser.run(*plan, *places, binding, to)
             }
         }
     }

@@ -6,34 +6,29 @@
 #![expect(unsafe_code, reason = "cuDNN is called here")]
 
 use super::{
+    cudnn::{Done, Handle, Refused, SINGLE, SUCCESS, check, data_type, int},
     driver::{
-        Address, DriverError, Stream,
-        cudnn::{self, Answer, Offer},
+        Address, Stream,
+        cudnn::{self, Offer},
     },
     products::WORKSPACE,
 };
 use roundelay_kernels::cuda::{Accumulation, Array, Convolution, Convolved, Number};
 use roundelay_schedule::Bytes;
 use std::{
-    ffi::{CStr, c_int, c_void},
+    ffi::{c_int, c_void},
     fmt, ptr,
 };
 
 /// The most algorithms that the library is asked for; it has fewer.
 const OFFERED: usize = 16;
 
-/// `CUDNN_STATUS_SUCCESS`.
-const SUCCESS: Answer = 0;
 /// `CUDNN_TENSOR_NHWC`.
 const NHWC: c_int = 1;
 /// `CUDNN_CROSS_CORRELATION`: filters are not turned.
 const CROSS_CORRELATION: c_int = 1;
 /// `CUDNN_DETERMINISTIC`.
 const DETERMINISTIC: c_int = 1;
-/// `CUDNN_DATA_FLOAT`, `CUDNN_DATA_HALF` and `CUDNN_DATA_BFLOAT16`.
-const SINGLE: c_int = 0;
-const HALF: c_int = 2;
-const BFLOAT16: c_int = 9;
 /// `CUDNN_TENSOR_OP_MATH`: tensor cores multiply numbers of 16 bits.
 const TENSOR_CORES: c_int = 1;
 /// `CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION`: numbers may be made shorter for tensor cores.
@@ -45,102 +40,6 @@ const WHOLE: c_int = 3;
 /// they add up transformed tiles, in which numbers lose digits.
 const WINOGRAD_FORWARD: [c_int; 2] = [6, 7];
 const WINOGRAD_BACKWARD: [c_int; 2] = [4, 5];
-
-/// Why the library does not do something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
-    /// What it answered, when it was not success.
-    Answered(Answer),
-    /// Libraries are missing that it consists of.
-    Incomplete,
-    /// An extent has more than 31 bits.
-    Large,
-    /// It has no algorithm that makes the same bits every time, within the workspace.
-    Offerless,
-}
-
-type Done<T = ()> = Result<T, Refused>;
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            // SAFETY: the library is loaded, and its words are constant strings.
-            Self::Answered(answer) => unsafe {
-                let words = cudnn::cudnnGetErrorString(*answer);
-                let words = (!words.is_null()).then(|| CStr::from_ptr(words));
-                let words = words.map(CStr::to_string_lossy);
-                write!(
-                    f,
-                    "answers {}",
-                    words.unwrap_or_else(|| answer.to_string().into())
-                )
-            },
-            Self::Incomplete => {
-                write!(f, "lacks its `libcudnn_engines` or `libcudnn_heuristic`")
-            }
-            Self::Large => write!(f, "counts extents in 31 bits"),
-            Self::Offerless => {
-                let Bytes(bytes) = WORKSPACE;
-                let most = bytes >> 20;
-                write!(f, "has no deterministic algorithm that takes at most {most} MiB")
-            }
-        }
-    }
-}
-
-impl From<Refused> for DriverError {
-    fn from(refused: Refused) -> Self {
-        let code = match refused {
-            Refused::Answered(answer) => answer as u32,
-            Refused::Incomplete | Refused::Large | Refused::Offerless => 0,
-        };
-        Self { call: "cudnnConvolution", reason: format!("it {refused}"), code }
-    }
-}
-
-fn check(answer: Answer) -> Done {
-    if answer == SUCCESS { Ok(()) } else { Err(Refused::Answered(answer)) }
-}
-
-fn int(number: usize) -> Done<c_int> {
-    c_int::try_from(number).map_err(|_| Refused::Large)
-}
-
-/// How the library calls a type of number; none where it does not convolve such.
-pub(super) fn data_type(number: Number) -> Option<c_int> {
-    match number {
-        Number::F32 => Some(SINGLE),
-        Number::F16 => Some(HALF),
-        Number::Bf16 => Some(BFLOAT16),
-        Number::F64 => None,
-    }
-}
-
-/// The library, started.
-pub(super) struct Handle(cudnn::Handle);
-
-// SAFETY: the library takes a handle from any thread, one at a time.
-unsafe impl Send for Handle {}
-
-impl Handle {
-    /// Starts it on the current context.
-    pub(super) fn new() -> Done<Self> {
-        if !cudnn::has_engines() {
-            return Err(Refused::Incomplete);
-        }
-        let mut raw = ptr::null_mut();
-        // SAFETY: a handle is written.
-        check(unsafe { cudnn::cudnnCreate(&raw mut raw) })?;
-        Ok(Self(raw))
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        // SAFETY: the handle is live, and the streams that it worked on are done.
-        let _ = unsafe { cudnn::cudnnDestroy(self.0) };
-    }
-}
 
 /// How images or results lie.
 struct Tensor(cudnn::Tensor);
@@ -365,14 +264,35 @@ impl Plan {
         check(unsafe {
             match self.pass {
                 Convolved::Results => cudnn::cudnnGetConvolutionForwardAlgorithm_v7(
-                    handle.0, x, weight, motion, y, wanted, count_at, at,
+                    handle.raw(),
+                    x,
+                    weight,
+                    motion,
+                    y,
+                    wanted,
+                    count_at,
+                    at,
                 ),
                 Convolved::Images => cudnn::cudnnGetConvolutionBackwardDataAlgorithm_v7(
-                    handle.0, weight, y, motion, x, wanted, count_at, at,
+                    handle.raw(),
+                    weight,
+                    y,
+                    motion,
+                    x,
+                    wanted,
+                    count_at,
+                    at,
                 ),
                 Convolved::Filters => {
                     cudnn::cudnnGetConvolutionBackwardFilterAlgorithm_v7(
-                        handle.0, x, y, motion, weight, wanted, count_at, at,
+                        handle.raw(),
+                        x,
+                        y,
+                        motion,
+                        weight,
+                        wanted,
+                        count_at,
+                        at,
                     )
                 }
             }
@@ -397,14 +317,32 @@ impl Plan {
         check(unsafe {
             match self.pass {
                 Convolved::Results => cudnn::cudnnGetConvolutionForwardWorkspaceSize(
-                    handle.0, x, weight, motion, y, algorithm, at,
+                    handle.raw(),
+                    x,
+                    weight,
+                    motion,
+                    y,
+                    algorithm,
+                    at,
                 ),
                 Convolved::Images => cudnn::cudnnGetConvolutionBackwardDataWorkspaceSize(
-                    handle.0, weight, y, motion, x, algorithm, at,
+                    handle.raw(),
+                    weight,
+                    y,
+                    motion,
+                    x,
+                    algorithm,
+                    at,
                 ),
                 Convolved::Filters => {
                     cudnn::cudnnGetConvolutionBackwardFilterWorkspaceSize(
-                        handle.0, x, y, motion, weight, algorithm, at,
+                        handle.raw(),
+                        x,
+                        y,
+                        motion,
+                        weight,
+                        algorithm,
+                        at,
                     )
                 }
             }
@@ -436,8 +374,7 @@ impl Plan {
         workspace: Address,
         stream: &Stream,
     ) -> Done {
-        // SAFETY: both handles are live.
-        check(unsafe { cudnn::cudnnSetStream(handle.0, stream.raw().cast()) })?;
+        handle.work_on(stream)?;
         let pointer = |address: Address| address.0 as *mut c_void;
         let [x_at, weight_at, y_at] = [at.x, at.weight, at.y].map(pointer);
         let ([x, y], weight, motion) =
@@ -451,16 +388,49 @@ impl Plan {
         check(unsafe {
             match self.pass {
                 Convolved::Results => cudnn::cudnnConvolutionForward(
-                    handle.0, one, x, x_at, weight, weight_at, motion, number, room,
-                    bytes, kept, y, y_at,
+                    handle.raw(),
+                    one,
+                    x,
+                    x_at,
+                    weight,
+                    weight_at,
+                    motion,
+                    number,
+                    room,
+                    bytes,
+                    kept,
+                    y,
+                    y_at,
                 ),
                 Convolved::Images => cudnn::cudnnConvolutionBackwardData(
-                    handle.0, one, weight, weight_at, y, y_at, motion, number, room,
-                    bytes, kept, x, x_at,
+                    handle.raw(),
+                    one,
+                    weight,
+                    weight_at,
+                    y,
+                    y_at,
+                    motion,
+                    number,
+                    room,
+                    bytes,
+                    kept,
+                    x,
+                    x_at,
                 ),
                 Convolved::Filters => cudnn::cudnnConvolutionBackwardFilter(
-                    handle.0, one, x, x_at, y, y_at, motion, number, room, bytes, kept,
-                    weight, weight_at,
+                    handle.raw(),
+                    one,
+                    x,
+                    x_at,
+                    y,
+                    y_at,
+                    motion,
+                    number,
+                    room,
+                    bytes,
+                    kept,
+                    weight,
+                    weight_at,
                 ),
             }
         })

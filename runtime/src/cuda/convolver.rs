@@ -4,11 +4,11 @@
 use super::{
     bounce::Unreached,
     code::{Binding, give},
-    convolutions::{Addresses, Algorithm, Handle, Plan, Refused, data_type},
+    convolutions::{Addresses, Algorithm, Plan},
+    cudnn::{Cudnn, Handle, Refused, Unusable, data_type},
     drawn::{Distance, extents},
     driver::{Device, DeviceFacts, DriverError, Parameters, Stream},
     functions::{Loaded, sources},
-    multiplier::{offset, power_of_two_in},
     tuning::{Bench, Choice, Trials, Tried, Tuner},
 };
 use crate::{digest::Digest, machine::ConvolutionCounts};
@@ -17,36 +17,18 @@ use roundelay_kernels::cuda::{
 };
 use roundelay_schedule::{Access, Bytes};
 
-/// What arrays start at multiples of, in bytes: the library's kernels load whole vectors, and nothing
-/// tells them of less.
-const ALIGNMENT: u64 = 16;
-
 /// What says that our own functions are best.
 const OWN: &[u8] = b"own functions";
 
 /// Why a convolution is made by functions of ours.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum Reason {
-    /// Nobody wants the library.
-    #[error("own functions are asked for")]
-    Unwanted,
-    /// There is no library.
-    #[error(
-        "there is no cuDNN 8.9 or newer here; install it, as `pip install nvidia-cudnn-cu13` does, \
-         or name its folder in ROUNDELAY_CUDA_LIBRARIES"
-    )]
-    Absent,
-    /// It does not start.
-    #[error("cuDNN does not start: it {0}")]
-    Start(Refused),
+    /// The library makes nothing here.
+    #[error(transparent)]
+    Unusable(#[from] Unusable),
     /// It convolves no such numbers.
     #[error("cuDNN convolves arrays of one type of 16 or 32 bits")]
     Types,
-    /// An array lies where the library may not load it.
-    #[error(
-        "an array starts at a multiple of {0} bytes, and cuDNN may load {ALIGNMENT} at once"
-    )]
-    Unaligned(u64),
     /// It has no way to make it.
     #[error("of {words} cuDNN {refused}")]
     Refused { refused: Refused, words: String },
@@ -66,16 +48,10 @@ pub(super) struct Own<'a> {
     pub(super) scratch: Bytes,
 }
 
-/// The library of convolutions with its plans, or neither.
+/// The plans of the library for convolutions.
 pub(super) struct Convolver {
-    /// Whether there is a library that is wanted.
-    usable: Result<(), Reason>,
-    /// It takes time and memory to start, so that waits for the first convolution.
-    handle: Option<Result<Handle, Refused>>,
     /// By shape, that is the convolution with all arrays at the beginning of something.
     plans: Vec<(Convolution, Result<Plan, Reason>)>,
-    /// What the first byte of every row is a multiple of.
-    alignment: u64,
     trials: Trials,
     tuner: Tuner,
     /// Of what times and algorithms depend on.
@@ -84,19 +60,11 @@ pub(super) struct Convolver {
 }
 
 impl Convolver {
-    /// Convolutions by the library, for rows that start at multiples of `alignment`; by functions of
-    /// ours without it, or where there is no library.
-    pub(super) fn new(device: &Device, alignment: Option<u64>, trials: Trials) -> Self {
+    /// For a GPU.
+    pub(super) fn new(device: &Device, trials: Trials) -> Self {
         let facts = device.facts();
         let DeviceFacts { driver, compiler, convolutions, .. } = facts;
         Self {
-            usable: match (device.libraries.convolutions, alignment) {
-                (Some(_), Some(_)) => Ok(()),
-                (None, Some(_)) => Err(Reason::Absent),
-                (_, None) => Err(Reason::Unwanted),
-            },
-            alignment: alignment.unwrap_or(1),
-            handle: None,
             plans: Vec::new(),
             trials,
             tuner: Tuner::new(facts, trials),
@@ -138,8 +106,9 @@ impl Convolver {
         convolution: &Convolution,
         operands: &[(usize, u64)],
         own: Own<'_>,
+        cudnn: &mut Cudnn,
     ) -> Option<usize> {
-        match self.planned(convolution, operands, own) {
+        match self.planned(convolution, operands, own, cudnn) {
             Ok(plan) => {
                 self.counts.library += 1;
                 Some(plan)
@@ -157,24 +126,21 @@ impl Convolver {
         convolution: &Convolution,
         operands: &[(usize, u64)],
         own: Own<'_>,
+        cudnn: &mut Cudnn,
     ) -> Result<usize, Reason> {
-        self.usable.clone()?;
+        cudnn.version()?;
         let Convolution { x, weight, y, .. } = convolution;
         let one_type = x.number == weight.number && x.number == y.number;
         if !one_type || data_type(x.number).is_none() {
             return Err(Reason::Types);
         }
-        let places = [x, weight, y].map(|array| offset(array.place, operands));
-        let start = power_of_two_in(places.into_iter().chain([self.alignment]));
-        if start < ALIGNMENT {
-            return Err(Reason::Unaligned(start));
-        }
+        cudnn.reaches([x, weight, y].map(|array| array.place), operands)?;
         let shape = shape(convolution);
         let known = self.plans.iter().position(|(other, _)| *other == shape);
         let place = match known {
             Some(place) => place,
             None => {
-                let plan = self.made(convolution, &shape, own);
+                let plan = self.made(convolution, &shape, own, cudnn.start()?);
                 self.plans.push((shape, plan));
                 self.plans.len() - 1
             }
@@ -190,9 +156,8 @@ impl Convolver {
         convolution: &Convolution,
         shape: &Convolution,
         own: Own<'_>,
+        handle: &Handle,
     ) -> Result<Plan, Reason> {
-        let handle = self.handle.get_or_insert_with(Handle::new);
-        let handle = handle.as_ref().map_err(|refused| Reason::Start(*refused))?;
         let refused = |refused| Reason::Refused { refused, words: words(convolution) };
         let (mut plan, algorithms) = Plan::new(handle, convolution).map_err(refused)?;
         if self.trials == Trials::Skipped {
@@ -230,16 +195,19 @@ impl Convolver {
         plan: usize,
         [x, weight, y]: [CallPlace; 3],
         binding: &Binding<'_>,
-        stream: &Stream,
+        (handle, stream): (&Handle, &Stream),
     ) -> Result<(), DriverError> {
-        let started = self.handle.as_ref().and_then(|handle| handle.as_ref().ok());
-        let handle = started.expect("who has plans has their library");
         let plan = self.plans[plan].1.as_ref();
         let plan = plan.expect("a step is the library's where it has a plan");
         let [x, weight, y] = [x, weight, y].map(|place| binding.address(place));
         let at = Addresses { x, weight, y };
-        plan.run(handle, at, binding.workspace, stream).map_err(DriverError::from)
+        plan.run(handle, at, binding.workspace, stream).map_err(of_call)
     }
+}
+
+/// The error of a call of the library.
+fn of_call(refused: Refused) -> DriverError {
+    refused.of("cudnnConvolution")
 }
 
 /// A convolution without its places, and without the functions that follow from the rest.
@@ -338,9 +306,11 @@ impl Tried for Trial<'_> {
         };
         let Convolution { x, weight, y, .. } = self.convolution;
         let [x, weight, y] = [x, weight, y].map(|array| binding.address(array.place));
-        self.plan.take(self.algorithms[algorithm])?;
+        let taken = self.plan.take(self.algorithms[algorithm]);
         let at = Addresses { x, weight, y };
-        self.plan.run(self.handle, at, bench.workspace, &bench.stream)?;
-        Ok(())
+        let (workspace, stream) = (bench.workspace, &bench.stream);
+        taken
+            .and_then(|()| self.plan.run(self.handle, at, workspace, stream))
+            .map_err(of_call)
     }
 }

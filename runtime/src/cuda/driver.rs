@@ -18,6 +18,8 @@ pub(super) use device::Device;
 pub use device::DeviceFacts;
 pub(super) use graph::Graph;
 pub use library::NoCuda;
+#[cfg(test)]
+pub(super) use library::convolutions_version;
 pub(super) use library::{Libraries, Products};
 pub(super) use memory::{Address, DeviceMemory, Pinned};
 pub(super) use module::{Function, Module, Parameters};

@@ -60,6 +60,8 @@ pub struct KernelRow {
     pub products: u64,
     /// How many were convolutions of cuDNN.
     pub convolutions: u64,
+    /// How many were attention of cuDNN.
+    pub attentions: u64,
     /// Largest error of a number, where the largest number of its operand is one or less;
     /// relative to that largest number where it is more.
     pub error: f64,
@@ -177,9 +179,10 @@ fn call_of(
 
 /// How one call went.
 struct Tried {
-    /// Steps that were products of a library, and that were convolutions of one.
+    /// Steps that were products of a library, convolutions of one, and attention of one.
     products: u64,
     convolutions: u64,
+    attentions: u64,
     /// The largest error.
     error: f64,
     /// In words what is wrong.
@@ -211,14 +214,14 @@ impl<'a> Bench<'a> {
         kernel: &'static str,
         (dtype, mixes): (Float, &[Mix]),
     ) -> Result<KernelRow, CudaError> {
-        let (products, convolutions, error) = (0, 0, 0.0);
         let mut row = KernelRow {
             kernel,
             dtype,
             calls: 0,
-            products,
-            convolutions,
-            error,
+            products: 0,
+            convolutions: 0,
+            attentions: 0,
+            error: 0.0,
             wrong: None,
         };
         let random = self.trials.calls;
@@ -236,13 +239,13 @@ impl<'a> Bench<'a> {
                 if way == UNALIGNED { Placement::Unaligned } else { Placement::Aligned };
             let context = context(number, slice_offset);
             let stage = Stage::new(&call, &start, (dtype, placement), context);
-            let Tried { products, convolutions, error, wrong } =
-                self.trial(way, &call, dtype, stage)?;
-            row.products += products;
-            row.convolutions += convolutions;
-            row.error = row.error.max(error);
-            row.wrong =
-                row.wrong.or(wrong.map(|wrong| format!("{}: {wrong}", call.text())));
+            let tried = self.trial(way, &call, dtype, stage)?;
+            row.products += tried.products;
+            row.convolutions += tried.convolutions;
+            row.attentions += tried.attentions;
+            row.error = row.error.max(tried.error);
+            let wrong = tried.wrong.map(|wrong| format!("{}: {wrong}", call.text()));
+            row.wrong = row.wrong.or(wrong);
         }
         Ok(row)
     }
@@ -259,9 +262,14 @@ impl<'a> Bench<'a> {
         let kernel = parse_call(call, alone, 0)?;
         let (ready, scratch) = code.prepare(dtype, (alone, 0), call)?;
         self.room.run(code, (&ready, scratch), (&kernel, call), &mut stage)?;
-        let (products, convolutions) = (ready.products(), ready.convolutions());
         let (error, wrong) = stage.judge(&kernel, dtype);
-        Ok(Tried { products, convolutions, error, wrong })
+        Ok(Tried {
+            products: ready.products(),
+            convolutions: ready.convolutions(),
+            attentions: ready.attentions(),
+            error,
+            wrong,
+        })
     }
 }
 

@@ -131,6 +131,11 @@ impl Tuner {
         kept(&file, &ways, best).map_or(Choice::First, Choice::Kept)
     }
 
+    /// What says which way was kept of something, as [`Tuner::choose`] takes it.
+    pub(super) fn kept(&self, kind: &str, words: [&str; 2]) -> Option<Vec<u8>> {
+        read(&self.folder.as_ref()?.join(self.name(kind, words)))
+    }
+
     fn name(&self, kind: &str, [versions, text]: [&str; 2]) -> String {
         let DeviceFacts { name, capability, multiprocessors, .. } = &self.facts;
         let device = format!("{name} {capability:?} {multiprocessors}");

@@ -105,17 +105,22 @@ impl ConvolutionCounts {
     }
 }
 
-/// Calls of attention on tensor cores, by the functions of ours that make it.
+/// Calls of attention on tensor cores, by who makes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttentionCounts {
-    /// By those for devices of `sm_90a`.
+    /// By cuDNN.
+    pub library: u64,
+    /// By functions of ours for devices of `sm_90a`.
     pub sm90: u64,
     /// By those for every device.
     pub usual: u64,
-    /// In words why the first of these are; none where there are none.
+    /// In words why the first of these is not that of functions for `sm_90a`; none where there are none.
     pub why_usual: Option<String>,
-    /// In words the first call of which a trial here found that functions for `sm_90a` make other numbers;
-    /// they are not taken.
+    /// In words why the first call that functions of ours make is not the library's; none where there are
+    /// none.
+    pub why_own: Option<String>,
+    /// In words the first call of which a trial here found that it is made of other numbers than those of
+    /// functions for every device; what makes them is not taken.
     pub wrong: Option<String>,
 }
 
@@ -123,9 +128,11 @@ impl AttentionCounts {
     /// As for products.
     fn with(self, other: Self) -> Self {
         Self {
+            library: self.library.min(other.library),
             sm90: self.sm90.min(other.sm90),
             usual: self.usual.max(other.usual),
             why_usual: self.why_usual.or(other.why_usual),
+            why_own: self.why_own.or(other.why_own),
             wrong: self.wrong.or(other.wrong),
         }
     }

@@ -17,7 +17,7 @@ struct Document<'a> {
     device: String,
     /// cuBLASLt's version; zero where own functions make all products.
     cublaslt: usize,
-    /// cuDNN's; zero where own functions make all convolutions.
+    /// cuDNN's; zero where own functions make all convolutions and all attention.
     cudnn: usize,
     seed: u64,
     rows: Vec<Row<'a>>,
@@ -32,6 +32,7 @@ struct Row<'a> {
     products: u64,
     /// And those that cuDNN made.
     convolutions: u64,
+    attentions: u64,
     /// None where a number is none, or infinite.
     error: Option<f64>,
     tolerance: f64,
@@ -85,6 +86,7 @@ fn document(checked: &KernelCheck) -> Document<'_> {
         calls: row.calls,
         products: row.products,
         convolutions: row.convolutions,
+        attentions: row.attentions,
         error: row.error.is_finite().then_some(row.error),
         tolerance: tolerance(row.dtype),
         wrong: row.wrong.as_deref(),
@@ -137,7 +139,8 @@ fn table(checked: &KernelCheck) -> String {
             let _ = write!(text, " {:>12}", format!("{:.1e}{mark}", row.error));
         }
         let own = checked.rows.iter().filter(|row| row.kernel == *kernel);
-        let steps = own.map(|row| row.products + row.convolutions).sum::<u64>();
+        let steps =
+            own.map(|row| row.products + row.convolutions + row.attentions).sum::<u64>();
         let _ = writeln!(text, "  {steps}");
     }
     let _ = write!(text, "{:<32}", "allowed");

@@ -181,7 +181,7 @@ fn products_version() -> Products {
 }
 
 /// As for products: what is missing, lacks something or is old is none.
-fn convolutions_version() -> Option<usize> {
+pub(crate) fn convolutions_version() -> Option<usize> {
     cudnn::load().ok()?;
     if !cudnn::has_parts() {
         return None;

@@ -188,8 +188,8 @@ pub(crate) mod cublaslt {
     }
 }
 
-/// `libcudnn`, of version 8.9 or newer, by the calls that make one convolution: they are the same in
-/// all of these versions.
+/// `libcudnn`, of version 8.9 or newer, by the calls that make one convolution and those that make graphs
+/// of operations: they are the same in all of these versions.
 #[expect(
     non_snake_case,
     clippy::too_many_arguments,
@@ -208,6 +208,9 @@ pub(crate) mod cudnn {
     pub(crate) type Filter = *mut c_void;
     /// How a window moves.
     pub(crate) type Convolution = *mut c_void;
+
+    /// A part of a graph of operations or of its plan.
+    pub(crate) type Raw = *mut c_void;
 
     /// What the library says of an algorithm, of any of the three passes.
     #[derive(Clone, Copy)]
@@ -264,6 +267,25 @@ pub(crate) mod cudnn {
         cudnnCreate(handle: *mut Handle) -> Answer;
         cudnnDestroy(handle: Handle) -> Answer;
         cudnnSetStream(handle: Handle, stream: *mut c_void) -> Answer;
+        cudnnBackendCreateDescriptor(kind: c_int, own: *mut Raw) -> Answer;
+        cudnnBackendDestroyDescriptor(own: Raw) -> Answer;
+        cudnnBackendSetAttribute(
+            own: Raw,
+            name: c_int,
+            kind: c_int,
+            count: i64,
+            values: *const c_void,
+        ) -> Answer;
+        cudnnBackendGetAttribute(
+            own: Raw,
+            name: c_int,
+            kind: c_int,
+            most: i64,
+            count: *mut i64,
+            values: *mut c_void,
+        ) -> Answer;
+        cudnnBackendFinalize(own: Raw) -> Answer;
+        cudnnBackendExecute(handle: Handle, plan: Raw, pack: Raw) -> Answer;
         cudnnCreateTensorDescriptor(own: *mut Tensor) -> Answer;
         cudnnSetTensor4dDescriptor(
             own: Tensor,

@@ -14,10 +14,10 @@ use std::{
 };
 
 /// Results that are used.
-const SUCCESS: c_int = 0;
-const BAD_PARAM: c_int = 2000;
-const NOT_SUPPORTED: c_int = 3000;
-const EXECUTION_FAILED: c_int = 5000;
+pub(crate) const SUCCESS: c_int = 0;
+pub(crate) const BAD_PARAM: c_int = 2000;
+pub(crate) const NOT_SUPPORTED: c_int = 3000;
+pub(crate) const EXECUTION_FAILED: c_int = 5000;
 
 /// Channels that lie next to each other, filters that are not turned, sums in 32 bits.
 const NHWC: c_int = 1;
@@ -31,8 +31,8 @@ const SHORTENED: c_int = 2;
 const WHOLE: c_int = 3;
 
 /// A started library.
-struct Handle {
-    stream: u64,
+pub(crate) struct Handle {
+    pub(crate) stream: u64,
 }
 
 /// What the library says of an algorithm.
@@ -47,7 +47,8 @@ struct Offer {
     reserved: [c_int; 3],
 }
 
-fn number(kind: c_int) -> Option<Number> {
+/// By the library's number of it.
+pub(crate) fn number(kind: c_int) -> Option<Number> {
     match kind {
         SINGLE => Some(Number::F32),
         1 => Some(Number::F64),

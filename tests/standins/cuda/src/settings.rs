@@ -134,6 +134,8 @@ pub(crate) struct Settings {
     pub(crate) cudnn: usize,
     /// Algorithms that are offered for a convolution.
     pub(crate) offers: Vec<Offered>,
+    /// Engines that are offered for a graph.
+    pub(crate) engines: Vec<Offered>,
     pub(crate) counts: Option<String>,
     pub(crate) nccl: i32,
     pub(crate) sends: Sends,
@@ -191,6 +193,7 @@ impl Settings {
                 .and_then(|text| text.parse().ok())
                 .unwrap_or(91_000),
             offers: Offered::named(of_cudnn("OFFERS").as_deref().unwrap_or("fast")),
+            engines: Offered::named(of_cudnn("ENGINES").as_deref().unwrap_or("fast")),
             counts: text("COUNTS"),
             nccl: i32::try_from(of_nccl("VERSION").unwrap_or(22_809)).unwrap_or(0),
             sends: match said_of_nccl("SENDS").as_deref() {

@@ -1,6 +1,8 @@
 //! What streams do, one piece at a time.
 
-use crate::{convolutions::Convolution, kernels::Kernel, products::Product};
+use crate::{
+    convolutions::Convolution, graphs::Graph, kernels::Kernel, products::Product,
+};
 use std::{
     ptr,
     sync::{Arc, OnceLock},
@@ -22,6 +24,8 @@ pub(crate) enum Work {
     Product(Box<Product>),
     /// Convolves images.
     Convolution(Box<Convolution>),
+    /// Makes a graph of operations.
+    Graph(Box<Graph>),
     /// Keeps the time at which it is done.
     Stamp(Arc<OnceLock<Instant>>),
     /// Messages between ranks, by number; only the world can do them.
@@ -49,6 +53,7 @@ impl Work {
             Work::Kernel(kernel) => kernel.run(),
             Work::Product(product) => product.run(),
             Work::Convolution(convolution) => convolution.run(),
+            Work::Graph(graph) => graph.run(),
         }
     }
 }

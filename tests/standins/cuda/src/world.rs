@@ -83,6 +83,11 @@ pub(crate) struct Counts {
     pub(crate) wrong_convolutions: u64,
     /// Those by an algorithm that nobody should ever run.
     pub(crate) odd_convolutions: u64,
+    /// Graphs of operations, and as for convolutions.
+    pub(crate) attentions: u64,
+    pub(crate) slow_attentions: u64,
+    pub(crate) wrong_attentions: u64,
+    pub(crate) odd_attentions: u64,
     pub(crate) graphs: u64,
     pub(crate) graph_launches: u64,
     pub(crate) compilations: u64,
@@ -320,6 +325,10 @@ impl World {
             slow_convolutions,
             wrong_convolutions,
             odd_convolutions,
+            attentions,
+            slow_attentions,
+            wrong_attentions,
+            odd_attentions,
             graphs,
             graph_launches,
             compilations,
@@ -332,7 +341,9 @@ impl World {
                 "waits {waits}\nkernels {kernels}\nproducts {products}\n\
                  slow_products {slow_products}\ngelus {gelus}\nsums {sums}\nconvolutions {convolutions}\n\
                  slow_convolutions {slow_convolutions}\nwrong_convolutions {wrong_convolutions}\n\
-                 odd_convolutions {odd_convolutions}\ngraphs {graphs}\ngraph_launches {graph_launches}\ncompilations {compilations}\n\
+                 odd_convolutions {odd_convolutions}\nattentions {attentions}\n\
+                 slow_attentions {slow_attentions}\nwrong_attentions {wrong_attentions}\n\
+                 odd_attentions {odd_attentions}\ngraphs {graphs}\ngraph_launches {graph_launches}\ncompilations {compilations}\n\
                  exchanges {exchanges}\ngrouped {grouped}\nsent {sent}\n"
             );
             let _ = fs::write(file, text);

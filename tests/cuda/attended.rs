@@ -1,0 +1,159 @@
+//! Attention forward by cuDNN, where a trial found it faster and its numbers those of our functions.
+
+use crate::{
+    attending::{BF16, SLOW_ALL, SLOW_SPECIAL, choices, program, program_of},
+    bench::{Bench, Run, has_compiler},
+    support::{document, ended},
+};
+
+use serde_json::Value;
+
+/// How long slow functions take, in milliseconds: more than the stand-in's fast engine.
+const LONG: (&str, &str) = ("STANDIN_CUDA_SLOW_FOR", "15");
+
+/// Calls of attention forward, and of its gradients.
+const FORWARD: u64 = 1;
+const GRADIENTS: u64 = 2;
+
+/// A training in 16 bits whose choices are kept in the scratch folder.
+fn run(bench: &Bench, words: &str, more: &[(&str, &str)]) -> Run {
+    let cache = bench.own_cache();
+    let settings = [&[("ROUNDELAY_CACHE", cache.as_str()), LONG], more].concat();
+    bench.run(&format!("--device cuda {words}"), &program(bench, BF16), &settings)
+}
+
+/// Calls by cuDNN and by functions of ours, and why by these.
+fn counts(run: &Run) -> (u64, u64, String) {
+    let told = &run.end["gpus"]["attention"];
+    let count = |name: &str| told[name].as_u64().expect("a count");
+    let why = told["why_own"].as_str().unwrap_or_default();
+    (count("cudnn"), count("sm90") + count("usual"), why.to_owned())
+}
+
+#[test]
+fn a_faster_library_is_found_kept_and_taken() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::with_cudnn("attended");
+    let all = [SLOW_ALL, ("STANDIN_CUDNN_ENGINES", "drifting,short,slow,fast")];
+    let first = run(&bench, "", &all);
+    let (cudnn, own, why) = counts(&first);
+    assert_eq!((cudnn, own), (FORWARD, GRADIENTS), "{why}");
+    assert!(why.contains("the same in every run take cuDNN memory"), "{why}");
+    assert!(first.count("slow_attentions") > 0, "slow ones are tried");
+    assert_eq!(first.count("odd_attentions"), 0, "what may not be taken is not tried");
+    assert!(!choices(&bench.own_cache()).is_empty(), "what was chosen is kept");
+    // Were it tried again, functions of ours would be taken now.
+    let again = [("STANDIN_CUDNN_ENGINES", "drifting,short,slow,fast")];
+    let other = run(&bench, "", &again);
+    assert_eq!(counts(&other).0, FORWARD, "what was kept is taken");
+    assert!(other.count("attentions") < first.count("attentions"), "without trials");
+    assert_eq!(other.count("slow_attentions"), 0, "the fast one was kept");
+    assert!(other.is(&first), "it has the same bits");
+    assert!(other.count("graph_launches") > 0, "it is recorded");
+    for (words, order) in [("--graphs never", "early"), ("", "late"), ("", "5")] {
+        let other = run(&bench, words, &[again[0], ("STANDIN_CUDA_ORDER", order)]);
+        assert_eq!(counts(&other).0, FORWARD);
+        assert!(other.is(&first), "neither graphs nor the order change a bit");
+    }
+    let cpu = bench.run("--device cpu", &program(&bench, "steps 4"), &[]);
+    for (own, other) in first.losses.iter().zip(&cpu.losses) {
+        assert!((own - other).abs() < 0.03 * other, "{own} against {other}");
+    }
+}
+
+/// Functions of ours stand where the library is slower, and the next run does not even start it.
+#[test]
+fn a_slower_library_is_left_alone() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::with_cudnn("attended-slowly");
+    let slow = [SLOW_SPECIAL, ("STANDIN_CUDNN_ENGINES", "slow")];
+    let first = run(&bench, "", &slow);
+    let (cudnn, own, why) = counts(&first);
+    assert_eq!((cudnn, own), (0, FORWARD + GRADIENTS));
+    assert!(why.contains("a trial kept functions for every device"), "{why}");
+    assert!(first.count("attentions") > 0, "it was tried");
+    let again = run(&bench, "", &[("STANDIN_CUDNN_ENGINES", "fast")]);
+    assert_eq!((counts(&again).0, again.count("attentions")), (0, 0));
+    assert!(again.is(&first));
+}
+
+/// Engines that refuse, take too much memory or make other numbers are left out.
+#[test]
+fn engines_that_make_other_numbers_are_never_taken() {
+    if !has_compiler() {
+        return;
+    }
+    for (engines, is_wrong) in
+        [("wrong", true), ("torn", true), ("failing", false), ("large", false)]
+    {
+        let bench = Bench::with_cudnn(&format!("attended-{engines}"));
+        let run = run(&bench, "", &[SLOW_ALL, ("STANDIN_CUDNN_ENGINES", engines)]);
+        let (cudnn, own, why) = counts(&run);
+        assert_eq!((cudnn, own), (0, FORWARD + GRADIENTS), "{engines}: {why}");
+        assert_eq!(run.count("odd_attentions"), 0, "{engines}");
+        let wrong = run.end["gpus"]["attention"]["wrong"].as_str().unwrap_or_default();
+        let words = "heads of 64 by cuDNN's engine";
+        assert_eq!(wrong.contains(words), is_wrong, "{engines}: {wrong}");
+        let said = "what makes other numbers is left out: attention to 20 positions";
+        assert_eq!(run.notes.contains(said), is_wrong, "{engines}: {}", run.notes);
+    }
+}
+
+/// Why the library makes nothing is said.
+#[test]
+fn what_the_library_does_not_make_is_told() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::with_cudnn("attended-not");
+    let sights = [
+        ("causal = true, window = 5", "91000", "a window bounds what positions see"),
+        ("causal = true", "8907", "cuDNN 8907 makes no attention"),
+        ("causal = true", "91000", "has no deterministic algorithm"),
+    ];
+    for (sight, version, said) in sights {
+        let cache = bench.own_cache();
+        let settings = [
+            ("ROUNDELAY_CACHE", cache.as_str()),
+            ("STANDIN_CUDNN_VERSION", version),
+            ("STANDIN_CUDNN_ENGINES", "drifting"),
+        ];
+        let program = program_of(&bench, sight, BF16);
+        let run = bench.run("--device cuda", &program, &settings);
+        let (cudnn, _, why) = counts(&run);
+        assert!(cudnn == 0 && why.contains(said), "{sight}: {why}");
+        assert_eq!(run.count("attentions"), 0, "{sight}");
+    }
+}
+
+/// Heads that share keys, and what sees all positions, are held to the references, by the library and by
+/// functions of ours.
+#[test]
+fn the_check_of_kernels_tries_the_library() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::with_cudnn("attended-check");
+    let words = "devices --check-kernels --calls 6 --seed 2 --only attention";
+    let told = document(&mut bench.command(words), "kernel-check");
+    let by_library = |told: &Value| {
+        let rows = told["rows"].as_array().expect("the schema holds").iter();
+        let rows = rows.map(|row| (row["dtype"].clone(), row["attentions"].as_u64()));
+        rows.filter(|(_, count)| *count > Some(0)).count()
+    };
+    let rows = told["rows"].as_array().expect("the schema holds");
+    assert!(rows.iter().all(|row| row["wrong"].is_null()), "{told}");
+    assert_eq!(by_library(&told), 2, "both types of 16 bits: {told}");
+    let own = format!("{words} --own-products");
+    assert_eq!(by_library(&document(&mut bench.command(&own), "kernel-check")), 0);
+    let mut wrong = bench.command(words);
+    let wrong = ended(wrong.env("STANDIN_CUDNN_ENGINES", "wrong"));
+    assert!(
+        wrong.code == 3 && wrong.err.contains("WRONG in bf16+f32: attention"),
+        "{wrong:?}"
+    );
+}
