@@ -116,8 +116,9 @@ def kernels_of(bench, group, names):
             errors.append(f"{dtype} {worst['error']:.1e} ({worst['kernel']}) of {worst['tolerance']:.1e}")
     wrong = [f"{row['kernel']} in {row['dtype']}" for row in rows if row["wrong"]]
     found = (f"{len(names)} kernels, {sum(row['calls'] for row in rows)} calls with "
-             f"{sum(row['products'] for row in rows)} products by cuBLASLt {document['cublaslt']} and "
-             f"{sum(row['convolutions'] for row in rows)} convolutions by cuDNN {document['cudnn']}; "
+             f"{sum(row['products'] for row in rows)} products by cuBLASLt {document['cublaslt']}, "
+             f"{sum(row['convolutions'] for row in rows)} convolutions and "
+             f"{sum(row['attentions'] for row in rows)} calls of attention by cuDNN {document['cudnn']}; "
              f"largest errors {', '.join(errors)}")
     if wrong:
         found += "; wrong: " + ", ".join(wrong)
@@ -242,20 +243,22 @@ def products_of(gpus):
 
 
 def convolutions_of(gpus):
-    return ways_of(gpus["convolutions"], ("cudnn", "convolutions by cuDNN"), ("own", "by own functions"))
+    return ways_of(gpus["convolutions"], [("cudnn", "convolutions by cuDNN"), ("own", "by own functions")])
 
 
 def attention_of(gpus):
-    return ways_of(gpus["attention"], ("sm90", "calls of attention by functions for sm_90a"),
-                   ("usual", "by those for every device"))
+    return ways_of(gpus["attention"], [("cudnn", "calls of attention by cuDNN"),
+                                       ("sm90", "by functions for sm_90a"),
+                                       ("usual", "by those for every device")])
 
 
-def ways_of(told, first, other):
-    """Who makes what may be made in two ways, and why; nothing of models that have none of it."""
-    counts = [(told[key], words) for key, words in (first, other)]
+def ways_of(told, ways):
+    """Who makes what may be made in several ways, and why; nothing of models that have none of it."""
+    counts = [(told[key], words) for key, words in ways]
     if not any(count for count, _ in counts):
         return ""
-    reasons = [reason for reason in (told[f"why_{other[0]}"], told["wrong"]) if reason]
+    names = ("why_usual", "why_own", "wrong")
+    reasons = dict.fromkeys(told[name] for name in names if told.get(name))
     why = f" ({'; '.join(reasons)})" if reasons else ""
     return ", " + ", ".join(f"{count} {words}" for count, words in counts) + why
 
