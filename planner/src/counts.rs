@@ -113,7 +113,8 @@ impl fmt::Display for Counts {
                 contraction: Contraction::Alternate | Contraction::Each,
                 ..
             } => {
-                write!(f, ", {rows} rows x {columns} columns")?;
+                let word = if *rows == 1 { "row" } else { "rows" };
+                write!(f, ", {rows} {word} x {columns} columns")?;
             }
         }
         f.write_str(match (tensor.sequence, tensor.images) {

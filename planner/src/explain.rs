@@ -193,7 +193,7 @@ fn time(candidate: &Candidate) -> String {
             (busiest, bound.traffic, "passes, updates and waiting")
         }
         work if work == bound.work => ("the passes of the busiest device", work, OTHERS),
-        path => ("the longest chain of dependent passes", path, OTHERS),
+        path => ("the passes of the longest chain", path, OTHERS),
     };
     let share = 100.0 * seconds(least) / seconds(step);
     let rest = step - least;

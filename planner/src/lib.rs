@@ -108,7 +108,7 @@ pub use remarks::remarks;
 pub use repair::Repair;
 pub use rewrite::{Algebra, Stop};
 pub use space::Space;
-pub use table::{front_table, table};
+pub use table::{front_table, improvement, table};
 pub use tied::Tied;
 pub use what_if::WhatIf;
 

@@ -203,7 +203,7 @@ fn tensor(plan: &Plan) -> String {
     let grid = match (columns, contraction) {
         (1, _) => rows.to_string(),
         (_, Contraction::Alternate | Contraction::Each) => format!("{rows}x{columns}"),
-        (_, Contraction::Gather) => format!("{columns}/gather"),
+        (_, Contraction::Gather) => format!("{rows}x{columns}/gather"),
     };
     let sequence = if sequence == Sequence::Split { "/seq" } else { "" };
     let images = if images == Images::Split { "/px" } else { "" };
@@ -255,10 +255,18 @@ fn line(row: &Row, widths: &[usize; COLUMNS]) -> String {
     format!("{}\n", cells.join("  ").trim_end())
 }
 
+/// By how much something may be better, which is said even where it rounds to nothing.
+pub fn improvement(share: f64) -> String {
+    match 100.0 * share {
+        percent if percent < 0.05 => "less than 0.1 %".to_owned(),
+        percent => format!("{percent:.1} %"),
+    }
+}
+
 /// What better plan of its kind may have been missed.
 fn doubt(gap: f64) -> String {
     match gap {
-        gap if gap > 0.0 => format!("; another may be {:.1} % better", gap * 100.0),
+        gap if gap > 0.0 => format!("; another may be {} better", improvement(gap)),
         _ => String::new(),
     }
 }
@@ -268,7 +276,7 @@ fn searched(ranking: &Ranking) -> String {
     let Ranking { candidates, pruned, clocked, gap, .. } = ranking;
     let verdict = match ranking.optimal {
         true => "the first is the best of the space".to_owned(),
-        false => format!("the best of the space may be {:.1} % better", gap * 100.0),
+        false => format!("the best of the space may be {} better", improvement(*gap)),
     };
     let left = match ranking.left_open() {
         0 => String::new(),

@@ -177,13 +177,17 @@ impl Tensor {
 
     /// As messages say it: `2 tensor rows`, `2 tensor rows and 4 columns`.
     pub fn shown(&self) -> String {
+        let rows = match self.rows {
+            1 => "1 tensor row".to_owned(),
+            rows => format!("{rows} tensor rows"),
+        };
         match (self.columns, self.contraction) {
             (1, _) if self.images == Images::Split => {
-                format!("{} tensor rows that split images", self.rows)
+                format!("{rows} that split images")
             }
-            (1, _) => format!("{} tensor rows", self.rows),
+            (1, _) => rows,
             (columns, Contraction::Alternate | Contraction::Each) => {
-                format!("{} tensor rows and {columns} columns", self.rows)
+                format!("{rows} and {columns} columns")
             }
             (columns, Contraction::Gather) => format!("{columns} columns that gather"),
         }

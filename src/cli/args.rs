@@ -49,7 +49,7 @@ pub(crate) enum Command {
 /// A program, with decisions that override it.
 #[derive(Debug, Args)]
 pub(crate) struct ProgramArgs {
-    /// The program file.
+    /// The program file; `run`, `evaluate` and `data` also take a schedule file.
     pub(crate) file: PathBuf,
     /// Pin, bound or open one decision, as in the `plan` block (`--set "rule = sync"`), or set a
     /// number of a device, link, memory or training (`--set "core.memory = 4 GB"`).

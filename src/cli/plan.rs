@@ -151,8 +151,8 @@ fn print_text(args: &PlanArgs, found: &Found<'_>) -> Result<(), Failure> {
 
 /// How far a search was that did not come to its end.
 fn stopped(ranking: &Ranking) -> String {
-    let gap = 100.0 * ranking.gap;
-    format!("interrupted: these are the best so far; another may be {gap:.1} % better")
+    let gap = planner::improvement(ranking.gap);
+    format!("interrupted: these are the best so far; another may be {gap} better")
 }
 
 /// `--diff a.yaml b.yaml`: with a program also what both cost.

@@ -10,6 +10,8 @@ const MOST_OPEN_PARTS: u64 = 16;
 /// direction sends no more than two, by the layers of a transformer (Tensor3D's law: the best grid
 /// has three times as many rows as columns).
 const LEAST_OPEN_GRID: u64 = 8;
+/// Where heads are no even number, no rows share them out, and columns are all there is.
+const LEAST_OPEN_GRID_OF_ODD_HEADS: u64 = 2;
 /// The same by residual blocks of images, whose best grid has about as many rows as columns.
 const LEAST_OPEN_GRID_OF_IMAGES: u64 = 4;
 
@@ -37,7 +39,13 @@ pub(super) fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
     let inner = program.target.domains.iter().map(|d| d.devices.len() as u64);
     let (least, most) = match convolves(program) {
         true => (LEAST_OPEN_GRID_OF_IMAGES, devices.clamp(1, MOST_OPEN_PARTS)),
-        false => (LEAST_OPEN_GRID, inner.min().unwrap_or(1).min(MOST_OPEN_PARTS)),
+        false => {
+            let least = match has_odd_heads(&program.model) {
+                true => LEAST_OPEN_GRID_OF_ODD_HEADS,
+                false => LEAST_OPEN_GRID,
+            };
+            (least, inner.min().unwrap_or(1).min(MOST_OPEN_PARTS))
+        }
     };
     let values = |numbers: &Numbers| match numbers {
         Numbers::Ranges(ranges) => thinned(listed(ranges, devices.max(1))),
@@ -118,6 +126,15 @@ fn convolves(program: &Program) -> bool {
     })
 }
 
+/// Whether rows can share out no heads, not even between two.
+fn has_odd_heads(model: &Model) -> bool {
+    let is_odd = |operation| {
+        use Operation::{Attention, Scores};
+        matches!(operation, Attention { heads, .. } | Scores { heads, .. } if heads % 2 == 1)
+    };
+    model.nodes.values().any(|node| is_odd(node.operation))
+}
+
 /// Whether a model makes values of sequences; without them there is nothing of theirs to split.
 pub(crate) fn has_sequences(model: &Model) -> bool {
     model.nodes.values().any(|node| node.shape.len() == 3)
@@ -136,15 +153,25 @@ pub(crate) fn has_windows(model: &Model) -> bool {
 mod tests {
     use super::*;
     use crate::sample;
-    use roundelay_dsl::Node;
+    use roundelay_dsl::{Cap, Node, Scale, Window};
     use roundelay_schedule::Id;
 
-    fn with_images(mut program: Program) -> Program {
-        let operation = Operation::Conv2d { stride: 1, padding: 0, groups: 1 };
+    fn with(mut program: Program, operation: Operation) -> Program {
         let operands = vec![Source::Node(Id::new(0))];
-        let (name, shape) = ("convolution".into(), Vec::new());
+        let (name, shape) = ("another".into(), Vec::new());
         program.model.nodes.push(Node { name, operation, operands, shape });
         program
+    }
+
+    fn with_images(program: Program) -> Program {
+        with(program, Operation::Conv2d { stride: 1, padding: 0, groups: 1 })
+    }
+
+    fn with_heads(program: Program, heads: u64) -> Program {
+        let (causal, window, scale, cap) = (true, Window::Open, Scale::Depth, Cap::Open);
+        let key_heads = heads;
+        let sight = Operation::Attention { heads, key_heads, causal, window, scale, cap };
+        with(program, sight)
     }
 
     #[test]
@@ -174,11 +201,15 @@ mod tests {
         };
         let plain = [2, 4, 8].map(|devices| sample::program(devices, 8));
         let images = plain.clone().map(with_images);
+        let [odd, even] =
+            [9, 10].map(|heads| plain.clone().map(|own| with_heads(own, heads)));
         let found = |programs: &[Program; 3]| {
             let devices = programs.iter().zip([2, 4, 8]);
             devices.map(|(program, devices)| most(program, devices)).collect::<Vec<_>>()
         };
         assert_eq!(found(&plain), [Some(1), Some(1), Some(8)]);
         assert_eq!(found(&images), [Some(1), Some(4), Some(8)]);
+        assert_eq!(found(&odd), [Some(2), Some(4), Some(8)], "rows share out no 9 heads");
+        assert_eq!(found(&even), found(&plain));
     }
 }
