@@ -36,7 +36,7 @@ fn a_faster_library_is_found_kept_and_taken() {
         return;
     }
     let bench = Bench::with_cudnn("attended");
-    let all = [SLOW_ALL, ("STANDIN_CUDNN_ENGINES", "drifting,short,slow,fast")];
+    let all = [SLOW_ALL, ("STANDIN_CUDNN_OFFERS", "drifting,short,slow,fast")];
     let first = run(&bench, "", &all);
     let (cudnn, own, why) = counts(&first);
     assert_eq!((cudnn, own), (FORWARD, GRADIENTS), "{why}");
@@ -45,7 +45,7 @@ fn a_faster_library_is_found_kept_and_taken() {
     assert_eq!(first.count("odd_attentions"), 0, "what may not be taken is not tried");
     assert!(!choices(&bench.own_cache()).is_empty(), "what was chosen is kept");
     // Were it tried again, functions of ours would be taken now.
-    let again = [("STANDIN_CUDNN_ENGINES", "drifting,short,slow,fast")];
+    let again = [("STANDIN_CUDNN_OFFERS", "drifting,short,slow,fast")];
     let other = run(&bench, "", &again);
     assert_eq!(counts(&other).0, FORWARD, "what was kept is taken");
     assert!(other.count("attentions") < first.count("attentions"), "without trials");
@@ -70,13 +70,13 @@ fn a_slower_library_is_left_alone() {
         return;
     }
     let bench = Bench::with_cudnn("attended-slowly");
-    let slow = [SLOW_SPECIAL, ("STANDIN_CUDNN_ENGINES", "slow")];
+    let slow = [SLOW_SPECIAL, ("STANDIN_CUDNN_OFFERS", "slow")];
     let first = run(&bench, "", &slow);
     let (cudnn, own, why) = counts(&first);
     assert_eq!((cudnn, own), (0, FORWARD + GRADIENTS));
     assert!(why.contains("a trial kept functions for every device"), "{why}");
     assert!(first.count("attentions") > 0, "it was tried");
-    let again = run(&bench, "", &[("STANDIN_CUDNN_ENGINES", "fast")]);
+    let again = run(&bench, "", &[("STANDIN_CUDNN_OFFERS", "fast")]);
     assert_eq!((counts(&again).0, again.count("attentions")), (0, 0));
     assert!(again.is(&first));
 }
@@ -91,7 +91,7 @@ fn engines_that_make_other_numbers_are_never_taken() {
         [("wrong", true), ("torn", true), ("failing", false), ("large", false)]
     {
         let bench = Bench::with_cudnn(&format!("attended-{engines}"));
-        let run = run(&bench, "", &[SLOW_ALL, ("STANDIN_CUDNN_ENGINES", engines)]);
+        let run = run(&bench, "", &[SLOW_ALL, ("STANDIN_CUDNN_OFFERS", engines)]);
         let (cudnn, own, why) = counts(&run);
         assert_eq!((cudnn, own), (0, FORWARD + GRADIENTS), "{engines}: {why}");
         assert_eq!(run.count("odd_attentions"), 0, "{engines}");
@@ -120,7 +120,7 @@ fn what_the_library_does_not_make_is_told() {
         let settings = [
             ("ROUNDELAY_CACHE", cache.as_str()),
             ("STANDIN_CUDNN_VERSION", version),
-            ("STANDIN_CUDNN_ENGINES", "drifting"),
+            ("STANDIN_CUDNN_OFFERS", "drifting"),
         ];
         let program = program_of(&bench, sight, BF16);
         let run = bench.run("--device cuda", &program, &settings);
@@ -151,7 +151,7 @@ fn the_check_of_kernels_tries_the_library() {
     let own = format!("{words} --own-products");
     assert_eq!(by_library(&document(&mut bench.command(&own), "kernel-check")), 0);
     let mut wrong = bench.command(words);
-    let wrong = ended(wrong.env("STANDIN_CUDNN_ENGINES", "wrong"));
+    let wrong = ended(wrong.env("STANDIN_CUDNN_OFFERS", "wrong"));
     assert!(
         wrong.code == 3 && wrong.err.contains("WRONG in bf16+f32: attention"),
         "{wrong:?}"

@@ -153,8 +153,8 @@ fn what_is_not_better_is_never_taken() {
     let none = "has no deterministic algorithm that takes at most 32 MiB";
     let kept_own = "a trial kept own functions";
     let cases = [
-        ("drifting,large,short", SLOW_OWN, none),
-        ("wrong,failing", SLOW_OWN, kept_own),
+        ("drifting,winograd,short", SLOW_OWN, none),
+        ("wrong,failing,large", SLOW_OWN, kept_own),
         ("slow", ("STANDIN_CUDA_SLOW", "nothing"), kept_own),
     ];
     for (offers, slow, reason) in cases {

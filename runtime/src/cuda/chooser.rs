@@ -3,14 +3,17 @@
 
 use super::{
     CudaError,
-    attentions::{Graph, OLDEST, Plan, Target},
+    attentions::{OLDEST, graph},
     bounce::Unreached,
     code::{Binding, Room, give},
-    cudnn::{Cudnn, Handle, Refused, Unusable},
+    cudnn::{
+        Cudnn, Handle, Refused, Unusable,
+        engine::{self, Engines, Target},
+    },
     drawn::{Distance, extents},
-    driver::{Address, Device, DriverError, Parameters, Stream},
+    driver::{Device, DriverError, Parameters, Stream},
     functions::{Functions, Loaded, sources},
-    tuning::{Bench, Choice, Trials, Tried, Tuner},
+    tuning::{Bench, Choice, Known, Trials, Tried, Tuner},
 };
 use crate::{digest::Digest, machine::AttentionCounts};
 use roundelay_kernels::cuda::{Attended, CallPlace, Either, Unattended};
@@ -89,8 +92,8 @@ struct Made {
     /// What it is.
     text: String,
     way: Way,
-    /// The library's plan with its graph, where it makes it.
-    plan: Option<(Plan, Graph)>,
+    /// The library's plan, where it makes it.
+    plan: Option<engine::Chosen>,
     /// Why functions for every device make it, and why the library does not.
     why_usual: Option<Reason>,
     why_own: Option<Reason>,
@@ -101,7 +104,7 @@ impl Made {
     /// reason.
     fn new(
         text: String,
-        (way, plan): (Way, Option<(Plan, Graph)>),
+        (way, plan): (Way, Option<engine::Chosen>),
         [special, library]: [Option<Reason>; 2],
         reason: Reason,
     ) -> Self {
@@ -160,7 +163,10 @@ impl Chooser {
         let mut digest = Digest::new();
         for Made { text, way, plan, .. } in &self.made {
             digest.add(text.as_bytes());
-            digest.add(&name(*way, plan.as_ref().map(|(_, graph)| graph)));
+            digest.add(match (way, plan) {
+                (Way::Engine(_), Some(plan)) => &plan.name,
+                (way, _) => own_name(*way),
+            });
         }
         format!("{:016x}", digest.value())
     }
@@ -168,7 +174,7 @@ impl Chooser {
     /// Memory that the library may take on each lane.
     pub(super) fn workspace(&self) -> Bytes {
         let plans = self.made.iter().filter_map(|made| made.plan.as_ref());
-        plans.map(|(plan, _)| plan.workspace()).max().unwrap_or_default()
+        plans.map(|chosen| chosen.plan.workspace()).max().unwrap_or_default()
     }
 
     /// By whom something of a call with this room is made.
@@ -246,15 +252,19 @@ impl Chooser {
         }
     }
 
-    /// The way that is known to be best, or found to be now. What was kept of functions of ours needs no
-    /// library, which takes time and memory to start.
+    /// The way that is known to be best, or found to be now. Where that is one of functions of ours the library
+    /// is not started, which takes time and memory.
     fn best(&mut self, case: &Case<'_>, text: String, cudnn: &mut Cudnn) -> Made {
         let words = [self.versions.as_str(), &text];
-        let kept = self.tuner.kept("attention", words);
-        if let Some(way) = kept.and_then(|kept| case.own_way(&kept)) {
+        let own = match self.tuner.known("attention", words) {
+            Known::Kept(kept) => case.own_way(&kept).map(|way| (way, slower(way))),
+            Known::Closed => Some((Way::Usual, Reason::Untried)),
+            Known::Open => None,
+        };
+        if let Some((way, reason)) = own {
             let absent = [case.special.as_ref().err(), case.attended.as_ref().err()];
             let absent = absent.map(|reason| reason.cloned());
-            return Made::new(text, (way, None), absent, slower(way));
+            return Made::new(text, (way, None), absent, reason);
         }
         let mut trial = Trial::new(case, cudnn);
         let choice = self.tuner.choose(&mut trial, "attention", words);
@@ -279,16 +289,12 @@ impl Chooser {
         binding: &Binding<'_>,
         (handle, stream): (&Handle, &Stream),
     ) -> Result<(), DriverError> {
-        let plan = self.made[place].plan.as_ref();
-        let (plan, _) = plan.expect("a step is the library's where it has a plan");
+        let chosen = self.made[place].plan.as_ref();
+        let chosen = chosen.expect("a step is the library's where it has a plan");
         let arrays = places.map(|place| binding.address(place));
-        plan.run(handle, arrays, binding.workspace, stream).map_err(of_call)
+        let done = chosen.plan.run(handle, &arrays, binding.workspace, stream);
+        done.map_err(Refused::of_run)
     }
-}
-
-/// The error of a call of the library.
-fn of_call(refused: Refused) -> DriverError {
-    refused.of("cudnnBackendExecute")
 }
 
 /// Why other ways are not taken where a trial kept this one.
@@ -300,14 +306,12 @@ fn slower(kept: Way) -> Reason {
     })
 }
 
-/// What says which way it is, for the same GPU and libraries.
-fn name(way: Way, graph: Option<&Graph>) -> Vec<u8> {
+/// What says which functions make something; the library's engines have names of their own.
+fn own_name(way: Way) -> &'static [u8] {
     match way {
-        Way::Usual => USUAL.into(),
-        Way::Special => SPECIAL.into(),
-        Way::Engine(place) => {
-            graph.map_or_else(Vec::new, |graph| graph.configurations()[place].bytes())
-        }
+        Way::Usual => USUAL.as_bytes(),
+        Way::Special => SPECIAL.as_bytes(),
+        Way::Engine(_) => &[],
     }
 }
 
@@ -386,12 +390,12 @@ impl Case<'_> {
         trial.made(text, way.unwrap_or(Way::Usual), Reason::Untried)
     }
 
-    /// The library with a graph of it.
-    fn graph<'b>(&self, cudnn: &'b mut Cudnn) -> Result<(Graph, &'b Handle), Reason> {
+    /// The library's engines for it.
+    fn engines<'b>(&self, cudnn: &'b mut Cudnn) -> Result<Engines<'b>, Reason> {
         let attended = self.attended.clone()?;
         let handle = cudnn.start()?;
-        let graph = Graph::new(&attended, Target::Started(handle));
-        Ok((graph.map_err(|refused| self.refused(refused))?, handle))
+        let graph = graph(&attended, Target::Started(handle));
+        Ok(Engines::new(graph.map_err(|refused| self.refused(refused))?, handle))
     }
 
     fn refused(&self, refused: Refused) -> Reason {
@@ -403,9 +407,7 @@ impl Case<'_> {
 struct Trial<'a> {
     case: &'a Case<'a>,
     ways: Vec<Way>,
-    graph: Result<(Graph, &'a Handle), Reason>,
-    /// The plans of its configurations, as far as they were wanted.
-    plans: Vec<Option<Result<Plan, Refused>>>,
+    engines: Result<Engines<'a>, Reason>,
     parameters: Parameters,
     /// In words how far the numbers of another way are from those of the usual one.
     wrong: Option<String>,
@@ -413,58 +415,31 @@ struct Trial<'a> {
 
 impl<'a> Trial<'a> {
     fn new(case: &'a Case<'a>, cudnn: &'a mut Cudnn) -> Self {
-        let graph = case.graph(cudnn);
-        let engines = graph.as_ref().map_or(0, |(graph, _)| graph.configurations().len());
+        let engines = case.engines(cudnn);
+        let count = engines.as_ref().map_or(0, |own| own.configurations().len());
         let special = case.special.is_ok().then_some(Way::Special);
         let ways = [Way::Usual].into_iter().chain(special);
-        let ways = ways.chain((0..engines).map(Way::Engine)).collect();
-        let plans = (0..engines).map(|_| None).collect();
-        Self { case, ways, graph, plans, parameters: Parameters::default(), wrong: None }
-    }
-
-    fn configured(&self) -> Option<&Graph> {
-        self.graph.as_ref().ok().map(|(graph, _)| graph)
+        let ways = ways.chain((0..count).map(Way::Engine)).collect();
+        Self { case, ways, engines, parameters: Parameters::default(), wrong: None }
     }
 
     /// How it is made from now on.
-    fn made(mut self, text: String, way: Way, reason: Reason) -> Made {
+    fn made(self, text: String, way: Way, reason: Reason) -> Made {
         let special = self.case.special.as_ref().err().cloned();
-        let (graph, library) = match self.graph {
-            Ok((graph, handle)) => (Some((graph, handle)), None),
-            Err(absent) => (None, Some(absent)),
+        let (way, plan, library) = match (way, self.engines) {
+            (Way::Engine(engine), Ok(engines)) => match engines.take(engine) {
+                Ok(plan) => (way, Some(plan), None),
+                Err(refused) => (Way::Usual, None, Some(self.case.refused(refused))),
+            },
+            (way, engines) => (way, None, engines.err()),
         };
-        let Way::Engine(place) = way else {
-            return Made::new(text, (way, None), [special, library], reason);
-        };
-        let (graph, handle) = graph.expect("an engine is one of a graph");
-        let plan = self.plans[place].take();
-        let plan = plan.unwrap_or_else(|| graph.plan(place, Target::Started(handle)));
-        match plan {
-            Ok(plan) => {
-                Made::new(text, (way, Some((plan, graph))), [special, library], reason)
-            }
-            Err(refused) => {
-                let library = Some(self.case.refused(refused));
-                Made::new(text, (Way::Usual, None), [special, library], Reason::Untried)
-            }
-        }
-    }
-
-    /// Gives it to a stream by one of the library's engines.
-    fn by_engine(&mut self, place: usize, bench: &Bench) -> Result<(), DriverError> {
-        let (graph, handle) = self.graph.as_ref().expect("an engine is one of a graph");
-        let plan = self.plans[place]
-            .get_or_insert_with(|| graph.plan(place, Target::Started(handle)));
-        let plan = plan.as_ref().map_err(|refused| refused.of("cudnnBackendFinalize"))?;
-        let binding = bench.binding();
-        let arrays: [Address; 5] = self.case.places().map(|place| binding.address(place));
-        plan.run(handle, arrays, bench.workspace, &bench.stream).map_err(of_call)
+        Made::new(text, (way, plan), [special, library], reason)
     }
 
     fn tell(&mut self, way: Way, error: f64) {
-        let maker = match (way, self.configured()) {
-            (Way::Engine(place), Some(graph)) => {
-                format!("cuDNN's {}", graph.configurations()[place])
+        let maker = match (way, &self.engines) {
+            (Way::Engine(engine), Ok(engines)) => {
+                format!("cuDNN's {}", engines.configurations()[engine])
             }
             (Way::Engine(_) | Way::Special | Way::Usual, _) => SPECIAL.to_owned(),
         };
@@ -477,7 +452,13 @@ impl<'a> Trial<'a> {
 
 impl Tried for Trial<'_> {
     fn ways(&self) -> Vec<Vec<u8>> {
-        self.ways.iter().map(|way| name(*way, self.configured())).collect()
+        let name = |way: &Way| match (way, &self.engines) {
+            (Way::Engine(engine), Ok(engines)) => {
+                engines.configurations()[*engine].bytes()
+            }
+            (way, _) => own_name(*way).into(),
+        };
+        self.ways.iter().map(name).collect()
     }
 
     fn extents(&self) -> Vec<Bytes> {
@@ -496,16 +477,18 @@ impl Tried for Trial<'_> {
     }
 
     fn run(&mut self, way: usize, bench: &Bench) -> Result<(), DriverError> {
-        let launches = match self.ways[way] {
-            Way::Usual => &self.case.usual,
-            Way::Special => {
-                self.case.special.as_ref().expect("a way that is tried is there")
+        let (binding, stream) = (bench.binding(), &bench.stream);
+        let launches = match (self.ways[way], &mut self.engines, &self.case.special) {
+            (Way::Engine(engine), Ok(engines), _) => {
+                let arrays = self.case.places().map(|place| binding.address(place));
+                let done = engines.run(engine, &arrays, bench.workspace, stream);
+                return done.map_err(Refused::of_run);
             }
-            Way::Engine(place) => return self.by_engine(place, bench),
+            (Way::Special, _, Ok(special)) => special,
+            (Way::Usual | Way::Special | Way::Engine(_), _, _) => &self.case.usual,
         };
-        let (binding, parameters) = (bench.binding(), &mut self.parameters);
         launches.iter().try_for_each(|(function, launch)| {
-            give((function, launch), &binding, parameters, &bench.stream)
+            give((function, launch), &binding, &mut self.parameters, stream)
         })
     }
 }

@@ -4,18 +4,24 @@
 use super::{
     bounce::Unreached,
     code::{Binding, give},
-    convolutions::{Addresses, Algorithm, Plan},
-    cudnn::{Cudnn, Handle, Refused, Unusable, data_type},
+    convolutions::graph,
+    cudnn::{
+        Cudnn, Handle, Refused, Unusable, data_type,
+        engine::{Chosen, Configuration, Engines, Target},
+    },
     drawn::{Distance, extents},
     driver::{Device, DeviceFacts, DriverError, Parameters, Stream},
     functions::{Loaded, sources},
-    tuning::{Bench, Choice, Trials, Tried, Tuner},
+    tuning::{Bench, Choice, Known, Trials, Tried, Tuner},
 };
 use crate::{digest::Digest, machine::ConvolutionCounts};
 use roundelay_kernels::cuda::{
     Accumulation, Array, CallPlace, Convolution, Convolved, Operand,
 };
 use roundelay_schedule::{Access, Bytes};
+
+/// What is tried, in the names of files that keep choices.
+const KIND: &str = "convolution";
 
 /// What says that our own functions are best.
 const OWN: &[u8] = b"own functions";
@@ -51,7 +57,7 @@ pub(super) struct Own<'a> {
 /// The plans of the library for convolutions.
 pub(super) struct Convolver {
     /// By shape, that is the convolution with all arrays at the beginning of something.
-    plans: Vec<(Convolution, Result<Plan, Reason>)>,
+    plans: Vec<(Convolution, Result<Chosen, Reason>)>,
     trials: Trials,
     tuner: Tuner,
     /// Of what times and algorithms depend on.
@@ -84,7 +90,7 @@ impl Convolver {
         for (shape, plan) in &self.plans {
             if let Ok(plan) = plan {
                 digest.add(format!("{shape:?}").as_bytes());
-                digest.add(&plan.algorithm().bytes());
+                digest.add(&plan.name);
             }
         }
         let ConvolutionCounts { library, own, .. } = &self.counts;
@@ -97,7 +103,7 @@ impl Convolver {
     /// Memory that the library may take on each lane.
     pub(super) fn workspace(&self) -> Bytes {
         let plans = self.plans.iter().filter_map(|(_, plan)| plan.as_ref().ok());
-        plans.map(Plan::workspace).max().unwrap_or_default()
+        plans.map(|chosen| chosen.plan.workspace()).max().unwrap_or_default()
     }
 
     /// The plan of a convolution of a call with these operands; none where functions of ours make it.
@@ -140,7 +146,7 @@ impl Convolver {
         let place = match known {
             Some(place) => place,
             None => {
-                let plan = self.made(convolution, &shape, own, cudnn.start()?);
+                let plan = self.made(convolution, &shape, own, cudnn);
                 self.plans.push((shape, plan));
                 self.plans.len() - 1
             }
@@ -151,39 +157,44 @@ impl Convolver {
         }
     }
 
+    /// The plan that is known to be best, or found to be now. Where own functions are taken the library is not
+    /// started, which takes time and memory.
     fn made(
         &mut self,
         convolution: &Convolution,
         shape: &Convolution,
         own: Own<'_>,
-        handle: &Handle,
-    ) -> Result<Plan, Reason> {
-        let refused = |refused| Reason::Refused { refused, words: words(convolution) };
-        let (mut plan, algorithms) = Plan::new(handle, convolution).map_err(refused)?;
-        if self.trials == Trials::Skipped {
-            return Ok(plan);
-        }
-        let mut trial = Trial {
-            plan: &mut plan,
-            handle,
-            algorithms: &algorithms,
-            convolution,
-            own,
-            parameters: Parameters::default(),
-            wrong: None,
-        };
+        cudnn: &mut Cudnn,
+    ) -> Result<Chosen, Reason> {
         let text = format!("{shape:?} by {:016x}", sources(own.launches));
         let words = [self.versions.as_str(), &text];
-        let choice = self.tuner.choose(&mut trial, "convolution", words);
-        if let Some(wrong) = trial.wrong {
+        match self.tuner.known(KIND, words) {
+            Known::Kept(way) if way == OWN => return Err(Reason::Slower),
+            Known::Closed if self.trials != Trials::Skipped => {
+                return Err(Reason::Untried);
+            }
+            Known::Kept(_) | Known::Open | Known::Closed => {}
+        }
+        let refused = |refused| Reason::Refused { refused, words: words_of(convolution) };
+        let handle = cudnn.start()?;
+        let graph = graph(convolution, Target::Started(handle)).map_err(refused)?;
+        let engines = Engines::new(graph, handle);
+        if self.trials == Trials::Skipped {
+            return engines.first().map_err(refused);
+        }
+        let parameters = Parameters::default();
+        let mut trial = Trial { engines, convolution, own, parameters, wrong: None };
+        let choice = self.tuner.choose(&mut trial, KIND, words);
+        if let Some(wrong) = trial.wrong.take() {
             self.counts.wrong.get_or_insert(wrong);
         }
-        let chosen = match choice {
-            Choice::First => return Err(Reason::Untried),
-            Choice::Kept(way) => way.checked_sub(1).ok_or(Reason::Slower)?,
-        };
-        plan.take(algorithms[chosen]).map_err(refused)?;
-        Ok(plan)
+        match choice {
+            Choice::First => Err(Reason::Untried),
+            Choice::Kept(way) => {
+                let engine = way.checked_sub(1).ok_or(Reason::Slower)?;
+                trial.engines.take(engine).map_err(refused)
+            }
+        }
     }
 
     /// Gives a convolution, whose arrays are here, to a stream.
@@ -193,21 +204,16 @@ impl Convolver {
     pub(super) fn run(
         &self,
         plan: usize,
-        [x, weight, y]: [CallPlace; 3],
+        places: [CallPlace; 3],
         binding: &Binding<'_>,
         (handle, stream): (&Handle, &Stream),
     ) -> Result<(), DriverError> {
-        let plan = self.plans[plan].1.as_ref();
-        let plan = plan.expect("a step is the library's where it has a plan");
-        let [x, weight, y] = [x, weight, y].map(|place| binding.address(place));
-        let at = Addresses { x, weight, y };
-        plan.run(handle, at, binding.workspace, stream).map_err(of_call)
+        let chosen = self.plans[plan].1.as_ref();
+        let chosen = chosen.expect("a step is the library's where it has a plan");
+        let arrays = places.map(|place| binding.address(place));
+        let done = chosen.plan.run(handle, &arrays, binding.workspace, stream);
+        done.map_err(Refused::of_run)
     }
-}
-
-/// The error of a call of the library.
-fn of_call(refused: Refused) -> DriverError {
-    refused.of("cudnnConvolution")
 }
 
 /// A convolution without its places, and without the functions that follow from the rest.
@@ -220,7 +226,7 @@ fn shape(convolution: &Convolution) -> Convolution {
 }
 
 /// A convolution in words.
-fn words(convolution: &Convolution) -> String {
+fn words_of(convolution: &Convolution) -> String {
     let Convolution { batch, input, kernel, channels, filters, groups, stride, .. } =
         convolution;
     let ([height, width], [high, wide]) = (input, kernel);
@@ -251,24 +257,24 @@ fn arrays(of: &Convolution) -> [Operand; 3] {
     ]
 }
 
-/// A convolution that is tried by our functions and by every algorithm of the library.
+/// A convolution that is tried by our functions and by every engine of the library.
 struct Trial<'a> {
-    plan: &'a mut Plan,
-    handle: &'a Handle,
-    algorithms: &'a [Algorithm],
+    engines: Engines<'a>,
     convolution: &'a Convolution,
     own: Own<'a>,
     parameters: Parameters,
-    /// In words the first algorithm that makes other numbers than our functions.
+    /// In words the first engine that makes other numbers than our functions.
     wrong: Option<String>,
 }
 
 impl Trial<'_> {
-    fn tell(&mut self, algorithm: usize, error: f64) {
-        let (algorithm, words) = (self.algorithms[algorithm], words(self.convolution));
+    fn tell(&mut self, engine: usize, error: f64) {
+        let (words, configurations) =
+            (words_of(self.convolution), self.engines.configurations());
+        let engine = &configurations[engine];
         self.wrong.get_or_insert_with(|| {
             format!(
-                "of {words} it makes other numbers by {algorithm} than our functions, off by {error:.1e} \
+                "of {words} it makes other numbers by {engine}, than our functions, off by {error:.1e} \
                  of the largest"
             )
         });
@@ -277,7 +283,7 @@ impl Trial<'_> {
 
 impl Tried for Trial<'_> {
     fn ways(&self) -> Vec<Vec<u8>> {
-        let library = self.algorithms.iter().map(Algorithm::bytes);
+        let library = self.engines.configurations().iter().map(Configuration::bytes);
         [OWN.to_vec()].into_iter().chain(library).collect()
     }
 
@@ -298,19 +304,15 @@ impl Tried for Trial<'_> {
     }
 
     fn run(&mut self, way: usize, bench: &Bench) -> Result<(), DriverError> {
-        let binding = bench.binding();
-        let Some(algorithm) = way.checked_sub(1) else {
+        let (binding, stream) = (bench.binding(), &bench.stream);
+        let Some(engine) = way.checked_sub(1) else {
             return self.own.launches.iter().try_for_each(|(function, launch)| {
-                give((function, launch), &binding, &mut self.parameters, &bench.stream)
+                give((function, launch), &binding, &mut self.parameters, stream)
             });
         };
         let Convolution { x, weight, y, .. } = self.convolution;
-        let [x, weight, y] = [x, weight, y].map(|array| binding.address(array.place));
-        let taken = self.plan.take(self.algorithms[algorithm]);
-        let at = Addresses { x, weight, y };
-        let (workspace, stream) = (bench.workspace, &bench.stream);
-        taken
-            .and_then(|()| self.plan.run(self.handle, at, workspace, stream))
-            .map_err(of_call)
+        let arrays = [x, weight, y].map(|array| binding.address(array.place));
+        let done = self.engines.run(engine, &arrays, bench.workspace, stream);
+        done.map_err(Refused::of_run)
     }
 }

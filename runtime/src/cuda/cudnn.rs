@@ -1,7 +1,10 @@
 //! cuDNN, started once somebody wants it, and why it does not do something.
 #![expect(unsafe_code, reason = "cuDNN is called here")]
 
+mod attribute;
 pub(super) mod descriptor;
+pub(super) mod engine;
+pub(super) mod graph;
 
 use super::{
     driver::{
@@ -37,8 +40,6 @@ pub(super) enum Refused {
     Answered(Answer),
     /// Libraries are missing that it consists of.
     Incomplete,
-    /// An extent has more than 31 bits.
-    Large,
     /// It has no algorithm that makes the same bits every time, within the workspace.
     Offerless,
 }
@@ -62,7 +63,6 @@ impl fmt::Display for Refused {
             Self::Incomplete => {
                 write!(f, "lacks its `libcudnn_engines` or `libcudnn_heuristic`")
             }
-            Self::Large => write!(f, "counts extents in 31 bits"),
             Self::Offerless => {
                 let Bytes(bytes) = WORKSPACE;
                 let most = bytes >> 20;
@@ -73,22 +73,18 @@ impl fmt::Display for Refused {
 }
 
 impl Refused {
-    /// As the error of a call.
-    pub(super) fn of(self, call: &'static str) -> DriverError {
+    /// As the error of a plan that is run.
+    pub(super) fn of_run(self) -> DriverError {
         let code = match self {
             Refused::Answered(answer) => answer as u32,
-            Refused::Incomplete | Refused::Large | Refused::Offerless => 0,
+            Refused::Incomplete | Refused::Offerless => 0,
         };
-        DriverError { call, reason: format!("it {self}"), code }
+        DriverError { call: "cudnnBackendExecute", reason: format!("it {self}"), code }
     }
 }
 
 pub(super) fn check(answer: Answer) -> Done {
     if answer == SUCCESS { Ok(()) } else { Err(Refused::Answered(answer)) }
-}
-
-pub(super) fn int(number: usize) -> Done<c_int> {
-    c_int::try_from(number).map_err(|_| Refused::Large)
 }
 
 /// How the library calls a type of number; none where it takes no such.

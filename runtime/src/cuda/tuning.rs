@@ -74,6 +74,17 @@ pub(super) enum Choice {
     First,
 }
 
+/// What is known of the ways of something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// What says which one somebody kept.
+    Kept(Vec<u8>),
+    /// Nothing: they may be tried.
+    Open,
+    /// Nothing, and nothing is tried.
+    Closed,
+}
+
 /// Chooses ways for one GPU.
 pub(super) struct Tuner {
     facts: DeviceFacts,
@@ -131,9 +142,14 @@ impl Tuner {
         kept(&file, &ways, best).map_or(Choice::First, Choice::Kept)
     }
 
-    /// What says which way was kept of something, as [`Tuner::choose`] takes it.
-    pub(super) fn kept(&self, kind: &str, words: [&str; 2]) -> Option<Vec<u8>> {
-        read(&self.folder.as_ref()?.join(self.name(kind, words)))
+    /// What is known of something, as [`Tuner::choose`] takes it, before its ways are.
+    pub(super) fn known(&self, kind: &str, words: [&str; 2]) -> Known {
+        let file = self.folder.as_ref().map(|folder| folder.join(self.name(kind, words)));
+        match file.and_then(|file| read(&file)) {
+            Some(way) => Known::Kept(way),
+            None if self.finds => Known::Open,
+            None => Known::Closed,
+        }
     }
 
     fn name(&self, kind: &str, [versions, text]: [&str; 2]) -> String {

@@ -14,12 +14,16 @@ use std::{
 /// What a descriptor describes: `cudnnBackendDescriptorType_t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
-pub(in super::super) enum Kind {
+pub(in crate::cuda) enum Kind {
     Pointwise = 0,
+    Convolution = 1,
     Engine = 2,
     Configuration = 3,
     Heuristics = 4,
     Plan = 5,
+    ConvolutionForward = 10,
+    ConvolutionFilters = 11,
+    ConvolutionImages = 12,
     PointwiseOperation = 13,
     Graph = 15,
     VariantPack = 16,
@@ -33,7 +37,7 @@ pub(in super::super) enum Kind {
 }
 
 /// A type of attributes, with its number in `cudnnBackendAttributeType_t`.
-pub(in super::super) trait Value: Copy {
+pub(in crate::cuda) trait Value: Copy {
     const TYPE: c_int;
 }
 
@@ -43,7 +47,7 @@ macro_rules! enumerations {
         $(#[$words])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(transparent)]
-        pub(in super::super) struct $name(pub(in super::super) c_int);
+        pub(in crate::cuda) struct $name(pub(in super::super) c_int);
 
         impl Value for $name {
             const TYPE: c_int = $number;
@@ -54,6 +58,8 @@ macro_rules! enumerations {
 enumerations! {
     /// A type of numbers.
     Data = 1;
+    /// Whether filters are turned.
+    Correlation = 7;
     /// How engines are looked for.
     Search = 8;
     /// What an engine says of its numbers.
@@ -72,6 +78,10 @@ impl Value for i64 {
     const TYPE: c_int = 3;
 }
 
+impl Value for f32 {
+    const TYPE: c_int = 4;
+}
+
 /// An address of the device, or of a number of the host.
 impl Value for *const c_void {
     const TYPE: c_int = 6;
@@ -83,13 +93,12 @@ impl Value for u8 {
     const TYPE: c_int = 24;
 }
 
-/// The library, started; and other descriptors. They are set by [`Descriptor::start_with`] and
-/// [`Descriptor::set_parts`].
+/// The library, started; and other descriptors, which are no values.
 const HANDLE: c_int = 0;
 const DESCRIPTOR: c_int = 15;
 
 /// An attribute, by its number in `cudnnBackendAttributeName_t`, and the type of its values.
-pub(in super::super) struct Attribute<T> {
+pub(in crate::cuda) struct Attribute<T> {
     name: c_int,
     values: PhantomData<T>,
 }
@@ -103,20 +112,20 @@ impl<T> Clone for Attribute<T> {
 impl<T> Copy for Attribute<T> {}
 
 impl<T> Attribute<T> {
-    pub(in super::super) const fn new(name: c_int) -> Self {
+    pub(in crate::cuda) const fn new(name: c_int) -> Self {
         Self { name, values: PhantomData }
     }
 }
 
 /// A part of a graph or of its plan.
-pub(in super::super) struct Descriptor(Raw);
+pub(in crate::cuda) struct Descriptor(Raw);
 
 // SAFETY: descriptors are plain data of the library, used by one thread at a time.
 unsafe impl Send for Descriptor {}
 
 impl Descriptor {
     /// One without attributes.
-    pub(in super::super) fn new(kind: Kind) -> Done<Self> {
+    pub(in crate::cuda) fn new(kind: Kind) -> Done<Self> {
         let mut raw = ptr::null_mut();
         // SAFETY: a descriptor is written.
         check(unsafe {
@@ -132,7 +141,7 @@ impl Descriptor {
     }
 
     /// With an attribute.
-    pub(in super::super) fn with<T: Value>(
+    pub(in crate::cuda) fn with<T: Value>(
         mut self,
         attribute: Attribute<T>,
         values: &[T],
@@ -142,7 +151,7 @@ impl Descriptor {
     }
 
     /// With other descriptors, which must live as long.
-    pub(in super::super) fn with_parts(
+    pub(in crate::cuda) fn with_parts(
         mut self,
         attribute: Attribute<Self>,
         parts: &[&Self],
@@ -153,7 +162,7 @@ impl Descriptor {
     }
 
     /// For the library that was started, which must live as long.
-    pub(in super::super) fn for_library(
+    pub(in crate::cuda) fn for_library(
         mut self,
         attribute: Attribute<super::Handle>,
         handle: &super::Handle,
@@ -163,14 +172,14 @@ impl Descriptor {
     }
 
     /// The same, complete: from now on its attributes stand.
-    pub(in super::super) fn finish(self) -> Done<Self> {
+    pub(in crate::cuda) fn finish(self) -> Done<Self> {
         // SAFETY: the descriptor is live.
         check(unsafe { cudnn::cudnnBackendFinalize(self.0) })?;
         Ok(self)
     }
 
     /// Up to `most` values of an attribute of a complete descriptor, in the places of `filler`.
-    pub(in super::super) fn values<T: Value>(
+    pub(in crate::cuda) fn values<T: Value>(
         &self,
         attribute: Attribute<T>,
         filler: T,
@@ -183,7 +192,7 @@ impl Descriptor {
     }
 
     /// A descriptor that an attribute has; it becomes one of this kind.
-    pub(in super::super) fn part(
+    pub(in crate::cuda) fn part(
         &self,
         attribute: Attribute<Self>,
         kind: Kind,
@@ -194,7 +203,7 @@ impl Descriptor {
     }
 
     /// Up to `most` descriptors of one kind that an attribute has.
-    pub(in super::super) fn parts(
+    pub(in crate::cuda) fn parts(
         &self,
         attribute: Attribute<Self>,
         kind: Kind,
@@ -218,7 +227,7 @@ impl Descriptor {
         Ok(usize::try_from(count).unwrap_or(0).min(places.len()))
     }
 
-    pub(in super::super) fn raw(&self) -> Raw {
+    pub(in crate::cuda) fn raw(&self) -> Raw {
         self.0
     }
 }

@@ -188,13 +188,9 @@ pub(crate) mod cublaslt {
     }
 }
 
-/// `libcudnn`, of version 8.9 or newer, by the calls that make one convolution and those that make graphs
-/// of operations: they are the same in all of these versions.
-#[expect(
-    non_snake_case,
-    clippy::too_many_arguments,
-    reason = "functions have the library's names and parameters"
-)]
+/// `libcudnn`, of version 8.9 or newer, by the calls that make graphs of operations: they are the same in
+/// all of these versions.
+#[expect(non_snake_case, reason = "functions have the library's names")]
 pub(crate) mod cudnn {
     use super::{Found, Missing, OnceLock, c_char, c_int, c_void, find_library};
 
@@ -202,28 +198,8 @@ pub(crate) mod cudnn {
     pub(crate) type Answer = c_int;
     /// The library, started.
     pub(crate) type Handle = *mut c_void;
-    /// How images and results lie.
-    pub(crate) type Tensor = *mut c_void;
-    /// How filters lie.
-    pub(crate) type Filter = *mut c_void;
-    /// How a window moves.
-    pub(crate) type Convolution = *mut c_void;
-
     /// A part of a graph of operations or of its plan.
     pub(crate) type Raw = *mut c_void;
-
-    /// What the library says of an algorithm, of any of the three passes.
-    #[derive(Clone, Copy)]
-    #[repr(C)]
-    pub(crate) struct Offer {
-        pub(crate) algorithm: c_int,
-        pub(crate) status: Answer,
-        pub(crate) milliseconds: f32,
-        pub(crate) workspace: usize,
-        pub(crate) determinism: c_int,
-        pub(crate) math: c_int,
-        pub(crate) reserved: [c_int; 3],
-    }
 
     /// What the library opens by name before any call; where that is missing it ends the process.
     const NEEDED: [&str; 3] =
@@ -286,144 +262,5 @@ pub(crate) mod cudnn {
         ) -> Answer;
         cudnnBackendFinalize(own: Raw) -> Answer;
         cudnnBackendExecute(handle: Handle, plan: Raw, pack: Raw) -> Answer;
-        cudnnCreateTensorDescriptor(own: *mut Tensor) -> Answer;
-        cudnnSetTensor4dDescriptor(
-            own: Tensor,
-            format: c_int,
-            number: c_int,
-            batch: c_int,
-            channels: c_int,
-            height: c_int,
-            width: c_int,
-        ) -> Answer;
-        cudnnDestroyTensorDescriptor(own: Tensor) -> Answer;
-        cudnnCreateFilterDescriptor(own: *mut Filter) -> Answer;
-        cudnnSetFilter4dDescriptor(
-            own: Filter,
-            number: c_int,
-            format: c_int,
-            filters: c_int,
-            channels: c_int,
-            height: c_int,
-            width: c_int,
-        ) -> Answer;
-        cudnnDestroyFilterDescriptor(own: Filter) -> Answer;
-        cudnnCreateConvolutionDescriptor(own: *mut Convolution) -> Answer;
-        cudnnSetConvolution2dDescriptor(
-            own: Convolution,
-            padding_high: c_int,
-            padding_wide: c_int,
-            stride_high: c_int,
-            stride_wide: c_int,
-            dilation_high: c_int,
-            dilation_wide: c_int,
-            mode: c_int,
-            sums: c_int,
-        ) -> Answer;
-        cudnnSetConvolutionGroupCount(own: Convolution, groups: c_int) -> Answer;
-        cudnnSetConvolutionMathType(own: Convolution, math: c_int) -> Answer;
-        cudnnDestroyConvolutionDescriptor(own: Convolution) -> Answer;
-        cudnnGetConvolutionForwardAlgorithm_v7(
-            handle: Handle,
-            x: Tensor,
-            weight: Filter,
-            own: Convolution,
-            y: Tensor,
-            wanted: c_int,
-            count: *mut c_int,
-            offers: *mut Offer,
-        ) -> Answer;
-        cudnnGetConvolutionBackwardDataAlgorithm_v7(
-            handle: Handle,
-            weight: Filter,
-            dy: Tensor,
-            own: Convolution,
-            dx: Tensor,
-            wanted: c_int,
-            count: *mut c_int,
-            offers: *mut Offer,
-        ) -> Answer;
-        cudnnGetConvolutionBackwardFilterAlgorithm_v7(
-            handle: Handle,
-            x: Tensor,
-            dy: Tensor,
-            own: Convolution,
-            dweight: Filter,
-            wanted: c_int,
-            count: *mut c_int,
-            offers: *mut Offer,
-        ) -> Answer;
-        cudnnGetConvolutionForwardWorkspaceSize(
-            handle: Handle,
-            x: Tensor,
-            weight: Filter,
-            own: Convolution,
-            y: Tensor,
-            algorithm: c_int,
-            bytes: *mut usize,
-        ) -> Answer;
-        cudnnGetConvolutionBackwardDataWorkspaceSize(
-            handle: Handle,
-            weight: Filter,
-            dy: Tensor,
-            own: Convolution,
-            dx: Tensor,
-            algorithm: c_int,
-            bytes: *mut usize,
-        ) -> Answer;
-        cudnnGetConvolutionBackwardFilterWorkspaceSize(
-            handle: Handle,
-            x: Tensor,
-            dy: Tensor,
-            own: Convolution,
-            dweight: Filter,
-            algorithm: c_int,
-            bytes: *mut usize,
-        ) -> Answer;
-        cudnnConvolutionForward(
-            handle: Handle,
-            scale: *const c_void,
-            x: Tensor,
-            x_at: *const c_void,
-            weight: Filter,
-            weight_at: *const c_void,
-            own: Convolution,
-            algorithm: c_int,
-            workspace: *mut c_void,
-            workspace_bytes: usize,
-            accumulate: *const c_void,
-            y: Tensor,
-            y_at: *mut c_void,
-        ) -> Answer;
-        cudnnConvolutionBackwardData(
-            handle: Handle,
-            scale: *const c_void,
-            weight: Filter,
-            weight_at: *const c_void,
-            dy: Tensor,
-            dy_at: *const c_void,
-            own: Convolution,
-            algorithm: c_int,
-            workspace: *mut c_void,
-            workspace_bytes: usize,
-            accumulate: *const c_void,
-            dx: Tensor,
-            dx_at: *mut c_void,
-        ) -> Answer;
-        cudnnConvolutionBackwardFilter(
-            handle: Handle,
-            scale: *const c_void,
-            x: Tensor,
-            x_at: *const c_void,
-            dy: Tensor,
-            dy_at: *const c_void,
-            own: Convolution,
-            algorithm: c_int,
-            workspace: *mut c_void,
-            workspace_bytes: usize,
-            accumulate: *const c_void,
-            dweight: Filter,
-            dweight_at: *mut c_void,
-        ) -> Answer;
     }
 }

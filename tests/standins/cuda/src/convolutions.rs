@@ -36,7 +36,6 @@ pub(crate) struct Motion {
     pub(crate) padding: [u64; 2],
     pub(crate) stride: [u64; 2],
     pub(crate) groups: u64,
-    pub(crate) math: i32,
 }
 
 /// Which array is made of the others.

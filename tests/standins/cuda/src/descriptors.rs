@@ -1,13 +1,14 @@
 //! `libcudnn`: the calls that make graphs of operations, their plans, and what plans run on.
 
 use crate::{
-    convolutions::workspace_of,
+    convolutions::{Convolution, Motion, Pass, workspace_of},
     cudnn::{BAD_PARAM, EXECUTION_FAILED, Handle, NOT_SUPPORTED, SUCCESS, number},
     forbid,
     graphs::{Array, Graph, Held, Kind, Mode, Operation, Operator},
+    numbers::Number,
     settings::Offered,
     work::Work,
-    world::world,
+    world::{World, world},
 };
 use std::{
     collections::BTreeMap,
@@ -17,10 +18,14 @@ use std::{
 
 /// Kinds of descriptors.
 const POINTWISE: c_int = 0;
+const WINDOW: c_int = 1;
 const ENGINE: c_int = 2;
 const CONFIGURATION: c_int = 3;
 const HEURISTICS: c_int = 4;
 const PLAN: c_int = 5;
+const CONVOLUTION: c_int = 10;
+const FILTER_GRADIENTS: c_int = 11;
+const IMAGE_GRADIENTS: c_int = 12;
 const POINTWISE_OPERATION: c_int = 13;
 const GRAPH: c_int = 15;
 const VARIANT_PACK: c_int = 16;
@@ -33,6 +38,10 @@ const REDUCTION_OPERATION: c_int = 22;
 /// Attributes that a descriptor of a kind must have, and those that it may have.
 const ATTRIBUTES: &[(c_int, &[c_int], &[c_int])] = &[
     (POINTWISE, &[0, 1], &[9]),
+    (WINDOW, &[100, 101, 102, 103, 104, 105, 106], &[]),
+    (CONVOLUTION, &[700, 701, 702, 703, 704, 705], &[]),
+    (IMAGE_GRADIENTS, &[706, 707, 708, 709, 710, 711], &[]),
+    (FILTER_GRADIENTS, &[712, 713, 714, 715, 716, 717], &[]),
     (HEURISTICS, &[200, 201], &[]),
     (PLAN, &[400, 401], &[]),
     (POINTWISE_OPERATION, &[750, 751, 753], &[752, 758]),
@@ -45,6 +54,9 @@ const ATTRIBUTES: &[(c_int, &[c_int], &[c_int])] = &[
     (REDUCTION_OPERATION, &[1610, 1611, 1612], &[]),
 ];
 
+/// Filters that are not turned.
+const CROSS_CORRELATION: i64 = 1;
+
 /// Types of attributes.
 const HANDLES: c_int = 0;
 const TRUTHS: c_int = 2;
@@ -52,7 +64,9 @@ const WHOLES: c_int = 3;
 const POINTERS: c_int = 6;
 const DESCRIPTORS: c_int = 15;
 /// Those that are enumerations.
-const ENUMERATIONS: [c_int; 5] = [1, 8, 11, 14, 18];
+const ENUMERATIONS: [c_int; 6] = [1, 7, 8, 11, 14, 18];
+/// Numbers of 32 bits.
+const REALS: c_int = 4;
 
 /// A part of a graph or of its plan.
 pub(crate) struct Descriptor {
@@ -149,6 +163,80 @@ impl Descriptor {
         })
     }
 
+    /// Both values of an attribute, which are alike here.
+    fn pair(&self, name: c_int) -> Option<[u64; 2]> {
+        let values = self.values.get(&name)?.iter();
+        let values: Option<Vec<u64>> =
+            values.map(|own| u64::try_from(*own).ok()).collect();
+        values?.try_into().ok()
+    }
+
+    /// How a window moves, over images of channels in groups.
+    fn motion(&self, groups: u64) -> Option<Motion> {
+        let plain = [(100, 0), (101, CROSS_CORRELATION), (106, 2)];
+        let is_plain = plain.iter().all(|(name, value)| self.one(*name) == Some(*value));
+        let padding = self.pair(104).filter(|own| self.pair(105) == Some(*own))?;
+        let stride = self.pair(103).filter(|_| self.pair(102) == Some([1, 1]))?;
+        is_plain.then_some(Motion { padding, stride, groups })
+    }
+
+    /// The convolution that an operation is, which has no places yet.
+    fn convolution(&self) -> Option<Convolution> {
+        let (pass, first) = match self.kind {
+            CONVOLUTION => (Pass::Results, 700),
+            IMAGE_GRADIENTS => (Pass::Images, 706),
+            FILTER_GRADIENTS => (Pass::Filters, 712),
+            _ => return None,
+        };
+        let real = |name| self.one(name).map(|bits| f32::from_bits(bits as u32));
+        let (scale, accumulate) = (real(first)?, real(first + 1)?);
+        let array = |behind: c_int| self.array_of(first + behind)?.of_images();
+        let [weight, x, y] = [array(3)?, array(4)?, array(5)?];
+        let groups = x.extents[1] / weight.extents[1].max(1);
+        let motion = self.part(first + 2)?.motion(groups)?;
+        let fits = scale == 1.0 && [0.0, 1.0].contains(&accumulate);
+        fits.then_some(Convolution {
+            pass,
+            motion,
+            x: (x, 0),
+            weight: (weight, 0),
+            y: (y, 0),
+            accumulate,
+            workspace: 0,
+            offered: Offered::Fast,
+        })
+    }
+
+    /// The names of the arrays of a convolution.
+    fn names(&self) -> Option<[i64; 3]> {
+        let first = match self.kind {
+            CONVOLUTION => 700,
+            IMAGE_GRADIENTS => 706,
+            _ => 712,
+        };
+        let name = |behind: c_int| Some(self.array_of(first + behind)?.name);
+        Some([name(4)?, name(3)?, name(5)?])
+    }
+
+    /// The only operation of a graph that is a convolution.
+    fn fold(&self) -> Option<&'static Self> {
+        match self.values.get(&801)?.as_slice() {
+            [only] => Some(Self::of(*only)).filter(|own| own.convolution().is_some()),
+            _ => None,
+        }
+    }
+
+    /// The type of the first array of a graph.
+    fn number(&self) -> Option<Number> {
+        if let Some(fold) = self.fold() {
+            return Some(fold.convolution()?.x.0.number);
+        }
+        match self.operations()?.first()?.arrays().first()?.kind {
+            Kind::Real(number) => Some(number),
+            Kind::Whole | Kind::Truth => None,
+        }
+    }
+
     /// The operations of a graph.
     fn operations(&self) -> Option<Vec<Operation>> {
         let operations = self.values.get(&801)?.iter();
@@ -164,7 +252,7 @@ impl Descriptor {
         let has_all = needed.iter().all(|name| self.values.contains_key(name));
         let fits = match self.kind {
             TENSOR => self.array().is_some(),
-            GRAPH => self.operations().is_some(),
+            GRAPH => self.fold().is_some() || self.operations().is_some(),
             VARIANT_PACK => {
                 self.values.get(&1000).map(Vec::len)
                     == self.values.get(&1001).map(Vec::len)
@@ -200,6 +288,7 @@ fn size_of(kind: c_int) -> Option<usize> {
     match kind {
         TRUTHS => Some(1),
         HANDLES | WHOLES | POINTERS | DESCRIPTORS => Some(8),
+        REALS => Some(4),
         other => ENUMERATIONS.contains(&other).then_some(4),
     }
 }
@@ -252,12 +341,16 @@ unsafe extern "C" fn cudnnBackendFinalize(own: *mut Descriptor) -> c_int {
     SUCCESS
 }
 
-/// What an engine says of its numbers.
-fn notes(offered: Offered) -> Vec<i32> {
+/// What an engine says of its numbers, which are narrow or have 32 bits: tensor cores shorten these.
+fn notes(offered: Offered, number: Number) -> Vec<i32> {
+    const TENSOR_CORE: i32 = 0;
+    let is_narrow = matches!(number, Number::F16 | Number::Bf16);
+    let usual = is_narrow.then_some(TENSOR_CORE);
     let odd = match offered {
         Offered::Drifting => Some(4),
-        Offered::Short => Some(1),
-        Offered::Winograd => Some(2),
+        Offered::Short if is_narrow => Some(1),
+        Offered::Short => Some(TENSOR_CORE),
+        Offered::Winograd => Some(5),
         Offered::Fast
         | Offered::Slow
         | Offered::Wrong
@@ -265,7 +358,7 @@ fn notes(offered: Offered) -> Vec<i32> {
         | Offered::Large
         | Offered::Failing => None,
     };
-    [Some(0), odd].into_iter().flatten().collect()
+    [usual, odd].into_iter().flatten().collect()
 }
 
 #[unsafe(no_mangle)]
@@ -284,7 +377,7 @@ unsafe extern "C" fn cudnnBackendGetAttribute(
     let found = match (own.kind, name) {
         (HEURISTICS, 202) => {
             let graph = own.part(201);
-            let engines = world().settings.engines.clone();
+            let engines = world().settings.offers.clone();
             // SAFETY: so many configurations are there.
             let parts =
                 unsafe { slice::from_raw_parts(places.cast::<*mut Descriptor>(), most) };
@@ -301,10 +394,14 @@ unsafe extern "C" fn cudnnBackendGetAttribute(
             // SAFETY: one engine is there.
             let part = unsafe { &mut **places.cast::<*mut Descriptor>() };
             (part.offered, part.finished) = (offered, true);
+            part.values.clone_from(&own.values);
             1
         }
         (ENGINE, 1303) => {
-            let notes = notes(offered.expect("an engine is one of a configuration"));
+            let graph = own.part(CONFIGURATION).and_then(Descriptor::number);
+            let notes =
+                offered.zip(graph).map(|(offered, number)| notes(offered, number));
+            let notes = notes.expect("an engine is one of a graph");
             // SAFETY: so many numbers are there.
             let room = unsafe { slice::from_raw_parts_mut(places.cast::<i32>(), most) };
             room.iter_mut().zip(&notes).for_each(|(place, note)| *place = *note);
@@ -325,27 +422,67 @@ unsafe extern "C" fn cudnnBackendGetAttribute(
     SUCCESS
 }
 
-/// What a plan runs on what a pack gives.
-fn graph(plan: &Descriptor, pack: &Descriptor) -> Option<Graph> {
-    let graph = Descriptor::of(plan.part(401)?.one(CONFIGURATION)?);
-    let operations = graph.operations()?;
+/// What a pack gives under a name.
+fn given(pack: &Descriptor, name: i64) -> Option<i64> {
+    let names = pack.values.get(&1000)?.iter();
+    let mut all = names.zip(pack.values.get(&1001)?);
+    all.find(|(own, _)| **own == name).map(|(_, pointer)| *pointer)
+}
+
+/// The convolution that a plan runs on what a pack gives.
+fn convolution(
+    operation: &Descriptor,
+    plan: &Descriptor,
+    pack: &Descriptor,
+) -> Option<Convolution> {
+    let mut own = operation.convolution()?;
+    let [x, weight, y] = operation.names()?.map(|name| given(pack, name));
+    (own.x.1, own.weight.1, own.y.1) = (x? as u64, weight? as u64, y? as u64);
+    (own.workspace, own.offered) = (pack.one(1003)? as u64, plan.offered?);
+    Some(own)
+}
+
+/// The graph of other operations that a plan runs on what a pack gives.
+fn graph(
+    operations: Vec<Operation>,
+    plan: &Descriptor,
+    pack: &Descriptor,
+) -> Option<Graph> {
     let (mut places, mut values) = (BTreeMap::new(), BTreeMap::new());
-    for (name, pointer) in pack.values.get(&1000)?.iter().zip(pack.values.get(&1001)?) {
-        let arrays = operations
-            .iter()
-            .flat_map(|operation| [operation.taken(), vec![operation.made()]].concat());
-        match arrays.into_iter().find(|array| array.name == *name)?.held {
+    let arrays: Vec<Array> = operations.iter().flat_map(Operation::arrays).collect();
+    for name in pack.values.get(&1000)? {
+        let pointer = given(pack, *name)?;
+        match arrays.iter().find(|array| array.name == *name)?.held {
             Held::Between => return None,
-            Held::Given => drop(places.insert(*name, *pointer as u64)),
+            Held::Given => drop(places.insert(*name, pointer as u64)),
             Held::Value => {
                 // SAFETY: the caller gives a number of 32 bits.
-                let value = unsafe { ptr::read_unaligned(*pointer as *const f32) };
+                let value = unsafe { ptr::read_unaligned(pointer as *const f32) };
                 values.insert(*name, value);
             }
         }
     }
     let (workspace, offered) = (pack.one(1003)? as u64, plan.offered?);
     Some(Graph { operations, places, values, workspace, offered })
+}
+
+/// What a plan runs on what a pack gives, checked and counted.
+fn work(plan: &Descriptor, pack: &Descriptor, world: &mut World) -> Option<Work> {
+    let whole = Descriptor::of(plan.part(401)?.one(CONFIGURATION)?);
+    Some(match whole.fold() {
+        Some(operation) => {
+            let own = convolution(operation, plan, pack)?;
+            own.check(world);
+            own.count(&mut world.counts);
+            Work::Convolution(Box::new(own))
+        }
+        None => {
+            let own = graph(whole.operations()?, plan, pack)?;
+            own.check(world);
+            own.count(&mut world.counts);
+            Work::Graph(Box::new(own))
+        }
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -359,13 +496,11 @@ unsafe extern "C" fn cudnnBackendExecute(
     if !plan.finished || !pack.finished {
         return BAD_PARAM;
     }
-    let Some(graph) = graph(plan, pack) else {
+    let mut world = world();
+    let Some(work) = work(plan, pack, &mut world) else {
         forbid("what is given does not fit a graph")
     };
-    let mut world = world();
-    graph.check(&world);
-    graph.count(&mut world.counts);
-    match world.give(stream, Work::Graph(Box::new(graph))) {
+    match world.give(stream, work) {
         0 => SUCCESS,
         _ => EXECUTION_FAILED,
     }

@@ -1,7 +1,7 @@
 //! Graphs of operations on arrays of four extents, operation by operation as the mathematics has them.
 
 use crate::{
-    convolutions::workspace_of,
+    convolutions::{self, workspace_of},
     forbid,
     memory::is_of_device,
     numbers::Number,
@@ -87,6 +87,19 @@ pub(crate) struct Graph {
 }
 
 impl Array {
+    /// The same as images whose channels lie side by side.
+    pub(crate) fn of_images(&self) -> Option<convolutions::Array> {
+        let [_, channels, rows, columns] = self.extents;
+        let strides = [rows * columns * channels, 1, columns * channels, channels];
+        let extents = self.extents.map(|extent| extent as u64);
+        match (self.kind, self.held) {
+            (Kind::Real(number), Held::Given) if self.strides == strides => {
+                Some(convolutions::Array { number, extents })
+            }
+            _ => None,
+        }
+    }
+
     fn count(&self) -> usize {
         self.extents.iter().product::<i64>() as usize
     }
@@ -166,6 +179,11 @@ impl Operation {
             Self::Product([_, _, c]) => *c,
             Self::Pointwise { y, .. } | Self::Reduction(_, [_, y]) => *y,
         }
+    }
+
+    /// All of these.
+    pub(crate) fn arrays(&self) -> Vec<Array> {
+        [self.taken(), vec![self.made()]].concat()
     }
 
     /// Whether its arrays fit together.
@@ -304,8 +322,9 @@ impl Graph {
         let live =
             |start, bytes| is_of_device(start) && world.memory.is_live(start, bytes);
         for operation in &self.operations {
-            let arrays = [operation.taken(), vec![operation.made()]].concat();
-            for array in arrays.iter().filter(|array| array.held == Held::Given) {
+            for array in
+                operation.arrays().iter().filter(|array| array.held == Held::Given)
+            {
                 let Some(start) = self.places.get(&array.name) else {
                     forbid("an array of a graph is not given")
                 };

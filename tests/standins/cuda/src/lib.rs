@@ -26,8 +26,7 @@
 //! | `STANDIN_CUDA_SLOW_FOR` | how many milliseconds these take besides, 4 unless said |
 //! | `STANDIN_CUDA_COUNTS` | file that gets what was counted, when a context is released |
 //! | `STANDIN_CUDNN_VERSION` | version of cuDNN, 91000 unless said |
-//! | `STANDIN_CUDNN_OFFERS` | algorithms that it offers for every convolution, in order, separated by commas: `fast` (unless said), `slow`, `drifting` (other bits every time, as it says itself), `wrong` (other numbers), `torn` (all but the last number), `large` (too much memory), `short` (shortens numbers), `failing` (refuses) |
-//! | `STANDIN_CUDNN_ENGINES` | engines that it offers for every graph, in order, named as those algorithms |
+//! | `STANDIN_CUDNN_OFFERS` | engines that it offers for every graph, in order, separated by commas: `fast` (unless said), `slow`, `drifting` (other bits every time, as it says itself), `wrong` (other numbers), `torn` (all but the last number), `large` (too much memory), `short` (shortens numbers), `winograd` (loses digits), `failing` (refuses) |
 //! | `STANDIN_NCCL_VERSION` | version of NCCL, 22809 unless said |
 //! | `STANDIN_NCCL_SENDS` | `eager`: a message is sent at once; else it is read when the other rank takes it |
 //! | `STANDIN_NCCL_STALL` | number of a group of messages that never moves on this rank |

@@ -1,6 +1,5 @@
 //! What the environment asks for.
 
-use crate::convolutions::Pass;
 use std::{env, time::Duration};
 
 /// In which order streams do their work.
@@ -36,7 +35,7 @@ pub(crate) enum Summed {
     Refused,
 }
 
-/// An algorithm of the library of convolutions.
+/// An engine of the library of graphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offered {
     /// As it should be.
@@ -55,14 +54,9 @@ pub(crate) enum Offered {
     Short,
     /// It is offered, and then refuses.
     Failing,
-    /// It loses digits, which its number says.
+    /// It loses digits, as it says itself.
     Winograd,
 }
-
-/// The number of the first algorithm that is none of the library's own.
-const FIRST: i32 = 16;
-/// Numbers of the algorithm that loses digits, forward and backward.
-const WINOGRAD: [i32; 2] = [7, 5];
 
 impl Offered {
     const ALL: [(&'static str, Self); 9] = [
@@ -76,25 +70,6 @@ impl Offered {
         ("failing", Self::Failing),
         ("winograd", Self::Winograd),
     ];
-
-    /// Its number among those of a pass.
-    pub(crate) fn number(self, pass: Pass) -> i32 {
-        let [forward, backward] = WINOGRAD;
-        match (self, pass) {
-            (Self::Winograd, Pass::Results) => forward,
-            (Self::Winograd, Pass::Images | Pass::Filters) => backward,
-            (_, _) => FIRST + self as i32,
-        }
-    }
-
-    /// By its number.
-    pub(crate) fn of(number: i32) -> Option<Self> {
-        if WINOGRAD.contains(&number) {
-            return Some(Self::Winograd);
-        }
-        let place = usize::try_from(number.checked_sub(FIRST)?).ok()?;
-        Self::ALL.get(place).map(|(_, own)| *own)
-    }
 
     /// Those that a text names, in its order.
     fn named(text: &str) -> Vec<Self> {
@@ -130,12 +105,10 @@ pub(crate) struct Settings {
     pub(crate) slow: Vec<String>,
     /// How long these take besides.
     pub(crate) slow_for: Duration,
-    /// Version of the library of convolutions.
+    /// Version of the library of graphs.
     pub(crate) cudnn: usize,
-    /// Algorithms that are offered for a convolution.
-    pub(crate) offers: Vec<Offered>,
     /// Engines that are offered for a graph.
-    pub(crate) engines: Vec<Offered>,
+    pub(crate) offers: Vec<Offered>,
     pub(crate) counts: Option<String>,
     pub(crate) nccl: i32,
     pub(crate) sends: Sends,
@@ -193,7 +166,6 @@ impl Settings {
                 .and_then(|text| text.parse().ok())
                 .unwrap_or(91_000),
             offers: Offered::named(of_cudnn("OFFERS").as_deref().unwrap_or("fast")),
-            engines: Offered::named(of_cudnn("ENGINES").as_deref().unwrap_or("fast")),
             counts: text("COUNTS"),
             nccl: i32::try_from(of_nccl("VERSION").unwrap_or(22_809)).unwrap_or(0),
             sends: match said_of_nccl("SENDS").as_deref() {
