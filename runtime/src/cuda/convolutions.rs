@@ -73,14 +73,15 @@ mod tests {
         }
     }
 
-    /// Those of a residual network of 50 layers that are no matrix products, but for the first one, and one of
-    /// groups: each has an engine that takes no more than the workspace, whether its result is written or
-    /// added.
+    /// Those of a residual network of 50 layers that are no matrix products, and one of groups: each has an
+    /// engine that takes no more than the workspace, whether its result is written or added. Gradients of
+    /// the first one, on three channels, are not asked for: nearly all of their engines take more.
     #[test]
     fn the_library_has_plans_for_convolutions() {
         let Some(device) = described::h200() else { return };
         let target = Target::Described(&device);
         for (images, window) in [
+            ([256, 224, 3, 64], [7, 2, 3, 1]),
             ([256, 56, 64, 64], [3, 1, 1, 1]),
             ([256, 56, 128, 128], [3, 2, 1, 1]),
             ([256, 28, 128, 128], [3, 1, 1, 1]),
@@ -88,16 +89,19 @@ mod tests {
             ([256, 56, 256, 512], [1, 2, 0, 1]),
             ([32, 28, 128, 128], [3, 1, 1, 32]),
         ] {
-            for pass in [Convolved::Results, Convolved::Images, Convolved::Filters] {
+            let is_first = images[2] == 3;
+            let gradients = [Convolved::Images, Convolved::Filters];
+            let gradients = gradients.into_iter().filter(|_| !is_first);
+            for pass in [Convolved::Results].into_iter().chain(gradients) {
                 for accumulation in [Accumulation::Replace, Accumulation::Add] {
                     let of =
                         Convolution { accumulation, ..convolution(pass, images, window) };
                     let found = graph(&of, target);
                     let found = found.unwrap_or_else(|why| panic!("of {of:?} it {why}"));
-                    let engines = 0..found.configurations().len();
-                    let planned = engines.map(|engine| found.plan(engine, target));
-                    let planned = planned.filter(Result::is_ok).count();
-                    assert!(planned > 0, "of {of:?} no engine takes little memory");
+                    let mut engines = 0..found.configurations().len();
+                    let has_plan =
+                        engines.any(|engine| found.plan(engine, target).is_ok());
+                    assert!(has_plan, "of {of:?} no engine takes little memory");
                 }
             }
         }

@@ -16,10 +16,10 @@ use std::{ffi::c_void, fmt, ptr};
 #[cfg(test)]
 pub(in crate::cuda) mod described;
 
-/// The most configurations of engines that the library is asked for, and that are taken of what it offers,
-/// which are those that it holds best.
+/// The most configurations of engines that the library is asked for; and that are tried of those of which
+/// there are plans, which are those that it holds best.
 const OFFERED: usize = 64;
-const CONFIGURATIONS: usize = 12;
+const TRIED: usize = 12;
 
 /// `CUDNN_HEUR_MODE_A`, which takes the library's word.
 const BEST_FIRST: Search = Search(3);
@@ -169,7 +169,6 @@ fn configurations(
             configurations.push(Configuration { descriptor, name: [place, index] });
         }
     }
-    configurations.truncate(CONFIGURATIONS);
     Ok(configurations)
 }
 
@@ -245,7 +244,7 @@ impl<'a> Engines<'a> {
         self.graph.configurations()
     }
 
-    /// Gives what an engine makes to a stream.
+    /// Gives what an engine makes to a stream, if it is one of the first that have plans.
     pub(in crate::cuda) fn run(
         &mut self,
         engine: usize,
@@ -254,6 +253,10 @@ impl<'a> Engines<'a> {
         stream: &Stream,
     ) -> Done {
         let Self { graph, handle, plans } = self;
+        let planned = plans.iter().filter(|plan| matches!(plan, Some(Ok(_)))).count();
+        if plans[engine].is_none() && planned == TRIED {
+            return Err(Refused::Offerless);
+        }
         let plan = plans[engine]
             .get_or_insert_with(|| graph.plan(engine, Target::Started(handle)));
         plan.as_ref().map_err(|refused| *refused)?.run(handle, arrays, workspace, stream)
