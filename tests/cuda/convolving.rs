@@ -99,6 +99,9 @@ fn the_fastest_algorithm_is_found_kept_and_taken() {
     assert_eq!(first.count("odd_convolutions"), 0, "what may not be taken is not tried");
     let (cudnn, own, why) = counts(&first);
     assert_eq!((cudnn, own), (all, 0), "{why}");
+    let beside = |run: &Run| run.end["beside_bytes"].as_u64().expect("a size");
+    let plain = without("unconvolved-beside", RESIDUAL, "steps 6");
+    assert!(beside(&first) < beside(&plain), "own functions take scratch memory");
     assert!(why.is_null() && kept(&bench) > 0, "{why}");
     assert!(!first.notes.contains("cuDNN"), "{}", first.notes);
     let again = run(&bench, "", &program, &[offers, SLOW_OWN]);

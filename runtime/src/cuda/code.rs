@@ -122,6 +122,24 @@ pub(super) enum Step {
     Attention([CallPlace; 5], usize),
 }
 
+impl Step {
+    /// Whether it may take memory beside its operands and the workspace of libraries.
+    fn may_take_scratch(&self) -> bool {
+        match self {
+            Self::Launch(..) | Self::Product(..) => true,
+            Self::Convolution(places, _) => places.iter().any(is_scratch),
+            Self::Attention(places, _) => places.iter().any(is_scratch),
+        }
+    }
+}
+
+fn is_scratch(place: &CallPlace) -> bool {
+    match place {
+        CallPlace::Scratch(_) => true,
+        CallPlace::Operand(..) => false,
+    }
+}
+
 /// The memory of a call.
 #[derive(Clone, Copy)]
 pub(super) struct Room<'a> {
@@ -355,7 +373,9 @@ impl Code {
                 let room = Room { operands: &operands, sizes, scratch };
                 let ready = steps.into_iter().map(|step| self.ready(step, room));
                 let ready: Vec<Vec<Step>> = ready.collect::<Result<_, _>>()?;
-                (Work::Alone(ready.into_iter().flatten().collect()), scratch)
+                let ready: Vec<Step> = ready.into_iter().flatten().collect();
+                let takes = ready.iter().any(Step::may_take_scratch);
+                (Work::Alone(ready), if takes { scratch } else { Bytes(0) })
             }
         };
         Ok((ReadyCall { operands, work }, scratch))
