@@ -10,7 +10,7 @@ const MOST_OPEN_PARTS: u64 = 16;
 /// direction sends no more than two, by the layers of a transformer (Tensor3D's law: the best grid
 /// has three times as many rows as columns).
 const LEAST_OPEN_GRID: u64 = 8;
-/// Where heads are no even number, no rows share them out, and columns are all there is.
+/// Where heads are an odd number rows leave attention whole, so that columns do better among fewer parts too.
 const LEAST_OPEN_GRID_OF_ODD_HEADS: u64 = 2;
 /// The same by residual blocks of images, whose best grid has about as many rows as columns.
 const LEAST_OPEN_GRID_OF_IMAGES: u64 = 4;
