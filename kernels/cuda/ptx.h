@@ -104,21 +104,23 @@ inline void load_matrices_transposed(u32 (&to)[4], const void* row) {
 // sum (16 × 8) += a (16 × 16) · b (16 × 8), as `mma.sync.m16n8k16` spreads them over a warp.
 template <class Value>
 void multiply_add(float (&sum)[4], const u32 (&a)[4], const u32 (&b)[2], Value value) {
-    struct Fragments {
-        u32 a[4], b[2];
-    } own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+    const u32 own[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
     const auto all = emulation::show(own, __FILE__, __LINE__);
-    unsigned lane = emulation::lane();
-    auto half = [](u32 word, unsigned k) { return u16(k % 2 ? word >> 16 : word); };
-    for (unsigned i = 0; i < 4; i++) {
-        unsigned row = lane / 4, column = lane % 4 * 2 + i % 2;
+    unsigned lane = emulation::lane(), row = lane / 4, column = lane % 4 * 2;
+    auto half = [all](unsigned from, unsigned word, unsigned k) {
+        u16 number;
+        memcpy(&number, all[from] + word * 4 + k % 2 * 2, sizeof number);
+        return number;
+    };
+    // The lane's two rows of the left factor, and its two columns of the right one.
+    float left[2][16], right[2][16];
+    for (unsigned i = 0; i < 2; i++)
         for (unsigned k = 0; k < 16; k++) {
-            Fragments left, right;
-            memcpy(&left, all[row * 4 + k % 8 / 2], sizeof left);
-            memcpy(&right, all[column * 4 + k % 8 / 2], sizeof right);
-            sum[i] += value(half(left.a[i / 2 + k / 8 * 2], k)) * value(half(right.b[k / 8], k));
+            left[i][k] = value(half(row * 4 + k % 8 / 2, i + k / 8 * 2, k));
+            right[i][k] = value(half((column + i) * 4 + k % 8 / 2, 4 + k / 8, k));
         }
-    }
+    for (unsigned i = 0; i < 4; i++)
+        for (unsigned k = 0; k < 16; k++) sum[i] += left[i / 2][k] * right[i % 2][k];
 }
 inline void multiply_add_bf16(float (&sum)[4], const u32 (&a)[4], const u32 (&b)[2]) {
     multiply_add(sum, a, b, [](u16 bits) { return reinterpret<float>(u32(bits) << 16); });

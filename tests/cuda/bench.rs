@@ -62,6 +62,12 @@ fn cache() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda-kernels")
 }
 
+/// What the C++ compiler makes is kept, so that to compile again costs little. Tests of `kernels` keep
+/// theirs there too.
+fn objects() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulation")
+}
+
 impl Bench {
     /// All libraries.
     pub(crate) fn new(name: &str) -> Self {
@@ -117,6 +123,7 @@ impl Bench {
         command
             .env("LD_LIBRARY_PATH", self.scratch.path(""))
             .env("ROUNDELAY_CACHE", cache())
+            .env("STANDIN_CUDA_OBJECTS", objects())
             .env_remove("ROUNDELAY_CUDA_LIBRARIES");
         command
     }

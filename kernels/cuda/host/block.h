@@ -22,6 +22,7 @@ struct uint3 {
 
 namespace emulation {
 
+// Ready is zero, which `next_ready` looks for.
 enum class State : uint8_t { Ready, AtBlockBarrier, AtWarpBarrier, Ended };
 
 constexpr unsigned LANES = 32;
@@ -42,7 +43,6 @@ struct Thread {
     // Products of warp groups that are on their way, of which so many were committed.
     std::vector<std::function<void()>> products;
     size_t committed;
-    State state;
     uint3 place;
     unsigned number;
     const char* file;
@@ -61,6 +61,7 @@ struct Block {
     uint3 place;
     unsigned count, alive, arrived, generation;
     std::vector<Thread> threads;
+    std::vector<State> states;
     std::vector<Warp> warps;
     Thread* current;
     Stack scheduler;
@@ -75,12 +76,21 @@ inline thread_local Block* block_of_thread = nullptr;
 // Lies where the static shared memory of this file's kernels lies.
 static thread_local volatile char beside_shared;
 
+#if defined(EMULATION_BY_STACK)
+// Of whoever runs on a stack of a block: it stands where the region of stacks begins.
+inline Block& block() {
+    uintptr_t stack;
+    asm("movq %%rsp, %0" : "=r"(stack));
+    return **reinterpret_cast<Block**>(stack & ~(REGION - 1));
+}
+#else
 // Not inlined, so that no address in thread-local memory is kept over a switch.
 EMULATION_UNSEEN inline Block& block() {
     Block* found = block_of_thread;
     asm volatile("" : "+r"(found));
     return *found;
 }
+#endif
 
 inline void acquire([[maybe_unused]] char* order) {
 #if defined(__SANITIZE_THREAD__)
@@ -93,18 +103,28 @@ inline void release_order([[maybe_unused]] char* order) {
 #endif
 }
 
-EMULATION_UNSEEN inline void wait(State state) {
-    Block& own = block();
-    own.current->state = state;
-    change(own.current->stack, own.scheduler, state == State::Ended);
+// The number of the first thread that can go on, from a number on; the number of threads where none can.
+EMULATION_UNSEEN inline unsigned next_ready(const Block& own, unsigned from) {
+    unsigned i = from;
+    while (i < own.count && own.states[i] != State::Ready) i++;
+    return i;
+}
+
+// Goes on with the next thread, or with the scheduler behind the last one, which begins again at the first.
+EMULATION_UNSEEN inline void hand_on(Block& own, Thread& self) {
+    unsigned next = next_ready(own, self.number + 1);
+    bool last = own.states[self.number] == State::Ended;
+    if (next == own.count) return change(self.stack, own.scheduler, last);
+    own.current = &own.threads[next];
+    change(self.stack, own.current->stack, last);
 }
 
 EMULATION_UNSEEN inline void pass_block_barrier(Block& own) {
     if (own.alive == 0 || own.arrived < own.alive) return;
     own.arrived = 0;
     own.generation++;
-    for (Thread& thread : own.threads)
-        if (thread.state == State::AtBlockBarrier) thread.state = State::Ready;
+    for (State& state : own.states)
+        if (state == State::AtBlockBarrier) state = State::Ready;
 }
 
 EMULATION_UNSEEN inline void block_barrier(const char* file, int line) {
@@ -116,10 +136,10 @@ EMULATION_UNSEEN inline void block_barrier(const char* file, int line) {
     // the next one should.
     char* order = &own.order[own.generation & 1];
     release_order(order);
-    self.state = State::AtBlockBarrier;
+    own.states[self.number] = State::AtBlockBarrier;
     own.arrived++;
     pass_block_barrier(own);
-    change(self.stack, own.scheduler, false);
+    hand_on(own, self);
     acquire(order);
 }
 
@@ -141,11 +161,12 @@ EMULATION_UNSEEN inline void warp_barrier(const char* file, int line) {
     if (++warp.arrived >= warp.alive) {
         warp.arrived = 0;
         warp.generation++;
-        Thread* first = &own.threads[self.number / LANES * LANES];
+        State* first = &own.states[self.number / LANES * LANES];
         for (unsigned i = 0; i < warp.lanes; i++)
-            if (first[i].state == State::AtWarpBarrier) first[i].state = State::Ready;
+            if (first[i] == State::AtWarpBarrier) first[i] = State::Ready;
     } else {
-        wait(State::AtWarpBarrier);
+        own.states[self.number] = State::AtWarpBarrier;
+        hand_on(own, self);
     }
     acquire(order);
 }
@@ -186,7 +207,8 @@ EMULATION_UNSEEN inline void run_thread() {
     pass_block_barrier(own);
     // Nothing that a sanitizer sees follows, so all that the thread did comes before what ends the block.
     release_order(&own.ended);
-    wait(State::Ended);
+    own.states[own.current->number] = State::Ended;
+    hand_on(own, *own.current);
     abort();
 }
 
@@ -194,7 +216,7 @@ EMULATION_UNSEEN inline void report_deadlock(const Block& own) {
     fprintf(stderr, "emulation: block (%u, %u, %u) cannot go on: %u of %u threads wait\n", own.place.x,
             own.place.y, own.place.z, own.alive, own.count);
     for (const Thread& thread : own.threads)
-        if (thread.state != State::Ended) {
+        if (own.states[thread.number] != State::Ended) {
             fprintf(stderr, "  thread %u waits at %s:%d\n", thread.number, thread.file, thread.line);
             break;
         }
@@ -206,7 +228,7 @@ EMULATION_UNSEEN inline void begin_block(Block& own, char* stacks) {
     own.arrived = own.generation = 0;
     for (unsigned i = 0; i < own.count; i++) {
         Thread& thread = own.threads[i];
-        thread.state = State::Ready;
+        own.states[i] = State::Ready;
         thread.number = i;
         thread.copies.clear();
         thread.copy_group = 0;
@@ -229,14 +251,10 @@ EMULATION_UNSEEN inline void run_block(Block& own, char* stacks) {
 #endif
     release_order(&own.begun);
     while (own.alive) {
-        bool progress = false;
-        for (Thread& thread : own.threads) {
-            if (thread.state != State::Ready) continue;
-            progress = true;
-            own.current = &thread;
-            change(own.scheduler, thread.stack, false);
-        }
-        if (!progress) report_deadlock(own);
+        unsigned first = next_ready(own, 0);
+        if (first == own.count) report_deadlock(own);
+        own.current = &own.threads[first];
+        change(own.scheduler, own.current->stack, false);
     }
     acquire(&own.ended);
 }
@@ -249,11 +267,15 @@ inline void work(dim3 grid, dim3 size, size_t shared, const std::function<void()
     own.size = size;
     own.count = size.x * size.y * size.z;
     own.threads.resize(own.count);
+    own.states.resize(own.count);
     own.warps.resize((own.count + LANES - 1) / LANES);
     own.body = &body;
     char* stacks = memory_of_stacks.of(own.count * STACK);
     uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
     block_of_thread = &own;
+#if defined(EMULATION_BY_STACK)
+    *reinterpret_cast<Block**>(stacks - HEAD) = &own;
+#endif
     // Thread-local memory is made at its first use: not by one CUDA thread of a block for the others.
     beside_shared = 1;
     for (uint64_t i; (i = next++) < blocks;) {

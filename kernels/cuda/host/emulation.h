@@ -1,7 +1,7 @@
 // CUDA C++ on the CPU: put before a source of `kernels/cuda` with `-include`, it makes a C++17
 // compiler build a shared object whose kernels run thread by thread.
 //
-//     c++ -std=c++17 -O1 -fPIC -shared -pthread -include kernels/cuda/host/emulation.h SOURCE -o OBJECT
+//     c++ -std=c++17 -O1 -fPIC -fvisibility=hidden -shared -pthread -include kernels/cuda/host/emulation.h SOURCE -o OBJECT
 //
 // For every kernel SYMBOL the object exports three C functions:
 //
@@ -50,12 +50,14 @@ unsigned parameters(void (*)(Parameters...), unsigned long long* sizes) {
 
 }  // namespace emulation
 
+// Whatever else a source has stays its own (`-fvisibility=hidden`).
+#define EMULATION_VISIBLE extern "C" __attribute__((visibility("default")))
 #define EMULATION_EXPORT(threads, symbol)                                                            \
-    extern "C" void roundelay_emulate_##symbol(const unsigned* grid, const unsigned* block,          \
-                                               unsigned long long shared, void** arguments) {        \
+    EMULATION_VISIBLE void roundelay_emulate_##symbol(const unsigned* grid, const unsigned* block,   \
+                                                      unsigned long long shared, void** arguments) { \
         emulation::emulate(symbol, grid, block, shared, arguments);                                  \
     }                                                                                                \
-    extern "C" unsigned roundelay_parameters_##symbol(unsigned long long* sizes) {                   \
+    EMULATION_VISIBLE unsigned roundelay_parameters_##symbol(unsigned long long* sizes) {            \
         return emulation::parameters(symbol, sizes);                                                 \
     }                                                                                                \
-    extern "C" unsigned roundelay_threads_##symbol() { return threads; }
+    EMULATION_VISIBLE unsigned roundelay_threads_##symbol() { return threads; }

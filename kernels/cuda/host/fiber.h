@@ -10,6 +10,15 @@
 #include <ucontext.h>
 #endif
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define EMULATION_SANITIZED 1
+#endif
+
+// Whether a thread finds its block by its stack (`block` in `block.h`).
+#if defined(__x86_64__) && !defined(EMULATION_SANITIZED)
+#define EMULATION_BY_STACK 1
+#endif
+
 #if defined(__SANITIZE_THREAD__)
 #define EMULATION_UNSEEN __attribute__((no_sanitize("thread"), noinline))
 extern "C" {
@@ -20,6 +29,8 @@ void* __tsan_get_current_fiber();
 void __tsan_acquire(void* address);
 void __tsan_release(void* address);
 }
+#elif defined(EMULATION_BY_STACK)
+#define EMULATION_UNSEEN
 #else
 #define EMULATION_UNSEEN __attribute__((noinline))
 #endif
@@ -34,15 +45,17 @@ void __asan_unpoison_memory_region(void const volatile* address, size_t size);
 
 namespace emulation {
 
-// Room for the locals of one CUDA thread; sanitizers want more. Untouched pages cost nothing.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// Room for the locals of one CUDA thread; sanitizers want more. Untouched pages cost nothing. No power
+// of two, because tops of stacks that are such a one apart would share few lines of a cache.
+#if defined(EMULATION_SANITIZED)
 constexpr size_t STACK = 256 * 1024;
 #else
-constexpr size_t STACK = 64 * 1024;
+constexpr size_t STACK = 64 * 1024 + 320;
 #endif
 
 #if defined(__x86_64__)
-// Saves the registers that a call keeps on the present stack, and goes on with another.
+// Saves the registers that a call keeps on the present stack, and goes on with another. Not by a
+// return, which processors expect to go back to its call.
 extern "C" void roundelay_emulation_switch(void** from, void* to);
 asm(R"(
 .text
@@ -64,7 +77,8 @@ roundelay_emulation_switch:
   popq %r12
   popq %rbx
   popq %rbp
-  ret
+  popq %rcx
+  jmpq *%rcx
 )");
 #endif
 
@@ -119,7 +133,8 @@ EMULATION_UNSEEN inline void arrive([[maybe_unused]] Stack& self, [[maybe_unused
     const void* bottom = nullptr;
     size_t size = 0;
     __sanitizer_finish_switch_fiber(self.fake, &bottom, &size);
-    if (from && !from->memory) {
+    // The first thread of a block comes from the scheduler, others come from threads.
+    if (from && !from->memory && !from->bottom) {
         from->bottom = bottom;
         from->size = size;
     }
@@ -142,6 +157,13 @@ EMULATION_UNSEEN inline void change(Stack& from, Stack& to, [[maybe_unused]] boo
     arrive(from, nullptr);
 }
 
+#if defined(EMULATION_BY_STACK)
+// All stacks of a system thread lie in a region that begins at a multiple of its size: room for 1024
+// of them, behind what begins it.
+constexpr size_t REGION = size_t{1} << 27, HEAD = 4096;
+static_assert(HEAD + 1024 * STACK <= REGION, "a block has at most 1024 threads");
+#endif
+
 // Memory for stacks. A system thread keeps it from one launch to the next, because pages that are
 // touched anew take longer than most launches; sanitizers get fresh memory.
 struct Memory {
@@ -151,16 +173,34 @@ struct Memory {
     Memory() = default;
     Memory(const Memory&) = delete;
     ~Memory() { release(); }
+#if defined(EMULATION_BY_STACK)
+    char* of(size_t) {
+        if (start) return start + HEAD;
+        char* found = map(2 * REGION);
+        char* own = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(found) + REGION - 1) & ~(REGION - 1));
+        if (own > found) munmap(found, own - found);
+        if (found + REGION > own) munmap(own + REGION, found + REGION - own);
+        bytes = REGION;
+        start = own;
+        return start + HEAD;
+    }
+#else
     char* of(size_t wanted) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(EMULATION_SANITIZED)
         release();
 #endif
         if (wanted <= bytes) return start;
         release();
-        void* found = mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (found == MAP_FAILED) abort();
+        start = map(wanted);
         bytes = wanted;
-        return start = static_cast<char*>(found);
+        return start;
+    }
+#endif
+    static char* map(size_t wanted) {
+        int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        void* found = mmap(nullptr, wanted, PROT_READ | PROT_WRITE, flags, -1, 0);
+        if (found == MAP_FAILED) abort();
+        return static_cast<char*>(found);
     }
     void release() {
         if (start) munmap(start, bytes);

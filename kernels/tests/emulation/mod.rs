@@ -9,8 +9,10 @@
 #![allow(unsafe_code, reason = "kernels are called by their addresses")]
 
 pub(crate) mod compare;
+mod objects;
 pub(crate) mod stored;
 
+use objects::Compiler;
 use roundelay_kernels::{
     Context, Mode,
     cuda::{Argument, CallPlace, Launch, Scalars, Source, Step, Steps},
@@ -19,16 +21,10 @@ use std::{
     collections::BTreeMap,
     env,
     ffi::{CStr, CString, c_char, c_int, c_uint, c_ulonglong, c_void},
-    fs,
-    hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
     process::Command,
-    sync::{Mutex, OnceLock},
+    sync::{Arc, Mutex, OnceLock},
 };
-
-/// How every source is compiled.
-const FLAGS: [&str; 6] =
-    ["-std=c++17", "-O1", "-fPIC", "-shared", "-pthread", "-Wno-unknown-pragmas"];
 
 /// A whole grid: grid, block, shared memory, addresses of the arguments.
 type Entry =
@@ -72,64 +68,34 @@ pub(crate) fn host() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("cuda/host")
 }
 
-/// A name that changes with all that a compiled source depends on.
-fn fingerprint(source: &Source) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    let mut headers: Vec<_> =
-        fs::read_dir(host()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    headers.sort();
-    for header in headers {
-        fs::read(header).unwrap().hash(&mut hasher);
-    }
-    (source.text, FLAGS, more_flags(), compiler()).hash(&mut hasher);
-    hasher.finish()
-}
-
-/// The shared object of a source, compiled unless it already is.
-fn compile(source: &Source) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulation");
-    fs::create_dir_all(&folder).unwrap();
-    let stem = format!("{}-{:016x}", source.name, fingerprint(source));
-    let object = folder.join(format!("{stem}.so"));
-    if object.exists() {
-        return object;
-    }
-    let own = format!("{stem}-{}", std::process::id());
-    let (text, fresh) =
-        (folder.join(format!("{own}.cu")), folder.join(format!("{own}.so")));
-    fs::write(&text, source.text).unwrap();
-    // A sanitizer that is loaded before this process is not for the compiler.
-    let out = Command::new(compiler().expect("there is a compiler"))
-        .env_remove("LD_PRELOAD")
-        .args(FLAGS)
-        .args(more_flags())
-        .args(["-x", "c++", "-include"])
-        .arg(host().join("emulation.h"))
-        .arg(&text)
-        .arg("-o")
-        .arg(&fresh)
-        .output()
-        .unwrap();
-    let message = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{} does not compile:\n{message}", source.name);
-    // Other processes may do the same; each finds a whole file.
-    fs::rename(fresh, &object).unwrap();
-    fs::remove_file(text).unwrap();
-    object
-}
+/// Those that are compiled and kept, each from when it was first needed.
+type Libraries = BTreeMap<&'static str, Arc<OnceLock<usize>>>;
 
 /// The handle of a source's shared object.
 fn library(source: &Source) -> usize {
-    static LIBRARIES: OnceLock<Mutex<BTreeMap<&'static str, usize>>> = OnceLock::new();
-    let mut libraries = LIBRARIES.get_or_init(Mutex::default).lock().unwrap();
-    *libraries.entry(source.name).or_insert_with(|| {
-        let path = CString::new(compile(source).to_str().unwrap()).unwrap();
-        // SAFETY: the path is a string that ends; all symbols are resolved at once.
-        let handle = unsafe { dlopen(path.as_ptr(), 2) };
-        // SAFETY: an error is a string that ends.
-        assert!(!handle.is_null(), "{:?}", unsafe { CStr::from_ptr(dlerror()) });
-        handle as usize
-    })
+    static LIBRARIES: OnceLock<Mutex<Libraries>> = OnceLock::new();
+    let libraries = LIBRARIES.get_or_init(Mutex::default);
+    // Held no longer than this, so that sources are compiled side by side.
+    let own = Arc::clone(libraries.lock().unwrap().entry(source.name).or_default());
+    *own.get_or_init(|| open(source))
+}
+
+fn open(source: &Source) -> usize {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulation");
+    let compiler = Compiler {
+        command: compiler().expect("there is a compiler"),
+        flags: more_flags(),
+        host: host(),
+    };
+    let object = compiler.object(source.text, &folder);
+    let object = object
+        .unwrap_or_else(|message| panic!("{} does not compile:\n{message}", source.name));
+    let path = CString::new(object.to_str().unwrap()).unwrap();
+    // SAFETY: the path is a string that ends; all symbols are resolved at once.
+    let handle = unsafe { dlopen(path.as_ptr(), 2) };
+    // SAFETY: an error is a string that ends.
+    assert!(!handle.is_null(), "{:?}", unsafe { CStr::from_ptr(dlerror()) });
+    handle as usize
 }
 
 fn symbol(launch: &Launch, prefix: &str) -> *mut c_void {

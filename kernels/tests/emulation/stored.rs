@@ -47,20 +47,17 @@ pub(crate) fn half_value(bits: u16) -> f64 {
     if bits >> 15 == 1 { -size } else { size }
 }
 
-/// The nearest half of at most the largest size, by bisection: halves are ordered like their bits.
+/// The nearest half, ties to even: a whole number of the steps between halves of that exponent.
 fn half(value: f64) -> u16 {
     let size = value.abs();
     let sign = u16::from(value.is_sign_negative()) << 15;
     if size.is_nan() || size >= 65520.0 {
         return sign | if size.is_nan() { 0x7e00 } else { 0x7c00 };
     }
-    let above = (0..0x7c00u16)
-        .collect::<Vec<_>>()
-        .partition_point(|bits| half_value(*bits) <= size);
-    let (low, high) = (above as u16 - 1, above as u16);
-    let next = if high == 0x7c00 { 65536.0 } else { half_value(high) };
-    let (down, up) = (size - half_value(low), next - size);
-    sign | if down < up || (down == up && low % 2 == 0) { low } else { high }
+    let exponent = ((size.to_bits() >> 52) as i32 - 1023).max(-14);
+    let steps = (size * 2f64.powi(10 - exponent)).round_ties_even();
+    // Of normal numbers the first step is 1024, and 2048 is where the next exponent begins.
+    sign | (((exponent + 14) as u16) << 10) + steps as u16
 }
 
 fn bits(value: f64, element: Element, dtype: Float) -> u64 {
@@ -153,6 +150,8 @@ fn halves_and_bfloats_round_to_even() {
         let middle = (half_value(bits) + half_value(bits + 1)) / 2.0;
         if bits < 0x7bff {
             assert_eq!(half(middle) % 2, 0, "{middle}");
+            assert_eq!(half(middle.next_down()), bits);
+            assert_eq!(half(middle.next_up()), bits + 1);
         }
     }
     assert_eq!(bf16(1.0), 0x3f80);

@@ -24,6 +24,7 @@
 //! | `STANDIN_CUDA_SUMS` | of sums beside products: `slow` (products with them take a long time), `short` (parts of them are rounded to 16 bits), `refuse` (there are none) |
 //! | `STANDIN_CUDA_SLOW` | functions whose names contain this take a long time; several, separated by commas |
 //! | `STANDIN_CUDA_SLOW_FOR` | how many milliseconds these take besides, 4 unless said |
+//! | `STANDIN_CUDA_OBJECTS` | folder that keeps what the C++ compiler made, from one process to the next; without one, or where `CXX` names a compiler, nothing is kept |
 //! | `STANDIN_CUDA_COUNTS` | file that gets what was counted, when a context is released |
 //! | `STANDIN_CUDNN_VERSION` | version of cuDNN, 91000 unless said |
 //! | `STANDIN_CUDNN_OFFERS` | engines that it offers for every graph, in order, separated by commas: `fast` (unless said), `slow`, `drifting` (other bits every time, as it says itself), `wrong` (other numbers), `torn` (all but the last number), `large` (too much memory), `short` (shortens numbers), `winograd` (loses digits), `failing` (refuses) |
@@ -52,6 +53,8 @@ mod mesh;
 mod nccl;
 mod numbers;
 mod nvrtc;
+#[path = "../../../../kernels/tests/emulation/objects.rs"]
+mod objects;
 mod products;
 mod random;
 mod settings;

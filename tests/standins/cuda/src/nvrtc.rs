@@ -1,14 +1,12 @@
 //! `libnvrtc`: CUDA C++ compiled by the system's C++ compiler, with the emulation before it.
 
-use crate::{kernels::MAGIC, world::world};
+use crate::{kernels::MAGIC, objects::Compiler, world::world};
 use std::{
     env,
     ffi::{CStr, c_char, c_int},
     fs,
-    path::Path,
-    process::{self, Command},
-    ptr,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    path::PathBuf,
+    process, ptr,
 };
 
 /// Results that are used.
@@ -16,12 +14,8 @@ const SUCCESS: c_int = 0;
 const INVALID_OPTION: c_int = 5;
 const COMPILATION: c_int = 6;
 
-/// What every source is compiled with.
-const EMULATION: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../../kernels/cuda/host/emulation.h");
-
-/// Numbers programs, for the names of their files.
-static PROGRAMS: AtomicU64 = AtomicU64::new(0);
+/// The emulation, which every source is compiled with.
+const HOST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../kernels/cuda/host");
 
 /// A program.
 struct Program {
@@ -102,32 +96,24 @@ unsafe extern "C" fn nvrtcCompileProgram(
 
 /// The shared object of a source, or what the compiler says.
 fn compile(text: &str) -> Result<Vec<u8>, String> {
-    let number = PROGRAMS.fetch_add(1, Relaxed);
-    let stem = env::temp_dir().join(format!("standin-{}-{number}", process::id()));
-    let (source, object) = (stem.with_extension("cc"), stem.with_extension("so"));
-    let done = fs::write(&source, text)
-        .map_err(|error| error.to_string())
-        .and_then(|()| call_compiler(&source, &object))
-        .and_then(|()| fs::read(&object).map_err(|error| error.to_string()));
-    let _ = (fs::remove_file(&source), fs::remove_file(&object));
-    done
-}
-
-fn call_compiler(source: &Path, object: &Path) -> Result<(), String> {
-    let compiler = env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
-    let options = ["-std=c++17", "-O1", "-fPIC", "-shared", "-pthread", "-w"];
-    let called = Command::new(&compiler)
-        .args(options)
-        .args(["-include", EMULATION])
-        .arg(source)
-        .arg("-o")
-        .arg(object)
-        .output();
-    let output = called.map_err(|error| format!("{compiler}: {error}"))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    let given = env::var("CXX").ok();
+    let kept = env::var("STANDIN_CUDA_OBJECTS").ok();
+    // A compiler that somebody names may change behind its name.
+    let kept = kept.filter(|_| given.is_none()).map(PathBuf::from);
+    let compiler = Compiler {
+        command: given.unwrap_or_else(|| "c++".to_owned()),
+        flags: Vec::new(),
+        host: HOST.into(),
+    };
+    let own = env::temp_dir().join(format!("standin-{}", process::id()));
+    let object = compiler.object(text, kept.as_ref().unwrap_or(&own))?;
+    let read = fs::read(&object).map_err(|error| error.to_string());
+    if kept.is_none() {
+        let _ = fs::remove_file(&object);
+        // Another thread may still compile there; whoever is last takes the folder away.
+        let _ = fs::remove_dir(&own);
     }
+    read
 }
 
 #[unsafe(no_mangle)]

@@ -100,10 +100,14 @@ impl Product {
             sums.run([&self.a, &self.b]);
         }
         let (rows, columns) = self.out.extents();
+        let inner = self.a.extents().1;
         for batch in 0..self.out.layout.batches {
-            for column in 0..columns {
-                for row in 0..rows {
-                    let value = self.element(batch, row, column);
+            let of_rows = widened(rows, inner, |row, k| self.a.read(batch, row, k));
+            let of_columns =
+                widened(columns, inner, |column, k| self.b.read(batch, k, column));
+            for (column, right) in (0..columns).zip(&of_columns) {
+                for (row, left) in (0..rows).zip(&of_rows) {
+                    let value = self.element([batch, row, column], left, right);
                     let number = self.out.layout.number;
                     // SAFETY: as above.
                     unsafe { number.write(self.out.at(batch, row, column), value) };
@@ -112,12 +116,17 @@ impl Product {
         }
     }
 
-    fn element(&self, batch: u64, row: u64, column: u64) -> f64 {
-        let (_, inner) = self.a.extents();
-        let term = |k| self.a.read(batch, row, k) * self.b.read(batch, k, column);
+    /// An element of the result, of a row of the first factor and a column of the second one.
+    fn element(
+        &self,
+        [batch, row, column]: [u64; 3],
+        left: &[f64],
+        right: &[f64],
+    ) -> f64 {
+        let terms = left.iter().zip(right).map(|(left, right)| left * right);
         let sum = match self.wide {
-            true => (0..inner).map(term).sum::<f64>(),
-            false => f64::from((0..inner).map(|k| term(k) as f32).sum::<f32>()),
+            true => terms.sum::<f64>(),
+            false => f64::from(terms.map(|term| term as f32).sum::<f32>()),
         };
         let before = match self.accumulate {
             0.0 => 0.0,
@@ -144,6 +153,11 @@ impl Product {
             _ => value.max(0.0),
         }
     }
+}
+
+/// So many rows, or columns, of a factor.
+fn widened(count: u64, inner: u64, at: impl Fn(u64, u64) -> f64) -> Vec<Vec<f64>> {
+    (0..count).map(|place| (0..inner).map(|k| at(place, k)).collect()).collect()
 }
 
 /// GELU by a hyperbolic tangent, and its slope.
