@@ -36,17 +36,7 @@ pub(super) fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
         false => one_of(sequence, &[Sequence::Whole]),
     };
     let pixels = pixels(program);
-    let inner = program.target.domains.iter().map(|d| d.devices.len() as u64);
-    let (least, most) = match convolves(program) {
-        true => (LEAST_OPEN_GRID_OF_IMAGES, devices.clamp(1, MOST_OPEN_PARTS)),
-        false => {
-            let least = match has_odd_heads(&program.model) {
-                true => LEAST_OPEN_GRID_OF_ODD_HEADS,
-                false => LEAST_OPEN_GRID,
-            };
-            (least, inner.min().unwrap_or(1).min(MOST_OPEN_PARTS))
-        }
-    };
+    let (least, most) = open_parts(program, devices);
     let values = |numbers: &Numbers| match numbers {
         Numbers::Ranges(ranges) => thinned(listed(ranges, devices.max(1))),
         Numbers::Open => {
@@ -95,6 +85,17 @@ pub(super) fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
         columns.map(move |columns| (rows, columns)).collect::<Vec<_>>()
     });
     grids.flat_map(|(rows, columns)| one(rows, columns)).collect()
+}
+
+/// The fewest parts of a grid in which columns that are left open are tried, and the most parts.
+fn open_parts(program: &Program, devices: u64) -> (u64, u64) {
+    let inner = program.target.domains.iter().map(|d| d.devices.len() as u64);
+    let level = inner.min().unwrap_or(1).min(MOST_OPEN_PARTS);
+    match (convolves(program), has_odd_heads(&program.model)) {
+        (true, _) => (LEAST_OPEN_GRID_OF_IMAGES, devices.clamp(1, MOST_OPEN_PARTS)),
+        (false, true) => (LEAST_OPEN_GRID_OF_ODD_HEADS, level),
+        (false, false) => (LEAST_OPEN_GRID, level),
+    }
 }
 
 /// The ways in which images may lie where tensors are split like this: whole unless the program
