@@ -63,6 +63,9 @@ struct Block {
     std::vector<Thread> threads;
     std::vector<State> states;
     std::vector<Warp> warps;
+    // The first of each: what threads hand on by is not seen by sanitizers, as calls of vectors are.
+    Thread* thread;
+    State* state;
     Thread* current;
     Stack scheduler;
     const std::function<void()>* body;
@@ -106,16 +109,16 @@ inline void release_order([[maybe_unused]] char* order) {
 // The number of the first thread that can go on, from a number on; the number of threads where none can.
 EMULATION_UNSEEN inline unsigned next_ready(const Block& own, unsigned from) {
     unsigned i = from;
-    while (i < own.count && own.states[i] != State::Ready) i++;
+    while (i < own.count && own.state[i] != State::Ready) i++;
     return i;
 }
 
 // Goes on with the next thread, or with the scheduler behind the last one, which begins again at the first.
 EMULATION_UNSEEN inline void hand_on(Block& own, Thread& self) {
     unsigned next = next_ready(own, self.number + 1);
-    bool last = own.states[self.number] == State::Ended;
+    bool last = own.state[self.number] == State::Ended;
     if (next == own.count) return change(self.stack, own.scheduler, last);
-    own.current = &own.threads[next];
+    own.current = own.thread + next;
     change(self.stack, own.current->stack, last);
 }
 
@@ -123,8 +126,8 @@ EMULATION_UNSEEN inline void pass_block_barrier(Block& own) {
     if (own.alive == 0 || own.arrived < own.alive) return;
     own.arrived = 0;
     own.generation++;
-    for (State& state : own.states)
-        if (state == State::AtBlockBarrier) state = State::Ready;
+    for (unsigned i = 0; i < own.count; i++)
+        if (own.state[i] == State::AtBlockBarrier) own.state[i] = State::Ready;
 }
 
 EMULATION_UNSEEN inline void block_barrier(const char* file, int line) {
@@ -136,7 +139,7 @@ EMULATION_UNSEEN inline void block_barrier(const char* file, int line) {
     // the next one should.
     char* order = &own.order[own.generation & 1];
     release_order(order);
-    own.states[self.number] = State::AtBlockBarrier;
+    own.state[self.number] = State::AtBlockBarrier;
     own.arrived++;
     pass_block_barrier(own);
     hand_on(own, self);
@@ -161,11 +164,11 @@ EMULATION_UNSEEN inline void warp_barrier(const char* file, int line) {
     if (++warp.arrived >= warp.alive) {
         warp.arrived = 0;
         warp.generation++;
-        State* first = &own.states[self.number / LANES * LANES];
+        State* first = own.state + self.number / LANES * LANES;
         for (unsigned i = 0; i < warp.lanes; i++)
             if (first[i] == State::AtWarpBarrier) first[i] = State::Ready;
     } else {
-        own.states[self.number] = State::AtWarpBarrier;
+        own.state[self.number] = State::AtWarpBarrier;
         hand_on(own, self);
     }
     acquire(order);
@@ -207,7 +210,7 @@ EMULATION_UNSEEN inline void run_thread() {
     pass_block_barrier(own);
     // Nothing that a sanitizer sees follows, so all that the thread did comes before what ends the block.
     release_order(&own.ended);
-    own.states[own.current->number] = State::Ended;
+    own.state[own.current->number] = State::Ended;
     hand_on(own, *own.current);
     abort();
 }
@@ -216,7 +219,7 @@ EMULATION_UNSEEN inline void report_deadlock(const Block& own) {
     fprintf(stderr, "emulation: block (%u, %u, %u) cannot go on: %u of %u threads wait\n", own.place.x,
             own.place.y, own.place.z, own.alive, own.count);
     for (const Thread& thread : own.threads)
-        if (own.states[thread.number] != State::Ended) {
+        if (own.state[thread.number] != State::Ended) {
             fprintf(stderr, "  thread %u waits at %s:%d\n", thread.number, thread.file, thread.line);
             break;
         }
@@ -228,7 +231,7 @@ EMULATION_UNSEEN inline void begin_block(Block& own, char* stacks) {
     own.arrived = own.generation = 0;
     for (unsigned i = 0; i < own.count; i++) {
         Thread& thread = own.threads[i];
-        own.states[i] = State::Ready;
+        own.state[i] = State::Ready;
         thread.number = i;
         thread.copies.clear();
         thread.copy_group = 0;
@@ -253,7 +256,7 @@ EMULATION_UNSEEN inline void run_block(Block& own, char* stacks) {
     while (own.alive) {
         unsigned first = next_ready(own, 0);
         if (first == own.count) report_deadlock(own);
-        own.current = &own.threads[first];
+        own.current = own.thread + first;
         change(own.scheduler, own.current->stack, false);
     }
     acquire(&own.ended);
@@ -268,6 +271,8 @@ inline void work(dim3 grid, dim3 size, size_t shared, const std::function<void()
     own.count = size.x * size.y * size.z;
     own.threads.resize(own.count);
     own.states.resize(own.count);
+    own.thread = own.threads.data();
+    own.state = own.states.data();
     own.warps.resize((own.count + LANES - 1) / LANES);
     own.body = &body;
     char* stacks = memory_of_stacks.of(own.count * STACK);
