@@ -10,6 +10,7 @@ use common::{
 use emulation::{
     can_compile,
     compare::{compare, steps, tolerance},
+    compile_all,
     stored::Placement,
 };
 use roundelay_kernels::{Context, Kernel, Mode, NAMES, cuda::Step};
@@ -36,6 +37,7 @@ fn compare_samples(dtype: Float, mixes: &[Mix]) {
     if !can_compile() {
         return;
     }
+    compile_all();
     for name in NAMES.iter().filter(|name| !REFUSED.contains(name)) {
         for seed in 0..CALLS_PER_KERNEL {
             let draw = &mut Draw::new(seed);

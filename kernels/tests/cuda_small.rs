@@ -11,7 +11,7 @@ use common::{
 use emulation::{
     Bound, can_compile,
     compare::{compare, steps, tolerance},
-    run_steps,
+    compile_all, run_steps,
     stored::Placement,
 };
 use roundelay_kernels::{
@@ -57,6 +57,7 @@ fn check(call: &Call) {
 #[test]
 fn a_small_call_of_every_kernel() {
     if can_compile() {
+        compile_all();
         all_small().for_each(|call| check(&call));
     }
 }

@@ -15,15 +15,20 @@ pub(crate) mod stored;
 use objects::Compiler;
 use roundelay_kernels::{
     Context, Mode,
-    cuda::{Argument, CallPlace, Launch, Scalars, Source, Step, Steps},
+    cuda::{Argument, CallPlace, Launch, SOURCES, Scalars, Source, Step, Steps},
 };
 use std::{
     collections::BTreeMap,
     env,
     ffi::{CStr, CString, c_char, c_int, c_uint, c_ulonglong, c_void},
+    num::NonZero,
     path::{Path, PathBuf},
     process::Command,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    thread,
 };
 
 /// A whole grid: grid, block, shared memory, addresses of the arguments.
@@ -68,19 +73,44 @@ pub(crate) fn host() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("cuda/host")
 }
 
-/// Those that are compiled and kept, each from when it was first needed.
-type Libraries = BTreeMap<&'static str, Arc<OnceLock<usize>>>;
+/// What is known of each source, from when it was first needed.
+type Known<T> = OnceLock<Mutex<BTreeMap<&'static str, Arc<OnceLock<T>>>>>;
+
+fn known<T: Clone>(known: &Known<T>, source: &Source, make: fn(&Source) -> T) -> T {
+    let known = known.get_or_init(Mutex::default);
+    // Held no longer than this, so that sources are compiled side by side.
+    let own = Arc::clone(known.lock().unwrap().entry(source.name).or_default());
+    own.get_or_init(|| make(source)).clone()
+}
+
+/// The shared object of a source.
+fn compiled(source: &Source) -> PathBuf {
+    static OBJECTS: Known<PathBuf> = OnceLock::new();
+    known(&OBJECTS, source, compile)
+}
 
 /// The handle of a source's shared object.
 fn library(source: &Source) -> usize {
-    static LIBRARIES: OnceLock<Mutex<Libraries>> = OnceLock::new();
-    let libraries = LIBRARIES.get_or_init(Mutex::default);
-    // Held no longer than this, so that sources are compiled side by side.
-    let own = Arc::clone(libraries.lock().unwrap().entry(source.name).or_default());
-    *own.get_or_init(|| open(source))
+    static LIBRARIES: Known<usize> = OnceLock::new();
+    known(&LIBRARIES, source, open)
 }
 
-fn open(source: &Source) -> usize {
+/// Compiles all sources side by side, for tests that run most of them.
+pub(crate) fn compile_all() {
+    let next = AtomicUsize::new(0);
+    let compile_rest = || {
+        while let Some(source) = SOURCES.get(next.fetch_add(1, Relaxed)) {
+            compiled(source);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(compile_rest);
+        }
+    });
+}
+
+fn compile(source: &Source) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulation");
     let compiler = Compiler {
         command: compiler().expect("there is a compiler"),
@@ -88,8 +118,12 @@ fn open(source: &Source) -> usize {
         host: host(),
     };
     let object = compiler.object(source.text, &folder);
-    let object = object
-        .unwrap_or_else(|message| panic!("{} does not compile:\n{message}", source.name));
+    object
+        .unwrap_or_else(|message| panic!("{} does not compile:\n{message}", source.name))
+}
+
+fn open(source: &Source) -> usize {
+    let object = compiled(source);
     let path = CString::new(object.to_str().unwrap()).unwrap();
     // SAFETY: the path is a string that ends; all symbols are resolved at once.
     let handle = unsafe { dlopen(path.as_ptr(), 2) };

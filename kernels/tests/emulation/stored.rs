@@ -57,7 +57,8 @@ fn half(value: f64) -> u16 {
     let exponent = ((size.to_bits() >> 52) as i32 - 1023).max(-14);
     let steps = (size * 2f64.powi(10 - exponent)).round_ties_even();
     // Of normal numbers the first step is 1024, and 2048 is where the next exponent begins.
-    sign | (((exponent + 14) as u16) << 10) + steps as u16
+    let first = ((exponent + 14) as u16) << 10;
+    sign | (first + steps as u16)
 }
 
 fn bits(value: f64, element: Element, dtype: Float) -> u64 {
