@@ -61,7 +61,7 @@ pub(super) fn tell_own_products(
     }
 }
 
-/// Says what was found to make other numbers than own functions for every GPU: an algorithm of cuDNN, or own
+/// Says what was found to make other numbers than own functions for every GPU: an engine of cuDNN, or own
 /// functions for one kind of GPU. Elsewhere whoever is faster makes them, of which
 /// nothing needs to be said.
 pub(super) fn tell_wrong(machine: &AnyMachine, listener: &mut impl FnMut(RunEvent)) {
@@ -70,7 +70,7 @@ pub(super) fn tell_wrong(machine: &AnyMachine, listener: &mut impl FnMut(RunEven
     if let Some(wrong) = wrong {
         let all = library + own;
         listener(RunEvent::Note(format!(
-            "an algorithm of cuDNN is left out: {wrong}; own functions make {own} of {all} convolutions"
+            "an engine of cuDNN is left out: {wrong}; own functions make {own} of {all} convolutions"
         )));
     }
     let AttentionCounts { library, sm90, usual, wrong, .. } = cuda.attention();

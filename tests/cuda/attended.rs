@@ -113,7 +113,7 @@ fn what_the_library_does_not_make_is_told() {
     let sights = [
         ("causal = true, window = 5", "91000", "a window bounds what positions see"),
         ("causal = true", "8907", "cuDNN 8907 makes no attention"),
-        ("causal = true", "91000", "has no deterministic algorithm"),
+        ("causal = true", "91000", "has no deterministic engine"),
     ];
     for (sight, version, said) in sights {
         let cache = bench.own_cache();

@@ -153,7 +153,7 @@ fn what_is_not_better_is_never_taken() {
     assert!(cudnn == 0 && all > 0, "{why}");
     assert!(why.as_str().is_some_and(|why| why.contains("there is no cuDNN")), "{why}");
     assert!(!plain.notes.contains("cuDNN"), "{}", plain.notes);
-    let none = "has no deterministic algorithm that takes at most 32 MiB";
+    let none = "has no deterministic engine that takes at most 32 MiB";
     let kept_own = "a trial kept own functions";
     let cases = [
         ("drifting,winograd,short", SLOW_OWN, none),
@@ -167,7 +167,7 @@ fn what_is_not_better_is_never_taken() {
         let first = run(&bench, "", &program, &[offers, slow]);
         let wrong = first.count("wrong_convolutions") > 0;
         assert_eq!(wrong, offers.1.contains("wrong"), "wrong ones are tried");
-        let note = "an algorithm of cuDNN is left out";
+        let note = "an engine of cuDNN is left out";
         assert_eq!(first.notes.contains(note), wrong, "{}", first.notes);
         let told = &first.end["gpus"]["convolutions"]["wrong"];
         assert_eq!(told.is_string(), wrong, "{told}");

@@ -6,9 +6,9 @@
 use super::cudnn::{
     Done,
     engine::{Graph, Target},
-    graph::{Draft, Fold, Layout, Window, data},
+    graph::{Draft, Layout, Window, data},
 };
-use roundelay_kernels::cuda::{Accumulation, Convolution, Convolved};
+use roundelay_kernels::cuda::{Accumulation, Convolution};
 
 /// A convolution, of images, filters and results.
 ///
@@ -25,17 +25,12 @@ pub(super) fn graph(of: &Convolution, target: Target<'_>) -> Done<Graph> {
     let x = draft.given(data(of.x.number)?, images)?;
     let weight = draft.given(data(of.weight.number)?, kernels)?;
     let y = draft.given(data(of.y.number)?, results)?;
-    let fold = match of.pass {
-        Convolved::Results => Fold::Results,
-        Convolved::Images => Fold::Images,
-        Convolved::Filters => Fold::Filters,
-    };
     let [padding, stride] = both([of.padding, of.stride]);
     let kept = match of.accumulation {
         Accumulation::Replace => 0.0,
         Accumulation::Add => 1.0,
     };
-    draft.convolution(fold, Window { padding, stride }, [x, weight, y], kept)?;
+    draft.convolution(of.pass, Window { padding, stride }, [x, weight, y], kept)?;
     Graph::new(draft, of.x.number, target)
 }
 
@@ -43,7 +38,7 @@ pub(super) fn graph(of: &Convolution, target: Target<'_>) -> Done<Graph> {
 mod tests {
     use super::*;
     use crate::cuda::cudnn::engine::described;
-    use roundelay_kernels::cuda::{Array, CallPlace, Number};
+    use roundelay_kernels::cuda::{Array, CallPlace, Convolved, Number};
     use roundelay_schedule::Bytes;
 
     /// A convolution of square images, filters and windows.

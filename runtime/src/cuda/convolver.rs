@@ -1,4 +1,4 @@
-//! Who makes each convolution: the library by one of its algorithms, where a trial found it faster and
+//! Who makes each convolution: the library by one of its engines, where a trial found it faster and
 //! its numbers those of our functions, or these functions; which is never left unsaid.
 
 use super::{
@@ -60,7 +60,7 @@ pub(super) struct Convolver {
     plans: Vec<(Convolution, Result<Chosen, Reason>)>,
     trials: Trials,
     tuner: Tuner,
-    /// Of what times and algorithms depend on.
+    /// Of what times and engines depend on.
     versions: String,
     counts: ConvolutionCounts,
 }
@@ -274,8 +274,8 @@ impl Trial<'_> {
         let engine = &configurations[engine];
         self.wrong.get_or_insert_with(|| {
             format!(
-                "of {words} it makes other numbers by {engine}, than our functions, off by {error:.1e} \
-                 of the largest"
+                "{engine}, makes other numbers of {words} than our functions, off by {error:.1e} of the \
+                 largest"
             )
         });
     }

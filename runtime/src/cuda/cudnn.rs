@@ -40,7 +40,7 @@ pub(super) enum Refused {
     Answered(Answer),
     /// Libraries are missing that it consists of.
     Incomplete,
-    /// It has no algorithm that makes the same bits every time, within the workspace.
+    /// It has no engine that makes the same bits every time, within the workspace.
     Offerless,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for Refused {
             Self::Offerless => {
                 let Bytes(bytes) = WORKSPACE;
                 let most = bytes >> 20;
-                write!(f, "has no deterministic algorithm that takes at most {most} MiB")
+                write!(f, "has no deterministic engine that takes at most {most} MiB")
             }
         }
     }

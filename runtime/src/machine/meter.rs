@@ -88,7 +88,7 @@ pub struct ConvolutionCounts {
     pub own: u64,
     /// In words why the first of these is not the library's; none where there are none.
     pub why_own: Option<String>,
-    /// In words the first algorithm of the library that a trial here found to make other numbers than our
+    /// In words the first engine of the library that a trial here found to make other numbers than our
     /// functions; it is never taken.
     pub wrong: Option<String>,
 }

@@ -4,7 +4,7 @@ use super::{
     ALIGNMENT, Done, Refused, SINGLE, attribute, data_type,
     descriptor::{Attribute, Correlation, Data, Descriptor, Kind, Mode, Operator},
 };
-use roundelay_kernels::cuda::Number;
+use roundelay_kernels::cuda::{Convolved, Number};
 
 /// `CUDNN_DATA_FLOAT`, `CUDNN_DATA_INT32` and `CUDNN_DATA_BOOLEAN`.
 pub(in crate::cuda) const REAL: Data = Data(SINGLE);
@@ -102,31 +102,13 @@ pub(in crate::cuda) enum Other {
     Selector(Tensor),
 }
 
-/// A convolution or a gradient of one, by how the library calls it and its attributes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cuda) enum Fold {
-    Results,
-    Filters,
-    Images,
-}
-
-impl Fold {
-    fn kind(self) -> Kind {
-        match self {
-            Self::Results => Kind::ConvolutionForward,
-            Self::Filters => Kind::ConvolutionFilters,
-            Self::Images => Kind::ConvolutionImages,
-        }
-    }
-
-    /// The number of its first attribute, the factor of the result, behind which are that of what is
-    /// there, the window, and three arrays.
-    fn first(self) -> i32 {
-        match self {
-            Self::Results => 700,
-            Self::Images => 706,
-            Self::Filters => 712,
-        }
+/// How the library calls what makes an array of a convolution, and the number of its first attribute: the
+/// factor of the result, behind which are that of what is there, the window, and three arrays.
+fn operation_of(pass: Convolved) -> (Kind, i32) {
+    match pass {
+        Convolved::Results => (Kind::ConvolutionForward, 700),
+        Convolved::Images => (Kind::ConvolutionImages, 706),
+        Convolved::Filters => (Kind::ConvolutionFilters, 712),
     }
 }
 
@@ -299,11 +281,11 @@ impl Draft {
         Ok(())
     }
 
-    /// A convolution or a gradient of one, of images `x`, filters and results `y`; the result is added to
+    /// A convolution or a gradient of one, of images `x`, filters and results `y`; what is made is added to
     /// what is there, times a factor.
     pub(in crate::cuda) fn convolution(
         &mut self,
-        fold: Fold,
+        pass: Convolved,
         Window { padding, stride }: Window,
         [x, weight, y]: [Tensor; 3],
         factor: f32,
@@ -317,9 +299,10 @@ impl Draft {
             .with(attribute::CONVOLUTION_PRE_PADDINGS, &[padding; 2])?
             .with(attribute::CONVOLUTION_POST_PADDINGS, &[padding; 2])?
             .finish()?;
-        let (window, first) = (self.keep(window), fold.first());
+        let window = self.keep(window);
+        let (kind, first) = operation_of(pass);
         let part = |behind: i32| Attribute::<Descriptor>::new(first + behind);
-        let operation = Descriptor::new(fold.kind())?
+        let operation = Descriptor::new(kind)?
             .with(Attribute::<f32>::new(first), &[1.0])?
             .with(Attribute::<f32>::new(first + 1), &[factor])?
             .with_parts(part(2), &[self.get(window)])?

@@ -9,7 +9,7 @@ use crate::{
 };
 use std::{ptr, thread, time::Duration};
 
-/// What an algorithm takes beside its arrays, so that room for it is asked for; and one that takes more
+/// What an engine takes beside its arrays, so that room for it is asked for; and one that takes more
 /// than anybody gives.
 const WORKSPACE: u64 = 768;
 const LARGE: u64 = 1 << 30;
@@ -17,7 +17,7 @@ const LARGE: u64 = 1 << 30;
 /// What arrays start at multiples of.
 const ALIGNMENT: u64 = 16;
 
-/// How long the slow algorithm takes besides.
+/// How long the slow engine takes besides.
 const SLOW: Duration = Duration::from_millis(20);
 
 /// Four extents: images, channels, rows, columns; or filters and those of their channels.
@@ -97,7 +97,7 @@ impl Motion {
     }
 }
 
-/// What an algorithm takes beside its arrays.
+/// What an engine takes beside its arrays.
 pub(crate) fn workspace_of(offered: Offered) -> u64 {
     if offered == Offered::Large { LARGE } else { WORKSPACE }
 }
@@ -200,7 +200,7 @@ impl Convolution {
         sum
     }
 
-    /// Ends the process when extents do not fit together, or an array is not where an algorithm may
+    /// Ends the process when extents do not fit together, or an array is not where an engine may
     /// look for it.
     pub(crate) fn check(&self, world: &World) {
         let ([x, weight, y], motion) = ([self.x.0, self.weight.0, self.y.0], self.motion);

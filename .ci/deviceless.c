@@ -1,5 +1,5 @@
-// A driver without a device, as far as cuDNN looks at one while it plans for a device that is described:
-// code is loaded into nothing, and nothing is launched.
+// A driver and a cuBLASLt without a device, as far as cuDNN looks at them while it plans for a device that is
+// described: code is loaded into nothing, nothing is launched, and no product is supported.
 
 static int device_of_nothing;
 
@@ -53,3 +53,16 @@ DOES(cuOccupancyMaxPotentialClusterSize)
 DOES(cuStreamGetCtx)
 DOES(cuTensorMapEncodeIm2col)
 DOES(cuTensorMapEncodeTiled)
+
+#define LACKS(name) int name(void) { return 15; }
+
+LACKS(cublasLtCreate)
+LACKS(cublasLtGetVersion)
+LACKS(cublasLtMatmulAlgoGetHeuristic)
+LACKS(cublasLtMatmulDescCreate)
+LACKS(cublasLtMatmulDescSetAttribute)
+LACKS(cublasLtMatmulPreferenceCreate)
+LACKS(cublasLtMatmulPreferenceDestroy)
+LACKS(cublasLtMatmulPreferenceSetAttribute)
+LACKS(cublasLtMatrixLayoutCreate)
+LACKS(cublasLtMatrixLayoutSetAttribute)
