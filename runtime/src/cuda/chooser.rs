@@ -22,6 +22,9 @@ use roundelay_schedule::Bytes;
 /// The devices that have the instructions of `sm_90a`.
 const SM90: (u32, u32) = (9, 0);
 
+/// What is tried, in the names of files that keep choices.
+const KIND: &str = "attention";
+
 /// What says which functions are best, in files and in words.
 const USUAL: &str = "functions for every device";
 const SPECIAL: &str = "functions for sm_90a";
@@ -256,7 +259,7 @@ impl Chooser {
     /// is not started, which takes time and memory.
     fn best(&mut self, case: &Case<'_>, text: String, cudnn: &mut Cudnn) -> Made {
         let words = [self.versions.as_str(), &text];
-        let own = match self.tuner.known("attention", words) {
+        let own = match self.tuner.known(KIND, words) {
             Known::Kept(kept) => case.own_way(&kept).map(|way| (way, slower(way))),
             Known::Closed => Some((Way::Usual, Reason::Untried)),
             Known::Open => None,
@@ -267,7 +270,7 @@ impl Chooser {
             return Made::new(text, (way, None), absent, reason);
         }
         let mut trial = Trial::new(case, cudnn);
-        let choice = self.tuner.choose(&mut trial, "attention", words);
+        let choice = self.tuner.choose(&mut trial, KIND, words);
         let (way, reason) = match choice {
             Choice::First => (Way::Usual, Reason::Untried),
             Choice::Kept(place) => (trial.ways[place], slower(trial.ways[place])),

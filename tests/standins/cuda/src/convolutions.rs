@@ -4,7 +4,7 @@ use crate::{
     forbid,
     memory::is_of_device,
     numbers::Number,
-    settings::Offered,
+    settings::{Offered, Quality},
     world::{Counts, World},
 };
 use std::{ptr, thread, time::Duration};
@@ -240,17 +240,12 @@ impl Convolution {
     /// Counts it.
     pub(crate) fn count(&self, counts: &mut Counts) {
         counts.convolutions += 1;
-        match self.offered {
-            Offered::Fast => {}
-            Offered::Slow => counts.slow_convolutions += 1,
-            Offered::Wrong | Offered::Torn => counts.wrong_convolutions += 1,
-            Offered::Drifting
-            | Offered::Large
-            | Offered::Short
-            | Offered::Failing
-            | Offered::Winograd => {
-                counts.odd_convolutions += 1;
-            }
-        }
+        let by_quality = match self.offered.quality() {
+            Quality::Good => return,
+            Quality::Slow => &mut counts.slow_convolutions,
+            Quality::Wrong => &mut counts.wrong_convolutions,
+            Quality::Odd => &mut counts.odd_convolutions,
+        };
+        *by_quality += 1;
     }
 }

@@ -180,14 +180,19 @@ impl Descriptor {
         is_plain.then_some(Motion { padding, stride, groups })
     }
 
+    /// What a convolution makes, and its first attribute.
+    fn pass(&self) -> Option<(Pass, c_int)> {
+        match self.kind {
+            CONVOLUTION => Some((Pass::Results, 700)),
+            IMAGE_GRADIENTS => Some((Pass::Images, 706)),
+            FILTER_GRADIENTS => Some((Pass::Filters, 712)),
+            _ => None,
+        }
+    }
+
     /// The convolution that an operation is, which has no places yet.
     fn convolution(&self) -> Option<Convolution> {
-        let (pass, first) = match self.kind {
-            CONVOLUTION => (Pass::Results, 700),
-            IMAGE_GRADIENTS => (Pass::Images, 706),
-            FILTER_GRADIENTS => (Pass::Filters, 712),
-            _ => return None,
-        };
+        let (pass, first) = self.pass()?;
         let real = |name| self.one(name).map(|bits| f32::from_bits(bits as u32));
         let (scale, accumulate) = (real(first)?, real(first + 1)?);
         let array = |behind: c_int| self.array_of(first + behind)?.of_images();
@@ -209,11 +214,7 @@ impl Descriptor {
 
     /// The names of the arrays of a convolution.
     fn names(&self) -> Option<[i64; 3]> {
-        let first = match self.kind {
-            CONVOLUTION => 700,
-            IMAGE_GRADIENTS => 706,
-            _ => 712,
-        };
+        let (_, first) = self.pass()?;
         let name = |behind: c_int| Some(self.array_of(first + behind)?.name);
         Some([name(4)?, name(3)?, name(5)?])
     }

@@ -5,7 +5,7 @@ use crate::{
     forbid,
     memory::is_of_device,
     numbers::Number,
-    settings::Offered,
+    settings::{Offered, Quality},
     world::{Counts, World},
 };
 use std::{collections::BTreeMap, ptr, thread, time::Duration};
@@ -252,13 +252,7 @@ impl Operation {
                     Mode::Logarithm => x.ln(),
                     Mode::IsNotLess => f32::from(u8::from(x >= b)),
                     Mode::Index(axis) => at[*axis] as f32,
-                    Mode::Selection => {
-                        if t != 0.0 {
-                            x
-                        } else {
-                            b
-                        }
-                    }
+                    Mode::Selection => [b, x][usize::from(t != 0.0)],
                 }
             }
         }
@@ -346,15 +340,12 @@ impl Graph {
     /// Counts it.
     pub(crate) fn count(&self, counts: &mut Counts) {
         counts.attentions += 1;
-        match self.offered {
-            Offered::Fast => {}
-            Offered::Slow => counts.slow_attentions += 1,
-            Offered::Wrong | Offered::Torn => counts.wrong_attentions += 1,
-            Offered::Drifting
-            | Offered::Large
-            | Offered::Short
-            | Offered::Failing
-            | Offered::Winograd => counts.odd_attentions += 1,
-        }
+        let by_quality = match self.offered.quality() {
+            Quality::Good => return,
+            Quality::Slow => &mut counts.slow_attentions,
+            Quality::Wrong => &mut counts.wrong_attentions,
+            Quality::Odd => &mut counts.odd_attentions,
+        };
+        *by_quality += 1;
     }
 }

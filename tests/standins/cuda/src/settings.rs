@@ -58,7 +58,32 @@ pub(crate) enum Offered {
     Winograd,
 }
 
+/// What a run of an engine counts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Quality {
+    Good,
+    /// Others are faster.
+    Slow,
+    /// It makes other numbers.
+    Wrong,
+    /// Nobody should ever run it.
+    Odd,
+}
+
 impl Offered {
+    pub(crate) fn quality(self) -> Quality {
+        match self {
+            Self::Fast => Quality::Good,
+            Self::Slow => Quality::Slow,
+            Self::Wrong | Self::Torn => Quality::Wrong,
+            Self::Drifting
+            | Self::Large
+            | Self::Short
+            | Self::Failing
+            | Self::Winograd => Quality::Odd,
+        }
+    }
+
     const ALL: [(&'static str, Self); 9] = [
         ("fast", Self::Fast),
         ("slow", Self::Slow),
