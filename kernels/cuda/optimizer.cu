@@ -12,6 +12,18 @@ KERNEL(32, write_words, (u64* table, u64 first, u32 count, EIGHT(a), EIGHT(b), E
            for (u32 i = 0; i < 32; i++)
                if (i < count) table[first + i] = words[i])
 
+// The first of ascending ranges that does not end before an element.
+template <class Table>
+__device__ u64 first_behind(const Table& ranges, u64 element) {
+    u64 low = 0, high = ranges.count;
+    while (low < high) {
+        u64 middle = (low + high) / 2;
+        if (ranges.end(middle) <= element) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
 // Ranges of the stage's parameters that are no ordinary weights: begin, then end with the treatment
 // in its two highest bits; ascending, disjoint. The slice starts at `offset`.
 struct Ranges {
@@ -20,48 +32,65 @@ struct Ranges {
 
     __device__ u64 begin(u64 r) const { return table[2 * r]; }
     __device__ u64 end(u64 r) const { return table[2 * r + 1] & ~(3ull << 62); }
-    // The first range that does not end before an element of the slice.
-    __device__ u64 find(u64 i) const {
-        u64 low = 0, high = count;
-        while (low < high) {
-            u64 middle = (low + high) / 2;
-            if (end(middle) <= i + offset) low = middle + 1;
-            else high = middle;
-        }
-        return low;
-    }
+    __device__ u64 find(u64 i) const { return first_behind(*this, i + offset); }
     // What an element is, with `r` at or before its range.
     __device__ Treatment of(u64 i, u64& r) const {
         while (r < count && end(r) <= i + offset) r++;
         if (r == count || begin(r) > i + offset) return DECAYED;
         return Treatment(table[2 * r + 1] >> 62);
     }
+    // How much of an element's square counts.
+    __device__ f64 weight(u64 i, u64& r) const { return of(i, r) == AVERAGED ? 0 : 1; }
 };
 
-// partial[b] = the part of block b of Σ (g · share)², without averages, in 64 bits.
-template <class G>
-__device__ void trained_squares(const G* gradient, f64* partial, u64 count, f64 share, Ranges ranges) {
+// Ranges of the stage's parameters that do not count in full: begin, end, and how many hold it, each
+// of whom counts an equal share; with none it does not count. Ascending, disjoint.
+struct Copies {
+    const u64* table;
+    u64 count, offset;
+
+    __device__ u64 end(u64 r) const { return table[3 * r + 1]; }
+    __device__ u64 find(u64 i) const { return first_behind(*this, i + offset); }
+    // How much of an element's square counts, with `r` at or before its range.
+    __device__ f64 weight(u64 i, u64& r) const {
+        while (r < count && end(r) <= i + offset) r++;
+        if (r == count || table[3 * r] > i + offset) return 1;
+        u64 copies = table[3 * r + 2];
+        return copies == 0 ? 0 : 1 / f64(copies);
+    }
+};
+
+// partial[b] = the part of block b of Σ weight · (g · share)², in 64 bits.
+template <class G, class Weights>
+__device__ void weighed_squares(const G* gradient, f64* partial, u64 count, f64 share, Weights weights) {
     f64 total = 0;
     for_each<PACKED<G>>(count, is_aligned(gradient), [&](u64 i, auto width) {
         constexpr int COUNT = decltype(width)::count;
         auto pack = load<COUNT>(gradient + i);
-        u64 r = ranges.find(i);
+        u64 r = weights.find(i);
 #pragma unroll
         for (int k = 0; k < COUNT; k++) {
-            f64 mean = f64(widen(pack.at[k])) * share;
-            if (ranges.of(i + k, r) != AVERAGED) total += mean * mean;
+            f64 mean = f64(widen(pack.at[k])) * share, weight = weights.weight(i + k, r);
+            if (weight != 0) total += weight * (mean * mean);
         }
     });
     total = row_sum(total);
     if (threadIdx.x == 0) partial[blockIdx.x] = total;
 }
 
-// What the gradient sum is multiplied by: its mean, cut to norm `clip`. By all threads of a block.
-__device__ inline f64 scale_of(const f64* partial, u64 partials, f64 clip, f64 share) {
-    if (clip == 0) return share;
+// The sum of what all blocks found. By all threads of a block.
+__device__ inline f64 sum_of(const f64* partial, u64 partials) {
     f64 total = 0;
     for (u64 i = threadIdx.x; i < partials; i += blockDim.x) total += partial[i];
-    total = row_sum(total);
+    return row_sum(total);
+}
+
+// What the gradient sum is multiplied by: its mean, cut to norm `clip`, whose square is what blocks
+// found or what is `given`. By all threads of a block.
+template <class W>
+__device__ f64 scale_of(const f64* partial, u64 partials, const W* given, f64 clip, f64 share) {
+    if (clip == 0) return share;
+    f64 total = given ? f64(*given) : sum_of(partial, partials);
     return share * least(clip / (sqrt(total) + 1e-6), 1.0);
 }
 
@@ -72,16 +101,19 @@ struct Constants {
 };
 
 #define EXPORT(W)                                                                                              \
+    KERNEL(256, squares_##W, (const f64* partial, u64 partials, W* out),                                       \
+           f64 total = sum_of(partial, partials); if (threadIdx.x == 0) *out = W(total))                       \
     KERNEL(256, sgd_constants_##W,                                                                             \
-           (Constants<W> * out, const Scalars* scalars, const f64* partial, u64 partials, f64 clip, f64 share), \
-           W scale = W(scale_of(partial, partials, clip, share));                                              \
+           (Constants<W> * out, const Scalars* scalars, const f64* partial, u64 partials, const W* given,      \
+            f64 clip, f64 share),                                                                              \
+           W scale = W(scale_of(partial, partials, given, clip, share));                                       \
            if (threadIdx.x == 0) *out = Constants<W>{scale, W(scalars->rate), W(1), W(1)})                     \
     KERNEL(256, adamw_constants_##W,                                                                           \
-           (Constants<W> * out, const Scalars* scalars, const f64* partial, u64 partials, f64 clip, f64 share, \
-            f64 beta1, f64 beta2, f64 decay),                                                                  \
+           (Constants<W> * out, const Scalars* scalars, const f64* partial, u64 partials, const W* given,      \
+            f64 clip, f64 share, f64 beta1, f64 beta2, f64 decay),                                             \
            f64 updates = f64(scalars->step) + 1, rate = scalars->rate;                                         \
            f64 mean = 1 - pow(beta1, updates), square = 1 - pow(beta2, updates);                               \
-           W scale = W(scale_of(partial, partials, clip, share));                                              \
+           W scale = W(scale_of(partial, partials, given, clip, share));                                       \
            if (threadIdx.x == 0)                                                                               \
                *out = Constants<W>{scale, W(rate / mean), W(sqrt(square)), W(1 - rate * decay)})
 EXPORT(f32)
@@ -181,7 +213,9 @@ __device__ void adamw(const G* gradient, const N* parameter, N* next, Wide<N>* m
 
 #define EXPORT(G)                                                                                          \
     KERNEL(256, trained_squares_##G, (const G* gradient, f64* partial, u64 count, f64 share, RANGES),      \
-           trained_squares(gradient, partial, count, share, Ranges{table, ranges, offset}))
+           weighed_squares(gradient, partial, count, share, Ranges{table, ranges, offset}))                \
+    KERNEL(256, own_squares_##G, (const G* gradient, f64* partial, u64 count, f64 share, RANGES),          \
+           weighed_squares(gradient, partial, count, share, Copies{table, ranges, offset}))
 FOR_NUMBERS(EXPORT)
 #undef EXPORT
 

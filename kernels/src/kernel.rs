@@ -208,6 +208,7 @@ define_operations! {
     "reduce_scatter" => ReduceScatter(exchange::ReduceScatter);
     "halo" => Halo(exchange::FetchHalo);
     "halo_add" => HaloAdd(exchange::AddHalo);
+    "squares" => Squares(optimizer::Squares);
     "sgd" => Sgd(optimizer::Sgd);
     "adamw" => Adamw(optimizer::Adamw);
 }

@@ -1,11 +1,13 @@
 //! SGD and AdamW over one range of a stage's flat parameters.
 //!
 //! Every element is updated on its own, so the result does not depend on how the flat
-//! parameters are cut into slices (but for the norm of `clip`, which is the operand's).
+//! parameters are cut into slices (but for the norm of `clip`: that of the operand, or of a whole of
+//! which it is a part, whose square `squares` and whoever adds up what parts have say).
 //!
 //! With one more operand, `master`, it is those numbers that are stepped; the next parameters are
 //! what they round to.
 
+mod squares;
 mod treatment;
 
 use crate::{
@@ -17,7 +19,8 @@ use crate::{
     signature::{Signature, product},
     team::{for_each_part, rows_per_part},
 };
-pub(crate) use treatment::{AverageStep, Common};
+pub(crate) use squares::{Copied, Squares};
+pub(crate) use treatment::{AverageStep, Common, Norm};
 
 use roundelay_schedule::{Access, Treatment};
 
@@ -96,6 +99,7 @@ fn end<R: Real>(master: Option<&mut [R]>, next: &[R]) {
 fn counted(
     call: &mut Signature<'_>,
     states: &[&'static str],
+    common: &Common,
 ) -> Result<(usize, Master), String> {
     let count = call.any("gradient", Access::Read)?;
     call.vector("parameter", Access::Read, count)?;
@@ -103,10 +107,11 @@ fn counted(
     for state in states {
         call.vector(state, Access::Update, count)?;
     }
-    let master = match call.optional_state("master", count)? {
+    let master = match call.optional_state("master", count, common.behind())? {
         true => Master::Kept,
         false => Master::Absent,
     };
+    common.parse_norm(call)?;
     Ok((count, master))
 }
 
@@ -174,7 +179,7 @@ impl Define for Sgd {
             return Err("`nesterov` needs a `momentum`".to_owned());
         }
         let states: &[_] = if momentum == 0.0 { &[] } else { &["momentum"] };
-        let (count, master) = counted(call, states)?;
+        let (count, master) = counted(call, states, &common)?;
         Ok(Self { count, master, momentum, nesterov, common })
     }
     fn replaces(&self) -> Option<[usize; 2]> {
@@ -188,7 +193,8 @@ impl Define for Sgd {
         let (current, next) = operands.current_and_next();
         let momentum = (self.momentum != 0.0).then(|| operands.write());
         let (current, master) = self.master.begin(&mut operands, current, next);
-        let scale = self.common.scale(gradient, context.slice_offset, fast::squares);
+        let offset = context.slice_offset;
+        let scale = self.common.scale(gradient, offset, &mut operands, fast::squares);
         let step = self.step(scale, context);
         let share = rows_per_part(context.threads, self.count, 7 * TRAFFIC);
         let mut momentum = momentum.map(|momentum| momentum.chunks_mut(share));
@@ -208,12 +214,11 @@ impl Define for Sgd {
         let (current, next) = operands.current_and_next();
         let mut momentum = (self.momentum != 0.0).then(|| operands.write());
         let (current, master) = self.master.begin(&mut operands, current, next);
-        let step = self.step(
-            self.common.scale(gradient, context.slice_offset, plain::squares),
-            context,
-        );
+        let offset = context.slice_offset;
+        let scale = self.common.scale(gradient, offset, &mut operands, plain::squares);
+        let step = self.step(scale, context);
         carry_over(&current, 0, next);
-        for (range, treatment) in self.common.ranges(context.slice_offset, self.count) {
+        for (range, treatment) in self.common.ranges(offset, self.count) {
             let decay = match treatment {
                 Treatment::Decayed => R::of(self.common.weight_decay),
                 Treatment::Spared => R::ZERO,
@@ -283,7 +288,7 @@ impl Define for Adamw {
             call.real("beta2", "at least 0 and below 1", below_one)?,
         ];
         let epsilon = call.real("epsilon", "above 0", |epsilon| epsilon > 0.0)?;
-        let (count, master) = counted(call, &["mean", "square"])?;
+        let (count, master) = counted(call, &["mean", "square"], &common)?;
         Ok(Self { count, master, betas, epsilon, common })
     }
     fn replaces(&self) -> Option<[usize; 2]> {
@@ -297,7 +302,8 @@ impl Define for Adamw {
         let (current, next) = operands.current_and_next();
         let (mean, square) = (operands.write(), operands.write());
         let (current, master) = self.master.begin(&mut operands, current, next);
-        let scale = self.common.scale(gradient, context.slice_offset, fast::squares);
+        let offset = context.slice_offset;
+        let scale = self.common.scale(gradient, offset, &mut operands, fast::squares);
         let step = self.step(scale, context);
         let share = rows_per_part(context.threads, self.count, 14 * TRAFFIC);
         let states = mean.chunks_mut(share).zip(square.chunks_mut(share));
@@ -314,12 +320,11 @@ impl Define for Adamw {
         let (current, next) = operands.current_and_next();
         let (mean, square) = (operands.write(), operands.write());
         let (current, master) = self.master.begin(&mut operands, current, next);
-        let step = self.step(
-            self.common.scale(gradient, context.slice_offset, plain::squares),
-            context,
-        );
+        let offset = context.slice_offset;
+        let scale = self.common.scale(gradient, offset, &mut operands, plain::squares);
+        let step = self.step(scale, context);
         carry_over(&current, 0, next);
-        for (range, treatment) in self.common.ranges(context.slice_offset, self.count) {
+        for (range, treatment) in self.common.ranges(offset, self.count) {
             let shrink = match treatment {
                 Treatment::Decayed => {
                     R::of(1.0 - context.rate * self.common.weight_decay)

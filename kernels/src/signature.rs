@@ -291,15 +291,7 @@ impl<'a> Signature<'a> {
         &mut self,
         name: &'static str,
     ) -> Result<Vec<(u64, u64)>, String> {
-        let numbers = match self.attribute(name) {
-            None => return Ok(Vec::new()),
-            Some(Attribute::Integers(numbers)) => numbers,
-            Some(Attribute::Flag(_) | Attribute::Integer(_) | Attribute::Real(_)) => {
-                return Err(format!(
-                    "attribute `{name}` must be a list of whole numbers"
-                ));
-            }
-        };
+        let numbers = self.whole_numbers(name)?;
         let ascending = numbers.windows(2).all(|pair| pair[0] <= pair[1]);
         if numbers.len() % 2 != 0 || !ascending || numbers.first().is_some_and(|n| *n < 0)
         {
@@ -310,13 +302,32 @@ impl<'a> Signature<'a> {
         Ok(numbers.chunks(2).map(|pair| (pair[0] as u64, pair[1] as u64)).collect())
     }
 
-    /// The next operand, where there is one of `length` elements; it is updated.
+    /// Ascending, disjoint ranges with a number each: begin, end, number, …; absent means none.
+    pub(crate) fn numbered_ranges(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Vec<[u64; 3]>, String> {
+        let (rows, rest) = self.whole_numbers(name)?.as_chunks::<3>();
+        let bounds: Vec<i64> = rows.iter().flat_map(|row| [row[0], row[1]]).collect();
+        let least = rows.iter().flatten().all(|number| *number >= 0);
+        match rest.is_empty() && bounds.is_sorted() && least {
+            true => Ok(rows.iter().map(|row| row.map(|number| number as u64)).collect()),
+            false => Err(format!(
+                "attribute `{name}` must be ascending begins and ends, with a number each"
+            )),
+        }
+    }
+
+    /// The next operand, where there is one of `length` elements with so many `behind` it; it is
+    /// updated.
     pub(crate) fn optional_state(
         &mut self,
         name: &'static str,
         length: usize,
+        behind: usize,
     ) -> Result<bool, String> {
-        let next = self.call.operands.get(self.slots.len());
+        let rest = &self.call.operands[self.slots.len().min(self.call.operands.len())..];
+        let next = rest.first().filter(|_| rest.len() > behind);
         let given = next.and_then(|next| next.elements()) == Some(length as u64);
         if given {
             self.vector(name, Access::Update, length)?;
@@ -337,6 +348,17 @@ impl<'a> Signature<'a> {
             }
         }
         Ok(self.slots)
+    }
+
+    /// A list of whole numbers; absent means none.
+    fn whole_numbers(&mut self, name: &'static str) -> Result<&'a [i64], String> {
+        match self.attribute(name) {
+            None => Ok(&[]),
+            Some(Attribute::Integers(numbers)) => Ok(numbers),
+            Some(Attribute::Flag(_) | Attribute::Integer(_) | Attribute::Real(_)) => {
+                Err(format!("attribute `{name}` must be a list of whole numbers"))
+            }
+        }
     }
 
     fn attribute(&mut self, name: &'static str) -> Option<&'a Attribute> {

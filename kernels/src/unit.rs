@@ -29,7 +29,7 @@ const PRODUCTS: [&str; 7] = [
 const ATTENTION: [&str; 2] = ["attention", "attention_backward"];
 
 /// Kernels that pass once over long arrays of parameters and their states.
-const UPDATES: [&str; 2] = ["sgd", "adamw"];
+const UPDATES: [&str; 3] = ["squares", "sgd", "adamw"];
 
 /// Kernels that pass over the logits of a loss.
 const LOSSES: [&str; 6] = [

@@ -18,11 +18,12 @@ fn refused(call: &Call, expected: &str) {
 }
 
 /// Attributes that a call may leave out, whatever its kernel.
-const OPTIONAL: [&str; 19] = [
+const OPTIONAL: [&str; 21] = [
     "accumulate",
     "averaged",
     "causal",
     "centered",
+    "copied",
     "gradients",
     "nesterov",
     "inner",
@@ -34,6 +35,7 @@ const OPTIONAL: [&str; 19] = [
     "running",
     "scale",
     "spared",
+    "squares",
     "transpose_a",
     "transpose_b",
     "turned",
@@ -130,6 +132,7 @@ fn a_shape_that_does_not_fit_is_refused() {
                     ("embedding_backward", 2),
                     ("cross_entropy_join", 0),
                     ("pixel_norm_statistics", 0),
+                    ("squares", 0),
                 ];
                 let fits = rows_are_free.contains(&(name, place));
                 let mut bad = good.clone();
@@ -193,6 +196,16 @@ fn values_out_of_range_are_refused() {
     assert!(Kernel::parse(&momentum(1.0)).is_ok());
     refused(&momentum(1.5), "from 0 to 1");
     refused(&both(vec![3, 6]).number("average_momentum", 0.1), "overlap");
+    let squares = call("squares").integer("micro_batches", 2).reals(&[&[9], &[1]]);
+    for copied in [vec![0, 4], vec![0, 4, -1], vec![4, 0, 1], vec![0, 4, 1, 3, 5, 1]] {
+        let bad = squares.clone().with("copied", Attribute::Integers(copied));
+        refused(&bad, "ascending begins and ends, with a number each");
+    }
+    let given = call("sgd").number("weight_decay", 0.0).number("clip", 1.0);
+    let given = given.integer("micro_batches", 1).number("momentum", 0.0);
+    let given = given.flag("squares", true).reals(&[&[9][..]; 3]);
+    refused(&given, "operand 3, `squares`, is missing");
+    refused(&given.real(&[2]), "must be [1]");
 }
 
 #[test]

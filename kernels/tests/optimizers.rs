@@ -216,3 +216,77 @@ fn a_master_is_stepped_whatever_the_parameters_say() {
         }
     }
 }
+
+/// Σ over thirds of (g / 4)² with weights 1, 1/3 and none, whatever slice a part has; parts make up
+/// the whole.
+#[test]
+fn squares_count_what_so_many_hold_once() {
+    let copied = Attribute::Integers(vec![12, 24, 3, 24, 30, 0]);
+    let call = call("squares").integer("micro_batches", MICRO_BATCHES as i64);
+    let call = call.with("copied", copied);
+    let gradient: Vec<f64> = Draw::new(7).normals(COUNT);
+    let weight = |i: usize| match i {
+        12..24 => 1.0 / 3.0,
+        24..30 => 0.0,
+        _ => 1.0,
+    };
+    let of = |range: std::ops::Range<usize>| -> f64 {
+        range.map(|i| weight(i) * (gradient[i] / MICRO_BATCHES).powi(2)).sum()
+    };
+    for body in [Body::Fast, Body::Plain] {
+        for range in [0..COUNT, 0..13, 13..COUNT, 25..29] {
+            let own = call.clone().real(&[range.len() as u64]).real(&[1]);
+            let brought = gradient[range.clone()].to_vec();
+            let mut arrays = [Array::Real(brought), Array::Real(vec![9.0])];
+            let context = Context { slice_offset: range.start as u64, ..CONTEXT };
+            run(&own, &mut arrays, body, &context);
+            let (found, expected) = (arrays[1].values()[0], of(range.clone()));
+            assert!((found - expected).abs() < 1e-12, "{range:?}: {found}, {expected}");
+        }
+    }
+}
+
+/// Who has a part of a gradient and the square of the whole norm steps it as whoever has the whole.
+#[test]
+fn parts_with_a_given_norm_step_as_the_whole_does() {
+    for (name, states) in [("sgd", 1), ("adamw", 2)] {
+        let rule = |call: Call| match name {
+            "sgd" => call.number("momentum", 0.9),
+            _ => call.number("beta1", 0.9).number("beta2", 0.99).number("epsilon", 1e-8),
+        };
+        let whole = vectors(rule(with_common(name, 0.3)), 3 + states);
+        let draw = &mut Draw::new(5);
+        let arrays: Vec<Vec<f64>> = (0..3 + states)
+            .map(|_| draw.normals::<f64>(COUNT).iter().map(|x| x * x).collect())
+            .collect();
+        let norm: f64 = (0..COUNT)
+            .filter(|i| !is_average(*i))
+            .map(|i| (arrays[0][i] / MICRO_BATCHES).powi(2))
+            .sum();
+        for body in [Body::Fast, Body::Plain] {
+            let mut all: Vec<_> = arrays.iter().cloned().map(Array::Real).collect();
+            run(&whole, &mut all, body, &CONTEXT);
+            for range in [0..13, 13..COUNT] {
+                let own = rule(with_common(name, 0.3)).flag("squares", true);
+                let length = range.len() as u64;
+                let own = (0..3 + states).fold(own, |call, _| call.real(&[length]));
+                let piece = |array: &Vec<f64>| Array::Real(array[range.clone()].to_vec());
+                let mut parts: Vec<_> = arrays.iter().map(piece).collect();
+                parts.push(Array::Real(vec![norm]));
+                let slice_offset = range.start as u64;
+                run(
+                    &own.real(&[1]),
+                    &mut parts,
+                    body,
+                    &Context { slice_offset, ..CONTEXT },
+                );
+                for (part, whole) in parts.iter().zip(&all) {
+                    let pairs = part.values().iter().zip(&whole.values()[range.clone()]);
+                    for (part, whole) in pairs {
+                        assert!((part - whole).abs() < 1e-12, "{name}: {part}, {whole}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Which elements of a stage's flat parameters an optimizer treats in which way.
 
-use crate::{Real, signature::Signature};
-use roundelay_schedule::Treatment;
+use crate::{Real, operand::Operands, signature::Signature};
+use roundelay_schedule::{Access, Treatment};
 use std::ops::Range;
 
 /// What both optimizers have besides their rule.
@@ -9,9 +9,19 @@ use std::ops::Range;
 pub(crate) struct Common {
     pub(crate) weight_decay: f64,
     pub(crate) clip: f64,
+    pub(crate) norm: Norm,
     pub(crate) micro_batches: f64,
     /// Begin, end and treatment where it is not `Decayed`; ascending, disjoint.
     pub(crate) exceptions: Vec<(u64, u64, Treatment)>,
+}
+
+/// Which gradient has the norm that `clip` bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Norm {
+    /// The one that is stepped by: it is whole.
+    Own,
+    /// One of which that is a part: the last operand is the square of its norm.
+    Given,
 }
 
 /// The update of elements that are averages: p = keep · p + momentum · (sum · share).
@@ -28,27 +38,52 @@ impl Common {
         Ok(Self {
             weight_decay: call.real("weight_decay", "at least 0", not_negative)?,
             clip: call.real("clip", "at least 0", not_negative)?,
+            norm: if call.flag("squares")? { Norm::Given } else { Norm::Own },
             micro_batches: call.integer("micro_batches", "at least 1", |n| n >= 1)?
                 as f64,
             exceptions: exceptions(call)?,
         })
     }
 
+    /// Operands behind those that are stepped.
+    pub(crate) fn behind(&self) -> usize {
+        match self.norm {
+            Norm::Own => 0,
+            Norm::Given => 1,
+        }
+    }
+
+    /// Takes the operand that says the norm, if there is one.
+    pub(crate) fn parse_norm(&self, call: &mut Signature<'_>) -> Result<(), String> {
+        match self.norm {
+            Norm::Own => Ok(()),
+            Norm::Given => call.vector("squares", Access::Read, 1),
+        }
+    }
+
     /// What the gradient sum of a slice that starts at `offset` is multiplied by: its mean,
-    /// cut to norm `clip`, as `torch.nn.utils.clip_grad_norm_`; averages are no gradients.
+    /// cut to norm `clip`, as `torch.nn.utils.clip_grad_norm_`; averages are no gradients. Takes
+    /// the last operand where that says the norm.
     pub(crate) fn scale<R: Real>(
         &self,
         gradient: &[R],
         offset: u64,
+        operands: &mut Operands<'_, R>,
         squares: fn(&[R], f64) -> f64,
     ) -> R {
         let share = 1.0 / self.micro_batches;
-        if self.clip == 0.0 {
-            return R::of(share);
+        let total = match self.norm {
+            Norm::Given => operands.read()[0].widen(),
+            Norm::Own if self.clip == 0.0 => 0.0,
+            Norm::Own => {
+                let trained = self.trained(offset, gradient.len());
+                trained.map(|range| squares(&gradient[range], share)).sum()
+            }
+        };
+        match self.clip == 0.0 {
+            true => R::of(share),
+            false => R::of(share * (self.clip / (total.sqrt() + 1e-6)).min(1.0)),
         }
-        let trained = self.trained(offset, gradient.len());
-        let total: f64 = trained.map(|range| squares(&gradient[range], share)).sum();
-        R::of(share * (self.clip / (total.sqrt() + 1e-6)).min(1.0))
     }
 
     pub(crate) fn average<R: Real>(&self, momentum: f64) -> AverageStep<R> {

@@ -106,6 +106,7 @@ pub fn sample(name: &str, draw: &mut Draw) -> Call {
         "mse_backward" => {
             adding.integer("sign", if draw.flag() { 1 } else { -1 }).reals(&[array; 3])
         }
+        "squares" => sample_squares(plain, m * n, draw),
         "sgd" | "adamw" => sample_optimizer(plain, m * n, draw),
         "all_reduce" | "all_gather" | "reduce_scatter" => parts::sample(adding, draw),
         "halo" | "halo_add" => images::halo(plain, accumulate, draw),
@@ -129,11 +130,20 @@ pub fn sample_in(dtype: Float, name: &str, draw: &mut Draw) -> Call {
         Float::Bf16(_) | Float::F16(_)
             if matches!(name, "sgd" | "adamw") && draw.flag() =>
         {
-            let shape = call.operands[0].shape.clone();
-            call.real(&shape)
+            with_master(call)
         }
         Float::F32 | Float::F64 | Float::Bf16(_) | Float::F16(_) => call,
     }
+}
+
+/// The master copy stands behind the other states, before the square of the norm.
+fn with_master(mut call: Call) -> Call {
+    let shape = call.operands[0].shape.clone();
+    let behind = usize::from(call.attributes.contains_key("squares"));
+    let place = call.operands.len() - behind;
+    call = call.real(&shape);
+    call.operands[place..].rotate_right(1);
+    call
 }
 
 fn sample_rotary(adding: Call, draw: &mut Draw, [batch, m]: [u64; 2]) -> Call {
@@ -316,7 +326,22 @@ fn sample_stored(call: Call, draw: &mut Draw) -> Call {
     }
 }
 
+/// Where three thirds begin and end, some of which so many hold, or do not count.
+fn sample_squares(call: Call, count: u64, draw: &mut Draw) -> Call {
+    let call = call.integer("micro_batches", 1 + draw.below(4) as i64);
+    let third = (count / 3) as i64;
+    let [one, other] = [draw.below(4), draw.below(4)].map(|copies| copies as i64);
+    let copied = vec![0, third, one, third, 2 * third, other];
+    let call = match draw.flag() {
+        true => call.with("copied", Attribute::Integers(copied)),
+        false => call,
+    };
+    call.reals(&[&[count], &[1]])
+}
+
 fn sample_optimizer(call: Call, count: u64, draw: &mut Draw) -> Call {
+    let given = draw.flag();
+    let call = if given { call.flag("squares", true) } else { call };
     let third = (count / 3) as i64;
     let spared = Attribute::Integers(vec![0, third / 2, third, 2 * third]);
     let array: &[u64] = &[count];
@@ -334,7 +359,7 @@ fn sample_optimizer(call: Call, count: u64, draw: &mut Draw) -> Call {
             .number("average_momentum", 0.1),
         false => call,
     };
-    match (&*call.kernel, draw.flag()) {
+    let call = match (&*call.kernel, draw.flag()) {
         ("sgd", false) => call.number("momentum", 0.0).reals(&[array; 3]),
         ("sgd", true) => {
             call.number("momentum", 0.9).flag("nesterov", draw.flag()).reals(&[array; 4])
@@ -344,7 +369,8 @@ fn sample_optimizer(call: Call, count: u64, draw: &mut Draw) -> Call {
             .number("beta2", 0.99)
             .number("epsilon", 1e-8)
             .reals(&[array; 5]),
-    }
+    };
+    if given { call.real(&[1]) } else { call }
 }
 
 /// x (m, k) with all its logits together, or fewer; with gradients and targets that may be none, or
@@ -390,7 +416,7 @@ pub fn contents<R: Real>(call: &Call, draw: &mut Draw) -> Vec<Array<R>> {
             Element::I32 => {
                 Array::Integer((0..length).map(|_| draw.below(bound) as i32).collect())
             }
-            Element::Real | Element::Wide if is_square(&call.kernel, index) => {
+            Element::Real | Element::Wide if is_square(call, index) => {
                 Array::Real((0..length).map(|_| R::of(draw.normal().powi(2))).collect())
             }
             Element::Real | Element::Wide => Array::Real(draw.normals(length)),
@@ -399,8 +425,11 @@ pub fn contents<R: Real>(call: &Call, draw: &mut Draw) -> Vec<Array<R>> {
     fill.collect()
 }
 
-/// Whether an operand is a mean of squares.
-fn is_square(kernel: &str, operand: usize) -> bool {
+/// Whether an operand is a mean of squares, or a sum.
+fn is_square(call: &Call, operand: usize) -> bool {
+    if call.attributes.contains_key("squares") && operand + 1 == call.operands.len() {
+        return true;
+    }
     let squares = [
         ("adamw", 4),
         ("batch_norm", 4),
@@ -413,7 +442,7 @@ fn is_square(kernel: &str, operand: usize) -> bool {
         ("norm_part", 4),
         ("norm_part", 2),
     ];
-    squares.contains(&(kernel, operand))
+    squares.contains(&(&*call.kernel, operand))
 }
 
 /// The operands whose contents mean something after the call.

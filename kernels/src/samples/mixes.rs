@@ -30,9 +30,10 @@ fn statistics(name: &str, operands: usize) -> &'static [usize] {
         "cross_entropy_part_backward" => &[2],
         "linear_cross_entropy" => &[4, 5, 7],
         "mse" | "accuracy" => &[2],
-        // The last is a master copy of the parameters.
-        "sgd" => &[3, 4],
-        "adamw" => &[3, 4, 5],
+        "squares" => &[1],
+        // Behind the states, a master copy of the parameters and the square of a norm.
+        "sgd" => &[3, 4, 5],
+        "adamw" => &[3, 4, 5, 6],
         _ => &[],
     }
 }
@@ -49,7 +50,7 @@ fn gradients(name: &str) -> &'static [usize] {
         "layer_norm_parameters" => &[4, 5],
         "rms_norm_backward" => &[5],
         "norm_part_gain" => &[3],
-        "sgd" | "adamw" => &[0],
+        "squares" | "sgd" | "adamw" => &[0],
         _ => &[],
     }
 }
