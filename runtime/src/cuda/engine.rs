@@ -33,6 +33,8 @@ pub(super) struct Engine {
     pub(super) bounce: Bounce,
     pub(super) arenas: Arenas,
     pub(super) code: Code,
+    pub(super) recorder: Option<Recorder>,
+    /// Behind all that its context holds: events, streams, memory, functions.
     pub(super) device: Device,
     pub(super) schedule: Arc<Checked>,
     pub(super) queues: Queues,
@@ -45,7 +47,6 @@ pub(super) struct Engine {
     pub(super) batches: Vec<u64>,
     pub(super) members: Table<GroupId, Members>,
     pub(super) meter: Meter,
-    pub(super) recorder: Option<Recorder>,
     pub(super) feed: Box<dyn Feed>,
     pub(super) patience: Duration,
 }
@@ -138,6 +139,7 @@ impl Engine {
 
     pub(super) fn load(&mut self, state: &State, fill: Fill) -> Result<(), CudaError> {
         self.fill(fill)?;
+        self.settle()?;
         let schedule = Arc::clone(&self.schedule);
         rows::load(&schedule, state, |device, start, bytes| {
             match self.arenas.has(device) {
@@ -167,6 +169,20 @@ impl Engine {
         let filled =
             arenas.try_for_each(|(start, size)| origin.fill(start, byte, size.0));
         filled.map_err(|reason| self.refused("to fill its memory", reason))
+    }
+
+    /// Waits until what was given to the first stream is done: lanes do not wait for it.
+    fn settle(&self) -> Result<(), CudaError> {
+        let done = Event::new().and_then(|done| {
+            self.lanes.origin.record(&done)?;
+            Ok(done)
+        });
+        let done = done.map_err(|reason| self.refused("an event", reason))?;
+        let waited = wait(&done, self.patience, &mut alone);
+        waited.map_err(|unreached| {
+            let reason = unreached.reason("filled memory", self.patience);
+            self.refused("to fill its memory", reason)
+        })
     }
 
     pub(super) fn write(
