@@ -31,6 +31,7 @@ mod moves;
 mod multiplier;
 mod passes;
 mod periods;
+mod precompile;
 mod products;
 mod rank;
 mod record;

@@ -1,7 +1,7 @@
 //! Machine code is compiled once, and again when what was kept of it is broken.
 
 use crate::bench::{Bench, has_compiler, program};
-use std::{fs, path::Path};
+use std::{fs, path::Path, thread};
 
 #[test]
 fn kernels_are_compiled_once_and_again_when_a_file_is_broken() {
@@ -17,6 +17,9 @@ fn kernels_are_compiled_once_and_again_when_a_file_is_broken() {
     let first = run();
     let compiled = first.count("compilations");
     assert!(compiled > 3, "{compiled}");
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let side_by_side = first.count("compiled_at_once");
+    assert!(side_by_side >= cores.min(2) as u64, "{side_by_side} of {compiled}");
     assert_eq!(run().count("compilations"), 0);
     let files = fs::read_dir(&folder).expect("the cache is there");
     let mut files: Vec<_> = files.map(|file| file.expect("readable").path()).collect();

@@ -20,7 +20,7 @@ use roundelay_kernels::cuda::{Attended, CallPlace, Either, Unattended};
 use roundelay_schedule::Bytes;
 
 /// The devices that have the instructions of `sm_90a`.
-const SM90: (u32, u32) = (9, 0);
+pub(super) const SM90: (u32, u32) = (9, 0);
 
 /// What is tried, in the names of files that keep choices.
 const KIND: &str = "attention";

@@ -222,6 +222,7 @@ impl Code {
         trials: Trials,
     ) -> Result<Self, CudaError> {
         let mut code = Self::bare(device, Some(alignment(schedule)), trials);
+        code.functions.compile_for(schedule);
         let routines = schedule.routines.iter();
         let ready = |(id, routine)| code.routine(schedule.job.dtype, id, routine);
         let routines: Result<_, CudaError> = routines.map(ready).collect();

@@ -85,17 +85,34 @@ impl Compiler {
         source: Source,
         accept: impl Fn(&[u8]) -> Result<T, CudaError>,
     ) -> Result<T, CudaError> {
-        let file = self.cache.as_ref().map(|folder| folder.join(self.name(source)));
-        let known = file.as_deref().and_then(read);
+        let known = self.file(source).as_deref().and_then(read);
         if let Some(Ok(accepted)) = known.map(|code| accept(&code)) {
             return Ok(accepted);
         }
-        let code = self.compile(source)?;
-        if let Some(file) = &file {
-            // A cache that cannot be written only costs time.
-            let _ = write(file, &code);
+        accept(&self.make(source)?)
+    }
+
+    /// Machine code of a source of which the cache has none; none where that fails, too.
+    pub(super) fn compile_new(&self, source: Source) -> Option<Vec<u8>> {
+        match self.file(source).as_deref().and_then(read) {
+            Some(_) => None,
+            None => self.make(source).ok(),
         }
-        accept(&code)
+    }
+
+    /// Compiles a source, and keeps the machine code.
+    fn make(&self, source: Source) -> Result<Vec<u8>, CudaError> {
+        let code = self.compile(source)?;
+        if let Some(file) = self.file(source) {
+            // A cache that cannot be written only costs time.
+            let _ = write(&file, &code);
+        }
+        Ok(code)
+    }
+
+    /// Where the cache has a source's machine code.
+    fn file(&self, source: Source) -> Option<PathBuf> {
+        self.cache.as_ref().map(|folder| folder.join(self.name(source)))
     }
 
     fn name(&self, source: Source) -> String {

@@ -4,9 +4,11 @@ use super::{
     CudaError,
     compile::Compiler,
     driver::{DeviceFacts, Function, Module},
+    precompile::{self, Compiled},
 };
 use crate::digest::Digest;
 use roundelay_kernels::cuda::{self, Launch, Source};
+use roundelay_schedule::Schedule;
 use std::collections::BTreeMap;
 
 /// Functions of ours with their launches, one after another.
@@ -15,7 +17,8 @@ pub(super) type Loaded = Vec<(Function, Launch)>;
 /// What is loaded on one device.
 pub(super) struct Functions {
     compiler: Compiler,
-    device: String,
+    facts: DeviceFacts,
+    compiled: Compiled,
     modules: BTreeMap<Source, Module>,
     /// With the shared memory that each was told to expect.
     known: BTreeMap<cuda::Function, (Function, u64)>,
@@ -26,10 +29,16 @@ impl Functions {
     pub(super) fn new(facts: &DeviceFacts) -> Self {
         Self {
             compiler: Compiler::new(facts),
-            device: facts.to_string(),
+            facts: facts.clone(),
+            compiled: Compiled::new(),
             modules: BTreeMap::new(),
             known: BTreeMap::new(),
         }
+    }
+
+    /// Compiles all that a schedule asks for, on all cores.
+    pub(super) fn compile_for(&mut self, schedule: &Schedule) {
+        self.compiled = precompile::compile(schedule, &self.facts, &self.compiler);
     }
 
     /// The function of a launch.
@@ -47,7 +56,7 @@ impl Functions {
         let function = found.map_err(|reason| CudaError::Function {
             file: source.name,
             symbol: symbol.clone(),
-            device: self.device.clone(),
+            device: self.facts.to_string(),
             reason,
         })?;
         self.known.insert(launch.function.clone(), (function, shared));
@@ -65,15 +74,17 @@ impl Functions {
 
     fn module(&mut self, source: Source) -> Result<&Module, CudaError> {
         if !self.modules.contains_key(&source) {
-            let device = &self.device;
             let load = |code: &[u8]| {
                 Module::new(code).map_err(|reason| CudaError::Refused {
-                    device: device.clone(),
+                    device: self.facts.to_string(),
                     what: format!("the machine code of `{}`", source.name),
                     reason,
                 })
             };
-            let module = self.compiler.load(source, load)?;
+            let module = match self.compiled.remove(&source) {
+                Some(code) => load(&code)?,
+                None => self.compiler.load(source, load)?,
+            };
             self.modules.insert(source, module);
         }
         Ok(&self.modules[&source])

@@ -80,8 +80,15 @@ unsafe extern "C" fn nvrtcCompileProgram(
         program.log = format!("unknown option {unknown}\0").into_bytes();
         return INVALID_OPTION;
     }
-    world().counts.compilations += 1;
-    match compile(&program.text) {
+    {
+        let counts = &mut world().counts;
+        counts.compilations += 1;
+        counts.compiling += 1;
+        counts.compiled_at_once = counts.compiled_at_once.max(counts.compiling);
+    }
+    let made = compile(&program.text);
+    world().counts.compiling -= 1;
+    match made {
         Ok(object) => {
             let length = (object.len() as u64).to_ne_bytes();
             program.code = [MAGIC.as_slice(), &length, &object].concat();

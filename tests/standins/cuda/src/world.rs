@@ -91,6 +91,9 @@ pub(crate) struct Counts {
     pub(crate) graphs: u64,
     pub(crate) graph_launches: u64,
     pub(crate) compilations: u64,
+    /// Sources that are being compiled, and the most that ever were.
+    pub(crate) compiling: u64,
+    pub(crate) compiled_at_once: u64,
     /// Groups of messages between ranks, and those of more than one message.
     pub(crate) exchanges: u64,
     pub(crate) grouped: u64,
@@ -332,6 +335,8 @@ impl World {
             graphs,
             graph_launches,
             compilations,
+            compiling: _,
+            compiled_at_once,
             exchanges,
             grouped,
             sent,
@@ -343,7 +348,7 @@ impl World {
                  slow_convolutions {slow_convolutions}\nwrong_convolutions {wrong_convolutions}\n\
                  odd_convolutions {odd_convolutions}\nattentions {attentions}\n\
                  slow_attentions {slow_attentions}\nwrong_attentions {wrong_attentions}\n\
-                 odd_attentions {odd_attentions}\ngraphs {graphs}\ngraph_launches {graph_launches}\ncompilations {compilations}\n\
+                 odd_attentions {odd_attentions}\ngraphs {graphs}\ngraph_launches {graph_launches}\ncompilations {compilations}\ncompiled_at_once {compiled_at_once}\n\
                  exchanges {exchanges}\ngrouped {grouped}\nsent {sent}\n"
             );
             let _ = fs::write(file, text);
