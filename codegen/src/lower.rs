@@ -135,10 +135,6 @@ fn fits(program: &Program, plan: &Plan) -> Result<(), LowerError> {
     }
     plan.check_recompute()?;
     plan.check_delays()?;
-    let clipped = program.train.optimizer.clip > 0.0;
-    if plan.tensor.parts() > 1 && clipped {
-        return Err(LowerError::ClippingNeedsWholeTensors(plan.tensor.parts()));
-    }
     plan.check_units()?;
     plan.check_slices()?;
     let boundaries = program.model.boundaries();

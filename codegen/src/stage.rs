@@ -28,6 +28,7 @@ mod layout;
 mod lives;
 mod memory;
 mod needs;
+mod norm;
 mod replace;
 mod share;
 mod update;
@@ -35,7 +36,8 @@ mod update;
 pub use cost::{NodeCost, PassCost, node_costs};
 pub use error::StageError;
 pub use needs::{Needs, needs};
-pub use update::{UpdateForm, update};
+pub use norm::norm;
+pub use update::{Portion, UpdateForm, update};
 #[cfg(test)]
 pub(crate) use {
     call::{Tensor as Array, Term},
@@ -153,7 +155,7 @@ impl StageCode {
             Pass::Forward => Some(&self.forward),
             Pass::Backward | Pass::InputGradient => backward.first().copied(),
             Pass::WeightGradient => backward.get(1).copied(),
-            Pass::Combine | Pass::Update => None,
+            Pass::Combine | Pass::Norm | Pass::Update => None,
         };
         let is_read = |argument: &Argument| argument.role == Role::Parameter;
         routine.is_some_and(|routine| routine.arguments.iter().any(is_read))

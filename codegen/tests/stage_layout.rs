@@ -3,7 +3,9 @@
 #[allow(dead_code, reason = "each test file uses its part")]
 mod stage_support;
 
-use roundelay_codegen::{Differentiated, StageError, Stages, UpdateForm, stages, update};
+use roundelay_codegen::{
+    Differentiated, Portion, StageError, Stages, UpdateForm, stages, update,
+};
 use roundelay_dsl::{Extent, Model, NodeId, Operation, Source};
 use roundelay_schedule::{
     Access, Attribute, Bytes, Element, Float, GradientSums, Id, Method, Optimizer, Rate,
@@ -191,7 +193,8 @@ fn decay_spares_what_the_model_says() {
         clip: 0.0,
     };
     let form = UpdateForm::Next;
-    let routine = update(&stages, Stage::new(0), &optimizer, 2, Float::F32, form, 2);
+    let half = Portion { shards: 2, ..Portion::WHOLE };
+    let routine = update(&stages, Stage::new(0), &optimizer, 2, Float::F32, form, half);
     // Every third parameter is spared; each has 16 elements.
     let spared = Attribute::Integers(vec![0, 16, 48, 64]);
     assert_eq!(routine.calls[0].attributes["spared"], spared);

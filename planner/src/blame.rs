@@ -56,7 +56,6 @@ fn spoken_of(reason: &Reason) -> &'static [&'static str] {
         Reason::Misfit(_) => &["order", "chunks", "slices"],
         Reason::OddHalves { .. } => &["tensor.overdecompose"],
         Reason::OtherDepth { .. } => &["tensor.depth"],
-        Reason::ClipNeedsWholeTensors => &["tensor.rows", "tensor.columns"],
         Reason::WrongCuts(_) => &["cuts"],
         Reason::Uncuttable(_) => &["stages", "cuts"],
         Reason::NoStage { .. } => &["stage"],

@@ -1,6 +1,6 @@
 //! Families: the decisions without a number, and the laws that say which of them go together.
 
-use roundelay_schedule::{Fold, Optimizer, Order, Placement, Plan, Rule, States};
+use roundelay_schedule::{Fold, Order, Placement, Plan, Rule, States};
 use std::fmt;
 
 /// All decisions without a number.
@@ -50,8 +50,6 @@ pub enum Clash {
     },
     /// Hand-over under sync, where all workers want a stage at the same time.
     HandoffNeedsCyclic,
-    /// Clipping with sharded states.
-    ClipNeedsWholeGradient(States),
 }
 
 impl Family {
@@ -84,7 +82,7 @@ impl Family {
     ///
     /// # Errors
     /// The first law that they break.
-    pub fn check(self, optimizer: &Optimizer) -> Result<(), Clash> {
+    pub fn check(self) -> Result<(), Clash> {
         let lawful = orders(self.rule, self.placement);
         let Some(fits) = lawful.first() else {
             let Self { rule, placement, .. } = self;
@@ -93,18 +91,18 @@ impl Family {
         if !lawful.contains(&self.order) {
             return Err(Clash::WrongOrder { order: self.order, fits: *fits });
         }
-        self.check_states(optimizer)
+        self.check_states()
     }
 
-    fn check_states(self, optimizer: &Optimizer) -> Result<(), Clash> {
+    fn check_states(self) -> Result<(), Clash> {
         let sync = self.rule.is_synchronous();
         let data = self.placement == Placement::Data;
         let splits = match self.placement {
             Placement::Accumulate | Placement::Data | Placement::Pipeline => true,
             Placement::Concurrent | Placement::Shared => false,
         };
-        let lawful = match self.states {
-            States::Replicated => return Ok(()),
+        match self.states {
+            States::Replicated => Ok(()),
             States::Handoff if !data => Err(Clash::HandoffNeedsWorkers),
             States::Handoff if sync => Err(Clash::HandoffNeedsCyclic),
             States::Handoff => Ok(()),
@@ -124,12 +122,6 @@ impl Family {
                     (true, true) => Ok(()),
                 }
             }
-        };
-        match lawful {
-            Ok(()) if optimizer.clip > 0.0 => {
-                Err(Clash::ClipNeedsWholeGradient(self.states))
-            }
-            lawful => lawful,
         }
     }
 }
@@ -238,11 +230,6 @@ impl fmt::Display for Clash {
                 "under sync all workers want a stage at one time, so it cannot be handed \
                  over: use zero3"
             ),
-            Clash::ClipNeedsWholeGradient(states) => write!(
-                f,
-                "clipping needs a stage's whole gradient on one device, which states {states} \
-                 split up"
-            ),
         }
     }
 }
@@ -250,7 +237,6 @@ impl fmt::Display for Clash {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample;
 
     #[test]
     fn each_law_refuses_what_it_names_and_nothing_else() {
@@ -264,10 +250,9 @@ mod tests {
             Order::Chimera,
         ];
         let families = Family::all(&rules, Placement::ALL, &shown, States::ALL);
-        let plain = sample::optimizer(0.0);
         let lawful: Vec<_> = families
             .iter()
-            .filter(|family| family.check(&plain).is_ok())
+            .filter(|family| family.check().is_ok())
             .map(Family::to_string)
             .collect();
         assert_eq!(
@@ -304,21 +289,5 @@ mod tests {
                 "cyclic_v2 pipeline cyclic replicated",
             ]
         );
-    }
-
-    #[test]
-    fn clipping_refuses_exactly_the_states_that_are_spread() {
-        let clip = sample::optimizer(1.0);
-        let refused = |states| {
-            let rule =
-                if states == States::Handoff { Rule::CyclicV2 } else { Rule::Sync };
-            let order = orders(rule, Placement::Data)[0];
-            Family { rule, placement: Placement::Data, order, states }
-                .check(&clip)
-                .is_err()
-        };
-        let refused: Vec<_> =
-            States::ALL.iter().copied().filter(|states| refused(*states)).collect();
-        assert_eq!(refused, States::ALL[1..]);
     }
 }

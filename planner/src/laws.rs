@@ -57,11 +57,7 @@ fn check_tensor(program: &Program, counts: Counts) -> Result<(), Reason> {
     tensor.check_slices(counts.slices)?;
     tensor.check_parts()?;
     tensor.check_contraction()?;
-    tensor.check_images()?;
-    match tensor.parts() > 1 && program.train.optimizer.clip > 0.0 {
-        true => Err(Reason::ClipNeedsWholeTensors),
-        false => Ok(()),
-    }
+    Ok(tensor.check_images()?)
 }
 
 /// Whether the examples of a micro-batch can be taken in halves.

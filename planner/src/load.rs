@@ -2,8 +2,8 @@
 
 use crate::cost::{Costs, Priced, Unpriced};
 use roundelay_codegen::{
-    BackwardCode, CrossingValue, Piece, Samples, StageCode, StageError, StageForm,
-    Stages, UpdateForm, update,
+    BackwardCode, CrossingValue, Piece, Portion, Samples, StageCode, StageError,
+    StageForm, Stages, UpdateForm, update,
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{
@@ -77,7 +77,7 @@ impl StageLoad {
             Pass::Forward => self.reads[0],
             Pass::Backward | Pass::InputGradient => self.reads[1],
             Pass::WeightGradient => self.reads[2],
-            Pass::Combine | Pass::Update => false,
+            Pass::Combine | Pass::Norm | Pass::Update => false,
         }
     }
 
@@ -207,7 +207,8 @@ fn update_time(
 ) -> Result<Nanos, Unpriced> {
     let (optimizer, dtype) = (&program.train.optimizer, program.train.dtype);
     let form = UpdateForm::InPlace;
-    let routine = update(frame, stage, optimizer, micro_batches, dtype, form, 1);
+    let whole = Portion::WHOLE;
+    let routine = update(frame, stage, optimizer, micro_batches, dtype, form, whole);
     launch_time(&routine, costs)
 }
 

@@ -125,7 +125,7 @@ fn check_trained(plan: &Plan, program: &Program) -> Vec<(&'static str, String)> 
     let (n, s) = (plan.micro_batches, plan.stages);
     let counts = Counts::from(plan);
     let mut mistakes = Vec::new();
-    if let Err(clash) = family.check(&program.train.optimizer) {
+    if let Err(clash) = family.check() {
         mistakes.push(("placement", clash.to_string()));
     }
     let sizes = check_sizes(program, family, counts, &plan.lists)
@@ -168,9 +168,7 @@ fn told(fault: PlanFault) -> (&'static str, String) {
 fn decision(reason: &Reason, plan: &Plan) -> &'static str {
     match reason {
         Reason::Plan(fault) => fault.decision(),
-        Reason::OddHalves { .. }
-        | Reason::OtherDepth { .. }
-        | Reason::ClipNeedsWholeTensors => "tensor",
+        Reason::OddHalves { .. } | Reason::OtherDepth { .. } => "tensor",
         Reason::OneReplica | Reason::MirroredReplicas => "replicas",
         Reason::Indivisible { .. } if plan.micro_batches == 0 => "micro_batches",
         Reason::Indivisible { .. } if plan.replicas != 1 => "replicas",

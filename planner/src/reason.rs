@@ -46,8 +46,6 @@ pub enum Reason {
         /// Its examples.
         examples: u32,
     },
-    /// Clipping where no device has whole gradients.
-    ClipNeedsWholeTensors,
     /// Parameters are divided among another number of members than the program allows.
     OtherDepth {
         /// Their number.
@@ -141,7 +139,6 @@ impl Reason {
             Reason::OneReplica => "one_replica",
             Reason::OtherDepth { .. } => "other_depth",
             Reason::OddHalves { .. } => "odd_halves",
-            Reason::ClipNeedsWholeTensors => "clipping_needs_whole_tensors",
             Reason::TooFewDevices { .. } => "too_few_devices",
             Reason::BehindTheLast { .. } => "behind_the_last_device",
             Reason::DevicesNotAllowed { .. } => "devices_not_allowed",
@@ -184,10 +181,6 @@ impl fmt::Display for Reason {
                 f.write_str("with one replica nothing is split: use states replicated")
             }
             Reason::OddHalves { examples } => odd_halves(f, *examples),
-            Reason::ClipNeedsWholeTensors => f.write_str(
-                "clipping needs a stage's whole gradient on one device, which parts of \
-                 tensors split up",
-            ),
             Reason::OtherDepth { depth } => write!(
                 f,
                 "parameters have a depth of {depth}, which the program does not allow: it is \

@@ -3,7 +3,6 @@
 use crate::{
     blame::blamed,
     excluded::{Excluded, Sizes},
-    family::Clash,
     ranking::{Options, Ranking, threads},
     reason::Reason,
     repair::{Changes, Repair, changes},
@@ -172,8 +171,6 @@ fn furthest<'a>(program: &Program, ranking: &'a Ranking) -> Option<&'a Excluded>
     let divided = [States::Zero3, States::Hsdp].iter().any(|own| states.allows(own));
     let whole = rows.allows(1) && columns.allows(1);
     let depth = |excluded: &&Excluded| match &excluded.reason {
-        // Whatever else stands against some plans, this stands against all.
-        Reason::ClipNeedsWholeTensors if !whole => (0, 0),
         // More devices do not help a model that cannot be split as the program asks.
         Reason::Refused(_) if !whole => (1, 0),
         // Nor do they give depth to states that have none.
@@ -203,11 +200,8 @@ fn depth(excluded: &Excluded) -> (u32, u64) {
         | Reason::Misfit(_)
         | Reason::OtherDepth { .. }
         | Reason::OddHalves { .. } => (6, 0),
-        Reason::ClipNeedsWholeTensors | Reason::Plan(PlanFault::SlicedTensor(_)) => {
-            (7, 0)
-        }
+        Reason::Plan(PlanFault::SlicedTensor(_)) => (7, 0),
         Reason::Plan(_) => (6, 0),
-        Reason::Clash(Clash::ClipNeedsWholeGradient(_)) => (7, 0),
         Reason::Clash(_) => (7, 1),
         Reason::Equal(_) => (8, 0),
     }
@@ -228,9 +222,7 @@ fn constraint(reason: &Reason) -> &'static str {
         Reason::OneReplica | Reason::MirroredReplicas => "replicas",
         Reason::Misfit(_) => "order",
         Reason::Plan(fault) => fault.decision(),
-        Reason::OddHalves { .. }
-        | Reason::OtherDepth { .. }
-        | Reason::ClipNeedsWholeTensors => "tensor",
+        Reason::OddHalves { .. } | Reason::OtherDepth { .. } => "tensor",
         Reason::WrongCuts(_) => "cuts",
         Reason::Uncuttable(_) | Reason::NoStage { .. } | Reason::NotAsMany { .. } => {
             "stages"

@@ -54,7 +54,7 @@ impl Space {
             &values.states,
         );
         let mut all = Filler::new(&ground, grid.clone());
-        let lawful = |family: &Family| match family.check(&program.train.optimizer) {
+        let lawful = |family: &Family| match family.check() {
             Ok(()) => true,
             Err(clash) => {
                 all.clash(*family, clash);
@@ -299,7 +299,6 @@ impl<'a> Filler<'a> {
             | Clash::HandoffNeedsCyclic => {
                 search.states != Choice::Open || !search.depth.allows(1)
             }
-            Clash::ClipNeedsWholeGradient(_) => true,
         }
     }
 }

@@ -41,8 +41,13 @@ pub enum OracleError {
 }
 
 /// Roles whose memory the oracle keeps per stage.
-const KEPT: [Role; 4] =
-    [Role::Parameter, Role::NextParameter, Role::Gradient, Role::Optimizer];
+const KEPT: [Role; 5] = [
+    Role::Parameter,
+    Role::NextParameter,
+    Role::Gradient,
+    Role::Squares,
+    Role::Optimizer,
+];
 
 impl Oracle {
     /// An oracle at the state's step.
@@ -56,6 +61,7 @@ impl Oracle {
             Pass::Backward,
             Pass::InputGradient,
             Pass::WeightGradient,
+            Pass::Norm,
             Pass::Update,
         ];
         let plain = Plain::new(schedule, &passes, &KEPT)?;

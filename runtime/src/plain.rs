@@ -167,6 +167,7 @@ pub(crate) fn key(role: Role, stage: Stage) -> Key {
         | Role::Gradient
         | Role::Received
         | Role::Optimizer
+        | Role::Squares
         | Role::Activation
         | Role::Retained
         | Role::Adjoint => (role, Some(stage)),

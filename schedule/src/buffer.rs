@@ -122,6 +122,8 @@ pub enum Subject {
     Gradient(Stage, Slice),
     /// Flat optimizer state of a stage.
     Optimizer(Stage, Slice),
+    /// The square of the norm of a stage's gradient, or of such a part of it.
+    Squares(Stage, Slice),
     /// What a stage's forward keeps for its backward, or for its input gradient alone.
     Activation(Stage),
     /// What a stage's forward keeps until its weight gradient.
@@ -206,7 +208,7 @@ impl Subject {
     pub fn kind(self) -> Kind {
         match self {
             Subject::Parameter(..) => Kind::Parameter,
-            Subject::Gradient(..) => Kind::Gradient,
+            Subject::Gradient(..) | Subject::Squares(..) => Kind::Gradient,
             Subject::Optimizer(..) => Kind::Optimizer,
             Subject::Activation(_) | Subject::Retained(_) | Subject::Adjoint(_) => {
                 Kind::Activation
@@ -229,6 +231,7 @@ impl Subject {
             Subject::Value(value) => Some(Subject::ValueGradient(value)),
             Subject::ValueGradient(value) => Some(Subject::Value(value)),
             Subject::Optimizer(..)
+            | Subject::Squares(..)
             | Subject::Activation(_)
             | Subject::Retained(_)
             | Subject::Adjoint(_)
@@ -244,6 +247,7 @@ impl Subject {
             (Subject::Parameter(own, _), Role::Parameter | Role::NextParameter)
             | (Subject::Gradient(own, _), Role::Gradient | Role::Received)
             | (Subject::Optimizer(own, _), Role::Optimizer)
+            | (Subject::Squares(own, _), Role::Squares)
             | (Subject::Activation(own), Role::Activation)
             | (Subject::Retained(own), Role::Retained)
             | (Subject::Adjoint(own), Role::Adjoint) => own == stage,

@@ -45,6 +45,8 @@ pub enum Pass {
     WeightGradient,
     /// Adds a partial sum of gradients that another device made: received + own.
     Combine,
+    /// The square of the norm of a gradient, or of the own shard of it.
+    Norm,
     /// θ_t, gradient and optimizer state to θ_{t+1}.
     Update,
 }
@@ -77,6 +79,9 @@ pub enum Role {
     Received,
     /// Flat optimizer state of the stage.
     Optimizer,
+    /// The square of the norm of the stage's gradient: a pass N makes that of its gradient, an
+    /// update reads that of the whole.
+    Squares,
     /// What the stage's forward keeps for its backward, or for its input gradient alone.
     Activation,
     /// What the stage's forward keeps until its weight gradient.
@@ -103,7 +108,8 @@ impl Role {
             | Role::NextParameter
             | Role::Gradient
             | Role::Received
-            | Role::Optimizer => true,
+            | Role::Optimizer
+            | Role::Squares => true,
             Role::Activation
             | Role::Retained
             | Role::Adjoint
@@ -247,6 +253,7 @@ impl fmt::Display for Pass {
             Pass::InputGradient => "I",
             Pass::WeightGradient => "W",
             Pass::Combine => "C",
+            Pass::Norm => "N",
             Pass::Update => "U",
         })
     }

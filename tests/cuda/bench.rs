@@ -236,6 +236,15 @@ pub(crate) fn program(
     bench.scratch.file(&format!("{name}.rdl"), &text)
 }
 
+/// The same with gradients whose norm is bounded, below what it is in the first steps.
+pub(crate) fn clipping(program: PathBuf) -> PathBuf {
+    let text = fs::read_to_string(&program).expect("the program was written");
+    let clipped = text.replace("weight_decay = 0.1)", "weight_decay = 0.1, clip = 0.05)");
+    assert_ne!(text, clipped, "the program has such an optimizer");
+    fs::write(&program, clipped).expect("the program can be written again");
+    program
+}
+
 /// Numbers of an example of which two are just enough to be sent to a device ahead, in 32 bits.
 pub(crate) const ENOUGH: u64 = (1 << 20) / 4 / 2;
 pub(crate) const WIDE_MICRO_BATCHES: u64 = 2;

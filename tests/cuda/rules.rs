@@ -1,6 +1,7 @@
 //! Every kind of plan, held to the CPU machine: captured as graphs, given action by action, twice.
 
-use crate::bench::{Bench, Run, arenas, has_compiler, program};
+use crate::bench::{Bench, Run, arenas, clipping, has_compiler, program};
+use std::path::PathBuf;
 
 /// Kind of plan, devices, and the lines that pin it.
 const PLANS: [(&str, u32, &str); 6] = [
@@ -45,11 +46,16 @@ fn near(cuda: &Run, cpu: &Run, what: &str) {
 }
 
 fn holds((name, devices, plan): (&str, u32, &str), recurrence: Recurrence) {
+    let written = |bench: &Bench| program(bench, name, devices, "steps 7", plan);
+    holds_for(name, recurrence, written);
+}
+
+fn holds_for(name: &str, recurrence: Recurrence, written: impl Fn(&Bench) -> PathBuf) {
     if !has_compiler() {
         return;
     }
     let bench = Bench::new(name);
-    let program = program(&bench, name, devices, "steps 7", plan);
+    let program = written(&bench);
     let cpu = bench.run("--device cpu", &program, &[]);
     let late = [("STANDIN_CUDA_ORDER", "late")];
     let graphed = bench.run("--device cuda", &program, &late);
@@ -110,6 +116,16 @@ fn a_pipeline() {
 #[test]
 fn sharded_states() {
     holds(PLANS[4], Recurrence::Soon);
+}
+
+/// Rows of shards: what parts of tensors and what shards find of a norm is added up.
+#[test]
+fn sharded_rows_that_clip() {
+    let plan = "rule sync, placement accumulate, micro_batches 2, stages 1, replicas 2, \
+                states zero2, tensor { rows 2 }";
+    let written =
+        |bench: &Bench| clipping(program(bench, "clipping", 4, "steps 7", plan));
+    holds_for("clipping", Recurrence::Soon, written);
 }
 
 #[test]

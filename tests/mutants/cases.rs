@@ -59,7 +59,22 @@ pub(crate) fn cases() -> Vec<Case> {
         let name = format!("{kind:?} of N, S, R = {n}, {s}, {r} with {shards} shards");
         Case { name, schedule }
     }));
+    cases.extend([States::Zero1, States::Hsdp].map(|states| clipped(&program, states)));
     cases
+}
+
+/// Shards whose norms are added up to bound the gradient of the whole.
+fn clipped(program: &Program, states: States) -> Case {
+    let mut program = program.clone();
+    program.train.optimizer.clip = 0.01;
+    let kind = (Rule::Sync, Placement::Accumulate, Order::Sequential, states);
+    let (n, replicas, shards) = match states {
+        States::Hsdp => (1, 4, 2),
+        _ => (2, 2, 1),
+    };
+    let plan = plan(kind, n, cuts(&program, 2)).replicated(replicas, shards);
+    let schedule = lower(&program, &plan).expect("every plan can be lowered");
+    Case { name: format!("{kind:?} that clips"), schedule }
 }
 
 /// Every way in which gradients of replicas are summed: after a whole sum, shard by shard, in

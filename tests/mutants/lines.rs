@@ -308,7 +308,8 @@ fn content_stage(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> 
         match content {
             Content::Parameter(stage)
             | Content::Optimizer(stage)
-            | Content::Gradient(stage, _) => *stage = Stage::new(random.below(stages)),
+            | Content::Gradient(stage, _)
+            | Content::Squares(stage) => *stage = Stage::new(random.below(stages)),
             Content::Value(value, _) | Content::ValueGradient(value, _) => {
                 *value = Id::new(random.below(stages));
             }
@@ -324,9 +325,10 @@ fn content_micro_batch(schedule: &mut Schedule, random: &mut Random) -> Option<F
             Content::Value(_, i) | Content::ValueGradient(_, i) => {
                 *i = MicroBatch::new(random.below(all));
             }
-            Content::Parameter(_) | Content::Optimizer(_) | Content::Gradient(..) => {
-                return None;
-            }
+            Content::Parameter(_)
+            | Content::Optimizer(_)
+            | Content::Gradient(..)
+            | Content::Squares(_) => return None,
         }
         Some(())
     })
@@ -387,13 +389,18 @@ fn erase(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {
     if let Work::Report { micro_batch, .. } = erased.work {
         fault = fault.through(micro_batch);
     }
-    // Others waited for each other through it.
+    // Others waited for each other through it, or in its queue.
     let before = erased.after.iter().map(|wait| wait.action);
     let behind = schedule.actions.iter();
     let behind = behind
         .filter(|(_, action)| action.after.iter().any(|wait| wait.action == gone))
         .map(|(id, _)| id);
-    for neighbour in before.chain(behind).map(Id::index) {
+    let queued = schedule
+        .actions
+        .iter()
+        .filter(|(id, action)| *id != gone && action.queue() == erased.queue());
+    let queued = queued.map(|(id, _)| id);
+    for neighbour in before.chain(behind).chain(queued).map(Id::index) {
         let left = neighbour - usize::from(neighbour > gone.index());
         fault = fault.through(ActionId::new(left));
     }

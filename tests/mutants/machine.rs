@@ -179,7 +179,8 @@ impl<'a> Machine<'a> {
             | Pass::Backward
             | Pass::InputGradient
             | Pass::WeightGradient
-            | Pass::Combine => 0.0,
+            | Pass::Combine
+            | Pass::Norm => 0.0,
         };
         let context = Context {
             step,

@@ -168,6 +168,9 @@ fn subject(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {
             (Subject::Optimizer(own, Slice::Shard(_)), 0) => {
                 Subject::Optimizer(own, Slice::Whole)
             }
+            (Subject::Squares(own, Slice::Shard(_)), 0) => {
+                Subject::Squares(own, Slice::Whole)
+            }
             _ => random.pick(&subjects)?,
         };
         Some(())
@@ -313,6 +316,7 @@ fn routine_pass(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {
         Pass::InputGradient,
         Pass::WeightGradient,
         Pass::Combine,
+        Pass::Norm,
         Pass::Update,
     ];
     schedule.routines[id].pass = random.pick(&passes)?;

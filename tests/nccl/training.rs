@@ -1,7 +1,7 @@
 //! Every kind of plan on as many processes as it has devices, held to one process bit for bit.
 
 use crate::{
-    bench::{Bench, ENOUGH, Run, has_compiler, program, wide_program},
+    bench::{Bench, ENOUGH, Run, clipping, has_compiler, program, wide_program},
     support::lines,
     world::World,
 };
@@ -195,6 +195,20 @@ fn a_grid_of_rows_and_columns() {
 #[test]
 fn rows_beside_sharded_states() {
     holds(PLANS[9]);
+}
+
+/// What parts of tensors and what shards find of a norm is added up across ranks: single numbers,
+/// of which most ranks own none.
+#[test]
+fn sharded_rows_that_clip() {
+    if !has_compiler() {
+        return;
+    }
+    let (name, ranks, plan) = PLANS[9];
+    let written = |bench: &Bench| clipping(program(bench, name, ranks, "steps 7", plan));
+    for (given, counted) in compare(("clipping", ranks), &ORDERS[..1], written) {
+        assert_eq!(given, counted);
+    }
 }
 
 /// Three parts, whose shares are not of one length.

@@ -15,7 +15,7 @@ use roundelay::{
 
 /// Widths and heads that every grid of at most four devices divides, and a batch that every depth
 /// up to eight divides.
-fn divisible(batch: u32, dtype: Float) -> Program {
+pub(crate) fn divisible(batch: u32, dtype: Float) -> Program {
     let adamw = "adamw(lr = step(1e-2, 0.1, 3), weight_decay = 0.1)";
     let plain = job(batch).replace(adamw, "sgd(lr = 1e-1)");
     let mut program = program(&format!(

@@ -3,6 +3,7 @@
 
 mod averages;
 mod classifier;
+mod clipped;
 mod columns;
 mod depth;
 mod dimensions;

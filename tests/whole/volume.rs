@@ -46,7 +46,10 @@ fn boundaries(schedule: &Checked) -> u64 {
             Content::Value(..) | Content::ValueGradient(..) => {
                 schedule.buffers[from.row.buffer].size.0
             }
-            Content::Parameter(_) | Content::Gradient(..) | Content::Optimizer(_) => 0,
+            Content::Parameter(_)
+            | Content::Gradient(..)
+            | Content::Optimizer(_)
+            | Content::Squares(_) => 0,
         },
         _ => 0,
     };

@@ -80,6 +80,7 @@ fn part_time(buffer: &Buffer, placement: Placement) -> bool {
             placement == Placement::Accumulate
         }
         Subject::Optimizer(..)
+        | Subject::Squares(..)
         | Subject::Activation(_)
         | Subject::Retained(_)
         | Subject::Adjoint(_)

@@ -192,7 +192,7 @@ fn seats(draft: &mut Draft<'_>, turn: Turn) -> Vec<Seat> {
             Role::ValueGradient(id) => Subject::ValueGradient(id),
             Role::Input(id) => Subject::Input(id),
             Role::Metric => Subject::Metric,
-            Role::NextParameter | Role::Received | Role::Optimizer => {
+            Role::NextParameter | Role::Received | Role::Optimizer | Role::Squares => {
                 unreachable!("a pass on a micro-batch has no such argument")
             }
         };

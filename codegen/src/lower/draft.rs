@@ -66,7 +66,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// A number in the same order; times are below 2^37, turns below 4, sequences below 2^31 and
+    /// A number in the same order; times are below 2^37, turns below 8, sequences below 2^30 and
     /// shifts below 2^24.
     fn packed(self) -> u128 {
         let side = self.side as u128;
@@ -75,7 +75,7 @@ impl Key {
         (u128::from(self.time) << 91)
             | (start << 59)
             | (side << 57)
-            | (overdue << 55)
+            | (overdue << 54)
             | (sequence << 24)
             | shift
     }

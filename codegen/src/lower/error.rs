@@ -78,16 +78,6 @@ pub enum LowerError {
         /// The states.
         states: States,
     },
-    /// Clipping by the norm of a gradient that no device has whole.
-    #[error(
-        "clipping needs a stage's whole gradient on one device, which states {0} splits up"
-    )]
-    ClippingNeedsWholeGradient(States),
-    /// Clipping where no device has a stage's whole tensors.
-    #[error(
-        "clipping needs a stage's whole gradient on one device, which {0} parts of tensors split up"
-    )]
-    ClippingNeedsWholeTensors(u32),
     /// Devices that nothing joins.
     #[error("no link joins {0} and {1}")]
     NoLink(DeviceId, DeviceId),

@@ -14,10 +14,10 @@ use super::{
     draft::{Draft, DraftWork, Hold, Instance, Key, Side, Slotting},
     site::Site,
 };
-use crate::{UpdateForm, update};
+use crate::{Portion, UpdateForm, norm, update};
 use roundelay_schedule::{
-    BufferId, Fold, Id, MicroBatch, Pass, Placement, RingId, Role, RoutineId, Stage,
-    States, Subject,
+    BufferId, Bytes, Fold, Id, MicroBatch, Pass, Placement, RingId, Role, RoutineId,
+    Slice, Stage, States, Subject,
 };
 
 /// Where the passes of one stage find its state.
@@ -44,10 +44,6 @@ pub(crate) fn lay_out(
     stage: Stage,
 ) -> Result<StageRows, LowerError> {
     let plan = draft.plan;
-    let sharded = plan.states != States::Replicated;
-    if sharded && draft.job.optimizer.clip > 0.0 {
-        return Err(LowerError::ClippingNeedsWholeGradient(plan.states));
-    }
     let sync = plan.rule.is_synchronous();
     let mirrored =
         plan.placement == Placement::Pipeline && plan.order.fold() == Fold::Mirror;
@@ -84,7 +80,9 @@ pub(crate) struct UpdateRows {
     pub(crate) gradient: BufferId,
     pub(crate) optimizer: Option<BufferId>,
     /// Number of shards; one for whole arrays.
-    pub(crate) parts: u64,
+    pub(crate) shards: u64,
+    /// The square of the norm of the whole gradient, where shards have added theirs up.
+    pub(crate) squares: Option<BufferId>,
 }
 
 impl Draft<'_> {
@@ -107,19 +105,71 @@ impl Draft<'_> {
         let form = self.update_form(rows.parameter);
         let (code, job) = (self.code, self.job);
         let n = self.plan.all_micro_batches();
-        let routine = update(code, stage, &job.optimizer, n, job.dtype, form, rows.parts);
+        let portion = self.portion(rows.shards);
+        let routine = update(code, stage, &job.optimizer, n, job.dtype, form, portion);
         let routine = self.routines.push(routine);
+        let squares = match (rows.squares, self.clips(portion)) {
+            (None, true) => {
+                let (moment, slice) = ((key, lag), Slice::Whole);
+                Some(self.push_norm(stage, site, moment, (rows.gradient, slice), portion))
+            }
+            (squares, _) => squares,
+        };
         let at =
             |buffer: BufferId, offset| Hold { buffer, instance: Instance::Step(offset) };
         let bound = self.bind(site, routine, |role| match role {
             Role::NextParameter => at(rows.parameter, 1),
             Role::Gradient => at(rows.gradient, 0),
+            Role::Squares => at(squares.expect("a norm that is bounded is known"), 0),
             Role::Optimizer => {
                 at(rows.optimizer.expect("an update with state has a place for it"), 0)
             }
             _ => at(rows.parameter, 0),
         });
         self.push_launch(site, (key, lag), routine, None, bound);
+    }
+
+    /// What a device has of a stage's state, in so many shards.
+    pub(crate) fn portion(&self, shards: u64) -> Portion {
+        Portion { shards, tensor: self.plan.tensor }
+    }
+
+    /// Whether a norm is bounded of which the devices have parts.
+    pub(crate) fn clips(&self, portion: Portion) -> bool {
+        self.job.optimizer.clip > 0.0 && !portion.is_whole()
+    }
+
+    /// Adds the search for what a slice of a gradient has of the square of its norm; gives the row.
+    pub(crate) fn push_norm(
+        &mut self,
+        stage: Stage,
+        site: Site,
+        moment: (Key, u32),
+        (gradient, slice): (BufferId, Slice),
+        portion: Portion,
+    ) -> BufferId {
+        let (code, dtype) = (self.code, self.job.dtype);
+        let n = self.plan.all_micro_batches();
+        let routine = self.routines.push(norm(code, stage, n, dtype, portion));
+        let squares = self.squares(self.buffers[gradient].home, stage, slice);
+        let bound = self.bind(site, routine, |role| match role {
+            Role::Squares => version(squares, 0),
+            _ => version(gradient, 0),
+        });
+        self.push_launch(site, moment, routine, None, bound);
+        squares
+    }
+
+    /// Room for the square of a norm.
+    pub(crate) fn squares(
+        &mut self,
+        home: RingId,
+        stage: Stage,
+        slice: Slice,
+    ) -> BufferId {
+        let size = Bytes(self.job.dtype.wide_size());
+        let subject = Subject::Squares(stage, slice);
+        self.buffer(home, subject, 0, size, Slotting::PerStep(1))
     }
 
     /// Adds a launch.

@@ -109,6 +109,7 @@ impl Half<'_> {
             | Role::NextParameter
             | Role::Received
             | Role::Optimizer
+            | Role::Squares
             | Role::Activation
             | Role::Retained
             | Role::Adjoint

@@ -35,6 +35,7 @@ pub(crate) fn forward(layout: &Layout<'_>, stage: Stage) -> Routine {
         | Role::Gradient
         | Role::Received
         | Role::Optimizer
+        | Role::Squares
         | Role::Adjoint
         | Role::Value(_)
         | Role::ValueGradient(_)

@@ -176,6 +176,7 @@ impl<'a> Layout<'a> {
             Role::Metric => {
                 Bytes(1 + self.graph.metrics.len() as u64) * self.dtype.wide_size()
             }
+            Role::Squares => Bytes(self.dtype.wide_size()),
             Role::Optimizer | Role::Workspace => Bytes(0),
         }
     }

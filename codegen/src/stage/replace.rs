@@ -18,7 +18,11 @@ use roundelay_schedule::{Pass, Role};
 pub(crate) fn kept_until(pass: Pass) -> Option<Role> {
     match pass {
         Pass::Backward | Pass::InputGradient => Some(Role::Activation),
-        Pass::Forward | Pass::WeightGradient | Pass::Combine | Pass::Update => None,
+        Pass::Forward
+        | Pass::WeightGradient
+        | Pass::Combine
+        | Pass::Norm
+        | Pass::Update => None,
     }
 }
 

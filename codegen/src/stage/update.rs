@@ -3,7 +3,7 @@
 use super::{Stages, assemble::name};
 use roundelay_schedule::{
     Access, Argument, Attribute, Attributes, Bytes, Call, Element, Float, Method, Nanos,
-    Operand, Optimizer, Pass, Role, Routine, Stage, Treatment,
+    Operand, Optimizer, Pass, Role, Routine, Stage, Tensor, Treatment,
 };
 
 /// Where an update writes θ_{t+1}.
@@ -15,12 +15,36 @@ pub enum UpdateForm {
     Next,
 }
 
-/// The update of `stage` with the gradient sum of `micro_batches`, by a whole array or, with
-/// `parts` > 1, by one of as many equal shards. Optimizer state is `Method::states` consecutive
-/// flat arrays of the same length, and a master copy of the parameters in mixed precision. Ranges of parameters count in the stage's whole array.
+/// What a device has of a stage's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Portion {
+    /// Equal shards of the flat arrays, of which it has one.
+    pub shards: u64,
+    /// How tensors are split, so that the flat arrays are those of one part.
+    pub tensor: Tensor,
+}
+
+impl Portion {
+    /// All of it.
+    pub const WHOLE: Self = Self { shards: 1, tensor: Tensor::WHOLE };
+
+    /// Whether the gradient that it has is all of the stage's.
+    pub fn is_whole(self) -> bool {
+        self.shards == 1 && self.tensor.parts() == 1
+    }
+
+    /// Elements of the flat parameters that it has.
+    pub(crate) fn elements(self, stages: &Stages, stage: Stage) -> u64 {
+        stages.elements[stage] / self.shards
+    }
+}
+
+/// The update of `stage` with the gradient sum of `micro_batches`, by what a device has of it.
+/// Optimizer state is `Method::states` consecutive flat arrays of the same length, and a master copy
+/// of the parameters in mixed precision. Ranges of parameters count in the stage's whole array.
 ///
-/// With `parts` > 1 the norm for `clip` would be that of a shard; whoever asks for shards must
-/// have refused clipping.
+/// Where the gradient is clipped, and is not whole, the square of the norm of the whole is an
+/// argument ([`super::norm`]).
 pub fn update(
     stages: &Stages,
     stage: Stage,
@@ -28,14 +52,9 @@ pub fn update(
     micro_batches: u32,
     dtype: Float,
     form: UpdateForm,
-    parts: u64,
+    portion: Portion,
 ) -> Routine {
-    let parts = parts.max(1);
-    assert!(
-        parts == 1 || optimizer.clip == 0.0,
-        "clipping needs the norm of the whole gradient, plans with shards and clipping are refused"
-    );
-    let count = stages.elements[stage] / parts;
+    let count = portion.elements(stages, stage);
     let size = Bytes(count) * dtype.size();
     let sum = Bytes(count) * dtype.gradient().size(dtype);
     let (wide, states) = (Bytes(count) * dtype.wide_size(), optimizer.arrays(dtype));
@@ -52,22 +71,30 @@ pub fn update(
     if states > 0 {
         arguments.push((Role::Optimizer, Access::Update, wide * states));
     }
-    let operand = |argument: usize, element, offset| Operand {
-        argument: u32::try_from(argument).expect("an update has four arguments"),
+    let squares = arguments.len();
+    let normed = optimizer.clip > 0.0 && !portion.is_whole();
+    if normed {
+        arguments.push((Role::Squares, Access::Read, Bytes(dtype.wide_size())));
+    }
+    let array = |argument: usize, element, offset, count: u64| Operand {
+        argument: u32::try_from(argument).expect("an update has five arguments"),
         offset,
         element,
         shape: [count][..].into(),
     };
+    let operand = |argument, element, offset| array(argument, element, offset, count);
     let whole = [(gradient, dtype.gradient()), (0, Element::Real), (next, Element::Real)];
     let whole = whole.map(|(argument, element)| operand(argument, element, Bytes(0)));
     let state = dtype.spelled(Element::Wide);
     let state = (0..states).map(|number| operand(gradient + 1, state, wide * number));
+    let norm = normed.then(|| array(squares, dtype.spelled(Element::Wide), Bytes(0), 1));
     let (kernel, mut attributes) = rule(optimizer, micro_batches);
     attributes.extend(treatments(stages, stage));
+    attributes.extend(normed.then(|| ("squares".into(), Attribute::Flag(true))));
     let call = Call {
         kernel: kernel.into(),
         attributes: attributes.into(),
-        operands: whole.into_iter().chain(state).collect(),
+        operands: whole.into_iter().chain(state).chain(norm).collect(),
     };
     let argument = |(role, access, size)| Argument { role, access, size };
     Routine {

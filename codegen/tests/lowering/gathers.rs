@@ -40,7 +40,7 @@ fn parameters_are_gathered_for_the_passes_that_read_them() {
             let mut roles = routine.arguments.iter().map(|argument| argument.role);
             let reads = roles.any(|role| role == Role::Parameter);
             let idle = match routine.pass {
-                Pass::WeightGradient | Pass::Combine => true,
+                Pass::WeightGradient | Pass::Combine | Pass::Norm => true,
                 Pass::Backward | Pass::InputGradient => routine.stage.index() == 0,
                 Pass::Forward | Pass::Update => false,
             };

@@ -38,7 +38,7 @@ fn timed(plan: &Plan) -> Checked {
         routine.predicted = match routine.pass {
             Pass::Forward | Pass::Backward => Nanos(STEP),
             Pass::InputGradient | Pass::WeightGradient => Nanos(STEP / 2),
-            Pass::Combine | Pass::Update => Nanos(0),
+            Pass::Combine | Pass::Norm | Pass::Update => Nanos(0),
         };
     }
     for (_, link) in schedule.target.links.iter_mut() {
@@ -281,7 +281,10 @@ fn carried(content: &Content, n: i64) -> Option<i64> {
             let whole = sum.micro_batches().len() as i64 == n;
             whole.then_some(stage.index() as i64 + 1)
         }
-        Content::Optimizer(_) | Content::Value(..) | Content::ValueGradient(..) => None,
+        Content::Optimizer(_)
+        | Content::Squares(_)
+        | Content::Value(..)
+        | Content::ValueGradient(..) => None,
     }
 }
 

@@ -31,7 +31,7 @@ fn equal(hop: Hop, units: u32, n: u32, message: u64) -> Checked {
         Pass::Forward => F,
         Pass::InputGradient => I,
         Pass::WeightGradient => W,
-        Pass::Backward | Pass::Combine | Pass::Update => 0,
+        Pass::Backward | Pass::Combine | Pass::Norm | Pass::Update => 0,
     };
     timed(&program, &plan(&program, units, PIPELINE, n), message, times)
 }

@@ -58,7 +58,7 @@ fn compiled_hiding(plan: &Plan, times: Times, overlap: u32) -> Checked {
             Pass::Backward => times.input + times.weight,
             Pass::InputGradient => times.input,
             Pass::WeightGradient => times.weight,
-            Pass::Combine | Pass::Update => 0,
+            Pass::Combine | Pass::Norm | Pass::Update => 0,
         };
         routine.predicted = Nanos(whole / chunks);
     }
@@ -106,7 +106,7 @@ fn kept(mut passes: Vec<(u64, u64, Pass)>) -> usize {
         match pass {
             Pass::Forward => now += 1,
             Pass::Backward | Pass::WeightGradient => now -= 1,
-            Pass::InputGradient | Pass::Combine | Pass::Update => {}
+            Pass::InputGradient | Pass::Combine | Pass::Norm | Pass::Update => {}
         }
         most = most.max(now);
     }

@@ -2,7 +2,7 @@
 //! before, so a read of what it has not written shows as NaN.
 
 use super::build::Numbers;
-use roundelay_codegen::{StageCode, Stages, UpdateForm, update};
+use roundelay_codegen::{Portion, StageCode, Stages, UpdateForm, update};
 use roundelay_kernels::{Context, Kernel, Mode, Real};
 use roundelay_schedule::{
     Access, Argument, Bytes, Call, Element, Float, Id, Operand, Optimizer, Role, Routine,
@@ -176,7 +176,7 @@ impl<'a> Machine<'a> {
                 micro_batches,
                 self.dtype,
                 form,
-                parts,
+                Portion { shards: parts, ..Portion::WHOLE },
             );
             let count = self.stages.elements[stage] / parts;
             let whole = self.shards(stage, parts, optimizer.method.states());
@@ -378,6 +378,7 @@ fn key(stage: Stage, role: Role) -> (Stage, Role) {
         | Role::Gradient
         | Role::Received
         | Role::Optimizer
+        | Role::Squares
         | Role::Activation
         | Role::Retained
         | Role::Adjoint

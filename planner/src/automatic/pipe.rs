@@ -256,7 +256,11 @@ impl Pipe {
             let (kind, next) = match listed.pass {
                 Pass::Forward => (0, device.checked_add(1)),
                 Pass::InputGradient => (1, device.checked_sub(1)),
-                Pass::Backward | Pass::WeightGradient | Pass::Combine | Pass::Update => {
+                Pass::Backward
+                | Pass::WeightGradient
+                | Pass::Combine
+                | Pass::Norm
+                | Pass::Update => {
                     continue;
                 }
             };

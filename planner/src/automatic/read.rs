@@ -20,7 +20,7 @@ pub(super) fn pipe(program: &Program, schedule: &Schedule) -> Pipe {
             Pass::Forward => &mut stage.forward,
             Pass::InputGradient => &mut stage.input,
             Pass::WeightGradient => &mut stage.weight,
-            Pass::Backward | Pass::Combine | Pass::Update => continue,
+            Pass::Backward | Pass::Combine | Pass::Norm | Pass::Update => continue,
         };
         *time = routine.predicted.max(*time);
     }
@@ -55,6 +55,7 @@ fn kept(buffer: &Buffer) -> Option<(usize, usize)> {
         Subject::Parameter(..)
         | Subject::Gradient(..)
         | Subject::Optimizer(..)
+        | Subject::Squares(..)
         | Subject::Value(_)
         | Subject::ValueGradient(_)
         | Subject::Input(_)

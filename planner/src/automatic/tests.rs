@@ -50,9 +50,11 @@ fn passes(lists: &[DeviceList]) -> Passes {
     let half = |pass| match pass {
         Pass::Forward => Half::Forward,
         Pass::WeightGradient => Half::Weight,
-        Pass::Backward | Pass::InputGradient | Pass::Combine | Pass::Update => {
-            Half::Input
-        }
+        Pass::Backward
+        | Pass::InputGradient
+        | Pass::Combine
+        | Pass::Norm
+        | Pass::Update => Half::Input,
     };
     let each = lists.iter();
     each.map(|list| listed_in(list).map(|listed| half(listed.pass)).collect()).collect()
@@ -98,7 +100,7 @@ fn stage_span(pipe: &Pipe) -> u64 {
             Pass::Forward => stage.forward,
             Pass::InputGradient => stage.input,
             Pass::WeightGradient => stage.weight,
-            Pass::Backward | Pass::Combine | Pass::Update => Nanos(0),
+            Pass::Backward | Pass::Combine | Pass::Norm | Pass::Update => Nanos(0),
         };
     }
     for (_, link) in schedule.target.links.iter_mut() {

@@ -168,7 +168,7 @@ impl Seat {
                 retained.end();
                 adjoint.end();
             }
-            Pass::Combine | Pass::Update => {}
+            Pass::Combine | Pass::Norm | Pass::Update => {}
         }
     }
 
@@ -232,7 +232,7 @@ impl Device {
             Pass::Forward => load.scratch[0],
             Pass::Backward | Pass::InputGradient => load.scratch[1],
             Pass::WeightGradient => load.scratch[2],
-            Pass::Combine | Pass::Update => Bytes(0),
+            Pass::Combine | Pass::Norm | Pass::Update => Bytes(0),
         };
         let read = if load.reads(pass) { load.parameters } else { Bytes(0) };
         self.take_parameters(plan, read);

@@ -283,7 +283,7 @@ impl Walk<'_> {
             Pass::Backward => (load.backward + more, Some(1)),
             Pass::InputGradient => (load.turn(), Some(1)),
             Pass::WeightGradient => (load.weight + more, None),
-            Pass::Combine | Pass::Update => (Nanos(0), None),
+            Pass::Combine | Pass::Norm | Pass::Update => (Nanos(0), None),
         };
         let end = start.map(|start| start + time);
         let reads = load.reads(listed.pass);

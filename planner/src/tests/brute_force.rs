@@ -135,6 +135,7 @@ fn random_search(random: &mut Random) -> Program {
     if random.below(2) == 0 {
         search.memory = Some(Bytes(2_000 << random.below(6)));
     }
+    program.train.optimizer.clip = pick(random, &[0.0, 0.0, 1.0]);
     program
 }
 

@@ -184,32 +184,6 @@ fn a_rule_beyond_the_allowed_exactness_is_refused_with_the_line() {
     hold(&program, &refused);
 }
 
-#[test]
-fn clipping_with_sharded_states_is_refused_with_the_reason() {
-    let mut program = sample::program(2, 8);
-    program.train.optimizer.clip = 1.0;
-    program.search.states = Choice::OneOf(vec![States::Zero2]);
-    let refused = refusal(&program);
-    assert!(refused.to_string().contains("whole gradient"), "{refused}");
-    assert_eq!(lines(&refused), ["states replicated"]);
-    hold(&program, &refused);
-}
-
-/// What stands against every plan is told before what stands against some; and parts that are
-/// made whole are less than another rule with older gradients.
-#[test]
-fn clipping_with_split_tensors_is_told_first_and_mended_without_delay() {
-    let mut program = sample::program(4, 8);
-    program.train.optimizer.clip = 1.0;
-    let two = Numbers::Ranges(vec![(2, 2)]);
-    (program.search.rows, program.search.columns) = (two.clone(), two);
-    let refused = refusal(&program);
-    assert!(refused.binding.starts_with("tensor: "), "{refused}");
-    assert!(refused.binding.contains("clipping needs a stage's whole"), "{refused}");
-    assert_eq!(lines(&refused), ["tensor { rows 1 }", "tensor { columns 1 }"]);
-    hold(&program, &refused);
-}
-
 /// What a refusal proposes works where the program is.
 #[test]
 fn shards_under_a_cyclic_rule_are_refused_with_what_its_placement_has() {

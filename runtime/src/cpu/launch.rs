@@ -272,7 +272,8 @@ impl Executor<'_> {
             | Pass::Backward
             | Pass::InputGradient
             | Pass::WeightGradient
-            | Pass::Combine => 0.0,
+            | Pass::Combine
+            | Pass::Norm => 0.0,
         }
     }
 }

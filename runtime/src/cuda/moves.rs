@@ -18,6 +18,12 @@ pub(super) enum Move {
 }
 
 impl Move {
+    /// Bytes that it makes.
+    fn bytes(&self) -> u64 {
+        let (Move::Sum { to, .. } | Move::Copy { to, .. }) = self;
+        to.len()
+    }
+
     /// Who sends how many bytes to another device.
     pub(super) fn sent(&self) -> impl Iterator<Item = (DeviceId, u64)> {
         let (from, to) = match self {
@@ -39,7 +45,7 @@ pub(super) fn moves(
     let Work::Collective { kind, group, from, to, .. } = &turn.action.work else {
         unreachable!("the caller matched a collective")
     };
-    let mut all = Vec::new();
+    let mut all: Vec<Move> = Vec::new();
     for members in &members[*group] {
         let span = |row: Row| {
             let place = |(coordinate, place): &(usize, _)| {
@@ -58,6 +64,8 @@ pub(super) fn moves(
             Collective::AllGather => all.extend(ends.gathered(&ends.from)),
         }
     }
+    // Of fewer elements than there are members, some own none.
+    all.retain(|one| one.bytes() > 0);
     all
 }
 
@@ -65,7 +73,7 @@ pub(super) fn moves(
 fn element(schedule: &Schedule, row: Row) -> Element {
     match schedule.buffers[row.buffer].subject {
         Subject::Gradient(..) => schedule.job.dtype.gradient(),
-        Subject::Optimizer(..) | Subject::Metric => Element::Wide,
+        Subject::Optimizer(..) | Subject::Squares(..) | Subject::Metric => Element::Wide,
         Subject::Parameter(..)
         | Subject::Activation(_)
         | Subject::Retained(_)

@@ -25,6 +25,7 @@ pub(crate) fn input_of(schedule: &Schedule, row: Row) -> InputId {
         Subject::Parameter(..)
         | Subject::Gradient(..)
         | Subject::Optimizer(..)
+        | Subject::Squares(..)
         | Subject::Activation(_)
         | Subject::Retained(_)
         | Subject::Adjoint(_)

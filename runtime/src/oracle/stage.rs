@@ -25,6 +25,8 @@ pub(super) struct OracleStage {
     /// Rows of split tensors.
     rows: u32,
     update: RoutineId,
+    /// Finds the square of the norm of a shard, where that of the whole is bounded.
+    norm: Option<RoutineId>,
     /// Bytes of the stage's flat parameters on one row.
     size: usize,
     /// Equal shards that update one by one.
@@ -43,6 +45,8 @@ pub(super) struct OracleStage {
     total: Memory,
     /// The gradient of one micro-batch, where it is not added by the backward pass itself.
     single: Memory,
+    /// On each row the squares of the norms of all shards, and behind them that of the whole.
+    squares: Memory,
 }
 
 /// What a stage, or a slice of it, runs.
@@ -85,13 +89,16 @@ impl OracleStage {
         let tree = GradientTree::new(&plan.sum(whole), cell);
         let slices = (0..plan.slices as usize).map(|q| Stage::new(stage.index() + q));
         let update = plain.find(Pass::Update, stage, &ANY);
+        let parts = parts(schedule, stage);
+        let numbers = u64::from(rows) * (parts as u64 + 1);
         let mut own = Self {
             stage,
             routines: slices.map(|slice| Routines::find(plain, slice)).collect(),
             rows,
             update: update.expect("every stage is updated"),
+            norm: plain.find(Pass::Norm, stage, &ANY),
             size: size as usize,
-            parts: parts(schedule, stage),
+            parts,
             versions: (0..=kept).map(version).collect::<Result<_, _>>()?,
             depth: staleness as usize + 1,
             optimizer: Memory::new(bytes * job.optimizer.method.states()),
@@ -99,6 +106,7 @@ impl OracleStage {
             tree,
             total: Memory::new(bytes),
             single: Memory::new(bytes),
+            squares: Memory::new(numbers * job.dtype.size()),
         };
         for array in 0..job.optimizer.method.states() as usize {
             for row in 0..rows {
@@ -159,8 +167,30 @@ impl OracleStage {
         self.total.bytes_mut().copy_from_slice(self.runs[whole].bytes_mut());
     }
 
+    /// The square of the norm of the total: what shards have of it, from the first to the last.
+    fn measure(&mut self, plain: &mut Plain, job: &Job, context: &Context) {
+        let Some(norm) = self.norm else { return };
+        let (own, width) = (self.size / self.parts, job.dtype.size() as usize);
+        let elements = job.elements[self.stage] / self.parts as u64;
+        for part in 0..self.parts {
+            let shard = part * own..(part + 1) * own;
+            let place = part * width..(part + 1) * width;
+            let context = Context { slice_offset: part as u64 * elements, ..*context };
+            let bound = &mut [
+                (Role::Gradient, lent(&mut self.total, self.rows, shard)),
+                (Role::Squares, lent(&mut self.squares, self.rows, place)),
+            ];
+            plain.run(norm, &context, bound);
+        }
+        match native(job.dtype) {
+            Native::F32 => add_up::<f32>(&mut self.squares, self.parts + 1),
+            Native::F64 => add_up::<f64>(&mut self.squares, self.parts + 1),
+        }
+    }
+
     /// θ_{t+1} from θ_t, the total and the optimizer's state, shard by shard.
     pub(super) fn update(&mut self, plain: &mut Plain, job: &Job, context: &Context) {
+        self.measure(plain, job, context);
         let mut next = match self.versions.len() > self.depth {
             true => self.versions.pop_back().expect("there are more than enough"),
             false => Memory::new(self.total.len()),
@@ -171,6 +201,8 @@ impl OracleStage {
         let in_place = plain.access(routine, Role::NextParameter).is_none();
         let elements = job.elements[self.stage] / self.parts as u64;
         let states = job.optimizer.method.states() as usize;
+        let width = job.dtype.size() as usize;
+        let whole = self.parts * width..(self.parts + 1) * width;
         for part in 0..self.parts {
             let context = Context { slice_offset: part as u64 * elements, ..*context };
             let shard = |memory, arrays: usize| {
@@ -185,6 +217,7 @@ impl OracleStage {
                 (Role::Parameter, old),
                 (Role::NextParameter, new),
                 (Role::Gradient, shard(&mut self.total, 1)),
+                (Role::Squares, lent(&mut self.squares, self.rows, whole.clone())),
                 (Role::Optimizer, shard(&mut self.optimizer, states)),
             ];
             plain.run(routine, &context, bound);
@@ -283,6 +316,14 @@ fn add(dtype: Float, from: &mut Memory, to: &mut Memory) {
     match native(dtype) {
         Native::F32 => add_numbers::<f32>(from, to),
         Native::F64 => add_numbers::<f64>(from, to),
+    }
+}
+
+/// On every row, the last of so many numbers becomes the sum of those before it.
+fn add_up<R: Real>(memory: &mut Memory, numbers: usize) {
+    for row in memory.numbers_of::<R>().chunks_mut(numbers) {
+        let (total, parts) = row.split_last_mut().expect("a row has a number");
+        *total = parts.iter().copied().reduce(|sum, more| sum + more).unwrap_or(R::ZERO);
     }
 }
 

@@ -84,7 +84,8 @@ pub(crate) fn elements(
         Subject::Parameter(stage, slice)
         | Subject::Gradient(stage, slice)
         | Subject::Optimizer(stage, slice) => (stage, slice),
-        Subject::Activation(_)
+        Subject::Squares(..)
+        | Subject::Activation(_)
         | Subject::Retained(_)
         | Subject::Adjoint(_)
         | Subject::Value(_)
@@ -223,6 +224,7 @@ fn arrays(job: &Job, row: &CarriedRow) -> Vec<Array> {
             states.map(|array| Array::Optimizer(stage, array, row.age)).collect()
         }
         Subject::Gradient(..)
+        | Subject::Squares(..)
         | Subject::Activation(_)
         | Subject::Retained(_)
         | Subject::Adjoint(_)

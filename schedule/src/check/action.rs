@@ -149,7 +149,9 @@ impl Line<'_> {
 
     fn content(&mut self, content: &Content) {
         match content {
-            Content::Parameter(stage) | Content::Optimizer(stage) => self.stage(*stage),
+            Content::Parameter(stage)
+            | Content::Optimizer(stage)
+            | Content::Squares(stage) => self.stage(*stage),
             Content::Gradient(stage, sum) => {
                 self.stage(*stage);
                 let all = sum.micro_batches();
@@ -214,7 +216,7 @@ impl<'a> Line<'a> {
             | Pass::Backward
             | Pass::InputGradient
             | Pass::WeightGradient => micro_batch.is_some(),
-            Pass::Update => micro_batch.is_none(),
+            Pass::Norm | Pass::Update => micro_batch.is_none(),
             Pass::Combine => true,
         };
         self.require(single, || {
@@ -229,11 +231,26 @@ impl<'a> Line<'a> {
         for (argument, row) in arguments.iter().zip(rows) {
             if let Some(buffer) = self.spot(Spot { at, row: *row }) {
                 self.argument(called, argument, *row, buffer);
-                slices.extend(slice(buffer.subject).filter(|own| !slices.contains(own)));
+                let own = self.stepped(called.pass, buffer.subject);
+                slices.extend(own.filter(|own| !slices.contains(own)));
             }
         }
         self.slices(called.pass, &slices);
         self.bound = slices;
+    }
+
+    /// The slice of a flat array that a pass binds; an update has the norm of all slices beside it.
+    fn stepped(&mut self, pass: Pass, subject: Subject) -> Option<Slice> {
+        match (pass, subject) {
+            (Pass::Update, Subject::Squares(_, own)) => {
+                self.require(own == Slice::Whole, || {
+                    "updates by the norm of a part; add up those of all parts first"
+                        .into()
+                });
+                None
+            }
+            _ => slice(subject),
+        }
     }
 
     fn argument(
@@ -271,6 +288,7 @@ impl<'a> Line<'a> {
             (Subject::Gradient(stage, _), _) => {
                 job.elements[stage] * job.gradient_width()
             }
+            (Subject::Squares(..), _) => return Some(job.dtype.wide_size()),
             _ => return None,
         };
         let parts = match slice(subject) {
@@ -287,7 +305,7 @@ impl<'a> Line<'a> {
             | Pass::Backward
             | Pass::InputGradient
             | Pass::WeightGradient => slices.iter().all(|slice| *slice == Slice::Whole),
-            Pass::Combine | Pass::Update => slices.len() <= 1,
+            Pass::Combine | Pass::Norm | Pass::Update => slices.len() <= 1,
         };
         self.require(consistent, || {
             format!("pass {pass} binds the slices {slices:?}; gather or scatter first")
@@ -327,13 +345,20 @@ impl<'a> Line<'a> {
         });
         let gradient = matches!(content, Content::Gradient(..));
         let parameter = matches!(content, Content::Parameter(_));
+        let squares = matches!(content, Content::Squares(_));
         let moves = match kind {
-            Collective::AllReduce | Collective::ReduceScatter => gradient,
+            Collective::AllReduce => gradient || squares,
+            Collective::ReduceScatter => gradient,
             Collective::AllGather => gradient || parameter,
         };
         self.require(moves, || format!("{kind:?} of {content:?} has no meaning"));
         let ends = [source, target].map(|buffer| (slice(buffer.subject), buffer.size.0));
         let shaped = match kind {
+            // The norm of the whole is one number, as that of a part is.
+            Collective::AllReduce if squares => {
+                let parts = self.parts_of(group, ends[1].0, ends[0].0);
+                parts.is_some() && ends[0].1 == ends[1].1
+            }
             Collective::AllReduce => ends[0] == ends[1],
             Collective::ReduceScatter => self.sharded(group, ends[0], ends[1]),
             Collective::AllGather => self.sharded(group, ends[1], ends[0]),
@@ -350,12 +375,23 @@ impl<'a> Line<'a> {
         whole: (Option<Slice>, u64),
         part: (Option<Slice>, u64),
     ) -> bool {
-        let (Some(Slice::Whole), Some(Slice::Shard(axis))) = (whole.0, part.0) else {
-            return false;
+        let parts = self.parts_of(group, whole.0, part.0);
+        parts.is_some_and(|parts| whole.1 == part.1 * parts)
+    }
+
+    /// How many parts of the whole the members of a group hold, if each holds another one.
+    fn parts_of(
+        &self,
+        group: GroupId,
+        whole: Option<Slice>,
+        part: Option<Slice>,
+    ) -> Option<u64> {
+        let (Some(Slice::Whole), Some(Slice::Shard(axis))) = (whole, part) else {
+            return None;
         };
         let members = &self.schedule.groups[group];
-        let extent = u64::from(self.schedule.axes[axis].extent);
-        members.places.len() == 1 && members.axes == [axis] && whole.1 == part.1 * extent
+        let apart = members.places.len() == 1 && members.axes == [axis];
+        apart.then(|| u64::from(self.schedule.axes[axis].extent))
     }
 }
 
@@ -363,7 +399,8 @@ fn slice(subject: Subject) -> Option<Slice> {
     match subject {
         Subject::Parameter(_, slice)
         | Subject::Gradient(_, slice)
-        | Subject::Optimizer(_, slice) => Some(slice),
+        | Subject::Optimizer(_, slice)
+        | Subject::Squares(_, slice) => Some(slice),
         _ => None,
     }
 }
@@ -373,6 +410,7 @@ fn holds(subject: Subject, content: &Content) -> bool {
     match (subject, content) {
         (Subject::Parameter(own, _), Content::Parameter(stage))
         | (Subject::Optimizer(own, _), Content::Optimizer(stage))
+        | (Subject::Squares(own, _), Content::Squares(stage))
         | (Subject::Gradient(own, _), Content::Gradient(stage, _)) => own == *stage,
         (Subject::Value(own), Content::Value(value, _))
         | (Subject::ValueGradient(own), Content::ValueGradient(value, _)) => {

@@ -7,8 +7,8 @@
 
 use super::{Culprit, faults::Faults};
 use crate::{
-    ActionId, Bytes, Call, Catalogue, DeviceId, Exchanged, Id, Levels, Line, LinkId,
-    Ring, RoutineId, Schedule, Work,
+    ActionId, Bytes, Call, Catalogue, DeviceId, Direction, Exchanged, Id, Levels, Line,
+    LinkId, Pass, Ring, RoutineId, Schedule, Work,
 };
 use std::collections::BTreeMap;
 
@@ -61,6 +61,12 @@ pub(super) fn check(
     }
     for (id, routine) in schedule.routines.iter() {
         let joint = joint(schedule, catalogue, &routine.calls);
+        let all_parts = schedule.plan.tensor.line(Direction::Both);
+        let meets = routine.pass != Pass::Norm || joint.contains_key(&all_parts);
+        faults.require(meets, Culprit::Routine(id), || {
+            "finds the norm of one part of split tensors; add up what all parts find"
+                .into()
+        });
         if !joint.is_empty() {
             all.routines.insert(id, joint);
         }

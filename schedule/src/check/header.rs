@@ -267,9 +267,6 @@ fn parts(schedule: &Schedule, faults: &mut Faults) {
     faults.require(parts == 1 || last == Some(Splits::Tensors), culprit, || {
         "the axis that splits tensors is the last one: their parts lie next to each other".into()
     });
-    faults.require(parts == 1 || schedule.job.optimizer.clip == 0.0, culprit, || {
-        "clipping needs the norm of a stage's whole gradient, which parts split up".into()
-    });
     for parameter in &schedule.job.parameters {
         let fault = divided(parameter, tensor);
         faults.require(fault.is_none(), Culprit::Header("job"), || {

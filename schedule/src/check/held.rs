@@ -14,6 +14,8 @@ pub enum Held<S = Sum> {
     Optimizer(Stage, i64),
     /// A gradient sum of a stage in a step.
     Gradient(Stage, i64, S),
+    /// The square of the norm of a stage's gradient in a step, or of the part that a row is for.
+    Squares(Stage, i64),
     /// What a stage keeps for the backward pass of a micro-batch in a step.
     Activation(Stage, MicroBatch, i64),
     /// What a stage keeps for the weight gradient of a micro-batch in a step.
@@ -40,6 +42,7 @@ impl<S> Held<S> {
             Held::Gradient(stage, t, sum) => {
                 Held::Gradient(stage, t - origin, spell(sum))
             }
+            Held::Squares(stage, t) => Held::Squares(stage, t - origin),
             Held::Activation(stage, i, t) => Held::Activation(stage, i, t - origin),
             Held::Retained(stage, i, t) => Held::Retained(stage, i, t - origin),
             Held::Adjoint(stage, i, t) => Held::Adjoint(stage, i, t - origin),
@@ -74,6 +77,7 @@ impl fmt::Display for Held {
             Held::Gradient(stage, t, sum) => {
                 write!(f, "gradient({stage}, {}, {})", Step(*t), Spelled(sum))
             }
+            Held::Squares(stage, t) => write!(f, "squares({stage}, {})", Step(*t)),
             Held::Activation(stage, i, t) => {
                 write!(f, "activation({stage}, {i}, {})", Step(*t))
             }

@@ -22,7 +22,14 @@ impl Run<'_> {
     /// Reads of all arguments, then their writes.
     pub(super) fn launch(&mut self, launch: Launch<'_>, faults: &mut Faults) {
         let gathered = self.gather(launch, faults);
-        let added = launch.routine.pass != Pass::Update;
+        let added = match launch.routine.pass {
+            Pass::Norm | Pass::Update => false,
+            Pass::Forward
+            | Pass::Backward
+            | Pass::InputGradient
+            | Pass::WeightGradient
+            | Pass::Combine => true,
+        };
         for (number, argument) in launch.routine.arguments.iter().enumerate() {
             if argument.access == Access::Write
                 || added && argument.role == Role::Gradient
@@ -57,6 +64,7 @@ impl Run<'_> {
             Role::Gradient => {
                 self.tree(stage).map(|tree| Held::Gradient(keeper, t, tree.whole))
             }
+            Role::Squares => Some(Held::Squares(keeper, t)),
             Role::Activation => Some(Held::Activation(stage, i, t)),
             Role::Retained => Some(Held::Retained(stage, i, t)),
             Role::Adjoint => Some(Held::Adjoint(stage, i, t)),
@@ -85,6 +93,7 @@ impl Run<'_> {
             Role::Optimizer => Held::Optimizer(stage, t + 1),
             Role::Gradient if pass == Pass::Update => Held::Nothing,
             Role::Gradient => gathered,
+            Role::Squares => Held::Squares(stage, t),
             Role::Activation if access == Access::Update => Held::Nothing,
             Role::Activation => Held::Activation(stage, i, t),
             Role::Retained => Held::Retained(stage, i, t),
@@ -119,7 +128,7 @@ impl Run<'_> {
         let addition = |i| self.schedule.plan.addition(stage, i);
         let Some(tree) = self.tree(stage) else { return Held::Nothing };
         let made = match (launch.routine.pass, launch.i) {
-            (Pass::Forward | Pass::InputGradient | Pass::Update, _)
+            (Pass::Forward | Pass::InputGradient | Pass::Norm | Pass::Update, _)
             | (Pass::Backward | Pass::WeightGradient, None) => return Held::Nothing,
             (Pass::Backward | Pass::WeightGradient, Some(i)) => {
                 self.accumulate(launch, addition(i), faults)

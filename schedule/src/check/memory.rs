@@ -136,7 +136,8 @@ fn subject(schedule: &Schedule, id: BufferId, buffer: &Buffer, faults: &mut Faul
     let known = match buffer.subject {
         Subject::Parameter(stage, slice)
         | Subject::Gradient(stage, slice)
-        | Subject::Optimizer(stage, slice) => {
+        | Subject::Optimizer(stage, slice)
+        | Subject::Squares(stage, slice) => {
             let axis = match slice {
                 Slice::Whole => true,
                 Slice::Shard(axis) => (schedule.axes.get(axis))
@@ -173,6 +174,7 @@ fn needed(schedule: &Schedule, subject: Subject) -> Option<(u64, Slice)> {
         Subject::Optimizer(stage, slice) => {
             Some((job.elements[stage] * job.optimizer_width(), slice))
         }
+        Subject::Squares(..) => Some((job.dtype.wide_size(), Slice::Whole)),
         Subject::Input(input) => {
             let input = &job.inputs[input];
             let elements: u64 = input.shape.iter().product();

@@ -27,6 +27,7 @@ fn array(schedule: &Schedule, role: Role, stage: Stage) -> Option<Array> {
         | Role::Gradient
         | Role::Received
         | Role::Optimizer
+        | Role::Squares
         | Role::Workspace => None,
     }
 }
@@ -46,7 +47,7 @@ impl Needs {
             | Pass::Backward
             | Pass::InputGradient
             | Pass::WeightGradient => true,
-            Pass::Combine | Pass::Update => false,
+            Pass::Combine | Pass::Norm | Pass::Update => false,
         };
         if let Some(array) = array(schedule, role, routine.stage).filter(|_| whole) {
             let all = bytes.iter().map(|range| (range.clone(), id));

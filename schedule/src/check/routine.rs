@@ -84,15 +84,19 @@ fn allowed(pass: Pass, role: Role, access: Access) -> bool {
         (Pass::WeightGradient, Role::Adjoint) => access == Read,
         (Pass::Combine, Role::Gradient) => access == Update,
         (Pass::Combine, Role::Received) => access == Read,
+        (Pass::Norm, Role::Gradient) => access == Read,
+        (Pass::Norm, Role::Squares) => access == Write,
         (Pass::Update, Role::Parameter | Role::Gradient) => access != Write,
         (Pass::Update, Role::NextParameter) => access == Write,
         (Pass::Update, Role::Optimizer) => access == Update,
+        (Pass::Update, Role::Squares) => access == Read,
         (
             Pass::Forward
             | Pass::Backward
             | Pass::InputGradient
             | Pass::WeightGradient
             | Pass::Combine
+            | Pass::Norm
             | Pass::Update,
             _,
         ) => false,
@@ -122,6 +126,13 @@ fn demands(schedule: &Schedule, id: RoutineId, routine: &Routine, faults: &mut F
                 "must bind received and own gradient",
             );
         }
+        Pass::Norm => {
+            let both = [Role::Gradient, Role::Squares].map(access);
+            demand(
+                both.iter().all(Option::is_some),
+                "must read a gradient and write the square of its norm",
+            );
+        }
         Pass::Update => {
             let forms = (access(Role::Parameter), access(Role::NextParameter));
             let stepped =
@@ -136,8 +147,25 @@ fn demands(schedule: &Schedule, id: RoutineId, routine: &Routine, faults: &mut F
                 access(Role::Optimizer).is_some() == stateful,
                 "must update the optimizer state, if the method has any",
             );
+            let normed = access(Role::Squares).is_some();
+            demand(
+                normed || !clips_a_part(schedule, routine),
+                "clips by the norm of a part of the gradient; read that of the whole, which \
+                 passes N make and an all-reduce adds up",
+            );
         }
     }
+}
+
+/// Whether an update has a part of the gradient whose norm it bounds: a shard, or what a device of
+/// a grid has of split tensors.
+fn clips_a_part(schedule: &Schedule, routine: &Routine) -> bool {
+    let job = &schedule.job;
+    let whole = job.elements[schedule.plan.keeper(routine.stage)] * job.gradient_width();
+    let of_gradient = |argument: &&Argument| argument.role == Role::Gradient;
+    let gradient = routine.arguments.iter().find(of_gradient);
+    let shard = gradient.is_some_and(|gradient| gradient.size.0 < whole);
+    job.optimizer.clip > 0.0 && (shard || schedule.tensor_parts() > 1)
 }
 
 /// What a call is for.
@@ -370,6 +398,15 @@ impl<'a> Body<'a> {
         Ok(())
     }
 
+    /// A norm is found.
+    fn measured(&self, argument: usize) -> Result<(), String> {
+        let number = 0..self.schedule.job.dtype.wide_size();
+        match self.written[argument].covers(&number) {
+            true => Ok(()),
+            false => Err(missed(argument, "its number")),
+        }
+    }
+
     /// Gradients and new parameters reach every parameter of the stage.
     fn coverage(&self, argument: usize, declared: &Argument) -> Result<(), String> {
         let reached = match (self.routine.pass, declared.role, declared.access) {
@@ -385,6 +422,7 @@ impl<'a> Body<'a> {
                 _,
             )
             | (Pass::Update, Role::Parameter, Access::Update) => &self.updated[argument],
+            (Pass::Norm, Role::Squares, _) => return self.measured(argument),
             _ => return Ok(()),
         };
         let job = &self.schedule.job;

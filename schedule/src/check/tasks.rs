@@ -43,7 +43,7 @@ impl Form {
         match pass {
             Pass::Backward => Some(Form::Whole),
             Pass::InputGradient | Pass::WeightGradient => Some(Form::Halves),
-            Pass::Forward | Pass::Combine | Pass::Update => None,
+            Pass::Forward | Pass::Combine | Pass::Norm | Pass::Update => None,
         }
     }
     fn passes(self) -> &'static [Pass] {
@@ -106,7 +106,8 @@ fn duties(schedule: &Schedule) -> impl Iterator<Item = (ActionId, Duty)> {
     schedule.actions.iter().filter_map(|(id, action)| match &action.work {
         Work::Launch { .. } => {
             let task = schedule.task(action)?;
-            (task.pass != Pass::Combine).then_some((id, Duty::Task(task)))
+            let by_need = matches!(task.pass, Pass::Combine | Pass::Norm);
+            (!by_need).then_some((id, Duty::Task(task)))
         }
         Work::Report { micro_batch, .. } => Some((id, Duty::Report(*micro_batch))),
         Work::Transfer { .. } | Work::Collective { .. } | Work::Feed { .. } => None,

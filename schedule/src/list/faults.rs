@@ -188,7 +188,7 @@ impl Faults {
         let late = |listed: &Listed| match listed.pass {
             Pass::Backward | Pass::InputGradient => Some(Pass::Forward),
             Pass::WeightGradient => Some(Pass::InputGradient),
-            Pass::Forward | Pass::Combine | Pass::Update => None,
+            Pass::Forward | Pass::Combine | Pass::Norm | Pass::Update => None,
         };
         let early = self.first.iter().filter_map(|(listed, at)| {
             let need = Listed { pass: late(listed)?, ..*listed };

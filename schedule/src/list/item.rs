@@ -63,7 +63,7 @@ impl Item {
         let order = |listed: &Listed| match listed.pass {
             Pass::Forward => 0,
             Pass::Backward | Pass::InputGradient => 1,
-            Pass::WeightGradient | Pass::Combine | Pass::Update => 2,
+            Pass::WeightGradient | Pass::Combine | Pass::Norm | Pass::Update => 2,
         };
         passes.sort_by_key(order);
         let whole =

@@ -10,7 +10,7 @@ pub fn pass_length(pass: Pass) -> u64 {
     match pass {
         Pass::Backward => 2,
         Pass::Forward | Pass::InputGradient | Pass::WeightGradient => 1,
-        Pass::Combine | Pass::Update => 0,
+        Pass::Combine | Pass::Norm | Pass::Update => 0,
     }
 }
 
@@ -105,7 +105,7 @@ impl Passes {
             Pass::Forward => 0,
             Pass::Backward => 1,
             Pass::InputGradient => 2,
-            Pass::WeightGradient | Pass::Combine | Pass::Update => 3,
+            Pass::WeightGradient | Pass::Combine | Pass::Norm | Pass::Update => 3,
         };
         let row = 4 * listed.stage.index() + kind;
         row * self.micro_batches + listed.micro_batch.index()
@@ -248,7 +248,7 @@ fn needs(listed: Listed, units: &Units, split: &[bool]) -> [Option<Listed>; 3] {
                 hop.and_then(|stage| beside(gradient(stage as usize), stage as usize));
             [beside(Pass::InputGradient, stage), hop, None]
         }
-        Pass::Combine | Pass::Update => [None; 3],
+        Pass::Combine | Pass::Norm | Pass::Update => [None; 3],
     }
 }
 

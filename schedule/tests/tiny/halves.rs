@@ -67,7 +67,7 @@ pub(crate) fn line(pass: Pass, i: usize, n: usize) -> usize {
         Pass::Forward => 4 * i + 1,
         Pass::InputGradient => 4 * i + 3,
         Pass::WeightGradient => 4 * n + i,
-        Pass::Backward | Pass::Combine | Pass::Update => {
+        Pass::Backward | Pass::Combine | Pass::Norm | Pass::Update => {
             unreachable!("no such line is asked for")
         }
     }

@@ -62,7 +62,7 @@ fn kept(list: &DeviceList) -> usize {
         match listed.pass {
             Pass::Forward => now += 1,
             Pass::Backward | Pass::WeightGradient => now -= 1,
-            Pass::InputGradient | Pass::Combine | Pass::Update => {}
+            Pass::InputGradient | Pass::Combine | Pass::Norm | Pass::Update => {}
         }
         most = most.max(now);
     }

@@ -58,7 +58,7 @@ pub(super) fn routes(
         Pass::Forward => (VALUES, Some(own + slices)),
         Pass::Backward | Pass::InputGradient => (GRADIENTS, own.checked_sub(slices)),
         Pass::WeightGradient => (GRADIENTS, None),
-        Pass::Combine | Pass::Update => {
+        Pass::Combine | Pass::Norm | Pass::Update => {
             unreachable!("the order lists compute passes only")
         }
     };

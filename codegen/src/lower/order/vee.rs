@@ -78,7 +78,7 @@ fn kind(pass: Pass) -> usize {
     match pass {
         Pass::Forward => 0,
         Pass::Backward | Pass::InputGradient => 1,
-        Pass::WeightGradient | Pass::Combine | Pass::Update => 2,
+        Pass::WeightGradient | Pass::Combine | Pass::Norm | Pass::Update => 2,
     }
 }
 

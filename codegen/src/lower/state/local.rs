@@ -28,5 +28,5 @@ pub(super) fn kept(draft: &mut Draft<'_>, stage: Stage) -> (StageRows, UpdateRow
             rows.parameter.insert((*pass, i), version(parameter, draft.delay(stage, i)));
         }
     }
-    (rows, UpdateRows { parameter, gradient, optimizer, parts: 1 })
+    (rows, UpdateRows { parameter, gradient, optimizer, shards: 1, squares: None })
 }

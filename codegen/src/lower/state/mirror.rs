@@ -34,7 +34,7 @@ pub(super) fn lay_out(
     give_back(draft, stage, parameter, other)?;
     let summed = join(draft, stage, gradient, [other, own])?;
     let site = draft.sites.site(stage, draft.last(), 0);
-    let bound = UpdateRows { parameter, gradient, optimizer, parts: 1 };
+    let bound = UpdateRows { parameter, gradient, optimizer, shards: 1, squares: None };
     let key = draft.behind(summed.key);
     draft.push_update(stage, site, (key, 0), &bound);
     Ok(rows)

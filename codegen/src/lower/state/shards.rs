@@ -11,6 +11,9 @@
 //! reads, one that arrives. So do two whole gradients: one that a pass makes, one that leaves. W reads
 //! no parameters but where a gradient hops back, so nothing is gathered for it elsewhere. Sums that
 //! have no pass left to hide behind stand behind the messages of the step ([`Members::closing`]).
+//!
+//! Where the gradient is clipped, each finds the square of the norm of its shard, and an all-reduce
+//! inside a group makes that of the whole.
 
 use super::{
     Addition, StageRows, UpdateRows,
@@ -22,8 +25,8 @@ use crate::lower::{
     draft::{Draft, Hold, Instance, Key, Slotting},
 };
 use roundelay_schedule::{
-    AxisId, Bytes, Collective, Content, Id, MicroBatch, Pass, Role, Routine, RoutineId,
-    Slice, Stage, States, Subject, Sum,
+    AxisId, BufferId, Bytes, Collective, Content, Id, MicroBatch, Pass, Role, Routine,
+    RoutineId, Slice, Stage, States, Subject, Sum,
 };
 
 /// How parameters get from their shards to those who read them; gradients go back by its adjoint.
@@ -88,7 +91,8 @@ impl Shards {
         let parameter = shard(Subject::Parameter(stage, slice));
         let gradient = shard(Subject::Gradient(stage, slice));
         let optimizer = keeps.then(|| shard(Subject::Optimizer(stage, slice)));
-        let bound = UpdateRows { parameter, gradient, optimizer, parts };
+        let bound =
+            UpdateRows { parameter, gradient, optimizer, shards: parts, squares: None };
         Ok(Self { members, inside, across, axis: *axis, parts, bound })
     }
 
@@ -169,8 +173,7 @@ impl Shards {
         let sum = Sum::list(draft.order.micro_batches());
         let moment = self.members.closing(draft, last, 1);
         self.scatter(draft, moment, (version(whole, 0), self.gradient()), sum);
-        let moment = self.members.closing(draft, last, 2);
-        self.members.update(draft, moment, &self.bound);
+        self.update(draft, last, 2);
     }
 
     /// Each micro-batch's gradient is split up at once, and added up in the shard.
@@ -199,8 +202,38 @@ impl Shards {
         if let Some(along) = self.across {
             self.reduce_across(draft, along, last);
         }
-        let moment = self.members.closing(draft, last, 2 + reduced);
-        self.members.update(draft, moment, &self.bound);
+        self.update(draft, last, 2 + reduced);
+    }
+
+    /// The update so many turns behind the last one that makes a gradient, later where the norm of
+    /// the whole has to be found.
+    fn update(&self, draft: &mut Draft<'_>, last: usize, later: usize) {
+        let UpdateRows { parameter, gradient, optimizer, shards, .. } = self.bound;
+        let (squares, behind) = match draft.clips(draft.portion(shards)) {
+            false => (None, later),
+            true => (Some(self.norm(draft, last, later)), later + 2),
+        };
+        let rows = UpdateRows { parameter, gradient, optimizer, shards, squares };
+        let moment = self.members.closing(draft, last, behind);
+        self.members.update(draft, moment, &rows);
+    }
+
+    /// The square of the norm of the whole, from those of all shards: a turn each to find and to add
+    /// them up.
+    fn norm(&self, draft: &mut Draft<'_>, last: usize, later: usize) -> BufferId {
+        let moment = self.members.closing(draft, last, later);
+        let site = draft.sites.site(self.stage(), draft.last(), moment.1);
+        let own = (self.bound.gradient, Slice::Shard(self.axis));
+        let portion = draft.portion(self.parts);
+        let part = draft.push_norm(self.stage(), site, moment, own, portion);
+        let whole = draft.squares(self.members.ring, self.stage(), Slice::Whole);
+        let (along, kind) = (self.inside, Collective::AllReduce);
+        let (from, to) = (version(part, 0), version(whole, 0));
+        let content = Content::Squares(self.stage());
+        let moment = self.members.closing(draft, last, later + 1);
+        let exchange = Exchange { along, kind, from, to, content };
+        self.members.exchange(draft, moment, exchange);
+        whole
     }
 
     fn gradient(&self) -> Hold {

@@ -157,9 +157,10 @@ impl Way<'_> {
         match content {
             Content::Value(_, i) => step == Step::Ahead && *i == self.micro_batch,
             Content::ValueGradient(_, i) => step == Step::Back && *i == self.micro_batch,
-            Content::Parameter(_) | Content::Optimizer(_) | Content::Gradient(..) => {
-                false
-            }
+            Content::Parameter(_)
+            | Content::Optimizer(_)
+            | Content::Gradient(..)
+            | Content::Squares(_) => false,
         }
     }
 }
@@ -244,9 +245,10 @@ fn transfers(schedule: &Checked) -> [BTreeMap<(ValueId, MicroBatch), Vec<Ends>>;
         let (step, key) = match content {
             Content::Value(value, i) => (0, (*value, *i)),
             Content::ValueGradient(value, i) => (1, (*value, *i)),
-            Content::Parameter(_) | Content::Optimizer(_) | Content::Gradient(..) => {
-                continue;
-            }
+            Content::Parameter(_)
+            | Content::Optimizer(_)
+            | Content::Gradient(..)
+            | Content::Squares(_) => continue,
         };
         all[step].entry(key).or_insert_with(Vec::new).push([*from, *to]);
     }
