@@ -3,8 +3,23 @@
 mod cli;
 
 use clap::Parser;
-use std::process::ExitCode;
+use std::{env, process::ExitCode};
+
+/// How many queues CUDA keeps on a GPU, which it reads when it is started: with its usual eight, streams
+/// share queues, and one that waits holds up others.
+const QUEUES: (&str, &str) = ("CUDA_DEVICE_MAX_CONNECTIONS", "32");
 
 fn main() -> ExitCode {
+    ask_for_queues();
     cli::main(cli::Cli::parse())
+}
+
+/// Asks for as many queues as there are, unless the user says how many.
+#[expect(unsafe_code, reason = "CUDA takes this from the environment alone")]
+fn ask_for_queues() {
+    let (name, most) = QUEUES;
+    if env::var_os(name).is_none() {
+        // SAFETY: this is the first that the only thread does.
+        unsafe { env::set_var(name, most) }
+    }
 }

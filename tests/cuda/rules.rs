@@ -66,6 +66,7 @@ fn holds_for(name: &str, recurrence: Recurrence, written: impl Fn(&Bench) -> Pat
         Recurrence::Late => assert!(launches == graphs && graphs > 0, "{name}: {graphs}"),
     }
     assert!(graphed.count("products") > 0, "{name}: the library multiplies");
+    assert_eq!(graphed.count("queues"), 32, "{name}: streams wait for themselves alone");
     let ungraphed = bench.run("--device cuda --graphs never", &program, &late);
     assert_eq!(ungraphed.count("graphs"), 0, "{name}");
     assert!(ungraphed.is(&graphed), "{name}: graphs change no bit");

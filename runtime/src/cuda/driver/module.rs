@@ -52,8 +52,9 @@ impl Module {
     }
 }
 
-/// Shared memory that every function may have without being asked.
-const ALWAYS_SHARED: u64 = 48 * 1024;
+/// Shared memory that every function may have without being asked, beside what it declares itself:
+/// together these are at most 48 KiB.
+const ALWAYS_SHARED: u64 = 32 * 1024;
 
 impl Function {
     /// The driver's handle.

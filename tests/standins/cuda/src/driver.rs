@@ -23,6 +23,8 @@ static HELD: AtomicI64 = AtomicI64::new(0);
 
 #[unsafe(no_mangle)]
 extern "C" fn cuInit(_: c_uint) -> c_int {
+    let queues = std::env::var("CUDA_DEVICE_MAX_CONNECTIONS").ok();
+    world().counts.queues = queues.and_then(|most| most.parse().ok()).unwrap_or(8);
     if world().settings.devices > 0 { SUCCESS } else { NO_DEVICE }
 }
 

@@ -90,6 +90,8 @@ pub(crate) struct Counts {
     pub(crate) odd_attentions: u64,
     pub(crate) graphs: u64,
     pub(crate) graph_launches: u64,
+    /// Queues that streams share.
+    pub(crate) queues: u64,
     pub(crate) compilations: u64,
     /// Sources that are being compiled, and the most that ever were.
     pub(crate) compiling: u64,
@@ -334,6 +336,7 @@ impl World {
             odd_attentions,
             graphs,
             graph_launches,
+            queues,
             compilations,
             compiling: _,
             compiled_at_once,
@@ -348,7 +351,7 @@ impl World {
                  slow_convolutions {slow_convolutions}\nwrong_convolutions {wrong_convolutions}\n\
                  odd_convolutions {odd_convolutions}\nattentions {attentions}\n\
                  slow_attentions {slow_attentions}\nwrong_attentions {wrong_attentions}\n\
-                 odd_attentions {odd_attentions}\ngraphs {graphs}\ngraph_launches {graph_launches}\ncompilations {compilations}\ncompiled_at_once {compiled_at_once}\n\
+                 odd_attentions {odd_attentions}\ngraphs {graphs}\ngraph_launches {graph_launches}\nqueues {queues}\ncompilations {compilations}\ncompiled_at_once {compiled_at_once}\n\
                  exchanges {exchanges}\ngrouped {grouped}\nsent {sent}\n"
             );
             let _ = fs::write(file, text);
