@@ -139,10 +139,9 @@ def sanitize(bench, tool, which, group, kept):
         # Slow is not wrong.
         raise Absent(str(error)) from None
     said = [line for line in done.stdout.splitlines() if "=====" in line]
-    # Other codes are those of the program: what it says counts then.
-    by_tool = said and done.returncode in (0, 9)
-    found = said[-1].strip("= ") if by_tool else last_words(done.stderr)
-    verdict = {0: "right", 9: "WRONG"}.get(done.returncode, "FAILED")
+    # Other codes are those of the program, and without a word of the tool nothing was looked at.
+    verdict = {0: "right", 9: "WRONG"}.get(done.returncode, "FAILED") if said else "FAILED"
+    found = last_words(done.stderr) if verdict == "FAILED" else said[-1].strip("= ")
     if verdict == "WRONG":
         found += f"; in {', '.join(places_of(said)) or 'no kernel that is named'}"
     elif verdict == "right":

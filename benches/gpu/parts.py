@@ -45,7 +45,7 @@ def take(name, bench, work):
 def choose(wanted, bench):
     """What is chosen by time, before anything else is on the GPU."""
     if not bench.is_over() and {"compile", "speed"} & set(wanted):
-        speed.choose(bench)
+        attempt(bench, "speed", "attention of PyTorch", lambda: speed.choose(bench))
 
 
 # The host

@@ -1,11 +1,11 @@
 """The PyTorch side of benches/gpu: the models of `models/*.rdl` as PyTorch users write them, on the
 same weights and data.
 
-    python3 peer.py losses    MODEL --sizes JSON --weights FILE --data DIR --steps K --precision bf16|f32
-    python3 peer.py attention MODEL --sizes JSON
-    python3 peer.py serve     MODEL --sizes JSON --mode eager|default|reduce-overhead --attention NAME
+    python3 peer.py losses    --sizes JSON --weights FILE --data DIR --steps K --precision bf16|f32
+    python3 peer.py attention --sizes JSON
+    python3 peer.py serve     --sizes JSON --mode eager|default|reduce-overhead --attention NAME
 
-`losses` and `attention` print one JSON object. `serve` answers a JSON line for each line of standard input:
+`losses` prints one JSON object, `attention` a list of one for each of its sizes. `serve` answers a JSON line for each line of standard input:
 `ready`, `turn SECONDS`, `kernels`, `memory`. Weights are a safetensors file under our global
 names; data is a folder of `roundelay data`. Parameters have 32 bits, and bf16 is autocast's. What is served
 (`losses --served` too) has the residual stream in bf16, as ours is, and tries cuDNN's algorithms.
@@ -311,15 +311,15 @@ def groups(model, weight_decay):
 
 def trained(arguments):
     """The model, and what makes one step of a batch and gives its loss as a tensor."""
-    device = torch.device(arguments.device)
+    device, sizes = torch.device(arguments.device), json.loads(arguments.sizes)
     torch.manual_seed(1)
-    model = MODELS[arguments.model](**json.loads(arguments.sizes)["model"]).to(device)
-    if arguments.model != "gpt2":
+    model = MODELS[sizes["file"]](**sizes["model"]).to(device)
+    if sizes["file"] != "gpt2":
         model = model.to(memory_format=torch.channels_last)
     model.train()
     if arguments.weights:
         model.take(safetensors(arguments.weights))
-    optimizer = optimizer_of(arguments.model, model, device)
+    optimizer = optimizer_of(sizes["file"], model, device)
     narrow = arguments.precision == "bf16"
     if not narrow:
         # Products and convolutions in all 32 bits: these are what others are held to.
@@ -384,9 +384,9 @@ def answer_all(arguments):
     for request in sys.stdin:
         match request.split():
             case ["ready"]:
-                answer = {"torch": torch.__version__}
+                answer = {}
             case ["turn", seconds]:
-                answer = turn(step, all_batches, wait, float(seconds))
+                answer = {"torch": torch.__version__, **turn(step, all_batches, wait, float(seconds))}
                 answer["graphs"] = graphs.told(answer["steps"] + ROW) if graphs else None
             case ["kernels"]:
                 answer = {"kernels": kernels(step, all_batches[0], device)}
@@ -467,25 +467,29 @@ def memory(device):
 
 
 def attention(arguments):
+    device = torch.device(arguments.device)
+    chosen = [faster_attention(sizes, device) for sizes in json.loads(arguments.sizes)]
+    print(json.dumps(chosen), flush=True)
+
+
+def faster_attention(sizes, device):
     """The faster of cuDNN's and FlashAttention's kernels at the model's shape in bf16, forward and
-    backward. Elsewhere, and for models without, whatever PyTorch picks."""
-    sizes = json.loads(arguments.sizes)
-    own, device = sizes["model"], torch.device(arguments.device)
-    times, absent = {}, {}
-    if "heads" in own and device.type == "cuda":
+    backward. Elsewhere whatever PyTorch picks."""
+    own, times, absent = sizes["model"], {}, {}
+    if device.type == "cuda":
         sequence = own.get("seq") or 1 + (own["side"] // own["patch"]) ** 2
         shape = (sizes["batch"], sequence, own["heads"], own["width"] // own["heads"])
         for name, backend in ATTENTION.items():
             try:
                 with sdpa_kernel(backend):
-                    times[name] = attention_time(shape, arguments.model == "gpt2", device)
+                    times[name] = attention_time(shape, sizes["file"] == "gpt2", device)
             except RuntimeError as error:
                 absent[name] = str(error).splitlines()[0][:120]
     fastest = min(times, key=times.get, default="")
     said = [f"{name} {time:.3f} ms a layer" for name, time in times.items()]
     said += [f"{name} is not there: {why}" for name, why in absent.items()]
     words = (fastest or "what PyTorch picks") + (f" ({', '.join(said)})" if said else "")
-    print(json.dumps({"attention": fastest, "said": words, "times": times}), flush=True)
+    return {"attention": fastest, "said": words, "times": times}
 
 
 def attention_time(shape, causal, device):
@@ -510,8 +514,7 @@ def attention_time(shape, causal, device):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("what", choices=["losses", "attention", "serve"])
-    parser.add_argument("model", choices=sorted(MODELS))
-    parser.add_argument("--sizes", required=True, help='{"batch": ..., "model": {...}}')
+    parser.add_argument("--sizes", required=True, help='{"file": ..., "batch": ..., "model": {...}}')
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--precision", choices=["bf16", "f32"], default="bf16")
     parser.add_argument("--mode", choices=["eager", "default", "reduce-overhead"], default="eager")

@@ -196,7 +196,7 @@ class Theirs:
         self.attention = json.loads(self.file.read_text()) if self.file.exists() else {}
 
     def command(self, what, sizes, *words):
-        own = [what, sizes["file"], "--sizes", json.dumps(sizes), "--device", self.device]
+        own = [what, "--sizes", json.dumps(sizes), "--device", self.device]
         return [self.python, self.script, *own, *map(str, words)]
 
     def told(self, timeout, *words):
@@ -213,13 +213,14 @@ class Theirs:
         words = ["--weights", weights, "--data", data, "--steps", steps]
         return self.told(timeout, "losses", sizes, *words, *more)["losses"]
 
-    def choose(self, sizes, timeout):
-        """What makes attention for these sizes; whoever is first measures, with nothing beside it."""
-        key = json.dumps(sizes)
-        if key not in self.attention:
-            self.attention[key] = self.told(timeout, "attention", sizes)
+    def choose(self, all_sizes, timeout):
+        """What makes attention for each of these sizes; whoever is first measures, with nothing beside it."""
+        wanted = [sizes for sizes in all_sizes if json.dumps(sizes) not in self.attention]
+        if wanted:
+            told = self.told(timeout, "attention", wanted)
+            self.attention.update((json.dumps(sizes), one) for sizes, one in zip(wanted, told))
             self.file.write_text(json.dumps(self.attention))
-        return self.attention[key]
+        return [self.attention[json.dumps(sizes)] for sizes in all_sizes]
 
     def serve(self, sizes, mode, warm_up=20):
         chosen = self.attention.get(json.dumps(sizes), {}).get("attention", "")
