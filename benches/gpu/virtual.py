@@ -1,7 +1,7 @@
 """Virtual devices on one card: memory and throughput of cyclic steps over synchronous ones."""
 
 import judge
-from bench import attempt, gigabytes, total
+from bench import FIRST_RUN, attempt, gigabytes, total
 from sides import step_time
 
 # Virtual devices: examples of a micro-batch.
