@@ -1,12 +1,21 @@
 """What parts measure with, and what becomes of one that ends early."""
 
+import statistics
 import traceback
 from dataclasses import dataclass, field
 
 from sides import Absent, Failed, Late
 
-# Seconds that one run of ours may take; the stand-ins take longer.
-RUN, TINY_RUN = 120, 900
+# Seconds that one run of ours may take, and a model's first one, which tries algorithms and engines; the
+# stand-ins take longer.
+RUN, FIRST_RUN, TINY_RUN = 120, 240, 900
+
+
+@dataclass
+class Card:
+    # As `nvidia-smi` calls it; nothing and zero where nobody says.
+    name: str = ""
+    bytes: int = 0
 
 
 @dataclass
@@ -17,11 +26,16 @@ class Bench:
     models: list
     tiny: bool
     seed: int
-    # Time of a step of ours, by model, once it was measured.
-    steps: dict = field(default_factory=dict)
+    card: Card = field(default_factory=Card)
+    # Runs of ours in the usual size, by model: the first one has the GPU to itself.
+    runs: dict = field(default_factory=dict)
 
     def sizes(self, model):
         return self.ours.sizes[model]
+
+    def step(self, model):
+        """Time of a step of ours in its usual size, over all runs."""
+        return statistics.median(run["step_s"] for run in self.runs[model])
 
     def timeout(self, most):
         """Seconds that a command may take."""
@@ -29,8 +43,8 @@ class Bench:
             raise Absent("no time was left")
         return min(most, self.results.left())
 
-    def run_limit(self):
-        return self.timeout(TINY_RUN if self.tiny else RUN)
+    def run_limit(self, most=RUN):
+        return self.timeout(TINY_RUN if self.tiny else most)
 
     def is_over(self):
         return self.results.left() < 5

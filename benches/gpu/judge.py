@@ -1,9 +1,13 @@
 """What figures are held to, apart from where they come from."""
 
+import itertools
 import statistics
 
 # Steps whose losses are averaged before two curves are compared: single steps are noise.
 WINDOW = 20
+
+# A distance of loss curves that is none, as a part of the loss.
+LITTLE = 0.002
 
 # Targets. One that is missed is said in its row and is no error: wrong numbers alone are.
 # Throughput over that of PyTorch's faster mode, by model.
@@ -32,6 +36,17 @@ def distance(one, other):
     mean = statistics.fmean(other)
     far = [abs(a - b) / (max(b, mean) or 1.0) for a, b in zip(windows(one), windows(other))]
     return statistics.fmean(far), max(far)
+
+
+def noise(theirs):
+    """How far apart two of PyTorch's curves are at most, in the mean."""
+    return max(distance(one, other)[0] for one, other in itertools.permutations(theirs, 2))
+
+
+def is_noise(own, noise):
+    """Whether ours lies no further from PyTorch's losses in 32 bits than PyTorch's own lie apart, which
+    are few: twice as far may be chance, and where they hardly differ, a little is."""
+    return own <= 2 * noise + LITTLE
 
 
 def known_counts(counts):
@@ -63,15 +78,22 @@ def bounded(bound, most):
     return at_most(bound, most) if bound <= most else f"not known (at most {bound:.3f}, target {most:.2f})"
 
 
-def of_speed(model, ours, theirs):
-    """Of step times, PyTorch's by mode."""
-    return at_least(min(theirs) / ours if theirs else None, SPEEDS.get(model, SPEED))
+def of_fewest(figures, judged):
+    """A target that the lowest figure decides. Of one that nobody could take, only a miss is known: the
+    lowest may be lower."""
+    known = [figure for figure in figures if figure is not None]
+    target = judged(min(known, default=None))
+    return target if len(known) == len(figures) or target.startswith("MISSED") else judged(None)
+
+
+def of_speed(model, ratios):
+    """Of PyTorch's step times over ours, by mode: the faster one counts."""
+    return of_fewest(ratios, lambda ratio: at_least(ratio, SPEEDS.get(model, SPEED)))
 
 
 def of_memory(ours, theirs):
-    """Of bytes, PyTorch's by mode; a mode that cannot say is none."""
-    known = [count for count in theirs if count]
-    return at_most(ours / min(known) if known else None, MEMORY)
+    """Of bytes, PyTorch's by mode: the frugal one counts."""
+    return of_fewest(theirs, lambda least: at_most(ours / least if least else None, MEMORY))
 
 
 def kept(targets):

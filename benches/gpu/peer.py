@@ -1,12 +1,14 @@
 """The PyTorch side of benches/gpu: the models of `models/*.rdl` as PyTorch users write them, on the
 same weights and data.
 
-    python3 peer.py losses MODEL --sizes JSON --weights FILE --data DIR --steps K --precision bf16|f32
-    python3 peer.py serve  MODEL --sizes JSON --mode eager|default|reduce-overhead
+    python3 peer.py losses    --sizes JSON --weights FILE --data DIR --steps K --precision bf16|f32
+    python3 peer.py attention --sizes JSON
+    python3 peer.py serve     --sizes JSON --mode eager|default|reduce-overhead --attention NAME
 
-`losses` prints one JSON object. `serve` answers a JSON line for each line of standard input:
+`losses` prints one JSON object, `attention` a list of one for each of its sizes. `serve` answers a JSON line for each line of standard input:
 `ready`, `turn SECONDS`, `kernels`, `memory`. Weights are a safetensors file under our global
-names; data is a folder of `roundelay data`. Parameters have 32 bits, and bf16 is autocast's.
+names; data is a folder of `roundelay data`. Parameters have 32 bits, and bf16 is autocast's. What is served
+(`losses --served` too) has the residual stream in bf16, as ours is, and tries cuDNN's algorithms.
 """
 
 import argparse
@@ -71,6 +73,8 @@ class Block(nn.Module):
 class Gpt2(nn.Module):
     """models/gpt2.rdl"""
 
+    # What the residual stream is stored in.
+    stream = torch.float32
     INPUTS = ("tokens", "targets")
 
     def __init__(self, seq, width, heads, layers, vocab):
@@ -82,7 +86,7 @@ class Gpt2(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, tokens, targets):
-        x = F.embedding(tokens, self.table) + self.positions
+        x = (F.embedding(tokens, self.table) + self.positions).to(self.stream)
         for block in self.blocks:
             x = block(x)
         logits = F.linear(self.norm(x), self.table)
@@ -103,6 +107,8 @@ class Gpt2(nn.Module):
 class Vit(nn.Module):
     """models/vit.rdl"""
 
+    # What the residual stream is stored in.
+    stream = torch.float32
     INPUTS = ("images", "targets")
 
     def __init__(self, side, patch, width, heads, layers, classes):
@@ -117,7 +123,7 @@ class Vit(nn.Module):
     def forward(self, images, targets):
         x = self.cut(images).flatten(2).transpose(1, 2)
         token = self.token.expand(len(x), 1, -1).to(x.dtype)
-        x = torch.cat([token, x], dim=1) + self.positions
+        x = (torch.cat([token, x], dim=1) + self.positions).to(self.stream)
         for block in self.blocks:
             x = block(x)
         return F.cross_entropy(self.head(self.norm(x)[:, 0]), targets)
@@ -305,33 +311,32 @@ def groups(model, weight_decay):
 
 def trained(arguments):
     """The model, and what makes one step of a batch and gives its loss as a tensor."""
-    device = torch.device(arguments.device)
+    device, sizes = torch.device(arguments.device), json.loads(arguments.sizes)
     torch.manual_seed(1)
-    model = MODELS[arguments.model](**json.loads(arguments.sizes)["model"]).to(device)
-    if arguments.model != "gpt2":
+    model = MODELS[sizes["file"]](**sizes["model"]).to(device)
+    if sizes["file"] != "gpt2":
         model = model.to(memory_format=torch.channels_last)
     model.train()
     if arguments.weights:
         model.take(safetensors(arguments.weights))
-    optimizer = optimizer_of(arguments.model, model, device)
+    optimizer = optimizer_of(sizes["file"], model, device)
     narrow = arguments.precision == "bf16"
     if not narrow:
         # Products and convolutions in all 32 bits: these are what others are held to.
         torch.backends.cudnn.allow_tf32 = False
         torch.backends.cuda.matmul.allow_tf32 = False
 
-    def loss_of(*batch):
-        cast = torch.autocast(device.type, torch.bfloat16) if narrow else contextlib.nullcontext()
-        with cast:
-            return model(*batch)
-
-    if arguments.mode != "eager":
-        loss_of = torch.compile(loss_of, mode=None if arguments.mode == "default" else arguments.mode)
+    if arguments.served:
+        model.stream = torch.bfloat16
+        torch.backends.cudnn.benchmark = True
+    loss_of = model if arguments.mode == "eager" else torch.compile(
+        model, mode=None if arguments.mode == "default" else arguments.mode)
 
     def step(batch):
         if arguments.mode == "reduce-overhead":
             torch.compiler.cudagraph_mark_step_begin()
-        loss = loss_of(*batch)
+        with torch.autocast(device.type, torch.bfloat16) if narrow else contextlib.nullcontext():
+            loss = loss_of(*batch)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -350,26 +355,39 @@ def losses(arguments):
     print(json.dumps({"losses": [loss.item() for loss in found]}), flush=True)
 
 
+# What may make attention, by the names that are told.
+ATTENTION = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "FlashAttention": SDPBackend.FLASH_ATTENTION}
+
+
 def serve(arguments):
-    backend, attention, times = attention_of(arguments, torch.device(arguments.device))
+    arguments.served = True
+    backend = ATTENTION.get(arguments.attention)
     with sdpa_kernel(backend) if backend else contextlib.nullcontext():
-        answer_all(arguments, {"torch": torch.__version__, "attention": attention, "attention_ms": times})
+        answer_all(arguments)
 
 
-def answer_all(arguments, about):
+def answer_all(arguments):
     model, device, step = trained(arguments)
     batch = json.loads(arguments.sizes)["batch"]
     all_batches = [model.draw(batch, device) for _ in range(2)]
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    graphs = Graphs() if arguments.mode == "reduce-overhead" else None
     for number in range(arguments.warm_up):
         step(all_batches[number % 2])
     wait()
+    if graphs:
+        graphs.told(arguments.warm_up)
+    elif device.type == "cuda":
+        # Of the training alone: what compiling and trials took is none of it. Memory of graphs would not
+        # be counted again when they are replayed, so that mode keeps its whole peak.
+        torch.cuda.reset_peak_memory_stats()
     for request in sys.stdin:
         match request.split():
             case ["ready"]:
-                answer = about
+                answer = {}
             case ["turn", seconds]:
-                answer = turn(step, all_batches, wait, float(seconds))
+                answer = {"torch": torch.__version__, **turn(step, all_batches, wait, float(seconds))}
+                answer["graphs"] = graphs.told(answer["steps"] + ROW) if graphs else None
             case ["kernels"]:
                 answer = {"kernels": kernels(step, all_batches[0], device)}
             case ["memory"]:
@@ -377,19 +395,47 @@ def answer_all(arguments, about):
         print(json.dumps(answer), flush=True)
 
 
+class Graphs:
+    """How many graphs are replayed, and how often Inductor gave them up. It counts not all of what it gives
+    up, so replays are what shows that there are graphs."""
+
+    def __init__(self):
+        self.replays = 0
+        replay = torch.cuda.CUDAGraph.replay
+
+        def counted(graph):
+            self.replays += 1
+            replay(graph)
+
+        torch.cuda.CUDAGraph.replay = counted
+
+    def told(self, steps):
+        """Of the steps since this was asked last."""
+        from torch._dynamo.utils import counters
+        replays, self.replays = self.replays, 0
+        return {"a_step": replays / steps, "skips": counters["inductor"]["cudagraph_skips"]}
+
+
+# Steps that are given without a wait between them.
+ROW = 10
+
+
 def turn(step, all_batches, wait, seconds):
-    """Median and mean of a step's time, taken over so many seconds."""
-    wait()
-    times, start = [], time.perf_counter()
-    while time.perf_counter() - start < seconds or len(times) < 3:
+    """Median and mean of a step's time, over rows of steps that take so many seconds. The first row does not
+    count: what the allocator gave back for our turn is taken again."""
+    times, end = [], None
+    while end is None or time.perf_counter() < end or len(times) < 4:
         before = time.perf_counter()
-        for batch in all_batches:
-            step(batch)
+        for number in range(ROW):
+            step(all_batches[number % len(all_batches)])
         wait()
-        times.append((time.perf_counter() - before) / len(all_batches))
-    times.sort()
-    return {"step_s": times[len(times) // 2], "mean_s": sum(times) / len(times),
-            "steps": len(times) * len(all_batches)}
+        now = time.perf_counter()
+        times.append((now - before) / ROW)
+        end = end or now + seconds
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+    times = sorted(times[1:])
+    return {"step_s": times[len(times) // 2], "mean_s": sum(times) / len(times), "steps": len(times) * ROW}
 
 
 def kernels(step, batch, device):
@@ -420,34 +466,30 @@ def memory(device):
     return {"allocated": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved()}
 
 
-def attention_of(arguments, device):
+def attention(arguments):
+    device = torch.device(arguments.device)
+    chosen = [faster_attention(sizes, device) for sizes in json.loads(arguments.sizes)]
+    print(json.dumps(chosen), flush=True)
+
+
+def faster_attention(sizes, device):
     """The faster of cuDNN's and FlashAttention's kernels at the model's shape in bf16, forward and
-    backward: its backend, its name, and milliseconds of both. Elsewhere whatever PyTorch picks."""
-    sizes = json.loads(arguments.sizes)
-    own = sizes["model"]
-    if "heads" not in own:
-        return None, "none", {}
-    if device.type != "cuda" or arguments.precision != "bf16":
-        return None, "what PyTorch picks", {}
-    sequence = own.get("seq") or 1 + (own["side"] // own["patch"]) ** 2
-    shape = (sizes["batch"], sequence, own["heads"], own["width"] // own["heads"])
-    backends = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "FlashAttention": SDPBackend.FLASH_ATTENTION}
-    times, absent = {}, {}
-    for name, backend in backends.items():
-        try:
-            with sdpa_kernel(backend):
-                times[name] = attention_time(shape, arguments.model == "gpt2", device)
-        except RuntimeError as error:
-            absent[name] = str(error).splitlines()[0][:120]
-    # What was tried is no memory of the training.
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    if not times:
-        return None, f"what PyTorch picks: {absent}", absent
-    fastest = min(times, key=times.get)
-    said = ", ".join(f"{name} {time:.3f} ms" for name, time in times.items())
-    said += "".join(f", {name} is not there: {why}" for name, why in absent.items())
-    return backends[fastest], f"{fastest} ({said} a layer)", times
+    backward. Elsewhere whatever PyTorch picks."""
+    own, times, absent = sizes["model"], {}, {}
+    if device.type == "cuda":
+        sequence = own.get("seq") or 1 + (own["side"] // own["patch"]) ** 2
+        shape = (sizes["batch"], sequence, own["heads"], own["width"] // own["heads"])
+        for name, backend in ATTENTION.items():
+            try:
+                with sdpa_kernel(backend):
+                    times[name] = attention_time(shape, sizes["file"] == "gpt2", device)
+            except RuntimeError as error:
+                absent[name] = str(error).splitlines()[0][:120]
+    fastest = min(times, key=times.get, default="")
+    said = [f"{name} {time:.3f} ms a layer" for name, time in times.items()]
+    said += [f"{name} is not there: {why}" for name, why in absent.items()]
+    words = (fastest or "what PyTorch picks") + (f" ({', '.join(said)})" if said else "")
+    return {"attention": fastest, "said": words, "times": times}
 
 
 def attention_time(shape, causal, device):
@@ -471,18 +513,19 @@ def attention_time(shape, causal, device):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("what", choices=["losses", "serve"])
-    parser.add_argument("model", choices=sorted(MODELS))
-    parser.add_argument("--sizes", required=True, help='{"batch": ..., "model": {...}}')
+    parser.add_argument("what", choices=["losses", "attention", "serve"])
+    parser.add_argument("--sizes", required=True, help='{"file": ..., "batch": ..., "model": {...}}')
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--precision", choices=["bf16", "f32"], default="bf16")
     parser.add_argument("--mode", choices=["eager", "default", "reduce-overhead"], default="eager")
     parser.add_argument("--weights")
     parser.add_argument("--data")
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--warm-up", type=int, default=6)
+    parser.add_argument("--warm-up", type=int, default=20)
+    parser.add_argument("--attention", choices=["", *ATTENTION], default="")
+    parser.add_argument("--served", action="store_true", help="losses of what is served")
     arguments = parser.parse_args()
-    {"losses": losses, "serve": serve}[arguments.what](arguments)
+    {"losses": losses, "attention": attention, "serve": serve}[arguments.what](arguments)
 
 
 if __name__ == "__main__":

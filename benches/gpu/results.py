@@ -1,6 +1,7 @@
 """What was found: rows that are written as soon as they are there."""
 
 import json
+import os
 import threading
 import time
 
@@ -39,8 +40,8 @@ class Results:
 
     def save(self):
         document = {"facts": self.facts, "rows": self.rows}
-        (self.out / "results.json").write_text(json.dumps(document, indent=1) + "\n")
-        (self.out / "table.md").write_text(self.table())
+        write_whole(self.out / "results.json", json.dumps(document, indent=1) + "\n")
+        write_whole(self.out / "table.md", self.table())
 
     def table(self):
         lines = [f"{name}: {value}  " for name, value in self.facts.items()]
@@ -59,3 +60,10 @@ class Results:
 
     def is_right(self):
         return self.count("WRONG") + self.count("FAILED") == 0
+
+
+def write_whole(path, text):
+    """In place of what was there, and all of it or nothing, for who is stopped meanwhile."""
+    beside = path.with_name(path.name + ".new")
+    beside.write_text(text)
+    os.replace(beside, path)

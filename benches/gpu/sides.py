@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import signal
 import struct
 import subprocess
 import tempfile
@@ -58,6 +59,35 @@ def sizes_for(memory):
     return {model: {**own, "batch": fitting(own)} for model, own in FULL.items()}
 
 
+def finished(command, timeout, environment):
+    """A command that ended within its time. Of one that did not, nothing that it started stays: a process of
+    ours under a tool of NVIDIA's is another one than the tool. The group is no session of its own, which
+    would outlive whoever ends this script."""
+    command = [str(word) if not isinstance(word, Path) else word for word in command]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment, process_group=0)
+    try:
+        out, errors = process.communicate(timeout=max(timeout, 1))
+    except subprocess.TimeoutExpired:
+        raise Late(f"`{words_of(command)}` took more than {timeout:.0f} s") from None
+    finally:
+        end_group(process)
+    return subprocess.CompletedProcess(command, process.returncode, out, errors)
+
+
+def end_group(process):
+    """A process that still runs, and all that it started."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def words_of(command):
+    """A command to be read: files without their folders, and not all of a long one."""
+    text = " ".join(word.name if isinstance(word, Path) else word for word in command)
+    return text if len(text) <= 160 else text[:157] + "..."
+
+
 def tokens(path, vocab, count):
     """Each token follows from the one before, but for one in eight that is drawn."""
     draw, token, numbers = random.Random(1), 1, []
@@ -106,14 +136,9 @@ class Ours:
 
     def call(self, words, timeout, more=None):
         """Standard output of a command that must end well, with more in its environment."""
-        command = [str(self.program), *map(str, words)]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=max(timeout, 1),
-                                  env={**self.environment, **(more or {})})
-        except subprocess.TimeoutExpired:
-            raise Late(f"`{' '.join(words_of(words))}` took more than {timeout:.0f} s") from None
+        done = finished([self.program, *words], timeout, {**self.environment, **(more or {})})
         if done.returncode != 0:
-            raise Failed(f"`{' '.join(words_of(words))}`: {done.stderr.strip()[-400:]}")
+            raise Failed(f"`{words_of(done.args)}`: {done.stderr.strip()[-400:]}")
         return done.stdout
 
     def program_file(self, model, name, edits=()):
@@ -160,37 +185,53 @@ def step_time(times, first):
     return (times[-1] - times[first]) / rest if rest > 0 else None
 
 
-def words_of(words):
-    return [Path(word).name if isinstance(word, Path) else str(word) for word in words]
-
-
 class Theirs:
-    def __init__(self, python, script, device, environment):
+    def __init__(self, python, script, device, environment, work):
         self.python, self.script, self.device = python, script, device
         self.environment = dict(environment)
         if device != "cuda":
             self.environment.pop("LD_LIBRARY_PATH", None)
+        # What makes attention, by sizes: chosen once, for compiling and for all that is measured.
+        self.file = work / "attention.json"
+        self.attention = json.loads(self.file.read_text()) if self.file.exists() else {}
 
-    def command(self, *words):
-        return [self.python, str(self.script), *map(str, words), "--device", self.device]
+    def command(self, what, sizes, *words):
+        own = [what, "--sizes", json.dumps(sizes), "--device", self.device]
+        return [self.python, self.script, *own, *map(str, words)]
 
-    def losses(self, sizes, precision, weights, data, steps, timeout):
-        words = ["losses", sizes["file"], "--sizes", json.dumps(sizes), "--precision", precision]
-        words += ["--weights", weights, "--data", data, "--steps", steps]
+    def told(self, timeout, *words):
+        """The JSON of a process that ends."""
         try:
-            done = subprocess.run(self.command(*words), capture_output=True, text=True,
-                                  timeout=max(timeout, 1), env=self.environment)
-        except subprocess.TimeoutExpired:
-            raise Late(f"PyTorch's losses took more than {timeout:.0f} s") from None
+            done = finished(self.command(*words), timeout, self.environment)
         except OSError as error:
             raise Absent(f"`{self.python}`: {error.strerror}") from None
         if done.returncode != 0:
             raise ended(done.stderr)
-        return json.loads(done.stdout.splitlines()[-1])["losses"]
+        return json.loads(done.stdout.splitlines()[-1])
 
-    def serve(self, sizes, mode, warm_up=6):
-        words = ["serve", sizes["file"], "--sizes", json.dumps(sizes), "--mode", mode]
-        return Server(self.command(*words, "--warm-up", warm_up), self.environment)
+    def losses(self, sizes, weights, data, steps, timeout, *more):
+        words = ["--weights", weights, "--data", data, "--steps", steps]
+        return self.told(timeout, "losses", sizes, *words, *more)["losses"]
+
+    def choose(self, all_sizes, timeout):
+        """What makes attention for each of these sizes; whoever is first measures, with nothing beside it."""
+        wanted = [sizes for sizes in all_sizes if json.dumps(sizes) not in self.attention]
+        if wanted:
+            told = self.told(timeout, "attention", wanted)
+            self.attention.update((json.dumps(sizes), one) for sizes, one in zip(wanted, told))
+            self.file.write_text(json.dumps(self.attention))
+        return [self.attention[json.dumps(sizes)] for sizes in all_sizes]
+
+    def serve(self, sizes, mode, warm_up=20):
+        chosen = self.attention.get(json.dumps(sizes), {}).get("attention", "")
+        words = ["--mode", mode, "--warm-up", warm_up, "--attention", chosen]
+        return Server(self.command("serve", sizes, *words), self.environment)
+
+    def forget_choices(self):
+        """Inductor keeps which of a kernel's forms was the fastest; what was timed beside other work is
+        no choice to be measured by."""
+        for kept in Path(self.environment["TORCHINDUCTOR_CACHE_DIR"]).rglob("*.best_config"):
+            kept.unlink()
 
 
 class Server:
@@ -201,7 +242,7 @@ class Server:
         pipe = subprocess.PIPE
         try:
             self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.errors,
-                                            env=environment)
+                                            env=environment, process_group=0)
         except OSError as error:
             raise Absent(f"`{command[0]}`: {error.strerror}") from None
         os.set_blocking(self.process.stdout.fileno(), False)
@@ -234,9 +275,7 @@ class Server:
         return self.errors.read()
 
     def close(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
+        end_group(self.process)
 
 
 def ended(errors, before=""):

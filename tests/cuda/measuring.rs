@@ -173,7 +173,7 @@ fn has_python() -> bool {
 /// A kernel that the script does not name would not be checked.
 #[test]
 fn the_script_names_all_kernels() {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/gpu/parts.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/gpu/checks.py");
     let text = fs::read_to_string(script).expect("it is there");
     let (_, rest) = text.split_once("KERNELS = {").expect("it has groups");
     let (groups, _) = rest.split_once("\n}\n").expect("they end");
@@ -184,20 +184,32 @@ fn the_script_names_all_kernels() {
     }
 }
 
-/// What the script says of figures, apart from where they come from.
-#[test]
-fn the_script_judges_as_it_says() {
+/// A text of Python beside the script's files, which must end well.
+fn in_python(text: &str) {
     if !has_python() {
         return;
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/gpu");
-    let text = "import judge
+    let mut python = Command::new("python3");
+    let ended = ended(python.args(["-B", "-c", text]).env("PYTHONPATH", folder));
+    assert_eq!(ended.code, 0, "{}", ended.err);
+}
+
+/// What the script says of figures, apart from where they come from.
+#[test]
+fn the_script_judges_as_it_says() {
+    in_python(
+        "import judge
 near = lambda found, *wanted: all(abs(a - b) < 1e-12 for a, b in zip(found, wanted))
 # Noise within a window is none; where losses go to zero, their mean is what counts.
 assert near(judge.distance([2.0, 4.0] * 20, [3.0] * 40), 0.0, 0.0)
 assert near(judge.distance([2.0] * 20 + [0.5] * 20, [2.0] * 20 + [0.0] * 20), 0.25, 0.5)
 assert near(judge.distance([0.0] * 8, [0.0] * 8), 0.0, 0.0)
 assert not judge.distance([float('nan')], [1.0])[0] <= 1.0
+# The two curves that lie furthest apart are the noise.
+assert near([judge.noise([[1.0], [1.01], [0.99]])], 0.02 / 0.99)
+assert judge.is_noise(0.021, 0.01) and not judge.is_noise(0.023, 0.01)
+assert judge.is_noise(0.001, 0.0) and not judge.is_noise(float('nan'), 0.01)
 counts = lambda **counts: judge.known_counts({name.replace('_', '-'): n for name, n in counts.items()})
 assert counts(default=9, reduce_overhead=9)['reduce-overhead'] == 9
 assert counts(default=9, reduce_overhead=1)['reduce-overhead'] is None
@@ -207,36 +219,92 @@ assert judge.at_most(0.03, judge.CLOCK) == 'MISSED (0.030, at most 0.02)'
 assert judge.bounded(0.004, judge.HOST).startswith('holds')
 assert judge.bounded(0.02, judge.HOST).startswith('not known')
 # The faster mode counts, and more is wanted of one model.
-assert judge.of_speed('gpt2', 1.0, [1.2, 1.05]) == 'MISSED (1.050, at least 1.10)'
-assert judge.of_speed('vit', 1.0, [1.2, 1.05]) == 'holds (1.050, at least 1.00)'
-assert judge.of_speed('vit', 1.0, []).startswith('not known')
+assert judge.of_speed('gpt2', [1.2, 1.05]) == 'MISSED (1.050, at least 1.10)'
+assert judge.of_speed('vit', [1.2, 1.05]) == 'holds (1.050, at least 1.00)'
+# Where a mode was not measured, the other one may show a miss, and nothing else.
+assert judge.of_speed('vit', [1.2, None]).startswith('not known')
+assert judge.of_speed('vit', [None, 0.9]) == 'MISSED (0.900, at least 1.00)'
+assert judge.of_speed('vit', [None, None]).startswith('not known')
 assert judge.of_memory(8.0, [10.0, 12.0]).startswith('holds')
+assert judge.of_memory(8.0, [10.0, None]).startswith('not known')
 assert judge.of_memory(9.0, [10.0, None]).startswith('MISSED')
 assert judge.of_memory(9.0, [None]).startswith('not known')
 assert judge.kept(['holds (1)', 'MISSED (2)', 'holds (3)']) == '2 hold, 1 MISSED, 0 not known'
-# Where the fastest plan takes too much, the frugal one is measured, and told with its time.
-import parts, types
+import sides
+assert sides.sizes_for(80e9)['gpt2']['batch'] == 64 and sides.sizes_for(0)['gpt2']['batch'] == 32
+assert sides.step_time([1.0, 2.0, 5.0, 8.0], 1) == 3.0 and sides.step_time([1.0, 2.0], 1) is None
+",
+    );
+}
+
+/// What becomes of a run of ours, of PyTorch's answers, and of a sanitizer's report.
+#[test]
+fn the_script_tells_what_was_found() {
+    in_python(
+        "import checks, speed, types
 end = lambda bytes: {'gpus': {'handed_bytes': bytes}, 'beside_bytes': 1, 'measured': {}}
-assert parts.is_memory_missed(end(90), {'default': {'allocated': 100}})
-assert not parts.is_memory_missed(end(70), {'default': {'allocated': 100}})
-assert not parts.is_memory_missed(end(90), {})
+both = lambda least: {'default': {'allocated': least}, 'reduce-overhead': {'allocated': 200}}
+assert speed.is_memory_missed(end(90), both(100)) and not speed.is_memory_missed(end(70), both(100))
+assert not speed.is_memory_missed(end(90), {'default': None, 'reduce-overhead': None})
+# Where the fastest plan takes too much, the frugal one is measured, and told with its time.
 rows, compiled = [], []
 ours = types.SimpleNamespace(
     compile=lambda model, name, settings, timeout: compiled.append((name, settings)),
     run=lambda schedule, steps, limit: {'step_s': steps * 0.1, 'end': end(70)})
+own = {'side': 8, 'patch': 4, 'width': 8, 'heads': 2, 'layers': 1}
 bench = types.SimpleNamespace(
-    ours=ours, steps={'vit': 0.8}, sizes=lambda model: {'steps': 20}, timeout=lambda most: most,
-    run_limit=lambda: 1, results=types.SimpleNamespace(add=lambda *row, **more: rows.append((row, more))))
-parts.tell_frugal(bench, 'vit', {'default': {'allocated': 100}})
+    ours=ours, step=lambda model: 0.8, timeout=lambda most: most, run_limit=lambda: 1,
+    sizes=lambda model: {'steps': 20, 'file': 'vit', 'batch': 2, 'model': own},
+    card=types.SimpleNamespace(name='NVIDIA H200'),
+    results=types.SimpleNamespace(add=lambda *row, **more: rows.append((row, more))))
+speed.tell_frugal(bench, 'vit', both(100))
 assert compiled == [('frugal-vit', ['recompute = selective'])]
 assert '0.80 of the speed' in rows[0][0][2] and rows[0][1]['target'].startswith('holds'), rows
-import sides
-assert sides.sizes_for(80e9)['gpt2']['batch'] == 64 and sides.sizes_for(0)['gpt2']['batch'] == 32
-assert sides.step_time([1.0, 2.0, 5.0, 8.0], 1) == 3.0 and sides.step_time([1.0, 2.0], 1) is None
-";
-    let mut python = Command::new("python3");
-    let ended = ended(python.args(["-B", "-c", text]).env("PYTHONPATH", folder));
-    assert_eq!(ended.code, 0, "{}", ended.err);
+# A mode is held to the run between its turns, and is not what it is called if it gave its graphs up.
+turns = lambda graphs: [{'step_s': step, 'graphs': graphs} for step in (1.1, 1.3)]
+told = lambda graphs: speed.tell_turns(bench, 'vit', 'reduce-overhead', 1.0, turns(graphs))
+assert abs(told(None)[0] - 1.2) < 1e-12 and not told(None)[1]
+assert not told({'a_step': 2.0, 'skips': 0})[1]
+assert told({'a_step': 2.0, 'skips': 1})[1] and told({'a_step': 0.0, 'skips': 0})[1]
+assert 'MFU 0.0%' in rows[-1][0][2], rows
+bench.card.name = 'NVIDIA A100'
+assert told(None)[0] and 'MFU not known for this card' in rows[-1][0][2], rows
+said = [
+    '========= Error: Race reported between Write access at flash_sm90_64_bf16+0xa70',
+    '=========     and Read access at 0x1fe0 in /tmp/a.cu:63:softmax_bf16(u32) [64 hazards]',
+    '=========     at relu_f32+0x40', '=========     by thread (0,0,0) in block (1,0,0)']
+assert checks.places_of(said) == ['flash_sm90_64_bf16', 'softmax_bf16', 'relu_f32']
+",
+    );
+}
+
+/// Under a sanitizer ours is a process of the tool's.
+#[test]
+fn what_takes_too_long_leaves_nothing_behind() {
+    in_python(
+        "import pathlib, sides, tempfile, time
+with tempfile.TemporaryDirectory() as folder:
+    file = pathlib.Path(folder) / 'child'
+    try:
+        sides.finished(['sh', '-c', f'sleep 60 & echo $! > {file}; wait'], 1, None)
+        raise SystemExit('it was waited for')
+    except sides.Late as error:
+        assert 'took more than 1 s' in str(error), error
+    state = pathlib.Path('/proc') / file.read_text().strip() / 'stat'
+    def runs():
+        try:
+            return state.read_text().split()[2] != 'Z'
+        except OSError:
+            return False
+    ends = time.monotonic() + 10
+    # Whoever inherits it may leave it a zombie.
+    while runs():
+        assert time.monotonic() < ends, 'a process of it still runs'
+        time.sleep(0.02)
+done = sides.finished(['sh', '-c', 'echo out; echo error >&2; exit 3'], 10, None)
+assert (done.returncode, done.stdout.strip(), done.stderr.strip()) == (3, 'out', 'error'), done
+",
+    );
 }
 
 /// The script with small sizes and without PyTorch: its exit code and its rows.
