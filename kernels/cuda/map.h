@@ -25,6 +25,35 @@ __device__ void for_each_in_row(u64 count, bool packed, Body body) {
     for_each_of<COUNT>(threadIdx.x, blockDim.x, count, packed, body);
 }
 
+// The numbers of a row that begins anywhere, as the threads of a row of the block meet them: COUNT at once
+// from the first 16 bytes on, the numbers before and behind them one by one.
+template <int COUNT>
+struct Span {
+    u32 head, packs, count;
+
+    // Of `count` numbers at `first` and at each of the `others`; one by one where not all of them come to
+    // 16 bytes at the same number.
+    template <class T, class... Others>
+    __device__ Span(u32 count, const T* first, const Others*... others) : count(count) {
+        u32 before = u32(-reinterpret<u64>(first)) % 16 / sizeof(T);
+        bool together = before < count && is_aligned(first + before) && (is_aligned(others + before) && ... && true);
+        head = together ? before : 0;
+        packs = together ? (count - head) / COUNT : 0;
+    }
+    // Calls body(i, width) for what the thread meets, width.count at once from i on.
+    template <class Body>
+    __device__ void each(Body body) const {
+        for (u32 p = threadIdx.x; p < packs; p += blockDim.x) body(head + p * COUNT, Width<COUNT>());
+        for (u32 i = threadIdx.x; i < count - packs * COUNT; i += blockDim.x)
+            body(i < head ? i : i + packs * COUNT, Width<1>());
+    }
+    // Whether the thread meets number i.
+    __device__ bool meets(u32 i) const {
+        u32 turn = i < head ? i : i - head < packs * COUNT ? (i - head) / COUNT : i - packs * COUNT;
+        return turn % blockDim.x == threadIdx.x;
+    }
+};
+
 // The row of the array that this row of the block works on.
 __device__ inline u64 row_of_grid() { return u64(blockIdx.x) * blockDim.y + threadIdx.y; }
 
