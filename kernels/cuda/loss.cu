@@ -51,17 +51,17 @@ __device__ Wide<N> log_sum(const N* logits, const Classes& classes) {
     W base = Powers<N>::lowest(), total = W(0);
     Span<PACKED<N>>(classes.own(), logits).each([&](u32 i, auto width) {
         constexpr int COUNT = decltype(width)::count;
-        auto pack = load<COUNT>(logits + i);
-        W high = widen(pack.at[0]);
+        auto pack = widen(load<COUNT>(logits + i));
+        W high = pack.at[0];
 #pragma unroll
-        for (int k = 1; k < COUNT; k++) high = greater_number(high, W(widen(pack.at[k])));
+        for (int k = 1; k < COUNT; k++) high = greater_number(high, pack.at[k]);
         high = Powers<N>::exponent(high);
         if (high > base + SLACK) {
             total *= Powers<N>::shrink(base, high);
             base = high;
         }
 #pragma unroll
-        for (int k = 0; k < COUNT; k++) total += Powers<N>::of(widen(pack.at[k]), base);
+        for (int k = 0; k < COUNT; k++) total += Powers<N>::of(pack.at[k], base);
     });
     W most = row_reduce_by_halves<Most>(base);
     total = row_reduce_by_halves<Sum>(total * Powers<N>::shrink(base, most));
@@ -155,10 +155,10 @@ __device__ void slopes_of_row(const N* logits, i32 target, Wide<N> lse, Wide<N> 
     W logit = mine ? W(widen(logits[at])) : W(0), before = mine && add ? W(widen(dlogits[at])) : W(0);
     span.each([&](u32 i, auto width) {
         constexpr int COUNT = decltype(width)::count;
-        auto pack = load<COUNT>(logits + i);
+        auto pack = widen(load<COUNT>(logits + i));
         W values[COUNT];
 #pragma unroll
-        for (int k = 0; k < COUNT; k++) values[k] = Powers<N>::of(widen(pack.at[k]), base) * factor;
+        for (int k = 0; k < COUNT; k++) values[k] = Powers<N>::of(pack.at[k], base) * factor;
         put_pack(dlogits + i, values, add);
     });
     if (mine) dlogits[at] = narrow<G>(before + (Powers<N>::of(logit, base) - W(1)) * factor);

@@ -50,6 +50,27 @@ __device__ void store(T* to, const Pack<T, COUNT>& pack) {
     }
 }
 
+// All of them as what is computed with. Two bf16 of a word are their bits where they belong.
+template <class T, int COUNT>
+__device__ Pack<Wide<T>, COUNT> widen(const Pack<T, COUNT>& pack) {
+    Pack<Wide<T>, COUNT> wide;
+    if constexpr (IS_BF16<T> && COUNT % 2 == 0) {
+        struct Words {
+            u32 at[COUNT / 2];
+        };
+        Words words = reinterpret<Words>(pack);
+#pragma unroll
+        for (int k = 0; k < COUNT; k += 2) {
+            wide.at[k] = reinterpret<f32>(words.at[k / 2] << 16);
+            wide.at[k + 1] = reinterpret<f32>(words.at[k / 2] & 0xffff0000u);
+        }
+    } else {
+#pragma unroll
+        for (int k = 0; k < COUNT; k++) wide.at[k] = widen(pack.at[k]);
+    }
+    return wide;
+}
+
 // Up to COUNT numbers, of which `valid` exist; zeros behind them.
 template <int COUNT, class T>
 __device__ Pack<T, COUNT> load_some(const T* from, u64 valid, bool packed) {

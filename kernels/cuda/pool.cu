@@ -141,11 +141,15 @@ __device__ void global_pool(const N* x, N* y, u64 images, u64 pixels, u64 channe
     Share<N> share(channels, is_aligned(x) && is_aligned(y));
     for (u64 image = blockIdx.y; image < images; image += gridDim.y) {
         W sums[PACKED<N>] = {};
-        for (u64 p = threadIdx.y; p < pixels; p += blockDim.y) {
-            auto pack = share.read(x + (image * pixels + p) * channels);
+        share.go([&](auto way) {
+            const N* own = x + image * pixels * channels;
+            Rows{threadIdx.y, pixels, blockDim.y, channels}.template each<way.rows(4)>(
+                [&](u64 place) { return way.read(own + place); },
+                [&](const auto& pack, u64, u64) {
 #pragma unroll
-            for (int k = 0; k < PACKED<N>; k++) sums[k] += widen(pack.at[k]);
-        }
+                    for (int k = 0; k < PACKED<N>; k++) sums[k] += widen(pack.at[k]);
+                });
+        });
         join_rows(sums, Plus());
 #pragma unroll
         for (int k = 0; k < PACKED<N>; k++) sums[k] = sums[k] / W(pixels);
