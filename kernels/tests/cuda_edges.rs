@@ -220,19 +220,68 @@ fn gradients_of_large_tables() {
     if !can_compile() {
         return;
     }
-    for (tokens, rows) in [(1u64, 1u64), (9000, 5), (6000, 300), (300, 5000)] {
+    let shapes = [(1u64, 1u64, 9), (9000, 5, 9), (6000, 300, 8), (300, 5000, 9)];
+    for (tokens, rows, columns) in shapes {
         for accumulate in [false, true] {
             let call = call("embedding_backward").flag("accumulate", accumulate);
-            let call = call.integers(&[tokens]).real(&[tokens, 9]).real(&[rows, 9]);
+            let call = call.integers(&[tokens]).real(&[tokens, columns]);
+            let call = call.real(&[rows, columns]);
             let draw = &mut Draw::new(tokens);
             let chosen = (0..tokens).map(|_| draw.below(rows) as i32).collect();
             let start = [
                 Array::Integer(chosen),
-                Array::Real(draw.normals(tokens as usize * 9)),
-                Array::Real(draw.normals(rows as usize * 9)),
+                Array::Real(draw.normals((tokens * columns) as usize)),
+                Array::Real(draw.normals((rows * columns) as usize)),
             ];
             let way = (Float::F64, Placement::Aligned);
             compare(&call, &start, way, &CONTEXT, tolerance(Float::F64));
+        }
+    }
+}
+
+/// Rows whose sorted tokens begin and end with pieces of 32, inside of them, and in the last one, which is
+/// not full; that go on over several; of which one has tokens behind those of all others. As many as a
+/// block sorts, and one more.
+#[test]
+fn gradients_of_rows_in_several_pieces() {
+    if !can_compile() {
+        return;
+    }
+    let runs: [&[usize]; 7] = [
+        &[32],
+        &[32, 32, 0, 64],
+        &[31, 2, 31],
+        &[1, 100, 0, 27, 5],
+        &[33, 31, 96],
+        &[1000, 1048],
+        &[0, 1, 2048],
+    ];
+    for runs in runs {
+        let (tokens, rows) = (runs.iter().sum::<usize>(), runs.len() + 1);
+        let mut chosen: Vec<i32> = (0..runs.len() as i32)
+            .flat_map(|row| std::iter::repeat_n(row, runs[row as usize]))
+            .collect();
+        // 7 has no factor in common with these numbers of tokens, but for those of 7 or less.
+        let places =
+            (0..tokens).map(|i| if tokens % 7 == 0 { i } else { i * 7 % tokens });
+        let sorted = chosen.clone();
+        places.zip(sorted).for_each(|(place, token)| chosen[place] = token);
+        for (dtype, accumulate, columns) in
+            [(Float::F64, true, 3u64), (BF16, false, 16), (BF16, true, 40)]
+        {
+            let call = call("embedding_backward").flag("accumulate", accumulate);
+            let call = call.integers(&[tokens as u64]).real(&[tokens as u64, columns]);
+            let call = call.operand(Element::Wide, &[rows as u64, columns]);
+            let draw = &mut Draw::new(tokens as u64);
+            let start = [
+                Array::Integer(chosen.clone()),
+                Array::Real(draw.normals(tokens * columns as usize)),
+                Array::Real(draw.normals(rows * columns as usize)),
+            ];
+            let way = (dtype, Placement::Aligned);
+            // Sums are in 32 bits at least, of numbers that both have.
+            let tolerance = if dtype == BF16 { 3e-5 } else { tolerance(dtype) };
+            compare(&call, &start, way, &CONTEXT, tolerance);
         }
     }
 }
