@@ -135,14 +135,14 @@ __device__ void batch_norm(const N* x, const N* gain, const N* bias, const Wide<
                 put(values, place);
             });
         } else {
-            own.template each<way.rows(2)>([&](u64 place) { return way.read(x + place); },
-                                 [&](const auto& pack, u64 place, u64) {
-                                     auto wide = widen(pack);
-                                     W values[COUNT];
+            auto read = [&](u64 place) { return way.read(x + place); };
+            own.template each<way.rows(2)>(read, [&](const auto& pack, u64 place, u64) {
+                auto wide = widen(pack);
+                W values[COUNT];
 #pragma unroll
-                                     for (int k = 0; k < COUNT; k++) values[k] = made(wide.at[k], k);
-                                     put(values, place);
-                                 });
+                for (int k = 0; k < COUNT; k++) values[k] = made(wide.at[k], k);
+                put(values, place);
+            });
         }
     });
 }
@@ -243,22 +243,22 @@ __device__ void batch_norm_backward(const N* x, const N* gain, const Wide<N>* me
 }
 
 #define EXPORT(N)                                                                                                  \
-    KERNEL_TOGETHER(3, 256, moments_of_segments_##N,                                                                           \
+    KERNEL_TOGETHER(3, 256, moments_of_segments_##N,                                                               \
            (const N* x, Wide<N>* partial, u64 rows, u64 columns, u64 per_segment, const Scalars* scalars),         \
            moments_of_segments(x, partial, rows, columns, per_segment, scalars))                                   \
     KERNEL(256, moments_##N,                                                                                       \
            (const Wide<N>* partial, const N* running_mean, const N* running_variance, Wide<N>* means,              \
             Wide<N>* variances, u64 rows, u64 columns, u64 per_segment, const Scalars* scalars),                   \
            moments(partial, running_mean, running_variance, means, variances, rows, columns, per_segment, scalars)) \
-    KERNEL_TOGETHER(3, 256, batch_norm_##N,                                                                                    \
+    KERNEL_TOGETHER(3, 256, batch_norm_##N,                                                                        \
            (const N* x, const N* gain, const N* bias, const Wide<N>* means, const Wide<N>* variances,              \
             const N* residual, N* y, u64 rows, u64 columns, u32 relu),                                             \
            batch_norm(x, gain, bias, means, variances, residual, y, rows, columns, relu))                          \
-    KERNEL_TOGETHER(3, 256, batch_slopes_of_segments_##N,                                                                      \
+    KERNEL_TOGETHER(3, 256, batch_slopes_of_segments_##N,                                                          \
            (const N* x, const Wide<N>* means, const N* y, const N* dy, Wide<N>* partial, u64 rows, u64 columns,    \
             u64 per_segment),                                                                                      \
            batch_slopes_of_segments(x, means, y, dy, partial, rows, columns, per_segment))                         \
-    KERNEL_TOGETHER(3, 256, batch_norm_backward_##N,                                                                           \
+    KERNEL_TOGETHER(3, 256, batch_norm_backward_##N,                                                               \
            (const N* x, const N* gain, const Wide<N>* means, const Wide<N>* variances, const N* y, const N* dy,    \
             const Wide<N>* shifts, const Wide<N>* slopes, N* dx, u64 rows, u64 columns, u32 add),                  \
            batch_norm_backward(x, gain, means, variances, y, dy, shifts, slopes, dx, rows, columns, add))

@@ -231,13 +231,19 @@ __device__ void square_distance(const N* a, const N* b, f64* partial, u64 count)
     if (threadIdx.x == 0) partial[blockIdx.x] = total;
 }
 
+// Blocks of rows on a multiprocessor, by the registers that they need.
+template <class N>
+constexpr int TOGETHER = sizeof(N) == 8 ? 1 : 2;
+template <class N>
+constexpr int TOGETHER_SLOPES = sizeof(N) == 8 ? 2 : 3;
+
 #define CLASSES u64 whole, u64 each, u64 part, u32 masked
 
 #define EXPORT(N)                                                                                               \
-    KERNEL_TOGETHER(sizeof(N) == 8 ? 1 : 2, 1024, class_sums_##N,                                                                                 \
+    KERNEL_TOGETHER(TOGETHER<N>, 1024, class_sums_##N,                                                          \
            (const N* logits, const i32* targets, Wide<N>* lse, Wide<N>* picked, u64 rows, CLASSES),             \
            class_sums(logits, targets, lse, picked, rows, Classes{whole, each, part, masked}))                  \
-    KERNEL_TOGETHER(sizeof(N) == 8 ? 1 : 2, 1024, class_both_##N,                                                                                 \
+    KERNEL_TOGETHER(TOGETHER<N>, 1024, class_both_##N,                                                          \
            (N* logits, const i32* targets, Wide<N>* lse, Wide<N>* picked, const Wide<N>* shares, u64 rows,      \
             CLASSES),                                                                                           \
            class_both(logits, targets, lse, picked, shares, rows, Classes{whole, each, part, masked}))          \
@@ -252,7 +258,7 @@ FOR_NUMBERS(EXPORT)
     KERNEL(1024, class_loss_##N##_##G,                                                                          \
            (const Wide<N>* lse, const Wide<N>* picked, const i32* targets, G* loss, u64 rows, CLASSES),         \
            class_loss(lse, picked, targets, loss, rows, Classes{whole, each, part, masked}))                    \
-    KERNEL_TOGETHER(sizeof(N) == 8 ? 2 : 3, 512, class_slopes_##N##_##G,                                                                         \
+    KERNEL_TOGETHER(TOGETHER_SLOPES<N>, 512, class_slopes_##N##_##G,                                            \
            (const N* logits, const i32* targets, const Wide<N>* lse, const Wide<N>* shares, G* dlogits,         \
             u64 rows, CLASSES, u32 add),                                                                        \
            class_slopes(logits, targets, lse, shares, dlogits, rows, Classes{whole, each, part, masked}, add))  \

@@ -41,6 +41,12 @@ struct Share {
     // A number of each column as what is computed with; zero where there is no column.
     template <class T>
     __device__ void spread(const T* from, Wide<N> (&to)[PACKED<N>]) const {
+        if (packed && valid && is_aligned(from)) {
+            auto pack = widen(load<PACKED<N>>(from + column));
+#pragma unroll
+            for (int k = 0; k < PACKED<N>; k++) to[k] = pack.at[k];
+            return;
+        }
 #pragma unroll
         for (int k = 0; k < PACKED<N>; k++) to[k] = u64(k) < valid ? Wide<N>(widen(from[column + k])) : Wide<N>(0);
     }
