@@ -358,6 +358,9 @@ fn pools_of_all_widths() {
         ([1, 12, 9, 8], [5, 3, 2]),
         ([1, 40, 30, 300], [2, 3, 0]),
         ([2, 3, 3, 1], [3, 1, 0]),
+        // Taps that have no room in 8 bits, and as many as just have.
+        ([1, 18, 19, 8], [17, 1, 0]),
+        ([1, 17, 16, 8], [15, 2, 0]),
     ];
     for (seed, (image, window)) in (0..).zip(shapes) {
         let draw = &mut Draw::new(seed);
