@@ -234,6 +234,27 @@ fn rows_of_too_many_numbers_are_refused() {
     assert!(refusal.to_string().contains("a row of images has"), "{refusal}");
 }
 
+/// A grid has at most 65535 blocks along y and z, which a launch would find out too late.
+#[test]
+fn grids_of_too_many_blocks_are_refused() {
+    let steps =
+        |call: &Call| Kernel::parse(call).expect("the call is well formed").cuda(BF16);
+    let product = |n: u64| call("matmul").reals(&[&[8, 16], &[16, n], &[8, n]]);
+    assert!(steps(&product(65535 * 128)).is_ok());
+    let refusal = steps(&product(65535 * 128 + 1)).expect_err("65536 tiles along y");
+    assert!(refusal.contains("65536 blocks or more along y"), "{refusal}");
+    assert!(refusal.contains("at most 65535"), "{refusal}");
+    let groups = |groups: u64| {
+        let channels = groups * 16;
+        let shape = [1, 3, 3, channels, channels, 3, 1, 1, groups];
+        let [forward, ..] = convolutions(shape, false);
+        steps(&forward)
+    };
+    assert!(groups(65535).is_ok());
+    let refusal = groups(65536).expect_err("65536 groups along z");
+    assert!(refusal.contains("65536 blocks or more along z"), "{refusal}");
+}
+
 /// Sums over so many places are cut into segments.
 #[test]
 fn gradients_of_weights_over_many_places() {
