@@ -2,19 +2,44 @@
 
 constexpr f64 EPSILON = 1e-5;
 
-// Joins the moments of some numbers to those of others: count, mean, Σ (x − mean)² (Chan, Golub and
-// LeVeque, Updating formulae and a pairwise algorithm for computing sample variances, 1979).
-template <class W>
-__device__ void join_moments(W& count, W& mean, W& squares, W others, W other_mean, W other_squares) {
-    if (others == W(0)) return;
-    W total = count + others, share = others / total, apart = other_mean - mean;
-    mean += apart * share;
-    squares += other_squares + apart * apart * count * share;
-    count = total;
+// Joins the moments of COLUMNS columns over some rows to those over others: means, Σ (x − mean)², and last
+// the count of rows (Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm for computing sample
+// variances, 1979).
+struct JoinMoments {
+    template <class W, class Others, int SIZE>
+    __device__ void operator()(W (&own)[SIZE], const Others& others) const {
+        constexpr int COLUMNS = SIZE / 2;
+        W before = own[2 * COLUMNS], total = before + others[2 * COLUMNS];
+        if (others[2 * COLUMNS] == W(0)) return;
+        W share = others[2 * COLUMNS] / total;
+#pragma unroll
+        for (int k = 0; k < COLUMNS; k++) {
+            W apart = others[k] - own[k];
+            own[k] += apart * share;
+            own[COLUMNS + k] += others[COLUMNS + k] + apart * apart * before * share;
+        }
+        own[2 * COLUMNS] = total;
+    }
+};
+
+// Joins a row to means, Σ (x − mean)² and the count of rows (Welford, Note on a method for calculating
+// corrected sums of squares and products, 1962).
+template <class N>
+__device__ void join_row(Wide<N> (&own)[2 * PACKED<N> + 1], const Pack<N, PACKED<N>>& row) {
+    typedef Wide<N> W;
+    constexpr int COUNT = PACKED<N>;
+    own[2 * COUNT] += W(1);
+    W weight = inverse(own[2 * COUNT]);
+    auto values = widen(row);
+#pragma unroll
+    for (int k = 0; k < COUNT; k++) {
+        W value = values.at[k], apart = value - own[k];
+        own[k] += apart * weight;
+        own[COUNT + k] += apart * (value - own[k]);
+    }
 }
 
-// partial[s] = means and Σ (x − mean)² of the columns of segment s, in one pass (Welford, Note on a
-// method for calculating corrected sums of squares and products, 1962). Nothing outside of training.
+// partial[s] = means and Σ (x − mean)² of the columns of segment s, in one pass. Nothing outside of training.
 template <class N>
 __device__ void moments_of_segments(const N* x, Wide<N>* partial, u64 rows, u64 columns, u64 per_segment,
                                     const Scalars* scalars) {
@@ -22,33 +47,38 @@ __device__ void moments_of_segments(const N* x, Wide<N>* partial, u64 rows, u64 
     constexpr int COUNT = PACKED<N>;
     if (!scalars->training) return;
     Share<N> share(columns, is_aligned(x));
-    u64 begin = u64(blockIdx.y) * per_segment, end = least(rows, begin + per_segment);
     // Means, squares, and last the count.
     W own[2 * COUNT + 1] = {};
-    W& count = own[2 * COUNT];
-    for (u64 row = begin + threadIdx.y; row < end; row += blockDim.y) {
-        auto pack = share.read(x + row * columns);
-        count += W(1);
-        W weight = W(1) / count;
-#pragma unroll
-        for (int k = 0; k < COUNT; k++) {
-            W value = widen(pack.at[k]), apart = value - own[k];
-            own[k] += apart * weight;
-            own[COUNT + k] += apart * (value - own[k]);
-        }
-    }
-    join_rows(own, [](auto& own, const auto& others) {
-        W before = own[2 * COUNT];
-#pragma unroll
-        for (int k = 0; k < COUNT; k++) {
-            own[2 * COUNT] = before;
-            join_moments(own[2 * COUNT], own[k], own[COUNT + k], others[2 * COUNT], others[k], others[COUNT + k]);
-        }
+    share.go([&](auto way) {
+        rows_of_segment(rows, columns, per_segment)
+            .template each<way.rows(4)>([&](u64 place) { return way.read(x + place); },
+                                        [&](const auto& pack, u64, u64) { join_row<N>(own, pack); });
     });
+    join_rows(own, JoinMoments());
     W moments[2 * COUNT];
 #pragma unroll
     for (int i = 0; i < 2 * COUNT; i++) moments[i] = own[i];
     store_segment<2>(moments, share, columns, partial);
+}
+
+// Mean, Σ (x − mean)² and count of a column over all segments that are the thread's. All but the last have as
+// many rows. Means are taken from the first one on, which is near to all others, so that nothing is divided
+// before the end.
+template <class W>
+__device__ void moments_of_column(W (&own)[3], const W* partial, u64 rows, u64 columns, u64 per_segment,
+                                  u64 segments) {
+    W each = W(per_segment), last = W(rows - (segments - 1) * per_segment);
+    W base = partial[2 * threadIdx.y * columns], apart = W(0), around = W(0);
+    each_segment<2>(partial, segments, 2 * columns, columns, [&](const W (&terms)[2], u64 s) {
+        W count = s + 1 == segments ? last : each, from_base = terms[0] - base;
+        own[1] += terms[1];
+        own[2] += count;
+        apart += count * from_base;
+        around += count * from_base * from_base;
+    });
+    W mean = apart / own[2];
+    own[0] = base + mean;
+    own[1] += greatest(around - apart * mean, W(0));
 }
 
 // The mean and the variance of every column: of all segments in training, else the running ones.
@@ -59,25 +89,17 @@ __device__ void moments(const Wide<N>* partial, const N* running_mean, const N* 
     u64 j = u64(blockIdx.x) * blockDim.x + threadIdx.x, segments = (rows + per_segment - 1) / per_segment;
     if (!scalars->training) segments = 0;
     W own[3] = {};
-    if (j < columns)
-        for (u64 s = threadIdx.y; s < segments; s += blockDim.y) {
-            W count = W(least(per_segment, rows - s * per_segment));
-            const W* from = partial + 2 * s * columns + j;
-            join_moments(own[0], own[1], own[2], count, from[0], from[columns]);
-        }
-    join_rows(own, [](auto& own, const auto& others) {
-        join_moments(own[0], own[1], own[2], others[0], others[1], others[2]);
-    });
+    if (j < columns && threadIdx.y < segments)
+        moments_of_column(own, partial + j, rows, columns, per_segment, segments);
+    join_rows(own, JoinMoments());
     if (j >= columns || threadIdx.y) return;
-    means[j] = segments ? own[1] : W(widen(running_mean[j]));
-    variances[j] = segments ? own[2] / W(rows) : W(widen(running_variance[j]));
+    means[j] = segments ? own[0] : W(widen(running_mean[j]));
+    variances[j] = segments ? own[1] / W(rows) : W(widen(running_variance[j]));
 }
 
-// Calls body(place) for the own columns of some rows: blocks along y share the rows.
-template <class Body>
-__device__ void each_row(u64 rows, u64 columns, Body body) {
-    u64 step = u64(gridDim.y) * blockDim.y;
-    for (u64 row = u64(blockIdx.y) * blockDim.y + threadIdx.y; row < rows; row += step) body(row * columns);
+// The thread's rows where blocks along y share all of them.
+__device__ inline Rows shared_rows(u64 rows, u64 columns) {
+    return {u64(blockIdx.y) * blockDim.y + threadIdx.y, rows, u64(gridDim.y) * blockDim.y, columns};
 }
 
 // y = (x − mean) / √(variance + ε) · gain + bias, plus the residual where there is one, and
@@ -95,31 +117,58 @@ __device__ void batch_norm(const N* x, const N* gain, const N* bias, const Wide<
     share.spread(bias, term);
 #pragma unroll
     for (int k = 0; k < COUNT; k++) factor[k] *= one_over_root(spread[k] + W(EPSILON));
-    if (!share.valid) return;
-    each_row(rows, columns, [&](u64 row) {
-        auto pack = share.read(x + row);
-        Pack<N, COUNT> rest = {};
-        if (residual) rest = share.read(residual + row);
-        W values[COUNT];
+    auto made = [&](W value, int k) { return (value - mean[k]) * factor[k] + term[k]; };
+    share.go([&](auto way) {
+        auto put = [&](W(&values)[COUNT], u64 place) {
 #pragma unroll
-        for (int k = 0; k < COUNT; k++) {
-            W value = (widen(pack.at[k]) - mean[k]) * factor[k] + term[k] + widen(rest.at[k]);
-            values[k] = relu ? greatest(value, W(0)) : value;
+            for (int k = 0; k < COUNT; k++) values[k] = relu ? greatest(values[k], W(0)) : values[k];
+            way.put(y + place, values, false);
+        };
+        Rows own = shared_rows(rows, columns);
+        if (residual) {
+            auto read = [&](u64 place) { return Both<N>{way.read(x + place), way.read(residual + place)}; };
+            own.template each<way.rows(2)>(read, [&](const auto& both, u64 place, u64) {
+                auto left = widen(both.left), right = widen(both.right);
+                W values[COUNT];
+#pragma unroll
+                for (int k = 0; k < COUNT; k++) values[k] = made(left.at[k], k) + right.at[k];
+                put(values, place);
+            });
+        } else {
+            auto read = [&](u64 place) { return way.read(x + place); };
+            own.template each<way.rows(2)>(read, [&](const auto& pack, u64 place, u64) {
+                auto wide = widen(pack);
+                W values[COUNT];
+#pragma unroll
+                for (int k = 0; k < COUNT; k++) values[k] = made(wide.at[k], k);
+                put(values, place);
+            });
         }
-        put_some(y + row + share.column, values, share.valid, share.packed, false);
     });
 }
 
-// dy where it counts: where y > 0, if there is y.
+// What gradients are made of: x, dy, and y where it says which of dy count.
 template <class N>
-__device__ void counted_slopes(const Share<N>& share, const N* y, const N* dy, u64 row, Wide<N> (&slopes)[PACKED<N>]) {
-    auto slope = share.read(dy + row);
-    Pack<N, PACKED<N>> open = {};
-    if (y) open = share.read(y + row);
+struct Slopes {
+    const N *x, *y, *dy;
+
+    struct Read {
+        Pack<N, PACKED<N>> x, y, dy;
+    };
+    // Without y, dy is read in its place and not looked at.
+    template <class Ways>
+    __device__ Read read(const Ways& way, u64 place) const {
+        return {way.read(x + place), way.read((y ? y : dy) + place), way.read(dy + place)};
+    }
+    // dy where it counts: where y > 0, if there is y.
+    __device__ Pack<Wide<N>, PACKED<N>> slopes(const Read& read) const {
+        auto open = widen(read.y), slopes = widen(read.dy);
 #pragma unroll
-    for (int k = 0; k < PACKED<N>; k++)
-        slopes[k] = !y || widen(open.at[k]) > Wide<N>(0) ? Wide<N>(widen(slope.at[k])) : Wide<N>(0);
-}
+        for (int k = 0; k < PACKED<N>; k++)
+            if (y && !(open.at[k] > Wide<N>(0))) slopes.at[k] = Wide<N>(0);
+        return slopes;
+    }
+};
 
 // Term 0: dy · (x − mean), term 1: dy.
 template <class N>
@@ -129,14 +178,14 @@ __device__ void batch_slopes_of_segments(const N* x, const Wide<N>* means, const
     Share<N> share(columns, is_aligned(x) && is_aligned(y) && is_aligned(dy));
     W mean[PACKED<N>];
     share.spread(means, mean);
-    sum_segments<2>(rows, columns, per_segment, share, partial, [&](u64 row, auto& sums) {
-        auto value = share.read(x + row * columns);
-        W slopes[PACKED<N>];
-        counted_slopes(share, y, dy, row * columns, slopes);
+    Slopes<N> all{x, y, dy};
+    auto read = [&](auto way, u64 place) { return all.read(way, place); };
+    sum_segments<2, 2>(rows, columns, per_segment, share, partial, read, [&](auto& sums, const auto& met, u64) {
+        auto value = widen(met.x), slope = all.slopes(met);
 #pragma unroll
         for (int k = 0; k < PACKED<N>; k++) {
-            sums[k] += slopes[k] * (widen(value.at[k]) - mean[k]);
-            sums[PACKED<N> + k] += slopes[k];
+            sums[k] += slope.at[k] * (value.at[k] - mean[k]);
+            sums[PACKED<N> + k] += slope.at[k];
         }
     });
 }
@@ -149,10 +198,10 @@ __device__ void batch_slopes(const W* partial, const W* variances, G* dgain, G* 
     u64 j = u64(blockIdx.x) * blockDim.x + threadIdx.x;
     W own[2] = {};
     if (j < columns)
-        for (u64 s = threadIdx.y; s < segments; s += blockDim.y) {
-            own[0] += partial[2 * s * columns + j];
-            own[1] += partial[(2 * s + 1) * columns + j];
-        }
+        each_segment<2>(partial + j, segments, 2 * columns, columns, [&](const W (&terms)[2], u64) {
+            own[0] += terms[0];
+            own[1] += terms[1];
+        });
     join_rows(own, Plus());
     if (j >= columns || threadIdx.y) return;
     W rstd = one_over_root(variances[j] + W(EPSILON));
@@ -178,35 +227,38 @@ __device__ void batch_norm_backward(const N* x, const N* gain, const Wide<N>* me
     share.spread(slopes, slope);
 #pragma unroll
     for (int k = 0; k < COUNT; k++) factor[k] *= one_over_root(spread[k] + W(EPSILON));
-    if (!share.valid) return;
-    each_row(rows, columns, [&](u64 row) {
-        auto value = share.read(x + row);
-        W values[COUNT];
-        counted_slopes(share, y, dy, row, values);
+    Slopes<N> all{x, y, dy};
+    share.go([&](auto way) {
+        auto read = [&](u64 place) { return all.read(way, place); };
+        auto put = [&](const auto& met, u64 place, u64) {
+            auto value = widen(met.x), dy = all.slopes(met);
+            W values[COUNT];
 #pragma unroll
-        for (int k = 0; k < COUNT; k++)
-            values[k] = factor[k] * (values[k] - shift[k] - (widen(value.at[k]) - mean[k]) * slope[k]);
-        put_some(dx + row + share.column, values, share.valid, share.packed, add);
+            for (int k = 0; k < COUNT; k++)
+                values[k] = factor[k] * (dy.at[k] - shift[k] - (value.at[k] - mean[k]) * slope[k]);
+            way.put(dx + place, values, add);
+        };
+        shared_rows(rows, columns).template each<way.rows(2)>(read, put);
     });
 }
 
 #define EXPORT(N)                                                                                                  \
-    KERNEL(256, moments_of_segments_##N,                                                                           \
+    KERNEL_TOGETHER(3, 256, moments_of_segments_##N,                                                               \
            (const N* x, Wide<N>* partial, u64 rows, u64 columns, u64 per_segment, const Scalars* scalars),         \
            moments_of_segments(x, partial, rows, columns, per_segment, scalars))                                   \
     KERNEL(256, moments_##N,                                                                                       \
            (const Wide<N>* partial, const N* running_mean, const N* running_variance, Wide<N>* means,              \
             Wide<N>* variances, u64 rows, u64 columns, u64 per_segment, const Scalars* scalars),                   \
            moments(partial, running_mean, running_variance, means, variances, rows, columns, per_segment, scalars)) \
-    KERNEL(256, batch_norm_##N,                                                                                    \
+    KERNEL_TOGETHER(3, 256, batch_norm_##N,                                                                        \
            (const N* x, const N* gain, const N* bias, const Wide<N>* means, const Wide<N>* variances,              \
             const N* residual, N* y, u64 rows, u64 columns, u32 relu),                                             \
            batch_norm(x, gain, bias, means, variances, residual, y, rows, columns, relu))                          \
-    KERNEL(256, batch_slopes_of_segments_##N,                                                                      \
+    KERNEL_TOGETHER(3, 256, batch_slopes_of_segments_##N,                                                          \
            (const N* x, const Wide<N>* means, const N* y, const N* dy, Wide<N>* partial, u64 rows, u64 columns,    \
             u64 per_segment),                                                                                      \
            batch_slopes_of_segments(x, means, y, dy, partial, rows, columns, per_segment))                         \
-    KERNEL(256, batch_norm_backward_##N,                                                                           \
+    KERNEL_TOGETHER(3, 256, batch_norm_backward_##N,                                                               \
            (const N* x, const N* gain, const Wide<N>* means, const Wide<N>* variances, const N* y, const N* dy,    \
             const Wide<N>* shifts, const Wide<N>* slopes, N* dx, u64 rows, u64 columns, u32 add),                  \
            batch_norm_backward(x, gain, means, variances, y, dy, shifts, slopes, dx, rows, columns, add))

@@ -3,10 +3,10 @@
 template <class N>
 __device__ void sum_of_segments(const N* x, Wide<N>* partial, u64 rows, u64 columns, u64 per_segment) {
     Share<N> share(columns, is_aligned(x));
-    sum_segments<1>(rows, columns, per_segment, share, partial, [=](u64 row, auto& sums) {
-        auto a = share.read(x + row * columns);
+    auto read = [=](auto way, u64 place) { return way.read(x + place); };
+    sum_segments<1, 4>(rows, columns, per_segment, share, partial, read, [](auto& sums, const auto& met, u64) {
 #pragma unroll
-        for (int k = 0; k < PACKED<N>; k++) sums[k] += widen(a.at[k]);
+        for (int k = 0; k < PACKED<N>; k++) sums[k] += widen(met.at[k]);
     });
 }
 
@@ -14,10 +14,10 @@ template <class N>
 __device__ void product_of_segments(const N* a, const N* b, Wide<N>* partial, u64 rows, u64 columns,
                                     u64 per_segment) {
     Share<N> share(columns, is_aligned(a) && is_aligned(b));
-    sum_segments<1>(rows, columns, per_segment, share, partial, [=](u64 row, auto& sums) {
-        auto left = share.read(a + row * columns), right = share.read(b + row * columns);
+    auto read = [=](auto way, u64 place) { return Both<N>{way.read(a + place), way.read(b + place)}; };
+    sum_segments<1, 4>(rows, columns, per_segment, share, partial, read, [](auto& sums, const auto& met, u64) {
 #pragma unroll
-        for (int k = 0; k < PACKED<N>; k++) sums[k] += widen(left.at[k]) * widen(right.at[k]);
+        for (int k = 0; k < PACKED<N>; k++) sums[k] += widen(met.left.at[k]) * widen(met.right.at[k]);
     });
 }
 
@@ -26,13 +26,13 @@ template <class N>
 __device__ void slopes_of_segments(const N* x, const Wide<N>* means, const Wide<N>* rstds, const N* dy,
                                    Wide<N>* partial, u64 rows, u64 columns, u64 per_segment) {
     Share<N> share(columns, is_aligned(x) && is_aligned(dy));
-    sum_segments<2>(rows, columns, per_segment, share, partial, [=](u64 row, auto& sums) {
-        auto value = share.read(x + row * columns), slope = share.read(dy + row * columns);
+    auto read = [=](auto way, u64 place) { return Both<N>{way.read(x + place), way.read(dy + place)}; };
+    sum_segments<2, 2>(rows, columns, per_segment, share, partial, read, [=](auto& sums, const auto& met, u64 row) {
         Wide<N> mean = means ? means[row] : Wide<N>(0), rstd = rstds[row];
 #pragma unroll
         for (int k = 0; k < PACKED<N>; k++) {
-            sums[k] += widen(slope.at[k]) * ((widen(value.at[k]) - mean) * rstd);
-            sums[PACKED<N> + k] += widen(slope.at[k]);
+            sums[k] += widen(met.right.at[k]) * ((widen(met.left.at[k]) - mean) * rstd);
+            sums[PACKED<N> + k] += widen(met.right.at[k]);
         }
     });
 }

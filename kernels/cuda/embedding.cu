@@ -1,5 +1,6 @@
-// Table look-up, and its gradient without atomics: tokens are sorted, equal ones in their order,
-// so every row of the table adds up its own gradients from the first to the last.
+// Table look-up, and its gradient without atomics: tokens are sorted, equal ones in their order, and
+// sorted ones are cut into pieces. A piece adds up the gradients of each row from the first to the last; what
+// goes on in other pieces is joined, in order.
 
 // Where a token's row is among the `each` own rows, from part · each on; `each` if it is not there.
 __device__ inline u64 own_row(i32 token, u64 whole, u64 each, u64 part) {
@@ -34,26 +35,59 @@ KERNEL(256, token_keys, (const i32* tokens, u32* keys, u32* order, u64 count, u6
            order[i] = u32(i);
        })
 
-// A stable sort by 4 bits of the keys: every thread counts the digits of `each` neighbours, sums
-// of the counts say where a thread's keys go, and it puts them there one by one.
-KERNEL(256, count_digits, (const u32* keys, u32* counts, u64 count, u64 each, u32 shift),
-       __shared__ u32 own[16][256];
-       for (int d = 0; d < 16; d++) own[d][threadIdx.x] = 0;
-       u64 thread = thread_of_grid(), begin = thread * each, end = least(count, begin + each);
-       for (u64 i = begin; i < end; i++) own[keys[i] >> shift & 15][threadIdx.x]++;
-       for (int d = 0; d < 16; d++) counts[d * threads_of_grid() + thread] = own[d][threadIdx.x])
+// A stable sort by 8 bits of the keys. A warp has neighbours, 32 in each of ROUNDS rounds: it counts the
+// digits before each of them, sums of the counts say where those of a block go, and it puts its keys there.
+constexpr u32 DIGITS = 256, WARPS = 8, ROUNDS = 8;
+
+// Calls body(i, to) for the keys of a warp in order; `next` has a number for each digit, which becomes one
+// more with each key that has it, and `to` is what it was before.
+template <class Body>
+__device__ void each_digit(const u32* keys, u64 count, u32 shift, u32 (&next)[DIGITS], Body body) {
+    u32 lane = threadIdx.x % 32;
+    u64 first = (u64(blockIdx.x) * WARPS + threadIdx.x / 32) * ROUNDS * 32 + lane;
+    for (u32 round = 0; round < ROUNDS; round++) {
+        u64 i = first + round * 32;
+        u32 digit = i < count ? keys[i] >> shift & (DIGITS - 1) : DIGITS;
+        u32 same = __match_any_sync(WHOLE_WARP, digit), before = __popc(same & ((1u << lane) - 1));
+        u32 to = digit < DIGITS ? next[digit] + before : 0;
+        __syncwarp();
+        if (digit < DIGITS && before == 0) next[digit] += __popc(same);
+        __syncwarp();
+        if (digit < DIGITS) body(i, to);
+    }
+}
+
+// The digits of every warp of the block, counted.
+__device__ inline void count_by_warp(const u32* keys, u64 count, u32 shift, u32 (&own)[WARPS][DIGITS]) {
+    for (u32 w = 0; w < WARPS; w++) own[w][threadIdx.x] = 0;
+    __syncthreads();
+    each_digit(keys, count, shift, own[threadIdx.x / 32], [](u64, u32) {});
+    __syncthreads();
+}
+
+KERNEL(256, count_digits, (const u32* keys, u32* counts, u64 count, u32 shift),
+       __shared__ u32 own[WARPS][DIGITS];
+       count_by_warp(keys, count, shift, own);
+       u32 total = 0;
+       for (u32 w = 0; w < WARPS; w++) total += own[w][threadIdx.x];
+       counts[u64(threadIdx.x) * gridDim.x + blockIdx.x] = total)
 
 KERNEL(256, move_digits,
        (const u32* keys, const u32* order, const u32* counts, u32* sorted_keys, u32* sorted_order, u64 count,
-        u64 each, u32 shift),
-       __shared__ u32 next[16][256];
-       u64 thread = thread_of_grid(), begin = thread * each, end = least(count, begin + each);
-       for (int d = 0; d < 16; d++) next[d][threadIdx.x] = counts[d * threads_of_grid() + thread];
-       for (u64 i = begin; i < end; i++) {
-           u32 to = next[keys[i] >> shift & 15][threadIdx.x]++;
+        u32 shift),
+       __shared__ u32 own[WARPS][DIGITS];
+       count_by_warp(keys, count, shift, own);
+       u32 next = counts[u64(threadIdx.x) * gridDim.x + blockIdx.x];
+       for (u32 w = 0; w < WARPS; w++) {
+           u32 after = next + own[w][threadIdx.x];
+           own[w][threadIdx.x] = next;
+           next = after;
+       }
+       __syncthreads();
+       each_digit(keys, count, shift, own[threadIdx.x / 32], [=](u64 i, u32 to) {
            sorted_keys[to] = keys[i];
            sorted_order[to] = order[i];
-       })
+       }))
 
 // counts[i] = Σ of the counts before it, by one block of 1024 threads.
 KERNEL(1024, sum_before, (u32* counts, u64 count),
@@ -87,24 +121,92 @@ __device__ inline u64 first_key(const u32* keys, u64 count, u64 key) {
     return low;
 }
 
-// dtable[r] = Σ dy[i] over the tokens i of row r, one block per row.
+// begins[r] = how many of the sorted keys are below r, for all rows and one more.
+KERNEL(256, row_begins, (const u32* keys, u32* begins, u64 count, u64 rows),
+       for (u64 r = thread_of_grid(); r <= rows; r += threads_of_grid()) begins[r] = u32(first_key(keys, count, r)))
+
+// Zeros in the rows that no token has.
+template <class G>
+__device__ void clear_rows(const u32* begins, G* dtable, u64 rows, u64 columns) {
+    bool packed = is_aligned(dtable) && columns % PACKED<G> == 0;
+    for_each<PACKED<G>>(rows * columns, packed, [&](u64 i, auto width) {
+        u64 row = i / columns;
+        if (begins[row] == begins[row + 1]) store(dtable + i, Pack<G, decltype(width)::count>{});
+    });
+}
+
+// Sorted tokens of a piece, and how many gradients a thread reads together.
+constexpr u32 PIECE = 32, TOGETHER = 8;
+
+// dtable[r] = Σ dy[i] over the tokens i of row r, one block per piece. Of a row that goes on in other pieces,
+// partial[p, 0] has the sum of piece p where it began before it, else partial[p, 1].
 template <class N, class G>
-__device__ void gather_slopes(const u32* keys, const u32* order, const N* dy, G* dtable, u64 count, u64 columns,
-                              bool add) {
+__device__ void gather_pieces(const u32* keys, const u32* order, const N* dy, G* dtable, Wide<N>* partial, u64 count,
+                              u64 columns, u64 rows, bool add) {
     typedef Wide<N> W;
-    u64 begin = first_key(keys, count, blockIdx.x), end = first_key(keys, count, u64(blockIdx.x) + 1);
-    dtable += blockIdx.x * columns;
-    if (begin == end && add) return;
+    // The keys of the piece, between those before and behind it.
+    __shared__ u32 key[PIECE + 2], from[PIECE];
+    u64 first = u64(blockIdx.x) * PIECE;
+    u32 size = least<u64>(PIECE, count - first);
+    for (u32 i = threadIdx.x; i < size + 2; i += blockDim.x) {
+        u64 behind = first + i;
+        key[i] = behind > 0 && behind <= count ? keys[behind - 1] : 0xffffffff;
+        if (i < size) from[i] = order[behind];
+    }
+    __syncthreads();
     bool packed = is_aligned(dy) && is_aligned(dtable) && columns % PACKED<N> == 0;
     for_each_in_row<PACKED<N>>(columns, packed, [&](u64 j, auto width) {
         constexpr int COUNT = decltype(width)::count;
         W values[COUNT] = {};
-        for (u64 i = begin; i < end; i++) {
-            auto pack = load<COUNT>(dy + order[i] * columns + j);
+        auto meet = [&](u32 at, const Pack<N, COUNT>& slopes) {
+            auto wide = widen(slopes);
 #pragma unroll
-            for (int k = 0; k < COUNT; k++) values[k] += widen(pack.at[k]);
+            for (int k = 0; k < COUNT; k++) values[k] += wide.at[k];
+            u32 row = key[at];
+            bool goes_on = key[at + 1] == row;
+            if (goes_on && at < size) return;
+            if (row < rows) {
+                if (goes_on || key[0] == row) {
+                    W* to = partial + (2 * u64(blockIdx.x) + (key[0] != row)) * columns + j;
+                    put_pack(to, values, false);
+                } else {
+                    put_pack(dtable + row * columns + j, values, add);
+                }
+            }
+#pragma unroll
+            for (int k = 0; k < COUNT; k++) values[k] = W(0);
+        };
+        for (u32 i = 0; i < size; i += TOGETHER) {
+            Pack<N, COUNT> all[TOGETHER];
+#pragma unroll
+            for (u32 t = 0; t < TOGETHER; t++) all[t] = load<COUNT>(dy + from[least(i + t, size - 1)] * columns + j);
+#pragma unroll
+            for (u32 t = 0; t < TOGETHER; t++)
+                if (i + t < size) meet(i + t + 1, all[t]);
         }
-        put_pack(dtable + j, values, add);
+    });
+}
+
+// The sums of a row that begins in the block's piece and goes on in others.
+template <class N, class G>
+__device__ void join_pieces(const u32* keys, const Wide<N>* partial, G* dtable, u64 count, u64 columns, u64 rows,
+                            bool add) {
+    typedef Wide<N> W;
+    u64 first = u64(blockIdx.x) * PIECE, end = first + PIECE;
+    if (end >= count) return;
+    u32 row = keys[end - 1];
+    if (row >= rows || keys[end] != row || (first > 0 && keys[first - 1] == row)) return;
+    u64 pieces = (first_key(keys, count, u64(row) + 1) - 1) / PIECE + 1;
+    bool packed = is_aligned(dtable) && columns % PACKED<N> == 0;
+    for_each_in_row<PACKED<N>>(columns, packed, [&](u64 j, auto width) {
+        constexpr int COUNT = decltype(width)::count;
+        auto read = [=](u64 place) { return load<COUNT>(partial + place + j); };
+        auto sums = read((2 * u64(blockIdx.x) + 1) * columns);
+        Rows{u64(blockIdx.x) + 1, pieces, 1, 2 * columns}.template each<4>(read, [&](const auto& more, u64, u64) {
+#pragma unroll
+            for (int k = 0; k < COUNT; k++) sums.at[k] += more.at[k];
+        });
+        put_pack(dtable + row * columns + j, sums.at, add);
     });
 }
 
@@ -115,9 +217,19 @@ __device__ void gather_slopes(const u32* keys, const u32* order, const N* dy, G*
 FOR_NUMBERS(EXPORT)
 #undef EXPORT
 
+#define EXPORT(G)                                                                                             \
+    KERNEL(256, clear_rows_##G, (const u32* begins, G* dtable, u64 rows, u64 columns),                        \
+           clear_rows(begins, dtable, rows, columns))
+FOR_NUMBERS(EXPORT)
+#undef EXPORT
+
 #define EXPORT(N, G)                                                                                          \
-    KERNEL(128, gather_slopes_##N##_##G,                                                                      \
-           (const u32* keys, const u32* order, const N* dy, G* dtable, u64 count, u64 columns, u32 add),      \
-           gather_slopes(keys, order, dy, dtable, count, columns, add))
+    KERNEL(256, gather_pieces_##N##_##G,                                                                      \
+           (const u32* keys, const u32* order, const N* dy, G* dtable, Wide<N>* partial, u64 count,           \
+            u64 columns, u64 rows, u32 add),                                                                  \
+           gather_pieces(keys, order, dy, dtable, partial, count, columns, rows, add))                        \
+    KERNEL(256, join_pieces_##N##_##G,                                                                        \
+           (const u32* keys, const Wide<N>* partial, G* dtable, u64 count, u64 columns, u64 rows, u32 add),   \
+           join_pieces<N>(keys, partial, dtable, count, columns, rows, add))
 FOR_NUMBER_PAIRS(EXPORT)
 #undef EXPORT

@@ -10,8 +10,14 @@ __device__ inline f32 root(f32 x) { return sqrtf(x); }
 __device__ inline f64 root(f64 x) { return sqrt(x); }
 __device__ inline f32 one_over_root(f32 x) { return 1.0f / sqrtf(x); }
 __device__ inline f64 one_over_root(f64 x) { return 1.0 / sqrt(x); }
+// 1/x for x above zero, to the last place.
+__device__ inline f32 inverse(f32 x) { return reciprocal(x); }
+__device__ inline f64 inverse(f64 x) { return 1.0 / x; }
+// The greater of two; the other one of what is no number.
+__device__ inline f32 greater_number(f32 a, f32 b) { return fmaxf(a, b); }
+__device__ inline f64 greater_number(f64 a, f64 b) { return fmax(a, b); }
 
-constexpr f32 LOG2_E = 1.4426950408889634f;
+constexpr f32 LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 
 // Rounding changes an f16 by up to 2⁻¹¹ of its size, a bf16 by 2⁻⁸. So activations of such numbers
 // take the device's approximate powers and reciprocals, and are off by less than 2⁻¹⁶, most where an

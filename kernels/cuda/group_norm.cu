@@ -101,14 +101,14 @@ __device__ void group_slopes_of_segments(const N* x, const Wide<N>* means, const
     u64 groups[COUNT];
 #pragma unroll
     for (int k = 0; k < COUNT; k++) groups[k] = least(share.column + k, columns - 1) / width;
-    sum_segments<2>(rows, columns, per_segment, share, partial, [&](u64 row, auto& sums) {
-        auto value = share.read(x + row * columns), slope = share.read(dy + row * columns);
+    auto read = [=](auto way, u64 place) { return Both<N>{way.read(x + place), way.read(dy + place)}; };
+    sum_segments<2, 1>(rows, columns, per_segment, share, partial, read, [&](auto& sums, const auto& met, u64 row) {
         u64 first = row / positions * (columns / width);
 #pragma unroll
         for (int k = 0; k < COUNT; k++) {
             u64 group = first + groups[k];
-            sums[k] += widen(slope.at[k]) * ((widen(value.at[k]) - means[group]) * rstds[group]);
-            sums[COUNT + k] += widen(slope.at[k]);
+            sums[k] += widen(met.right.at[k]) * ((widen(met.left.at[k]) - means[group]) * rstds[group]);
+            sums[COUNT + k] += widen(met.right.at[k]);
         }
     });
 }

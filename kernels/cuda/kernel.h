@@ -1,5 +1,6 @@
 // What every source begins with: names of types, and how a kernel is exported.
 
+typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;

@@ -13,30 +13,59 @@ struct Classes {
     __device__ bool is_class(i32 target) const { return target >= 0 && u64(target) < whole; }
 };
 
-// ln Σ exp(logits[c]) over the own classes of a row, for all of its threads.
+// Powers of what logits are above a base. Rounding changes a logit of 16 bits by far more than the device's
+// powers of two are off, so those have exponents of two, others of e.
+template <class N>
+struct Powers {
+    typedef Wide<N> W;
+
+    __device__ static W exponent(W logit) {
+        if constexpr (IN_16_BITS<N>) return logit * LOG2_E;
+        else return logit;
+    }
+    __device__ static W of(W logit, W base) {
+        if constexpr (IN_16_BITS<N>) return power_of_two(fmaf(logit, LOG2_E, -base));
+        else return exponential(logit - base);
+    }
+    // What a sum is multiplied by whose base becomes another.
+    __device__ static W shrink(W base, W next) {
+        if constexpr (IN_16_BITS<N>) return power_of_two(base - next);
+        else return exponential(base - next);
+    }
+    // ln of a sum above a base.
+    __device__ static W logarithm_of(W total, W base) {
+        if constexpr (IN_16_BITS<N>) return base * LN_2 + logarithm(total);
+        else return base + logarithm(total);
+    }
+    // The base of those who have met nothing; no exponent is below it.
+    __device__ static W lowest() { return sizeof(N) == 8 ? W(-1.7e308) : W(-3.4e38f); }
+};
+
+// ln Σ exp(logits[c]) over the own classes of a row, for all of its threads. A logit that is no number has
+// none as its power, which stays in the sum whatever the base is.
 template <class N>
 __device__ Wide<N> log_sum(const N* logits, const Classes& classes) {
     typedef Wide<N> W;
-    W most = negative_infinity<W>(), total = W(0);
-    for_each_in_row<PACKED<N>>(classes.own(), is_aligned(logits), [&](u64 i, auto width) {
+    // An exponent may be as much above the base, so that the base rarely changes.
+    constexpr W SLACK = 8;
+    W base = Powers<N>::lowest(), total = W(0);
+    Span<PACKED<N>>(classes.own(), logits).each([&](u32 i, auto width) {
         constexpr int COUNT = decltype(width)::count;
-        auto pack = load<COUNT>(logits + i);
-        W high = most;
+        auto pack = widen(load<COUNT>(logits + i));
+        W high = pack.at[0];
 #pragma unroll
-        for (int k = 0; k < COUNT; k++) high = greatest(high, W(widen(pack.at[k])));
-        if (high > most) {
-            total *= exponential(most - high);
-            most = high;
+        for (int k = 1; k < COUNT; k++) high = greater_number(high, pack.at[k]);
+        high = Powers<N>::exponent(high);
+        if (high > base + SLACK) {
+            total *= Powers<N>::shrink(base, high);
+            base = high;
         }
-        // A thread that has met nothing but −∞ has no maximum to take off.
-        W base = most == negative_infinity<W>() ? W(0) : most;
 #pragma unroll
-        for (int k = 0; k < COUNT; k++) total += exponential(widen(pack.at[k]) - base);
+        for (int k = 0; k < COUNT; k++) total += Powers<N>::of(pack.at[k], base);
     });
-    W all = row_most(most);
-    // A thread without a maximum has met nothing to add, or no numbers, which must stay.
-    total = row_sum(most == negative_infinity<W>() ? total : total * exponential(most - all));
-    return total == 0 ? all : all + logarithm(total);
+    W most = row_reduce_by_halves<Most>(base);
+    total = row_reduce_by_halves<Sum>(total * Powers<N>::shrink(base, most));
+    return total == 0 ? negative_infinity<W>() : Powers<N>::logarithm_of(total, most);
 }
 
 // The target's logit of a row, if it is one of the own classes.
@@ -99,27 +128,40 @@ __device__ void class_loss(const W* lse, const W* picked, const i32* targets, G*
     if (threadIdx.x == 0) *loss = narrow<G>(W(total * share));
 }
 
-// dlogits = (softmax − one-hot) · share of a row that counts, zero of another.
+// Zeros in so many places; nothing changes where they would be added.
+template <class G>
+__device__ void fill_zeros(G* to, u32 count, bool add) {
+    if (add) return;
+    Span<PACKED<G>>(count, to).each([=](u32 i, auto width) {
+        store(to + i, Pack<G, decltype(width)::count>{});
+    });
+}
+
+// dlogits = (softmax − one-hot) · share of a row that counts, zero of another and of classes that are not
+// there. A thread may write over logits that it has read.
 template <class N, class G>
-__device__ void slopes_of_row(const N* logits, i32 target, Wide<N> base, Wide<N> share, G* dlogits,
+__device__ void slopes_of_row(const N* logits, i32 target, Wide<N> lse, Wide<N> share, G* dlogits,
                               const Classes& classes, bool add) {
     typedef Wide<N> W;
     bool counts = classes.counts(target);
-    W factor = !counts ? W(0) : classes.is_class(target) ? share : no_number<W>();
-    u64 own = classes.own(), at = counts ? u64(i64(target)) - classes.first() : own;
-    bool packed = is_aligned(logits) && is_aligned(dlogits);
-    for_each_in_row<PACKED<N>>(classes.each, packed, [&](u64 i, auto width) {
+    u32 own = counts ? classes.own() : 0;
+    fill_zeros(dlogits + own, u32(classes.each) - own, add);
+    if (!counts) return;
+    W factor = classes.is_class(target) ? share : no_number<W>(), base = Powers<N>::exponent(lse);
+    Span<PACKED<N>> span(own, logits, dlogits);
+    // Who writes the target's slope does it once more with what was there before.
+    u64 at = u64(i64(target)) - classes.first();
+    bool mine = at < own && span.meets(at);
+    W logit = mine ? W(widen(logits[at])) : W(0), before = mine && add ? W(widen(dlogits[at])) : W(0);
+    span.each([&](u32 i, auto width) {
         constexpr int COUNT = decltype(width)::count;
-        auto pack = load<COUNT>(logits + i);
+        auto pack = widen(load<COUNT>(logits + i));
         W values[COUNT];
 #pragma unroll
-        for (int k = 0; k < COUNT; k++) {
-            W probability = counts ? exponential(widen(pack.at[k]) - base) : W(0);
-            W certain = i + k == at ? W(1) : W(0);
-            values[k] = i + k < own ? (probability - certain) * factor : W(0);
-        }
+        for (int k = 0; k < COUNT; k++) values[k] = Powers<N>::of(pack.at[k], base) * factor;
         put_pack(dlogits + i, values, add);
     });
+    if (mine) dlogits[at] = narrow<G>(before + (Powers<N>::of(logit, base) - W(1)) * factor);
 }
 
 // The same of all rows, whose lse are known.
@@ -189,13 +231,19 @@ __device__ void square_distance(const N* a, const N* b, f64* partial, u64 count)
     if (threadIdx.x == 0) partial[blockIdx.x] = total;
 }
 
+// Blocks of rows on a multiprocessor, by the registers that they need.
+template <class N>
+constexpr int TOGETHER = sizeof(N) == 8 ? 1 : 2;
+template <class N>
+constexpr int TOGETHER_SLOPES = sizeof(N) == 8 ? 2 : 3;
+
 #define CLASSES u64 whole, u64 each, u64 part, u32 masked
 
 #define EXPORT(N)                                                                                               \
-    KERNEL(512, class_sums_##N,                                                                                 \
+    KERNEL_TOGETHER(TOGETHER<N>, 1024, class_sums_##N,                                                          \
            (const N* logits, const i32* targets, Wide<N>* lse, Wide<N>* picked, u64 rows, CLASSES),             \
            class_sums(logits, targets, lse, picked, rows, Classes{whole, each, part, masked}))                  \
-    KERNEL(512, class_both_##N,                                                                                 \
+    KERNEL_TOGETHER(TOGETHER<N>, 1024, class_both_##N,                                                          \
            (N* logits, const i32* targets, Wide<N>* lse, Wide<N>* picked, const Wide<N>* shares, u64 rows,      \
             CLASSES),                                                                                           \
            class_both(logits, targets, lse, picked, shares, rows, Classes{whole, each, part, masked}))          \
@@ -210,7 +258,7 @@ FOR_NUMBERS(EXPORT)
     KERNEL(1024, class_loss_##N##_##G,                                                                          \
            (const Wide<N>* lse, const Wide<N>* picked, const i32* targets, G* loss, u64 rows, CLASSES),         \
            class_loss(lse, picked, targets, loss, rows, Classes{whole, each, part, masked}))                    \
-    KERNEL(512, class_slopes_##N##_##G,                                                                         \
+    KERNEL_TOGETHER(TOGETHER_SLOPES<N>, 512, class_slopes_##N##_##G,                                            \
            (const N* logits, const i32* targets, const Wide<N>* lse, const Wide<N>* shares, G* dlogits,         \
             u64 rows, CLASSES, u32 add),                                                                        \
            class_slopes(logits, targets, lse, shares, dlogits, rows, Classes{whole, each, part, masked}, add))  \

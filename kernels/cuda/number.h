@@ -25,6 +25,11 @@ __device__ inline f32 widen(f32 x) { return x; }
 __device__ inline f64 widen(f64 x) { return x; }
 
 template <class T>
+constexpr bool IS_BF16 = false;
+template <>
+constexpr bool IS_BF16<bf16> = true;
+
+template <class T>
 struct Narrow {
     template <class W>
     __device__ static T of(W x) {

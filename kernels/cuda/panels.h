@@ -8,14 +8,16 @@ struct GroupRows {
     __device__ static i32 of_group() { return __shfl_sync(WHOLE_WARP, threadIdx.x / 128, 0) * COUNT; }
 };
 
-// The block's dynamic shared memory, where eight rows may begin.
+// The block's dynamic shared memory, where eight rows may begin. It lies behind static shared memory, so
+// kernels that have panels must have none: no `__shared__` in them, nor in what they call.
 __device__ inline unsigned char* panels_memory() {
 #if defined(ROUNDELAY_EMULATION)
-    return emulation::block().shared;
+    unsigned char* panels = emulation::block().shared;
 #else
     extern __shared__ __align__(ROWS_OF_8) unsigned char panels[];
-    return panels;
 #endif
+    check_rows_begin(panels);
+    return panels;
 }
 
 // Rows of D numbers, cut into panels of 64 numbers, for blocks of so many threads.

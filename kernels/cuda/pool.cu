@@ -60,13 +60,16 @@ __device__ void max_pool(const N* x, N* y, u64 count, u32 channels, Window windo
     });
 }
 
-// The taps that saw the greatest numbers of all windows.
-template <class N>
-__device__ void winning_taps(const N* x, u32* taps, u64 count, u32 channels, Window window) {
-    constexpr int MOST = PACKED_OF_BOTH<N, u32>;
-    for_each<MOST>(count, is_aligned(x) && channels % MOST == 0, [&](u64 i, auto width) {
+// The taps that saw the greatest numbers of all windows, as numbers of a type that has room for all taps.
+template <class Tap, class N>
+__device__ void winning_taps(const N* x, Tap* taps, u64 count, u32 channels, Window window) {
+    for_each<PACKED<N>>(count, is_aligned(x) && channels % PACKED<N> == 0, [&](u64 i, auto width) {
         constexpr int COUNT = decltype(width)::count;
-        store(taps + i, Greatest<N, COUNT>(x, i, channels, window).taps);
+        Greatest<N, COUNT> found(x, i, channels, window);
+        Pack<Tap, COUNT> winners;
+#pragma unroll
+        for (int k = 0; k < COUNT; k++) winners.at[k] = Tap(found.taps.at[k]);
+        store(taps + i, winners);
     });
 }
 
@@ -106,11 +109,10 @@ __device__ void pool_backward(G* dx, u64 count, u32 channels, const Window& wind
     });
 }
 
-template <class N, class G>
-__device__ void max_pool_backward(const u32* taps, const N* dy, G* dx, u64 count, u32 channels, Window window,
+template <class Tap, class N, class G>
+__device__ void max_pool_backward(const Tap* taps, const N* dy, G* dx, u64 count, u32 channels, Window window,
                                   bool add) {
     typedef Wide<N> W;
-    constexpr int PAIR = PACKED_OF_BOTH<N, G>, MOST = PAIR > PACKED<u32> ? PAIR : PACKED<u32>;
     auto share = [=](u64 place, u32 tap, auto& sums) {
         constexpr int COUNT = sizeof(sums) / sizeof(W);
         auto winners = load<COUNT>(taps + place);
@@ -118,7 +120,7 @@ __device__ void max_pool_backward(const u32* taps, const N* dy, G* dx, u64 count
 #pragma unroll
         for (int k = 0; k < COUNT; k++) sums[k] += winners.at[k] == tap ? W(widen(slopes.at[k])) : W(0);
     };
-    pool_backward<MOST, W>(dx, count, channels, window, is_aligned(dy), add, share);
+    pool_backward<PACKED_OF_BOTH<N, G>, W>(dx, count, channels, window, is_aligned(dy), add, share);
 }
 
 template <class N, class G>
@@ -141,11 +143,15 @@ __device__ void global_pool(const N* x, N* y, u64 images, u64 pixels, u64 channe
     Share<N> share(channels, is_aligned(x) && is_aligned(y));
     for (u64 image = blockIdx.y; image < images; image += gridDim.y) {
         W sums[PACKED<N>] = {};
-        for (u64 p = threadIdx.y; p < pixels; p += blockDim.y) {
-            auto pack = share.read(x + (image * pixels + p) * channels);
+        share.go([&](auto way) {
+            const N* own = x + image * pixels * channels;
+            Rows{threadIdx.y, pixels, blockDim.y, channels}.template each<way.rows(4)>(
+                [&](u64 place) { return way.read(own + place); },
+                [&](const auto& pack, u64, u64) {
 #pragma unroll
-            for (int k = 0; k < PACKED<N>; k++) sums[k] += widen(pack.at[k]);
-        }
+                    for (int k = 0; k < PACKED<N>; k++) sums[k] += widen(pack.at[k]);
+                });
+        });
         join_rows(sums, Plus());
 #pragma unroll
         for (int k = 0; k < PACKED<N>; k++) sums[k] = sums[k] / W(pixels);
@@ -175,7 +181,9 @@ __device__ void global_pool_backward(const N* dy, G* dx, u64 count, u64 pixels, 
 #define EXPORT(N)                                                                                            \
     KERNEL_TOGETHER(5, 256, max_pool_##N, (const N* x, N* y, u64 count, u32 channels, WINDOW),               \
            max_pool(x, y, count, channels, WINDOW_OF))                                                       \
-    KERNEL_TOGETHER(5, 256, winning_taps_##N, (const N* x, u32* taps, u64 count, u32 channels, WINDOW),      \
+    KERNEL_TOGETHER(5, 256, winning_taps_u8_##N, (const N* x, u8* taps, u64 count, u32 channels, WINDOW),    \
+           winning_taps(x, taps, count, channels, WINDOW_OF))                                                \
+    KERNEL_TOGETHER(5, 256, winning_taps_u32_##N, (const N* x, u32* taps, u64 count, u32 channels, WINDOW),  \
            winning_taps(x, taps, count, channels, WINDOW_OF))                                                \
     KERNEL_TOGETHER(5, 256, avg_pool_##N, (const N* x, N* y, u64 count, u32 channels, WINDOW),               \
            avg_pool(x, y, count, channels, WINDOW_OF))                                                       \
@@ -185,7 +193,10 @@ FOR_NUMBERS(EXPORT)
 #undef EXPORT
 
 #define EXPORT(N, G)                                                                                         \
-    KERNEL_TOGETHER(4, 256, max_pool_backward_##N##_##G,                                                     \
+    KERNEL_TOGETHER(4, 256, max_pool_backward_u8_##N##_##G,                                                  \
+           (const u8* taps, const N* dy, G* dx, u64 count, u32 channels, WINDOW, u32 add),                   \
+           max_pool_backward(taps, dy, dx, count, channels, WINDOW_OF, add))                                 \
+    KERNEL_TOGETHER(4, 256, max_pool_backward_u32_##N##_##G,                                                 \
            (const u32* taps, const N* dy, G* dx, u64 count, u32 channels, WINDOW, u32 add),                  \
            max_pool_backward(taps, dy, dx, count, channels, WINDOW_OF, add))                                 \
     KERNEL_TOGETHER(5, 256, avg_pool_backward_##N##_##G,                                                     \

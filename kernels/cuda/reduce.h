@@ -38,6 +38,22 @@ __device__ W row_reduce(W value) {
     return value;
 }
 
+// The same where a row is a power of two of warps: each of them joins what all have by halves, so that a
+// large block need not go through its warps one by one.
+template <class How, class W>
+__device__ W row_reduce_by_halves(W value) {
+    value = warp_reduce<How>(value);
+    if (blockDim.x == 32) return value;
+    __shared__ W warps[32];
+    u32 count = blockDim.x / 32, first = threadIdx.y * count;
+    if (threadIdx.x % 32 == 0) warps[first + threadIdx.x / 32] = value;
+    __syncthreads();
+    value = warps[first + threadIdx.x % count];
+    for (u32 by = count / 2; by > 0; by /= 2) value = How::join(value, __shfl_xor_sync(WHOLE_WARP, value, by));
+    __syncthreads();
+    return value;
+}
+
 // Waits for the threads of a row of the block, which then see what each has written before, and have
 // read all that they read before; of several warps, all rows of the block come here.
 __device__ inline void sync_row() {

@@ -5,7 +5,8 @@
 
 SOURCES is a folder that `cargo run -p roundelay-kernels --example cuda_sources` wrote. The table has
 a line for each kernel: architecture, symbol, registers per thread, bytes of spilled registers. Both
-fail where a kernel spills that may not, or waits for each product of a warp group.
+fail where a kernel spills that may not, keeps an array in local memory that may not (a stack frame that
+is not for spilled registers), or waits for each product of a warp group.
 """
 
 import ctypes
@@ -32,7 +33,11 @@ MAY_SPILL = {
     "gelu_backward_f64_f64": "64 bits are for checks, and the slope of GELU has long polynomials in them",
 }
 
+# Hot ones with arrays in local memory, and why they may.
+MAY_HAVE_FRAME = {}
+
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
+FRAME = re.compile(r"(\d+) bytes stack frame")
 SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
 # What the compiler says where it must put a wait behind every product of a warp group.
@@ -80,15 +85,17 @@ def compile_source(path, architecture):
 
 
 def kernels(text):
-    """Symbol, registers and spilled bytes of each kernel in a log."""
-    symbol, spilled = None, 0
+    """Symbol, registers, spilled bytes and bytes of the stack frame of each kernel in a log."""
+    symbol, spilled, frame = None, 0, 0
     for line in text.splitlines():
         if entry := ENTRY.search(line):
-            symbol, spilled = entry[1], 0
-        elif spills := SPILLS.search(line):
+            symbol, spilled, frame = entry[1], 0, 0
+        if found := FRAME.search(line):
+            frame += int(found[1])
+        if spills := SPILLS.search(line):
             spilled += int(spills[1]) + int(spills[2])
         if symbol and (used := REGISTERS.search(line)):
-            yield symbol, int(used[1]), spilled
+            yield symbol, int(used[1]), spilled, frame
             symbol = None
 
 
@@ -98,37 +105,45 @@ def used(architecture, path):
 
 
 def table(folder):
-    """All lines of the table, and source and symbol of each kernel that spills."""
+    """All lines of the table, and source and symbol of each kernel that spills, and that has a frame without."""
     paths = sorted(glob.glob(f"{folder}/*.cu"))
     if not paths:
         sys.exit(f"there are no sources in {folder}")
-    lines, spills = ["architecture\tkernel\tregisters\tspilled"], set()
+    lines, spills, frames = ["architecture\tkernel\tregisters\tspilled"], set(), set()
     jobs = list(itertools.product(ARCHITECTURES, paths))
     with ProcessPoolExecutor() as pool:
         for (architecture, path), found in zip(jobs, pool.map(used, *zip(*jobs))):
-            lines += [f"{architecture}\t{symbol}\t{used}\t{spilled}" for symbol, used, spilled in found]
+            lines += [f"{architecture}\t{symbol}\t{used}\t{spilled}" for symbol, used, spilled, _ in found]
             source = os.path.basename(path).removesuffix(".cu")
-            spills |= {(source, symbol) for symbol, _, spilled in found if spilled}
-    return lines, spills
+            spills |= {(source, symbol) for symbol, _, spilled, _ in found if spilled}
+            frames |= {(source, symbol) for symbol, _, spilled, frame in found if frame and not spilled}
+    return lines, spills, frames
 
 
 def is_hot(source, symbol):
     return source in HOT and "f64" not in symbol
 
 
-def faults(spills):
-    """What is wrong with kernels that spill, each a source and a symbol, in sentences."""
+def faults(spills, frames):
+    """What is wrong with kernels that spill or have a frame, each a source and a symbol, in sentences."""
     hot = [f"{symbol} spills, and {source}.cu is hot" for source, symbol in spills if is_hot(source, symbol)]
     others = [symbol for source, symbol in spills if not is_hot(source, symbol)]
     unlisted = [f"{symbol} spills, and MAY_SPILL has no reason for it" for symbol in others if symbol not in MAY_SPILL]
     needless = [f"{symbol} does not spill, but is in MAY_SPILL" for symbol in MAY_SPILL if symbol not in others]
-    return hot + unlisted + needless
+    local = [symbol for source, symbol in frames if is_hot(source, symbol)]
+    framed = [
+        f"{symbol} keeps an array in local memory, and MAY_HAVE_FRAME has no reason for it"
+        for symbol in local
+        if symbol not in MAY_HAVE_FRAME
+    ]
+    frameless = [f"{symbol} has no frame, but is in MAY_HAVE_FRAME" for symbol in MAY_HAVE_FRAME if symbol not in local]
+    return hot + unlisted + needless + framed + frameless
 
 
 def main():
     folder, path = sys.argv[1:3]
-    lines, spills = table(folder)
-    if wrong := faults(sorted(spills)):
+    lines, spills, frames = table(folder)
+    if wrong := faults(sorted(spills), sorted(frames)):
         sys.exit("\n".join(wrong))
     if "--update" in sys.argv[3:]:
         with open(path, "w") as file:

@@ -1,6 +1,24 @@
 // Sums over rows in two passes: partial sums of segments of rows, then the sum of the segments,
 // each in order. Blocks of 256 threads: along x columns, along y rows of a segment.
 
+// How a thread reads and writes its columns of a row: all at once, or one by one as far as they exist.
+template <class N, bool AT_ONCE>
+struct Way {
+    typedef Wide<N> W;
+    u64 column, valid;
+
+    // Rows that are read together, of as many as there are registers for at best.
+    static constexpr int rows(int most) { return AT_ONCE ? most : 1; }
+    __device__ Pack<N, PACKED<N>> read(const N* row) const {
+        if constexpr (AT_ONCE) return load<PACKED<N>>(row + column);
+        else return load_some<PACKED<N>>(row + column, valid, false);
+    }
+    __device__ void put(N* row, const W (&values)[PACKED<N>], bool add) const {
+        if constexpr (AT_ONCE) put_pack(row + column, values, add);
+        else put_some(row + column, values, valid, false, add);
+    }
+};
+
 // The columns of a thread, PACKED<N> of them where so many exist.
 template <class N>
 struct Share {
@@ -12,16 +30,59 @@ struct Share {
         valid = column < columns ? columns - column : 0;
         packed = aligned && columns % PACKED<N> == 0;
     }
-    __device__ Pack<N, PACKED<N>> read(const N* row) const {
-        return load_some<PACKED<N>>(row + column, valid, packed);
+    // Calls body(way) if there are columns. The way is known before any loop of `body`, so that none of
+    // them waits for what it reads in order to branch.
+    template <class Body>
+    __device__ void go(Body body) const {
+        if (!valid) return;
+        if (packed) body(Way<N, true>{column, valid});
+        else body(Way<N, false>{column, valid});
     }
     // A number of each column as what is computed with; zero where there is no column.
     template <class T>
     __device__ void spread(const T* from, Wide<N> (&to)[PACKED<N>]) const {
+        if (packed && valid && is_aligned(from)) {
+            auto pack = widen(load<PACKED<N>>(from + column));
+#pragma unroll
+            for (int k = 0; k < PACKED<N>; k++) to[k] = pack.at[k];
+            return;
+        }
 #pragma unroll
         for (int k = 0; k < PACKED<N>; k++) to[k] = u64(k) < valid ? Wide<N>(widen(from[column + k])) : Wide<N>(0);
     }
 };
+
+// Its numbers of two arrays at the same place.
+template <class N>
+struct Both {
+    Pack<N, PACKED<N>> left, right;
+};
+
+// Rows that a thread works on: from one to before `end`, `step` apart, of so many columns.
+struct Rows {
+    u64 first, end, step, columns;
+
+    // Calls meet(read(place), place, row) for every row, in order, whose first number is at `place`. Of
+    // TOGETHER rows all is read before any is met, so that memory answers once for them.
+    template <int TOGETHER, class Read, class Meet>
+    __device__ void each(Read read, Meet meet) const {
+        u64 row = first, place = first * columns, apart = step * columns;
+        for (; row + (TOGETHER - 1) * step < end; row += TOGETHER * step, place += TOGETHER * apart) {
+            decltype(read(place)) all[TOGETHER];
+#pragma unroll
+            for (int r = 0; r < TOGETHER; r++) all[r] = read(place + r * apart);
+#pragma unroll
+            for (int r = 0; r < TOGETHER; r++) meet(all[r], place + r * apart, row + r * step);
+        }
+        for (; row < end; row += step, place += apart) meet(read(place), place, row);
+    }
+};
+
+// The rows of the block's segment that are the thread's.
+__device__ inline Rows rows_of_segment(u64 rows, u64 columns, u64 per_segment) {
+    u64 begin = u64(blockIdx.y) * per_segment;
+    return {begin + threadIdx.y, least(rows, begin + per_segment), blockDim.y, columns};
+}
 
 // Joins what the rows of the block have, half with half, into row 0: `join(own, other)` adds SIZE
 // numbers to SIZE numbers.
@@ -61,16 +122,33 @@ __device__ void store_segment(const Wide<N> (&own)[TERMS * PACKED<N>], const Sha
                 partial[(u64(blockIdx.y) * TERMS + t) * columns + share.column + k] = own[t * PACKED<N> + k];
 }
 
-// partial[s, t, j] = Σ over the rows r of segment s of term_t(r, j), for TERMS terms.
-template <int TERMS, class N, class Term>
+// partial[s, t, j] = Σ over the rows of segment s of TERMS terms: read(way, place) has what they are made
+// of, and add(sums, that, row) adds them.
+template <int TERMS, int TOGETHER, class N, class Read, class Add>
 __device__ void sum_segments(u64 rows, u64 columns, u64 per_segment, const Share<N>& share, Wide<N>* partial,
-                             Term term) {
-    u64 begin = u64(blockIdx.y) * per_segment, end = least(rows, begin + per_segment);
+                             Read read, Add add) {
     Wide<N> sums[TERMS * PACKED<N>] = {};
-    if (share.valid)
-        for (u64 row = begin + threadIdx.y; row < end; row += blockDim.y) term(row, sums);
+    share.go([&](auto way) {
+        rows_of_segment(rows, columns, per_segment)
+            .template each<way.rows(TOGETHER)>([&](u64 place) { return read(way, place); },
+                                               [&](const auto& met, u64, u64 row) { add(sums, met, row); });
+    });
     join_rows(sums, Plus());
     store_segment<TERMS>(sums, share, columns, partial);
+}
+
+// Calls meet(terms, s) for every segment that the thread joins, in order; term t of segment s is
+// partial[s · stride + t · apart]. Of several segments all is read before any is met.
+template <int TERMS, class W, class Meet>
+__device__ void each_segment(const W* partial, u64 segments, u64 stride, u64 apart, Meet meet) {
+    Rows{threadIdx.y, segments, blockDim.y, stride}.template each<8>(
+        [=](u64 place) {
+            Pack<W, TERMS> terms;
+#pragma unroll
+            for (int t = 0; t < TERMS; t++) terms.at[t] = partial[place + t * apart];
+            return terms;
+        },
+        [&](const Pack<W, TERMS>& terms, u64, u64 s) { meet(terms.at, s); });
 }
 
 // Σ over segments s of partial[s · stride + j], in row 0 of the block.
@@ -78,7 +156,7 @@ template <class W>
 __device__ W total_of_segments(const W* partial, u64 j, u64 columns, u64 segments, u64 stride) {
     W total[1] = {W(0)};
     if (j < columns)
-        for (u64 s = threadIdx.y; s < segments; s += blockDim.y) total[0] += partial[s * stride + j];
+        each_segment<1>(partial + j, segments, stride, 0, [&](const W (&terms)[1], u64) { total[0] += terms[0]; });
     join_rows(total, Plus());
     return total[0];
 }

@@ -22,6 +22,9 @@ enum class Before { Nothing, Sums };
 inline u32 shared_address(const void* at) {
     return u32(static_cast<const unsigned char*>(at) - emulation::block().shared);
 }
+inline void check_rows_begin(const void* at) {
+    if (reinterpret<u64>(at) % ROWS_OF_8) abort();
+}
 
 // The number of a row and a column of a factor, as the bits of its name say.
 template <class N>
@@ -156,6 +159,10 @@ __device__ void start_turned(GroupProduct& sums, const Left& a, u64 b) {
 template <class N>
 __device__ void start_straight(GroupProduct& sums, const u32 (&a)[4], u64 b) {
     start_straight_of(N{}, sums, a, b);
+}
+// Ends the kernel where eight rows cannot begin: products would read other numbers, and say nothing.
+__device__ inline void check_rows_begin(const void* at) {
+    if (shared_address(at) % ROWS_OF_8) __trap();
 }
 // Products that start behind it find registers as they are here.
 __device__ inline void before_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

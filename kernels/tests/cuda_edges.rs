@@ -6,7 +6,7 @@ mod emulation;
 
 use common::{
     Array, Body, Build, CONTEXT, call, run,
-    sample::{Draw, contents},
+    sample::{Draw, Mix, contents, mixed},
 };
 use emulation::{
     Bound, can_compile,
@@ -18,6 +18,7 @@ use roundelay_kernels::Context;
 use roundelay_schedule::{Attribute, Call, Element, Float, GradientSums};
 
 const BF16: Float = Float::Bf16(GradientSums::Same);
+const F16: Float = Float::F16(GradientSums::Same);
 
 fn check(call: &Call, dtype: Float, context: &Context) {
     let start = contents::<f64>(call, &mut Draw::new(4));
@@ -109,13 +110,57 @@ fn a_class_that_is_no_number_makes_none_of_the_loss() {
                 Array::Real(vec![0.0; rows]),
                 Array::Real(vec![0.0]),
             ];
-            let found = run_from(&loss, &start, 2);
-            let place = format!("{row} {bad} {beside} {found:?}");
-            assert_eq!(found.iter().position(|lse| lse.is_nan()), Some(row), "{place}");
-            assert!(run_from(&loss, &start, 3)[0].is_nan(), "{place}");
+            for dtype in [Float::F32, BF16] {
+                let found = run_from(&loss, (&start, dtype), 2);
+                let place = format!("{row} {bad} {beside} {found:?}");
+                let seen = found.iter().position(|lse| lse.is_nan());
+                assert_eq!(seen, Some(row), "{place}");
+                assert!(run_from(&loss, (&start, dtype), 3)[0].is_nan(), "{place}");
+            }
             let mut plain = start;
             run(&loss, &mut plain, Body::Plain, &CONTEXT);
-            assert!(plain[3].numbers()[0].is_nan(), "{place}");
+            assert!(plain[3].numbers()[0].is_nan(), "{row} {bad} {beside}");
+        }
+    }
+}
+
+/// Odd rows begin at every place of 16 bytes, by themselves and together with those of slopes that are
+/// wider or lie elsewhere. The target is any class of a row, some rows do not count.
+#[test]
+fn rows_of_classes_begin_anywhere() {
+    if !can_compile() {
+        return;
+    }
+    for columns in [13u64, 1031, 16_391] {
+        let (array, count): (&[u64], &[u64]) = (&[9, columns], &[9]);
+        let loss = call("cross_entropy").real(array).integers(count);
+        let slopes = |add| {
+            let call = call("masked_cross_entropy_backward").flag("accumulate", add);
+            call.real(array).integers(count).real(count).real(array)
+        };
+        let together = call("linear_cross_entropy").flag("gradients", true);
+        let together = together.flag("masked", true).reals(&[&[9, 3], &[columns, 3]]);
+        let together = together.integers(count).real(array).reals(&[count, &[1]]);
+        let together = together.reals(&[&[9, 3], &[columns, 3]]);
+        let calls = [loss.reals(&[count, &[1]]), slopes(false), slopes(true), together];
+        for (call, dtype) in calls.iter().flat_map(|call| [(call, BF16), (call, F16)]) {
+            let mut start = contents::<f64>(call, &mut Draw::new(columns));
+            let targets = start.iter_mut().find_map(|array| match array {
+                Array::Integer(targets) => Some(targets),
+                Array::Real(_) => None,
+            });
+            let masked = if call.kernel == "cross_entropy" { 0 } else { columns };
+            let last = columns as i32 - 1;
+            let chosen = [0, last, masked as i32, 1, 7, last - 1, 8, last / 2, 12];
+            targets.unwrap().copy_from_slice(&chosen);
+            for (mix, placement) in [
+                (Mix::Narrow, Placement::Unaligned),
+                (Mix::Statistics, Placement::Aligned),
+            ] {
+                let call = mixed(call.clone(), mix);
+                let way = (dtype, placement);
+                compare(&call, &start, way, &CONTEXT, tolerance(dtype));
+            }
         }
     }
 }
@@ -175,19 +220,68 @@ fn gradients_of_large_tables() {
     if !can_compile() {
         return;
     }
-    for (tokens, rows) in [(1u64, 1u64), (9000, 5), (6000, 300), (300, 5000)] {
+    let shapes = [(1u64, 1u64, 9), (9000, 5, 9), (6000, 300, 8), (300, 5000, 9)];
+    for (tokens, rows, columns) in shapes {
         for accumulate in [false, true] {
             let call = call("embedding_backward").flag("accumulate", accumulate);
-            let call = call.integers(&[tokens]).real(&[tokens, 9]).real(&[rows, 9]);
+            let call = call.integers(&[tokens]).real(&[tokens, columns]);
+            let call = call.real(&[rows, columns]);
             let draw = &mut Draw::new(tokens);
             let chosen = (0..tokens).map(|_| draw.below(rows) as i32).collect();
             let start = [
                 Array::Integer(chosen),
-                Array::Real(draw.normals(tokens as usize * 9)),
-                Array::Real(draw.normals(rows as usize * 9)),
+                Array::Real(draw.normals((tokens * columns) as usize)),
+                Array::Real(draw.normals((rows * columns) as usize)),
             ];
             let way = (Float::F64, Placement::Aligned);
             compare(&call, &start, way, &CONTEXT, tolerance(Float::F64));
+        }
+    }
+}
+
+/// Rows whose sorted tokens begin and end with pieces of 32, inside of them, and in the last one, which is
+/// not full; that go on over several; of which one has tokens behind those of all others. As many as a
+/// block sorts, and one more.
+#[test]
+fn gradients_of_rows_in_several_pieces() {
+    if !can_compile() {
+        return;
+    }
+    let runs: [&[usize]; 7] = [
+        &[32],
+        &[32, 32, 0, 64],
+        &[31, 2, 31],
+        &[1, 100, 0, 27, 5],
+        &[33, 31, 96],
+        &[1000, 1048],
+        &[0, 1, 2048],
+    ];
+    for runs in runs {
+        let (tokens, rows) = (runs.iter().sum::<usize>(), runs.len() + 1);
+        let mut chosen: Vec<i32> = (0..runs.len() as i32)
+            .flat_map(|row| std::iter::repeat_n(row, runs[row as usize]))
+            .collect();
+        // 7 has no factor in common with these numbers of tokens, but for those of 7 or less.
+        let places =
+            (0..tokens).map(|i| if tokens % 7 == 0 { i } else { i * 7 % tokens });
+        let sorted = chosen.clone();
+        places.zip(sorted).for_each(|(place, token)| chosen[place] = token);
+        for (dtype, accumulate, columns) in
+            [(Float::F64, true, 3u64), (BF16, false, 16), (BF16, true, 40)]
+        {
+            let call = call("embedding_backward").flag("accumulate", accumulate);
+            let call = call.integers(&[tokens as u64]).real(&[tokens as u64, columns]);
+            let call = call.operand(Element::Wide, &[rows as u64, columns]);
+            let draw = &mut Draw::new(tokens as u64);
+            let start = [
+                Array::Integer(chosen.clone()),
+                Array::Real(draw.normals(tokens * columns as usize)),
+                Array::Real(draw.normals(rows * columns as usize)),
+            ];
+            let way = (dtype, Placement::Aligned);
+            // Sums are in 32 bits at least, of numbers that both have.
+            let tolerance = if dtype == BF16 { 3e-5 } else { tolerance(dtype) };
+            compare(&call, &start, way, &CONTEXT, tolerance);
         }
     }
 }
@@ -238,18 +332,22 @@ fn run_on(call: &Call, indices: &[i32], output: usize) -> Vec<f64> {
             values.copy_from_slice(indices);
         }
     }
-    run_from(call, &start, output)
+    run_from(call, (&start, Float::F32), output)
 }
 
-/// Runs a call in f32; gives an output.
-fn run_from(call: &Call, start: &[Array<f64>], output: usize) -> Vec<f64> {
+/// Runs a call; gives an output.
+fn run_from(
+    call: &Call,
+    (start, dtype): (&[Array<f64>], Float),
+    output: usize,
+) -> Vec<f64> {
     let operands = call.operands.iter().zip(start);
     let mut stored: Vec<Stored> = operands
-        .map(|(operand, array)| Stored::new(array, operand.element, Float::F32))
+        .map(|(operand, array)| Stored::new(array, operand.element, dtype))
         .collect();
     let pointers: Vec<*mut u8> = stored.iter_mut().map(Stored::pointer).collect();
     let bound = Bound { operands: &pointers, context: &CONTEXT };
-    run_steps(&steps(call, Float::F32), &bound);
+    run_steps(&steps(call, dtype), &bound);
     stored[output].values()
 }
 

@@ -234,6 +234,27 @@ fn rows_of_too_many_numbers_are_refused() {
     assert!(refusal.to_string().contains("a row of images has"), "{refusal}");
 }
 
+/// A grid has at most 65535 blocks along y and z, which a launch would find out too late.
+#[test]
+fn grids_of_too_many_blocks_are_refused() {
+    let steps =
+        |call: &Call| Kernel::parse(call).expect("the call is well formed").cuda(BF16);
+    let product = |n: u64| call("matmul").reals(&[&[8, 16], &[16, n], &[8, n]]);
+    assert!(steps(&product(65535 * 128)).is_ok());
+    let refusal = steps(&product(65535 * 128 + 1)).expect_err("65536 tiles along y");
+    assert!(refusal.contains("65536 blocks or more along y"), "{refusal}");
+    assert!(refusal.contains("at most 65535"), "{refusal}");
+    let groups = |groups: u64| {
+        let channels = groups * 16;
+        let shape = [1, 3, 3, channels, channels, 3, 1, 1, groups];
+        let [forward, ..] = convolutions(shape, false);
+        steps(&forward)
+    };
+    assert!(groups(65535).is_ok());
+    let refusal = groups(65536).expect_err("65536 groups along z");
+    assert!(refusal.contains("65536 blocks or more along z"), "{refusal}");
+}
+
 /// Sums over so many places are cut into segments.
 #[test]
 fn gradients_of_weights_over_many_places() {
@@ -300,25 +321,25 @@ fn batch_norms_of_all_widths() {
     }
 }
 
-/// A variance that is small against the square of the mean keeps its digits, over many segments.
+/// A variance that is small against the square of the mean keeps its digits, over many segments, and
+/// where the rows of the first ones are far from all others.
 #[test]
 fn variances_far_from_zero() {
     if !can_compile() {
         return;
     }
     let draw = &mut Draw::new(3);
-    let [call, _] = batch_norms(20_000, 3, false);
-    let mut start = contents::<f64>(&call, draw);
-    if let Array::Real(x) = &mut start[0] {
-        x.iter_mut().for_each(|x| *x += 3000.0);
+    for (columns, first) in [(3, 3000.0), (4, 3000.0), (4, 3100.0)] {
+        let [call, _] = batch_norms(20_000, columns, false);
+        let mut start = contents::<f64>(&call, draw);
+        if let Array::Real(x) = &mut start[0] {
+            let (outer, others) = x.split_at_mut(500 * columns as usize);
+            outer.iter_mut().for_each(|x| *x += first);
+            others.iter_mut().for_each(|x| *x += 3000.0);
+        }
+        let way = (Float::F32, Placement::Aligned);
+        compare(&call, &start, way, &CONTEXT, tolerance(Float::F32));
     }
-    compare(
-        &call,
-        &start,
-        (Float::F32, Placement::Aligned),
-        &CONTEXT,
-        tolerance(Float::F32),
-    );
 }
 
 /// All pools of images (batch, height, width, channels) by such windows.
@@ -358,6 +379,9 @@ fn pools_of_all_widths() {
         ([1, 12, 9, 8], [5, 3, 2]),
         ([1, 40, 30, 300], [2, 3, 0]),
         ([2, 3, 3, 1], [3, 1, 0]),
+        // Taps that have no room in 8 bits, and as many as just have.
+        ([1, 18, 19, 8], [17, 1, 0]),
+        ([1, 17, 16, 8], [15, 2, 0]),
     ];
     for (seed, (image, window)) in (0..).zip(shapes) {
         let draw = &mut Draw::new(seed);

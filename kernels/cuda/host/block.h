@@ -200,6 +200,14 @@ EMULATION_UNSEEN inline bool is_any(bool value, const char* file, int line) {
     return any;
 }
 
+// Of each lane whether it has the same value, as bits.
+EMULATION_UNSEEN inline unsigned matching(unsigned value, const char* file, int line) {
+    const auto slots = show(value, file, line);
+    unsigned same = 0;
+    for (unsigned i = 0; i < warp().lanes; i++) same |= unsigned(!memcmp(slots[i], &value, sizeof value)) << i;
+    return same;
+}
+
 EMULATION_UNSEEN inline void run_thread() {
     Block& own = block();
     arrive(own.current->stack, &own.scheduler);

@@ -37,6 +37,8 @@ struct alignas(16) uint4 {
 #define __shfl_up_sync(mask, value, by) \
     emulation::exchange((value), emulation::lane() - unsigned(by), __FILE__, __LINE__)
 #define __any_sync(mask, value) emulation::is_any((value), __FILE__, __LINE__)
+#define __match_any_sync(mask, value) emulation::matching((value), __FILE__, __LINE__)
+#define __popc(value) __builtin_popcount(value)
 
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }

@@ -82,7 +82,7 @@ pub(crate) fn adding(store: Store) -> Argument {
     }
 }
 
-/// An extent of a grid; more is refused by the device with an error.
+/// An extent of a grid; what a device does not start is refused when the form is done.
 pub(crate) fn extent(blocks: usize) -> u32 {
     u32::try_from(blocks).unwrap_or(u32::MAX)
 }

@@ -24,10 +24,12 @@ struct Table {
     part: Argument,
 }
 
-/// Bits that one pass of the sort looks at.
-const DIGIT: u32 = 4;
-/// Tokens that one thread of the sort counts.
-const EACH: usize = 16;
+/// Bits that one pass of the sort looks at: `DIGITS` of `embedding.cu` are so many.
+const DIGIT: u32 = 8;
+/// Tokens that one block of the sort counts: of `WARPS`, in each of `ROUNDS`.
+const SORTED: usize = 8 * 8 * 32;
+/// Sorted tokens whose gradients a block sums, `PIECE` of `embedding.cu`.
+const PIECE: usize = 32;
 
 impl Table {
     fn look_up(&self, draft: &mut Draft) {
@@ -39,7 +41,7 @@ impl Table {
         draft.narrow((EMBEDDING, "look_up"), shape, arguments);
     }
 
-    /// Sorts the tokens, then every row of the table gathers its own.
+    /// Sorts the tokens, then pieces of them gather the gradients of their rows.
     fn gather(&self, draft: &mut Draft, store: Store) {
         let [tokens, dy, dtable] = draft.operands(0);
         let [mut keys, mut order, mut other_keys, mut other_order] =
@@ -50,45 +52,70 @@ impl Table {
         let shape = Shape::each(self.tokens, 1);
         draft.launch(EMBEDDING, "token_keys".to_owned(), shape, arguments);
         let bits = u64::BITS - (self.each as u64).leading_zeros();
-        let counts = self.counts(draft);
+        let counts = Argument::Address(draft.scratch(self.blocks() * (4 << DIGIT)));
         for shift in (0..bits).step_by(DIGIT as usize) {
             self.sort(draft, [keys, order, counts, other_keys, other_order], shift);
             (keys, other_keys) = (other_keys, keys);
             (order, other_order) = (other_order, order);
         }
-        let (columns, adding) = (count(self.columns), adding(store));
-        let arguments =
-            vec![keys, order, dy, dtable, count(self.tokens), columns, adding];
-        let grid = [extent(self.each), 1, 1];
-        let shape = Shape { grid, block: [128, 1, 1], shared: Bytes(0) };
-        draft.pair((EMBEDDING, "gather_slopes"), shape, arguments);
+        match store {
+            Store::Write => self.clear(draft, [keys, dtable]),
+            Store::Add => {}
+        }
+        self.sum(draft, [keys, order, dy, dtable], store);
     }
 
-    /// Threads of the sort.
-    fn threads(&self) -> usize {
-        self.tokens.div_ceil(EACH).next_multiple_of(256)
-    }
-
-    fn counts(&self, draft: &mut Draft) -> Argument {
-        Argument::Address(draft.scratch(self.threads() * (4 << DIGIT)))
+    /// Blocks of the sort.
+    fn blocks(&self) -> usize {
+        self.tokens.div_ceil(SORTED)
     }
 
     /// Orders keys by one digit, equal ones as they are.
     fn sort(&self, draft: &mut Draft, places: [Argument; 5], shift: u32) {
         let [keys, order, counts, other_keys, other_order] = places;
-        let grid = [extent(self.threads() / 256), 1, 1];
+        let grid = [extent(self.blocks()), 1, 1];
         let shape = Shape { grid, block: [256, 1, 1], shared: Bytes(0) };
-        let (tokens, each, shift) =
-            (count(self.tokens), count(EACH), Argument::Unsigned(shift));
+        let (tokens, shift) = (count(self.tokens), Argument::Unsigned(shift));
         let mut launch = |symbol: &str, shape, arguments| {
             draft.launch(EMBEDDING, symbol.to_owned(), shape, arguments);
         };
-        launch("count_digits", shape, vec![keys, counts, tokens, each, shift]);
-        let all = count(self.threads() << DIGIT);
+        launch("count_digits", shape, vec![keys, counts, tokens, shift]);
+        let all = count(self.blocks() << DIGIT);
         launch("sum_before", Shape::block(1024), vec![counts, all]);
-        let arguments =
-            vec![keys, order, counts, other_keys, other_order, tokens, each, shift];
+        let arguments = vec![keys, order, counts, other_keys, other_order, tokens, shift];
         launch("move_digits", shape, arguments);
+    }
+
+    /// Makes rows zero that none of the sorted tokens has.
+    fn clear(&self, draft: &mut Draft, [keys, dtable]: [Argument; 2]) {
+        let begins = draft.scratch(self.each.saturating_add(1).saturating_mul(4));
+        let begins = Argument::Address(begins);
+        let rows = count(self.each);
+        let arguments = vec![keys, begins, count(self.tokens), rows];
+        let shape = Shape::each(self.each + 1, 1);
+        draft.launch(EMBEDDING, "row_begins".to_owned(), shape, arguments);
+        let symbol = format!("clear_rows_{}", draft.types.either.name());
+        let shape = Shape::each(self.each * self.columns, draft.at_once());
+        let arguments = vec![begins, dtable, rows, count(self.columns)];
+        draft.launch(EMBEDDING, symbol, shape, arguments);
+    }
+
+    /// Sums the gradients of every row: those in one piece, then those in several.
+    fn sum(&self, draft: &mut Draft, places: [Argument; 4], store: Store) {
+        let [keys, order, dy, dtable] = places;
+        let pieces = self.tokens.div_ceil(PIECE);
+        let sums = pieces.saturating_mul(2).saturating_mul(self.columns);
+        let partial = draft.wide_scratch(sums);
+        let threads = self.columns.div_ceil(draft.at_once()).next_multiple_of(32);
+        let block = [extent(threads.min(256)), 1, 1];
+        let shape = Shape { grid: [extent(pieces), 1, 1], block, shared: Bytes(0) };
+        let extents = [self.tokens, self.columns, self.each].map(count);
+        let extents = extents.into_iter().chain([adding(store)]);
+        let arguments = [keys, order, dy, dtable, partial].into_iter();
+        let arguments = arguments.chain(extents.clone()).collect();
+        draft.pair((EMBEDDING, "gather_pieces"), shape, arguments);
+        let arguments = [keys, partial, dtable].into_iter().chain(extents).collect();
+        draft.pair((EMBEDDING, "join_pieces"), shape, arguments);
     }
 }
 

@@ -2,7 +2,7 @@
 //! converted to 32 bits before, and back after.
 
 use super::{
-    CallPlace, Number, Steps,
+    CallPlace, Launch, Number, Step, Steps,
     draft::{Draft, Types},
     elementwise::convert,
 };
@@ -58,7 +58,37 @@ pub(crate) fn steps(
     let originals = before(&mut draft, &others, slots);
     form.write(&mut draft)?;
     after(&mut draft, &others, slots, &originals);
-    Ok(draft.finish())
+    let steps = draft.finish();
+    steps.steps.iter().flat_map(launches).try_for_each(|launch| fits(&launch))?;
+    Ok(steps)
+}
+
+/// Blocks of a grid along x, y and z that every device starts.
+const MOST_BLOCKS: [(&str, u32); 3] = [("x", 0x7fff_ffff), ("y", 65535), ("z", 65535)];
+
+/// Whether a device starts so many blocks.
+fn fits(launch: &Launch) -> Result<(), String> {
+    for (blocks, (axis, most)) in launch.grid.iter().zip(MOST_BLOCKS) {
+        if *blocks > most {
+            let symbol = &launch.function.symbol;
+            return Err(format!(
+                "`{symbol}` needs {blocks} blocks or more along {axis} on a CUDA device, \
+                 which starts at most {most}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// All functions of ours that may make a step.
+fn launches(step: &Step) -> Vec<Launch> {
+    match step {
+        Step::Either(either) => [&either.usual[..], &either.sm90].concat(),
+        Step::Launch(_)
+        | Step::Product(_)
+        | Step::Gradients(_)
+        | Step::Convolution(_) => step.clone().launches(),
+    }
 }
 
 /// An operand that is stored in another type than its function takes.

@@ -41,7 +41,7 @@ impl Classes {
     fn sum(self, draft: &mut Draft, operands: [Argument; 4], rows: usize) {
         let arguments = operands.into_iter().chain([count(rows)]);
         let arguments = arguments.chain(self.arguments()).collect();
-        draft.narrow((LOSS, "class_sums"), Shape::rows(rows, self.each), arguments);
+        draft.narrow((LOSS, "class_sums"), long_rows(rows, self.each), arguments);
     }
     /// The mean over the rows that count, from lse, the targets' logits, and targets.
     fn mean(self, draft: &mut Draft, operands: [Argument; 4], rows: usize) {
@@ -72,6 +72,17 @@ impl Classes {
         let arguments = operands.into_iter().chain(self.arguments());
         let arguments = arguments.chain([adding(store)]).collect();
         draft.pair((LOSS, "class_slopes"), Shape::rows(rows, self.each), arguments);
+    }
+}
+
+/// Threads for rows that are read more than once: long ones have the largest blocks, so that few are
+/// under way at a time and all of them find place in a cache.
+fn long_rows(rows: usize, columns: usize) -> Shape {
+    match Shape::rows(rows, columns) {
+        Shape { grid, block: [512, 1, 1], shared } => {
+            Shape { grid, block: [1024, 1, 1], shared }
+        }
+        other => other,
     }
 }
 
@@ -186,7 +197,7 @@ impl Chunk<'_> {
         let arguments = arrays.map(Argument::Address).into_iter().chain(share);
         let arguments = arguments.chain([count(rows.len())]);
         let arguments = arguments.chain(self.classes.arguments()).collect();
-        let shape = Shape::rows(rows.len(), all.all.classes);
+        let shape = long_rows(rows.len(), all.all.classes);
         let Some(_) = share else {
             return draft.narrow((LOSS, "class_sums"), shape, arguments);
         };

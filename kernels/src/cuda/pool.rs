@@ -37,6 +37,15 @@ fn forward(draft: &mut Draft, name: &str, pool: &Pool) {
     draft.narrow((POOL, name), Shape::each(elements, draft.at_once()), arguments);
 }
 
+/// The type in which taps of a window are numbered, and its bytes.
+fn tap(window: &Window) -> (&'static str, usize) {
+    let [height, width] = window.kernel;
+    match height.saturating_mul(width) {
+        ..=255 => ("u8", 1),
+        _ => ("u32", 4),
+    }
+}
+
 /// A pass back to images of so many elements.
 fn backward(
     draft: &mut Draft,
@@ -78,14 +87,15 @@ impl Form for MaxPoolBackward {
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let [x, dy, dx] = draft.operands(0);
         let places = self.pool.batch * self.pool.result();
-        let bytes = places.saturating_mul(size_of::<u32>());
-        let taps = Argument::Address(draft.scratch(bytes));
+        let (number, bytes) = tap(&self.pool.window);
+        let taps = Argument::Address(draft.scratch(places.saturating_mul(bytes)));
         let arguments = [x, taps].into_iter().chain(extents(&self.pool, places));
         let (shape, arguments) =
             (Shape::each(places, draft.at_once()), arguments.collect());
-        draft.narrow((POOL, "winning_taps"), shape, arguments);
-        let inputs = [taps, dy, dx];
-        backward(draft, "max_pool_backward", &self.pool, &inputs, self.store);
+        let winning = format!("winning_taps_{number}");
+        draft.narrow((POOL, &winning), shape, arguments);
+        let (name, inputs) = (format!("max_pool_backward_{number}"), [taps, dy, dx]);
+        backward(draft, &name, &self.pool, &inputs, self.store);
         Ok(())
     }
 }

@@ -44,7 +44,7 @@ source!(
 );
 source!(
     /// Table look-up.
-    EMBEDDING = "embedding.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h"
+    EMBEDDING = "embedding.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "segments.h"
 );
 source!(
     /// Optimizers.
