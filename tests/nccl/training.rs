@@ -97,7 +97,7 @@ const ORDERS: [[(&str, &str); 2]; 3] = [
 
 /// Ranks have the bits of one process on a program in all these orders; returns the bytes of a
 /// step's messages, as they were given to NCCL and as they are counted.
-pub(crate) fn compare(
+fn compare(
     (name, ranks): (&str, u32),
     orders: &[[(&str, &str); 2]],
     written: impl Fn(&Bench) -> PathBuf,

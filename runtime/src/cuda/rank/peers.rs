@@ -54,8 +54,8 @@ enum Phase {
     Met(Bytes),
 }
 
-/// Which ranks another one sends to, as it says itself.
-fn ranks(words: &[u8]) -> impl Iterator<Item = u32> {
+/// Which neighbours another rank says that it has.
+fn told(words: &[u8]) -> impl Iterator<Item = u32> {
     words.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word))
 }
 
@@ -251,7 +251,7 @@ fn introduce(
     let mut theirs = (0u32..).zip(&all).filter(|(rank, _)| *rank != own);
     let differs = theirs.find(|(rank, said)| {
         let returned =
-            said.get(IDENTITY..).is_some_and(|words| ranks(words).any(|to| to == own));
+            said.get(IDENTITY..).is_some_and(|words| told(words).any(|to| to == own));
         returned != neighbours.contains(rank)
     });
     if let Some((rank, _)) = differs {

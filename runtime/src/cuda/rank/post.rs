@@ -103,11 +103,11 @@ mod tests {
     use crate::machine::Span;
     use roundelay_schedule::Id;
 
-    fn launch(device: u32) -> Seen {
+    fn launch(device: usize) -> Seen {
         Seen::Other(vec![DeviceId::new(device)])
     }
 
-    fn transfer(from: u32, to: u32) -> Seen {
+    fn transfer(from: usize, to: usize) -> Seen {
         let span = |device| Span { device: DeviceId::new(device), bytes: 0..8 };
         Seen::Transfer(Crossing { from: span(from), to: span(to) })
     }

@@ -4,8 +4,12 @@
 use super::*;
 use roundelay_schedule::Id;
 
+fn numbered(device: u32) -> DeviceId {
+    DeviceId::new(device as usize)
+}
+
 fn span(device: u32, start: u64) -> Span {
-    Span { device: DeviceId::new(device), bytes: start..start + 8 }
+    Span { device: numbered(device), bytes: start..start + 8 }
 }
 
 /// A transfer between devices, of memory that nothing else touches.
@@ -15,7 +19,7 @@ fn transfer(number: usize, from: u32, to: u32) -> Seen {
 }
 
 fn launch(device: u32) -> Seen {
-    Seen::Other(vec![DeviceId::new(device)])
+    Seen::Other(vec![numbered(device)])
 }
 
 /// The sets of the devices from 0, after these instances, each in a queue of its own.
@@ -24,7 +28,7 @@ fn sets<const DEVICES: usize>(list: Vec<(Vec<usize>, Seen)>) -> [Option<usize>; 
     for (number, (waits, seen)) in list.into_iter().enumerate() {
         sets.see((number, number), waits.into_iter(), seen);
     }
-    std::array::from_fn(|device| sets.of(DeviceId::new(device as u32)))
+    std::array::from_fn(|device| sets.of(DeviceId::new(device)))
 }
 
 #[test]
@@ -105,7 +109,7 @@ type Group = Vec<usize>;
 
 /// What a rank gives its streams by sets, and if each groups its own messages as they come.
 fn by_sets(rank: u32, list: &[Item]) -> Vec<Group> {
-    let (mut sets, own, mut steps) = (Sets::default(), DeviceId::new(rank), Vec::new());
+    let (mut sets, own, mut steps) = (Sets::default(), numbered(rank), Vec::new());
     let mut group = Group::new();
     for (number, item) in list.iter().enumerate() {
         let before = sets.of(own);
