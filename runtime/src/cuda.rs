@@ -66,7 +66,7 @@ use engine::Engine;
 use lanes::Mark;
 use rank::{Seated, Share, of_rank};
 use record::Recorder;
-use roundelay_schedule::{Checked, DeviceId, Kind, Marks, Segment, replay};
+use roundelay_schedule::{Bytes, Checked, DeviceId, Kind, Marks, Segment, replay};
 use session::Session;
 use std::{collections::BTreeMap, mem::ManuallyDrop, sync::Arc, time::Duration};
 
@@ -368,6 +368,10 @@ impl Cuda {
                 ungraphed: periods.none_kept(),
                 handed: arenas.handed(),
                 page: arenas.page(),
+                connections: match share {
+                    Share::Whole => Bytes(0),
+                    Share::Part(rank) => rank.peers.taken(),
+                },
                 products: code.products().clone(),
                 convolutions: code.convolutions().clone(),
                 attention: code.attention().clone(),

@@ -80,6 +80,8 @@ fn table(checked: &SelfCheck) -> String {
             Exercise::AllReduce => "all-reduce",
             Exercise::ReduceScatter => "reduce-scatter",
             Exercise::Ring => "ring",
+            Exercise::InTurn => "ring in turn",
+            Exercise::AllToAll => "all-to-all",
         };
         let ranks: Vec<String> = wrong.iter().map(ToString::to_string).collect();
         let numbers = match ranks.as_slice() {

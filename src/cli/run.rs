@@ -216,6 +216,7 @@ struct Gpus {
     graphs: u64,
     ungraphed: Option<String>,
     handed_bytes: u64,
+    connection_bytes: u64,
     page_bytes: u64,
     products: Products,
     convolutions: Convolutions,
@@ -382,6 +383,7 @@ fn tell_end(schedule: &Checked, outcome: &Outcome, json: bool) -> Result<(), Fai
                 graphs: gpus.graphs,
                 ungraphed: gpus.ungraphed.clone(),
                 handed_bytes: gpus.handed.0,
+                connection_bytes: gpus.connections.0,
                 page_bytes: gpus.page.0,
                 products: Products {
                     cublaslt: gpus.products.library,
@@ -436,8 +438,14 @@ fn tell_end(schedule: &Checked, outcome: &Outcome, json: bool) -> Result<(), Fai
         row("measured", &measured),
     ))?;
     match report.measured.beside {
-        schedule::Bytes(0) => Ok(()),
-        beside => print(&format!("besides arenas, kernels and products took {beside}\n")),
+        schedule::Bytes(0) => {}
+        beside => {
+            print(&format!("besides arenas, kernels and products took {beside}\n"))?
+        }
+    }
+    match report.measured.gpus.as_ref().map(|gpus| gpus.connections) {
+        None | Some(schedule::Bytes(0)) => Ok(()),
+        Some(taken) => print(&format!("NCCL took {taken} to connect ranks\n")),
     }
 }
 

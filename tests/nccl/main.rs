@@ -8,6 +8,7 @@ mod bench;
 #[allow(dead_code, reason = "each test uses its part")]
 mod support;
 
+mod connecting;
 mod convolving;
 mod faults;
 mod self_check;

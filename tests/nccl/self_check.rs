@@ -30,7 +30,8 @@ fn ranks_reduce_and_send_what_they_should() {
         assert_eq!(document["ranks"][2]["nccl"], "2.28.9");
         let (small, large) = (65_532, 1_048_572);
         let expected = [small, large].map(|bytes| {
-            ["all_reduce", "reduce_scatter", "ring"].map(|name| (name, bytes, true))
+            ["all_reduce", "reduce_scatter", "ring", "in_turn", "all_to_all"]
+                .map(|name| (name, bytes, true))
         });
         assert_eq!(rows(&document), expected.concat());
     }
@@ -51,7 +52,9 @@ fn one_gpu_alone_is_checked_too() {
     let ended = world.run(WORDS, None);
     assert_eq!(ended[0].code, 0, "{}", ended[0].err);
     assert!(ended[0].out.contains("all-reduce"), "{}", ended[0].out);
-    assert!(!ended[0].out.contains("ring"), "{}", ended[0].out);
+    for name in ["ring", "all-to-all"] {
+        assert!(!ended[0].out.contains(name), "{}", ended[0].out);
+    }
 }
 
 #[test]

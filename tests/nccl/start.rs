@@ -62,6 +62,12 @@ fn an_old_library_is_refused_with_its_version() {
 }
 
 #[test]
+fn a_library_that_is_told_to_block_is_refused() {
+    let world = World::new("blocking", 2).on(1, "NCCL_COMM_BLOCKING", "1");
+    all_say(&world, &["rank 1 ", "NCCL_COMM_BLOCKING is 1, by which NCCL's calls wait"]);
+}
+
+#[test]
 fn two_ranks_on_one_gpu_are_refused_in_nccls_words() {
     let world = World::new("shared", 2).on(1, "LOCAL_RANK", "0");
     all_say(&world, &["Duplicate GPU detected"]);

@@ -23,7 +23,7 @@ pub(super) use library::convolutions_version;
 pub(super) use library::{Libraries, Products};
 pub(super) use memory::{Address, DeviceMemory, Pinned};
 pub(super) use module::{Function, Module, Parameters};
-pub(super) use nccl::{Communicator, Nccl, NcclError, Readiness, Reduction};
+pub(super) use nccl::{Communicator, IDENTITY, Nccl, NcclError, Readiness, Reduction};
 pub(super) use stream::{Event, Rectangle, State, Stream};
 pub(super) use tables::{cublaslt, cudnn, nvrtc};
 

@@ -10,9 +10,11 @@
 
 mod clocks;
 mod issue;
+mod neighbours;
 mod parts;
 mod peers;
 mod post;
+mod sets;
 mod state;
 
 pub(super) use peers::{Peers, of_rank};
@@ -29,6 +31,7 @@ use crate::{
     ranks::Control,
 };
 use clocks::{Clocks, Moment};
+use neighbours::neighbours;
 use post::Post;
 use roundelay_schedule::{
     Bytes, Collective, DeviceId, Group, PhysicalQueue, Place, Schedule, Work,
@@ -213,7 +216,8 @@ impl Rank {
         let first = owners[&seated.first_part(schedule)];
         parts::agree(schedule, (&control, first), device.facts(), code)
             .map_err(|trouble| CudaError::ranks(&seat, position, trouble))?;
-        let joined = Peers::join(control, device, lanes.numbered(messages));
+        let met = neighbours(schedule, code, seated, &owners);
+        let joined = Peers::join(control, device, lanes.numbered(messages), &met);
         Ok(Self {
             peers: joined
                 .map_err(|trouble| CudaError::ranks(&seat, position, trouble))?,
@@ -221,7 +225,7 @@ impl Rank {
             owners,
             clocks: Clocks::new(streams, queues.len(), actions, depth),
             moments: moments.map_err(refused)?,
-            post: Post::default(),
+            post: Post::new(seated.device),
             messages,
             received,
             received_bytes,

@@ -1,24 +1,20 @@
 //! What a user runs first on several GPUs: every rank reduces and sends numbers that are known,
-//! looks whether the right ones came, and says how long it took.
+//! looks whether the right ones came, and says how long its stream took.
 
 use super::{
     CudaError, IDLE,
     arena::allocate,
     bounce::{Bounce, Unreached, alone, wait},
     driver::{
-        Address, Communicator, Device, DeviceMemory, Event, Nccl, NcclError, Reduction,
-        Stream,
+        Address, Communicator, Device, DeviceMemory, DriverError, Event, Nccl, NcclError,
+        Reduction, Stream,
     },
     rank::{Peers, of_rank},
 };
 use crate::ranks::{Control, Seat, Trouble};
 use roundelay_schedule::{Bytes, BytesPerSecond, Nanos};
 use serde::{Deserialize, Serialize};
-use std::{
-    fs,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{fs, sync::Arc, time::Duration};
 
 /// Every message is this many times as large as the one before.
 const GROWTH: u64 = 32;
@@ -42,19 +38,40 @@ pub enum Exercise {
     ReduceScatter,
     /// Everyone sends to the next rank and receives from the one before.
     Ring,
+    /// The same in two halves, one message after the other.
+    InTurn,
+    /// Everyone sends part k to rank k, all at once.
+    AllToAll,
 }
 
 impl Exercise {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::AllReduce, Self::ReduceScatter, Self::Ring];
+    pub const ALL: [Self; 5] =
+        [Self::AllReduce, Self::ReduceScatter, Self::Ring, Self::InTurn, Self::AllToAll];
+
+    /// Whether it consists of messages, which need another rank, as those of trainings do.
+    fn sends(self) -> bool {
+        match self {
+            Self::AllReduce | Self::ReduceScatter => false,
+            Self::Ring | Self::InTurn | Self::AllToAll => true,
+        }
+    }
+
+    /// How many times in turn each rank has messages.
+    fn groups(self) -> u64 {
+        match self {
+            Self::AllReduce | Self::ReduceScatter | Self::Ring | Self::AllToAll => 1,
+            Self::InTurn => 2,
+        }
+    }
 
     /// Bytes that pass through the link of one rank, for each byte of a row on `size` ranks, as a
     /// fraction: what bandwidths of different exercises are compared by.
     fn traffic(self, size: u64) -> (u64, u64) {
         match self {
             Self::AllReduce => (2 * (size - 1), size),
-            Self::ReduceScatter => (size - 1, size),
-            Self::Ring => (1, 1),
+            Self::ReduceScatter | Self::AllToAll => (size - 1, size),
+            Self::Ring | Self::InTurn => (1, 1),
         }
     }
 }
@@ -124,7 +141,8 @@ pub fn self_check(
     let opened = Bench::open(seat, largest);
     let mut bench = opened.map_err(|error| together(control.fail(&error.to_string())))?;
     let facts = bench.facts(seat).map_err(|missing| together(control.fail(&missing)))?;
-    let joined = Peers::join(control, &bench.device, &bench.stream);
+    let others = (0..seat.size).filter(|rank| *rank != seat.rank).collect();
+    let joined = Peers::join(control, &bench.device, &bench.stream, &others);
     let mut peers = joined.map_err(together)?;
     let found = bench.run(&peers, &facts);
     let left = found.and_then(|found| peers.leave().map(|()| found));
@@ -137,6 +155,7 @@ pub fn self_check(
 struct Bench {
     device: Device,
     stream: Stream,
+    start: Event,
     done: Event,
     bounce: Bounce,
     rows: DeviceMemory,
@@ -156,7 +175,8 @@ impl Bench {
         let size = largest.0.max(SMALLEST);
         Ok(Self {
             stream: Stream::new().map_err(refused)?,
-            done: Event::new().map_err(refused)?,
+            start: Event::timed().map_err(refused)?,
+            done: Event::timed().map_err(refused)?,
             bounce: Bounce::new().map_err(refused)?,
             rows: allocate(&device, "the rows of the self-check", Bytes(2 * size))?,
             size,
@@ -197,7 +217,7 @@ impl Bench {
         sizes.push(self.size);
         for size in sizes {
             for exercise in Exercise::ALL {
-                if exercise == Exercise::Ring && control.seat().size == 1 {
+                if exercise.sends() && control.seat().size == 1 {
                     continue;
                 }
                 let turn = Turn { exercise, seat: control.seat(), size };
@@ -217,31 +237,36 @@ impl Bench {
         let (stream, patience) = (&self.stream, control.patience());
         self.bounce.write(stream, from, &brought, patience).map_err(failed)?;
         let cleared = stream.fill(to, 0xff, turn.size);
-        cleared.map_err(|error| failed(error.into()))?;
+        let kept = cleared.and_then(|()| turn.keep((from, to), stream));
+        kept.map_err(|error| failed(error.into()))?;
         // Once without a clock, because the first time takes connections.
         self.repeat(peers, turn, 1).map_err(failed)?;
         control.gather(Vec::new())?;
-        let start = Instant::now();
-        self.repeat(peers, turn, REPEATS).map_err(failed)?;
-        let nanos = (start.elapsed() / REPEATS).as_nanos();
+        let taken = self.repeat(peers, turn, REPEATS).map_err(failed)?;
+        let nanos = taken.0 / u64::from(REPEATS);
         let mut got = vec![0; turn.got_bytes() as usize];
         self.bounce.read(&self.stream, to, &mut got, patience).map_err(failed)?;
         let right = got == bytes_of(turn.expected());
-        Ok(Found { nanos: u64::try_from(nanos).unwrap_or(u64::MAX), right })
+        Ok(Found { nanos, right })
     }
 
+    /// How long the stream takes.
     fn repeat(
         &self,
         peers: &Peers,
         turn: &Turn<'_>,
         times: u32,
-    ) -> Result<(), Unreached> {
+    ) -> Result<Nanos, Unreached> {
         let ends = (self.brought(), self.got());
+        self.stream.record(&self.start)?;
         for _ in 0..times {
-            peers.together(|own| turn.give(own, ends, &self.stream))?;
+            for group in 0..turn.exercise.groups() {
+                peers.together(|own| turn.give(own, ends, group, &self.stream))?;
+            }
         }
         self.stream.record(&self.done)?;
-        wait(&self.done, peers.control().patience(), &mut || peers.check())
+        wait(&self.done, peers.control().patience(), &mut || peers.check())?;
+        Ok(self.done.since(&self.start)?)
     }
 
     /// The memory is given back unless the device still works on it.
@@ -271,7 +296,10 @@ impl Turn<'_> {
     /// Numbers that each rank gets.
     fn got(&self) -> u64 {
         match self.exercise {
-            Exercise::AllReduce | Exercise::Ring => self.numbers(),
+            Exercise::AllReduce
+            | Exercise::Ring
+            | Exercise::InTurn
+            | Exercise::AllToAll => self.numbers(),
             Exercise::ReduceScatter => self.numbers() / u64::from(self.seat.size),
         }
     }
@@ -290,21 +318,54 @@ impl Turn<'_> {
         let (rank, size) = (u64::from(self.seat.rank), u64::from(self.seat.size));
         let exercise = self.exercise;
         let first = match exercise {
-            Exercise::AllReduce | Exercise::Ring => 0,
+            Exercise::AllReduce
+            | Exercise::Ring
+            | Exercise::InTurn
+            | Exercise::AllToAll => 0,
             Exercise::ReduceScatter => rank * self.got(),
         };
+        let part = self.numbers() / size;
         (first..first + self.got()).map(move |number| match exercise {
             Exercise::AllReduce | Exercise::ReduceScatter => {
                 (0..size).map(|rank| brought(rank, number)).sum()
             }
-            Exercise::Ring => brought((rank + size - 1) % size, number),
+            Exercise::Ring | Exercise::InTurn => {
+                brought((rank + size - 1) % size, number)
+            }
+            Exercise::AllToAll => brought(number / part, rank * part + number % part),
         })
     }
 
+    /// Where part k of a row begins, and its bytes.
+    fn part(&self, rank: u32) -> (u64, u64) {
+        let bytes = 4 * self.numbers() / u64::from(self.seat.size);
+        (u64::from(rank) * bytes, bytes)
+    }
+
+    /// What this rank gives itself.
+    fn keep(
+        &self,
+        (from, to): (Address, Address),
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        match self.exercise {
+            Exercise::AllReduce
+            | Exercise::ReduceScatter
+            | Exercise::Ring
+            | Exercise::InTurn => Ok(()),
+            Exercise::AllToAll => {
+                let (start, bytes) = self.part(self.seat.rank);
+                stream.copy(from.plus(start), to.plus(start), bytes)
+            }
+        }
+    }
+
+    /// The messages of a group.
     fn give(
         &self,
         own: &Communicator,
         (from, to): (Address, Address),
+        group: u64,
         stream: &Stream,
     ) -> Result<(), NcclError> {
         let Seat { rank, size, .. } = *self.seat;
@@ -312,9 +373,19 @@ impl Turn<'_> {
         match self.exercise {
             Exercise::AllReduce => reduce(Reduction::AllReduce),
             Exercise::ReduceScatter => reduce(Reduction::ReduceScatter),
-            Exercise::Ring => {
-                own.send(from, self.got_bytes(), (rank + 1) % size, stream)?;
-                own.receive(to, self.got_bytes(), (rank + size - 1) % size, stream)
+            Exercise::Ring | Exercise::InTurn => {
+                let (all, count) = (self.numbers(), self.exercise.groups());
+                let [start, end] = [group, group + 1].map(|cut| 4 * (all * cut / count));
+                let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
+                own.send(from.plus(start), end - start, next, stream)?;
+                own.receive(to.plus(start), end - start, before, stream)
+            }
+            Exercise::AllToAll => {
+                (0..size).filter(|peer| *peer != rank).try_for_each(|peer| {
+                    let (start, bytes) = self.part(peer);
+                    own.send(from.plus(start), bytes, peer, stream)?;
+                    own.receive(to.plus(start), bytes, peer, stream)
+                })
             }
         }
     }
@@ -371,7 +442,12 @@ mod tests {
         assert!(whole.expected().eq(sums.iter().copied()));
         let part = turn(Exercise::ReduceScatter, &seats[1]);
         assert!(part.expected().eq(sums[33..66].iter().copied()));
-        assert!(turn(Exercise::Ring, &seats[0]).expected().eq(row(2)));
+        for exercise in [Exercise::Ring, Exercise::InTurn] {
+            assert!(turn(exercise, &seats[0]).expected().eq(row(2)));
+        }
+        let middle = |rank| row(rank).skip(33).take(33);
+        let parts = middle(0).chain(middle(1)).chain(middle(2));
+        assert!(turn(Exercise::AllToAll, &seats[1]).expected().eq(parts));
         assert!(row(0).zip(row(1)).all(|(own, other)| own != other));
     }
 
@@ -383,7 +459,9 @@ mod tests {
         let row = |exercise| turn(exercise, &seat).row(&all);
         assert_eq!(row(Exercise::Ring).bandwidth, BytesPerSecond(990_000_000));
         assert_eq!(row(Exercise::AllReduce).bandwidth, BytesPerSecond(1_320_000_000));
+        assert_eq!(row(Exercise::InTurn).bandwidth, BytesPerSecond(990_000_000));
         assert_eq!(row(Exercise::ReduceScatter).bandwidth, BytesPerSecond(660_000_000));
+        assert_eq!(row(Exercise::AllToAll).bandwidth, BytesPerSecond(660_000_000));
         assert_eq!(row(Exercise::Ring).wrong, [1]);
     }
 }

@@ -86,7 +86,7 @@ impl Machine for Session<'_> {
 impl Session<'_> {
     fn close(&mut self) -> Result<(), CudaError> {
         let engine = &mut *self.engine;
-        if let Err(unreached) = engine.flush() {
+        if let Err(unreached) = engine.end_messages() {
             return Err(engine.unreached(self.next - 1, unreached));
         }
         let Engine { periods, lanes, .. } = engine;

@@ -45,6 +45,8 @@ pub struct OnGpus {
     pub handed: Bytes,
     /// The page that each block of these was rounded up to.
     pub page: Bytes,
+    /// What NCCL took to connect ranks with those that they exchange messages with.
+    pub connections: Bytes,
     /// Who makes matrix products.
     pub products: ProductCounts,
     /// Who makes convolutions.
@@ -145,6 +147,7 @@ impl OnGpus {
             graphs: self.graphs + other.graphs,
             ungraphed: self.ungraphed.or(other.ungraphed),
             handed: Bytes(self.handed.0 + other.handed.0),
+            connections: Bytes(self.connections.0 + other.connections.0),
             page: self.page.max(other.page),
             products: self.products.with(other.products),
             convolutions: self.convolutions.with(other.convolutions),

@@ -109,6 +109,13 @@ fn means_here(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
+/// Where a host listens that means this machine.
+fn loopback(seat: &Seat) -> SocketAddr {
+    let found = addresses(seat).unwrap_or_default();
+    let here = found.into_iter().find(|own| own.ip().is_loopback());
+    here.unwrap_or_else(|| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), seat.port))
+}
+
 /// A connection that is read until some moment, however little comes at a time.
 struct Until<'a> {
     stream: &'a TcpStream,
@@ -143,13 +150,12 @@ enum Comer {
 
 impl Host {
     /// Listens on this machine alone if its address says that all ranks come from here. That its
-    /// name has such an address says nothing: many systems have that for their own name.
+    /// name has such an address says nothing: many systems have that for their own name. Such a name
+    /// is not looked up: it may be known later, and to the others alone.
     fn open(seat: &Seat, patience: Duration) -> Result<Self, MeetingError> {
-        let all = addresses(seat)?;
-        let here = all.into_iter().find(|own| own.ip().is_loopback());
-        let places = match here.filter(|_| means_here(&seat.host)) {
-            Some(here) => vec![here],
-            None => [IpAddr::V6(Ipv6Addr::UNSPECIFIED), Ipv4Addr::UNSPECIFIED.into()]
+        let places = match means_here(&seat.host) {
+            true => vec![loopback(seat)],
+            false => [IpAddr::V6(Ipv6Addr::UNSPECIFIED), Ipv4Addr::UNSPECIFIED.into()]
                 .map(|ip| SocketAddr::new(ip, seat.port))
                 .to_vec(),
         };
@@ -360,6 +366,28 @@ mod tests {
         ] {
             assert_eq!(means_here(host), here, "{host}");
         }
+    }
+
+    /// `.invalid` is no domain, now or later.
+    #[test]
+    fn rank_0_listens_whatever_its_host_is_called() {
+        for host in ["nowhere.invalid", "localhost"] {
+            let (host, port) = (host.to_owned(), 0);
+            let seat = Seat { rank: 0, size: 2, local: 0, host, port };
+            let open = Host::open(&seat, Duration::from_secs(1)).unwrap();
+            let here = open.listener.local_addr().unwrap().ip();
+            assert_eq!(here.is_loopback(), seat.host == "localhost", "{here}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_nobody_knows_is_named_at_the_deadline() {
+        let host = "nowhere.invalid".to_owned();
+        let seat = Seat { rank: 1, size: 2, local: 0, host: host.clone(), port: 1 };
+        let (patience, start) = (Duration::from_millis(300), Instant::now());
+        let found = meet(&seat, patience).unwrap_err();
+        assert!(matches!(found, MeetingError::Host { host: own, .. } if own == host));
+        assert!(start.elapsed() >= patience, "it may be known later");
     }
 
     #[test]

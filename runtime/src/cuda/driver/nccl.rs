@@ -24,6 +24,9 @@ const ABORT: Duration = Duration::from_secs(10);
 const SUCCESS: u32 = 0;
 const IN_PROGRESS: u32 = 7;
 
+/// A call of CUDA failed, for want of memory or else.
+const CUDA: u32 = 1;
+
 /// Results that tell of another rank's failure.
 const REMOTE: [u32; 2] = [2, 6];
 
@@ -43,6 +46,11 @@ impl NcclError {
     /// Whether another rank's failure may be behind it.
     pub(crate) fn may_be_remote(&self) -> bool {
         REMOTE.contains(&self.code)
+    }
+
+    /// Whether a call of CUDA failed.
+    pub(crate) fn is_of_cuda(&self) -> bool {
+        self.code == CUDA
     }
 }
 

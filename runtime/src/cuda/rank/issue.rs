@@ -14,14 +14,15 @@ use super::{
     },
     Rank, Share,
     clocks::Moment,
-    post::{Message, Touch},
+    post::{Message, are_apart},
+    sets::{Crossing, Seen},
 };
 use crate::{
     machine::Span,
     ranks::{Position, Trouble},
 };
 use roundelay_kernels::cuda::{Accumulation, Number};
-use roundelay_schedule::{ActionId, Id, Instance, Work};
+use roundelay_schedule::{ActionId, Id, Instance, Place, Work};
 
 /// A sum over ranks whose terms are here.
 struct Sum {
@@ -42,6 +43,12 @@ impl Engine {
     ) -> Result<(), Unreached> {
         let Share::Part(rank) = &mut self.share else { return Ok(()) };
         rank.clocks.gather(turn.queue, after.iter().map(|mark| mark.first));
+        let seen = self.seen(turn);
+        let message = self.message_of(&seen);
+        if self.see(turn, seen) {
+            self.flush()?;
+        }
+        let Share::Part(rank) = &mut self.share else { return Ok(()) };
         if !rank.takes(&self.schedule, &turn.action.work, turn.period) {
             rank.clocks.pass_on(mark.first, turn.queue);
             return Ok(());
@@ -49,19 +56,16 @@ impl Engine {
         let position = Position::Replaying { period: turn.period, action: turn.id };
         rank.peers.control().at(position);
         let stream = rank.stream(&self.queues, &self.lanes.homes, turn.queue);
-        let touch = self.transferred(turn);
-        let Share::Part(rank) = &mut self.share else { return Ok(()) };
-        let joins = touch.as_ref().is_some_and(|(touch, _)| {
-            rank.post.takes(rank.clocks.named(rank.messages), touch)
+        // What must be before it on the stream of messages does not wait to be given.
+        debug_assert!({
+            let waits_for = rank.clocks.named(rank.messages);
+            rank.post.numbers.iter().all(|number| *number > waits_for)
         });
-        if !joins {
-            self.flush()?;
-        }
         let moment = self.wait_as_rank(turn, mark, stream)?;
-        match (touch, turn.instance) {
-            (Some((touch, message)), _) => {
+        match (message, turn.instance) {
+            (Some(message), _) => {
                 let Share::Part(rank) = &mut self.share else { return Ok(()) };
-                rank.post.add(message, touch, moment.number);
+                rank.post.add(message, moment.number);
                 return Ok(());
             }
             (None, Instance::Execute(_)) => self.execute(turn)?,
@@ -70,6 +74,42 @@ impl Engine {
         let Share::Part(rank) = &self.share else { return Ok(()) };
         let done = self.lanes.numbered(stream).record(rank.moments.event(moment));
         Ok(done?)
+    }
+
+    /// What an instance is to sets of transfers. Coordinates of axes are alike, and no transfer goes
+    /// from one to another, so that of this rank stands for all.
+    fn seen(&self, turn: &Turn<'_>) -> Seen {
+        let Share::Part(rank) = &self.share else { return Seen::Other(Vec::new()) };
+        let coordinate = rank.seated.coordinate;
+        if let (Work::Transfer { .. }, Instance::Execute(_)) =
+            (&turn.action.work, turn.instance)
+        {
+            let (from, to) = self.ends(turn, coordinate);
+            if from.device != to.device {
+                return Seen::Transfer(Crossing { from, to });
+            }
+        }
+        let device = |at: &Place| {
+            let cell = self.schedule.rings[at.ring].device(at.place, turn.period);
+            self.schedule.device_at(cell, &self.coordinates[coordinate])
+        };
+        Seen::Other(match &turn.action.work {
+            Work::Launch { at, .. } | Work::Feed { at, .. } | Work::Report { at, .. } => {
+                vec![device(at)]
+            }
+            Work::Transfer { from, to, .. } => vec![device(&from.at), device(&to.at)],
+            Work::Collective { group, .. } => {
+                self.schedule.groups[*group].places.iter().map(device).collect()
+            }
+        })
+    }
+
+    /// Whether the messages that wait must be given before the instance is issued.
+    fn see(&mut self, turn: &Turn<'_>, seen: Seen) -> bool {
+        let Share::Part(rank) = &mut self.share else { return false };
+        let waits = turn.action.after.iter().filter(|wait| wait.distance == 0);
+        let waits = waits.map(|wait| wait.action.index());
+        rank.post.see((turn.id.index(), turn.queue), waits, seen)
     }
 
     /// The stream of an instance waits for those of the others that it must.
@@ -88,28 +128,29 @@ impl Engine {
         Ok(clocks.take(mark.first, turn.queue, stream, wait)?)
     }
 
-    /// What a transfer between this rank and another one touches here, and its message unless it
-    /// has no bytes; none for all else.
-    fn transferred(&self, turn: &Turn<'_>) -> Option<(Touch, Option<Message>)> {
-        let (Share::Part(rank), Work::Transfer { .. }, Instance::Execute(_)) =
-            (&self.share, &turn.action.work, turn.instance)
+    /// The message of a transfer between this rank and another one, which is none where that has no
+    /// bytes; none for all else.
+    fn message_of(&self, seen: &Seen) -> Option<Option<Message>> {
+        let (Share::Part(rank), Seen::Transfer(Crossing { from, to })) =
+            (&self.share, seen)
         else {
             return None;
         };
-        let (from, to) = self.ends(turn, rank.seated.coordinate);
-        if from.device == to.device {
-            return None;
+        let here = [from, to].iter().any(|span| self.arenas.has(span.device));
+        here.then(|| rank.message(from, to, |span| self.arenas.of(span)))
+    }
+
+    /// Gives the messages that wait to the device, and ends the period for those to come.
+    pub(in crate::cuda) fn end_messages(&mut self) -> Result<(), Unreached> {
+        self.flush()?;
+        if let Share::Part(rank) = &mut self.share {
+            rank.post.end_period();
         }
-        let message = rank.message(&from, &to, |span| self.arenas.of(span));
-        let touch = match self.arenas.has(from.device) {
-            true => Touch { span: from, writes: false },
-            false => Touch { span: to, writes: true },
-        };
-        Some((touch, message))
+        Ok(())
     }
 
     /// Gives the messages that wait to the device.
-    pub(in crate::cuda) fn flush(&mut self) -> Result<(), Unreached> {
+    fn flush(&mut self) -> Result<(), Unreached> {
         let Share::Part(rank) = &mut self.share else { return Ok(()) };
         let (messages, numbers) = rank.post.take();
         rank.together(&messages, &self.lanes)?;
@@ -257,7 +298,7 @@ impl Rank {
         Some(terms.iter().map(&mut here).collect())
     }
 
-    /// Gives messages to the stream of messages.
+    /// Gives messages to the stream of messages, at most one to a rank and one from it.
     pub(super) fn together(
         &self,
         messages: &[Message],
@@ -266,6 +307,7 @@ impl Rank {
         if messages.is_empty() {
             return Ok(());
         }
+        debug_assert!(are_apart(messages), "{messages:?}");
         let stream = lanes.numbered(self.messages);
         self.peers.together(|own| {
             messages.iter().try_for_each(|message| message.give(own, stream))

@@ -5,20 +5,23 @@ use super::super::{
     CudaError, IDLE,
     bounce::{Unreached, alone, wait},
     driver::{
-        Communicator, Device, DeviceMemory, DriverError, Event, Nccl, NcclError,
-        Readiness, Stream,
+        Communicator, Device, DeviceMemory, DriverError, Event, IDENTITY, Nccl,
+        NcclError, Readiness, Stream,
     },
 };
 use crate::ranks::{Control, Seat, Trouble};
+use roundelay_schedule::Bytes;
 use std::{
+    collections::BTreeSet,
     mem::ManuallyDrop,
     sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-/// For so long the host asks again at once; then it sleeps in between.
-const EAGER: Duration = Duration::from_micros(100);
+/// For so long the host asks again at once; then it sleeps in between. The end of a group takes NCCL
+/// the start and the end of a thread, and every message of a launch waits for that.
+const EAGER: Duration = Duration::from_millis(2);
 const TICK: Duration = Duration::from_micros(50);
 
 /// The GPU of a rank: the one with its number on the machine, or the only one that it sees.
@@ -40,11 +43,26 @@ pub(crate) struct Peers {
     /// None once it was aborted.
     communicator: Option<Communicator>,
     control: Arc<Control>,
+    phase: Phase,
+}
+
+/// How far ranks are with each other.
+enum Phase {
+    /// They are being connected; so much memory was free before.
+    Meeting(Bytes),
+    /// They are connected; NCCL took so much for that.
+    Met(Bytes),
+}
+
+/// Which neighbours another rank says that it has.
+fn told(words: &[u8]) -> impl Iterator<Item = u32> {
+    words.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word))
 }
 
 impl Peers {
-    /// Makes the communicator of all ranks, whose messages the stream will take, and connects each
-    /// with each; the context of the device is that of this thread.
+    /// Makes the communicator of all ranks, whose messages the stream will take, and connects this
+    /// one with its neighbours, with which alone it ever exchanges messages; the context of the
+    /// device is that of this thread.
     ///
     /// # Errors
     /// When there is no NCCL on one of them, or they do not come together.
@@ -52,50 +70,56 @@ impl Peers {
         control: Arc<Control>,
         device: &Device,
         stream: &Stream,
+        neighbours: &BTreeSet<u32>,
     ) -> Result<Self, Trouble> {
         let failed = |what: &dyn ToString| control.fail(&what.to_string());
         let seat = control.seat().clone();
         let library = Nccl::load().map_err(|missing| failed(&missing))?;
         let identity = match seat.rank {
-            0 => library.identity().map_err(|error| failed(&error))?.to_vec(),
-            _ => Vec::new(),
+            0 => library.identity().map_err(|error| failed(&error))?,
+            _ => [0; IDENTITY],
         };
-        let all = control.gather(identity)?;
-        let identity = all[0].as_slice().try_into();
-        let identity = identity
-            .map_err(|_| failed(&"rank 0 has another version of NCCL's types"))?;
+        let identity = introduce(&control, identity, neighbours)?;
+        let free = device.free().unwrap_or_default();
         let begun = Communicator::begin(library, identity, seat.rank, seat.size);
-        let communicator = Some(begun.map_err(|error| failed(&error))?);
-        let mut peers = Self { communicator, control };
+        let phase = Phase::Meeting(free);
+        let mut peers = Self { communicator: None, control, phase };
+        peers.communicator = Some(begun.map_err(|error| peers.blame(&error))?);
         peers.ready()?;
-        if let Err(trouble) = peers.greet(device, stream) {
+        if let Err(trouble) = peers.greet(device, stream, neighbours) {
             peers.abort();
             drain(stream);
             return Err(trouble);
         }
+        let left = device.free().unwrap_or_default();
+        peers.phase = Phase::Met(Bytes(free.0.saturating_sub(left.0)));
         Ok(peers)
     }
 
-    /// Sends each rank a byte and takes one of each, in one group that is the same everywhere.
+    /// Sends each neighbour a byte and takes one of each, in one group.
     ///
     /// NCCL connects two ranks at the first group with a message between them, and that call waits
-    /// for the other rank's, one peer after the other. Later groups are not the same on all ranks,
-    /// so they must find every connection made, or ranks wait for each other in a circle.
-    fn greet(&self, device: &Device, stream: &Stream) -> Result<(), Trouble> {
-        let Seat { rank, size, .. } = *self.control.seat();
-        if size == 1 {
+    /// for the other process: rank after rank by their distance, which is one for both ends of a
+    /// message, so that no circle comes of it where both ends of all are in such a group. Later calls
+    /// must wait for no other process, so they must find every connection made.
+    fn greet(
+        &self,
+        device: &Device,
+        stream: &Stream,
+        neighbours: &BTreeSet<u32>,
+    ) -> Result<(), Trouble> {
+        if neighbours.is_empty() {
             return Ok(());
         }
-        let made = DeviceMemory::new(device, 1 + u64::from(size))
+        let made = DeviceMemory::new(device, 1 + neighbours.len() as u64)
             .and_then(|memory| Ok((memory, Event::new()?)));
         let (memory, done) = made.map_err(|error| self.failed(&error))?;
         // Where the end is not seen, the device may still write there.
         let memory = ManuallyDrop::new(memory);
         self.together(|own| {
-            (0..size).filter(|peer| *peer != rank).try_for_each(|peer| {
-                let place = memory.start().plus(1 + u64::from(peer));
-                own.send(memory.start(), 1, peer, stream)?;
-                own.receive(place, 1, peer, stream)
+            (1..).zip(neighbours).try_for_each(|(place, peer)| {
+                own.send(memory.start(), 1, *peer, stream)?;
+                own.receive(memory.start().plus(place), 1, *peer, stream)
             })
         })?;
         stream.record(&done).map_err(|error| self.failed(&error))?;
@@ -103,6 +127,14 @@ impl Peers {
         seen.map_err(|unreached| self.unreached(unreached))?;
         drop(ManuallyDrop::into_inner(memory));
         Ok(())
+    }
+
+    /// What NCCL took of the device's memory to connect ranks.
+    pub(crate) fn taken(&self) -> Bytes {
+        match self.phase {
+            Phase::Meeting(_) => Bytes(0),
+            Phase::Met(taken) => taken,
+        }
     }
 
     /// The device failed.
@@ -178,9 +210,17 @@ impl Peers {
 
     /// What NCCL says may come of another rank's end, which then says more.
     fn blame(&self, error: &NcclError) -> Trouble {
+        let said = match self.phase {
+            Phase::Meeting(free) if error.is_of_cuda() => format!(
+                "{error}; memory of the device may be missing: {free} were free, and NCCL takes \
+                 some for each rank that this one exchanges messages with, less with a smaller \
+                 NCCL_MAX_P2P_NCHANNELS or NCCL_BUFFSIZE; or plan with less `memory`"
+            ),
+            Phase::Meeting(_) | Phase::Met(_) => error.to_string(),
+        };
         match error.may_be_remote() {
-            true => self.control.echo(&error.to_string()),
-            false => self.control.fail(&error.to_string()),
+            true => self.control.echo(&said),
+            false => self.control.fail(&said),
         }
     }
 
@@ -196,6 +236,33 @@ impl Peers {
         let destroyed = self.communicator.take().map_or(Ok(()), Communicator::destroy);
         destroyed.map_err(|error| self.control.fail(&error.to_string()))
     }
+}
+
+/// Hands on what rank 0 begins with, and looks whether all ranks agree on who is whose neighbour: a
+/// greeting that is not returned would be waited for.
+fn introduce(
+    control: &Control,
+    identity: [u8; IDENTITY],
+    neighbours: &BTreeSet<u32>,
+) -> Result<[u8; IDENTITY], Trouble> {
+    let words = neighbours.iter().flat_map(|rank| rank.to_le_bytes());
+    let all = control.gather(identity.into_iter().chain(words).collect())?;
+    let own = control.seat().rank;
+    let mut theirs = (0u32..).zip(&all).filter(|(rank, _)| *rank != own);
+    let differs = theirs.find(|(rank, said)| {
+        let returned =
+            said.get(IDENTITY..).is_some_and(|words| told(words).any(|to| to == own));
+        returned != neighbours.contains(rank)
+    });
+    if let Some((rank, _)) = differs {
+        let said = format!(
+            "it and rank {rank} do not agree on whether they exchange messages; give all ranks \
+             the same files and options"
+        );
+        return Err(control.fail(&said));
+    }
+    let identity = all[0].first_chunk::<IDENTITY>().copied();
+    identity.ok_or_else(|| control.fail("rank 0 has another version of NCCL's types"))
 }
 
 /// Waits a moment until a stream has nothing to do, so that what it may use can be given back.

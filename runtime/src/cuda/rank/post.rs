@@ -1,14 +1,11 @@
-//! Messages that are given to the device together: a run of transfers of the list that this rank
-//! takes part in, with nothing of its own between them and none waiting for another.
-//!
-//! Why ranks that group differently do not wait for each other in a circle: all connections are made
-//! before (see `Peers::join`), so no call waits for another rank. On the device, a group begins when
-//! all that its messages wait for is done, which stands before it in the list, and ends when the
-//! groups of the other ranks that have its messages have begun. So whatever a group waits for
-//! begins at an earlier message than itself.
+//! Messages that are given to the device together: those that this rank has in one set of transfers
+//! (see `sets`).
 
-use super::super::driver::{Address, Communicator, NcclError, Stream};
-use crate::machine::Span;
+use super::{
+    super::driver::{Address, Communicator, NcclError, Stream},
+    sets::{Seen, Sets},
+};
+use roundelay_schedule::DeviceId;
 
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +16,21 @@ pub(super) enum Message {
     Receive { to: Address, bytes: u64, from: u32 },
 }
 
+/// Another rank, and which way a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Course {
+    To(u32),
+    From(u32),
+}
+
 impl Message {
+    fn course(&self) -> Course {
+        match self {
+            Message::Send { to, .. } => Course::To(*to),
+            Message::Receive { from, .. } => Course::From(*from),
+        }
+    }
+
     pub(super) fn give(
         self,
         own: &Communicator,
@@ -32,74 +43,100 @@ impl Message {
     }
 }
 
-/// Memory of this rank that a message reads or writes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Touch {
-    pub(super) span: Span,
-    pub(super) writes: bool,
-}
-
-impl Touch {
-    fn conflicts(&self, other: &Self) -> bool {
-        let (own, theirs) = (&self.span.bytes, &other.span.bytes);
-        let apart = own.end <= theirs.start || theirs.end <= own.start;
-        !apart && self.span.device == other.span.device && (self.writes || other.writes)
-    }
+/// Whether no two messages go to one rank, and no two come from one.
+pub(super) fn are_apart(messages: &[Message]) -> bool {
+    let mut courses: Vec<Course> = messages.iter().map(Message::course).collect();
+    courses.sort_unstable();
+    courses.windows(2).all(|pair| pair[0] != pair[1])
 }
 
 /// Messages that wait to be given.
-#[derive(Default)]
 pub(super) struct Post {
-    pub(super) messages: Vec<Message>,
-    touches: Vec<Touch>,
+    /// The device of this rank.
+    own: DeviceId,
+    sets: Sets,
+    messages: Vec<Message>,
     /// Their numbers on the stream of messages.
     pub(super) numbers: Vec<u64>,
 }
 
 impl Post {
-    /// Whether a message may go with those that wait: it waits for none of them, neither by a
-    /// wait (`after` is how far the stream of messages must be for it) nor by what it touches.
-    pub(super) fn takes(&self, after: u64, touch: &Touch) -> bool {
-        let waits = self.numbers.first().is_some_and(|first| *first <= after);
-        !waits && !self.touches.iter().any(|other| other.conflicts(touch))
+    /// Nothing waits.
+    pub(super) fn new(own: DeviceId) -> Self {
+        let (messages, numbers) = (Vec::new(), Vec::new());
+        Self { own, sets: Sets::default(), messages, numbers }
     }
 
-    /// Adds one.
-    pub(super) fn add(&mut self, message: Option<Message>, touch: Touch, number: u64) {
+    /// The next instance of the list, as [`Sets::see`] takes it, and whether what waits must be given
+    /// before it is issued.
+    pub(super) fn see(
+        &mut self,
+        place: (usize, usize),
+        waits: impl Iterator<Item = usize>,
+        seen: Seen,
+    ) -> bool {
+        let before = self.sets.of(self.own);
+        self.sets.see(place, waits, seen);
+        before.is_some_and(|set| self.sets.is_closed(set))
+    }
+
+    /// Adds this rank's message of the transfer that was seen last, unless it has no bytes.
+    pub(super) fn add(&mut self, message: Option<Message>, number: u64) {
         self.messages.extend(message);
-        self.touches.push(touch);
         self.numbers.push(number);
     }
 
     /// Takes all of them out.
     pub(super) fn take(&mut self) -> (Vec<Message>, Vec<u64>) {
-        let Self { messages, numbers, .. } = std::mem::take(self);
-        (messages, numbers)
+        (std::mem::take(&mut self.messages), std::mem::take(&mut self.numbers))
+    }
+
+    /// No set goes on into the next period.
+    pub(super) fn end_period(&mut self) {
+        self.sets = Sets::default();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use roundelay_schedule::{DeviceId, Id};
+    use super::{super::sets::Crossing, *};
+    use crate::machine::Span;
+    use roundelay_schedule::Id;
 
-    fn touch(start: u64, writes: bool) -> Touch {
-        let span = Span { device: DeviceId::new(1), bytes: start..start + 8 };
-        Touch { span, writes }
+    fn launch(device: usize) -> Seen {
+        Seen::Other(vec![DeviceId::new(device)])
+    }
+
+    fn transfer(from: usize, to: usize) -> Seen {
+        let span = |device| Span { device: DeviceId::new(device), bytes: 0..8 };
+        Seen::Transfer(Crossing { from: span(from), to: span(to) })
     }
 
     #[test]
-    fn messages_go_together_unless_one_waits_for_another() {
-        let mut post = Post::default();
-        assert!(post.takes(6, &touch(0, true)));
-        let message = Message::Receive { to: Address(0), bytes: 8, from: 2 };
-        post.add(Some(message), touch(0, true), 7);
-        assert!(post.takes(6, &touch(8, true)));
-        assert!(!post.takes(7, &touch(8, true)), "a wait for the first of them");
-        assert!(!post.takes(6, &touch(4, false)), "it reads what comes");
-        post.add(None, touch(8, false), 8);
-        assert!(post.takes(6, &touch(8, false)), "both read");
-        assert_eq!(post.take(), (vec![message], vec![7, 8]));
-        assert!(post.takes(9, &touch(0, true)));
+    fn what_waits_is_given_when_its_set_closes_anywhere() {
+        let mut post = Post::new(DeviceId::new(1));
+        let see = |post: &mut Post, number, seen| {
+            post.see((number, number), [].into_iter(), seen)
+        };
+        let message = Message::Receive { to: Address(0), bytes: 8, from: 0 };
+        assert!(!see(&mut post, 0, transfer(0, 1)));
+        post.add(Some(message), 7);
+        assert!(!see(&mut post, 1, launch(2)), "another set, or none");
+        assert!(!see(&mut post, 2, transfer(0, 3)));
+        assert!(see(&mut post, 3, launch(3)), "it has come into the set");
+        assert_eq!(post.take(), (vec![message], vec![7]));
+        assert!(!see(&mut post, 4, launch(1)), "nothing waits");
+        assert!(!see(&mut post, 5, transfer(0, 1)));
+        post.add(None, 8);
+        assert_eq!(post.take(), (vec![], vec![8]), "no bytes, no message");
+    }
+
+    #[test]
+    fn two_messages_on_a_way_are_not_apart() {
+        let receive = |from| Message::Receive { to: Address(0), bytes: 8, from };
+        let send = |to| Message::Send { from: Address(0), bytes: 8, to };
+        assert!(are_apart(&[receive(2), send(2), send(3)]));
+        assert!(!are_apart(&[send(3), receive(2), send(2), receive(2)]));
+        assert!(!are_apart(&[send(3), receive(2), send(3)]));
     }
 }

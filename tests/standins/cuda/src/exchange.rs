@@ -1,16 +1,17 @@
-//! Messages between ranks as work of a stream: groups of them, which move on together.
+//! Messages between ranks as work of a stream: groups of them, in batches that move on together.
 //!
 //! The k-th message that a rank sends to another is the k-th that the other receives from it. A
 //! message is read as late as it may be, when it is taken, unless sends are eager; so a sender
 //! that changes it too early is found out.
 
 use crate::{
+    batches::{Ask, Way, batches},
     forbid,
     mesh::Mesh,
     settings::{Sends, Settings},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ptr, slice,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -31,8 +32,10 @@ pub(crate) struct Communicator {
     pub(crate) waiting: Vec<(u64, u64)>,
     /// Whether a call is under way.
     pub(crate) busy: bool,
-    /// Whether every rank has a connection with every other one.
-    pub(crate) connected: bool,
+    /// The ranks that it is connected with, once its first group has met them.
+    pub(crate) connected: Option<BTreeSet<usize>>,
+    /// Bytes of the device that it takes.
+    pub(crate) taken: u64,
     /// The one stream that it is used on.
     pub(crate) stream: Option<u64>,
     /// Messages sent to and received from each rank.
@@ -51,6 +54,8 @@ struct Message {
     peer: usize,
     number: u64,
     bytes: u64,
+    /// Of its group; it neither goes nor comes before the batches before it are done.
+    batch: usize,
     done: bool,
 }
 
@@ -68,28 +73,45 @@ pub(crate) struct Exchange {
     communicator: u64,
     /// Its number on this rank.
     number: u64,
-    begun: bool,
+    /// Batches that were begun.
+    begun: usize,
+    batches: usize,
     sends: Vec<(Message, u64)>,
     receives: Vec<(Message, Target)>,
     sum: Option<Sum>,
 }
 
 impl Communicator {
-    /// Whether a group has a message to and from every other rank.
+    /// Connects this rank with all that a group has messages for, and says how many; ends the process
+    /// where that does not go both ways.
     ///
     /// NCCL connects two ranks at the first group with a message between them, and waits there for
-    /// the other; only a group that is the same on all ranks is sure not to wait in a circle.
-    pub(crate) fn connects(&self, requests: &[Request]) -> bool {
-        let sent = |rank| {
-            let to = |one: &Request| matches!(one, Request::Send { peer, .. } if *peer == rank);
-            requests.iter().any(to)
+    /// the other; only a group in which each of two ranks sends to the other is sure not to wait in a
+    /// circle.
+    pub(crate) fn connect(&mut self, requests: &[Request]) -> usize {
+        let ends = |way| {
+            let all = requests.iter().filter_map(|request| request.ask());
+            let all = all.filter(move |ask| ask.way == way).map(|ask| ask.peer);
+            all.collect::<BTreeSet<usize>>()
         };
-        let received = |rank| {
-            let from = |one: &Request| matches!(one, Request::Receive { peer, .. } if *peer == rank);
-            requests.iter().any(from)
-        };
-        let others = (0..self.size).filter(|rank| *rank != self.rank);
-        others.into_iter().all(|rank| sent(rank) && received(rank))
+        let met = ends(Way::Send);
+        if met != ends(Way::Receive) {
+            forbid("ranks are connected in one direction");
+        }
+        self.connected.insert(met).len()
+    }
+
+    /// Ends the process where a group has messages for a rank that this one is not connected with.
+    pub(crate) fn hold(&self, requests: &[Request]) {
+        let met = self.connected.as_ref();
+        for Ask { peer, .. } in requests.iter().filter_map(Request::ask) {
+            if !met.is_some_and(|met| met.contains(&peer)) {
+                let rank = self.rank;
+                forbid(&format!(
+                    "rank {rank} has a message for rank {peer}, which it never met"
+                ));
+            }
+        }
     }
 }
 
@@ -113,6 +135,20 @@ pub(crate) enum Request {
 }
 
 impl Request {
+    /// A message as NCCL puts it into a batch; none of what is no message.
+    fn ask(&self) -> Option<Ask> {
+        match self {
+            Self::Send { peer, .. } => Some(Ask { peer: *peer, way: Way::Send }),
+            Self::Receive { peer, .. } => Some(Ask { peer: *peer, way: Way::Receive }),
+            Self::AllReduce { .. } | Self::ReduceScatter { .. } => None,
+        }
+    }
+
+    /// Whether it is a message, and no collective.
+    pub(crate) fn is_message(&self) -> bool {
+        self.ask().is_some()
+    }
+
     /// Bytes of a message to another rank.
     pub(crate) fn sent(&self) -> u64 {
         match self {
@@ -131,13 +167,20 @@ impl Ranks {
         let mut exchange = Exchange {
             communicator,
             number: self.begun,
-            begun: false,
+            begun: 0,
+            batches: 1,
             sends: Vec::new(),
             receives: Vec::new(),
             sum: None,
         };
         let Some(own) = self.communicators.get_mut(&communicator) else { return };
-        requests.iter().for_each(|request| exchange.ask(own, *request));
+        let asked: Vec<Ask> = requests.iter().filter_map(Request::ask).collect();
+        let mut numbers = batches(own.rank, own.size, &asked).into_iter();
+        for request in requests {
+            let batch = request.ask().and_then(|_| numbers.next()).unwrap_or(0);
+            exchange.batches = exchange.batches.max(batch + 1);
+            exchange.ask(own, *request, batch);
+        }
         self.exchanges.insert(id, exchange);
     }
 
@@ -154,11 +197,15 @@ impl Ranks {
         if settings.stall == Some(exchange.number) {
             return false;
         }
-        if !std::mem::replace(&mut exchange.begun, true) {
-            exchange.begin(mesh, settings.sends);
+        let mut open = true;
+        while open {
+            exchange.move_on(mesh, &mut self.arrived, settings.corrupt);
+            open = exchange.begun < exchange.batches && exchange.is_done();
+            if open {
+                exchange.begin(mesh, settings.sends);
+            }
         }
-        exchange.move_on(mesh, &mut self.arrived, settings.corrupt);
-        let done = exchange.is_done();
+        let done = exchange.begun == exchange.batches && exchange.is_done();
         if done {
             exchange.add_up(mesh);
         }
@@ -171,76 +218,95 @@ impl Ranks {
 }
 
 impl Exchange {
-    fn ask(&mut self, own: &mut Communicator, request: Request) {
+    fn ask(&mut self, own: &mut Communicator, request: Request, batch: usize) {
         let (rank, size) = (own.rank, own.size);
         let others = move || (0..size).filter(move |peer| *peer != rank);
         let bytes_of = |count: usize| 4 * count as u64;
         match request {
-            Request::Send { from, bytes, peer } => self.send(own, peer, from, bytes),
+            Request::Send { from, bytes, peer } => {
+                self.send(own, (peer, batch), from, bytes);
+            }
             Request::Receive { to, bytes, peer } => {
-                self.receive(own, peer, Target::Device(to), bytes);
+                self.receive(own, (peer, batch), Target::Device(to), bytes);
             }
             Request::AllReduce { from, to, count } => {
                 for peer in others() {
-                    self.send(own, peer, from, bytes_of(count));
-                    self.receive(own, peer, Target::Kept(Vec::new()), bytes_of(count));
+                    self.send(own, (peer, batch), from, bytes_of(count));
+                    self.receive(
+                        own,
+                        (peer, batch),
+                        Target::Kept(Vec::new()),
+                        bytes_of(count),
+                    );
                 }
                 self.sum = Some(Sum { from, to, count, first: 0 });
             }
             Request::ReduceScatter { from, to, count } => {
                 for peer in others() {
                     let part = from + bytes_of(peer * count);
-                    self.send(own, peer, part, bytes_of(count));
-                    self.receive(own, peer, Target::Kept(Vec::new()), bytes_of(count));
+                    self.send(own, (peer, batch), part, bytes_of(count));
+                    self.receive(
+                        own,
+                        (peer, batch),
+                        Target::Kept(Vec::new()),
+                        bytes_of(count),
+                    );
                 }
                 self.sum = Some(Sum { from, to, count, first: rank * count });
             }
         }
     }
 
-    fn send(&mut self, own: &mut Communicator, peer: usize, from: u64, bytes: u64) {
+    fn send(
+        &mut self,
+        own: &mut Communicator,
+        (peer, batch): (usize, usize),
+        from: u64,
+        bytes: u64,
+    ) {
         let number = own.sent[peer];
         own.sent[peer] += 1;
-        self.sends.push((Message { peer, number, bytes, done: false }, from));
+        self.sends.push((Message { peer, number, bytes, batch, done: false }, from));
     }
 
     fn receive(
         &mut self,
         own: &mut Communicator,
-        peer: usize,
+        (peer, batch): (usize, usize),
         target: Target,
         bytes: u64,
     ) {
         let number = own.received[peer];
         own.received[peer] += 1;
-        self.receives.push((Message { peer, number, bytes, done: false }, target));
+        self.receives.push((Message { peer, number, bytes, batch, done: false }, target));
     }
 
+    /// Begins the next batch.
     fn begin(&mut self, mesh: &Mesh, sends: Sends) {
-        for (message, _) in &self.receives {
+        let batch = self.begun;
+        self.begun += 1;
+        for (message, _) in self.receives.iter().filter(|(own, _)| own.batch == batch) {
             if let Some(peer) = &mesh.peers[message.peer] {
                 peer.is_ready(message.number);
             }
         }
         if sends == Sends::Eager {
-            for (message, from) in &mut self.sends {
-                message.give(mesh, *from);
-            }
+            let begun = self.sends.iter_mut().filter(|(own, _)| own.batch == batch);
+            begun.for_each(|(message, from)| message.give(mesh, *from));
         }
     }
 
     fn move_on(&mut self, mesh: &Mesh, arrived: &mut u64, corrupt: Option<u64>) {
-        for (message, from) in self.sends.iter_mut().filter(|(message, _)| !message.done)
-        {
+        let begun = self.begun;
+        let open = |message: &Message| !message.done && message.batch < begun;
+        for (message, from) in self.sends.iter_mut().filter(|(own, _)| open(own)) {
             let Some(peer) = &mesh.peers[message.peer] else { continue };
             let taken = peer.inbox().ready.remove(&message.number);
             if taken {
                 message.give(mesh, *from);
             }
         }
-        for (message, target) in
-            self.receives.iter_mut().filter(|(message, _)| !message.done)
-        {
+        for (message, target) in self.receives.iter_mut().filter(|(own, _)| open(own)) {
             let Some(peer) = &mesh.peers[message.peer] else { continue };
             let come = peer.inbox().data.remove(&message.number);
             let Some(mut bytes) = come else { continue };
@@ -254,9 +320,11 @@ impl Exchange {
         }
     }
 
+    /// Whether all batches that were begun are done.
     fn is_done(&self) -> bool {
-        let sent = self.sends.iter().all(|(message, _)| message.done);
-        sent && self.receives.iter().all(|(message, _)| message.done)
+        let done = |message: &Message| message.done || message.batch >= self.begun;
+        let sent = self.sends.iter().all(|(message, _)| done(message));
+        sent && self.receives.iter().all(|(message, _)| done(message))
     }
 
     /// Sums in the order of ranks.

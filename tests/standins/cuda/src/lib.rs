@@ -33,9 +33,11 @@
 //! | `STANDIN_NCCL_STALL` | number of a group of messages that never moves on this rank |
 //! | `STANDIN_NCCL_ABORT` | `never`: an abort does not end |
 //! | `STANDIN_NCCL_CORRUPT` | number of a message that arrives with another bit |
+//! | `STANDIN_NCCL_TAKES` | bytes of its device that NCCL takes for each rank that it connects with, none unless said |
 //! | `STANDIN_NCCL_DEATHS` | `silent`: that another rank is gone is not noticed |
 #![expect(unsafe_code, reason = "these are C libraries")]
 
+mod batches;
 mod capture;
 mod convolutions;
 mod cudnn;

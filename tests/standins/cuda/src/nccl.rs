@@ -15,6 +15,7 @@ use std::{
 };
 
 const SUCCESS: u32 = 0;
+const CUDA_ERROR: u32 = 1;
 const REMOTE_ERROR: u32 = 6;
 const IN_PROGRESS: u32 = 7;
 
@@ -69,6 +70,7 @@ unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> u32 {
 extern "C" fn ncclGetErrorString(result: u32) -> *const c_char {
     let text = match result {
         SUCCESS => c"no error",
+        CUDA_ERROR => c"unhandled cuda error",
         SYSTEM_ERROR => c"unhandled system error",
         INVALID_ARGUMENT => c"invalid argument",
         INVALID_USAGE => c"invalid usage",
@@ -121,7 +123,8 @@ unsafe extern "C" fn ncclCommInitRankConfig(
         setup: Arc::clone(&setup),
         waiting: Vec::new(),
         busy: true,
-        connected: count == 1,
+        connected: None,
+        taken: 0,
         stream: None,
         sent: vec![0; count],
         received: vec![0; count],
@@ -181,9 +184,12 @@ unsafe extern "C" fn ncclCommGetAsyncError(communicator: u64, state: *mut u32) -
 
 /// Ends a communicator.
 fn end(communicator: u64, how: impl Fn(&Mesh)) -> u32 {
-    let Some(own) = world().ranks.communicators.remove(&communicator) else {
+    let mut world = world();
+    let Some(own) = world.ranks.communicators.remove(&communicator) else {
         forbid("a communicator is ended twice")
     };
+    world.memory.free += own.taken;
+    drop(world);
     if let Setup::Met(mesh) = &*own.setup.lock().unwrap_or_else(PoisonError::into_inner) {
         how(mesh);
     }
@@ -260,14 +266,27 @@ fn launch(requests: &[(u64, u64, Request)]) {
             forbid("a communicator is used on two streams");
         }
         own.stream = Some(stream);
+        let messages = asked.iter().any(Request::is_message);
         match own.connected {
-            true => {
+            None if messages => {
+                let met = own.connect(&asked) as u64;
+                let taken = met * world.settings.takes;
+                match world.memory.free.checked_sub(taken) {
+                    Some(left) => (world.memory.free, own.taken) = (left, taken),
+                    None => {
+                        note("out of memory");
+                        let mut setup =
+                            own.setup.lock().unwrap_or_else(PoisonError::into_inner);
+                        *setup = Setup::Failed(CUDA_ERROR);
+                    }
+                }
+            }
+            Some(_) | None => {
+                own.hold(&asked);
                 world.counts.exchanges += 1;
                 world.counts.grouped += u64::from(asked.len() > 1);
                 world.counts.sent += asked.iter().map(Request::sent).sum::<u64>();
             }
-            false if own.connects(&asked) => own.connected = true,
-            false => forbid("ranks are not connected by one group of all with all"),
         }
         own.waiting.push((stream, id));
         own.busy = true;

@@ -141,6 +141,8 @@ pub(crate) struct Settings {
     pub(crate) corrupt: Option<u64>,
     pub(crate) reports_deaths: bool,
     pub(crate) aborts: bool,
+    /// Bytes of its device that NCCL takes for each rank that it connects with.
+    pub(crate) takes: u64,
     pub(crate) host: u64,
 }
 
@@ -201,6 +203,7 @@ impl Settings {
             corrupt: of_nccl("CORRUPT"),
             reports_deaths: said_of_nccl("DEATHS").as_deref() != Some("silent"),
             aborts: said_of_nccl("ABORT").as_deref() != Some("never"),
+            takes: of_nccl("TAKES").unwrap_or(0),
             host: env::var("NCCL_HOSTID").map_or(0, |name| {
                 name.bytes().fold(7, |sum, letter| sum * 31 + u64::from(letter))
             }),

@@ -6,6 +6,7 @@
 use super::super::library::{Found, find_library};
 use cudarc::nccl::sys::{ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclUniqueId};
 use std::{
+    env,
     ffi::{c_char, c_int, c_void},
     sync::OnceLock,
 };
@@ -35,7 +36,19 @@ pub(crate) enum NoNccl {
         /// What it lacks.
         symbol: &'static str,
     },
+    /// One whose calls wait, whatever a communicator asks for.
+    #[error(
+        "NCCL_COMM_BLOCKING is {value}, by which NCCL's calls wait for other ranks without an \
+         end; unset it"
+    )]
+    Blocking {
+        /// As the environment has it.
+        value: String,
+    },
 }
+
+/// The variable that decides for all communicators whether they block.
+const BLOCKING: &str = "NCCL_COMM_BLOCKING";
 
 /// A stream, as NCCL takes it.
 pub(super) type RawStream = *mut c_void;
@@ -144,7 +157,16 @@ impl Nccl {
     }
 }
 
+/// Whether a value of [`BLOCKING`] has calls wait; NCCL reads a number, and takes another one than 0
+/// and 1 for none.
+fn blocks(value: &str) -> bool {
+    value.trim().parse::<i64>() == Ok(1)
+}
+
 fn find() -> Result<Nccl, NoNccl> {
+    if let Some(value) = env::var(BLOCKING).ok().filter(|value| blocks(value)) {
+        return Err(NoNccl::Blocking { value });
+    }
     let library = find_library("nccl", &["libnccl.so.2"]).ok_or(NoNccl::Missing)?;
     // SAFETY: the type is that of the library's header.
     let asked = unsafe {
@@ -168,11 +190,17 @@ fn dotted(version: i32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::dotted;
+    use super::{blocks, dotted};
 
     #[test]
     fn versions_read_as_nccl_writes_them() {
         assert_eq!(dotted(22_809), "2.28.9");
         assert_eq!(dotted(2_708), "2.7.8");
+    }
+
+    #[test]
+    fn only_a_one_has_calls_wait() {
+        assert!(blocks("1") && blocks(" 1"));
+        assert!(!blocks("0") && !blocks("") && !blocks("-2") && !blocks("yes"));
     }
 }
