@@ -8,6 +8,7 @@ mod bench;
 #[allow(dead_code, reason = "each test uses its part")]
 mod support;
 
+mod agreeing;
 mod convolving;
 mod faults;
 mod self_check;

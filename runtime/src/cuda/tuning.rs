@@ -167,7 +167,7 @@ impl Tuner {
         }
         let best = match self.try_all(tried, ways.len()) {
             Ok(best) => best,
-            // The run ends, and this is not what its GPU is to be blamed for.
+            // The run ends, and nothing was found out.
             Err(Unreached::Called(_)) => return None,
             Err(Unreached::Broken(_) | Unreached::Late) => 0,
         };
