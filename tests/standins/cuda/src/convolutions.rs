@@ -18,7 +18,7 @@ const LARGE: u64 = 1 << 30;
 const ALIGNMENT: u64 = 16;
 
 /// How long a slow engine takes besides.
-const SLOW: Duration = Duration::from_millis(20);
+const SLOW: Duration = Duration::from_millis(60);
 
 /// Four extents: images, channels, rows, columns; or filters and those of their channels.
 pub(crate) type Extents = [u64; 4];
