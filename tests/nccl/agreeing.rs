@@ -115,7 +115,7 @@ fn gpus_of_several_kinds_take_words_of_their_own() {
         return;
     }
     let world = world("agreeing-mixed", ["cache-0", "cache-1"]);
-    let world = world.on(1, "STANDIN_CUDA_CAPABILITY", "80");
+    let world = world.on(1, "STANDIN_CUDA_CAPABILITY", "121");
     let file = written(&world);
     let trained = train(&world, "", &file);
     let again = train(&world, "", &file);

@@ -9,6 +9,7 @@ mod bench;
 mod support;
 
 mod agreeing;
+mod attending;
 mod convolving;
 mod faults;
 mod self_check;
