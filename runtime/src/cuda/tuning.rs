@@ -25,7 +25,7 @@ use std::{mem, sync::Arc, time::Duration};
 pub(super) enum Trials {
     /// Where nothing is kept yet.
     Made,
-    /// Never: what was kept is taken, for a training has the memory.
+    /// Never: what was kept is taken, for a training beside may have the memory.
     Left,
     /// Never: libraries make what they can, for whoever asks looks at all that they make.
     Skipped,
