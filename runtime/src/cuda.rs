@@ -10,6 +10,7 @@ mod arena;
 mod attentions;
 mod bounce;
 mod cache;
+mod choices;
 mod chooser;
 mod code;
 mod compile;

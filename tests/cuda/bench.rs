@@ -90,7 +90,12 @@ impl Bench {
 
     /// A cache of its own, for choices; it begins with the kernels that others have compiled.
     pub(crate) fn own_cache(&self) -> String {
-        let own = self.scratch.path("cache");
+        self.cache_named("cache")
+    }
+
+    /// One of several.
+    pub(crate) fn cache_named(&self, name: &str) -> String {
+        let own = self.scratch.path(name);
         let made = fs::create_dir_all(&own);
         made.expect("the scratch folder can be written");
         let known = fs::read_dir(cache()).into_iter().flatten().flatten();

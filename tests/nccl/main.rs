@@ -8,6 +8,8 @@ mod bench;
 #[allow(dead_code, reason = "each test uses its part")]
 mod support;
 
+mod agreeing;
+mod attending;
 mod connecting;
 mod convolving;
 mod faults;

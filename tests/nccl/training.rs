@@ -77,15 +77,18 @@ pub(crate) fn counting(world: World, ranks: u32) -> World {
     })
 }
 
+/// What the stand-ins of a rank counted in its last training.
+pub(crate) fn counted(world: &World, rank: u32, what: &str) -> u64 {
+    let counts = world.bench.scratch.path(&format!("rank-counts-{rank}"));
+    let text = fs::read_to_string(counts).expect("every rank counts");
+    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+    let found = lines.find_map(|(name, count)| (name == what).then_some(count));
+    found.and_then(|count| count.parse().ok()).expect("a number")
+}
+
 /// Bytes of all messages that were given to NCCL.
 fn sent(world: &World, ranks: u32) -> u64 {
-    let of = |rank| {
-        let counts = world.bench.scratch.path(&format!("rank-counts-{rank}"));
-        let text = fs::read_to_string(counts).expect("every rank counts");
-        let line = text.lines().find_map(|line| line.strip_prefix("sent "));
-        line.and_then(|bytes| bytes.parse::<u64>().ok()).expect("a number of bytes")
-    };
-    (0..ranks).map(of).sum()
+    (0..ranks).map(|rank| counted(world, rank, "sent")).sum()
 }
 
 /// Orders of work, and when messages are read.

@@ -124,8 +124,6 @@ impl Made {
 /// Chooses for one GPU.
 pub(super) struct Chooser {
     usable: Result<(), Reason>,
-    trials: Trials,
-    tuner: Tuner,
     /// Of what times and engines depend on.
     versions: String,
     /// All that was chosen.
@@ -137,18 +135,23 @@ pub(super) struct Chooser {
 
 impl Chooser {
     /// For a GPU.
-    pub(super) fn new(device: &Device, trials: Trials) -> Self {
+    pub(super) fn new(device: &Device) -> Self {
         let facts = device.facts();
         let (driver, compiler) = (&facts.driver, &facts.compiler);
         Self {
             usable: usable(facts.capability),
-            trials,
-            tuner: Tuner::new(facts, trials),
             versions: format!("{driver:?} {compiler:?} {}", facts.convolutions),
             made: Vec::new(),
             turns: 0,
             counts: AttentionCounts::default(),
         }
+    }
+
+    /// Forgets all that was chosen, but not what trials found to be wrong.
+    pub(super) fn forget(&mut self) {
+        self.made.clear();
+        let wrong = self.counts.wrong.take();
+        self.counts = AttentionCounts { wrong, ..AttentionCounts::default() };
     }
 
     /// Takes functions for every device alone.
@@ -188,7 +191,7 @@ impl Chooser {
         &mut self,
         either: &Either,
         functions: &mut Functions,
-        cudnn: &mut Cudnn,
+        (cudnn, tuner): (&mut Cudnn, &mut Tuner),
         room: Room<'_>,
     ) -> Result<Chosen, CudaError> {
         let case = Case {
@@ -198,13 +201,13 @@ impl Chooser {
             attended: attended(either, cudnn, room),
             scratch: room.scratch,
         };
-        let turn = self.turn();
+        let turn = self.turn(tuner.trials);
         let text = case.text(turn);
         let known = self.made.iter().position(|made| made.text == text);
         let place = known.unwrap_or_else(|| {
             let made = match turn {
                 Some(turn) => case.in_turn(turn, text, cudnn),
-                None => self.best(&case, text, cudnn),
+                None => self.best(&case, text, (cudnn, tuner)),
             };
             self.made.push(made);
             self.made.len() - 1
@@ -230,8 +233,8 @@ impl Chooser {
     }
 
     /// Where nothing is tried, the ways that are there take turns.
-    fn turn(&mut self) -> Option<usize> {
-        (self.trials == Trials::Skipped).then(|| {
+    fn turn(&mut self, trials: Trials) -> Option<usize> {
+        (trials == Trials::Skipped).then(|| {
             self.turns += 1;
             self.turns % 2
         })
@@ -257,9 +260,14 @@ impl Chooser {
 
     /// The way that is known to be best, or found to be now. Where that is one of functions of ours the library
     /// is not started, which takes time and memory.
-    fn best(&mut self, case: &Case<'_>, text: String, cudnn: &mut Cudnn) -> Made {
+    fn best(
+        &mut self,
+        case: &Case<'_>,
+        text: String,
+        (cudnn, tuner): (&mut Cudnn, &mut Tuner),
+    ) -> Made {
         let words = [self.versions.as_str(), &text];
-        let own = match self.tuner.known(KIND, words) {
+        let own = match tuner.known(KIND, words) {
             Known::Kept(kept) => case.own_way(&kept).map(|way| (way, slower(way))),
             Known::Closed => Some((Way::Usual, Reason::Untried)),
             Known::Open => None,
@@ -270,7 +278,7 @@ impl Chooser {
             return Made::new(text, (way, None), absent, reason);
         }
         let mut trial = Trial::new(case, cudnn);
-        let choice = self.tuner.choose(&mut trial, KIND, words);
+        let choice = tuner.choose(&mut trial, KIND, words);
         let (way, reason) = match choice {
             Choice::First => (Way::Usual, Reason::Untried),
             Choice::Kept(place) => (trial.ways[place], slower(trial.ways[place])),
@@ -278,7 +286,11 @@ impl Chooser {
         if let Some(wrong) = trial.wrong.take() {
             self.counts.wrong.get_or_insert(wrong);
         }
-        trial.made(text, way, reason)
+        let made = trial.made(text, way, reason);
+        if made.way != way {
+            tuner.withdraw(KIND, [&self.versions, &made.text]);
+        }
+        made
     }
 
     /// Gives a call that the library makes, whose arrays are here, to a stream.

@@ -1,6 +1,9 @@
 //! Routines as a stream does them: every call is parsed, every function loaded, every product and
 //! every convolution planned before the start.
 
+mod agreed;
+mod sums;
+
 use super::{
     CudaError,
     arena::ALIGNMENT,
@@ -12,23 +15,22 @@ use super::{
     functions::{Functions, Loaded},
     multiplier::{Multiplier, Part, Ways, power_of_two_in},
     products::Request,
-    tuning::Trials,
+    tuning::{Trials, Tuner},
 };
 use crate::{
     code::parse_call,
     machine::{AttentionCounts, ConvolutionCounts, ProductCounts},
+    ranks::Control,
 };
 use roundelay_kernels::{
     Exchange,
-    cuda::{
-        self, Accumulation, Argument, CallPlace, Convolution, Launch, MOST_SUMMED,
-        Number, Steps, sum,
-    },
+    cuda::{self, Argument, CallPlace, Convolution, Launch, Number, Steps},
 };
 use roundelay_schedule::{
     Bytes, Call, Collective, Element, Float, Line, Pass, Routine, RoutineId, Schedule,
     Table,
 };
+use std::sync::Arc;
 
 /// All routines of a schedule, on one device.
 pub(super) struct Code {
@@ -39,6 +41,7 @@ pub(super) struct Code {
     chooser: Chooser,
     /// What those have plans of.
     cudnn: Cudnn,
+    tuner: Tuner,
     parameters: Parameters,
 }
 
@@ -212,24 +215,34 @@ impl Binding<'_> {
 }
 
 impl Code {
-    /// Makes all routines of a schedule ready.
+    /// Makes all routines of a schedule ready, for one process or one rank of several.
     ///
     /// # Errors
-    /// When a call is malformed, or a source is not compiled.
+    /// When a call is malformed, a source is not compiled, or something goes wrong on another rank.
     pub(super) fn new(
         schedule: &Schedule,
         device: &Device,
-        trials: Trials,
+        control: Option<&Arc<Control>>,
     ) -> Result<Self, CudaError> {
-        let mut code = Self::bare(device, Some(alignment(schedule)), trials);
+        let mut code = Self::bare(device, Some(alignment(schedule)), Trials::Made);
         code.functions.compile_for(schedule);
-        let routines = schedule.routines.iter();
-        let ready = |(id, routine)| code.routine(schedule.job.dtype, id, routine);
-        let routines: Result<_, CudaError> = routines.map(ready).collect();
-        code.routines = routines?;
-        code.prepare_sums(schedule)?;
-        code.functions.of(&cuda::count_words(1, 1, 0))?;
+        if let Some(control) = control {
+            code.tuner.among(control);
+        }
+        code.fill(schedule)?;
+        if let Some(control) = control {
+            code.agree(schedule, control)?;
+        }
         Ok(code)
+    }
+
+    fn fill(&mut self, schedule: &Schedule) -> Result<(), CudaError> {
+        let routines = schedule.routines.iter();
+        let ready = |(id, routine)| self.routine(schedule.job.dtype, id, routine);
+        let routines: Result<_, CudaError> = routines.map(ready).collect();
+        self.routines = routines?;
+        self.prepare_sums(schedule)?;
+        self.functions.of(&cuda::count_words(1, 1, 0)).map(drop)
     }
 
     /// Makes the routines of a pass ready, whose rows start at multiples of the alignment of
@@ -259,10 +272,11 @@ impl Code {
         Self {
             routines: Table::default(),
             functions: Functions::new(device.facts()),
-            multiplier: Multiplier::new(device, alignment, trials),
-            convolver: Convolver::new(device, trials),
-            chooser: Chooser::new(device, trials),
+            multiplier: Multiplier::new(device, alignment),
+            convolver: Convolver::new(device),
+            chooser: Chooser::new(device),
             cudnn: Cudnn::new(device, alignment),
+            tuner: Tuner::new(device.facts(), trials),
             parameters: Parameters::default(),
         }
     }
@@ -398,8 +412,9 @@ impl Code {
             }
             cuda::Step::Convolution(own) => self.convolution(*own, room),
             cuda::Step::Either(either) => {
-                let (functions, cudnn) = (&mut self.functions, &mut self.cudnn);
-                Ok(match self.chooser.choose(&either, functions, cudnn, room)? {
+                let (functions, with) =
+                    (&mut self.functions, (&mut self.cudnn, &mut self.tuner));
+                Ok(match self.chooser.choose(&either, functions, with, room)? {
                     Chosen::Functions(loaded) => launches(loaded),
                     Chosen::Library(places, plan) => vec![Step::Attention(places, plan)],
                 })
@@ -415,7 +430,8 @@ impl Code {
         room: Room<'_>,
     ) -> Result<Vec<Step>, CudaError> {
         let mut steps = Vec::new();
-        let launches = match self.multiplier.plan(ways, room, &mut self.functions) {
+        let with = (&mut self.functions, &mut self.tuner);
+        let launches = match self.multiplier.plan(ways, room, with) {
             Some((Part { request, behind, .. }, plan)) => {
                 steps.push(Step::Product(Box::new(request), plan));
                 behind
@@ -436,8 +452,8 @@ impl Code {
     ) -> Result<Vec<Step>, CudaError> {
         let loaded = self.functions.all(&std::mem::take(&mut convolution.own))?;
         let own = Own { launches: &loaded, scratch };
-        let cudnn = &mut self.cudnn;
-        if let Some(plan) = self.convolver.plan(&convolution, operands, own, cudnn) {
+        let with = (&mut self.cudnn, &mut self.tuner);
+        if let Some(plan) = self.convolver.plan(&convolution, operands, own, with) {
             let Convolution { x, weight, y, .. } = convolution;
             return Ok(vec![Step::Convolution([x.place, weight.place, y.place], plan)]);
         }
@@ -446,22 +462,6 @@ impl Code {
 
     fn launch(&mut self, launch: Launch) -> Result<Step, CudaError> {
         Ok(Step::Launch(self.functions.of(&launch)?, launch))
-    }
-
-    /// Loads what sums over the members of groups need.
-    fn prepare_sums(&mut self, schedule: &Schedule) -> Result<(), CudaError> {
-        if schedule.groups.is_empty() {
-            return Ok(());
-        }
-        let elements = [Element::Real, Element::Wide].into_iter();
-        let mut numbers = elements.map(|element| number_of(schedule.job.dtype, element));
-        numbers.try_for_each(|number| self.prepare_sum(number))
-    }
-
-    fn prepare_sum(&mut self, number: Number) -> Result<(), CudaError> {
-        let launch = sum(1, number, 1, Accumulation::Replace);
-        let launch = launch.expect("a sum of one array of one number is one");
-        self.functions.of(&launch).map(drop)
     }
 
     /// Gives a step to a stream.
@@ -487,71 +487,6 @@ impl Code {
                 self.chooser.run(*plan, *places, binding, to)
             }
         }
-    }
-
-    /// Adds arrays of so many numbers from the first to the last, and that to what is there if it
-    /// accumulates. Where there are more than one launch takes, the sum of those before is the
-    /// first one of the next launch.
-    pub(super) fn sum(
-        &mut self,
-        number: Number,
-        terms: &[Address],
-        (to, elements): (Address, u64),
-        accumulation: Accumulation,
-        stream: &Stream,
-    ) -> Result<(), DriverError> {
-        let mut store = accumulation;
-        let mut terms = terms.to_vec();
-        // What the first launch writes over is read by it.
-        if let Some(own) = terms.iter().position(|term| *term == to) {
-            terms[..=own].rotate_right(usize::from(own >= MOST_SUMMED));
-        }
-        let mut rest = &terms[..];
-        while !rest.is_empty() {
-            let so_far = if rest.len() < terms.len() { &[to][..] } else { &[] };
-            let count = rest.len().min(MOST_SUMMED - so_far.len());
-            let (own, others) = rest.split_at(count);
-            let parts: Vec<Address> = [so_far, own].concat();
-            self.sum_once(number, &parts, (to, elements), store, stream)?;
-            (rest, store) = (others, Accumulation::Replace);
-        }
-        Ok(())
-    }
-
-    /// Counts words of memory, as [`count_words`] says; of so many each, those that are `word`.
-    ///
-    /// [`count_words`]: cuda::count_words
-    pub(super) fn count_words(
-        &mut self,
-        (from, words): (Address, u64),
-        (each, word): (u64, u32),
-        to: Address,
-        stream: &Stream,
-    ) -> Result<(), DriverError> {
-        let launch = cuda::count_words(words as usize, each as usize, word);
-        let function = self.functions.of(&launch);
-        let function = function.expect("what counts words was loaded at the start");
-        let operands = [from, to];
-        let binding = Binding::of(&operands, Address(0));
-        self.run(&Step::Launch(function, launch), &binding, stream)
-    }
-
-    fn sum_once(
-        &mut self,
-        number: Number,
-        parts: &[Address],
-        (to, elements): (Address, u64),
-        store: Accumulation,
-        stream: &Stream,
-    ) -> Result<(), DriverError> {
-        let launch = sum(parts.len(), number, elements as usize, store);
-        let launch =
-            launch.expect("a launch sums at least one part and no more than most");
-        let function = self.functions.of(&launch);
-        let function = function.expect("the sums of a schedule were loaded at the start");
-        let operands: Vec<Address> = [to].iter().chain(parts).copied().collect();
-        let binding = Binding::of(&operands, Address(0));
-        self.run(&Step::Launch(function, launch), &binding, stream)
     }
 }
 

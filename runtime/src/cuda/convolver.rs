@@ -58,8 +58,6 @@ pub(super) struct Own<'a> {
 pub(super) struct Convolver {
     /// By shape, that is the convolution with all arrays at the beginning of something.
     plans: Vec<(Convolution, Result<Chosen, Reason>)>,
-    trials: Trials,
-    tuner: Tuner,
     /// Of what times and engines depend on.
     versions: String,
     counts: ConvolutionCounts,
@@ -67,16 +65,21 @@ pub(super) struct Convolver {
 
 impl Convolver {
     /// For a GPU.
-    pub(super) fn new(device: &Device, trials: Trials) -> Self {
+    pub(super) fn new(device: &Device) -> Self {
         let facts = device.facts();
         let DeviceFacts { driver, compiler, convolutions, .. } = facts;
         Self {
             plans: Vec::new(),
-            trials,
-            tuner: Tuner::new(facts, trials),
             versions: format!("{driver:?} {compiler:?} {convolutions}"),
             counts: ConvolutionCounts::default(),
         }
+    }
+
+    /// Forgets all plans, but not what trials found to be wrong.
+    pub(super) fn forget(&mut self) {
+        self.plans.clear();
+        let wrong = self.counts.wrong.take();
+        self.counts = ConvolutionCounts { wrong, ..ConvolutionCounts::default() };
     }
 
     /// Who makes the convolutions that were planned so far.
@@ -112,9 +115,9 @@ impl Convolver {
         convolution: &Convolution,
         operands: &[(usize, u64)],
         own: Own<'_>,
-        cudnn: &mut Cudnn,
+        (cudnn, tuner): (&mut Cudnn, &mut Tuner),
     ) -> Option<usize> {
-        match self.planned(convolution, operands, own, cudnn) {
+        match self.planned(convolution, operands, own, (cudnn, tuner)) {
             Ok(plan) => {
                 self.counts.library += 1;
                 Some(plan)
@@ -132,7 +135,7 @@ impl Convolver {
         convolution: &Convolution,
         operands: &[(usize, u64)],
         own: Own<'_>,
-        cudnn: &mut Cudnn,
+        (cudnn, tuner): (&mut Cudnn, &mut Tuner),
     ) -> Result<usize, Reason> {
         cudnn.version()?;
         let Convolution { x, weight, y, .. } = convolution;
@@ -146,7 +149,7 @@ impl Convolver {
         let place = match known {
             Some(place) => place,
             None => {
-                let plan = self.made(convolution, &shape, own, cudnn);
+                let plan = self.made(convolution, &shape, own, (cudnn, tuner));
                 self.plans.push((shape, plan));
                 self.plans.len() - 1
             }
@@ -157,20 +160,38 @@ impl Convolver {
         }
     }
 
-    /// The plan that is known to be best, or found to be now. Where own functions are taken the library is not
-    /// started, which takes time and memory.
+    /// The plan that is known to be best, or found to be now.
     fn made(
         &mut self,
         convolution: &Convolution,
         shape: &Convolution,
         own: Own<'_>,
-        cudnn: &mut Cudnn,
+        (cudnn, tuner): (&mut Cudnn, &mut Tuner),
     ) -> Result<Chosen, Reason> {
         let text = format!("{shape:?} by {:016x}", sources(own.launches));
-        let words = [self.versions.as_str(), &text];
-        match self.tuner.known(KIND, words) {
+        let versions = self.versions.clone();
+        let words = [versions.as_str(), &text];
+        let made = self.best(convolution, own, words, (cudnn, tuner));
+        match &made {
+            Err(Reason::Unusable(_) | Reason::Refused { .. }) => {
+                tuner.withdraw(KIND, words);
+            }
+            Ok(_) | Err(Reason::Types | Reason::Untried | Reason::Slower) => {}
+        }
+        made
+    }
+
+    /// Where own functions are taken the library is not started, which takes time and memory.
+    fn best(
+        &mut self,
+        convolution: &Convolution,
+        own: Own<'_>,
+        words: [&str; 2],
+        (cudnn, tuner): (&mut Cudnn, &mut Tuner),
+    ) -> Result<Chosen, Reason> {
+        match tuner.known(KIND, words) {
             Known::Kept(way) if way == OWN => return Err(Reason::Slower),
-            Known::Closed if self.trials != Trials::Skipped => {
+            Known::Closed if tuner.trials != Trials::Skipped => {
                 return Err(Reason::Untried);
             }
             Known::Kept(_) | Known::Open | Known::Closed => {}
@@ -179,12 +200,12 @@ impl Convolver {
         let handle = cudnn.start()?;
         let graph = graph(convolution, Target::Started(handle)).map_err(refused)?;
         let engines = Engines::new(graph, handle);
-        if self.trials == Trials::Skipped {
+        if tuner.trials == Trials::Skipped {
             return engines.first().map_err(refused);
         }
         let parameters = Parameters::default();
         let mut trial = Trial { engines, convolution, own, parameters, wrong: None };
-        let choice = self.tuner.choose(&mut trial, KIND, words);
+        let choice = tuner.choose(&mut trial, KIND, words);
         if let Some(wrong) = trial.wrong.take() {
             self.counts.wrong.get_or_insert(wrong);
         }

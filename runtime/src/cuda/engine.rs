@@ -12,7 +12,6 @@ use super::{
     rank::{Rank, Seated, Share},
     record::Recorder,
     staging::Staging,
-    tuning::Trials,
 };
 use crate::{
     feed::Feed,
@@ -67,11 +66,8 @@ impl Engine {
         let seated = among.as_ref().map(|(_, seated)| *seated);
         let here = |own| seated.is_none_or(|seated| seated.device == own);
         // Code first: products are tried in memory that the arenas take then.
-        let trials = match seated {
-            None => Trials::Made,
-            Some(_) => Trials::Left,
-        };
-        let code = Code::new(schedule, &device, trials)?;
+        let control = among.as_ref().map(|(control, _)| control);
+        let code = Code::new(schedule, &device, control)?;
         let arenas = Arenas::new(schedule, &device, here)?;
         let homes = seated.map_or_else(|| Homes::all(&queues), |own| own.homes(&queues));
         let lanes = Lanes::new(schedule, &queues, &code, (&device, homes))?;

@@ -59,8 +59,6 @@ pub(super) struct Multiplier {
     places: Vec<([usize; 2], Place)>,
     /// What the first byte of every row is a multiple of.
     alignment: u64,
-    trials: Trials,
-    tuner: Tuner,
     /// Of what algorithms depend on.
     versions: String,
     counts: ProductCounts,
@@ -105,7 +103,7 @@ fn tried_at(bench: &Bench, extents: &Extents) -> Addresses {
 impl Multiplier {
     /// Products by the library, for rows that start at multiples of `alignment`; by functions of
     /// ours without it, or where there is no library.
-    pub(super) fn new(device: &Device, alignment: Option<u64>, trials: Trials) -> Self {
+    pub(super) fn new(device: &Device, alignment: Option<u64>) -> Self {
         let handle = match (device.libraries.products, alignment) {
             (Products::Library(_), Some(_)) => Handle::new().map_err(Reason::Start),
             (Products::Own, Some(_)) => Err(Reason::Absent),
@@ -114,9 +112,17 @@ impl Multiplier {
         let (plans, places) = (Vec::new(), Vec::new());
         let counts = ProductCounts::default();
         let facts = device.facts();
-        let (alignment, tuner) = (alignment.unwrap_or(1), Tuner::new(facts, trials));
+        let alignment = alignment.unwrap_or(1);
         let versions = format!("{:?} {}", facts.driver, facts.products);
-        Self { handle, plans, places, alignment, trials, tuner, versions, counts }
+        Self { handle, plans, places, alignment, versions, counts }
+    }
+
+    /// Forgets all plans, but not what trials found to be wrong.
+    pub(super) fn forget(&mut self) {
+        self.plans.clear();
+        self.places.clear();
+        let wrong = self.counts.wrong.take();
+        self.counts = ProductCounts { wrong, ..ProductCounts::default() };
     }
 
     /// Who makes the products that were planned so far.
@@ -151,9 +157,9 @@ impl Multiplier {
         &mut self,
         ways: Ways,
         room: Room<'_>,
-        functions: &mut Functions,
+        (functions, tuner): (&mut Functions, &mut Tuner),
     ) -> Option<(Part, usize)> {
-        match self.way(ways, room, functions) {
+        match self.way(ways, room, (functions, tuner)) {
             Ok(way) => {
                 self.counts.library += 1;
                 Some(way)
@@ -170,16 +176,20 @@ impl Multiplier {
         &mut self,
         Ways { first, other, compared }: Ways,
         room: Room<'_>,
-        functions: &mut Functions,
+        (functions, tuner): (&mut Functions, &mut Tuner),
     ) -> Result<(Part, usize), Reason> {
         let place = first.place;
-        let first = self.planned(&first.request, room.operands).map(|plan| (first, plan));
+        let mut planned = |part: Part| {
+            let plan = self.planned(&part.request, room.operands, tuner);
+            plan.map(|plan| (part, plan))
+        };
+        let first = planned(first);
         let Some(other) = other else { return first };
-        let other = self.planned(&other.request, room.operands).map(|plan| (other, plan));
+        let other = planned(other);
         match (first, other) {
             (Ok(first), Ok(other)) => {
                 let both = [&first, &other].map(|(part, plan)| (part, *plan));
-                let found = self.place(both, compared, room, functions);
+                let found = self.place(both, compared, room, (functions, tuner));
                 Ok(if found == place { first } else { other })
             }
             (Ok(way), Err(_)) | (Err(_), Ok(way)) => Ok(way),
@@ -198,13 +208,13 @@ impl Multiplier {
         ways: [(&Part, usize); 2],
         compared: Option<Compared>,
         room: Room<'_>,
-        functions: &mut Functions,
+        (functions, tuner): (&mut Functions, &mut Tuner),
     ) -> Place {
         let (parts, both) = (ways.map(|(part, _)| part), ways.map(|(_, plan)| plan));
         if let Some((_, known)) = self.places.iter().find(|(plans, _)| *plans == both) {
             return *known;
         }
-        if self.trials == Trials::Skipped {
+        if tuner.trials == Trials::Skipped {
             return Place::Within;
         }
         let handle = self.handle.as_ref().expect("who has plans has their library");
@@ -223,7 +233,7 @@ impl Multiplier {
             wrong: None,
         };
         let words = [self.versions.as_str(), &text];
-        let found = match self.tuner.choose(&mut placing, "place", words) {
+        let found = match tuner.choose(&mut placing, "place", words) {
             Choice::Kept(way) => parts[way].place,
             Choice::First => parts[0].place,
         };
@@ -238,6 +248,7 @@ impl Multiplier {
         &mut self,
         request: &Request,
         operands: &[(usize, u64)],
+        tuner: &mut Tuner,
     ) -> Result<usize, Reason> {
         let product = &request.product;
         let handle = self.handle.as_ref().map_err(|reason| *reason)?;
@@ -267,7 +278,7 @@ impl Multiplier {
             extents: Extents::of(request),
         };
         let words = [self.versions.as_str(), &format!("{key:?}")];
-        let chosen = match self.tuner.choose(&mut trial, "product", words) {
+        let chosen = match tuner.choose(&mut trial, "product", words) {
             Choice::Kept(way) => way,
             Choice::First => 0,
         };

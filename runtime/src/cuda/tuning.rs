@@ -3,28 +3,29 @@
 //!
 //! Ways differ in bits, so what is chosen must be the same in the next run: only what can be
 //! kept is tried, whoever keeps a choice first decides, and without one the first way stands;
-//! it is kept too where a trial fails.
+//! it is kept too where a trial fails. Ranks find out what they have not kept, each on its own GPU, and
+//! agree afterwards.
 
 use super::{
-    bounce::{Bounce, Unreached, alone, wait},
-    cache::{cache_folder, can_keep, keep, read},
+    bounce::{Bounce, Unreached, wait},
+    cache::{cache_folder, can_keep},
+    choices::{Choices, Words},
     driver::{Address, Device, DeviceFacts, DeviceMemory, DriverError, Event, Stream},
     products::WORKSPACE,
 };
-use crate::digest::Digest;
-use roundelay_schedule::{Bytes, Nanos};
-use std::{
-    mem,
-    path::{Path, PathBuf},
-    time::Duration,
+use crate::{
+    digest::Digest,
+    ranks::{Control, Trouble},
 };
+use roundelay_schedule::{Bytes, Nanos};
+use std::{mem, sync::Arc, time::Duration};
 
 /// Whether ways are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trials {
     /// Where nothing is kept yet.
     Made,
-    /// Never: what was kept is taken, for other ranks do the same.
+    /// Never: what was kept is taken, for a training beside may have the memory.
     Left,
     /// Never: libraries make what they can, for whoever asks looks at all that they make.
     Skipped,
@@ -88,12 +89,18 @@ pub(super) enum Known {
 /// Chooses ways for one GPU.
 pub(super) struct Tuner {
     facts: DeviceFacts,
-    folder: Option<PathBuf>,
+    pub(super) trials: Trials,
+    choices: Choices,
     /// Whether what is not known is found out and kept.
     finds: bool,
     /// Whether a trial was not done in time, or the device failed: then nothing more is tried.
     stalled: bool,
+    /// Of the ranks of which this is one; where one of them fails, the others try nothing more.
+    control: Option<Arc<Control>>,
 }
+
+/// Says what has gone wrong on another rank.
+type Watch<'a> = dyn FnMut() -> Result<(), Trouble> + 'a;
 
 /// Memory in which something is tried.
 pub(super) struct Bench {
@@ -113,7 +120,24 @@ impl Tuner {
     pub(super) fn new(facts: &DeviceFacts, trials: Trials) -> Self {
         let folder = cache_folder();
         let finds = trials == Trials::Made && folder.as_deref().is_some_and(can_keep);
-        Self { facts: facts.clone(), folder, finds, stalled: false }
+        let (facts, choices) = (facts.clone(), Choices::new(folder));
+        Self { facts, trials, choices, finds, stalled: false, control: None }
+    }
+
+    /// For one rank of several.
+    pub(super) fn among(&mut self, control: &Arc<Control>) {
+        self.control = Some(Arc::clone(control));
+    }
+
+    /// What ranks agree on is taken from now on, and nothing tried.
+    pub(super) fn agree(&mut self, agreed: Words) {
+        self.finds = false;
+        self.choices.agree(agreed);
+    }
+
+    /// Which ways were taken.
+    pub(super) fn choices(&self) -> &Choices {
+        &self.choices
     }
 
     /// The way in which something is made: a `kind` of thing which `text` says in words, by
@@ -122,34 +146,50 @@ impl Tuner {
         &mut self,
         tried: &mut dyn Tried,
         kind: &str,
-        [versions, text]: [&str; 2],
+        words: [&str; 2],
     ) -> Choice {
-        let ways = tried.ways();
-        let Some(folder) = self.folder.as_ref().filter(|_| ways.len() > 1) else {
-            return Choice::First;
-        };
-        let file = folder.join(self.name(kind, [versions, text]));
-        let known = read(&file).and_then(|kept| find(&ways, &kept));
-        match known {
-            Some(way) => return Choice::Kept(way),
-            None if !self.finds => return Choice::First,
-            None => {}
+        let (name, ways) = (self.name(kind, words), tried.ways());
+        let place = self.place(&name, &ways, tried);
+        self.choices.note(name, place.map(|place| ways[place].clone()));
+        place.map_or(Choice::First, Choice::Kept)
+    }
+
+    /// The place of the way that is known or found now; none where the first one stands unkept.
+    fn place(
+        &mut self,
+        name: &str,
+        ways: &[Vec<u8>],
+        tried: &mut dyn Tried,
+    ) -> Option<usize> {
+        let known = self.choices.known(name).and_then(|kept| find(ways, &kept));
+        if known.is_some() || !self.finds || ways.len() < 2 {
+            return known;
         }
-        let best = match self.stalled {
-            true => 0,
-            false => self.try_all(tried, ways.len()).unwrap_or(0),
+        let best = match self.try_all(tried, ways.len()) {
+            Ok(best) => best,
+            // The run ends, and nothing was found out.
+            Err(Unreached::Called(_)) => return None,
+            Err(Unreached::Broken(_) | Unreached::Late) => 0,
         };
-        kept(&file, &ways, best).map_or(Choice::First, Choice::Kept)
+        find(ways, &self.choices.keep(name, &ways[best])?)
     }
 
     /// What is known of something, as [`Tuner::choose`] takes it, before its ways are.
-    pub(super) fn known(&self, kind: &str, words: [&str; 2]) -> Known {
-        let file = self.folder.as_ref().map(|folder| folder.join(self.name(kind, words)));
-        match file.and_then(|file| read(&file)) {
+    pub(super) fn known(&mut self, kind: &str, words: [&str; 2]) -> Known {
+        let name = self.name(kind, words);
+        let known = self.choices.known(&name);
+        self.choices.note(name, known.clone());
+        match known {
             Some(way) => Known::Kept(way),
             None if self.finds => Known::Open,
             None => Known::Closed,
         }
+    }
+
+    /// Something is not made in the way that was known or chosen after all.
+    pub(super) fn withdraw(&mut self, kind: &str, words: [&str; 2]) {
+        let name = self.name(kind, words);
+        self.choices.note(name, None);
     }
 
     fn name(&self, kind: &str, [versions, text]: [&str; 2]) -> String {
@@ -166,29 +206,30 @@ impl Tuner {
         &mut self,
         tried: &mut dyn Tried,
         ways: usize,
-    ) -> Result<usize, DriverError> {
-        let mut bench = Bench::new(self.facts.ordinal, &tried.extents())?;
-        match bench.compare(tried, ways) {
-            Ok(best) => Ok(best),
-            Err(unreached) => {
-                // What is not done may still use the memory.
-                mem::forget(bench);
-                self.stalled = true;
-                Err(unreached.reason("a trial", PATIENCE))
-            }
+    ) -> Result<usize, Unreached> {
+        let Self { control, stalled, .. } = self;
+        let mut watch = || {
+            let trouble = control.as_ref().and_then(|control| control.trouble());
+            trouble.map_or(Ok(()), Err)
+        };
+        watch()?;
+        if *stalled {
+            return Ok(0);
         }
+        let mut bench = Bench::new(self.facts.ordinal, &tried.extents())?;
+        let found = bench.compare(tried, ways, &mut watch);
+        if found.is_err() {
+            // What is not done may still use the memory.
+            mem::forget(bench);
+            *stalled = true;
+        }
+        found
     }
 }
 
 /// The place of what is kept among ways; none where it is no longer one of them.
 fn find(ways: &[Vec<u8>], kept: &[u8]) -> Option<usize> {
     ways.iter().position(|way| way == kept)
-}
-
-/// Keeps the best of some ways, or finds what somebody else kept meanwhile; none where nothing
-/// can be kept.
-fn kept(file: &Path, ways: &[Vec<u8>], best: usize) -> Option<usize> {
-    find(ways, &keep(file, &ways[best]).ok()?)
 }
 
 /// The place of the least time; the first one's unless another takes noticeably less.
@@ -232,12 +273,13 @@ impl Bench {
         &mut self,
         tried: &mut dyn Tried,
         ways: usize,
+        watch: &mut Watch<'_>,
     ) -> Result<usize, Unreached> {
         let open = tried.prepare(self)?;
         let mut least = vec![None; ways];
         for _ in 0..ROUNDS {
             for way in (0..ways).filter(|way| open[*way]) {
-                let time = self.time(tried, way)?;
+                let time = self.time(tried, way, watch)?;
                 least[way] = [least[way], time].into_iter().flatten().min();
             }
         }
@@ -249,7 +291,9 @@ impl Bench {
         &self,
         tried: &mut dyn Tried,
         way: usize,
+        watch: &mut Watch<'_>,
     ) -> Result<Option<Nanos>, Unreached> {
+        watch()?;
         let [start, end] = &self.events;
         if tried.run(way, self).is_err() {
             return Ok(None);
@@ -259,7 +303,7 @@ impl Bench {
             tried.run(way, self)?;
         }
         self.stream.record(end)?;
-        wait(end, PATIENCE, &mut alone)?;
+        wait(end, PATIENCE, watch)?;
         Ok(Some(Nanos(end.since(start)?.0 / REPEATED)))
     }
 }

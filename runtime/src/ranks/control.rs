@@ -210,6 +210,25 @@ impl Control {
         all.transpose().map_err(failed)
     }
 
+    /// What rank 0 makes of what every rank brings, in their order; all ranks call this, equally often.
+    ///
+    /// # Errors
+    /// As [`Control::collect_as`].
+    pub fn settle<T: Serialize + DeserializeOwned>(
+        &self,
+        own: &T,
+        settled: impl FnOnce(Vec<T>) -> T,
+    ) -> Result<T, Trouble> {
+        let failed = |error: serde_json::Error| {
+            self.fail(&format!("it does not understand another rank: {error}"))
+        };
+        let told = match self.collect_as(own)?.map(settled) {
+            Some(settled) => serde_json::to_vec(&settled).map_err(failed)?,
+            None => Vec::new(),
+        };
+        serde_json::from_slice(&self.gather(told)?[0]).map_err(failed)
+    }
+
     /// This rank cannot go on; returns what ends the run, which may have been something else.
     pub fn fail(&self, what: &str) -> Trouble {
         self.shared.raise(self.shared.failed(what))

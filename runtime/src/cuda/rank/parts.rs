@@ -64,7 +64,7 @@ pub(super) fn agree(
         ("way of making attention", code.attention_ways()),
     ];
     let hint = "parts of split tensors have copies that must stay the same: give them equal \
-                GPUs, libraries and caches (ROUNDELAY_CACHE)";
+                GPUs and libraries";
     control.agree_on(first, &facts, hint)
 }
 

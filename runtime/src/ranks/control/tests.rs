@@ -77,6 +77,17 @@ fn all_ranks_gather_what_all_bring_in_order() {
 }
 
 #[test]
+fn what_rank_0_makes_of_all_is_told_to_all() {
+    let seats = seats(3);
+    let settled = all(&seats, |seat| {
+        let control = met(seat);
+        let own = vec![seat.rank; seat.rank as usize + 1];
+        control.settle(&own, |all| all.concat()).unwrap()
+    });
+    assert_eq!(settled, vec![vec![0, 1, 1, 2, 2, 2]; 3]);
+}
+
+#[test]
 fn one_rank_alone_needs_nobody() {
     let control = met(&seats(1)[0]);
     assert_eq!(control.gather(vec![3]).unwrap(), [[3]]);

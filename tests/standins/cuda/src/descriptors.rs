@@ -209,6 +209,7 @@ impl Descriptor {
             accumulate,
             workspace: 0,
             offered: Offered::Fast,
+            is_slow: false,
         })
     }
 
@@ -464,7 +465,7 @@ fn graph(
         }
     }
     let (workspace, offered) = (pack.one(1003)? as u64, plan.offered?);
-    Some(Graph { operations, places, values, workspace, offered })
+    Some(Graph { operations, places, values, workspace, offered, is_slow: false })
 }
 
 /// What a plan runs on what a pack gives, checked and counted.
@@ -472,13 +473,15 @@ fn work(plan: &Descriptor, pack: &Descriptor, world: &mut World) -> Option<Work>
     let whole = Descriptor::of(plan.part(401)?.one(CONFIGURATION)?);
     Some(match whole.fold() {
         Some(operation) => {
-            let own = convolution(operation, plan, pack)?;
+            let mut own = convolution(operation, plan, pack)?;
+            own.is_slow = world.settings.slow_engines.contains(&own.offered);
             own.check(world);
             own.count(&mut world.counts);
             Work::Convolution(Box::new(own))
         }
         None => {
-            let own = graph(whole.operations()?, plan, pack)?;
+            let mut own = graph(whole.operations()?, plan, pack)?;
+            own.is_slow = world.settings.slow_engines.contains(&own.offered);
             own.check(world);
             own.count(&mut world.counts);
             Work::Graph(Box::new(own))

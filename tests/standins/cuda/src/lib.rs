@@ -19,7 +19,8 @@
 //! | `STANDIN_CUDA_HANG` | number of a kernel launch that never ends |
 //! | `STANDIN_CUDA_PRODUCTS` | `refuse`: the library of products has no algorithm |
 //! | `STANDIN_CUDA_REFUSE` | number of a product that the library does not make |
-//! | `STANDIN_CUDA_ALGORITHMS` | algorithms that are offered for each product, 1 unless said; of several the third is the fastest |
+//! | `STANDIN_CUDA_ALGORITHMS` | algorithms that are offered for each product, 1 unless said |
+//! | `STANDIN_CUDA_FASTEST` | place of the one of several that is the fastest, from 0; 2 unless said |
 //! | `STANDIN_CUDA_GELUS` | `slow`: products with a GELU take a long time |
 //! | `STANDIN_CUDA_SUMS` | of sums beside products: `slow` (products with them take a long time), `short` (parts of them are rounded to 16 bits), `refuse` (there are none) |
 //! | `STANDIN_CUDA_SLOW` | functions whose names contain this take a long time; several, separated by commas |
@@ -28,6 +29,7 @@
 //! | `STANDIN_CUDA_COUNTS` | file that gets what was counted, when a context is released |
 //! | `STANDIN_CUDNN_VERSION` | version of cuDNN, 91000 unless said |
 //! | `STANDIN_CUDNN_OFFERS` | engines that it offers for every graph, in order, separated by commas: `fast` (unless said), `slow`, `drifting` (other bits every time, as it says itself), `wrong` (other numbers), `torn` (all but the last number), `large` (too much memory), `short` (shortens numbers), `winograd` (loses digits), `failing` (refuses) |
+//! | `STANDIN_CUDNN_SLOW` | which of these take a long time, `slow` unless said |
 //! | `STANDIN_NCCL_VERSION` | version of NCCL, 22809 unless said |
 //! | `STANDIN_NCCL_SENDS` | `eager`: a message is sent at once; else it is read when the other rank takes it |
 //! | `STANDIN_NCCL_STALL` | number of a group of messages that never moves on this rank |

@@ -33,8 +33,7 @@ const WHOLE_COLUMNS: u64 = 8;
 /// What an algorithm takes beside its matrices, so that room for it is asked for.
 const WORKSPACE: u64 = 512;
 
-/// The place of the algorithm that takes no time, where several are offered; another one sleeps.
-const FASTEST: u64 = 2;
+/// How long an algorithm sleeps that is not the fastest of several.
 const SLOW: Duration = Duration::from_micros(300);
 
 /// How long a product with a GELU sleeps, or one with sums beside it, where these are slow: longer than a
@@ -399,8 +398,7 @@ unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
         let offered = world().settings.algorithms.min(wanted as u64);
         let answers = slice::from_raw_parts_mut(answers, offered as usize);
         for (place, answer) in (0..).zip(answers) {
-            let slow = u64::from(offered > 1 && place != FASTEST);
-            let algorithm = [preference.alignment, place, slow, 0, 0, 0, 0, 0];
+            let algorithm = [preference.alignment, place, 0, 0, 0, 0, 0, 0];
             let (workspace, reserved) = (WORKSPACE as usize, [0; 4]);
             *answer =
                 Answer { algorithm, workspace, state: SUCCESS, waves: 1.0, reserved };
@@ -429,8 +427,11 @@ unsafe extern "C" fn cublasLtMatmul(
     workspace_bytes: usize,
     stream: u64,
 ) -> c_int {
+    // SAFETY: the algorithm is one that was offered.
+    let [alignment, place, ..] = unsafe { *algorithm };
+    let is_slow = world().settings.is_slow(place);
     // SAFETY: all handles are live; factors have the type that the description says.
-    let (mut product, alignment, slow) = unsafe {
+    let mut product = unsafe {
         let description = *description;
         let factor = |place: *const c_void| match description.wide {
             true => ptr::read_unaligned(place.cast::<f64>()),
@@ -442,7 +443,7 @@ unsafe extern "C" fn cublasLtMatmul(
             transposed,
         };
         let [first, second] = description.transposed;
-        let product = Product {
+        Product {
             a: matrix(a, a_layout, first),
             b: matrix(b, b_layout, second),
             out: matrix(out, out_layout, false),
@@ -455,9 +456,8 @@ unsafe extern "C" fn cublasLtMatmul(
             sums: description.sums(*out_layout),
             bent: description.bent(*out_layout),
             workspace,
-            pause: if (*algorithm)[2] == 0 { Duration::ZERO } else { SLOW },
-        };
-        (product, (*algorithm)[0], (*algorithm)[2])
+            pause: if is_slow { SLOW } else { Duration::ZERO },
+        }
     };
     if workspace_bytes < WORKSPACE as usize
         || product.sums.is_some_and(|it| it.start == 0)
@@ -467,7 +467,7 @@ unsafe extern "C" fn cublasLtMatmul(
     let mut world = world();
     product.check(&world, alignment);
     world.counts.products += 1;
-    world.counts.slow_products += slow;
+    world.counts.slow_products += u64::from(is_slow);
     product.count(&mut world);
     if world.settings.refuse == Some(world.counts.products) {
         return EXECUTION_FAILED;

@@ -123,6 +123,8 @@ pub(crate) struct Settings {
     pub(crate) refuse: Option<u64>,
     /// Algorithms that are offered for a product.
     pub(crate) algorithms: u64,
+    /// The place of the one that is fastest.
+    pub(crate) fastest: u64,
     /// Whether products with a GELU are slow.
     pub(crate) slow_gelus: bool,
     pub(crate) sums: Summed,
@@ -134,6 +136,8 @@ pub(crate) struct Settings {
     pub(crate) cudnn: usize,
     /// Engines that are offered for a graph.
     pub(crate) offers: Vec<Offered>,
+    /// Those that take longer.
+    pub(crate) slow_engines: Vec<Offered>,
     pub(crate) counts: Option<String>,
     pub(crate) nccl: i32,
     pub(crate) sends: Sends,
@@ -147,6 +151,11 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// Whether the algorithm of a product that is offered in this place takes longer than another one.
+    pub(crate) fn is_slow(&self, place: u64) -> bool {
+        self.algorithms > 1 && place != self.fastest
+    }
+
     /// As the environment has them.
     pub(crate) fn read() -> Self {
         let text = |name: &str| env::var(format!("STANDIN_CUDA_{name}")).ok();
@@ -176,6 +185,7 @@ impl Settings {
             fail: number("FAIL"),
             hang: number("HANG"),
             algorithms: number("ALGORITHMS").unwrap_or(1).max(1),
+            fastest: number("FASTEST").unwrap_or(2),
             refuse: number("REFUSE"),
             refuses_products: text("PRODUCTS").as_deref() == Some("refuse"),
             slow_gelus: text("GELUS").as_deref() == Some("slow"),
@@ -193,6 +203,7 @@ impl Settings {
                 .and_then(|text| text.parse().ok())
                 .unwrap_or(91_000),
             offers: Offered::named(of_cudnn("OFFERS").as_deref().unwrap_or("fast")),
+            slow_engines: Offered::named(of_cudnn("SLOW").as_deref().unwrap_or("slow")),
             counts: text("COUNTS"),
             nccl: i32::try_from(of_nccl("VERSION").unwrap_or(22_809)).unwrap_or(0),
             sends: match said_of_nccl("SENDS").as_deref() {

@@ -1,0 +1,92 @@
+//! Sums of arrays and counts of words, which no call of a routine asks for.
+
+use super::{Binding, Code, Step, number_of};
+use crate::cuda::{
+    CudaError,
+    driver::{Address, DriverError, Stream},
+};
+use roundelay_kernels::cuda::{self, Accumulation, MOST_SUMMED, Number, sum};
+use roundelay_schedule::{Element, Schedule};
+
+impl Code {
+    /// Loads what sums over the members of groups need.
+    pub(super) fn prepare_sums(&mut self, schedule: &Schedule) -> Result<(), CudaError> {
+        if schedule.groups.is_empty() {
+            return Ok(());
+        }
+        let elements = [Element::Real, Element::Wide].into_iter();
+        let mut numbers = elements.map(|element| number_of(schedule.job.dtype, element));
+        numbers.try_for_each(|number| self.prepare_sum(number))
+    }
+
+    pub(super) fn prepare_sum(&mut self, number: Number) -> Result<(), CudaError> {
+        let launch = sum(1, number, 1, Accumulation::Replace);
+        let launch = launch.expect("a sum of one array of one number is one");
+        self.functions.of(&launch).map(drop)
+    }
+
+    /// Adds arrays of so many numbers from the first to the last, and that to what is there if it
+    /// accumulates. Where there are more than one launch takes, the sum of those before is the
+    /// first one of the next launch.
+    pub(in crate::cuda) fn sum(
+        &mut self,
+        number: Number,
+        terms: &[Address],
+        (to, elements): (Address, u64),
+        accumulation: Accumulation,
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        let mut store = accumulation;
+        let mut terms = terms.to_vec();
+        // What the first launch writes over is read by it.
+        if let Some(own) = terms.iter().position(|term| *term == to) {
+            terms[..=own].rotate_right(usize::from(own >= MOST_SUMMED));
+        }
+        let mut rest = &terms[..];
+        while !rest.is_empty() {
+            let so_far = if rest.len() < terms.len() { &[to][..] } else { &[] };
+            let count = rest.len().min(MOST_SUMMED - so_far.len());
+            let (own, others) = rest.split_at(count);
+            let parts: Vec<Address> = [so_far, own].concat();
+            self.sum_once(number, &parts, (to, elements), store, stream)?;
+            (rest, store) = (others, Accumulation::Replace);
+        }
+        Ok(())
+    }
+
+    /// Counts words of memory, as [`count_words`] says; of so many each, those that are `word`.
+    ///
+    /// [`count_words`]: cuda::count_words
+    pub(in crate::cuda) fn count_words(
+        &mut self,
+        (from, words): (Address, u64),
+        (each, word): (u64, u32),
+        to: Address,
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        let launch = cuda::count_words(words as usize, each as usize, word);
+        let function = self.functions.of(&launch);
+        let function = function.expect("what counts words was loaded at the start");
+        let operands = [from, to];
+        let binding = Binding::of(&operands, Address(0));
+        self.run(&Step::Launch(function, launch), &binding, stream)
+    }
+
+    fn sum_once(
+        &mut self,
+        number: Number,
+        parts: &[Address],
+        (to, elements): (Address, u64),
+        store: Accumulation,
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        let launch = sum(parts.len(), number, elements as usize, store);
+        let launch =
+            launch.expect("a launch sums at least one part and no more than most");
+        let function = self.functions.of(&launch);
+        let function = function.expect("the sums of a schedule were loaded at the start");
+        let operands: Vec<Address> = [to].iter().chain(parts).copied().collect();
+        let binding = Binding::of(&operands, Address(0));
+        self.run(&Step::Launch(function, launch), &binding, stream)
+    }
+}
