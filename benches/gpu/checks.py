@@ -33,7 +33,7 @@ KERNELS = {
         "cross_entropy cross_entropy_backward masked_cross_entropy masked_cross_entropy_backward "
         "linear_cross_entropy mse mse_backward accuracy",
     "optimizers":
-        "sgd adamw",
+        "squares sgd adamw",
     "activations":
         "relu relu_backward gelu gelu_backward silu silu_backward gelu_tanh gelu_tanh_backward "
         "soft_cap soft_cap_backward dropout dropout_backward",

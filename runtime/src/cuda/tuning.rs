@@ -2,9 +2,10 @@
 //! has tried yet, and the best one is kept on disk.
 //!
 //! Ways differ in bits, so what is chosen must be the same in the next run: only what can be
-//! kept is tried, whoever keeps a choice first decides, and without one the first way stands;
-//! it is kept too where a trial fails. Ranks find out what they have not kept, each on its own GPU, and
-//! agree afterwards.
+//! kept is tried, whoever keeps a choice first decides, and without one the first way stands.
+//! Where a trial fails, it is kept for what was tried, which would fail again; of what is not tried
+//! then nothing is, for a GPU that was in trouble once must not be slow for ever: the next run tries it.
+//! Ranks find out what they have not kept, each on its own GPU, and agree afterwards.
 
 use super::{
     bounce::{Bounce, Unreached, wait},
@@ -166,9 +167,9 @@ impl Tuner {
             return known;
         }
         let best = match self.try_all(tried, ways.len()) {
-            Ok(best) => best,
-            // The run ends, and nothing was found out.
-            Err(Unreached::Called(_)) => return None,
+            Ok(Some(best)) => best,
+            // It was not tried, or the run ends.
+            Ok(None) | Err(Unreached::Called(_)) => return None,
             Err(Unreached::Broken(_) | Unreached::Late) => 0,
         };
         find(ways, &self.choices.keep(name, &ways[best])?)
@@ -202,11 +203,12 @@ impl Tuner {
         format!("{kind}-{:016x}.algorithm", digest.value())
     }
 
+    /// The best way; none where there is no memory to try them in, or after a trial that failed.
     fn try_all(
         &mut self,
         tried: &mut dyn Tried,
         ways: usize,
-    ) -> Result<usize, Unreached> {
+    ) -> Result<Option<usize>, Unreached> {
         let Self { control, stalled, .. } = self;
         let mut watch = || {
             let trouble = control.as_ref().and_then(|control| control.trouble());
@@ -214,16 +216,18 @@ impl Tuner {
         };
         watch()?;
         if *stalled {
-            return Ok(0);
+            return Ok(None);
         }
-        let mut bench = Bench::new(self.facts.ordinal, &tried.extents())?;
+        let Ok(mut bench) = Bench::new(self.facts.ordinal, &tried.extents()) else {
+            return Ok(None);
+        };
         let found = bench.compare(tried, ways, &mut watch);
         if found.is_err() {
             // What is not done may still use the memory.
             mem::forget(bench);
             *stalled = true;
         }
-        found
+        found.map(Some)
     }
 }
 
