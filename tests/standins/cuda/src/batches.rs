@@ -75,10 +75,10 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_has_eight_distances() {
+    fn a_batch_has_distances_of_one_multiple_of_eight() {
         let all: Vec<Ask> =
             (1..12).flat_map(|peer| [to(peer), from(12 - peer)]).collect();
-        let first = |place: usize| usize::from(place >= 16);
+        let first = |place: usize| usize::from(place >= 14);
         assert_eq!(batches(0, 12, &all), (0..22).map(first).collect::<Vec<_>>());
     }
 }
