@@ -445,7 +445,7 @@ fn tell_beside(measured: &Measured) -> Result<(), Failure> {
     match measured.beside {
         schedule::Bytes(0) => {}
         beside => {
-            print(&format!("besides arenas, kernels and products took {beside}\n"))?
+            print(&format!("besides arenas, kernels and products took {beside}\n"))?;
         }
     }
     match measured.gpus.as_ref().map(|gpus| gpus.connections) {
