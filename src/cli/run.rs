@@ -437,13 +437,18 @@ fn tell_end(schedule: &Checked, outcome: &Outcome, json: bool) -> Result<(), Fai
         row("predicted", &predicted),
         row("measured", &measured),
     ))?;
-    match report.measured.beside {
+    tell_beside(&report.measured)
+}
+
+/// What devices take besides arenas.
+fn tell_beside(measured: &Measured) -> Result<(), Failure> {
+    match measured.beside {
         schedule::Bytes(0) => {}
         beside => {
-            print(&format!("besides arenas, kernels and products took {beside}\n"))?
+            print(&format!("besides arenas, kernels and products took {beside}\n"))?;
         }
     }
-    match report.measured.gpus.as_ref().map(|gpus| gpus.connections) {
+    match measured.gpus.as_ref().map(|gpus| gpus.connections) {
         None | Some(schedule::Bytes(0)) => Ok(()),
         Some(taken) => print(&format!("NCCL took {taken} to connect ranks\n")),
     }
