@@ -2,7 +2,7 @@
 //! first one keeps.
 
 use crate::{
-    bench::{CUDNN, Run, has_compiler},
+    bench::{Bench, CUDNN, Run, has_compiler},
     faults::all_say,
     training::{counted, counting, train},
     world::{LIBRARIES, World},
@@ -162,23 +162,30 @@ fn parts_convolve_in_one_way() {
     assert!(ranks.is(&alone(&world, &file, 0, FAST_OWN)));
 }
 
-/// Its library has other engines, though it is of the same version.
+/// Its library has other engines, though it is of the same version, or lacks a part and does not start.
 #[test]
 fn an_engine_that_a_rank_does_not_have_is_said_by_all() {
     if !has_compiler() {
         return;
     }
-    let world = world("convolved-otherwise", 2);
-    let file = program(&world, 2, "placement data");
-    let world = fast(world, &[FAST_LIBRARY, FAST_OWN]);
-    let world = world.on(1, "STANDIN_CUDNN_OFFERS", "torn");
-    let ended = world.run("run --device cuda --deadline 60", Some(&file));
-    for own in &ended {
-        assert_eq!(own.code, 3, "{own:?}");
-        assert!(own.err.contains("it cannot make what `convolution-"), "{}", own.err);
+    let parts = [&LIBRARIES[..], &CUDNN[..CUDNN.len() - 1]].concat();
+    let partly = Bench::with("nccl-convolved-partly", &parts);
+    let folder = partly.scratch.path("").display().to_string();
+    for (name, value) in
+        [("STANDIN_CUDNN_OFFERS", "torn"), ("LD_LIBRARY_PATH", folder.as_str())]
+    {
+        let world = world(&format!("convolved-{name}"), 2);
+        let file = program(&world, 2, "placement data");
+        let world = fast(world, &[FAST_LIBRARY, FAST_OWN]).on(1, name, value);
+        let ended = world.run("run --device cuda --deadline 60", Some(&file));
+        for own in &ended {
+            assert_eq!(own.code, 3, "{name}: {own:?}");
+            let said = "it cannot make what `convolution-";
+            assert!(own.err.contains(said), "{name}: {}", own.err);
+        }
+        let said = "rank 1 failed before the first step: it cannot";
+        assert!(ended[0].err.contains(said), "{name}: {}", ended[0].err);
     }
-    let said = "rank 1 failed before the first step: it cannot";
-    assert!(ended[0].err.contains(said), "{}", ended[0].err);
 }
 
 /// The others wait for a rank that tries as long as it gives signs of life.
