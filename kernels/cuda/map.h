@@ -135,9 +135,10 @@ __device__ void map(const N* x, G* out, u64 count, bool add, Function f) {
     for_each_together<PACKED_OF_WIDER<N, G>, PACKS_OF_WIDER<N, G>>(
         count, packed, read, [=](u64 i, auto width, const auto& from) {
             constexpr int COUNT = decltype(width)::count;
+            auto wide = widen(from);
             Wide<N> values[COUNT];
 #pragma unroll
-            for (int k = 0; k < COUNT; k++) values[k] = f(widen(from.at[k]));
+            for (int k = 0; k < COUNT; k++) values[k] = f(wide.at[k]);
             put_pack<COUNT>(out + i, values, add);
         });
 }
@@ -159,9 +160,10 @@ __device__ void zip(const N* a, const N* b, G* out, u64 count, u64 length, bool 
     };
     for_each_together<PACK, PACKS_OF_WIDER<N, G>>(count, packed, read, [=](u64 i, auto width, const auto& pair) {
         constexpr int COUNT = decltype(width)::count;
+        auto left = widen(pair.left), right = widen(pair.right);
         Wide<N> values[COUNT];
 #pragma unroll
-        for (int k = 0; k < COUNT; k++) values[k] = f(widen(pair.left.at[k]), widen(pair.right.at[k]));
+        for (int k = 0; k < COUNT; k++) values[k] = f(left.at[k], right.at[k]);
         put_pack<COUNT>(out + i, values, add);
     });
 }
