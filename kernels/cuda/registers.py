@@ -35,6 +35,7 @@ MAY_SPILL = {
 
 # Hot ones with arrays in local memory, and why they may.
 MAY_HAVE_FRAME = {
+    "product_mixed": "it is for mixes of types that usual programs lack, and sums in 64 bits",
     "angles_f32": "sines and cosines of 64 bits look digits of 2/π up for large angles, once for all examples and heads",
 }
 
