@@ -59,8 +59,9 @@ pub(crate) enum Made {
     /// A product and its bias, and nothing else: PyTorch without a compiler, where GELU and sums
     /// pass over memory on their own.
     Eagerly,
-    /// Whatever our own kernels make as one, but for the loss, which passes over logits of 32 bits
-    /// one operation after the other: Megatron.
+    /// Whatever our own kernels make as one, but for the gradients of a weight and of its bias,
+    /// which are a product and a sum, and for the loss, which passes over logits of 32 bits one
+    /// operation after the other: Megatron.
     Fused,
     /// The loss as well: kernels written by hand, or a compiler.
     Whole,
@@ -85,7 +86,7 @@ impl Made {
     fn joins(self, rewrite: Rewrite) -> bool {
         match self {
             Self::Eagerly => rewrite == Rewrite::Affine,
-            Self::Fused | Self::Whole => true,
+            Self::Fused | Self::Whole => rewrite != Rewrite::AffineGradients,
         }
     }
 
