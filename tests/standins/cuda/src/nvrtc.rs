@@ -6,7 +6,8 @@ use std::{
     ffi::{CStr, c_char, c_int},
     fs,
     path::PathBuf,
-    process, ptr,
+    process, ptr, thread,
+    time::{Duration, Instant},
 };
 
 /// Results that are used.
@@ -80,12 +81,7 @@ unsafe extern "C" fn nvrtcCompileProgram(
         program.log = format!("unknown option {unknown}\0").into_bytes();
         return INVALID_OPTION;
     }
-    {
-        let counts = &mut world().counts;
-        counts.compilations += 1;
-        counts.compiling += 1;
-        counts.compiled_at_once = counts.compiled_at_once.max(counts.compiling);
-    }
+    begin();
     let made = compile(&program.text);
     world().counts.compiling -= 1;
     match made {
@@ -98,6 +94,24 @@ unsafe extern "C" fn nvrtcCompileProgram(
             program.log = [log.into_bytes(), vec![0]].concat();
             COMPILATION
         }
+    }
+}
+
+/// How long a source waits for others.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Counts a source, and waits until as many as are told have been compiled at once.
+fn begin() {
+    let together = world().settings.compile_together;
+    {
+        let counts = &mut world().counts;
+        counts.compilations += 1;
+        counts.compiling += 1;
+        counts.compiled_at_once = counts.compiled_at_once.max(counts.compiling);
+    }
+    let start = Instant::now();
+    while world().counts.compiled_at_once < together && start.elapsed() < PATIENCE {
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -121,6 +121,8 @@ pub(crate) struct Settings {
     pub(crate) refuses_products: bool,
     /// The number of a product that cannot be given.
     pub(crate) refuse: Option<u64>,
+    /// Sources that must once have been compiled at the same time, before any is done.
+    pub(crate) compile_together: u64,
     /// Algorithms that are offered for a product.
     pub(crate) algorithms: u64,
     /// The place of the one that is fastest.
@@ -184,6 +186,7 @@ impl Settings {
             forget: number("FORGET"),
             fail: number("FAIL"),
             hang: number("HANG"),
+            compile_together: number("COMPILE_TOGETHER").unwrap_or(1),
             algorithms: number("ALGORITHMS").unwrap_or(1).max(1),
             fastest: number("FASTEST").unwrap_or(2),
             refuse: number("REFUSE"),
