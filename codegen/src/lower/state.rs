@@ -75,6 +75,7 @@ fn unsupported(draft: &Draft<'_>) -> LowerError {
 }
 
 /// The rows that an update binds.
+#[derive(Clone, Copy)]
 pub(crate) struct UpdateRows {
     pub(crate) parameter: BufferId,
     pub(crate) gradient: BufferId,

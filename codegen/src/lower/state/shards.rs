@@ -40,7 +40,7 @@ struct Shards {
     /// Those who hold the same part.
     across: Option<Along>,
     axis: AxisId,
-    parts: u64,
+    /// With as many shards as there are parts; the norm of all is found for the update.
     bound: UpdateRows,
 }
 
@@ -93,7 +93,7 @@ impl Shards {
         let optimizer = keeps.then(|| shard(Subject::Optimizer(stage, slice)));
         let bound =
             UpdateRows { parameter, gradient, optimizer, shards: parts, squares: None };
-        Ok(Self { members, inside, across, axis: *axis, parts, bound })
+        Ok(Self { members, inside, across, axis: *axis, bound })
     }
 
     fn stage(&self) -> Stage {
@@ -143,7 +143,7 @@ impl Shards {
         let parity = u32::from(turn % 2 == 1);
         let whole = draft.state_size(subject, self.stage());
         let size = match subject {
-            Subject::Gradient(_, Slice::Shard(_)) => Bytes(whole.0 / self.parts),
+            Subject::Gradient(_, Slice::Shard(_)) => Bytes(whole.0 / self.bound.shards),
             _ => whole,
         };
         let slots = Slotting::InTurn(parity);
@@ -208,12 +208,11 @@ impl Shards {
     /// The update so many turns behind the last one that makes a gradient, later where the norm of
     /// the whole has to be found.
     fn update(&self, draft: &mut Draft<'_>, last: usize, later: usize) {
-        let UpdateRows { parameter, gradient, optimizer, shards, .. } = self.bound;
-        let (squares, behind) = match draft.clips(draft.portion(shards)) {
+        let (squares, behind) = match draft.clips(draft.portion(self.bound.shards)) {
             false => (None, later),
             true => (Some(self.norm(draft, last, later)), later + 2),
         };
-        let rows = UpdateRows { parameter, gradient, optimizer, shards, squares };
+        let rows = UpdateRows { squares, ..self.bound };
         let moment = self.members.closing(draft, last, behind);
         self.members.update(draft, moment, &rows);
     }
@@ -224,7 +223,7 @@ impl Shards {
         let moment = self.members.closing(draft, last, later);
         let site = draft.sites.site(self.stage(), draft.last(), moment.1);
         let own = (self.bound.gradient, Slice::Shard(self.axis));
-        let portion = draft.portion(self.parts);
+        let portion = draft.portion(self.bound.shards);
         let part = draft.push_norm(self.stage(), site, moment, own, portion);
         let whole = draft.squares(self.members.ring, self.stage(), Slice::Whole);
         let (along, kind) = (self.inside, Collective::AllReduce);
@@ -274,7 +273,7 @@ impl Shards {
         let known = known.map(|(id, _)| id);
         known.unwrap_or_else(|| {
             let whole = draft.code.stages[stage].combine.clone();
-            draft.routines.push(part_of(whole, self.parts))
+            draft.routines.push(part_of(whole, self.bound.shards))
         })
     }
 
@@ -282,7 +281,7 @@ impl Shards {
     fn reduce_across(&self, draft: &mut Draft<'_>, along: Along, last: usize) {
         let cell = draft.sites.micro_batches as usize;
         let group = |i: MicroBatch| {
-            let parts = 0..usize::try_from(self.parts).unwrap_or(usize::MAX);
+            let parts = 0..usize::try_from(self.bound.shards).unwrap_or(usize::MAX);
             Sum::list(parts.map(move |part| MicroBatch::new(part * cell + i.index())))
         };
         let sum = Sum::All(draft.order.micro_batches().map(group).collect());
