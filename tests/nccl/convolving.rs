@@ -5,7 +5,7 @@ use crate::{
     bench::{Bench, CUDNN, Run, has_compiler},
     faults::all_say,
     training::{counted, counting, train},
-    world::{LIBRARIES, World},
+    world::{LIBRARIES, World, at_once},
 };
 use std::{
     fs,
@@ -19,7 +19,7 @@ type Settings = [(&'static str, &'static str); 3];
 /// cuDNN is faster, or own functions are.
 const FAST_LIBRARY: Settings = [
     ("STANDIN_CUDA_SLOW", "convolution"),
-    ("STANDIN_CUDA_SLOW_FOR", "60"),
+    ("STANDIN_CUDA_SLOW_FOR", "30"),
     ("STANDIN_CUDNN_SLOW", "slow"),
 ];
 const FAST_OWN: Settings = [
@@ -100,7 +100,7 @@ fn all_ranks_take_and_keep_what_is_fastest_on_the_first() {
     if !has_compiler() {
         return;
     }
-    let trained = [FAST_LIBRARY, FAST_OWN].map(|first| {
+    let trained = at_once([FAST_LIBRARY, FAST_OWN], |first| {
         let (is_library, second) = match first == FAST_LIBRARY {
             true => (true, FAST_OWN),
             false => (false, FAST_LIBRARY),
@@ -171,9 +171,8 @@ fn an_engine_that_a_rank_does_not_have_is_said_by_all() {
     let parts = [&LIBRARIES[..], &CUDNN[..CUDNN.len() - 1]].concat();
     let partly = Bench::with("nccl-convolved-partly", &parts);
     let folder = partly.scratch.path("").display().to_string();
-    for (name, value) in
-        [("STANDIN_CUDNN_OFFERS", "torn"), ("LD_LIBRARY_PATH", folder.as_str())]
-    {
+    let faults = [("STANDIN_CUDNN_OFFERS", "torn"), ("LD_LIBRARY_PATH", folder.as_str())];
+    at_once(faults, |(name, value)| {
         let world = world(&format!("convolved-{name}"), 2);
         let file = program(&world, 2, "placement data");
         let world = fast(world, &[FAST_LIBRARY, FAST_OWN]).on(1, name, value);
@@ -185,7 +184,7 @@ fn an_engine_that_a_rank_does_not_have_is_said_by_all() {
         }
         let said = "rank 1 failed before the first step: it cannot";
         assert!(ended[0].err.contains(said), "{name}: {}", ended[0].err);
-    }
+    });
 }
 
 /// The others wait for a rank that tries as long as it gives signs of life.
@@ -198,7 +197,7 @@ fn trials_may_take_longer_than_the_deadline() {
     let world = world("convolved-slowly", 2);
     let file = program(&world, 2, "placement data");
     let world = fast(world, &[FAST_LIBRARY, FAST_LIBRARY]);
-    let world = world.on(1, "STANDIN_CUDA_SLOW_FOR", "150");
+    let world = world.on(1, "STANDIN_CUDA_SLOW_FOR", "80");
     let words = format!("run --device cuda --deadline {DEADLINE}");
     let start = Instant::now();
     for own in world.run(&words, Some(&file)) {

@@ -5,7 +5,7 @@ use crate::{
     bench::{has_compiler, program},
     support::Ended,
     training::{counting, train},
-    world::{Running, World},
+    world::{Running, World, at_once},
 };
 use std::{
     path::PathBuf,
@@ -17,7 +17,7 @@ use std::{
 const PLAN: &str = "rule cyclic_v2, placement shared, micro_batches 2, stages 2";
 
 /// Seconds after which nothing may stand still.
-const DEADLINE: u64 = 20;
+const DEADLINE: u64 = 12;
 
 /// What ranks take to compile their kernels side by side and to train; the rest of the patience with
 /// a test is for their ends.
@@ -107,7 +107,7 @@ fn a_rank_that_is_stopped_is_named_within_the_deadline() {
     if !has_compiler() {
         return;
     }
-    for victim in [2, 0] {
+    at_once([2, 0], |victim| {
         let world = World::new(&format!("stopped-{victim}"), 3);
         let file = endless(&world);
         let mut running = world.start(&[0, 1, 2], &words(&keep(&world)), Some(&file));
@@ -127,7 +127,7 @@ fn a_rank_that_is_stopped_is_named_within_the_deadline() {
                 ended[rank].err.split_once(" and was").expect("where it was");
             assert!(names_a_place(theirs), "{}", ended[rank].err);
         }
-    }
+    });
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::{
 use std::{
     io::Read,
     net::TcpListener,
+    panic,
     path::Path,
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
@@ -35,6 +36,18 @@ fn free_port() -> u16 {
             return port;
         }
     }
+}
+
+/// Does the same to each of some worlds at once, for ranks wait most of the time.
+pub(crate) fn at_once<T: Send, R: Send, const N: usize>(
+    of: [T; N],
+    each: impl Fn(T) -> R + Sync,
+) -> [R; N] {
+    let each = &each;
+    thread::scope(|scope| {
+        let running = of.map(|one| scope.spawn(move || each(one)));
+        running.map(|own| own.join().unwrap_or_else(|cause| panic::resume_unwind(cause)))
+    })
 }
 
 /// Ranks that are to be started.
