@@ -269,9 +269,9 @@ mod tests {
     #[test]
     fn stages_of_many_layers_follow_from_those_of_few() {
         let mut program = sample::program(4, 4);
-        program.model = sample::gpt(14, 32, 16, true);
+        program.model = sample::gpt(12, 32, 16, true);
         assert_eq!(Core::new(&program).model, program.model, "a tie holds all layers");
-        program.model = sample::gpt(14, 32, 16, false);
+        program.model = sample::gpt(12, 32, 16, false);
         let (costs, core) = (Costs::new(&program), Core::new(&program));
         assert!(core.model.nodes.len() < program.model.nodes.len());
         let (whole, none) = (Core::whole(&program), BTreeMap::new());
@@ -297,7 +297,7 @@ mod tests {
                             [short.split.combine, own.split.combine],
                             [short.split.update, own.split.update],
                         ] {
-                            assert!((short..=short + Nanos(14)).contains(&own));
+                            assert!((short..=short + Nanos(12)).contains(&own));
                         }
                         (short.update, short.split) = (own.update, own.split);
                         assert_eq!(short, own, "{stage} of {cuts:?} {form:?} {tensor:?}");

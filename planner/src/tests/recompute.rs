@@ -26,7 +26,7 @@ fn program() -> Program {
 }
 
 /// Random programs that are compared.
-const PROGRAMS: usize = 40;
+const PROGRAMS: usize = 25;
 
 fn uniform(candidate: &Candidate) -> Recompute {
     candidate.plan.recompute[0]

@@ -242,7 +242,7 @@ fn every_change_of_random_refusals_holds() {
 fn what_fits_is_found_though_the_limit_is_met_first() {
     let mut random = Random::new(61);
     let (mut second, mut cut) = (0, 0);
-    for _ in 0..30 {
+    for _ in 0..20 {
         let mut program = random_program(&mut random);
         program.search.memory = None;
         program.search.objective = roundelay_dsl::Objective::Memory;
