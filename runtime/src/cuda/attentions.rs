@@ -4,11 +4,14 @@
 //! documentation of scaled dot-product attention has them: scores, mask, a softmax in five operations,
 //! their logarithms, and the product with the values. Between them nothing is in memory.
 
-use super::cudnn::{
-    Done,
-    descriptor::{Data, Mode, Operator},
-    engine::{Graph, Target},
-    graph::{Draft, Layout, Other, REAL, TRUTH, Tensor, data},
+use super::{
+    cudnn::{
+        Done,
+        descriptor::{Data, Mode, Operator},
+        engine::{Graph, Target},
+        graph::{Draft, Layout, Other, REAL, TRUTH, Tensor, data},
+    },
+    products::WORKSPACE,
 };
 use roundelay_kernels::cuda::{Attended, Sight};
 
@@ -40,7 +43,7 @@ const COLUMNS: i64 = 3;
 pub(super) fn graph(of: &Attended, target: Target<'_>) -> Done<Graph> {
     let mut draft = Draft::default();
     describe(&mut draft, of)?;
-    Graph::new(draft, of.tokens[0].number, target)
+    Graph::new(draft, (of.tokens[0].number, WORKSPACE), target)
 }
 
 fn describe(draft: &mut Draft, of: &Attended) -> Done {
@@ -112,7 +115,7 @@ fn softmax(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuda::{cudnn::engine::described, products::WORKSPACE};
+    use crate::cuda::cudnn::engine::described;
     use roundelay_kernels::cuda::{Array, CallPlace, Number};
     use roundelay_schedule::Bytes;
 

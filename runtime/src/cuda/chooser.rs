@@ -177,10 +177,10 @@ impl Chooser {
         format!("{:016x}", digest.value())
     }
 
-    /// Memory that the library may take on each lane.
-    pub(super) fn workspace(&self) -> Bytes {
-        let plans = self.made.iter().filter_map(|made| made.plan.as_ref());
-        plans.map(|chosen| chosen.plan.workspace()).max().unwrap_or_default()
+    /// Memory that the library takes for a plan beside the arrays.
+    pub(super) fn workspace(&self, plan: usize) -> Bytes {
+        let made = self.made[plan].plan.as_ref();
+        made.map_or(Bytes(0), |chosen| chosen.plan.workspace())
     }
 
     /// By whom something of a call with this room is made.

@@ -46,10 +46,13 @@ pub(super) struct Code {
 }
 
 /// A routine that is ready to be given to a stream.
+#[derive(Default)]
 pub(super) struct Ready {
     pub(super) calls: Vec<ReadyCall>,
     /// What its calls take beside their operands, one after another.
     pub(super) scratch: Bytes,
+    /// What libraries take for them.
+    pub(super) workspace: Bytes,
 }
 
 /// A call of a routine.
@@ -258,7 +261,7 @@ impl Code {
         let mut code = Self::bare(device, Some(ALIGNMENT), Trials::Left);
         let ready = |(id, routine): (RoutineId, &Routine)| match routine.pass == pass {
             true => code.routine(schedule.job.dtype, id, routine),
-            false => Ok(Ready { calls: Vec::new(), scratch: Bytes(0) }),
+            false => Ok(Ready::default()),
         };
         let routines: Result<_, CudaError> =
             schedule.routines.iter().map(ready).collect();
@@ -287,10 +290,19 @@ impl Code {
         self
     }
 
-    /// Memory that libraries may take on each lane.
-    pub(super) fn workspace(&self) -> Bytes {
-        let others = self.convolver.workspace().max(self.chooser.workspace());
-        self.multiplier.workspace().max(others)
+    /// Memory that libraries take for a call.
+    pub(super) fn workspace(&self, call: &ReadyCall) -> Bytes {
+        let steps = match &call.work {
+            Work::Alone(steps) => steps.iter(),
+            Work::Together(_) => [].iter(),
+        };
+        let of_step = |step: &Step| match step {
+            Step::Launch(..) => Bytes(0),
+            Step::Product(_, plan) => self.multiplier.workspace(*plan),
+            Step::Convolution(_, plan) => self.convolver.workspace(*plan),
+            Step::Attention(_, plan) => self.chooser.workspace(*plan),
+        };
+        steps.map(of_step).max().unwrap_or_default()
     }
 
     /// Who makes the products of all calls that are ready.
@@ -336,7 +348,8 @@ impl Code {
             scratch = scratch.max(own);
             calls.push(call);
         }
-        Ok(Ready { calls, scratch })
+        let workspace = calls.iter().map(|call| self.workspace(call)).max();
+        Ok(Ready { calls, scratch, workspace: workspace.unwrap_or_default() })
     }
 
     /// Makes one call ready; says also how much memory it takes beside its operands.

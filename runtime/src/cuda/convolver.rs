@@ -4,7 +4,7 @@
 use super::{
     bounce::Unreached,
     code::{Binding, give},
-    convolutions::graph,
+    convolutions::{arrays, graph},
     cudnn::{
         Cudnn, Handle, Refused, Unusable, data_type,
         engine::{Chosen, Configuration, Engines, Target},
@@ -15,10 +15,8 @@ use super::{
     tuning::{Bench, Choice, Known, Trials, Tried, Tuner},
 };
 use crate::{digest::Digest, machine::ConvolutionCounts};
-use roundelay_kernels::cuda::{
-    Accumulation, Array, CallPlace, Convolution, Convolved, Operand,
-};
-use roundelay_schedule::{Access, Bytes};
+use roundelay_kernels::cuda::{Array, CallPlace, Convolution};
+use roundelay_schedule::Bytes;
 
 /// What is tried, in the names of files that keep choices.
 const KIND: &str = "convolution";
@@ -103,10 +101,10 @@ impl Convolver {
         )
     }
 
-    /// Memory that the library may take on each lane.
-    pub(super) fn workspace(&self) -> Bytes {
-        let plans = self.plans.iter().filter_map(|(_, plan)| plan.as_ref().ok());
-        plans.map(|chosen| chosen.plan.workspace()).max().unwrap_or_default()
+    /// Memory that the library takes for a plan beside the arrays.
+    pub(super) fn workspace(&self, plan: usize) -> Bytes {
+        let made = self.plans[plan].1.as_ref();
+        made.map_or(Bytes(0), |chosen| chosen.plan.workspace())
     }
 
     /// The plan of a convolution of a call with these operands; none where functions of ours make it.
@@ -257,27 +255,6 @@ fn words_of(convolution: &Convolution) -> String {
     )
 }
 
-/// Images, filters and results.
-fn arrays(of: &Convolution) -> [Operand; 3] {
-    let images = |[height, width]: [usize; 2], channels: usize| {
-        [of.batch, height, width, channels].into_iter().product::<usize>()
-    };
-    let weights = of.filters * of.kernel[0] * of.kernel[1] * (of.channels / of.groups);
-    let made = match of.accumulation {
-        Accumulation::Replace => Access::Write,
-        Accumulation::Add => Access::Update,
-    };
-    let array = |array: Array, elements: usize, pass: Convolved| {
-        let access = if of.pass == pass { made } else { Access::Read };
-        Operand { array, elements, access }
-    };
-    [
-        array(of.x, images(of.input, of.channels), Convolved::Images),
-        array(of.weight, weights, Convolved::Filters),
-        array(of.y, images(of.output, of.filters), Convolved::Results),
-    ]
-}
-
 /// A convolution that is tried by our functions and by every engine of the library.
 struct Trial<'a> {
     engines: Engines<'a>,
@@ -310,6 +287,10 @@ impl Tried for Trial<'_> {
 
     fn extents(&self) -> Vec<Bytes> {
         extents(&arrays(self.convolution), self.own.scratch)
+    }
+
+    fn workspace(&self) -> Bytes {
+        self.engines.workspace()
     }
 
     fn prepare(&mut self, bench: &mut Bench) -> Result<Vec<bool>, Unreached> {

@@ -12,10 +12,8 @@ use super::{
         cudnn::{self, Answer},
     },
     multiplier::{offset, power_of_two_in},
-    products::WORKSPACE,
 };
 use roundelay_kernels::cuda::{CallPlace, Number};
-use roundelay_schedule::Bytes;
 use std::{
     ffi::{CStr, c_int},
     fmt, ptr,
@@ -64,9 +62,10 @@ impl fmt::Display for Refused {
                 write!(f, "lacks its `libcudnn_engines` or `libcudnn_heuristic`")
             }
             Self::Offerless => {
-                let Bytes(bytes) = WORKSPACE;
-                let most = bytes >> 20;
-                write!(f, "has no deterministic engine that takes at most {most} MiB")
+                write!(
+                    f,
+                    "has no deterministic engine within the memory that it may take"
+                )
             }
         }
     }

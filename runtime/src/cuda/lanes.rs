@@ -4,7 +4,7 @@
 use super::{
     CudaError,
     arena::{ALIGNMENT, allocate},
-    code::Code,
+    code::{Code, Ready},
     driver::{Address, Device, DeviceMemory, DriverError, Event, Stream},
 };
 use crate::machine::Queues;
@@ -162,18 +162,17 @@ fn scratch_sizes(
     homes: &Homes,
 ) -> Vec<[u64; 2]> {
     let rounded = |Bytes(bytes): Bytes| bytes.next_multiple_of(ALIGNMENT);
-    let workspace = rounded(code.workspace());
     let mut sizes = vec![[0, 0]; homes.streams];
     let turns = schedule.rings.values().map(|ring| ring.devices.len()).max();
     for action in schedule.actions.values() {
         let Some((routine, _)) = action.work.routine() else { continue };
-        let scratch = rounded(code.routines[routine].scratch);
+        let Ready { scratch, workspace, .. } = &code.routines[routine];
         for period in 0..turns.unwrap_or(1) as i64 {
             let queue = queues.number(schedule.queue(action, period));
             for stream in homes.of[queues.threads_of(queue)].iter().flatten() {
                 let [products, kernels] = &mut sizes[*stream];
-                *products = workspace;
-                *kernels = scratch.max(*kernels);
+                *products = rounded(*workspace).max(*products);
+                *kernels = rounded(*scratch).max(*kernels);
             }
         }
     }

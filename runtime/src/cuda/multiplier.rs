@@ -146,9 +146,9 @@ impl Multiplier {
         )
     }
 
-    /// Memory that the library may take on each lane.
-    pub(super) fn workspace(&self) -> Bytes {
-        self.plans.iter().map(|(_, plan)| plan.workspace()).max().unwrap_or_default()
+    /// Memory that the library takes for a plan beside the arrays.
+    pub(super) fn workspace(&self, plan: usize) -> Bytes {
+        self.plans[plan].1.workspace()
     }
 
     /// How the library makes a product of a call, and by which plan; none where functions of ours make

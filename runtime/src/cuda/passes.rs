@@ -5,7 +5,7 @@ use super::{
     CudaError,
     arena::{ALIGNMENT, allocate},
     bounce::{Bounce, Unreached},
-    code::{Binding, Code, ReadyCall, Work},
+    code::{Binding, Code, Ready, ReadyCall, Work},
     driver::{Address, Device, DeviceMemory, DriverError, Stream},
     exchange::{Ends, Meeting},
     staging::{scalars, words},
@@ -90,11 +90,13 @@ impl Places {
             placed.collect()
         };
         let blocks = (0..schedule.tensor_parts()).map(part).collect();
-        let scratch = code.routines.values().map(|routine| routine.scratch).max();
+        let most = |of: fn(&Ready) -> Bytes| {
+            code.routines.values().map(of).max().unwrap_or_default().0
+        };
         Self {
             blocks,
-            scratch: shelf.place(scratch.unwrap_or_default().0),
-            workspace: shelf.place(code.workspace().0),
+            scratch: shelf.place(most(|routine| routine.scratch)),
+            workspace: shelf.place(most(|routine| routine.workspace)),
             scalars: shelf.place(size_of::<Scalars>() as u64),
             bytes: shelf.bytes,
         }

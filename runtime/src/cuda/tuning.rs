@@ -54,6 +54,10 @@ pub(super) trait Tried {
     fn ways(&self) -> Vec<Vec<u8>>;
     /// How far each of the arrays reaches in which it is tried.
     fn extents(&self) -> Vec<Bytes>;
+    /// The most memory that a library takes beside them.
+    fn workspace(&self) -> Bytes {
+        WORKSPACE
+    }
     /// Gets the arrays ready, in which every number is of an ordinary size. Says of each way whether
     /// it may be taken.
     ///
@@ -110,7 +114,7 @@ pub(super) struct Bench {
     events: [Event; 2],
     /// Where each of its arrays starts.
     pub(super) arrays: Vec<Address>,
-    /// For a library, [`WORKSPACE`] long.
+    /// For a library, as long as what is tried may take.
     pub(super) workspace: Address,
     _memory: DeviceMemory,
     _device: Device,
@@ -218,7 +222,8 @@ impl Tuner {
         if *stalled {
             return Ok(None);
         }
-        let Ok(mut bench) = Bench::new(self.facts.ordinal, &tried.extents()) else {
+        let memory = (&tried.extents()[..], tried.workspace());
+        let Ok(mut bench) = Bench::new(self.facts.ordinal, memory) else {
             return Ok(None);
         };
         let found = bench.compare(tried, ways, &mut watch);
@@ -248,7 +253,10 @@ fn best(times: &[Option<Nanos>]) -> usize {
 }
 
 impl Bench {
-    fn new(ordinal: u32, extents: &[Bytes]) -> Result<Self, DriverError> {
+    fn new(
+        ordinal: u32,
+        (extents, workspace): (&[Bytes], Bytes),
+    ) -> Result<Self, DriverError> {
         let device = Device::open(ordinal).map_err(|absent| DriverError {
             call: "cuDevicePrimaryCtxRetain",
             reason: absent.to_string(),
@@ -256,7 +264,7 @@ impl Bench {
         })?;
         let rounded = |Bytes(size): Bytes| size.next_multiple_of(super::arena::ALIGNMENT);
         let sizes = extents.iter().copied().map(rounded);
-        let bytes = sizes.clone().sum::<u64>() + rounded(WORKSPACE);
+        let bytes = sizes.clone().sum::<u64>() + rounded(workspace);
         let memory = DeviceMemory::new(&device, bytes)?;
         let stream = Stream::new()?;
         stream.fill(memory.start(), ORDINARY, bytes)?;

@@ -5,10 +5,7 @@ use super::{
     descriptor::{Descriptor, Kind, Note, Search},
     graph::{Draft, FIRST_VALUE, Parts},
 };
-use crate::cuda::{
-    driver::{Address, Stream, cudnn},
-    products::WORKSPACE,
-};
+use crate::cuda::driver::{Address, Stream, cudnn};
 use roundelay_kernels::cuda::Number;
 use roundelay_schedule::Bytes;
 use std::{ffi::c_void, fmt, ptr};
@@ -68,17 +65,19 @@ impl fmt::Display for Configuration {
 pub(in crate::cuda) struct Graph {
     configurations: Vec<Configuration>,
     parts: Parts,
+    /// The most memory that an engine may take beside its arrays.
+    workspace: Bytes,
 }
 
 impl Graph {
-    /// Asks by which engines a graph on arrays of a type may be made that make the same bits every time
-    /// and shorten no numbers, the one first that the library holds best.
+    /// Asks by which engines a graph on arrays of a type may be made, within a workspace, that make the
+    /// same bits every time and shorten no numbers, the one first that the library holds best.
     ///
     /// # Errors
     /// When there is none.
     pub(in crate::cuda) fn new(
         draft: Draft,
-        number: Number,
+        (number, workspace): (Number, Bytes),
         target: Target<'_>,
     ) -> Done<Self> {
         let graph = Descriptor::new(Kind::Graph)?
@@ -94,13 +93,18 @@ impl Graph {
         let configurations = configurations(&graph, number, target)?;
         match configurations.is_empty() {
             true => Err(Refused::Offerless),
-            false => Ok(Self { configurations, parts: draft.finish(graph) }),
+            false => Ok(Self { configurations, parts: draft.finish(graph), workspace }),
         }
     }
 
     /// The engines that may make it.
     pub(in crate::cuda) fn configurations(&self) -> &[Configuration] {
         &self.configurations
+    }
+
+    /// The most memory that one of them may take beside its arrays.
+    pub(in crate::cuda) fn workspace(&self) -> Bytes {
+        self.workspace
     }
 
     /// Its plan by one of them.
@@ -127,7 +131,7 @@ impl Graph {
         let plan = plan.finish()?;
         let size = plan.values(attribute::EXECUTION_PLAN_WORKSPACE_SIZE, 0, 1)?;
         let size = size.first().and_then(|size| u64::try_from(*size).ok());
-        match size.map(Bytes).filter(|size| *size <= WORKSPACE) {
+        match size.map(Bytes).filter(|size| *size <= self.workspace) {
             Some(workspace) => {
                 let Parts { given, ref values, .. } = self.parts;
                 let values = values.clone();
@@ -242,6 +246,11 @@ impl<'a> Engines<'a> {
     /// The engines, by the order of which the others know them.
     pub(in crate::cuda) fn configurations(&self) -> &[Configuration] {
         self.graph.configurations()
+    }
+
+    /// The most memory that one of them may take beside its arrays.
+    pub(in crate::cuda) fn workspace(&self) -> Bytes {
+        self.graph.workspace()
     }
 
     /// Gives what an engine makes to a stream, if it is one of the first that have plans.

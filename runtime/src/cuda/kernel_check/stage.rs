@@ -237,7 +237,7 @@ impl<'a> Room<'a> {
     ) -> Result<(), CudaError> {
         let image = stage.image.len() as u64;
         let scratch = scratch.0.next_multiple_of(ALIGNMENT);
-        self.demand(image + scratch + code.workspace().0)?;
+        self.demand(image + scratch + code.workspace(ready).0)?;
         stage.given = stage.poisoned(kernel.accesses());
         let done = self.give(code, ready, scratch, stage);
         done.map_err(|unreached| self.failed(call, unreached))

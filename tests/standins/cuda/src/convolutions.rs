@@ -9,9 +9,10 @@ use crate::{
 };
 use std::{ptr, thread, time::Duration};
 
-/// What an engine takes beside its arrays, so that room for it is asked for; and one that takes more
-/// than anybody gives.
+/// What an engine takes beside its arrays, so that room for it is asked for; one that copies images; and
+/// one that takes more than anybody gives.
 const WORKSPACE: u64 = 768;
+const ROOMY: u64 = 33 << 20;
 const LARGE: u64 = 1 << 30;
 
 /// What arrays start at multiples of.
@@ -101,15 +102,27 @@ impl Motion {
 
 /// What an engine takes beside its arrays.
 pub(crate) fn workspace_of(offered: Offered) -> u64 {
-    if offered == Offered::Large { LARGE } else { WORKSPACE }
+    match offered {
+        Offered::Large => LARGE,
+        Offered::Roomy => ROOMY,
+        Offered::Fast
+        | Offered::Slow
+        | Offered::Drifting
+        | Offered::Wrong
+        | Offered::Torn
+        | Offered::Short
+        | Offered::Failing
+        | Offered::Winograd => WORKSPACE,
+    }
 }
 
 impl Convolution {
     /// Makes it. The workspace is spoiled first, so that whoever lends the same memory twice sees
     /// wrong numbers.
     pub(crate) fn run(&self) {
+        let workspace = workspace_of(self.offered) as usize;
         // SAFETY: the workspace was live when the convolution was given.
-        unsafe { ptr::write_bytes(self.workspace as *mut u8, 0xa5, WORKSPACE as usize) };
+        unsafe { ptr::write_bytes(self.workspace as *mut u8, 0xa5, workspace) };
         if self.is_slow {
             thread::sleep(SLOW);
         }
@@ -234,7 +247,7 @@ impl Convolution {
                 );
             }
         }
-        if !live(self.workspace, WORKSPACE) {
+        if !live(self.workspace, workspace_of(self.offered)) {
             forbid("the workspace of a convolution is not in live memory");
         }
     }

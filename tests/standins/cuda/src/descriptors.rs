@@ -357,6 +357,7 @@ fn notes(offered: Offered, number: Number) -> Vec<i32> {
         | Offered::Slow
         | Offered::Wrong
         | Offered::Torn
+        | Offered::Roomy
         | Offered::Large
         | Offered::Failing => None,
     };

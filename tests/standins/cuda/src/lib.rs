@@ -28,7 +28,7 @@
 //! | `STANDIN_CUDA_OBJECTS` | folder that keeps what the C++ compiler made, from one process to the next; without one, or where `CXX` names a compiler, nothing is kept |
 //! | `STANDIN_CUDA_COUNTS` | file that gets what was counted, when a context is released |
 //! | `STANDIN_CUDNN_VERSION` | version of cuDNN, 91000 unless said |
-//! | `STANDIN_CUDNN_OFFERS` | engines that it offers for every graph, in order, separated by commas: `fast` (unless said), `slow`, `drifting` (other bits every time, as it says itself), `wrong` (other numbers), `torn` (all but the last number), `large` (too much memory), `short` (shortens numbers), `winograd` (loses digits), `failing` (refuses) |
+//! | `STANDIN_CUDNN_OFFERS` | engines that it offers for every graph, in order, separated by commas: `fast` (unless said), `slow`, `drifting` (other bits every time, as it says itself), `wrong` (other numbers), `torn` (all but the last number), `roomy` (33 MiB of memory), `large` (too much memory), `short` (shortens numbers), `winograd` (loses digits), `failing` (refuses) |
 //! | `STANDIN_CUDNN_SLOW` | which of these take a long time, `slow` unless said |
 //! | `STANDIN_NCCL_VERSION` | version of NCCL, 22809 unless said |
 //! | `STANDIN_NCCL_SENDS` | `eager`: a message is sent at once; else it is read when the other rank takes it |

@@ -48,6 +48,8 @@ pub(crate) enum Offered {
     Wrong,
     /// It makes all numbers but the last.
     Torn,
+    /// It takes more memory than small arrays are worth.
+    Roomy,
     /// It takes more memory than anybody gives.
     Large,
     /// It shortens numbers.
@@ -73,7 +75,7 @@ pub(crate) enum Quality {
 impl Offered {
     pub(crate) fn quality(self) -> Quality {
         match self {
-            Self::Fast => Quality::Good,
+            Self::Fast | Self::Roomy => Quality::Good,
             Self::Slow => Quality::Slow,
             Self::Wrong | Self::Torn => Quality::Wrong,
             Self::Drifting
@@ -84,12 +86,13 @@ impl Offered {
         }
     }
 
-    const ALL: [(&'static str, Self); 9] = [
+    const ALL: [(&'static str, Self); 10] = [
         ("fast", Self::Fast),
         ("slow", Self::Slow),
         ("drifting", Self::Drifting),
         ("wrong", Self::Wrong),
         ("torn", Self::Torn),
+        ("roomy", Self::Roomy),
         ("large", Self::Large),
         ("short", Self::Short),
         ("failing", Self::Failing),
