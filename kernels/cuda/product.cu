@@ -58,8 +58,8 @@ template <u32 WIDTH, class N, class Done>
 __device__ void multiply(const N* a, const N* b, u64 m, u64 n, u64 k, bool a_turned, u64 a_row, bool b_turned,
                          u64 b_row, u32 stages, Done done) {
     u64 top = u64(blockIdx.x) * 128, side = u64(blockIdx.y) * WIDTH;
-    Layout left = {m, k, a_row, !a_turned, is_aligned(a) && a_row % 8 == 0 && (a_turned ? m : k) % 8 == 0};
-    Layout right = {n, k, b_row, b_turned, is_aligned(b) && b_row % 8 == 0 && (b_turned ? k : n) % 8 == 0};
+    Layout left = {m, k, a_row, !a_turned, is_aligned(a) && a_row % 8 == 0};
+    Layout right = {n, k, b_row, b_turned, is_aligned(b) && b_row % 8 == 0};
     multiply_by_warps<128, WIDTH, N>(top, k, stages, left.deep, right.deep, Stored<128, N>{a, left, top},
                                      Stored<WIDTH, N>{b, right, side}, done);
 }

@@ -56,6 +56,12 @@ inline void copy_async(void* to, const void* from, bool valid) {
     emulation::Thread& self = *emulation::block().current;
     self.copies.push_back({to, valid ? from : nullptr, 16, self.copy_group});
 }
+// Copies the first `bytes` of 16 in the same way, and zeros behind them.
+inline void copy_some_async(void* to, const void* from, u32 bytes) {
+    emulation::Thread& self = *emulation::block().current;
+    if (bytes) self.copies.push_back({to, from, bytes, self.copy_group});
+    if (bytes < 16) self.copies.push_back({static_cast<char*>(to) + bytes, nullptr, 16 - bytes, self.copy_group});
+}
 // Copies one number of 32 bits in the same way.
 inline void copy_async(f32* to, const f32* from) {
     emulation::Thread& self = *emulation::block().current;
@@ -183,10 +189,12 @@ __device__ inline u32 shared_address(const void* pointer) {
     return u32(__cvta_generic_to_shared(pointer));
 }
 
-__device__ inline void copy_async(void* to, const void* from, bool valid) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
-                 "r"(valid ? 16 : 0)
+__device__ inline void copy_some_async(void* to, const void* from, u32 bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes)
                  : "memory");
+}
+__device__ inline void copy_async(void* to, const void* from, bool valid) {
+    copy_some_async(to, from, valid ? 16 : 0);
 }
 __device__ inline void copy_async(f32* to, const f32* from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(to)), "l"(from) : "memory");

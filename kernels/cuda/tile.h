@@ -47,7 +47,8 @@ template <u32 ACROSS>
 constexpr u32 TILE = ACROSS * ALONG_DEPTH;
 static_assert(TILE<64> >= DEPTH * ALONG_ACROSS<64> && TILE<128> >= DEPTH * ALONG_ACROSS<128>, "in either order");
 
-// `deep`: depth is contiguous.
+// `deep`: depth is contiguous. `packed`: all rows begin where 16 bytes are moved at once; what is behind
+// their last number is not read.
 struct Layout {
     u64 across, depth, row;
     bool deep, packed;
@@ -72,7 +73,7 @@ struct Stored {
             N* to = tile + r * (deep ? ALONG_DEPTH : ALONG_ACROSS<ACROSS>) + c;
             const N* source = from + (outer + r) * layout.row + inner + c;
             u64 valid = outer + r < outer_end && inner + c < inner_end ? inner_end - inner - c : 0;
-            if (layout.packed) copy_async(to, valid ? source : from, valid > 0);
+            if (layout.packed) copy_some_async(to, valid ? source : from, valid < 8 ? u32(valid) * 2 : 16);
             else store(to, load_some<8>(source, valid, false));
         }
     }

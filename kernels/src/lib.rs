@@ -75,7 +75,7 @@
 //! | `cross_entropy_backward` | logits r, targets i32 r, lse r, dlogits w/u | gradient of the mean; `accumulate` |
 //! | `masked_cross_entropy` | logits (m, v) r, targets i32 (m) r, lse (m) w, loss (1) w | loss = mean over the rows whose target is below v; zero without any |
 //! | `masked_cross_entropy_backward` | logits r, targets i32 r, lse r, dlogits w/u | gradient of the same; `accumulate` |
-//! | `linear_cross_entropy` | x (m, k) r, weight (v, k) r, targets i32 (m) r, logits (c, v) w, lse (m) w, loss (1) w, dx (m, k) w, dweight (v, k) w (the latter two present when `gradients`) | the loss of logits x Wᵀ as `cross_entropy`, or as `masked_cross_entropy` when `masked` (flag), and its gradients, which outside of training may be left out; c ≤ m rows of logits are there at a time, that of row i in row i mod c, where its slope follows |
+//! | `linear_cross_entropy` | x (m, k) r, weight (v, k) r, targets i32 (m) r, logits (c, s) w, lse (m) w, loss (1) w, dx (m, k) w, dweight (v, k) w (the latter two present when `gradients`) | the loss of logits x Wᵀ as `cross_entropy`, or as `masked_cross_entropy` when `masked` (flag), and its gradients, which outside of training may be left out; `logits` is room for c ≤ m rows at a time, each of s ≥ v elements, and holds nothing afterwards: CUDA devices keep a row of logits, and its slopes, s elements from the next |
 //! | `mse` | a r, b r, loss (1) w | mean of (a − b)² |
 //! | `mse_backward` | a r, b r, da w/u | `sign` (integer 1 or −1; −1 gives db), `accumulate` |
 //! | `accuracy` | logits (m, v) r, targets i32 (m) r, share (1) w | share of rows whose largest logit, the first of equals, is the target |

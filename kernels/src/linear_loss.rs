@@ -26,6 +26,8 @@ pub(crate) struct LinearCrossEntropy {
     pub(crate) depth: usize,
     /// Rows whose logits are there together.
     pub(crate) together: usize,
+    /// Elements that a row of logits has room for, at least one for each class.
+    pub(crate) room: usize,
     pub(crate) all: All,
     pub(crate) slopes: Wanted,
 }
@@ -44,7 +46,7 @@ pub(crate) struct Arrays<'a, R> {
     pub(crate) x: &'a [R],
     pub(crate) weight: &'a [R],
     pub(crate) targets: &'a [i32],
-    /// Of the rows that are together.
+    /// Room for the rows that are together, which lie side by side in it.
     pub(crate) logits: &'a mut [R],
     pub(crate) lse: &'a mut [R],
     pub(crate) loss: &'a mut R,
@@ -118,7 +120,7 @@ impl Define for LinearCrossEntropy {
         if targets != rows {
             return Err(format!("`x` has {rows} rows, but there are {targets} targets"));
         }
-        let together = call.rows("logits", Access::Write, classes)?;
+        let (together, room) = call.roomy("logits", Access::Write, classes)?;
         if together > rows {
             return Err(format!("`logits` has {together} rows, but `x` has {rows}"));
         }
@@ -128,7 +130,7 @@ impl Define for LinearCrossEntropy {
             call.shaped("dx", Access::Write, (rows, depth))?;
             call.shaped("dweight", Access::Write, (classes, depth))?;
         }
-        Ok(Self { rows, depth, together, all: All { classes, masked }, slopes })
+        Ok(Self { rows, depth, together, room, all: All { classes, masked }, slopes })
     }
     fn flops(&self) -> u64 {
         let Self { rows, depth, all: All { classes, .. }, .. } = *self;

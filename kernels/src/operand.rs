@@ -15,7 +15,7 @@ pub(crate) struct Slot {
     pub(crate) passes: u64,
     /// Whether it is such a table.
     pub(crate) is_looked_up: bool,
-    /// Elements that lie side by side: the last extent.
+    /// Elements of a row that factors of a product are read by: the last extent, none of a vector.
     pub(crate) row: u64,
 }
 

@@ -42,12 +42,14 @@ impl<'a> Signature<'a> {
         length: usize,
     ) -> Result<(), String> {
         let index = self.take(name, Element::Real, access)?;
+        self.slots[index].row = 0;
         self.expect(index, name, &[length])
     }
 
     /// The next operand, i32, of any shape: its number of elements.
     pub(crate) fn integers(&mut self, name: &'static str) -> Result<usize, String> {
         let index = self.take(name, Element::I32, Access::Read)?;
+        self.slots[index].row = 0;
         Ok(self.slots[index].length)
     }
 
@@ -87,6 +89,23 @@ impl<'a> Signature<'a> {
                 "operand `{name}` has shape {:?}, whose trailing extents do not multiply to \
                  {columns}",
                 self.call.operands[index].shape
+            )),
+        }
+    }
+
+    /// The next operand as (m, n), where a row has room for `columns` or more: m and n.
+    pub(crate) fn roomy(
+        &mut self,
+        name: &'static str,
+        access: Access,
+        columns: usize,
+    ) -> Result<(usize, usize), String> {
+        let (rows, room) = self.matrix(name, access)?;
+        match room >= columns {
+            true => Ok((rows, room)),
+            false => Err(format!(
+                "a row of operand `{name}` has {room} elements, but must have room for \
+                 {columns}"
             )),
         }
     }

@@ -3,7 +3,7 @@
 use roundelay_schedule::{Float, Unit};
 
 /// Kernels that are products of the matrices that they are given, row by row.
-const MATRICES: [&str; 8] = [
+const MATRICES: [&str; 9] = [
     "matmul",
     "affine",
     "affine_relu",
@@ -12,18 +12,12 @@ const MATRICES: [&str; 8] = [
     "affine_add",
     "matmul_gelu_tanh_backward",
     "affine_gradients",
+    "linear_cross_entropy",
 ];
 
-/// Kernels whose products are of something else, or not all: windows of an image, heads, losses.
-const PRODUCTS: [&str; 7] = [
-    "conv2d",
-    "conv2d_backward",
-    "conv2d_weights",
-    "linear_cross_entropy",
-    "scores",
-    "mix",
-    "mix_backward",
-];
+/// Kernels whose products are of something else: windows of an image, heads.
+const PRODUCTS: [&str; 6] =
+    ["conv2d", "conv2d_backward", "conv2d_weights", "scores", "mix", "mix_backward"];
 
 /// Kernels whose products stay on the chip.
 const ATTENTION: [&str; 2] = ["attention", "attention_backward"];
@@ -91,13 +85,11 @@ mod tests {
         assert_eq!(unit_of("cross_entropy_backward"), Unit::Loss);
     }
 
+    fn operand(element: Element, shape: &[u64]) -> Operand {
+        Operand { argument: 0, offset: Bytes(0), element, shape: shape.into() }
+    }
+
     fn unit(dtype: Float, classes: u64) -> Unit {
-        let operand = |shape: [u64; 2]| Operand {
-            argument: 0,
-            offset: Bytes(0),
-            element: Element::Real,
-            shape: shape[..].into(),
-        };
         let flags = ["transpose_a", "transpose_b"];
         let flag =
             |name: &'static str| (name.into(), Attribute::Flag(name == "transpose_b"));
@@ -105,7 +97,7 @@ mod tests {
         let call = Call {
             kernel: "matmul".into(),
             attributes: flags.into_iter().map(flag).collect(),
-            operands: shapes.map(operand).to_vec(),
+            operands: shapes.map(|shape| operand(Element::Real, &shape)).to_vec(),
         };
         Kernel::parse(&call).unwrap().footprint(dtype).unit
     }
@@ -119,5 +111,43 @@ mod tests {
             assert_eq!(unit(narrow, classes), Unit::Unaligned);
             assert_eq!(unit(Float::F32, classes), Unit::Product);
         }
+    }
+
+    /// The unit of a loss that makes its logits, in rows of so many elements, from rows of `depth`.
+    fn unit_of_loss(dtype: Float, [classes, room, depth]: [u64; 3]) -> Unit {
+        use Element::{I32, Real, Wide};
+        let (x, weight): (&[u64], &[u64]) = (&[7, depth], &[classes, depth]);
+        let logits: &[u64] = &[3, room];
+        let operands = [
+            operand(Real, x),
+            operand(Real, weight),
+            operand(I32, &[7]),
+            operand(Real, logits),
+            operand(Wide, &[7]),
+            operand(Wide, &[1]),
+            operand(Real, x),
+            operand(Wide, weight),
+        ];
+        let call = Call {
+            kernel: "linear_cross_entropy".into(),
+            attributes: [("gradients".into(), Attribute::Flag(true))]
+                .into_iter()
+                .collect(),
+            operands: operands.to_vec(),
+        };
+        Kernel::parse(&call).unwrap().footprint(dtype).unit
+    }
+
+    /// Of a loss that makes its logits, their rows count, however many classes there are; targets and
+    /// statistics are no factors.
+    #[test]
+    fn classes_with_room_behind_them_are_aligned() {
+        let narrow = Float::Bf16(GradientSums::Same);
+        for room in [50_264, 50_304] {
+            assert_eq!(unit_of_loss(narrow, [50_257, room, 768]), Unit::Product);
+        }
+        assert_eq!(unit_of_loss(narrow, [50_257, 50_257, 768]), Unit::Unaligned);
+        assert_eq!(unit_of_loss(narrow, [50_257, 50_264, 770]), Unit::Unaligned);
+        assert_eq!(unit_of_loss(Float::F32, [50_257, 50_257, 770]), Unit::Product);
     }
 }

@@ -165,6 +165,40 @@ fn rows_of_classes_begin_anywhere() {
     }
 }
 
+/// Rows of logits with room behind their classes, whose contents are no numbers at the beginning: nothing that
+/// is made of logits or of their slopes reads them, for few classes and for more than a tile of products
+/// has.
+#[test]
+fn room_behind_classes_is_never_read() {
+    if !can_compile() {
+        return;
+    }
+    let (rows, depth) = (9u64, 40u64);
+    for (classes, room) in [(13, 16), (13, 14), (257, 264), (1031, 1088)] {
+        for (gradients, masked) in [(true, false), (true, true), (false, false)] {
+            let (x, weight): (&[u64], &[u64]) = (&[rows, depth], &[classes, depth]);
+            let loss = call("linear_cross_entropy");
+            let loss = if masked { loss.flag("masked", true) } else { loss };
+            let loss = loss.reals(&[x, weight]).integers(&[rows]);
+            let loss = loss.reals(&[&[4, room], &[rows], &[1]]);
+            let loss = match gradients {
+                true => loss.flag("gradients", true).reals(&[x, weight]),
+                false => loss,
+            };
+            let start = contents::<f64>(&loss, &mut Draw::new(room));
+            let dtypes =
+                [(BF16, Mix::Statistics), (F16, Mix::Narrow), (Float::F32, Mix::Narrow)];
+            for (dtype, mix) in dtypes {
+                let loss = mixed(loss.clone(), mix);
+                for placement in [Placement::Aligned, Placement::Unaligned] {
+                    let way = (dtype, placement);
+                    compare(&loss, &start, way, &CONTEXT, tolerance(dtype));
+                }
+            }
+        }
+    }
+}
+
 /// Several segments of rows, also where they do not end together.
 #[test]
 fn sums_over_many_rows() {

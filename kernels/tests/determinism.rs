@@ -12,7 +12,7 @@ use roundelay_schedule::{Attribute, Call};
 
 fn bits<R: Real>(call: &Call, arrays: &[Array<R>]) -> Vec<Vec<u64>> {
     let values = |index: usize| arrays[index].numbers().into_iter();
-    results(call)
+    results(call, CONTEXT.mode)
         .into_iter()
         .map(|index| values(index).map(|value| value.widen().to_bits()).collect())
         .collect()

@@ -7,8 +7,8 @@ use common::{
     Array, Body, Build, CONTEXT, call, evaluate, run,
     sample::{Draw, contents},
 };
-use roundelay_kernels::{Context, Mode};
-use roundelay_schedule::Call;
+use roundelay_kernels::{Context, Kernel, Mode};
+use roundelay_schedule::{Bytes, Call, Float};
 
 const NAME: &str = "linear_cross_entropy";
 const ROWS: u64 = 7;
@@ -17,9 +17,14 @@ const DEPTH: u64 = 3;
 
 /// The call with so many rows together, and its gradients.
 fn classifier(together: u64) -> Call {
+    roomy(together, CLASSES)
+}
+
+/// The same with room for so many elements in each of these rows.
+fn roomy(together: u64, room: u64) -> Call {
     let (x, weight): (&[u64], &[u64]) = (&[ROWS, DEPTH], &[CLASSES, DEPTH]);
     let call = call(NAME).flag("gradients", true).reals(&[x, weight]);
-    let call = call.integers(&[ROWS]).reals(&[&[together, CLASSES], &[ROWS], &[1]]);
+    let call = call.integers(&[ROWS]).reals(&[&[together, room], &[ROWS], &[1]]);
     call.reals(&[x, weight])
 }
 
@@ -76,11 +81,43 @@ fn one_by_one(arrays: &mut [Array<f32>], context: &Context) {
     apply(&to_weight, &[3, 0, 7], arrays, context);
 }
 
+fn bits(array: &Array<f32>) -> Vec<u32> {
+    array.values().iter().map(|value| value.to_bits()).collect()
+}
+
+/// Nobody reads what is in the room of logits before, and no result depends on how much there is.
+#[test]
+fn room_behind_logits_changes_no_bit() {
+    for (body, together) in [(Body::Fast, 3), (Body::Plain, 3), (Body::Fast, ROWS)] {
+        let start = contents::<f32>(&classifier(together), &mut Draw::new(6));
+        let results = |room: u64| {
+            let mut arrays = start.clone();
+            arrays[3] = Array::Real(vec![f32::NAN; (together * room) as usize]);
+            run(&roomy(together, room), &mut arrays, body, &CONTEXT);
+            [4, 5, 6, 7].map(|operand| bits(&arrays[operand]))
+        };
+        let dense = results(CLASSES);
+        assert!(dense.iter().flatten().all(|bits| !f32::from_bits(*bits).is_nan()));
+        for room in [CLASSES + 1, 8, 64] {
+            assert_eq!(results(room), dense, "{body:?}: {together} rows of {room}");
+        }
+    }
+}
+
+#[test]
+fn a_row_without_room_for_all_classes_is_refused() {
+    let message = Kernel::parse(&roomy(2, CLASSES - 1)).unwrap_err();
+    assert!(message.contains("`logits` has 4 elements, but must have room for 5"));
+    assert!(Kernel::parse(&roomy(ROWS + 1, CLASSES + 3)).is_err(), "rows of x are fewer");
+    for room in [CLASSES, CLASSES + 1, 64] {
+        let kernel = Kernel::parse(&roomy(2, room)).expect("there is room");
+        let sizes: Vec<_> = kernel.sizes(Float::F32).collect();
+        assert_eq!(sizes[3], Bytes(2 * room * 4));
+    }
+}
+
 #[test]
 fn bits_are_those_of_the_kernels_one_by_one() {
-    let bits = |array: &Array<f32>| -> Vec<u32> {
-        array.values().iter().map(|value| value.to_bits()).collect()
-    };
     for (together, threads) in [(1, 1), (2, 3), (3, 1), (4, 2), (7, 1)] {
         let call = classifier(together);
         let context = Context { threads, ..CONTEXT };

@@ -68,6 +68,7 @@ mod table;
 mod tests;
 mod tied;
 mod timeless;
+mod unaligned;
 mod values;
 mod waiting;
 mod what_if;

@@ -2,6 +2,7 @@
 
 use crate::{
     candidate::Candidate, cuts::Chain, idle::idle, ranking::Ranking, tied::Tied,
+    unaligned::unaligned_logits,
 };
 use roundelay_codegen::{Undivided, undivided};
 use roundelay_dsl::{Choice, Model, Node, Numbers, Operation, Program, Search};
@@ -87,6 +88,7 @@ fn of_first(plan: &Plan, program: &Program) -> Vec<String> {
     let Ok(own) = program.under(plan.rule) else { return Vec::new() };
     let mut notes = whole(&own.model, plan);
     notes.extend(undivided_losses(&own.model, plan));
+    notes.extend(unaligned_logits(program, &own.model, plan));
     notes.extend(loss_alone(&own.model, plan));
     notes.extend(clipped_apart(plan, program));
     notes

@@ -70,6 +70,42 @@ fn a_loss_that_makes_its_logits_by_chunks() {
     }
 }
 
+/// Rows of an odd number of classes begin where tensor cores load, however the library multiplies, if the loss
+/// makes them: all three products of the classifier, forward and back, and those of held-out data. As an
+/// array that everybody may read they do not.
+#[test]
+fn logits_of_odd_classes_are_aligned_where_the_loss_makes_them() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("odd-classes");
+    let whole = "cross_entropy(linear(layer_norm(x), vocab, bias = false), targets)";
+    let chunked = "linear_cross_entropy(layer_norm(x), targets, vocab, chunks = 3)";
+    let run = |loss: &str, device: &str, train: &str| {
+        let train = format!("steps 4, {train} evaluate {{ every 2 }}");
+        let text = fs::read_to_string(program(&bench, "odd", 2, &train, PLAN));
+        let text = text.expect("the program was just written");
+        let own = "cross_entropy(linear(layer_norm(x), vocab), targets)";
+        let odd = text.replace(own, loss).replace("vocab = 24", "vocab = 27");
+        let file = bench.scratch.file("odd.rdl", &odd);
+        bench.run(&format!("--device {device}"), &file, &[])
+    };
+    let train = "dtype bf16 { gradients f32 },";
+    for (loss, is_aligned) in [(chunked, true), (whole, false)] {
+        let [on_cpu, own] = [("cpu", ""), ("cuda", train)]
+            .map(|(device, train)| run(loss, device, train));
+        assert!(own.count("products") > 0, "the library multiplies");
+        let unaligned = own.count("unaligned_products");
+        assert_eq!(unaligned == 0, is_aligned, "{loss}: {unaligned} of 54 bytes");
+        assert_eq!(arenas(&own.end["measured"]), arenas(&own.end["predicted"]));
+        assert_eq!(own.losses.len(), 4);
+        for (own, other) in own.losses.iter().zip(&on_cpu.losses) {
+            assert!((own - other).abs() < 0.02 * other, "{loss}: {own} against {other}");
+        }
+        assert_eq!(own.looks.len(), 2);
+    }
+}
+
 /// Norms of divided features and losses of divided classes are made of wide sums, which the parts
 /// exchange in 32 bits whatever the type of the job.
 #[test]

@@ -83,6 +83,28 @@ fn logits_take_the_memory_of_one_chunk() {
     assert_eq!(whole - chunked, (logits + lse + x) - (x + weight));
 }
 
+/// Rows of logits are whole multiples of 16 bytes in 16 bits, and of 128 where there are many: 11 rows of 61
+/// classes have room for 64, one row of 50,257 has it for 50,304.
+#[test]
+fn rows_of_logits_have_room_to_be_aligned() {
+    let cases = [
+        (61, 3, [11, 64]),
+        (64, 3, [11, 64]),
+        (4096, 32, [1, 4096]),
+        (50_257, 32, [1, 50_304]),
+    ];
+    for (classes, chunks, expected) in cases {
+        let loss = CHUNKED.replace("chunks = 3", &format!("chunks = {chunks}"));
+        let model = text(&loss).replace("[60, 16]", &format!("[{classes}, 16]"));
+        let schedule = alone(&program(&format!("{model}\n{}", job(4))));
+        let calls = schedule.routines.iter().flat_map(|(_, routine)| &routine.calls);
+        let losses = calls.filter(|call| &*call.kernel == "linear_cross_entropy");
+        let shapes: Vec<&[u64]> =
+            losses.map(|call| &call.operands[3].shape[..]).collect();
+        assert_eq!(shapes, [&expected[..]], "{classes} classes");
+    }
+}
+
 #[test]
 fn every_kind_of_plan_replays_like_the_recursion() {
     let program = program(&format!(

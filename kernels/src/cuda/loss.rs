@@ -1,7 +1,7 @@
 //! Losses, their gradients, and what is measured.
 
 use super::{
-    Argument, CallPlace, Number,
+    Argument, CallPlace, Matrix, Number, Product,
     columns::further,
     draft::{Draft, Shape, adding, count},
     form::{Form, Role},
@@ -23,6 +23,7 @@ use std::ops::Range;
 #[derive(Clone, Copy)]
 struct Classes {
     whole: usize,
+    /// Elements of a row, of which those behind the last class are none.
     each: usize,
     part: Argument,
     masked: bool,
@@ -156,7 +157,8 @@ impl Form for LinearCrossEntropy {
         [&[Narrow, Narrow, Index, Narrow, Wide, Either], gradients].concat()
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        let (classes, wide) = (Classes::of(self.all), draft.types.narrow.wide().size());
+        let classes = Classes { each: self.room, ..Classes::of(self.all) };
+        let wide = draft.types.narrow.wide().size();
         let [targets, _, lse, loss] = draft.operands(2);
         let picked = draft.scratch(self.rows.saturating_mul(wide));
         let share = match self.slopes {
@@ -183,7 +185,7 @@ struct Chunk<'a> {
 
 impl Chunk<'_> {
     /// Its logits and what they say, then what their slopes add to the gradients, where there is a
-    /// share for every row.
+    /// share for every row. What a row has room for besides is no factor of any product.
     fn write(&self, draft: &mut Draft, share: Option<Argument>) {
         let (all, rows, narrow) = (self.all, &self.rows, draft.types.narrow);
         let (number, wide) = (narrow.size(), narrow.wide().size());
@@ -191,23 +193,28 @@ impl Chunk<'_> {
             [0, 1, 2, 3, 4].map(|operand| draft.place(operand));
         let own = |place, size| further(place, rows.start * size);
         let x = own(x, all.depth * number);
-        let product = all.product(rows.len());
-        draft.product(between(&product, narrow, [x, weight], (logits, narrow)));
+        let roomy = |matrix: Matrix| Matrix { row: all.room, ..matrix };
+        let made = all.product(rows.len());
+        let made = between(&made, narrow, [x, weight], (logits, narrow));
+        draft.product(Product { out: roomy(made.out), ..made });
         let arrays = [logits, own(targets, 4), own(lse, wide), own(self.picked, wide)];
         let arguments = arrays.map(Argument::Address).into_iter().chain(share);
         let arguments = arguments.chain([count(rows.len())]);
         let arguments = arguments.chain(self.classes.arguments()).collect();
-        let shape = long_rows(rows.len(), all.all.classes);
+        let shape = long_rows(rows.len(), all.room);
         let Some(_) = share else {
             return draft.narrow((LOSS, "class_sums"), shape, arguments);
         };
         draft.narrow((LOSS, "class_both"), shape, arguments);
         let (dx, dweight) = (own(draft.place(6), all.depth * number), draft.place(7));
-        let towards_x = all.towards_x(rows.len());
-        draft.product(between(&towards_x, narrow, [logits, weight], (dx, narrow)));
-        let towards_weight = all.towards_weight(rows);
-        let sums = (dweight, narrow.wide());
-        draft.product(between(&towards_weight, narrow, [logits, x], sums));
+        let back = [
+            (all.towards_x(rows.len()), weight, (dx, narrow)),
+            (all.towards_weight(rows), x, (dweight, narrow.wide())),
+        ];
+        for (map, other, out) in back {
+            let product = between(&map, narrow, [logits, other], out);
+            draft.product(Product { a: roomy(product.a), ..product });
+        }
     }
 }
 

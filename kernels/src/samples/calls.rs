@@ -1,7 +1,7 @@
 //! Calls and their contents.
 
 use super::{Array, Build, call, images, norms, parts};
-use crate::{Kernel, Real, random::Stream};
+use crate::{Kernel, Mode, Real, random::Stream};
 use roundelay_schedule::{Access, Attribute, Call, Element, Float};
 
 /// Draws small numbers one after another.
@@ -205,9 +205,9 @@ pub fn large(name: &str, draw: &mut Draw) -> Call {
         }
         "linear_cross_entropy" => call(name)
             .flag("gradients", true)
-            .reals(&[rows, &[300, 130]])
+            .reals(&[rows, &[299, 130]])
             .integers(count)
-            .reals(&[&[77, 300], count, &[1], rows, &[300, 130]]),
+            .reals(&[&[77, 304], count, &[1], rows, &[299, 130]]),
         "scores" => heads.reals(&[x, x, &[2, 2, 150, 150]]),
         "mix" | "mix_backward" => {
             let call = call(name).integer("heads", 2).integer("key_heads", 2);
@@ -379,14 +379,15 @@ fn sample_optimizer(call: Call, count: u64, draw: &mut Draw) -> Call {
     if given { call.real(&[1]) } else { call }
 }
 
-/// x (m, k) with all its logits together, or fewer; with gradients and targets that may be none, or
-/// not.
+/// x (m, k) with all its logits together, or fewer, and room behind each row of them, or none; with
+/// gradients and targets that may be none, or not.
 fn sample_linear_loss(plain: Call, draw: &mut Draw, [rows, depth]: [u64; 2]) -> Call {
     let (classes, together) = (draw.below(20) + 2, draw.below(rows) + 1);
+    let room = (classes + draw.below(3)).next_multiple_of([1, 8][draw.below(2) as usize]);
     let call = if draw.flag() { plain.flag("masked", true) } else { plain };
     let (x, weight): (&[u64], &[u64]) = (&[rows, depth], &[classes, depth]);
     let call = call.reals(&[x, weight]).integers(&[rows]);
-    let call = call.reals(&[&[together, classes], &[rows], &[1]]);
+    let call = call.reals(&[&[together, room], &[rows], &[1]]);
     match draw.flag() {
         true => call.flag("gradients", true).reals(&[x, weight]),
         false => call,
@@ -451,12 +452,20 @@ fn is_square(call: &Call, operand: usize) -> bool {
     squares.contains(&(&*call.kernel, operand))
 }
 
-/// The operands whose contents mean something after the call.
+/// The operands whose contents mean something after the call: not the room of logits, nor gradients
+/// that may be left out in this mode.
 ///
 /// # Panics
 /// When the call is malformed.
-pub fn results(call: &Call) -> Vec<usize> {
+pub fn results(call: &Call, mode: Mode) -> Vec<usize> {
     let kernel = Kernel::parse(call).expect("the call is well formed");
-    let written = |index: &usize| kernel.accesses()[*index] != Access::Read;
-    (0..call.operands.len()).filter(written).collect()
+    let idle: &[usize] = match (&*call.kernel, mode) {
+        ("linear_cross_entropy", Mode::Training) => &[3],
+        ("linear_cross_entropy", Mode::Evaluation) => &[3, 6, 7],
+        _ => &[],
+    };
+    let means = |index: &usize| {
+        kernel.accesses()[*index] != Access::Read && !idle.contains(index)
+    };
+    (0..call.operands.len()).filter(means).collect()
 }

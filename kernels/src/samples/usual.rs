@@ -41,9 +41,9 @@ pub fn usual(name: &str, number: usize) -> Option<Call> {
         "linear_cross_entropy" => only(
             call(name)
                 .flag("gradients", true)
-                .reals(&[&[12, 128], &[50_304, 128]])
+                .reals(&[&[12, 128], &[50_257, 128]])
                 .integers(targets)
-                .reals(&[&[5, 50_304], targets, &[1], &[12, 128], &[50_304, 128]]),
+                .reals(&[&[5, 50_304], targets, &[1], &[12, 128], &[50_257, 128]]),
         ),
         "conv2d" | "conv2d_backward" | "conv2d_weights" => convolution(name, number),
         _ => None,

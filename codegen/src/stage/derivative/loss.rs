@@ -25,6 +25,20 @@ fn entropy(site: &Site<'_>, [forward, backward]: [&'static str; 2]) -> Derivativ
     Derivative { forward: vec![forward], backward }
 }
 
+/// What tensor cores load at once, in elements of 16 bits, and a line of a cache.
+const LOADED: u64 = 8;
+const LINE: u64 = 64;
+
+/// Most lines' worth of classes to which a part of a line is much.
+const FEW_LINES: u64 = 64;
+
+/// Elements between rows of logits, so that all rows begin where tensor cores load; where it costs
+/// little, where lines of a cache do. Wider types are no less aligned.
+fn room_of(classes: u64) -> u64 {
+    let whole = if classes <= FEW_LINES * LINE { LOADED } else { LINE };
+    classes.checked_next_multiple_of(whole).unwrap_or(classes)
+}
+
 /// y = mean of −log softmax(x Wᵀ)[target]. Forward makes the gradients while it has the logits, for a
 /// loss whose weight is one; backward hands them on.
 pub(super) fn linear_cross_entropy(
@@ -36,7 +50,7 @@ pub(super) fn linear_cross_entropy(
     let (x, targets) = (x.matrix(), targets.flat());
     let (rows, classes) = (targets.elements(), weight.shape[0]);
     let together = rows.div_ceil(chunks.max(1)).max(1);
-    let logits = site.scratch(0, &[together, classes]);
+    let logits = site.scratch(0, &[together, room_of(classes)]);
     let lse = Term { element: Element::Wide, ..site.scratch(1, &[rows]) };
     let loss = site.result().flat();
     let mut forward = call(

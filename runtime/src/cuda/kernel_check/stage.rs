@@ -14,7 +14,7 @@ use super::super::{
 use crate::native::put;
 use roundelay_kernels::{
     Context, Kernel,
-    samples::{Array, tolerance},
+    samples::{self, Array, tolerance},
 };
 use roundelay_schedule::{Access, Bytes, Call, Element, Float};
 use std::{ops::Range, time::Duration};
@@ -48,6 +48,8 @@ struct Slot {
 pub(super) struct Stage {
     context: Context,
     slots: Vec<Slot>,
+    /// The operands that are judged.
+    results: Vec<usize>,
     /// The scalars of the step, then all operands.
     image: Vec<u8>,
     /// What the device was given of these, once it was.
@@ -87,7 +89,8 @@ impl Stage {
                 Array::Integer(whole) => Array::Integer(whole.clone()),
             })
             .collect();
-        Self { context, slots, image, given: Vec::new(), reference }
+        let results = samples::results(call, context.mode);
+        Self { context, slots, results, image, given: Vec::new(), reference }
     }
 
     /// What the device holds before the call.
@@ -114,8 +117,7 @@ impl Stage {
         unsafe { kernel.run_plain::<f64>(&pointers, &self.context) };
         let mut error = 0.0f64;
         let mut wrong = self.written_unasked(kernel.accesses());
-        let written = |(_, access): &(usize, &Access)| **access != Access::Read;
-        for (index, _) in kernel.accesses().iter().enumerate().filter(written) {
+        for index in self.results {
             let slot = &self.slots[index];
             let found = numbers(&self.image, slot, dtype);
             let expected = self.reference[index].numbers();

@@ -30,6 +30,9 @@ pub(crate) const BIAS_ALIGNMENT: u64 = 16;
 /// What columns and batches of what is before a GELU are multiples of, in elements.
 const WHOLE_COLUMNS: u64 = 8;
 
+/// What tensor cores load at once, in bytes.
+const LOADED: u64 = 16;
+
 /// What an algorithm takes beside its matrices, so that room for it is asked for.
 const WORKSPACE: u64 = 512;
 
@@ -499,8 +502,17 @@ impl Description {
 }
 
 impl Product {
+    /// Whether numbers of 16 bits lie in columns of which some begins where tensor cores do not load.
+    fn is_unaligned(&self) -> bool {
+        let bytes = |own: &Matrix| own.layout.column * own.layout.number.size();
+        let narrow = [&self.a, &self.b].iter().all(|own| own.layout.number.size() == 2);
+        let mut all = [&self.a, &self.b, &self.out].into_iter();
+        narrow && all.any(|own| !bytes(own).is_multiple_of(LOADED))
+    }
+
     /// Counts what goes with it, and how long that takes.
     fn count(&mut self, world: &mut World) {
+        world.counts.unaligned_products += u64::from(self.is_unaligned());
         let (gelus, sums) = (u64::from(self.epilogue & AUXILIARY != 0), self.sums);
         world.counts.gelus += gelus;
         world.counts.sums += u64::from(sums.is_some());

@@ -72,6 +72,8 @@ pub(crate) struct Counts {
     pub(crate) products: u64,
     /// Those by an algorithm that others are faster than.
     pub(crate) slow_products: u64,
+    /// Those with a matrix of which tensor cores cannot load some column.
+    pub(crate) unaligned_products: u64,
     /// Those with a GELU or the slope of one.
     pub(crate) gelus: u64,
     /// Those with sums beside them.
@@ -324,6 +326,7 @@ impl World {
             kernels,
             products,
             slow_products,
+            unaligned_products,
             gelus,
             sums,
             convolutions,
@@ -347,7 +350,7 @@ impl World {
         if let Some(file) = &self.settings.counts {
             let text = format!(
                 "waits {waits}\nkernels {kernels}\nproducts {products}\n\
-                 slow_products {slow_products}\ngelus {gelus}\nsums {sums}\nconvolutions {convolutions}\n\
+                 slow_products {slow_products}\nunaligned_products {unaligned_products}\ngelus {gelus}\nsums {sums}\nconvolutions {convolutions}\n\
                  slow_convolutions {slow_convolutions}\nwrong_convolutions {wrong_convolutions}\n\
                  odd_convolutions {odd_convolutions}\nattentions {attentions}\n\
                  slow_attentions {slow_attentions}\nwrong_attentions {wrong_attentions}\n\
