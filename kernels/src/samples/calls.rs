@@ -113,9 +113,7 @@ pub fn sample(name: &str, draw: &mut Draw) -> Call {
         _ if name.contains("part") || name.ends_with("join") => {
             parts::sample(adding, draw)
         }
-        _ if name.contains("_norm") || name == "relu_backward_again" => {
-            norms::sample(plain, accumulate, draw)
-        }
+        _ if norms::has(name) => norms::sample(plain, accumulate, draw),
         _ => images::sample(plain, accumulate, draw),
     }
 }

@@ -3,6 +3,11 @@
 use super::{Build, calls::Draw};
 use roundelay_schedule::Call;
 
+/// Whether a kernel is of a norm, or makes one again.
+pub(crate) fn has(name: &str) -> bool {
+    name.contains("_norm") || name == "relu_backward_again"
+}
+
 /// A random call.
 pub(crate) fn sample(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
     let (batch, m, n) = (1 + draw.below(3), draw.extent(), draw.extent());
