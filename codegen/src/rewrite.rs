@@ -103,13 +103,30 @@ const NORM_BETWEEN: &[&str] = &["t", "mean", "variance"];
 const NORM_MADE: &[&str] = &["y", "mean", "variance"];
 const NORM_GRADIENTS: &[&str] = &["dx", "dgain", "dbias"];
 
+const NORM_OPENED: &[&str] = &["x", "gain", "bias", "mean", "variance", "dy"];
+const NORM_AND_BIAS: &[&str] = &["x", "gain", "mean", "variance", "bias", "dy"];
+const NORM_AND_RESULT: &[&str] = &["x", "gain", "mean", "variance", "y", "dy"];
+
 const AFFINE: CallPattern = making(&["t"], line("affine", MAP));
 const AFFINE_ADD: CallPattern = line("affine_add", MAP_AND);
 const BATCH_NORM: CallPattern = making(NORM_BETWEEN, line("batch_norm", NORM));
 const RESIDUAL: CallPattern = with(&["residual"], line("batch_norm", NORM_AND));
 
+const NORM_BACKWARD: CallPattern = making(
+    NORM_GRADIENTS,
+    line("batch_norm_backward", &["x", "gain", "mean", "variance", "dt"]),
+);
+
+/// The same of what a rectifier lets through.
+const fn norm_opened(
+    flags: &'static [&'static str],
+    read: &'static [&'static str],
+) -> CallPattern {
+    making(NORM_GRADIENTS, with(flags, line("batch_norm_backward", read)))
+}
+
 /// All rules, in all their forms.
-pub const FORMS: [RewriteForm; 16] = [
+pub const FORMS: [RewriteForm; 17] = [
     RewriteForm {
         rewrite: Rewrite::Affine,
         before: [
@@ -194,22 +211,16 @@ pub const FORMS: [RewriteForm; 16] = [
     RewriteForm {
         rewrite: Rewrite::BatchNormBackwardRelu,
         before: [
-            making(&["dt"], line("relu_backward", &["y", "dy"])),
-            making(
-                NORM_GRADIENTS,
-                line("batch_norm_backward", &["x", "gain", "mean", "variance", "dt"]),
-            ),
+            making(&["dt"], line("relu_backward_again", NORM_OPENED)),
+            NORM_BACKWARD,
         ],
-        after: making(
-            NORM_GRADIENTS,
-            with(
-                &["relu"],
-                line(
-                    "batch_norm_backward",
-                    &["x", "gain", "mean", "variance", "y", "dy"],
-                ),
-            ),
-        ),
+        after: norm_opened(&["again", "relu"], NORM_AND_BIAS),
+        alike: &["dy"],
+    },
+    RewriteForm {
+        rewrite: Rewrite::BatchNormBackwardRelu,
+        before: [making(&["dt"], line("relu_backward", &["y", "dy"])), NORM_BACKWARD],
+        after: norm_opened(&["relu"], NORM_AND_RESULT),
         alike: &["y", "dy"],
     },
     moved(Rewrite::GatherOfScatter, ["reduce_scatter", "all_gather"], "all_reduce"),

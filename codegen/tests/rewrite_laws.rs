@@ -198,6 +198,12 @@ fn wrong_rules_are_found_out() {
     let map = &["x", "weight", "bias"];
     let norm = of(Rewrite::BatchNormRelu);
     let opened = of(Rewrite::BatchNormBackwardRelu);
+    let again = FORMS.iter().find(|form| form.after.flags.contains(&"again"));
+    let again = *again.expect("a rectifier makes its norm again");
+    let reading = |read| {
+        let after = CallPattern { read, ..again.after };
+        RewriteForm { after, ..again }
+    };
     let gradients = of(Rewrite::AffineGradients);
     let wrong = [
         after(Rewrite::Affine, "affine_relu", map),
@@ -219,6 +225,16 @@ fn wrong_rules_are_found_out() {
                 ..opened.after
             },
             ..opened
+        },
+        reading(&["x", "gain", "mean", "variance", "gain", "dy"]),
+        reading(&["x", "gain", "mean", "variance", "bias", "x"]),
+        RewriteForm {
+            after: CallPattern {
+                flags: &[],
+                read: &["x", "gain", "mean", "variance", "dy"],
+                ..again.after
+            },
+            ..again
         },
         after(Rewrite::GatherOfScatter, "copy", &["x"]),
         after(Rewrite::GatherOfPart, "all_reduce", &["x"]),

@@ -5,6 +5,8 @@
 mod coverage;
 #[path = "stage_derivatives/halves.rs"]
 mod halves;
+#[path = "stage_derivatives/rectified.rs"]
+mod rectified;
 #[path = "stage_derivatives/skips.rs"]
 mod skips;
 #[allow(dead_code, reason = "each test file uses its part")]

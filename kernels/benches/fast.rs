@@ -51,6 +51,7 @@ fn typical(name: &str) -> Call {
         }
         "batch_norm"
         | "batch_norm_backward"
+        | "relu_backward_again"
         | "group_norm"
         | "group_norm_backward"
         | "rms_norm"

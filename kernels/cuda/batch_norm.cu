@@ -102,6 +102,27 @@ __device__ inline Rows shared_rows(u64 rows, u64 columns) {
     return {u64(blockIdx.y) * blockDim.y + threadIdx.y, rows, u64(gridDim.y) * blockDim.y, columns};
 }
 
+// The norm of columns, (x − mean) · factor + bias, rounded once behind x − mean however a function is
+// compiled: backward makes it again, and every number must be > 0 there where it was forward.
+template <class N>
+struct Norm {
+    typedef Wide<N> W;
+    W mean[PACKED<N>], factor[PACKED<N>], bias[PACKED<N>];
+
+    __device__ Norm(const Share<N>& share, const N* gains, const N* biases, const W* means, const W* variances) {
+        W variance[PACKED<N>];
+        share.spread(means, mean);
+        share.spread(variances, variance);
+        share.spread(gains, factor);
+        share.spread(biases, bias);
+#pragma unroll
+        for (int k = 0; k < PACKED<N>; k++) factor[k] *= one_over_root(variance[k] + W(EPSILON));
+    }
+    __device__ W of(W value, int k) const { return fused(value - mean[k], factor[k], bias[k]); }
+    // Whether the norm is > 0 when it is stored.
+    __device__ bool is_open(W value, int k) const { return of(value, k) > W(ROUNDED_TO_ZERO<N>); }
+};
+
 // y = (x − mean) / √(variance + ε) · gain + bias, plus the residual where there is one, and
 // max(·, 0) of that if `relu`.
 template <class N>
@@ -110,14 +131,7 @@ __device__ void batch_norm(const N* x, const N* gain, const N* bias, const Wide<
     typedef Wide<N> W;
     constexpr int COUNT = PACKED<N>;
     Share<N> share(columns, is_aligned(x) && is_aligned(residual) && is_aligned(y));
-    W mean[COUNT], factor[COUNT], spread[COUNT], term[COUNT];
-    share.spread(means, mean);
-    share.spread(variances, spread);
-    share.spread(gain, factor);
-    share.spread(bias, term);
-#pragma unroll
-    for (int k = 0; k < COUNT; k++) factor[k] *= one_over_root(spread[k] + W(EPSILON));
-    auto made = [&](W value, int k) { return (value - mean[k]) * factor[k] + term[k]; };
+    Norm<N> norm(share, gain, bias, means, variances);
     share.go([&](auto way) {
         auto put = [&](W(&values)[COUNT], u64 place) {
 #pragma unroll
@@ -131,7 +145,7 @@ __device__ void batch_norm(const N* x, const N* gain, const N* bias, const Wide<
                 auto left = widen(both.left), right = widen(both.right);
                 W values[COUNT];
 #pragma unroll
-                for (int k = 0; k < COUNT; k++) values[k] = made(left.at[k], k) + right.at[k];
+                for (int k = 0; k < COUNT; k++) values[k] = norm.of(left.at[k], k) + right.at[k];
                 put(values, place);
             });
         } else {
@@ -140,7 +154,7 @@ __device__ void batch_norm(const N* x, const N* gain, const N* bias, const Wide<
                 auto wide = widen(pack);
                 W values[COUNT];
 #pragma unroll
-                for (int k = 0; k < COUNT; k++) values[k] = made(wide.at[k], k);
+                for (int k = 0; k < COUNT; k++) values[k] = norm.of(wide.at[k], k);
                 put(values, place);
             });
         }
@@ -161,7 +175,7 @@ struct Slopes {
         return {way.read(x + place), way.read((y ? y : dy) + place), way.read(dy + place)};
     }
     // dy where it counts: where y > 0, if there is y.
-    __device__ Pack<Wide<N>, PACKED<N>> slopes(const Read& read) const {
+    __device__ Pack<Wide<N>, PACKED<N>> slopes(const Read& read, const Pack<Wide<N>, PACKED<N>>&) const {
         auto open = widen(read.y), slopes = widen(read.dy);
 #pragma unroll
         for (int k = 0; k < PACKED<N>; k++)
@@ -170,24 +184,59 @@ struct Slopes {
     }
 };
 
-// Term 0: dy · (x − mean), term 1: dy.
+// The same where the norm of x says which of dy count: where it is > 0 when it is stored.
 template <class N>
-__device__ void batch_slopes_of_segments(const N* x, const Wide<N>* means, const N* y, const N* dy, Wide<N>* partial,
-                                         u64 rows, u64 columns, u64 per_segment) {
-    typedef Wide<N> W;
-    Share<N> share(columns, is_aligned(x) && is_aligned(y) && is_aligned(dy));
-    W mean[PACKED<N>];
-    share.spread(means, mean);
-    Slopes<N> all{x, y, dy};
+struct SlopesAgain {
+    const N *x, *dy;
+    const Norm<N>& norm;
+
+    struct Read {
+        Pack<N, PACKED<N>> x, dy;
+    };
+    template <class Ways>
+    __device__ Read read(const Ways& way, u64 place) const {
+        return {way.read(x + place), way.read(dy + place)};
+    }
+    __device__ Pack<Wide<N>, PACKED<N>> slopes(const Read& read, const Pack<Wide<N>, PACKED<N>>& x) const {
+        auto slopes = widen(read.dy);
+#pragma unroll
+        for (int k = 0; k < PACKED<N>; k++)
+            if (!norm.is_open(x.at[k], k)) slopes.at[k] = Wide<N>(0);
+        return slopes;
+    }
+};
+
+// Term 0: dy · (x − mean), term 1: dy.
+template <class N, class All>
+__device__ void sum_slopes(const All& all, const Share<N>& share, const Wide<N> (&mean)[PACKED<N>], Wide<N>* partial,
+                           u64 rows, u64 columns, u64 per_segment) {
     auto read = [&](auto way, u64 place) { return all.read(way, place); };
     sum_segments<2, 2>(rows, columns, per_segment, share, partial, read, [&](auto& sums, const auto& met, u64) {
-        auto value = widen(met.x), slope = all.slopes(met);
+        auto value = widen(met.x), slope = all.slopes(met, value);
 #pragma unroll
         for (int k = 0; k < PACKED<N>; k++) {
             sums[k] += slope.at[k] * (value.at[k] - mean[k]);
             sums[PACKED<N> + k] += slope.at[k];
         }
     });
+}
+
+template <class N>
+__device__ void batch_slopes_of_segments(const N* x, const Wide<N>* means, const N* y, const N* dy, Wide<N>* partial,
+                                         u64 rows, u64 columns, u64 per_segment) {
+    Share<N> share(columns, is_aligned(x) && is_aligned(y) && is_aligned(dy));
+    Wide<N> mean[PACKED<N>];
+    share.spread(means, mean);
+    sum_slopes(Slopes<N>{x, y, dy}, share, mean, partial, rows, columns, per_segment);
+}
+
+template <class N>
+__device__ void batch_slopes_again(const N* x, const Wide<N>* means, const N* gain, const Wide<N>* variances,
+                                   const N* bias, const N* dy, Wide<N>* partial, u64 rows, u64 columns,
+                                   u64 per_segment) {
+    Share<N> share(columns, is_aligned(x) && is_aligned(dy));
+    Norm<N> norm(share, gain, bias, means, variances);
+    sum_slopes(SlopesAgain<N>{x, dy, norm}, share, norm.mean, partial, rows, columns, per_segment);
 }
 
 // dgain = rstd · Σ dy · (x − mean), dbias = Σ dy; and for dx, per row, shifts = Σ dy / m and
@@ -211,7 +260,30 @@ __device__ void batch_slopes(const W* partial, const W* variances, G* dgain, G* 
     slopes[j] = own[0] * rstd * rstd / W(rows);
 }
 
-// dx = gain · rstd · (dy − shift − (x − mean) · slope).
+// dx = factor · (dy − shift − (x − mean) · slope), where factor = gain · rstd.
+template <class N, class All>
+__device__ void spread_slopes(const All& all, const Share<N>& share, const Wide<N> (&mean)[PACKED<N>],
+                              const Wide<N> (&factor)[PACKED<N>], const Wide<N>* shifts, const Wide<N>* slopes, N* dx,
+                              u64 rows, u64 columns, bool add) {
+    typedef Wide<N> W;
+    constexpr int COUNT = PACKED<N>;
+    W shift[COUNT], slope[COUNT];
+    share.spread(shifts, shift);
+    share.spread(slopes, slope);
+    share.go([&](auto way) {
+        auto read = [&](u64 place) { return all.read(way, place); };
+        auto put = [&](const auto& met, u64 place, u64) {
+            auto value = widen(met.x), dy = all.slopes(met, value);
+            W values[COUNT];
+#pragma unroll
+            for (int k = 0; k < COUNT; k++)
+                values[k] = factor[k] * (dy.at[k] - shift[k] - (value.at[k] - mean[k]) * slope[k]);
+            way.put(dx + place, values, add);
+        };
+        shared_rows(rows, columns).template each<way.rows(2)>(read, put);
+    });
+}
+
 template <class N>
 __device__ void batch_norm_backward(const N* x, const N* gain, const Wide<N>* means, const Wide<N>* variances,
                                     const N* y, const N* dy, const Wide<N>* shifts, const Wide<N>* slopes, N* dx,
@@ -219,24 +291,37 @@ __device__ void batch_norm_backward(const N* x, const N* gain, const Wide<N>* me
     typedef Wide<N> W;
     constexpr int COUNT = PACKED<N>;
     Share<N> share(columns, is_aligned(x) && is_aligned(y) && is_aligned(dy) && is_aligned(dx));
-    W mean[COUNT], factor[COUNT], spread[COUNT], shift[COUNT], slope[COUNT];
+    W mean[COUNT], factor[COUNT], variance[COUNT];
     share.spread(means, mean);
-    share.spread(variances, spread);
+    share.spread(variances, variance);
     share.spread(gain, factor);
-    share.spread(shifts, shift);
-    share.spread(slopes, slope);
 #pragma unroll
-    for (int k = 0; k < COUNT; k++) factor[k] *= one_over_root(spread[k] + W(EPSILON));
-    Slopes<N> all{x, y, dy};
+    for (int k = 0; k < COUNT; k++) factor[k] *= one_over_root(variance[k] + W(EPSILON));
+    spread_slopes(Slopes<N>{x, y, dy}, share, mean, factor, shifts, slopes, dx, rows, columns, add);
+}
+
+template <class N>
+__device__ void batch_norm_backward_again(const N* x, const N* gain, const Wide<N>* means, const Wide<N>* variances,
+                                          const N* bias, const N* dy, const Wide<N>* shifts, const Wide<N>* slopes,
+                                          N* dx, u64 rows, u64 columns, bool add) {
+    Share<N> share(columns, is_aligned(x) && is_aligned(dy) && is_aligned(dx));
+    Norm<N> norm(share, gain, bias, means, variances);
+    SlopesAgain<N> all{x, dy, norm};
+    spread_slopes(all, share, norm.mean, norm.factor, shifts, slopes, dx, rows, columns, add);
+}
+
+// dt = dy where the norm of x is > 0 when it is stored.
+template <class N>
+__device__ void relu_backward_again(const N* x, const N* gain, const N* bias, const Wide<N>* means,
+                                    const Wide<N>* variances, const N* dy, N* dt, u64 rows, u64 columns, bool add) {
+    Share<N> share(columns, is_aligned(x) && is_aligned(dy) && is_aligned(dt));
+    Norm<N> norm(share, gain, bias, means, variances);
+    SlopesAgain<N> all{x, dy, norm};
     share.go([&](auto way) {
         auto read = [&](u64 place) { return all.read(way, place); };
         auto put = [&](const auto& met, u64 place, u64) {
-            auto value = widen(met.x), dy = all.slopes(met);
-            W values[COUNT];
-#pragma unroll
-            for (int k = 0; k < COUNT; k++)
-                values[k] = factor[k] * (dy.at[k] - shift[k] - (value.at[k] - mean[k]) * slope[k]);
-            way.put(dx + place, values, add);
+            auto values = all.slopes(met, widen(met.x));
+            way.put(dt + place, values.at, add);
         };
         shared_rows(rows, columns).template each<way.rows(2)>(read, put);
     });
@@ -261,7 +346,19 @@ __device__ void batch_norm_backward(const N* x, const N* gain, const Wide<N>* me
     KERNEL_TOGETHER(3, 256, batch_norm_backward_##N,                                                               \
            (const N* x, const N* gain, const Wide<N>* means, const Wide<N>* variances, const N* y, const N* dy,    \
             const Wide<N>* shifts, const Wide<N>* slopes, N* dx, u64 rows, u64 columns, u32 add),                  \
-           batch_norm_backward(x, gain, means, variances, y, dy, shifts, slopes, dx, rows, columns, add))
+           batch_norm_backward(x, gain, means, variances, y, dy, shifts, slopes, dx, rows, columns, add))          \
+    KERNEL_TOGETHER(3, 256, batch_slopes_again_##N,                                                                \
+           (const N* x, const Wide<N>* means, const N* gain, const Wide<N>* variances, const N* bias, const N* dy, \
+            Wide<N>* partial, u64 rows, u64 columns, u64 per_segment),                                             \
+           batch_slopes_again(x, means, gain, variances, bias, dy, partial, rows, columns, per_segment))           \
+    KERNEL_TOGETHER(3, 256, batch_norm_backward_again_##N,                                                         \
+           (const N* x, const N* gain, const Wide<N>* means, const Wide<N>* variances, const N* bias, const N* dy, \
+            const Wide<N>* shifts, const Wide<N>* slopes, N* dx, u64 rows, u64 columns, u32 add),                  \
+           batch_norm_backward_again(x, gain, means, variances, bias, dy, shifts, slopes, dx, rows, columns, add)) \
+    KERNEL_TOGETHER(3, 256, relu_backward_again_##N,                                                               \
+           (const N* x, const N* gain, const N* bias, const Wide<N>* means, const Wide<N>* variances, const N* dy, \
+            N* dt, u64 rows, u64 columns, u32 add),                                                                \
+           relu_backward_again(x, gain, bias, means, variances, dy, dt, rows, columns, add))
 FOR_NUMBERS(EXPORT)
 #undef EXPORT
 

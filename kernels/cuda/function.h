@@ -10,6 +10,9 @@ __device__ inline f32 root(f32 x) { return sqrtf(x); }
 __device__ inline f64 root(f64 x) { return sqrt(x); }
 __device__ inline f32 one_over_root(f32 x) { return 1.0f / sqrtf(x); }
 __device__ inline f64 one_over_root(f64 x) { return 1.0 / sqrt(x); }
+// a · b + c, rounded once.
+__device__ inline f32 fused(f32 a, f32 b, f32 c) { return fmaf(a, b, c); }
+__device__ inline f64 fused(f64 a, f64 b, f64 c) { return fma(a, b, c); }
 // 1/x for x above zero, to the last place.
 __device__ inline f32 inverse(f32 x) { return reciprocal(x); }
 __device__ inline f64 inverse(f64 x) { return 1.0 / x; }

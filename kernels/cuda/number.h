@@ -59,6 +59,14 @@ __device__ T narrow(W x) {
     return Narrow<T>::of(x);
 }
 
+// The greatest number that is stored as zero: half of the least one that is not, which is even.
+template <class T>
+constexpr f32 ROUNDED_TO_ZERO = 0;
+template <>
+constexpr f32 ROUNDED_TO_ZERO<bf16> = 0x1p-134f;
+template <>
+constexpr f32 ROUNDED_TO_ZERO<f16> = 0x1p-25f;
+
 // Two neighbours of 16 bits at once, the first in the lower half.
 template <class T>
 __device__ u32 narrow_two(f32 first, f32 second) {

@@ -27,9 +27,20 @@ pub(crate) struct BatchNorm {
 pub(crate) struct BatchNormBackward {
     pub(crate) rows: usize,
     pub(crate) columns: usize,
-    /// Whether dy is that of max(·, 0) of the norm, and counts where it is open.
-    pub(crate) relu: bool,
+    pub(crate) counted: Counted,
     pub(crate) store: Store,
+}
+
+/// Which elements of dy count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// All.
+    All,
+    /// Those of max(·, 0) of the norm where it is open: where y > 0.
+    Open,
+    /// The same where nothing is added to the norm, so that y > 0 where the norm of x is, which is made
+    /// again.
+    OpenAgain,
 }
 
 /// What follows in the same kernel.
@@ -81,7 +92,27 @@ impl Tail {
     }
 }
 
-fn columns_of_many_rows(call: &mut Signature<'_>) -> Result<(usize, usize), String> {
+impl Counted {
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        match (call.flag("relu")?, call.flag("again")?) {
+            (false, false) => Ok(Counted::All),
+            (true, false) => Ok(Counted::Open),
+            (true, true) => Ok(Counted::OpenAgain),
+            (false, true) => Err("attribute `again` needs `relu`".to_owned()),
+        }
+    }
+    /// Whether an operand says it: y, or the bias of the norm.
+    pub(crate) fn is_said(self) -> bool {
+        match self {
+            Counted::All => false,
+            Counted::Open | Counted::OpenAgain => true,
+        }
+    }
+}
+
+pub(crate) fn columns_of_many_rows(
+    call: &mut Signature<'_>,
+) -> Result<(usize, usize), String> {
     let (rows, columns) = call.matrix("x", Access::Read)?;
     match rows {
         0 | 1 => {
@@ -209,22 +240,26 @@ impl BatchNorm {
 
 impl Define for BatchNormBackward {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (relu, store) = (call.flag("relu")?, call.store()?);
+        let (counted, store) = (Counted::parse(call)?, call.store()?);
         let (rows, columns) = columns_of_many_rows(call)?;
         for name in ["gain", "mean", "variance"] {
             call.vector(name, Access::Read, columns)?;
         }
-        if relu {
-            call.shaped("y", Access::Read, (rows, columns))?;
+        match counted {
+            Counted::All => {}
+            Counted::Open => call.shaped("y", Access::Read, (rows, columns))?,
+            Counted::OpenAgain => call.vector("bias", Access::Read, columns)?,
         }
         call.shaped("dy", Access::Read, (rows, columns))?;
         call.shaped("dx", store.access(), (rows, columns))?;
         call.vector("dgain", Access::Write, columns)?;
         call.vector("dbias", Access::Write, columns)?;
-        Ok(Self { rows, columns, relu, store })
+        Ok(Self { rows, columns, counted, store })
     }
+    /// Whether an element counts is one operation, whoever says it: of the norm, x − mean is at hand.
     fn flops(&self) -> u64 {
-        product([11 + usize::from(self.relu), self.rows, self.columns])
+        let opens = usize::from(self.counted.is_said());
+        product([11 + opens, self.rows, self.columns])
     }
     fn scratch(&self) -> usize {
         (2 * Segments::new(self.rows, COST * self.columns).count + 3) * self.columns
@@ -235,28 +270,38 @@ impl Define for BatchNormBackward {
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let x = operands.current(self.made());
         let [gain, mean, variance] = [(); 3].map(|()| operands.read());
-        let (y, dy) = self.result_and_gradient(&mut operands);
+        let (said, dy) = self.said_and_gradient(&mut operands);
+        let (y, bias) = self.result_and_bias(said, [dy, mean]);
         let [dx, dgain, dbias] = [(); 3].map(|()| operands.write());
         with_scratch(self.scratch(), |scratch, _| {
             let (channels, partial) = scratch.split_at_mut(3 * self.columns);
-            self.sums(context, [x.all(dx), y, dy], mean, partial);
+            let (factor, _) = channels.split_at_mut(self.columns);
+            fast::factors(gain, variance, factor);
+            self.sums(context, [x.all(dx), y, dy], [mean, factor, bias], partial);
             let (first, _) = partial.split_at_mut(2 * self.columns);
             let (along, total) = first.split_at(self.columns);
             let sums = [gain, variance, along, total];
             fast::channel_factors(self.rows, sums, channels);
             fast::gain_slopes([along, variance], dgain);
             dbias.copy_from_slice(total);
-            let channels = Channels::new(mean, channels);
+            let channels = Channels::new([mean, bias], channels);
             self.spread(context, (x, [y, dy]), channels, dx);
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let x = operands.current(self.made());
-        let norm = [(); 3].map(|()| operands.read());
-        let (y, dy) = self.result_and_gradient(&mut operands);
+        let norm @ [gain, mean, variance] = [(); 3].map(|()| operands.read());
+        let (said, dy) = self.said_and_gradient(&mut operands);
         let [dx, dgain, dbias] = [(); 3].map(|()| operands.write());
-        let open = |i: usize| !self.relu || y[i] > R::ZERO;
-        let dy_at = |i: usize| if open(i) { dy[i] } else { R::ZERO };
+        let open = |i: usize, x: R| match self.counted {
+            Counted::All => true,
+            Counted::Open => said[i] > R::ZERO,
+            Counted::OpenAgain => {
+                let channel = [gain, said, mean, variance].map(|own| own[i % own.len()]);
+                plain::normal(x, channel) > R::ZERO
+            }
+        };
+        let dy_at = |i: usize, x: R| if open(i, x) { dy[i] } else { R::ZERO };
         plain::backward((x, norm), dy_at, [dx, dgain, dbias], self.store);
     }
 }
@@ -269,40 +314,56 @@ pub(crate) struct Channels<'a, R> {
     pub(crate) scale: &'a [R],
     pub(crate) shift: &'a [R],
     pub(crate) slope: &'a [R],
+    /// The norm is (x − mean) · scale + bias, where it is made again.
+    pub(crate) bias: &'a [R],
 }
 
 impl<'a, R> Channels<'a, R> {
-    fn new(mean: &'a [R], factors: &'a [R]) -> Self {
+    fn new([mean, bias]: [&'a [R]; 2], factors: &'a [R]) -> Self {
         let (scale, others) = factors.split_at(mean.len());
         let (shift, slope) = others.split_at(mean.len());
-        Self { mean, scale, shift, slope }
+        Self { mean, scale, shift, slope, bias }
     }
 
     /// Those of a part of a row, or of all where there are whole rows.
     fn part(self, first: usize, length: usize) -> Self {
         let end = self.mean.len().min(first + length);
         let own = |channels: &'a [R]| &channels[first..end];
-        let Self { mean, scale, shift, slope } = self;
-        let [mean, scale, shift, slope] = [mean, scale, shift, slope].map(own);
-        Self { mean, scale, shift, slope }
+        let Self { mean, scale, shift, slope, bias } = self;
+        let [mean, scale, shift, slope, bias] =
+            [mean, scale, shift, slope, bias].map(own);
+        Self { mean, scale, shift, slope, bias }
     }
 }
 
 impl BatchNormBackward {
     /// The operand dx.
     fn made(&self) -> usize {
-        5 + usize::from(self.relu)
+        5 + usize::from(self.counted.is_said())
     }
 
-    /// y and dy; y is dy where no kernel after the norm made another one.
-    fn result_and_gradient<'a, R: Real>(
+    /// What says which elements count, and dy; dy twice where all do.
+    fn said_and_gradient<'a, R: Real>(
         &self,
         operands: &mut Operands<'a, R>,
     ) -> (&'a [R], &'a [R]) {
         let first = operands.read();
-        match self.relu {
+        match self.counted.is_said() {
             false => (first, first),
             true => (first, operands.read()),
+        }
+    }
+
+    /// y and the bias, of which one is what says it; the others' lengths are right, and nobody looks
+    /// at them.
+    fn result_and_bias<'a, R: Real>(
+        &self,
+        said: &'a [R],
+        [dy, mean]: [&'a [R]; 2],
+    ) -> (&'a [R], &'a [R]) {
+        match self.counted {
+            Counted::All | Counted::Open => (said, mean),
+            Counted::OpenAgain => (dy, said),
         }
     }
 
@@ -311,7 +372,7 @@ impl BatchNormBackward {
         &self,
         context: &Context,
         [x, y, dy]: [&[R]; 3],
-        mean: &[R],
+        channels @ [mean, ..]: [&[R]; 3],
         partial: &mut [R],
     ) {
         let columns = self.columns;
@@ -324,9 +385,12 @@ impl BatchNormBackward {
         for_each_part(parts, |(((x, y), dy), partial)| {
             let inputs = x.chunks(size).zip(y.chunks(size)).zip(dy.chunks(size));
             for (((x, y), dy), partial) in inputs.zip(partial.chunks_mut(2 * columns)) {
-                match self.relu {
-                    false => fast::sums([x, dy], mean, partial),
-                    true => fast::open_sums([x, y, dy], mean, partial),
+                match self.counted {
+                    Counted::All => fast::sums([x, dy], mean, partial),
+                    Counted::Open => fast::open_sums([x, y, dy], mean, partial),
+                    Counted::OpenAgain => {
+                        fast::open_sums_again([x, dy], channels, partial);
+                    }
                 }
             }
         });
@@ -350,9 +414,12 @@ impl BatchNormBackward {
             x.part(range).replace_rows(dx, columns, |first, x, dx| {
                 let [y, dy] = slopes.map(|slopes| &slopes[first..first + dx.len()]);
                 let channels = channels.part(first % columns, dx.len());
-                match self.relu {
-                    false => fast::spread([x, dy], channels, dx, store),
-                    true => fast::open_spread([x, y, dy], channels, dx, store),
+                match self.counted {
+                    Counted::All => fast::spread([x, dy], channels, dx, store),
+                    Counted::Open => fast::open_spread([x, y, dy], channels, dx, store),
+                    Counted::OpenAgain => {
+                        fast::open_spread_again([x, dy], channels, dx, store);
+                    }
                 }
             });
         });

@@ -11,7 +11,7 @@ use crate::{
     operand::{Operands, Slot},
     optimizer, part, part_loss, part_norm, pixel_norm, pool,
     product::lend_lines,
-    rms_norm, rotary, rows,
+    rectified, rms_norm, rotary, rows,
     signature::Signature,
     stored, tanh,
     team::{MOST_PARTS, for_each_part},
@@ -132,6 +132,7 @@ define_operations! {
     "scale" => Scale(elementwise::Scale);
     "relu" => Relu(activation::Relu);
     "relu_backward" => ReluBackward(activation::ReluBackward);
+    "relu_backward_again" => ReluBackwardAgain(rectified::ReluBackwardAgain);
     "gelu" => Gelu(activation::Gelu);
     "gelu_backward" => GeluBackward(activation::GeluBackward);
     "silu" => Silu(activation::Silu);

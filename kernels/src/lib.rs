@@ -29,6 +29,7 @@
 //! | `scale` | x r, out w/u | `factor` (real), `accumulate` |
 //! | `relu` | x r, y w | |
 //! | `relu_backward` | y r, dy r, dx w/u | `accumulate` |
+//! | `relu_backward_again` | x (m, n) r, gain (n) r, bias (n) r, mean (n) r, variance (n) r, dy r, dt w/u | dt = dy where the `batch_norm` of x with these statistics is > 0, stored as x is: `relu_backward` without y; `accumulate`; m ≥ 2 |
 //! | `gelu` | x r, y w | |
 //! | `gelu_backward` | x r, dy r, dx w/u | `accumulate` |
 //! | `silu` | x r, y w | |
@@ -45,7 +46,7 @@
 //! | `layer_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u, dgain (n) w, dbias (n) w | `accumulate` |
 //! | `layer_norm_parameters` | x r, mean r, rstd r, dy r, dgain (n) w/u, dbias (n) w/u | the latter two alone; `accumulate` |
 //! | `batch_norm` | x (m, n) r, gain (n) r, bias (n) r, running_mean (n) r, running_variance (n) r, residual (m, n) r (present when `residual`), y (m, n) w, mean (n) w, variance (n) w | `residual`: added at the end; `relu`: y = max(·, 0) of that; m ≥ 2; outside training mean and variance are the running ones |
-//! | `batch_norm_backward` | x r, gain r, mean r, variance r, y r (present when `relu`), dy r, dx w/u, dgain (n) w, dbias (n) w | `relu`: dy counts where y > 0; `accumulate` |
+//! | `batch_norm_backward` | x r, gain r, mean r, variance r, y r (present when `relu` and not `again`), bias (n) r (present when `again`), dy r, dx w/u, dgain (n) w, dbias (n) w | `relu`: dy counts where y > 0; `again` (only with `relu`): where the norm of x is, stored as x is, which says the same where y had no residual; `accumulate` |
 //! | `group_norm` | x (b, s, n) r, gain (n) r, bias (n) r, y w, mean (b, groups) w, rstd (b, groups) w | `groups` (integer): divides n |
 //! | `group_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u, dgain (n) w, dbias (n) w | `groups`, `accumulate` |
 //! | `rms_norm` | x (m, n) r, gain (n) r, y (m, n) w, rstd (m) w | `epsilon` (real, may be absent: 1e-5) |
@@ -149,6 +150,7 @@ mod pool;
 mod product;
 pub mod random;
 mod real;
+mod rectified;
 mod registers;
 mod rms_norm;
 mod rotary;

@@ -136,15 +136,18 @@ fn hold_norm(forward: &Forward, backward: Call, kept: Vec<Array<f64>>) {
 #[test]
 fn batch_norm() {
     let (x, row): (&[u64], &[u64]) = (&[2, 4, 3], &[3]);
-    for relu in [false, true] {
-        let build = |name| call(name).flag("relu", relu);
+    // What says where it is open: nothing, y, or the bias.
+    for said in [None, Some((x, 5)), Some((row, 2))] {
+        let build = |name| call(name).flag("relu", said.is_some());
         let forward = build("batch_norm").reals(&[x, row, row, row, row, x, row, row]);
         let forward = Forward::new(forward, 5, &mut Draw::new(31));
         let after = forward.run();
-        let open = &[x][..usize::from(relu)];
-        let backward = build("batch_norm_backward").reals(&[x, row, row, row]);
-        let backward = backward.reals(open).reals(&[x, x, row, row]);
-        let kept = [0, 1, 6, 7].into_iter().chain(relu.then_some(5));
+        let again = said.is_some_and(|(_, operand)| operand == 2);
+        let backward = build("batch_norm_backward").flag("again", again);
+        let backward = backward.reals(&[x, row, row, row]);
+        let backward = said.iter().fold(backward, |call, (shape, _)| call.real(shape));
+        let backward = backward.reals(&[x, x, row, row]);
+        let kept = [0, 1, 6, 7].into_iter().chain(said.map(|(_, operand)| operand));
         let kept = kept.map(|index: usize| after[index].clone());
         let inputs = kept.chain([forward.weights()]).collect();
         hold_norm(&forward, backward, inputs);

@@ -101,10 +101,14 @@ fn one_memory_changes_no_bit() {
 #[test]
 fn one_memory_changes_no_bit_of_long_rows() {
     let (array, row): (&[u64], &[u64]) = (&[5, 1500], &[1500]);
-    for relu in [false, true] {
-        let call = call("batch_norm_backward").flag("relu", relu);
+    for (relu, again) in [(false, false), (true, false), (true, true)] {
+        let call = call("batch_norm_backward").flag("relu", relu).flag("again", again);
         let call = call.reals(&[array, row, row, row]);
-        let call = if relu { call.real(array) } else { call };
+        let call = match (relu, again) {
+            (true, true) => call.real(row),
+            (true, false) => call.real(array),
+            (false, _) => call,
+        };
         let call = call.reals(&[array, array, row, row]);
         let one = replaces(&call).expect("what adds nothing is in place");
         assert_alike::<f32>(&call, &mut Draw::new(5), one);

@@ -18,8 +18,9 @@ fn refused(call: &Call, expected: &str) {
 }
 
 /// Attributes that a call may leave out, whatever its kernel.
-const OPTIONAL: [&str; 21] = [
+const OPTIONAL: [&str; 22] = [
     "accumulate",
+    "again",
     "averaged",
     "causal",
     "centered",

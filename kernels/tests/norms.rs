@@ -89,6 +89,14 @@ fn fused_batch_norm_is_the_sequence_of_its_parts() {
                     let mut same = same.map(|(a, b)| a.to_bits() == b.to_bits());
                     assert!(same.all(|same| same), "{tail:?} {body:?} result {index}");
                 }
+                if tail.relu && !tail.residual {
+                    let again = again(&apart, rows, columns, body);
+                    let bits = |all: &[Array<f32>]| -> Vec<u32> {
+                        let values = all.iter().flat_map(Array::values);
+                        values.map(|value| value.to_bits()).collect()
+                    };
+                    assert_eq!(bits(&again), bits(&apart.made[3..]), "{body:?}");
+                }
             }
         }
     }
@@ -179,4 +187,19 @@ fn fused(
     arrays.extend([size, width, width].map(zeros));
     run(&backward, &mut arrays, body, &CONTEXT);
     made.into_iter().chain(arrays.split_off(read)).collect()
+}
+
+/// The gradients of x, gain and bias where the norm says what of dy counts, which is made again.
+fn again(apart: &Apart, rows: u64, columns: u64, body: Body) -> Vec<Array<f32>> {
+    let (array, row): (&[u64], &[u64]) = (&[rows, columns], &[columns]);
+    let call = call("batch_norm_backward").flag("relu", true).flag("again", true);
+    let call = call.reals(&[array, row, row, row, row, array, array, row, row]);
+    let Apart { x, gain, bias, dy, made, .. } = apart;
+    let [mean, variance] = [&made[1], &made[2]];
+    let mut arrays = [x, gain, mean, variance, bias, dy].map(Clone::clone).to_vec();
+    arrays.extend(
+        [(rows * columns) as usize, columns as usize, columns as usize].map(zeros),
+    );
+    run(&call, &mut arrays, body, &CONTEXT);
+    arrays.split_off(6)
 }

@@ -21,5 +21,6 @@ mod gelus;
 mod looking;
 mod measuring;
 mod precision;
+mod rectifying;
 mod rules;
 mod tuning;

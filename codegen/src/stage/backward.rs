@@ -37,9 +37,9 @@ pub(crate) fn backward(layout: &Layout<'_>, stage: Stage, sum: Sum) -> Routine {
     let mut again = Again::new(graph, layout.keep(stage));
     let mut steps: Vec<Step> = Vec::new();
     for node in flow.computed(graph, stage).rev() {
-        let backward = &graph.derivative(node).backward;
+        let backward = flow.backward(graph, node);
         steps.extend(again.before(backward));
-        steps.extend(gradients.lay(node, backward.clone()));
+        steps.extend(gradients.lay(node, backward.to_vec()));
     }
     if sum == Sum::First {
         steps.splice(0..0, zeros(layout, stage, &gradients));

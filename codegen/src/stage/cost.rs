@@ -148,10 +148,10 @@ fn graph_costs(
     });
     let pass: fn(&mut NodeCost) -> &mut PassCost = |cost| &mut cost.forward;
     add_pass(&layout, &mut costs, forward.collect(), (Pass::Forward, pass));
-    let backward = laid(graph, &seen, |_, steps| steps);
+    let backward = laid((graph, &flow), &seen, |_, steps| steps);
     let pass: fn(&mut NodeCost) -> &mut PassCost = |cost| &mut cost.backward;
     add_pass(&layout, &mut costs, backward, (Pass::Backward, pass));
-    let turn = laid(graph, &seen, first_half);
+    let turn = laid((graph, &flow), &seen, first_half);
     let pass: fn(&mut NodeCost) -> &mut PassCost = |cost| &mut cost.turn;
     add_pass(&layout, &mut costs, turn, (Pass::InputGradient, pass));
     Ok(costs)
@@ -160,13 +160,13 @@ fn graph_costs(
 /// What the uncut model takes of the backward calls of each node, laid down for its first
 /// micro-batch; sums in `fixed` have a place of their own.
 fn laid(
-    graph: &Graph<'_>,
+    (graph, flow): (&Graph<'_>, &Flow),
     fixed: &HashedSet<Source>,
     taken: impl Fn(NodeId, Vec<Step>) -> Vec<Step>,
 ) -> Vec<(NodeId, Step)> {
     let mut gradients = Accumulation::new(HashedSet::default(), fixed.clone());
     let backward = graph.computed().rev().flat_map(|node| {
-        let steps = taken(node, graph.derivative(node).backward.clone());
+        let steps = taken(node, flow.backward(graph, node).to_vec());
         gradients.lay(node, steps).into_iter().map(move |step| (node, step))
     });
     backward.collect()
@@ -192,7 +192,7 @@ fn add_pass(
         }
         let mut inner = None;
         for (node, step) in made.contains {
-            let own = own(step);
+            let own = own(sure(layout.graph, node, step));
             let cost = pass(&mut costs[node.index()]);
             cost.contained.extend(inner);
             cost.calls.push(own.clone());
@@ -200,7 +200,19 @@ fn add_pass(
         }
         let cost = pass(&mut costs[made.node.index()]);
         cost.contained.extend(inner);
-        cost.calls.push(own(made.step));
+        cost.calls.push(own(sure(layout.graph, made.node, made.step)));
+    }
+}
+
+/// What a call of a node does wherever the model is cut. Of one that a node has beside another, that is the
+/// call which it has elsewhere: it passes no more over memory. Nor does the call that is both, together
+/// with the other node's own.
+fn sure(graph: &Graph<'_>, node: NodeId, step: Step) -> Step {
+    let beside = graph.beside(node).map_or(&[][..], |beside| &beside.backward);
+    let mut pairs = beside.iter().zip(&graph.derivative(node).backward);
+    match pairs.find(|(own, _)| own.kernel == step.kernel) {
+        Some((_, elsewhere)) => Step { attributes: step.attributes, ..elsewhere.clone() },
+        None => step,
     }
 }
 
@@ -221,7 +233,8 @@ fn moved(made: &Made<NodeId>) -> Option<(NodeId, &Step)> {
 pub(crate) fn admit(graph: &Graph<'_>) -> Result<(), StageError> {
     graph.computed().try_for_each(|node| {
         let Derivative { forward, backward } = graph.derivative(node);
-        forward.iter().chain(backward).try_for_each(|step| {
+        let beside = graph.beside(node).into_iter().flat_map(|beside| &beside.backward);
+        forward.iter().chain(backward).chain(beside).try_for_each(|step| {
             let call = call(step.clone(), |term| term.element);
             Kernel::parse(&call).map(drop).map_err(|problem| {
                 let node = graph.model.nodes[node].name.clone();

@@ -34,6 +34,16 @@ pub(crate) struct Derivative {
     pub(crate) backward: Vec<Step>,
 }
 
+/// Backward calls that a node has in a stage which computes another one as well: they read what that
+/// one reads, and nothing that the node itself makes. Elsewhere it has those of its [`Derivative`].
+#[derive(Clone, Debug)]
+pub(crate) struct Beside {
+    /// The other node.
+    pub(crate) with: NodeId,
+    /// As [`Derivative::backward`], which has as many calls.
+    pub(crate) backward: Vec<Step>,
+}
+
 /// The least and the largest number of operands.
 pub(crate) fn arity(operation: Operation) -> (usize, usize) {
     match operation {
@@ -92,14 +102,28 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
 /// The calls of one node, made anew. What only metrics need adds to no gradient.
 pub(super) fn derivative(graph: &Graph<'_>, node: NodeId) -> Derivative {
     let mut both = calls(graph, node);
-    for step in both.forward.iter_mut().chain(&mut both.backward) {
-        step.node = Some(node);
-        step.strand = graph.strand(node);
-    }
+    let steps = both.forward.iter_mut().chain(&mut both.backward);
+    steps.for_each(|step| belong(graph, node, step));
     match graph.differentiates(node) {
         true => both,
         false => Derivative { backward: vec![], ..both },
     }
+}
+
+/// The calls that one node has beside another one, made anew.
+pub(super) fn beside(graph: &Graph<'_>, node: NodeId) -> Option<Beside> {
+    let is_rectifier = graph.model.nodes[node].operation == Operation::Relu;
+    let site =
+        (is_rectifier && graph.differentiates(node)).then_some(Site { graph, node })?;
+    let mut beside = norm::rectified(&site)?;
+    beside.backward.iter_mut().for_each(|step| belong(graph, node, step));
+    Some(beside)
+}
+
+/// A call stands for a node.
+fn belong(graph: &Graph<'_>, node: NodeId, step: &mut Step) {
+    step.node = Some(node);
+    step.strand = graph.strand(node);
 }
 
 fn calls(graph: &Graph<'_>, node: NodeId) -> Derivative {

@@ -1,6 +1,6 @@
 //! What cuts decide: which stage computes a node, which values cross, who reads them.
 
-use super::{StageError, graph::Graph, hashed::HashedMap};
+use super::{StageError, call::Step, graph::Graph, hashed::HashedMap};
 use roundelay_dsl::{NodeId, ParameterId, Source};
 use roundelay_schedule::{Id, Stage, ValueId};
 use std::ops::Range;
@@ -80,6 +80,12 @@ impl Flow {
     pub(crate) fn stage(&self, node: NodeId) -> Stage {
         let after = self.bounds.partition_point(|start| *start <= node.index());
         Stage::new(after - 1)
+    }
+    /// The backward calls of a node.
+    pub(crate) fn backward<'a>(&self, graph: &'a Graph<'_>, node: NodeId) -> &'a [Step] {
+        let beside = graph.beside(node);
+        let here = beside.filter(|other| self.stage(other.with) == self.stage(node));
+        here.map_or_else(|| &graph.derivative(node).backward, |beside| &beside.backward)
     }
     /// The handle of a node's result, if it crosses.
     pub(crate) fn value(&self, node: NodeId) -> Option<ValueId> {

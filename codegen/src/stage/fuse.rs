@@ -332,7 +332,9 @@ fn apply(
         return None;
     }
     reshape(form, (&between, second), &mut names)?;
-    Some(after(&form.after, &names, more, second.strand))
+    let both = after(&form.after, &names, more, second.strand);
+    // A view between the two may leave other rows than the one call takes.
+    is_call(&both).then_some(both)
 }
 
 /// Whether nothing else that the calls of a rule touch is the tensor that goes from one to the other.

@@ -3,7 +3,7 @@
 
 use super::{
     StageError,
-    derivative::{Derivative, arity, derivative},
+    derivative::{Beside, Derivative, arity, beside, derivative},
     layers,
 };
 use crate::tensor::Strand;
@@ -34,6 +34,7 @@ pub(crate) struct Graph<'a> {
     /// Which examples each operation works on; empty where all work on all.
     strands: &'a [Strand],
     derivatives: Vec<OnceCell<Derivative>>,
+    besides: Vec<OnceCell<Option<Beside>>>,
 }
 
 impl<'a> Graph<'a> {
@@ -63,6 +64,7 @@ impl<'a> Graph<'a> {
             layers: OnceCell::new(),
             strands: &[],
             derivatives: vec![OnceCell::new(); model.nodes.len()],
+            besides: vec![OnceCell::new(); model.nodes.len()],
         };
         let Source::Node(loss) = graph.root(Source::Node(end)) else {
             return Err(StageError::NoLoss);
@@ -93,7 +95,8 @@ impl<'a> Graph<'a> {
     /// The same with the examples that each operation works on, of which its calls know.
     pub(crate) fn in_strands(self, strands: &'a [Strand]) -> Self {
         let derivatives = vec![OnceCell::new(); self.model.nodes.len()];
-        Self { strands, derivatives, ..self }
+        let besides = vec![OnceCell::new(); self.model.nodes.len()];
+        Self { strands, derivatives, besides, ..self }
     }
 
     /// Which examples an operation works on.
@@ -109,6 +112,12 @@ impl<'a> Graph<'a> {
     /// The calls of a node; made when they are first asked for.
     pub(crate) fn derivative(&self, node: NodeId) -> &Derivative {
         self.derivatives[node.index()].get_or_init(|| derivative(self, node))
+    }
+
+    /// The backward calls that a node has where its stage computes another one, if there is such a one;
+    /// which of both kinds it has, the flow knows.
+    pub(crate) fn beside(&self, node: NodeId) -> Option<&Beside> {
+        self.besides[node.index()].get_or_init(|| beside(self, node)).as_ref()
     }
 
     /// The source whose memory this is: reshapes and boundaries are views, and what every part has

@@ -56,7 +56,7 @@ impl Halves {
         let (trunk, head): (Vec<_>, Vec<_>) = nodes.into_iter().partition(is_trunk);
         for node in head {
             let Parted { input, weight } =
-                part(node, graph.derivative(node).backward.clone());
+                part(node, flow.backward(graph, node).to_vec());
             halves.input.extend(again.before(input.iter().chain(&weight)));
             halves.keep_again(keep, &weight);
             let weight = halves.keep(&mut sums, node, &input, weight);
@@ -67,7 +67,7 @@ impl Halves {
         }
         if let Some(hop) = hop {
             halves.take_back(
-                graph,
+                (graph, flow),
                 &mut sums,
                 [&mut again, &mut Again::new(graph, keep)],
                 (hop, &trunk),
@@ -82,7 +82,7 @@ impl Halves {
     /// back. Each computes again what it reads.
     fn take_back<'a>(
         &mut self,
-        graph: &Graph<'_>,
+        (graph, flow): (&Graph<'_>, &Flow),
         sums: &mut Accumulation,
         [input, weight]: [&mut Again<'a>; 2],
         (hop, trunk): (Hopping, &[NodeId]),
@@ -96,7 +96,7 @@ impl Halves {
         }
         self.weight.push(hop.begun(graph));
         for node in trunk {
-            let steps = &graph.derivative(*node).backward;
+            let steps = flow.backward(graph, *node);
             let handed_on = hop.handed_on(steps);
             self.input.extend(input.before(&handed_on));
             self.input.extend(sums.lay(*node, handed_on));

@@ -98,7 +98,7 @@ fn made(
 /// What nodes make that the backward calls of a stage's nodes read.
 fn read(graph: &Graph<'_>, flow: &Flow, stage: Stage) -> HashedSet<Tensor> {
     let nodes = flow.computed(graph, stage);
-    let steps = nodes.flat_map(|node| &graph.derivative(node).backward);
+    let steps = nodes.flat_map(|node| flow.backward(graph, node));
     let tensors = steps.flat_map(|step| &step.terms).map(|term| term.tensor);
     let is_made = |tensor: &Tensor| {
         matches!(tensor, Tensor::Source(Source::Node(_)) | Tensor::Auxiliary(..))

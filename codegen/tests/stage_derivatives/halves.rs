@@ -10,7 +10,7 @@ use roundelay_kernels::Real;
 use roundelay_schedule::{Access, Id, Recompute, Role, Routine, Stage};
 
 /// Every bit of every gradient after three micro-batches.
-fn gradients<R: Real>(stages: &Stages) -> Vec<(String, Vec<u64>)> {
+pub(crate) fn gradients<R: Real>(stages: &Stages) -> Vec<(String, Vec<u64>)> {
     let mut machine = Machine::new::<R>(stages, 0);
     for micro_batch in 0..3 {
         machine.feed::<R>(micro_batch);

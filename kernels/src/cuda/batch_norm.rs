@@ -2,12 +2,15 @@
 
 use super::{
     Argument,
-    columns::{Columns, joining},
+    columns::{Columns, Partial, joining},
     draft::{Draft, NOWHERE, adding, count},
     form::{Form, Role},
     source::BATCH_NORM,
 };
-use crate::batch_norm::{BatchNorm, BatchNormBackward};
+use crate::{
+    batch_norm::{BatchNorm, BatchNormBackward, Counted},
+    rectified::ReluBackwardAgain,
+};
 use Role::{Either, Narrow, Wide};
 
 impl Form for BatchNorm {
@@ -53,40 +56,49 @@ impl BatchNorm {
 
 impl Form for BatchNormBackward {
     fn roles(&self) -> Vec<Role> {
-        let inputs = if self.relu { 2 } else { 1 };
+        let inputs = if self.counted.is_said() { 2 } else { 1 };
         let slopes = std::iter::repeat_n(Narrow, inputs + 1);
         let roles = [Narrow, Narrow, Wide, Wide].into_iter().chain(slopes);
         roles.chain([Either, Either]).collect()
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let [x, gain, mean, variance] = draft.operands(0);
-        let (y, next) = match self.relu {
+        let (said, next) = match self.counted.is_said() {
             true => (draft.operand(4), 5),
             false => (NOWHERE, 4),
         };
         let [dy, dx, dgain, dbias] = draft.operands(next);
         let columns = Columns { rows: self.rows, columns: self.columns };
-        let sums = self.write_sums(draft, [x, mean, variance, y, dy, dgain, dbias]);
-        let mut arguments = vec![x, gain, mean, variance, y, dy];
-        arguments.extend(sums);
+        let (sums, spread, counted): (_, _, &[Argument]) = match self.counted {
+            Counted::All | Counted::Open => {
+                ("batch_slopes_of_segments", "batch_norm_backward", &[x, mean, said, dy])
+            }
+            Counted::OpenAgain => (
+                "batch_slopes_again",
+                "batch_norm_backward_again",
+                &[x, mean, gain, variance, said, dy],
+            ),
+        };
+        let partial = columns.sum(draft, (BATCH_NORM, sums), [counted, &[]], 2);
+        let rest = self.write_joined(draft, partial, [variance, dgain, dbias]);
+        let mut arguments = vec![x, gain, mean, variance, said, dy];
+        arguments.extend(rest);
         arguments.extend([dx, count(self.rows), count(self.columns)]);
         arguments.push(adding(self.store));
         let shape = columns.each_row(draft);
-        draft.narrow((BATCH_NORM, "batch_norm_backward"), shape, arguments);
+        draft.narrow((BATCH_NORM, spread), shape, arguments);
         Ok(())
     }
 }
 
 impl BatchNormBackward {
     /// dgain and dbias, and what of them every row of dx takes off.
-    fn write_sums(
+    fn write_joined(
         &self,
         draft: &mut Draft,
-        [x, mean, variance, y, dy, dgain, dbias]: [Argument; 7],
+        partial: Partial,
+        [variance, dgain, dbias]: [Argument; 3],
     ) -> [Argument; 2] {
-        let columns = Columns { rows: self.rows, columns: self.columns };
-        let function = (BATCH_NORM, "batch_slopes_of_segments");
-        let partial = columns.sum(draft, function, [&[x, mean, y, dy], &[]], 2);
         let rest = [(); 2].map(|()| draft.wide_scratch(self.columns));
         let mut arguments = vec![partial.sums(), variance, dgain, dbias];
         arguments.extend(rest);
@@ -96,5 +108,20 @@ impl BatchNormBackward {
         let shape = joining(self.columns, partial.segments);
         draft.launch(BATCH_NORM, symbol, shape, arguments);
         rest
+    }
+}
+
+impl Form for ReluBackwardAgain {
+    fn roles(&self) -> Vec<Role> {
+        vec![Narrow, Narrow, Narrow, Wide, Wide, Narrow, Narrow]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let columns = Columns { rows: self.rows, columns: self.columns };
+        let mut arguments: Vec<Argument> = draft.operands::<7>(0).into();
+        arguments.extend([self.rows, self.columns].map(count));
+        arguments.push(adding(self.store));
+        let shape = columns.each_row(draft);
+        draft.narrow((BATCH_NORM, "relu_backward_again"), shape, arguments);
+        Ok(())
     }
 }

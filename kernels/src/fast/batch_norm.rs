@@ -155,6 +155,7 @@ vectorize! {
     }
 }
 
+/// The norm, forward and where backward makes it again, in the same bits.
 #[inline(always)]
 fn normal<R: Real>(x: R, [mean, factor, bias]: [R; 3]) -> R {
     (x - mean).fused(factor, bias)
@@ -207,6 +208,45 @@ vectorize! {
     }
 }
 
+vectorize! {
+    /// The same of dy where (x − mean) · factor + bias > 0.
+    pub(crate) fn open_sums_again<R>(
+        inputs: [&[R]; 2], channels: [&[R]; 3], partial: &mut [R],
+    ) {
+        partial.fill(R::ZERO);
+        let [mean, ..] = channels;
+        let (along, total) = partial.split_at_mut(mean.len());
+        let block = open_block(mean.len(), 4);
+        if block == 0 {
+            return add_rows(inputs, channels, along, total, |[x, dy], channel| {
+                let dy = masked(normal(x, channel), dy);
+                [dy * (x - channel[0]), dy]
+            });
+        }
+        let mut opened = [R::ZERO; OPENED];
+        let [x, dy] = inputs.map(|input| input.chunks(block));
+        for (x, dy) in x.zip(dy) {
+            let dy = open_again([x, dy], channels, &mut opened);
+            add_rows([x, dy], [mean], along, total, |[x, dy], [mean]| [dy * (x - mean), dy]);
+        }
+    }
+}
+
+vectorize! {
+    /// dt = dy where (x − mean) · factor + bias > 0.
+    pub(crate) fn rectify_again<R>(
+        inputs: [&[R]; 2], channels: [&[R]; 3], dt: &mut [R], store: Store,
+    ) {
+        let columns = channels[0].len();
+        let [x, dy] = inputs.map(|input| input.chunks(columns));
+        for ((x, dy), dt) in x.zip(dy).zip(dt.chunks_mut(columns)) {
+            add_each([x, dy], channels, dt, store, |[x, dy], channel| {
+                masked(normal(x, channel), dy)
+            });
+        }
+    }
+}
+
 #[inline(always)]
 fn masked<R: Real>(y: R, dy: R) -> R {
     if y > R::ZERO { dy } else { R::ZERO }
@@ -226,6 +266,24 @@ fn open<'a, R: Real>(y: &[R], dy: &[R], opened: &'a mut [R; OPENED]) -> &'a [R] 
     let opened = &mut opened[..y.len()];
     for ((y, dy), opened) in y.iter().zip(dy).zip(&mut *opened) {
         *opened = masked(*y, *dy);
+    }
+    opened
+}
+
+/// dy where (x − mean) · factor + bias > 0, in `opened`.
+#[inline(always)]
+fn open_again<'a, R: Real>(
+    [x, dy]: [&[R]; 2],
+    channels: [&[R]; 3],
+    opened: &'a mut [R; OPENED],
+) -> &'a [R] {
+    let columns = channels[0].len();
+    let opened = &mut opened[..x.len()];
+    for (x, opened) in x.chunks(columns).zip(opened.chunks_mut(columns)) {
+        each([x], channels, opened, |[x], channel| normal(x, channel));
+    }
+    for (opened, dy) in opened.iter_mut().zip(dy) {
+        *opened = masked(*opened, *dy);
     }
     opened
 }
@@ -270,7 +328,7 @@ vectorize! {
     pub(crate) fn open_spread<R>(
         inputs: [&[R]; 3], channels: Channels<'_, R>, dx: &mut [R], store: Store,
     ) {
-        let Channels { mean, scale, shift, slope } = channels;
+        let Channels { mean, scale, shift, slope, .. } = channels;
         let block = open_block(mean.len(), 1);
         let length = block.max(mean.len());
         let mut opened = [R::ZERO; OPENED];
@@ -288,6 +346,32 @@ vectorize! {
     }
 }
 
+vectorize! {
+    /// The same of dy where (x − mean) · scale + bias > 0.
+    pub(crate) fn open_spread_again<R>(
+        inputs: [&[R]; 2], channels: Channels<'_, R>, dx: &mut [R], store: Store,
+    ) {
+        let Channels { mean, scale, shift, slope, bias } = channels;
+        let block = open_block(mean.len(), 1);
+        let length = block.max(mean.len());
+        let mut opened = [R::ZERO; OPENED];
+        let [x, dy] = inputs.map(|input| input.chunks(length));
+        for ((x, dy), dx) in x.zip(dy).zip(dx.chunks_mut(length)) {
+            if block == 0 {
+                let channels = [mean, scale, shift, slope, bias];
+                add_each([x, dy], channels, dx, store, |[x, dy], channel| {
+                    let [mean, scale, shift, slope, bias] = channel;
+                    let dy = masked(normal(x, [mean, scale, bias]), dy);
+                    back(x, dy, [mean, scale, shift, slope])
+                });
+            } else {
+                let dy = open_again([x, dy], [mean, scale, bias], &mut opened);
+                spread_rows([x, dy], channels, dx, store);
+            }
+        }
+    }
+}
+
 #[inline(always)]
 fn spread_rows<R: Real>(
     [x, dy]: [&[R]; 2],
@@ -295,7 +379,7 @@ fn spread_rows<R: Real>(
     dx: &mut [R],
     store: Store,
 ) {
-    let Channels { mean, scale, shift, slope } = channels;
+    let Channels { mean, scale, shift, slope, .. } = channels;
     let columns = mean.len();
     let rows = x.chunks(columns).zip(dy.chunks(columns));
     for ((x, dy), dx) in rows.zip(dx.chunks_mut(columns)) {

@@ -23,25 +23,37 @@ pub(crate) fn moments<R: Real>(x: &[R], mean: &mut [R], variance: &mut [R]) {
     }
 }
 
-/// y = (x − mean) / √(variance + ε) · gain + bias.
-pub(crate) fn normalise<R: Real>(
-    x: &[R],
-    [gain, bias, mean, variance]: [&[R]; 4],
-    y: &mut [R],
-) {
-    let columns = gain.len();
+/// (x − mean) / √(variance + ε) · gain + bias.
+pub(crate) fn normal<R: Real>(x: R, [gain, bias, mean, variance]: [R; 4]) -> R {
+    let rstd = R::ONE / (variance + R::of(EPSILON)).sqrt();
+    (x - mean) * rstd * gain + bias
+}
+
+/// y = the normal of x.
+pub(crate) fn normalise<R: Real>(x: &[R], channels: [&[R]; 4], y: &mut [R]) {
     for (i, y) in y.iter_mut().enumerate() {
-        let j = i % columns;
-        let rstd = R::ONE / (variance[j] + R::of(EPSILON)).sqrt();
-        *y = (x[i] - mean[j]) * rstd * gain[j] + bias[j];
+        *y = normal(x[i], channels.map(|own| own[i % own.len()]));
+    }
+}
+
+/// dt = dy where the normal of x > 0.
+pub(crate) fn open_again<R: Real>(
+    [x, dy]: [&[R]; 2],
+    channels: [&[R]; 4],
+    dt: &mut [R],
+    store: Store,
+) {
+    for (i, dt) in dt.iter_mut().enumerate() {
+        let normal = normal(x[i], channels.map(|own| own[i % own.len()]));
+        store.put(dt, if normal > R::ZERO { dy[i] } else { R::ZERO });
     }
 }
 
 /// dbias = Σ dy, dgain = Σ dy · x̂, dx = gain · rstd · (dy − dbias / m − x̂ · dgain / m), where
-/// x̂ = (x − mean) · rstd.
+/// x̂ = (x − mean) · rstd; dy may depend on x.
 pub(crate) fn backward<R: Real>(
     (x, [gain, mean, variance]): (Current<'_, R>, [&[R]; 3]),
-    dy: impl Fn(usize) -> R,
+    dy: impl Fn(usize, R) -> R,
     [dx, dgain, dbias]: [&mut [R]; 3],
     store: Store,
 ) {
@@ -51,12 +63,14 @@ pub(crate) fn backward<R: Real>(
     for j in 0..columns {
         let rstd = R::ONE / (variance[j] + R::of(EPSILON)).sqrt();
         let at = |i: usize| i * columns + j;
-        let normal = |i, dx: &[R]| (x.at(at(i), &dx[at(i)]) - mean[j]) * rstd;
-        let total = (0..rows).map(|i| dy(at(i))).sum::<R>();
-        let along = (0..rows).map(|i| dy(at(i)) * normal(i, dx)).sum::<R>();
+        let x = |i: usize, dx: &[R]| x.at(at(i), &dx[at(i)]);
+        let normal = |i, dx: &[R]| (x(i, dx) - mean[j]) * rstd;
+        let dy = |i, dx: &[R]| dy(at(i), x(i, dx));
+        let total = (0..rows).map(|i| dy(i, dx)).sum::<R>();
+        let along = (0..rows).map(|i| dy(i, dx) * normal(i, dx)).sum::<R>();
         (dgain[j], dbias[j]) = (along, total);
         for i in 0..rows {
-            let rest = dy(at(i)) - total / count - normal(i, dx) * (along / count);
+            let rest = dy(i, dx) - total / count - normal(i, dx) * (along / count);
             store.put(&mut dx[at(i)], gain[j] * rstd * rest);
         }
     }

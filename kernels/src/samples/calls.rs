@@ -113,7 +113,7 @@ pub fn sample(name: &str, draw: &mut Draw) -> Call {
         _ if name.contains("part") || name.ends_with("join") => {
             parts::sample(adding, draw)
         }
-        _ if name.contains("_norm") => norms::sample(plain, accumulate, draw),
+        _ if norms::has(name) => norms::sample(plain, accumulate, draw),
         _ => images::sample(plain, accumulate, draw),
     }
 }
@@ -193,6 +193,7 @@ pub fn large(name: &str, draw: &mut Draw) -> Call {
         "conv2d" | "conv2d_backward" | "conv2d_weights" => images::large(call(name)),
         "batch_norm"
         | "batch_norm_backward"
+        | "relu_backward_again"
         | "group_norm"
         | "group_norm_backward"
         | "rms_norm"
@@ -441,6 +442,7 @@ fn is_square(call: &Call, operand: usize) -> bool {
         ("adamw", 4),
         ("batch_norm", 4),
         ("batch_norm_backward", 3),
+        ("relu_backward_again", 4),
         ("pixel_norm", 4),
         ("pixel_norm_slopes", 3),
         ("pixel_norm_backward", 3),

@@ -3,12 +3,17 @@
 use super::{Build, calls::Draw};
 use roundelay_schedule::Call;
 
+/// Whether a kernel is of a norm, or makes one again.
+pub(crate) fn has(name: &str) -> bool {
+    name.contains("_norm") || name == "relu_backward_again"
+}
+
 /// A random call.
 pub(crate) fn sample(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
     let (batch, m, n) = (1 + draw.below(3), draw.extent(), draw.extent());
     let array: &[u64] = &[batch, m, n];
     match &*call.kernel {
-        "batch_norm" | "batch_norm_backward" => {
+        "batch_norm" | "batch_norm_backward" | "relu_backward_again" => {
             sample_batch_norm(call, accumulate, [1 + batch, m, n], draw)
         }
         "group_norm" | "group_norm_backward" => {
@@ -66,8 +71,12 @@ pub(crate) fn large(call: Call) -> Call {
             .reals(&[rows, columns, columns]),
         "batch_norm_backward" => call
             .flag("relu", true)
-            .reals(&[rows, columns, columns, columns, rows, rows])
+            .flag("again", true)
+            .reals(&[rows, columns, columns, columns, columns, rows])
             .reals(&[rows, columns, columns]),
+        "relu_backward_again" => {
+            call.reals(&[rows, columns, columns, columns, columns]).reals(&[rows, rows])
+        }
         "group_norm" => call
             .integer("groups", 4)
             .reals(&[x, channels, channels, x, statistics, statistics]),
@@ -87,20 +96,26 @@ fn sample_batch_norm(
     draw: &mut Draw,
 ) -> Call {
     let (array, row): (&[u64], &[u64]) = (&shape, &shape[2..]);
-    let (relu, residual) = (draw.flag(), draw.flag());
-    let one = [array];
+    let (relu, other) = (draw.flag(), draw.flag());
+    let (one, rows) = ([array], [row]);
     let some = |wanted: bool| &one[..usize::from(wanted)];
-    let call = call.flag("relu", relu);
     match &*call.kernel {
-        "batch_norm" => call
-            .flag("residual", residual)
+        "relu_backward_again" => call
+            .flag("accumulate", accumulate)
             .reals(&[array, row, row, row, row])
-            .reals(some(residual))
+            .reals(&[array, array]),
+        "batch_norm" => call
+            .flag("relu", relu)
+            .flag("residual", other)
+            .reals(&[array, row, row, row, row])
+            .reals(some(other))
             .reals(&[array, row, row]),
         _ => call
             .flag("accumulate", accumulate)
+            .flag("relu", relu)
+            .flag("again", relu && other)
             .reals(&[array, row, row, row])
-            .reals(some(relu))
+            .reals(if relu && other { &rows } else { some(relu) })
             .reals(&[array, array, row, row]),
     }
 }

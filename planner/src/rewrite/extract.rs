@@ -23,8 +23,17 @@ fn cost(term: &Term) -> u64 {
         || (0..3).any(|number| operator == result(number));
     match operator {
         _ if is_free => 0,
-        "add" | "add_rows" | "copy" | "gelu" | "gelu_tanh" | "gelu_tanh_backward"
-        | "part" | "relu" | "relu_backward" | "sum_rows" => 1,
+        "add"
+        | "add_rows"
+        | "copy"
+        | "gelu"
+        | "gelu_tanh"
+        | "gelu_tanh_backward"
+        | "part"
+        | "relu"
+        | "relu_backward"
+        | "relu_backward_again"
+        | "sum_rows" => 1,
         "all_gather" | "reduce_scatter" => 101,
         // Both of them, one behind the other.
         "all_reduce" => 201,

@@ -1,7 +1,8 @@
 //! Normalisation over an extent.
 
-use super::{Derivative, Site};
+use super::{Beside, Derivative, Site};
 use crate::stage::call::{Step, Term, call};
+use roundelay_dsl::{Operation, Source};
 
 /// ε of kernels whose calls say no other.
 const USUAL: f64 = 1e-5;
@@ -55,6 +56,25 @@ pub(super) fn batch_norm(site: &Site<'_>) -> Derivative {
         forward: vec![call("batch_norm", forward)],
         backward: [backward].into_iter().chain(averages).collect(),
     }
+}
+
+/// What a rectifier has right behind a batch norm: y is > 0 where the norm is, which follows from what
+/// the norm's own backward call reads, and from its bias.
+pub(super) fn rectified(site: &Site<'_>) -> Option<Beside> {
+    let Source::Node(node) = site.graph.sum_of(site.source(0)?) else { return None };
+    let is_norm = site.graph.model.nodes[node].operation == Operation::BatchNorm;
+    let norm = is_norm.then_some(Site { node, ..*site })?;
+    let [x, gain, bias, _, _] = norm.operands();
+    let x = x.matrix();
+    let columns = x.shape[1];
+    let [mean, variance] = [0, 1].map(|number| norm.auxiliary(number, &[columns]));
+    let kept = [x, gain, bias, mean, variance, site.gradient().rows_of(columns)];
+    let step = |dt: Term| {
+        let mut step = call("relu_backward_again", kept.clone());
+        step.terms.push(dt.rows_of(columns));
+        step
+    };
+    Some(Beside { with: node, backward: site.each([(0, &step)]) })
 }
 
 /// y = (x − mean) · rstd · gain + bias per example and group of channels.

@@ -1,0 +1,81 @@
+//! Rectifiers behind batch norms: a residual network trains the same, bit for bit, whether its backward
+//! passes make norms again, in one call or two, or read what the rectifiers made.
+
+use crate::{
+    networks::resnet,
+    oracle::{RESTS, recursion, replay},
+    plans::plan,
+};
+use roundelay::{
+    Checked, Program,
+    parts::{
+        codegen::{Everywhere, lower, lower_with},
+        kernels::Kernels,
+        runtime::{Dataset, State},
+        schedule::{Attribute, Call, Float, check},
+    },
+};
+use roundelay_schedule::{Order, Placement, Recompute, Rule, States};
+
+/// How often a call of a kernel with or without a flag stands in the routines of a schedule.
+fn count(schedule: &Checked, kernel: &str, flag: (&str, bool)) -> usize {
+    let (name, wanted) = flag;
+    let is_set = |call: &Call| call.attributes.get(name) == Some(&Attribute::Flag(true));
+    let calls = schedule.routines.values().flat_map(|routine| routine.calls.iter());
+    calls.filter(|call| call.kernel == kernel && is_set(call) == wanted).count()
+}
+
+/// The schedule of one stage, or two, without rewrites and with all.
+fn lowered(program: &Program, cuts: &[u32], recompute: Recompute) -> [Checked; 2] {
+    let (placement, order) = match cuts {
+        [] => (Placement::Accumulate, Order::Sequential),
+        [..] => (Placement::Pipeline, Order::Gpipe),
+    };
+    let kind = (Rule::Sync, placement, order, States::Replicated);
+    let plan = plan(kind, 2, cuts.to_vec()).recomputing(recompute);
+    let both = [lower(program, &plan), lower_with(program, &plan, &Everywhere)];
+    both.map(|schedule| check(schedule.unwrap(), &Kernels).unwrap())
+}
+
+/// The first norm is node 1 of the model, its rectifier node 2.
+const CUTS: [&[u32]; 3] = [&[], &[2], &[3]];
+
+#[test]
+fn a_residual_network_trains_the_same_however_its_rectifiers_go_back() {
+    for dtype in [Float::F32, Float::F64] {
+        let mut program = resnet(8);
+        program.train.dtype = dtype;
+        let mut all = Vec::new();
+        for cuts in CUTS {
+            for recompute in Recompute::ALL {
+                let both = lowered(&program, cuts, *recompute);
+                let data = Dataset::open(&both[0].job, None).unwrap();
+                let start = State::initial(&both[0].job);
+                let apart = count(&both[0], "relu_backward_again", ("again", false));
+                let again = count(&both[1], "batch_norm_backward", ("again", true));
+                assert!(apart >= again && again > 0, "{cuts:?} {recompute}");
+                for schedule in &both {
+                    all.push(recursion(schedule, &data, &start).losses);
+                }
+                let replayed = replay(&both[1], &data, &start, RESTS[2]);
+                all.push(replayed.losses);
+            }
+        }
+        assert!(all.iter().all(|losses| *losses == all[0]), "{dtype:?}");
+    }
+}
+
+/// What crosses a cut is there already: one rectifier more reads what it made.
+#[test]
+fn a_rectifier_behind_a_cut_reads_its_result() {
+    let program = resnet(8);
+    let of = |cuts: &[u32]| {
+        let [bare, _] = lowered(&program, cuts, Recompute::None);
+        ["relu_backward_again", "relu_backward"]
+            .map(|kernel| count(&bare, kernel, ("accumulate", false)))
+    };
+    let [[again, read], [fewer, more], same] = CUTS.map(of);
+    // Each in the routines for the first micro-batch and for later ones.
+    assert_eq!([fewer + 2, more], [again, read + 2]);
+    assert_eq!(same, [again, read]);
+}
