@@ -44,6 +44,15 @@ pub(super) struct Exchange {
     pub(super) content: Content,
 }
 
+impl Exchange {
+    /// Adds it.
+    pub(super) fn push(self, draft: &mut Draft<'_>, (key, lag): (Key, u32)) {
+        let Self { along: Along { group, link }, kind, from, to, content } = self;
+        let work = DraftWork::Collective { link, kind, group, from, to, content };
+        draft.push(key, lag, work);
+    }
+}
+
 pub(super) fn lay_out(
     draft: &mut Draft<'_>,
     stage: Stage,
@@ -57,10 +66,10 @@ pub(super) fn lay_out(
     let content = Content::Gradient(stage, sum);
     let kind = Collective::AllReduce;
     let exchange = Exchange { along: all, kind, from: gradient, to: gradient, content };
-    members.exchange(draft, members.closing(draft, last, 1), exchange);
+    exchange.push(draft, members.closing(draft, last, 1));
     let Moment { period, key } = update_moment(&members, draft, last);
     let lag = u32::try_from(period).expect("no update stands before its passes");
-    members.update(draft, (key, lag), &bound);
+    members.update(draft, (key, lag), &bound)?;
     Ok(rows)
 }
 
@@ -180,26 +189,14 @@ impl Members {
         (draft.key(slot, side).overdue(overdue), draft.order.slot(slot).lag)
     }
 
-    /// Adds a collective.
-    pub(super) fn exchange(
-        &self,
-        draft: &mut Draft<'_>,
-        (key, lag): (Key, u32),
-        exchange: Exchange,
-    ) {
-        let Exchange { along: Along { group, link }, kind, from, to, content } = exchange;
-        let work = DraftWork::Collective { link, kind, group, from, to, content };
-        draft.push(key, lag, work);
-    }
-
     /// Adds the update.
     pub(super) fn update(
         &self,
         draft: &mut Draft<'_>,
         (key, lag): (Key, u32),
         rows: &UpdateRows,
-    ) {
+    ) -> Result<(), LowerError> {
         let site = draft.sites.site(self.stage, draft.last(), lag);
-        draft.push_update(self.stage, site, (key, lag), rows);
+        draft.push_update(self.stage, site, (key, lag), rows)
     }
 }
