@@ -13,11 +13,15 @@ use crate::{
 };
 use roundelay::{
     Checked, Plan, Program, Schedule,
-    parts::{kernels::Kernels, schedule::check},
+    parts::{
+        kernels::Kernels,
+        runtime::{Cpu, CpuOptions, Dataset, State},
+        schedule::{check, simulate},
+    },
 };
 use roundelay_schedule::{
-    Access, Attribute, Collective, Content, Float, Id, Method, Order, Pass, Placement,
-    Role, Routine, Rule, Stage, States, Subject, Tensor, Work,
+    Access, Attribute, Collective, Content, Float, Id, Method, Nanos, Order, Pass,
+    Placement, Reduction, Role, Routine, Rule, Stage, States, Subject, Tensor, Work,
 };
 use std::collections::BTreeSet;
 
@@ -223,6 +227,31 @@ fn replicas_and_grids_of_stages_that_clip_replay_like_the_recursion() {
     }
 }
 
+/// A run that stops goes on elsewhere with the same bits: stages are added up in one order, wherever
+/// they are.
+#[test]
+fn clipped_runs_go_on_with_other_placements() {
+    let program = clipped(descending(mlp(6, 6), Float::F32));
+    let alike =
+        |plan: &Plan| plan.reduction == Reduction::Sequential && plan.members() == 1;
+    let schedules = staged(&program, 3, 3).into_iter().filter(alike);
+    let mut state = State::initial(&compiled(&program, &alone(&program, 3)).job);
+    let schedules: Vec<_> = schedules.map(|plan| compiled(&program, &plan)).collect();
+    assert!(schedules.len() >= 6, "{}", schedules.len());
+    let run = |schedule: &Checked, state: &State, end| {
+        let data = Dataset::open(&schedule.job, None).unwrap();
+        let mut cpu = Cpu::new(schedule, Box::new(data), CpuOptions::default()).unwrap();
+        cpu.load(state).unwrap();
+        cpu.replay(end, &mut |_| {}).unwrap();
+        cpu.save().unwrap()
+    };
+    let whole = run(&schedules[0], &state, schedules.len() as u64);
+    for (end, schedule) in (1..).zip(&schedules) {
+        state = run(schedule, &state, end);
+    }
+    assert!(state == whole, "another placement trains other numbers");
+}
+
 /// The moves of squares between devices, as the stages whose squares they carry.
 fn hops(schedule: &Checked) -> Vec<(usize, usize)> {
     let actions = schedule.actions.values();
@@ -257,6 +286,26 @@ fn one_number_goes_through_the_stages_and_back() {
         let apart = matches!(placement, Placement::Pipeline | Placement::Shared);
         assert_eq!(moved, rule == Rule::Sync && apart, "{kind:?}");
     }
+}
+
+/// Where passes take no time the stages find their parts one after another, and the first one cannot
+/// go on before the last part is added.
+#[test]
+fn the_next_step_waits_for_the_norm() {
+    let free = mlp(6, 8);
+    let norm = Nanos(1_000_000);
+    let order = Order::OneForwardOneBackward;
+    let kind = (Rule::Sync, Placement::Pipeline, order, States::Replicated);
+    let time = |program: &Program| {
+        let mut schedule = compiled(program, &plan(program, kind, 4, 4)).into_inner();
+        for (_, routine) in schedule.routines.iter_mut() {
+            let finds = routine.pass == Pass::Norm;
+            routine.predicted = if finds { norm } else { Nanos(0) };
+        }
+        simulate(&check(schedule, &Kernels).unwrap(), 8).step_time()
+    };
+    let [clipping, free] = [clipped(free.clone()), free].map(|program| time(&program));
+    assert!(clipping >= free + Nanos(4 * norm.0), "{clipping} after {free}");
 }
 
 /// Under delays and local rules every stage is bounded alone, by updates that find their own norm.

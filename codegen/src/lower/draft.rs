@@ -83,9 +83,9 @@ impl Key {
             | shift
     }
 
-    /// The same place below all that a pass of the step waits for.
-    pub(crate) fn closing(self) -> Self {
-        Self { side: Side::Closing, ..self }
+    /// When it is, if passes take the times of the order.
+    pub(crate) fn time(self) -> u64 {
+        self.time
     }
 
     /// The same place so many turns behind the last pass of the step.
@@ -126,6 +126,11 @@ impl Moment {
     /// The same so many periods later.
     pub(crate) fn later(self, periods: i64) -> Self {
         Self { period: self.period + periods, ..self }
+    }
+
+    /// The same below all that a pass of the step waits for.
+    pub(crate) fn closing(self) -> Self {
+        Self { key: Key { side: Side::Closing, ..self.key }, ..self }
     }
 
     /// The place in the list, and how many periods behind its step.

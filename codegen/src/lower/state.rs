@@ -115,16 +115,14 @@ impl Draft<'_> {
             return Ok(());
         }
         let gradient = Moment { period: lag.into(), key };
-        let bounded = Bounded { stage, site, gradient, rows: *rows, split: None };
-        self.bound(bounded)
+        self.bound(Bounded { stage, site, gradient, rows: *rows, split: None })
     }
 
     /// Adds an update that bounds a norm of which its gradient is a part.
     fn bound(&mut self, bounded: Bounded) -> Result<(), LowerError> {
         match self.plan.has_joint_norm() {
             true => {
-                let Moment { period, key } = bounded.gradient;
-                let gradient = Moment { period, key: key.closing() };
+                let gradient = bounded.gradient.closing();
                 self.bounded.push(Bounded { gradient, ..bounded });
                 Ok(())
             }

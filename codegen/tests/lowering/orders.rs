@@ -132,7 +132,7 @@ fn spans(order: Order, p: u32, chunks: u32, n: u32) -> (f64, f64) {
 }
 
 /// Hundredths of a unit; what messages are rounded up to does not count.
-fn units(time: u64) -> f64 {
+pub(crate) fn units(time: u64) -> f64 {
     (time as f64 / UNIT as f64 * 100.0).round() / 100.0
 }
 

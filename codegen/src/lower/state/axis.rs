@@ -67,9 +67,8 @@ pub(super) fn lay_out(
     let kind = Collective::AllReduce;
     let exchange = Exchange { along: all, kind, from: gradient, to: gradient, content };
     exchange.push(draft, members.closing(draft, last, 1));
-    let Moment { period, key } = update_moment(&members, draft, last);
-    let lag = u32::try_from(period).expect("no update stands before its passes");
-    members.update(draft, (key, lag), &bound)?;
+    let moment = update_moment(&members, draft, last);
+    members.update(draft, moment.place(), &bound)?;
     Ok(rows)
 }
 
@@ -78,8 +77,7 @@ pub(super) fn lay_out(
 /// next sum in its place. So many passes hide the sum over the members.
 fn update_moment(members: &Members, draft: &Draft<'_>, last: usize) -> Moment {
     let stage = members.stage;
-    let (key, lag) = members.closing(draft, last, 2);
-    let soonest = Moment { period: lag.into(), key };
+    let soonest = members.moment(draft, last, 2);
     let plan = draft.plan;
     if plan.placement != Placement::Pipeline || plan.rule.is_synchronous() {
         return soonest;
@@ -187,6 +185,23 @@ impl Members {
         let slot = self.turns[turn.min(last)];
         let overdue = u32::try_from(turn.saturating_sub(last)).unwrap_or(u32::MAX);
         (draft.key(slot, side).overdue(overdue), draft.order.slot(slot).lag)
+    }
+
+    /// The same as a moment of step 0.
+    pub(super) fn moment(&self, draft: &Draft<'_>, turn: usize, later: usize) -> Moment {
+        let (key, lag) = self.closing(draft, turn, later);
+        Moment { period: lag.into(), key }
+    }
+
+    /// Behind the pass that follows a moment: what comes then has it to hide behind. The moment itself,
+    /// where no pass is left or lanes have no patience.
+    pub(super) fn a_turn_behind(&self, draft: &Draft<'_>, moment: Moment) -> Moment {
+        let over = |slot: &u32| draft.order.slot(*slot).end <= moment.key.time();
+        let turn = self.turns.partition_point(over);
+        match self.patience > 0 && turn < self.turns.len() {
+            true => self.moment(draft, turn, 0),
+            false => moment,
+        }
     }
 
     /// Adds the update.

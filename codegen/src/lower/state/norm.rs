@@ -10,7 +10,7 @@
 
 use super::{
     UpdateRows,
-    axis::{Along, Exchange},
+    axis::{Along, Exchange, Members},
     version,
     workers::carry,
 };
@@ -119,9 +119,13 @@ fn add_up(
             let content = Content::Squares(behind, last);
             // Not before the gradient is there: a device has its messages in list order, and the way
             // back through a pipeline waits for no norm.
-            let ready = Found { moment: found.moment.max(moment), ..found };
+            let ready = Found { moment: found.moment.max(own.gradient), ..found };
             moment = hand_on(draft, ready, (own.site.at, row), content)?;
             access = Access::Update;
+            if found.at != own.site.at {
+                let members = Members::new(draft, own.stage);
+                moment = members.a_turn_behind(draft, moment).closing();
+            }
         }
         find(draft, own, (moment, access), row);
         before = Some((Found { at: own.site.at, row, moment }, own.stage));

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::lower::{
     LowerError,
-    draft::{Draft, Hold, Instance, Key, Moment, Slotting},
+    draft::{Draft, Hold, Instance, Key, Slotting},
 };
 use roundelay_schedule::{
     AxisId, Bytes, Collective, Content, Id, MicroBatch, Pass, Role, Routine, RoutineId,
@@ -221,18 +221,15 @@ impl Shards {
         last: usize,
         later: usize,
     ) -> Result<(), LowerError> {
-        let (key, lag) = self.members.closing(draft, last, later);
         if !draft.is_bounded(self.bound.shards) {
-            return self.members.update(draft, (key, lag), &self.bound);
+            let moment = self.members.closing(draft, last, later);
+            return self.members.update(draft, moment, &self.bound);
         }
-        let turn = |more| {
-            let (key, lag) = self.members.closing(draft, last, later + more);
-            Moment { period: lag.into(), key }
-        };
+        let turn = |more| self.members.moment(draft, last, later + more);
         let [gradient, added, updated] = [0, 1, 2].map(turn);
-        let (axis, inside) = (self.axis, self.inside);
-        let split = Some(Split { axis, inside, added, updated });
-        let (stage, rows) = (self.stage(), self.bound);
+        let split = Split { axis: self.axis, inside: self.inside, added, updated };
+        let (_, lag) = gradient.place();
+        let (stage, rows, split) = (self.stage(), self.bound, Some(split));
         let site = draft.sites.site(stage, draft.last(), lag);
         draft.bound(Bounded { stage, site, gradient, rows, split })
     }
