@@ -196,12 +196,10 @@ impl Members {
     /// Behind the pass that follows a moment: what comes then has it to hide behind. The moment itself,
     /// where no pass is left or lanes have no patience.
     pub(super) fn a_turn_behind(&self, draft: &Draft<'_>, moment: Moment) -> Moment {
-        let over = |slot: &u32| draft.order.slot(*slot).end <= moment.key.time();
-        let turn = self.turns.partition_point(over);
-        match self.patience > 0 && turn < self.turns.len() {
-            true => self.moment(draft, turn, 0),
-            false => moment,
-        }
+        let follows = |slot: &u32| draft.order.slot(*slot).end > moment.key.time();
+        let next = self.turns.iter().position(follows);
+        let next = next.filter(|_| self.patience > 0);
+        next.map_or(moment, |turn| self.moment(draft, turn, 0))
     }
 
     /// Adds the update.
