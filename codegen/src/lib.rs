@@ -17,7 +17,7 @@ pub use rewrite::Everywhere;
 pub use rewrite::{ArrayUse, CallPattern, Choice, FORMS, Neighbour, RewriteForm};
 pub use stage::{
     BackwardCode, BackwardForm, CrossingValue, Cut, Differentiated, Needs, NodeCost,
-    PassCost, Piece, Portion, Samples, StageCode, StageError, StageForm, Stages,
+    Normed, PassCost, Piece, Portion, Samples, StageCode, StageError, StageForm, Stages,
     UpdateForm, needs, node_costs, norm, stages, stages_in, update,
 };
 pub use tensor::{Divided, Lie, Undivided, undivided};

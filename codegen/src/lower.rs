@@ -108,6 +108,7 @@ fn drafted<T>(
     for stage in draft.keepers() {
         states.push(state::lay_out(&mut draft, stage)?);
     }
+    state::close(&mut draft)?;
     compute::add(&mut draft, &states)?;
     Ok(finish(draft))
 }

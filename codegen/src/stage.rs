@@ -37,7 +37,7 @@ pub use cost::{NodeCost, PassCost, node_costs};
 pub use error::StageError;
 pub use needs::{Needs, needs};
 pub use norm::norm;
-pub use update::{Portion, UpdateForm, update};
+pub use update::{Normed, Portion, UpdateForm, update};
 #[cfg(test)]
 pub(crate) use {
     call::{Tensor as Array, Term},

@@ -101,8 +101,9 @@ struct Constants {
 };
 
 #define EXPORT(W)                                                                                              \
-    KERNEL(256, squares_##W, (const f64* partial, u64 partials, W* out),                                       \
-           f64 total = sum_of(partial, partials); if (threadIdx.x == 0) *out = W(total))                       \
+    KERNEL(256, squares_##W, (const f64* partial, u64 partials, W* out, u32 add),                              \
+           f64 total = sum_of(partial, partials);                                                              \
+           if (threadIdx.x == 0) *out = W((add ? f64(*out) : 0) + total))                                      \
     KERNEL(256, sgd_constants_##W,                                                                             \
            (Constants<W> * out, const Scalars* scalars, const f64* partial, u64 partials, const W* given,      \
             f64 clip, f64 share),                                                                              \

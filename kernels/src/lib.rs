@@ -103,11 +103,12 @@
 //! | `reduce_scatter` | x (m, n) r, out (m, c) w/u | the own columns of the sum; `parts`, `stride`, `inner`, `accumulate`, `beside` |
 //! | `halo` | x (b, h, w, c) r, out (b, l, w + 2 side, c) w | made together with the other parts, which have h rows each: rows of the whole image from r · `step` − `before` on for the part at place r, and `side` columns of padding at both ends; `lowest` (flag): padding is −∞, else zero; `parts`, `stride`, `beside` |
 //! | `halo_add` | dy (b, l, w + 2 side, c) r, dx (b, h, w, c) w/u | the adjoint: sums over all parts that got a row; `before`, `step`, `side`, `lowest`, `parts`, `stride`, `accumulate`, `beside` |
-//! | `sgd` | gradient r, parameter r, next w, momentum u (absent when `momentum` is 0) | `momentum`, `nesterov`, `weight_decay`, `clip`, `micro_batches`, `spared` (integers: begin, end, begin, end, … of elements without decay, in the stage's flat parameters), `averaged` (ranges as `spared`: next = (1 − momentum) · parameter + momentum · mean, nothing else), `average_momentum` (that momentum; only with `averaged`) |
-//! | `adamw` | gradient r, parameter r, next w, mean u, square u | `beta1`, `beta2`, `epsilon`, `weight_decay`, `clip`, `micro_batches`, `spared`, `averaged`, `average_momentum` |
+//! | `squares` | gradient r, squares (1) w/u | Σ (gradient / `micro_batches`)²; `copied` (integers: begin, end, number, … of elements that so many hold, who count an equal share of them each, in the stage's flat parameters; with no holders they do not count), `accumulate` |
+//! | `sgd` | gradient r, parameter r, next w, momentum u (absent when `momentum` is 0), squares (1) r (present when `squares`) | `momentum`, `nesterov`, `weight_decay`, `clip`, `squares`: the norm that `clip` bounds is given by its square, `micro_batches`, `spared` (integers: begin, end, begin, end, … of elements without decay, in the stage's flat parameters), `averaged` (ranges as `spared`: next = (1 − momentum) · parameter + momentum · mean, nothing else), `average_momentum` (that momentum; only with `averaged`) |
+//! | `adamw` | gradient r, parameter r, next w, mean u, square u, squares (1) r (present when `squares`) | `beta1`, `beta2`, `epsilon`, `weight_decay`, `clip`, `squares`, `micro_batches`, `spared`, `averaged`, `average_momentum` |
 //!
 //! `parameter` and `next` of an optimizer may be the same memory; nothing else may overlap.
-//! Flags are false, `spared` and `averaged` are empty and `window` is without bound when absent;
+//! Flags are false, `spared`, `averaged` and `copied` are empty and `window` is without bound when absent;
 //! every other attribute must be given unless its row says otherwise.
 //! Extents count by their products: a reshape without a copy is a view of the same operand.
 //!

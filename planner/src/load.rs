@@ -2,13 +2,13 @@
 
 use crate::cost::{Costs, Priced, Unpriced};
 use roundelay_codegen::{
-    BackwardCode, CrossingValue, Piece, Portion, Samples, StageCode, StageError,
-    StageForm, Stages, UpdateForm, update,
+    BackwardCode, CrossingValue, Normed, Piece, Portion, Samples, StageCode, StageError,
+    StageForm, Stages, UpdateForm, norm, update,
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    Argument, Bytes, Id, MapWays, Nanos, Pass, Repeated, Rewrites, Role, Routine, Stage,
-    Table, ValueId,
+    Access, Argument, Bytes, Id, MapWays, Nanos, Pass, Repeated, Rewrites, Role, Routine,
+    Stage, Table, ValueId,
 };
 
 /// What one stage takes for one micro-batch.
@@ -198,7 +198,8 @@ fn sample<'c>(
     Ok(Sample { load, inbound, forward: calls(&row.forward)?, backward })
 }
 
-/// What the update of a whole stage in place takes.
+/// What the update of a whole stage in place takes at least. Where a norm is bounded, it finds that of
+/// the stage itself, or a pass before it finds what the stage has of it: plans differ in that.
 fn update_time(
     program: &Program,
     (frame, micro_batches): (&Stages, u32),
@@ -207,9 +208,18 @@ fn update_time(
 ) -> Result<Nanos, Unpriced> {
     let (optimizer, dtype) = (&program.train.optimizer, program.train.dtype);
     let form = UpdateForm::InPlace;
-    let whole = Portion::WHOLE;
-    let routine = update(frame, stage, optimizer, micro_batches, dtype, form, whole);
-    launch_time(&routine, costs)
+    let own = |portion| {
+        let routine =
+            update(frame, stage, optimizer, micro_batches, dtype, form, portion);
+        launch_time(&routine, costs)
+    };
+    let alone = own(Portion::WHOLE)?;
+    if optimizer.clip == 0.0 {
+        return Ok(alone);
+    }
+    let joint = Portion { normed: Normed::Together, ..Portion::WHOLE };
+    let found = norm(frame, stage, micro_batches, dtype, (joint, Access::Write));
+    Ok(alone.min(own(joint)? + launch_time(&found, costs)?))
 }
 
 /// What one launch of a routine takes at least.

@@ -94,13 +94,24 @@ fn of_first(plan: &Plan, program: &Program) -> Vec<String> {
     notes
 }
 
-/// Stages whose gradients are bounded by norms of their own.
+/// Stages whose gradients are bounded by norms of their own, and why.
 fn clipped_apart(plan: &Plan, program: &Program) -> Option<String> {
-    let (clip, stages) = (program.train.optimizer.clip, plan.stages);
+    let (clip, stages, rule) = (program.train.optimizer.clip, plan.stages, plan.rule);
+    let (why, instead) = match rule {
+        Rule::Sync => return None,
+        Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => (
+            "later stages are updated before earlier ones have their gradients of the step",
+            "`rule sync` or `stages 1` bounds",
+        ),
+        Rule::Local { .. } => {
+            ("units have losses of their own and do not wait", "`rule sync` bounds")
+        }
+    };
     (clip > 0.0 && stages > 1).then(|| {
         format!(
-            "`clip = {clip}` bounds the gradient of each of {stages} stages by its own norm, and \
-             other cuts train other numbers: `stages 1` bounds that of the whole model"
+            "`clip = {clip}` bounds the gradient of each of {stages} stages by its own norm, because \
+             under rule {rule} {why}; other cuts train other numbers, and {instead} that of the \
+             whole model"
         )
     })
 }
@@ -310,13 +321,23 @@ mod tests {
     #[test]
     fn stages_that_clip_apart_are_told() {
         let mut program = sample::program(2, 8);
-        for (clip, stages, told) in [(1.0, 2, true), (0.0, 2, false), (1.0, 1, false)] {
+        let delayed = Rule::CyclicV2;
+        for (rule, clip, stages, told) in [
+            (delayed, 1.0, 2, true),
+            (delayed, 0.0, 2, false),
+            (delayed, 1.0, 1, false),
+            (Rule::Sync, 1.0, 2, false),
+        ] {
             program.train.optimizer = sample::optimizer(clip);
             let order = Order::Sequential;
-            let plan = sample::plan(Rule::Sync, Placement::Accumulate, order, 2, stages);
+            let plan = sample::plan(rule, Placement::Accumulate, order, 2, stages);
             let notes = notes(&program, &plan);
-            let own = |note: &String| note.contains("each of 2 stages by its own norm");
-            assert_eq!(notes.iter().any(own), told, "{clip} {stages}: {notes:?}");
+            let own = |note: &String| {
+                note.contains(
+                    "each of 2 stages by its own norm, because under rule cyclic_v2",
+                )
+            };
+            assert_eq!(notes.iter().any(own), told, "{rule} {clip} {stages}: {notes:?}");
         }
     }
 

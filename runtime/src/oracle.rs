@@ -2,7 +2,8 @@
 //! another, no actions, no queues, no arenas. Rows of split tensors do every call in turn.
 //!
 //! For t, for i = 1..RN: forward and backward through all stages with θ̂^j = θ^j_{t−τ(i,j)}, τ the
-//! same for every replica; sum in the plan's tree; θ^j_{t+1} = optimizer(θ^j_t, 1/(RN) Σ g^j_i).
+//! same for every replica; sum in the plan's tree; θ^j_{t+1} = optimizer(θ^j_t, 1/(RN) Σ g^j_i), where the
+//! optimizer bounds the norm of all stages that have one, added up from the last to the first.
 //! Where sequences are cut into slices, a stage takes them from the first to the last, and back.
 //! Whatever a machine replays must equal this bit for bit.
 
@@ -17,7 +18,7 @@ use crate::{
 };
 use roundelay_kernels::{Context, Mode};
 use roundelay_schedule::{Checked, Id, MicroBatch, Pass, Role};
-use stage::OracleStage;
+use stage::{OracleStage, Squares};
 use std::collections::BTreeMap;
 
 /// What an oracle is made of: the schedule's job, plan and routines, but none of its actions.
@@ -25,6 +26,7 @@ pub struct Oracle {
     schedule: Checked,
     plain: Plain,
     stages: Vec<OracleStage>,
+    squares: Squares,
     step: u64,
     origin: u64,
 }
@@ -69,7 +71,8 @@ impl Oracle {
         let keepers = schedule.job.stages().step_by(schedule.plan.slices as usize);
         let stages = keepers.map(stage).collect::<Result<_, _>>()?;
         let (step, origin) = (state.step, state.origin);
-        Ok(Self { schedule: schedule.clone(), plain, stages, step, origin })
+        let squares = Squares::new(schedule);
+        Ok(Self { schedule: schedule.clone(), plain, stages, squares, step, origin })
     }
 
     /// T: the next training step.
@@ -148,8 +151,20 @@ impl Oracle {
             rate: self.schedule.job.optimizer.rate.at(self.step),
             ..self.context(0)
         };
-        for stage in &mut self.stages {
-            stage.update(&mut self.plain, &self.schedule.job, &context);
+        let (schedule, plain, squares) =
+            (&self.schedule, &mut self.plain, &mut self.squares);
+        let normed = match schedule.plan.has_joint_norm() {
+            true => self.stages.len(),
+            false => 1,
+        };
+        for stages in self.stages.chunks_mut(normed) {
+            for stage in stages.iter_mut().rev() {
+                stage.measure(plain, &schedule.job, &context, squares);
+            }
+            squares.add_up(schedule);
+            for stage in stages {
+                stage.update(plain, &schedule.job, &context, squares);
+            }
         }
     }
 

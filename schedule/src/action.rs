@@ -146,8 +146,8 @@ pub enum Content {
     Optimizer(Stage),
     /// A partial gradient sum of a stage in step t.
     Gradient(Stage, Box<Sum>),
-    /// The square of the norm of a stage's gradient in step t.
-    Squares(Stage),
+    /// The square of the norm of the gradients in step t of all stages from one to another one.
+    Squares(Stage, Stage),
     /// A value of a micro-batch in step t.
     Value(ValueId, MicroBatch),
     /// The gradient of such a value.

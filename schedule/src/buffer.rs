@@ -122,8 +122,8 @@ pub enum Subject {
     Gradient(Stage, Slice),
     /// Flat optimizer state of a stage.
     Optimizer(Stage, Slice),
-    /// The square of the norm of a stage's gradient, or of such a part of it.
-    Squares(Stage, Slice),
+    /// The square of the norm of the gradients of some stages, or of such a part of each.
+    Squares(Slice),
     /// What a stage's forward keeps for its backward, or for its input gradient alone.
     Activation(Stage),
     /// What a stage's forward keeps until its weight gradient.
@@ -247,16 +247,15 @@ impl Subject {
             (Subject::Parameter(own, _), Role::Parameter | Role::NextParameter)
             | (Subject::Gradient(own, _), Role::Gradient | Role::Received)
             | (Subject::Optimizer(own, _), Role::Optimizer)
-            | (Subject::Squares(own, _), Role::Squares)
             | (Subject::Activation(own), Role::Activation)
             | (Subject::Retained(own), Role::Retained)
             | (Subject::Adjoint(own), Role::Adjoint) => own == stage,
             (Subject::Value(own), Role::Value(value))
             | (Subject::ValueGradient(own), Role::ValueGradient(value)) => own == value,
             (Subject::Input(own), Role::Input(input)) => own == input,
-            (Subject::Metric, Role::Metric) | (Subject::Workspace, Role::Workspace) => {
-                true
-            }
+            (Subject::Metric, Role::Metric)
+            | (Subject::Squares(_), Role::Squares)
+            | (Subject::Workspace, Role::Workspace) => true,
             _ => false,
         }
     }

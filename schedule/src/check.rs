@@ -28,6 +28,7 @@ mod memory;
 mod moves;
 mod names;
 mod needs;
+mod norm;
 mod order;
 mod pairs;
 mod ranges;

@@ -25,6 +25,7 @@ mod list;
 mod local;
 mod map;
 mod metric;
+mod norm;
 mod order;
 mod plan;
 mod profile;
@@ -77,6 +78,7 @@ pub use list::{
 pub use local::Units;
 pub use map::{MapWay, MapWays};
 pub use metric::{Metric, Reading};
+pub use norm::uncounted;
 pub use order::{Fold, Misfit, Order};
 pub use plan::{Placement, Plan, PlanFault, Recompute, Reduction, States};
 pub use profile::{

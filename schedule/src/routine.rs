@@ -45,7 +45,8 @@ pub enum Pass {
     WeightGradient,
     /// Adds a partial sum of gradients that another device made: received + own.
     Combine,
-    /// The square of the norm of a gradient, or of the own shard of it.
+    /// The square of the norm of a gradient, or of the own shard of it; alone, or added to what the
+    /// stages behind have found.
     Norm,
     /// θ_t, gradient and optimizer state to θ_{t+1}.
     Update,
@@ -79,8 +80,8 @@ pub enum Role {
     Received,
     /// Flat optimizer state of the stage.
     Optimizer,
-    /// The square of the norm of the stage's gradient: a pass N makes that of its gradient, an
-    /// update reads that of the whole.
+    /// The square of a norm: a pass N writes that of its gradient, or adds it to that of the stages
+    /// behind; an update reads that of all stages that have one norm with its own.
     Squares,
     /// What the stage's forward keeps for its backward, or for its input gradient alone.
     Activation,

@@ -139,12 +139,12 @@ fn one_lost_line_is_one_mistake() {
 fn every_action_has_its_line() {
     let text = sample::small().replace("actions\n", "actions\n\n# the first\n");
     let lines = Lines::of(&text);
-    for k in 0..17 {
+    for k in 0..18 {
         let line = lines.line(Culprit::Action(ActionId::new(k))).unwrap();
         assert!(text.lines().nth(line - 1).unwrap().starts_with(&format!("a{k} ")));
     }
     let first = Culprit::Action(ActionId::new(0));
-    assert_eq!(lines.line(Culprit::Action(ActionId::new(17))), None);
+    assert_eq!(lines.line(Culprit::Action(ActionId::new(18))), None);
     assert_eq!(Lines::of("nothing").line(first), None);
 }
 

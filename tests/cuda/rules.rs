@@ -119,6 +119,16 @@ fn sharded_states() {
     holds(PLANS[4], Recurrence::Soon);
 }
 
+/// Stages of a pipeline, some on one device: what they find of a norm goes from one to another.
+#[test]
+fn stages_that_clip() {
+    let plan = "rule sync, placement pipeline, order interleaved, chunks 2, micro_batches 4, \
+                stages 4, replicas 1";
+    let written =
+        |bench: &Bench| clipping(program(bench, "clipping-stages", 2, "steps 7", plan));
+    holds_for("clipping-stages", Recurrence::Late, written);
+}
+
 /// Rows of shards: what parts of tensors and what shards find of a norm is added up.
 #[test]
 fn sharded_rows_that_clip() {

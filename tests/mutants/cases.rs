@@ -59,22 +59,28 @@ pub(crate) fn cases() -> Vec<Case> {
         let name = format!("{kind:?} of N, S, R = {n}, {s}, {r} with {shards} shards");
         Case { name, schedule }
     }));
-    cases.extend([States::Zero1, States::Hsdp].map(|states| clipped(&program, states)));
+    let mut program = program;
+    program.train.optimizer.clip = 0.01;
+    cases.extend(clipped().map(|(kind, (n, s, r, shards))| {
+        let plan = plan(kind, n, cuts(&program, s)).replicated(r, shards);
+        let schedule = lower(&program, &plan).expect("every plan can be lowered");
+        Case { name: format!("{kind:?} that clips"), schedule }
+    }));
     cases
 }
 
-/// Shards whose norms are added up to bound the gradient of the whole.
-fn clipped(program: &Program, states: States) -> Case {
-    let mut program = program.clone();
-    program.train.optimizer.clip = 0.01;
-    let kind = (Rule::Sync, Placement::Accumulate, Order::Sequential, states);
-    let (n, replicas, shards) = match states {
-        States::Hsdp => (1, 4, 2),
-        _ => (2, 2, 1),
-    };
-    let plan = plan(kind, n, cuts(&program, 2)).replicated(replicas, shards);
-    let schedule = lower(&program, &plan).expect("every plan can be lowered");
-    Case { name: format!("{kind:?} that clips"), schedule }
+/// Stages and shards whose norms are added up to bound the gradient of the whole.
+fn clipped() -> impl Iterator<Item = (Kind, (u32, u32, u32, u32))> {
+    use {Order as O, Placement as P, Rule as R, States as T};
+    [
+        ((R::Sync, P::Accumulate, O::Sequential, T::Zero1), (2, 2, 2, 1)),
+        ((R::Sync, P::Accumulate, O::Sequential, T::Hsdp), (1, 2, 4, 2)),
+        ((R::Sync, P::Accumulate, O::Sequential, T::Replicated), (2, 3, 1, 1)),
+        ((R::Sync, P::Pipeline, O::OneForwardOneBackward, T::Replicated), (2, 3, 1, 1)),
+        ((R::Sync, P::Pipeline, O::ZeroBubbleH1, T::Replicated), (2, 2, 2, 1)),
+        ((R::Sync, P::Pipeline, O::Gpipe, T::Zero2), (2, 3, 2, 1)),
+    ]
+    .into_iter()
 }
 
 /// Every way in which gradients of replicas are summed: after a whole sum, shard by shard, in

@@ -308,8 +308,11 @@ fn content_stage(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> 
         match content {
             Content::Parameter(stage)
             | Content::Optimizer(stage)
-            | Content::Gradient(stage, _)
-            | Content::Squares(stage) => *stage = Stage::new(random.below(stages)),
+            | Content::Gradient(stage, _) => *stage = Stage::new(random.below(stages)),
+            Content::Squares(first, last) => {
+                let stage = if random.below(2) == 0 { first } else { last };
+                *stage = Stage::new(random.below(stages));
+            }
             Content::Value(value, _) | Content::ValueGradient(value, _) => {
                 *value = Id::new(random.below(stages));
             }
@@ -328,7 +331,7 @@ fn content_micro_batch(schedule: &mut Schedule, random: &mut Random) -> Option<F
             Content::Parameter(_)
             | Content::Optimizer(_)
             | Content::Gradient(..)
-            | Content::Squares(_) => return None,
+            | Content::Squares(..) => return None,
         }
         Some(())
     })

@@ -168,9 +168,7 @@ fn subject(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {
             (Subject::Optimizer(own, Slice::Shard(_)), 0) => {
                 Subject::Optimizer(own, Slice::Whole)
             }
-            (Subject::Squares(own, Slice::Shard(_)), 0) => {
-                Subject::Squares(own, Slice::Whole)
-            }
+            (Subject::Squares(Slice::Shard(_)), 0) => Subject::Squares(Slice::Whole),
             _ => random.pick(&subjects)?,
         };
         Some(())

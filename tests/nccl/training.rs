@@ -214,6 +214,21 @@ fn sharded_rows_that_clip() {
     }
 }
 
+/// Stages of a pipeline whose replicas have shards: one number goes from rank to rank, and back.
+#[test]
+fn stages_of_shards_that_clip() {
+    if !has_compiler() {
+        return;
+    }
+    let plan = "rule sync, placement pipeline, order 1f1b, micro_batches 2, stages 2, \
+                replicas 2, states zero1";
+    let written =
+        |bench: &Bench| clipping(program(bench, "clipping-stages", 4, "steps 7", plan));
+    for (given, counted) in compare(("clipping-stages", 4), &ORDERS[..2], written) {
+        assert_eq!(given, counted);
+    }
+}
+
 /// Three parts, whose shares are not of one length.
 const THIRDS: &str = "rule sync, placement accumulate, micro_batches 2, stages 1, replicas 1, \
                       tensor { rows 3 }";

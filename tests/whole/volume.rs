@@ -49,7 +49,7 @@ fn boundaries(schedule: &Checked) -> u64 {
             Content::Parameter(_)
             | Content::Gradient(..)
             | Content::Optimizer(_)
-            | Content::Squares(_) => 0,
+            | Content::Squares(..) => 0,
         },
         _ => 0,
     };

@@ -7,6 +7,7 @@ use super::{
     calendar::by_time,
     order::Slots,
     site::{Site, Sites},
+    state::Bounded,
 };
 use crate::{Differentiated, Stages};
 use roundelay_schedule::{
@@ -33,6 +34,8 @@ pub(crate) struct Draft<'a> {
     /// The rows of all launches, one launch behind the other.
     pub(crate) holds: Vec<Hold>,
     pub(crate) arrivals: Arrivals,
+    /// Updates that wait for the norm of all stages, stage by stage.
+    pub(crate) bounded: Vec<Bounded>,
     /// What is on each ring, by subject and number.
     named: Table<RingId, BTreeMap<(Subject, u32), BufferId>>,
     /// The values that cross from each stage to the next one, of slices to the same slice of the
@@ -80,6 +83,11 @@ impl Key {
             | shift
     }
 
+    /// When it is, if passes take the times of the order.
+    pub(crate) fn time(self) -> u64 {
+        self.time
+    }
+
     /// The same place so many turns behind the last pass of the step.
     pub(crate) fn overdue(self, turns: u32) -> Self {
         Self { overdue: turns, ..self }
@@ -101,8 +109,8 @@ pub(crate) enum Side {
     At,
     /// What the slot's pass made possible.
     After,
-    /// What it made possible and no pass of the step waits for: whole sums of gradients, and the
-    /// updates behind them.
+    /// What it made possible and no pass of the step waits for: whole sums of gradients, norms that
+    /// several stages have, and the updates behind them.
     Closing,
 }
 
@@ -118,6 +126,17 @@ impl Moment {
     /// The same so many periods later.
     pub(crate) fn later(self, periods: i64) -> Self {
         Self { period: self.period + periods, ..self }
+    }
+
+    /// The same below all that a pass of the step waits for.
+    pub(crate) fn closing(self) -> Self {
+        Self { key: Key { side: Side::Closing, ..self.key }, ..self }
+    }
+
+    /// The place in the list, and how many periods behind its step.
+    pub(crate) fn place(self) -> (Key, u32) {
+        let lag = u32::try_from(self.period).expect("nothing stands before its step");
+        (self.key, lag)
     }
 }
 
@@ -243,6 +262,7 @@ impl<'a> Draft<'a> {
             buffers: Table::new(),
             actions: Vec::new(),
             holds: Vec::new(),
+            bounded: Vec::new(),
             named,
             crossing: crossing(code, plan),
             links: BTreeMap::new(),

@@ -4,6 +4,7 @@
 mod axis;
 mod local;
 mod mirror;
+mod norm;
 mod pool;
 mod shards;
 mod workers;
@@ -11,13 +12,14 @@ mod workers;
 use super::{
     LowerError,
     dense::Dense,
-    draft::{Draft, DraftWork, Hold, Instance, Key, Side, Slotting},
+    draft::{Draft, DraftWork, Hold, Instance, Key, Moment, Side, Slotting},
     site::Site,
 };
-use crate::{Portion, UpdateForm, norm, update};
+use crate::{Normed, Portion, UpdateForm, update};
+pub(crate) use norm::Bounded;
 use roundelay_schedule::{
-    BufferId, Bytes, Fold, Id, MicroBatch, Pass, Placement, RingId, Role, RoutineId,
-    Slice, Stage, States, Subject,
+    BufferId, Fold, Id, MicroBatch, Pass, Placement, RingId, Role, RoutineId, Stage,
+    States, Subject,
 };
 
 /// Where the passes of one stage find its state.
@@ -65,8 +67,14 @@ pub(crate) fn lay_out(
         (Placement::Data, _) if !sync => workers::replicated(draft, stage),
         (Placement::Shared, _) if !sync => pool::lay_out(draft, stage),
         _ if folded => axis::lay_out(draft, stage),
-        _ => Ok(local::lay_out(draft, stage)),
+        _ => local::lay_out(draft, stage),
     }
+}
+
+/// Adds the updates that wait for the norm of all stages.
+pub(crate) fn close(draft: &mut Draft<'_>) -> Result<(), LowerError> {
+    let stages = std::mem::take(&mut draft.bounded);
+    norm::close(draft, &stages)
 }
 
 fn unsupported(draft: &Draft<'_>) -> LowerError {
@@ -82,8 +90,6 @@ pub(crate) struct UpdateRows {
     pub(crate) optimizer: Option<BufferId>,
     /// Number of shards; one for whole arrays.
     pub(crate) shards: u64,
-    /// The square of the norm of the whole gradient, where shards have added theirs up.
-    pub(crate) squares: Option<BufferId>,
 }
 
 impl Draft<'_> {
@@ -95,13 +101,44 @@ impl Draft<'_> {
         }
     }
 
-    /// Adds the update of a stage: θ_t, the whole sum and the optimizer's state to θ_{t+1}.
+    /// Adds the update of a stage, where its gradient is there: at once, or with those of the stages
+    /// that have one norm with it.
     pub(crate) fn push_update(
         &mut self,
         stage: Stage,
         site: Site,
         (key, lag): (Key, u32),
         rows: &UpdateRows,
+    ) -> Result<(), LowerError> {
+        if !self.is_bounded(rows.shards) {
+            self.push_step(stage, site, (key, lag), rows, None);
+            return Ok(());
+        }
+        let gradient = Moment { period: lag.into(), key };
+        self.bound(Bounded { stage, site, gradient, rows: *rows, split: None })
+    }
+
+    /// Adds an update that bounds a norm of which its gradient is a part.
+    fn bound(&mut self, bounded: Bounded) -> Result<(), LowerError> {
+        match self.plan.has_joint_norm() {
+            true => {
+                let gradient = bounded.gradient.closing();
+                self.bounded.push(Bounded { gradient, ..bounded });
+                Ok(())
+            }
+            false => norm::close(self, &[bounded]),
+        }
+    }
+
+    /// θ_t, the whole sum and the optimizer's state to θ_{t+1}; with the square of the norm, where
+    /// that is given.
+    fn push_step(
+        &mut self,
+        stage: Stage,
+        site: Site,
+        moment: (Key, u32),
+        rows: &UpdateRows,
+        squares: Option<BufferId>,
     ) {
         let form = self.update_form(rows.parameter);
         let (code, job) = (self.code, self.job);
@@ -109,13 +146,6 @@ impl Draft<'_> {
         let portion = self.portion(rows.shards);
         let routine = update(code, stage, &job.optimizer, n, job.dtype, form, portion);
         let routine = self.routines.push(routine);
-        let squares = match (rows.squares, self.clips(portion)) {
-            (None, true) => {
-                let (moment, slice) = ((key, lag), Slice::Whole);
-                Some(self.push_norm(stage, site, moment, (rows.gradient, slice), portion))
-            }
-            (squares, _) => squares,
-        };
         let at =
             |buffer: BufferId, offset| Hold { buffer, instance: Instance::Step(offset) };
         let bound = self.bind(site, routine, |role| match role {
@@ -127,50 +157,21 @@ impl Draft<'_> {
             }
             _ => at(rows.parameter, 0),
         });
-        self.push_launch(site, (key, lag), routine, None, bound);
+        self.push_launch(site, moment, routine, None, bound);
     }
 
     /// What a device has of a stage's state, in so many shards.
-    pub(crate) fn portion(&self, shards: u64) -> Portion {
-        Portion { shards, tensor: self.plan.tensor }
+    fn portion(&self, shards: u64) -> Portion {
+        let normed = match self.plan.has_joint_norm() {
+            true => Normed::Together,
+            false => Normed::Alone,
+        };
+        Portion { shards, tensor: self.plan.tensor, normed }
     }
 
-    /// Whether a norm is bounded of which the devices have parts.
-    pub(crate) fn clips(&self, portion: Portion) -> bool {
-        self.job.optimizer.clip > 0.0 && !portion.is_whole()
-    }
-
-    /// Adds the search for what a slice of a gradient has of the square of its norm; gives the row.
-    pub(crate) fn push_norm(
-        &mut self,
-        stage: Stage,
-        site: Site,
-        moment: (Key, u32),
-        (gradient, slice): (BufferId, Slice),
-        portion: Portion,
-    ) -> BufferId {
-        let (code, dtype) = (self.code, self.job.dtype);
-        let n = self.plan.all_micro_batches();
-        let routine = self.routines.push(norm(code, stage, n, dtype, portion));
-        let squares = self.squares(self.buffers[gradient].home, stage, slice);
-        let bound = self.bind(site, routine, |role| match role {
-            Role::Squares => version(squares, 0),
-            _ => version(gradient, 0),
-        });
-        self.push_launch(site, moment, routine, None, bound);
-        squares
-    }
-
-    /// Room for the square of a norm.
-    pub(crate) fn squares(
-        &mut self,
-        home: RingId,
-        stage: Stage,
-        slice: Slice,
-    ) -> BufferId {
-        let size = Bytes(self.job.dtype.wide_size());
-        let subject = Subject::Squares(stage, slice);
-        self.buffer(home, subject, 0, size, Slotting::PerStep(1))
+    /// Whether a norm is bounded of which a device with one of so many shards has a part.
+    fn is_bounded(&self, shards: u64) -> bool {
+        self.job.optimizer.clip > 0.0 && !self.portion(shards).is_whole()
     }
 
     /// Adds a launch.

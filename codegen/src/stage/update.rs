@@ -22,15 +22,31 @@ pub struct Portion {
     pub shards: u64,
     /// How tensors are split, so that the flat arrays are those of one part.
     pub tensor: Tensor,
+    /// Whose gradients are bounded by one norm, where that is clipped.
+    pub normed: Normed,
+}
+
+/// The stages whose gradients have one norm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Normed {
+    /// Each stage alone.
+    Alone,
+    /// All of several.
+    Together,
 }
 
 impl Portion {
-    /// All of it.
-    pub const WHOLE: Self = Self { shards: 1, tensor: Tensor::WHOLE };
+    /// All of it, and there is no other stage.
+    pub const WHOLE: Self =
+        Self { shards: 1, tensor: Tensor::WHOLE, normed: Normed::Alone };
 
-    /// Whether the gradient that it has is all of the stage's.
+    /// Whether the gradient that it has is all whose norm is bounded.
     pub fn is_whole(self) -> bool {
-        self.shards == 1 && self.tensor.parts() == 1
+        let alone = match self.normed {
+            Normed::Alone => true,
+            Normed::Together => false,
+        };
+        self.shards == 1 && self.tensor.parts() == 1 && alone
     }
 
     /// Elements of the flat parameters that it has.
@@ -43,7 +59,7 @@ impl Portion {
 /// Optimizer state is `Method::states` consecutive flat arrays of the same length, and a master copy
 /// of the parameters in mixed precision. Ranges of parameters count in the stage's whole array.
 ///
-/// Where the gradient is clipped, and is not whole, the square of the norm of the whole is an
+/// Where the gradient is clipped, and is a part of what is bounded, the square of the norm of all is an
 /// argument ([`super::norm`]).
 pub fn update(
     stages: &Stages,

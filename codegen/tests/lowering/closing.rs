@@ -2,7 +2,7 @@
 //! are whole, and the updates behind them (`Side` of `codegen/src/lower/draft.rs`).
 
 use crate::{
-    orders::{Times, compiled, pipeline, step},
+    orders::{Times, compiled, compiled_clipping, pipeline, step, units},
     plans::{kinds, pipelines},
     support::{plan, program},
 };
@@ -134,10 +134,42 @@ fn sums_at_the_end_of_a_step_keep_no_pass_waiting() {
     ] {
         let alone = pipeline(order, 4, chunks, 8);
         let folded = Plan { states, ..alone.clone() }.replicated(2, 1);
-        let [alone, folded] =
-            [alone, folded].map(|plan| step(&compiled(&plan, times)).span);
-        assert_eq!(alone, folded, "{order} {states:?}");
+        let spans = [&alone, &folded].map(|plan| step(&compiled(plan, times)).span);
+        assert_eq!(spans[0], spans[1], "{order} {states:?}");
+        for plan in [&alone, &folded] {
+            let clipping = step(&compiled_clipping(plan, times)).span;
+            assert_eq!(units(spans[0]), units(clipping), "{order} {states:?} that clips");
+        }
     }
+}
+
+/// What stages find of a norm moves behind the messages that its ends have made by then.
+#[test]
+fn no_message_stands_behind_a_norm_that_the_step_does_not_need() {
+    let mut compared = 0;
+    for plan in plans() {
+        let mut program = program(plan.stages, plan.all_micro_batches());
+        program.train.optimizer.clip = 1.0;
+        let schedule = lower(&program, &plan).unwrap();
+        let messages = messages(&schedule);
+        for (id, action) in schedule.actions.iter() {
+            let Work::Transfer { from, to, content: Content::Squares(..), .. } =
+                &action.work
+            else {
+                continue;
+            };
+            for (_, made, sent) in
+                messages.iter().filter(|m| [from.at, to.at].contains(&m.0))
+            {
+                compared += 1;
+                assert!(
+                    !(*made < id && id < *sent),
+                    "{made:?} {id:?} {sent:?}: {plan:?}"
+                );
+            }
+        }
+    }
+    assert!(compared > 1000, "only {compared} pairs");
 }
 
 /// Whether a line is a pass at a place.

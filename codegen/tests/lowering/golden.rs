@@ -282,7 +282,7 @@ fn carried(content: &Content, n: i64) -> Option<i64> {
             whole.then_some(stage.index() as i64 + 1)
         }
         Content::Optimizer(_)
-        | Content::Squares(_)
+        | Content::Squares(..)
         | Content::Value(..)
         | Content::ValueGradient(..) => None,
     }

@@ -4,6 +4,7 @@
 
 use crate::support::program;
 use roundelay_codegen::lower;
+use roundelay_dsl::Program;
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
     BytesPerSecond, Checked, DeviceId, Nanos, Order, Pass, PhysicalQueue, Placement,
@@ -49,9 +50,20 @@ pub(crate) fn compiled(plan: &Plan, times: Times) -> Checked {
 
 /// The same where a pair hides so many thousandths of its shorter pass.
 fn compiled_hiding(plan: &Plan, times: Times, overlap: u32) -> Checked {
-    let chunks = u64::from(plan.chunks);
     let program = program(plan.stages, plan.all_micro_batches());
-    let mut schedule = lower(&program, plan).unwrap();
+    compiled_from(&program, plan, times, overlap)
+}
+
+/// The same with gradients whose norm is bounded; to find it takes no time but that of messages.
+pub(crate) fn compiled_clipping(plan: &Plan, times: Times) -> Checked {
+    let mut program = program(plan.stages, plan.all_micro_batches());
+    program.train.optimizer.clip = 1.0;
+    compiled_from(&program, plan, times, 0)
+}
+
+fn compiled_from(program: &Program, plan: &Plan, times: Times, overlap: u32) -> Checked {
+    let chunks = u64::from(plan.chunks);
+    let mut schedule = lower(program, plan).unwrap();
     for (_, routine) in schedule.routines.iter_mut() {
         let whole = match routine.pass {
             Pass::Forward => times.forward,
@@ -120,7 +132,7 @@ fn spans(order: Order, p: u32, chunks: u32, n: u32) -> (f64, f64) {
 }
 
 /// Hundredths of a unit; what messages are rounded up to does not count.
-fn units(time: u64) -> f64 {
+pub(crate) fn units(time: u64) -> f64 {
     (time as f64 / UNIT as f64 * 100.0).round() / 100.0
 }
 

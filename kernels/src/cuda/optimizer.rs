@@ -4,7 +4,7 @@
 
 use super::{
     Argument,
-    draft::{Draft, NOWHERE, Shape, count},
+    draft::{Draft, NOWHERE, Shape, adding, count},
     form::{Form, Role},
     source::OPTIMIZER,
 };
@@ -140,7 +140,7 @@ impl Form for Squares {
         let share = Argument::Double(1.0 / self.micro_batches);
         let [partial, blocks] =
             partial_squares(draft, "own_squares", (self.count, share), table);
-        let arguments = vec![partial, blocks, draft.operand(1)];
+        let arguments = vec![partial, blocks, draft.operand(1), adding(self.store)];
         draft.wide((OPTIMIZER, "squares"), Shape::block(256), arguments);
         Ok(())
     }

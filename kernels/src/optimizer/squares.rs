@@ -1,5 +1,5 @@
-//! The square of the norm of a mean gradient, or what a part has of it: parts of it are added up, and
-//! who holds an element together with others counts its share of it.
+//! The square of the norm of a mean gradient, or what a part has of it: parts of it are added up, here
+//! or later, and who holds an element together with others counts its share of it.
 
 use crate::{
     Context, Real,
@@ -8,17 +8,19 @@ use crate::{
     operand::Operands,
     plain::optimizer as plain,
     signature::{Signature, product},
+    store::Store,
 };
 use roundelay_schedule::Access;
 use std::ops::Range;
 
-/// Σ (g · share)² over a slice of a stage's flat gradient.
+/// Σ (g · share)² over a slice of a stage's flat gradient, or that and what others have found.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Squares {
     pub(crate) count: usize,
     pub(crate) micro_batches: f64,
     /// What does not count in full; ascending, disjoint.
     pub(crate) copied: Vec<Copied>,
+    pub(crate) store: Store,
 }
 
 /// Elements of the stage's flat parameters that so many hold, each of whom counts an equal share
@@ -51,12 +53,17 @@ impl Squares {
         gradient: &[R],
         offset: u64,
         squares: fn(&[R], f64) -> f64,
-    ) -> R {
+        out: &mut R,
+    ) {
         let share = 1.0 / self.micro_batches;
         let runs = self.runs(offset).filter(|(_, copies)| *copies > 0);
         let each =
             runs.map(|(range, copies)| squares(&gradient[range], share) / copies as f64);
-        R::of(each.sum())
+        let before = match self.store {
+            Store::Write => 0.0,
+            Store::Add => out.widen(),
+        };
+        *out = R::of(before + each.sum::<f64>());
     }
 }
 
@@ -66,19 +73,22 @@ impl Define for Squares {
         let copied = call.numbered_ranges("copied")?.into_iter();
         let copied =
             copied.map(|[begin, end, copies]| Copied { begin, end, copies }).collect();
+        let store = call.store()?;
         let count = call.any("gradient", Access::Read)?;
-        call.vector("squares", Access::Write, 1)?;
-        Ok(Self { count, micro_batches: micro_batches as f64, copied })
+        call.vector("squares", store.access(), 1)?;
+        Ok(Self { count, micro_batches: micro_batches as f64, copied, store })
     }
     fn flops(&self) -> u64 {
         product([3, self.count])
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let gradient = operands.read();
-        operands.write()[0] = self.total(gradient, context.slice_offset, fast::squares);
+        let [out] = operands.write() else { unreachable!("the operand is one number") };
+        self.total(gradient, context.slice_offset, fast::squares, out);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let gradient = operands.read();
-        operands.write()[0] = self.total(gradient, context.slice_offset, plain::squares);
+        let [out] = operands.write() else { unreachable!("the operand is one number") };
+        self.total(gradient, context.slice_offset, plain::squares, out);
     }
 }

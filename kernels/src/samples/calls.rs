@@ -106,7 +106,7 @@ pub fn sample(name: &str, draw: &mut Draw) -> Call {
         "mse_backward" => {
             adding.integer("sign", if draw.flag() { 1 } else { -1 }).reals(&[array; 3])
         }
-        "squares" | "sgd" | "adamw" => sample_update(plain, m * n, draw),
+        "squares" | "sgd" | "adamw" => sample_update([plain, adding], m * n, draw),
         "all_reduce" | "all_gather" | "reduce_scatter" => parts::sample(adding, draw),
         "halo" | "halo_add" => images::halo(plain, accumulate, draw),
         _ if name.starts_with("pixel_norm") => norms::of_pixels(plain, accumulate, draw),
@@ -326,10 +326,10 @@ fn sample_stored(call: Call, draw: &mut Draw) -> Call {
     }
 }
 
-fn sample_update(call: Call, count: u64, draw: &mut Draw) -> Call {
-    match &*call.kernel {
-        "squares" => sample_squares(call, count, draw),
-        _ => sample_optimizer(call, count, draw),
+fn sample_update([plain, adding]: [Call; 2], count: u64, draw: &mut Draw) -> Call {
+    match &*plain.kernel {
+        "squares" => sample_squares(adding, count, draw),
+        _ => sample_optimizer(plain, count, draw),
     }
 }
 

@@ -4,8 +4,8 @@ use super::pipe::{Pipe, Room, StageHalves};
 use crate::memory;
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    Buffer, BufferId, Bytes, DeviceId, Id, Nanos, Order, Pass, Place, Schedule, Subject,
-    Work,
+    Buffer, BufferId, Bytes, Content, DeviceId, Id, Nanos, Order, Pass, Place, Schedule,
+    Subject, Work,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,7 +74,10 @@ fn messages(schedule: &Schedule, stages: &mut [StageHalves]) -> BTreeSet<BufferI
     let mut received: BTreeMap<BufferId, usize> = BTreeMap::new();
     let mut sums: BTreeMap<(usize, usize), Nanos> = BTreeMap::new();
     for action in schedule.actions.values() {
-        let Work::Transfer { link, from, to, .. } = &action.work else { continue };
+        let Work::Transfer { link, from, to, content } = &action.work else { continue };
+        if !matches!(content, Content::Value(..) | Content::ValueGradient(..)) {
+            continue;
+        }
         if let (Some(sender), Some(receiver)) = (rank(from.at), rank(to.at)) {
             let size = schedule.buffers[to.row.buffer].size;
             let time = schedule.target.links[*link].transfer_time(size);

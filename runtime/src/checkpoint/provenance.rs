@@ -68,7 +68,7 @@ fn states(job: &Job) -> Vec<&'static str> {
 
 /// A digest of what each parameter's update is made of: the delays of its micro-batches, the tree
 /// in which they are summed, over how many coordinates, and with whom it shares a clipped norm, which
-/// shards add up.
+/// shards and stages add up.
 /// Coordinates count because a kernel goes on with the sum that it finds, term by term, while a
 /// collective adds whole gradients. Rows of split tensors sum products part by part, and what
 /// they split ends at cuts. Plans with one digest train to the same bits.
@@ -91,9 +91,12 @@ fn arithmetic(schedule: &Schedule) -> String {
         let sum = plan.sum(whole);
         let clipped = job.optimizer.clip != 0.0;
         let norm = parameters.iter().find(|other| clipped && other.stage == stage);
-        let norm = norm.map_or(String::new(), |first| match plan.parts() {
-            1 => first.name.clone(),
-            shards => format!("{} in {shards} shards", first.name),
+        let norm = norm.map_or(String::new(), |first| {
+            let joint = if plan.has_joint_norm() { " of all stages" } else { "" };
+            match plan.parts() {
+                1 => format!("{}{joint}", first.name),
+                shards => format!("{}{joint} in {shards} shards", first.name),
+            }
         });
         digest.add(parameter.name.as_bytes());
         digest.add(format!("{:?} {sum:?} {norm}", delays.collect::<Vec<_>>()).as_bytes());

@@ -45,8 +45,27 @@ pub(super) struct OracleStage {
     total: Memory,
     /// The gradient of one micro-batch, where it is not added by the backward pass itself.
     single: Memory,
-    /// On each row the squares of the norms of all shards, and behind them that of the whole.
-    squares: Memory,
+}
+
+/// On each row the squares of the norms of all shards, and behind them that of the whole.
+pub(super) struct Squares(Memory);
+
+impl Squares {
+    pub(super) fn new(schedule: &Checked) -> Self {
+        let parts = schedule.job.stages().map(|stage| parts(schedule, stage)).max();
+        let numbers = schedule.tensor_parts() as usize * (parts.unwrap_or(1) + 1);
+        Self(Memory::new(numbers as u64 * schedule.job.dtype.size()))
+    }
+
+    /// Adds up what shards have, from the first to the last.
+    pub(super) fn add_up(&mut self, schedule: &Checked) {
+        let each =
+            self.0.len() / schedule.job.dtype.size() / u64::from(schedule.tensor_parts());
+        match native(schedule.job.dtype) {
+            Native::F32 => add_up::<f32>(&mut self.0, each as usize),
+            Native::F64 => add_up::<f64>(&mut self.0, each as usize),
+        }
+    }
 }
 
 /// What a stage, or a slice of it, runs.
@@ -89,8 +108,6 @@ impl OracleStage {
         let tree = GradientTree::new(&plan.sum(whole), cell);
         let slices = (0..plan.slices as usize).map(|q| Stage::new(stage.index() + q));
         let update = plain.find(Pass::Update, stage, &ANY);
-        let parts = parts(schedule, stage);
-        let numbers = u64::from(rows) * (parts as u64 + 1);
         let mut own = Self {
             stage,
             routines: slices.map(|slice| Routines::find(plain, slice)).collect(),
@@ -98,7 +115,7 @@ impl OracleStage {
             update: update.expect("every stage is updated"),
             norm: plain.find(Pass::Norm, stage, &ANY),
             size: size as usize,
-            parts,
+            parts: parts(schedule, stage),
             versions: (0..=kept).map(version).collect::<Result<_, _>>()?,
             depth: staleness as usize + 1,
             optimizer: Memory::new(bytes * job.optimizer.method.states()),
@@ -106,7 +123,6 @@ impl OracleStage {
             tree,
             total: Memory::new(bytes),
             single: Memory::new(bytes),
-            squares: Memory::new(numbers * job.dtype.size()),
         };
         for array in 0..job.optimizer.method.states() as usize {
             for row in 0..rows {
@@ -167,8 +183,15 @@ impl OracleStage {
         self.total.bytes_mut().copy_from_slice(self.runs[whole].bytes_mut());
     }
 
-    /// The square of the norm of the total: what shards have of it, from the first to the last.
-    fn measure(&mut self, plain: &mut Plain, job: &Job, context: &Context) {
+    /// What each shard has of the square of the norm of the total, or that and what the stages behind
+    /// have found.
+    pub(super) fn measure(
+        &mut self,
+        plain: &mut Plain,
+        job: &Job,
+        context: &Context,
+        squares: &mut Squares,
+    ) {
         let Some(norm) = self.norm else { return };
         let (own, width) = (self.size / self.parts, job.dtype.size() as usize);
         let elements = job.elements[self.stage] / self.parts as u64;
@@ -178,19 +201,20 @@ impl OracleStage {
             let context = Context { slice_offset: part as u64 * elements, ..*context };
             let bound = &mut [
                 (Role::Gradient, lent(&mut self.total, self.rows, shard)),
-                (Role::Squares, lent(&mut self.squares, self.rows, place)),
+                (Role::Squares, lent(&mut squares.0, self.rows, place)),
             ];
             plain.run(norm, &context, bound);
-        }
-        match native(job.dtype) {
-            Native::F32 => add_up::<f32>(&mut self.squares, self.parts + 1),
-            Native::F64 => add_up::<f64>(&mut self.squares, self.parts + 1),
         }
     }
 
     /// θ_{t+1} from θ_t, the total and the optimizer's state, shard by shard.
-    pub(super) fn update(&mut self, plain: &mut Plain, job: &Job, context: &Context) {
-        self.measure(plain, job, context);
+    pub(super) fn update(
+        &mut self,
+        plain: &mut Plain,
+        job: &Job,
+        context: &Context,
+        squares: &mut Squares,
+    ) {
         let mut next = match self.versions.len() > self.depth {
             true => self.versions.pop_back().expect("there are more than enough"),
             false => Memory::new(self.total.len()),
@@ -217,7 +241,7 @@ impl OracleStage {
                 (Role::Parameter, old),
                 (Role::NextParameter, new),
                 (Role::Gradient, shard(&mut self.total, 1)),
-                (Role::Squares, lent(&mut self.squares, self.rows, whole.clone())),
+                (Role::Squares, lent(&mut squares.0, self.rows, whole.clone())),
                 (Role::Optimizer, shard(&mut self.optimizer, states)),
             ];
             plain.run(routine, &context, bound);

@@ -149,9 +149,11 @@ impl Line<'_> {
 
     fn content(&mut self, content: &Content) {
         match content {
-            Content::Parameter(stage)
-            | Content::Optimizer(stage)
-            | Content::Squares(stage) => self.stage(*stage),
+            Content::Parameter(stage) | Content::Optimizer(stage) => self.stage(*stage),
+            Content::Squares(first, last) => {
+                self.stage(*first);
+                self.stage(*last);
+            }
             Content::Gradient(stage, sum) => {
                 self.stage(*stage);
                 let all = sum.micro_batches();
@@ -242,7 +244,7 @@ impl<'a> Line<'a> {
     /// The slice of a flat array that a pass binds; an update has the norm of all slices beside it.
     fn stepped(&mut self, pass: Pass, subject: Subject) -> Option<Slice> {
         match (pass, subject) {
-            (Pass::Update, Subject::Squares(_, own)) => {
+            (Pass::Update, Subject::Squares(own)) => {
                 self.require(own == Slice::Whole, || {
                     "updates by the norm of a part; add up those of all parts first"
                         .into()
@@ -345,7 +347,7 @@ impl<'a> Line<'a> {
         });
         let gradient = matches!(content, Content::Gradient(..));
         let parameter = matches!(content, Content::Parameter(_));
-        let squares = matches!(content, Content::Squares(_));
+        let squares = matches!(content, Content::Squares(..));
         let moves = match kind {
             Collective::AllReduce => gradient || squares,
             Collective::ReduceScatter => gradient,
@@ -400,7 +402,7 @@ fn slice(subject: Subject) -> Option<Slice> {
         Subject::Parameter(_, slice)
         | Subject::Gradient(_, slice)
         | Subject::Optimizer(_, slice)
-        | Subject::Squares(_, slice) => Some(slice),
+        | Subject::Squares(slice) => Some(slice),
         _ => None,
     }
 }
@@ -410,12 +412,12 @@ fn holds(subject: Subject, content: &Content) -> bool {
     match (subject, content) {
         (Subject::Parameter(own, _), Content::Parameter(stage))
         | (Subject::Optimizer(own, _), Content::Optimizer(stage))
-        | (Subject::Squares(own, _), Content::Squares(stage))
         | (Subject::Gradient(own, _), Content::Gradient(stage, _)) => own == *stage,
         (Subject::Value(own), Content::Value(value, _))
         | (Subject::ValueGradient(own), Content::ValueGradient(value, _)) => {
             own == *value
         }
+        (Subject::Squares(_), Content::Squares(..)) => true,
         _ => false,
     }
 }

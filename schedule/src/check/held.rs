@@ -14,8 +14,9 @@ pub enum Held<S = Sum> {
     Optimizer(Stage, i64),
     /// A gradient sum of a stage in a step.
     Gradient(Stage, i64, S),
-    /// The square of the norm of a stage's gradient in a step, or of the part that a row is for.
-    Squares(Stage, i64),
+    /// The square of the norm in a step of the gradients of all stages from one to another one, or of
+    /// the parts of them that a row is for.
+    Squares([Stage; 2], i64),
     /// What a stage keeps for the backward pass of a micro-batch in a step.
     Activation(Stage, MicroBatch, i64),
     /// What a stage keeps for the weight gradient of a micro-batch in a step.
@@ -42,7 +43,7 @@ impl<S> Held<S> {
             Held::Gradient(stage, t, sum) => {
                 Held::Gradient(stage, t - origin, spell(sum))
             }
-            Held::Squares(stage, t) => Held::Squares(stage, t - origin),
+            Held::Squares(stages, t) => Held::Squares(stages, t - origin),
             Held::Activation(stage, i, t) => Held::Activation(stage, i, t - origin),
             Held::Retained(stage, i, t) => Held::Retained(stage, i, t - origin),
             Held::Adjoint(stage, i, t) => Held::Adjoint(stage, i, t - origin),
@@ -77,7 +78,12 @@ impl fmt::Display for Held {
             Held::Gradient(stage, t, sum) => {
                 write!(f, "gradient({stage}, {}, {})", Step(*t), Spelled(sum))
             }
-            Held::Squares(stage, t) => write!(f, "squares({stage}, {})", Step(*t)),
+            Held::Squares([first, last], t) if first == last => {
+                write!(f, "squares({first}, {})", Step(*t))
+            }
+            Held::Squares([first, last], t) => {
+                write!(f, "squares({first} to {last}, {})", Step(*t))
+            }
             Held::Activation(stage, i, t) => {
                 write!(f, "activation({stage}, {i}, {})", Step(*t))
             }

@@ -64,7 +64,7 @@ impl Run<'_> {
             Role::Gradient => {
                 self.tree(stage).map(|tree| Held::Gradient(keeper, t, tree.whole))
             }
-            Role::Squares => Some(Held::Squares(keeper, t)),
+            Role::Squares => self.norm_before(launch),
             Role::Activation => Some(Held::Activation(stage, i, t)),
             Role::Retained => Some(Held::Retained(stage, i, t)),
             Role::Adjoint => Some(Held::Adjoint(stage, i, t)),
@@ -93,7 +93,7 @@ impl Run<'_> {
             Role::Optimizer => Held::Optimizer(stage, t + 1),
             Role::Gradient if pass == Pass::Update => Held::Nothing,
             Role::Gradient => gathered,
-            Role::Squares => Held::Squares(stage, t),
+            Role::Squares => self.norm_with(launch, access),
             Role::Activation if access == Access::Update => Held::Nothing,
             Role::Activation => Held::Activation(stage, i, t),
             Role::Retained => Held::Retained(stage, i, t),
@@ -104,6 +104,26 @@ impl Run<'_> {
             Role::Metric => Held::Nothing,
             Role::Received | Role::Input(_) | Role::Workspace => Held::Nothing,
         }
+    }
+
+    /// The square that a pass N adds to, or that an update reads.
+    fn norm_before(&self, launch: Launch<'_>) -> Option<Held<SumId>> {
+        let (plan, stage) = (&self.schedule.plan, launch.routine.stage);
+        let [first, last] = plan.normed_with(stage);
+        let first = match launch.routine.pass {
+            Pass::Norm => plan.normed_behind(stage)?,
+            _ => first,
+        };
+        Some(Held::Squares([first, last], launch.step.t))
+    }
+
+    /// The square that a pass N makes: its own, or that and those behind it.
+    fn norm_with(&self, launch: Launch<'_>, access: Access) -> Held<SumId> {
+        let plan = &self.schedule.plan;
+        let own = plan.keeper(launch.routine.stage);
+        let [_, last] = plan.normed_with(own);
+        let last = if access == Access::Write { own } else { last };
+        Held::Squares([own, last], launch.step.t)
     }
 
     fn contributed(

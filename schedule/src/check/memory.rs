@@ -136,15 +136,10 @@ fn subject(schedule: &Schedule, id: BufferId, buffer: &Buffer, faults: &mut Faul
     let known = match buffer.subject {
         Subject::Parameter(stage, slice)
         | Subject::Gradient(stage, slice)
-        | Subject::Optimizer(stage, slice)
-        | Subject::Squares(stage, slice) => {
-            let axis = match slice {
-                Slice::Whole => true,
-                Slice::Shard(axis) => (schedule.axes.get(axis))
-                    .is_some_and(|axis| axis.splits == Splits::Batch),
-            };
-            axis && stage.index() < stages
+        | Subject::Optimizer(stage, slice) => {
+            is_axis(schedule, slice) && stage.index() < stages
         }
+        Subject::Squares(slice) => is_axis(schedule, slice),
         Subject::Activation(stage)
         | Subject::Retained(stage)
         | Subject::Adjoint(stage) => stage.index() < stages,
@@ -160,6 +155,17 @@ fn subject(schedule: &Schedule, id: BufferId, buffer: &Buffer, faults: &mut Faul
             buffer.subject
         )
     });
+}
+
+/// Whether shards of a slice are those of an axis along which members have micro-batches.
+fn is_axis(schedule: &Schedule, slice: Slice) -> bool {
+    match slice {
+        Slice::Whole => true,
+        Slice::Shard(axis) => {
+            let axis = schedule.axes.get(axis);
+            axis.is_some_and(|axis| axis.splits == Splits::Batch)
+        }
+    }
 }
 
 /// Bytes that a buffer of this subject needs at least, and whether it must have exactly those.

@@ -41,7 +41,7 @@ impl Run<'_> {
                 Some(sum) => Held::Gradient(*stage, t, sum),
                 None => Held::Nothing,
             },
-            Content::Squares(stage) => Held::Squares(*stage, t),
+            Content::Squares(first, last) => Held::Squares([*first, *last], t),
             Content::Value(value, i) => Held::Value(*value, *i, t),
             Content::ValueGradient(value, i) => match found {
                 Held::ValueGradient(own, other, served, _)

@@ -6,7 +6,9 @@
 //! before it is read: which arrays are one sum follows from derivatives, which the checker does not
 //! know, and workspace is written over as soon as it is free.
 
-use super::{Culprit, exchanges, faults::Faults, limit, needs::Needs, ranges::Ranges};
+use super::{
+    Culprit, exchanges, faults::Faults, limit, needs::Needs, norm, ranges::Ranges,
+};
 use crate::{
     Access, Argument, Attribute, Call, Catalogue, Element, Id, Method, Operand,
     Optimizer, Pass, Repeated, Role, Routine, RoutineId, Schedule, Treatment,
@@ -85,7 +87,7 @@ fn allowed(pass: Pass, role: Role, access: Access) -> bool {
         (Pass::Combine, Role::Gradient) => access == Update,
         (Pass::Combine, Role::Received) => access == Read,
         (Pass::Norm, Role::Gradient) => access == Read,
-        (Pass::Norm, Role::Squares) => access == Write,
+        (Pass::Norm, Role::Squares) => access != Read,
         (Pass::Update, Role::Parameter | Role::Gradient) => access != Write,
         (Pass::Update, Role::NextParameter) => access == Write,
         (Pass::Update, Role::Optimizer) => access == Update,
@@ -126,13 +128,7 @@ fn demands(schedule: &Schedule, id: RoutineId, routine: &Routine, faults: &mut F
                 "must bind received and own gradient",
             );
         }
-        Pass::Norm => {
-            let both = [Role::Gradient, Role::Squares].map(access);
-            demand(
-                both.iter().all(Option::is_some),
-                "must read a gradient and write the square of its norm",
-            );
-        }
+        Pass::Norm => norm::check(schedule, id, routine, faults),
         Pass::Update => {
             let forms = (access(Role::Parameter), access(Role::NextParameter));
             let stepped =
@@ -149,23 +145,12 @@ fn demands(schedule: &Schedule, id: RoutineId, routine: &Routine, faults: &mut F
             );
             let normed = access(Role::Squares).is_some();
             demand(
-                normed || !clips_a_part(schedule, routine),
+                normed || !norm::is_given(schedule, routine),
                 "clips by the norm of a part of the gradient; read that of the whole, which \
-                 passes N make and an all-reduce adds up",
+                 passes N find and add up",
             );
         }
     }
-}
-
-/// Whether an update has a part of the gradient whose norm it bounds: a shard, or what a device of
-/// a grid has of split tensors.
-fn clips_a_part(schedule: &Schedule, routine: &Routine) -> bool {
-    let job = &schedule.job;
-    let whole = job.elements[schedule.plan.keeper(routine.stage)] * job.gradient_width();
-    let of_gradient = |argument: &&Argument| argument.role == Role::Gradient;
-    let gradient = routine.arguments.iter().find(of_gradient);
-    let shard = gradient.is_some_and(|gradient| gradient.size.0 < whole);
-    job.optimizer.clip > 0.0 && (shard || schedule.tensor_parts() > 1)
 }
 
 /// What a call is for.
@@ -302,6 +287,9 @@ impl<'a> Body<'a> {
         if call.kernel != kernel {
             return Err(format!("the job's optimizer is {kernel}"));
         }
+        if !norm::is_used(self.routine, call) {
+            return Err("must bound the norm that the pass is given, and no other".into());
+        }
         for (name, value) in expected {
             if call.attributes.get(name).and_then(number) != Some(value) {
                 return Err(format!("`{name}` must be {value}, as the job says"));
@@ -365,7 +353,8 @@ impl<'a> Body<'a> {
     ) -> Result<(), String> {
         let Argument { role, access: declared, size: _ } =
             self.routine.arguments[argument];
-        let gathers = matches!(role, Role::Gradient | Role::ValueGradient(_));
+        let gathers =
+            matches!(role, Role::Gradient | Role::ValueGradient(_) | Role::Squares);
         let defined = self.written[argument].covers(range);
         let fresh = role == Role::Workspace || declared == Access::Write;
         match (declared, access) {
@@ -401,7 +390,9 @@ impl<'a> Body<'a> {
     /// A norm is found.
     fn measured(&self, argument: usize) -> Result<(), String> {
         let number = 0..self.schedule.job.dtype.wide_size();
-        match self.written[argument].covers(&number) {
+        let found =
+            [&self.written, &self.updated].map(|all| all[argument].covers(&number));
+        match found.contains(&true) {
             true => Ok(()),
             false => Err(missed(argument, "its number")),
         }

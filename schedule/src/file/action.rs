@@ -18,7 +18,7 @@ const TRANSFER: &str =
 const COLLECTIVE: &str =
     "a collective reads `all_reduce x0 g0 b0.0 -> b0.0 gradient(s0, [[i0, i1]])`";
 const HOST: &str = "feed and report read `feed r0.0 i0 b0.0`";
-const CONTENT: &str = "contents are parameter(s0), optimizer(s0), gradient(s0, [[i0, i1]]), squares(s0), \
+const CONTENT: &str = "contents are parameter(s0), optimizer(s0), gradient(s0, [[i0, i1]]), squares(s0), squares(s0, s2), \
                        value(v0, i0), value_gradient(v0, i0)";
 const WAITS: &str = "waits read `after a0, a7-1`; `-1` means one period earlier";
 
@@ -117,7 +117,12 @@ fn write_content(out: &mut String, content: &Content) {
             write_sum(out, sum);
             out.push(')');
         }
-        Content::Squares(stage) => put(out, format_args!("squares({stage})")),
+        Content::Squares(first, last) if first == last => {
+            put(out, format_args!("squares({first})"));
+        }
+        Content::Squares(first, last) => {
+            put(out, format_args!("squares({first}, {last})"));
+        }
         Content::Value(value, i) => put(out, format_args!("value({value}, {i})")),
         Content::ValueGradient(value, i) => {
             put(out, format_args!("value_gradient({value}, {i})"));
@@ -286,7 +291,11 @@ fn read_content(cursor: &mut Cursor<'_>) -> Result<Content, Slip> {
     let content = match word {
         "parameter" => Content::Parameter(cursor.handle(CONTENT)?),
         "optimizer" => Content::Optimizer(cursor.handle(CONTENT)?),
-        "squares" => Content::Squares(cursor.handle(CONTENT)?),
+        "squares" => {
+            let first = cursor.handle(CONTENT)?;
+            let last = if cursor.takes(",") { cursor.handle(CONTENT)? } else { first };
+            Content::Squares(first, last)
+        }
         "gradient" => {
             let stage = cursor.handle(CONTENT)?;
             cursor.mark(",", CONTENT)?;

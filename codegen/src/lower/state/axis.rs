@@ -44,6 +44,15 @@ pub(super) struct Exchange {
     pub(super) content: Content,
 }
 
+impl Exchange {
+    /// Adds it.
+    pub(super) fn push(self, draft: &mut Draft<'_>, (key, lag): (Key, u32)) {
+        let Self { along: Along { group, link }, kind, from, to, content } = self;
+        let work = DraftWork::Collective { link, kind, group, from, to, content };
+        draft.push(key, lag, work);
+    }
+}
+
 pub(super) fn lay_out(
     draft: &mut Draft<'_>,
     stage: Stage,
@@ -57,10 +66,9 @@ pub(super) fn lay_out(
     let content = Content::Gradient(stage, sum);
     let kind = Collective::AllReduce;
     let exchange = Exchange { along: all, kind, from: gradient, to: gradient, content };
-    members.exchange(draft, members.closing(draft, last, 1), exchange);
-    let Moment { period, key } = update_moment(&members, draft, last);
-    let lag = u32::try_from(period).expect("no update stands before its passes");
-    members.update(draft, (key, lag), &bound);
+    exchange.push(draft, members.closing(draft, last, 1));
+    let moment = update_moment(&members, draft, last);
+    members.update(draft, moment.place(), &bound)?;
     Ok(rows)
 }
 
@@ -69,8 +77,7 @@ pub(super) fn lay_out(
 /// next sum in its place. So many passes hide the sum over the members.
 fn update_moment(members: &Members, draft: &Draft<'_>, last: usize) -> Moment {
     let stage = members.stage;
-    let (key, lag) = members.closing(draft, last, 2);
-    let soonest = Moment { period: lag.into(), key };
+    let soonest = members.moment(draft, last, 2);
     let plan = draft.plan;
     if plan.placement != Placement::Pipeline || plan.rule.is_synchronous() {
         return soonest;
@@ -180,16 +187,19 @@ impl Members {
         (draft.key(slot, side).overdue(overdue), draft.order.slot(slot).lag)
     }
 
-    /// Adds a collective.
-    pub(super) fn exchange(
-        &self,
-        draft: &mut Draft<'_>,
-        (key, lag): (Key, u32),
-        exchange: Exchange,
-    ) {
-        let Exchange { along: Along { group, link }, kind, from, to, content } = exchange;
-        let work = DraftWork::Collective { link, kind, group, from, to, content };
-        draft.push(key, lag, work);
+    /// The same as a moment of step 0.
+    pub(super) fn moment(&self, draft: &Draft<'_>, turn: usize, later: usize) -> Moment {
+        let (key, lag) = self.closing(draft, turn, later);
+        Moment { period: lag.into(), key }
+    }
+
+    /// Behind the pass that follows a moment: what comes then has it to hide behind. The moment itself,
+    /// where no pass is left or lanes have no patience.
+    pub(super) fn a_turn_behind(&self, draft: &Draft<'_>, moment: Moment) -> Moment {
+        let follows = |slot: &u32| draft.order.slot(*slot).end > moment.key.time();
+        let next = self.turns.iter().position(follows);
+        let next = next.filter(|_| self.patience > 0);
+        next.map_or(moment, |turn| self.moment(draft, turn, 0))
     }
 
     /// Adds the update.
@@ -198,8 +208,8 @@ impl Members {
         draft: &mut Draft<'_>,
         (key, lag): (Key, u32),
         rows: &UpdateRows,
-    ) {
+    ) -> Result<(), LowerError> {
         let site = draft.sites.site(self.stage, draft.last(), lag);
-        draft.push_update(self.stage, site, (key, lag), rows);
+        draft.push_update(self.stage, site, (key, lag), rows)
     }
 }

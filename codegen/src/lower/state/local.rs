@@ -1,15 +1,18 @@
 //! One place computes with a stage and keeps its state: a ring of 1 + τ versions, nothing moves.
 
 use super::{Addition, StageRows, UpdateRows, version};
-use crate::lower::draft::Draft;
+use crate::lower::{LowerError, draft::Draft};
 use roundelay_schedule::{Id, Stage, Subject};
 
-pub(super) fn lay_out(draft: &mut Draft<'_>, stage: Stage) -> StageRows {
+pub(super) fn lay_out(
+    draft: &mut Draft<'_>,
+    stage: Stage,
+) -> Result<StageRows, LowerError> {
     let (rows, bound) = kept(draft, stage);
     let (key, lag) = draft.after_last(stage);
     let site = draft.sites.site(stage, draft.last(), lag);
-    draft.push_update(stage, site, (key, lag), &bound);
-    rows
+    draft.push_update(stage, site, (key, lag), &bound)?;
+    Ok(rows)
 }
 
 /// The whole state of a stage on its ring; gradients are added up where they are made.
@@ -28,5 +31,5 @@ pub(super) fn kept(draft: &mut Draft<'_>, stage: Stage) -> (StageRows, UpdateRow
             rows.parameter.insert((*pass, i), version(parameter, draft.delay(stage, i)));
         }
     }
-    (rows, UpdateRows { parameter, gradient, optimizer, shards: 1, squares: None })
+    (rows, UpdateRows { parameter, gradient, optimizer, shards: 1 })
 }

@@ -34,9 +34,9 @@ pub(super) fn lay_out(
     give_back(draft, stage, parameter, other)?;
     let summed = join(draft, stage, gradient, [other, own])?;
     let site = draft.sites.site(stage, draft.last(), 0);
-    let bound = UpdateRows { parameter, gradient, optimizer, shards: 1, squares: None };
+    let bound = UpdateRows { parameter, gradient, optimizer, shards: 1 };
     let key = draft.behind(summed.key);
-    draft.push_update(stage, site, (key, 0), &bound);
+    draft.push_update(stage, site, (key, 0), &bound)?;
     Ok(rows)
 }
 

@@ -47,8 +47,8 @@ pub(super) fn lay_out(
     pool.combine(draft, gradient)?;
     let (key, lag) = draft.after_last(stage);
     let site = draft.sites.site(stage, draft.last(), lag);
-    let bound = UpdateRows { parameter, gradient, optimizer, shards: 1, squares: None };
-    draft.push_update(stage, site, (key, lag), &bound);
+    let bound = UpdateRows { parameter, gradient, optimizer, shards: 1 };
+    draft.push_update(stage, site, (key, lag), &bound)?;
     if let Some(optimizer) = optimizer {
         pool.pass_on(draft, optimizer)?;
     }

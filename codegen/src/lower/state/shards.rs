@@ -13,11 +13,12 @@
 //! have no pass left to hide behind stand behind the messages of the step ([`Members::closing`]).
 //!
 //! Where the gradient is clipped, each finds the square of the norm of its shard, and an all-reduce
-//! inside a group makes that of the whole.
+//! inside a group makes that of the whole (`norm.rs`).
 
 use super::{
-    Addition, StageRows, UpdateRows,
+    Addition, Bounded, StageRows, UpdateRows,
     axis::{Along, Exchange, Members},
+    norm::Split,
     version,
 };
 use crate::lower::{
@@ -25,8 +26,8 @@ use crate::lower::{
     draft::{Draft, Hold, Instance, Key, Slotting},
 };
 use roundelay_schedule::{
-    AxisId, BufferId, Bytes, Collective, Content, Id, MicroBatch, Pass, Role, Routine,
-    RoutineId, Slice, Stage, States, Subject, Sum,
+    AxisId, Bytes, Collective, Content, Id, MicroBatch, Pass, Role, Routine, RoutineId,
+    Slice, Stage, States, Subject, Sum,
 };
 
 /// How parameters get from their shards to those who read them; gradients go back by its adjoint.
@@ -40,7 +41,7 @@ struct Shards {
     /// Those who hold the same part.
     across: Option<Along>,
     axis: AxisId,
-    /// With as many shards as there are parts; the norm of all is found for the update.
+    /// With as many shards as there are parts.
     bound: UpdateRows,
 }
 
@@ -53,15 +54,15 @@ pub(super) fn lay_out(
     match draft.plan.states {
         States::Zero1 => {
             shards.gather_once(draft, &mut rows);
-            shards.reduce_once(draft, &mut rows);
+            shards.reduce_once(draft, &mut rows)?;
         }
         States::Zero2 => {
             shards.gather_once(draft, &mut rows);
-            shards.reduce_each(draft, &mut rows);
+            shards.reduce_each(draft, &mut rows)?;
         }
         States::Zero3 | States::Hsdp => {
             shards.gather_each(draft, &mut rows);
-            shards.reduce_each(draft, &mut rows);
+            shards.reduce_each(draft, &mut rows)?;
         }
         States::Replicated | States::Handoff => {
             unreachable!("whole states are laid out elsewhere")
@@ -91,8 +92,7 @@ impl Shards {
         let parameter = shard(Subject::Parameter(stage, slice));
         let gradient = shard(Subject::Gradient(stage, slice));
         let optimizer = keeps.then(|| shard(Subject::Optimizer(stage, slice)));
-        let bound =
-            UpdateRows { parameter, gradient, optimizer, shards: parts, squares: None };
+        let bound = UpdateRows { parameter, gradient, optimizer, shards: parts };
         Ok(Self { members, inside, across, axis: *axis, bound })
     }
 
@@ -158,11 +158,15 @@ impl Shards {
         let content = Content::Parameter(self.stage());
         let moment = self.members.before(draft, turn);
         let exchange = Exchange { along, kind, from, to, content };
-        self.members.exchange(draft, moment, exchange);
+        exchange.push(draft, moment);
     }
 
     /// Every member adds up its own micro-batches' whole gradients first.
-    fn reduce_once(&self, draft: &mut Draft<'_>, rows: &mut StageRows) {
+    fn reduce_once(
+        &self,
+        draft: &mut Draft<'_>,
+        rows: &mut StageRows,
+    ) -> Result<(), LowerError> {
         let ring = self.members.ring;
         let last = self.members.whole(draft);
         let whole = draft.state_buffer(ring, Subject::Gradient, self.stage(), 1);
@@ -173,11 +177,15 @@ impl Shards {
         let sum = Sum::list(draft.order.micro_batches());
         let moment = self.members.closing(draft, last, 1);
         self.scatter(draft, moment, (version(whole, 0), self.gradient()), sum);
-        self.update(draft, last, 2);
+        self.update(draft, last, 2)
     }
 
     /// Each micro-batch's gradient is split up at once, and added up in the shard.
-    fn reduce_each(&self, draft: &mut Draft<'_>, rows: &mut StageRows) {
+    fn reduce_each(
+        &self,
+        draft: &mut Draft<'_>,
+        rows: &mut StageRows,
+    ) -> Result<(), LowerError> {
         let mut last = 0;
         for i in draft.order.micro_batches() {
             let closing = draft.order.closing(self.stage());
@@ -202,37 +210,28 @@ impl Shards {
         if let Some(along) = self.across {
             self.reduce_across(draft, along, last);
         }
-        self.update(draft, last, 2 + reduced);
+        self.update(draft, last, 2 + reduced)
     }
 
-    /// The update so many turns behind the last one that makes a gradient, later where the norm of
-    /// the whole has to be found.
-    fn update(&self, draft: &mut Draft<'_>, last: usize, later: usize) {
-        let (squares, behind) = match draft.clips(draft.portion(self.bound.shards)) {
-            false => (None, later),
-            true => (Some(self.norm(draft, last, later)), later + 2),
-        };
-        let rows = UpdateRows { squares, ..self.bound };
-        let moment = self.members.closing(draft, last, behind);
-        self.members.update(draft, moment, &rows);
-    }
-
-    /// The square of the norm of the whole, from those of all shards: a turn each to find and to add
-    /// them up.
-    fn norm(&self, draft: &mut Draft<'_>, last: usize, later: usize) -> BufferId {
-        let moment = self.members.closing(draft, last, later);
-        let site = draft.sites.site(self.stage(), draft.last(), moment.1);
-        let own = (self.bound.gradient, Slice::Shard(self.axis));
-        let portion = draft.portion(self.bound.shards);
-        let part = draft.push_norm(self.stage(), site, moment, own, portion);
-        let whole = draft.squares(self.members.ring, self.stage(), Slice::Whole);
-        let (along, kind) = (self.inside, Collective::AllReduce);
-        let (from, to) = (version(part, 0), version(whole, 0));
-        let content = Content::Squares(self.stage());
-        let moment = self.members.closing(draft, last, later + 1);
-        let exchange = Exchange { along, kind, from, to, content };
-        self.members.exchange(draft, moment, exchange);
-        whole
+    /// The update so many turns behind the last one that makes a gradient. Where the norm of the whole
+    /// has to be found, that takes a turn, and another one to add up what shards have.
+    fn update(
+        &self,
+        draft: &mut Draft<'_>,
+        last: usize,
+        later: usize,
+    ) -> Result<(), LowerError> {
+        if !draft.is_bounded(self.bound.shards) {
+            let moment = self.members.closing(draft, last, later);
+            return self.members.update(draft, moment, &self.bound);
+        }
+        let turn = |more| self.members.moment(draft, last, later + more);
+        let [gradient, added, updated] = [0, 1, 2].map(turn);
+        let split = Split { axis: self.axis, inside: self.inside, added, updated };
+        let (_, lag) = gradient.place();
+        let (stage, rows, split) = (self.stage(), self.bound, Some(split));
+        let site = draft.sites.site(stage, draft.last(), lag);
+        draft.bound(Bounded { stage, site, gradient, rows, split })
     }
 
     fn gradient(&self) -> Hold {
@@ -249,7 +248,7 @@ impl Shards {
         let (along, kind) = (self.inside, PARAMETERS.adjoint());
         let content = Content::Gradient(self.stage(), Box::new(sum));
         let exchange = Exchange { along, kind, from, to, content };
-        self.members.exchange(draft, moment, exchange);
+        exchange.push(draft, moment);
     }
 
     /// Adds what was received to the shard.
@@ -289,7 +288,7 @@ impl Shards {
         let content = Content::Gradient(self.stage(), Box::new(sum));
         let moment = self.members.closing(draft, last, 2);
         let exchange = Exchange { along, kind, from: gradient, to: gradient, content };
-        self.members.exchange(draft, moment, exchange);
+        exchange.push(draft, moment);
     }
 }
 

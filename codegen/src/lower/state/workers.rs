@@ -120,8 +120,8 @@ fn gradients(
     let optimizer = draft.optimizer(ring(owner), stage);
     let (key, lag) = draft.after_last(stage);
     let site = draft.sites.site(stage, owner, lag);
-    let bound = UpdateRows { parameter, gradient, optimizer, shards: 1, squares: None };
-    draft.push_update(stage, site, (key, lag), &bound);
+    let bound = UpdateRows { parameter, gradient, optimizer, shards: 1 };
+    draft.push_update(stage, site, (key, lag), &bound)?;
     Ok(rows)
 }
 

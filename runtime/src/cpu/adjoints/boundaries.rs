@@ -160,7 +160,7 @@ impl Way<'_> {
             Content::Parameter(_)
             | Content::Optimizer(_)
             | Content::Gradient(..)
-            | Content::Squares(_) => false,
+            | Content::Squares(..) => false,
         }
     }
 }
@@ -248,7 +248,7 @@ fn transfers(schedule: &Checked) -> [BTreeMap<(ValueId, MicroBatch), Vec<Ends>>;
             Content::Parameter(_)
             | Content::Optimizer(_)
             | Content::Gradient(..)
-            | Content::Squares(_) => continue,
+            | Content::Squares(..) => continue,
         };
         all[step].entry(key).or_insert_with(Vec::new).push([*from, *to]);
     }
