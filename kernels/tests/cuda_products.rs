@@ -342,3 +342,54 @@ fn sums_of_parts_go_from_the_first_to_the_last() {
     assert!(sum(0, Number::F32, 1, Accumulation::Add).is_err());
     assert!(sum(MOST_SUMMED + 1, Number::F32, 1, Accumulation::Add).is_err());
 }
+
+/// Numbers behind the rows of a matrix are no factors, also where rows end inside of 16 bytes that are moved
+/// at once: whatever is there, no bit of the result is another.
+#[test]
+fn what_is_behind_rows_is_no_factor() {
+    if !can_compile() {
+        return;
+    }
+    let [m, n, k] = [45, 70, 77];
+    for number in NUMBERS {
+        for turned in [[false, false], [false, true], [true, false], [true, true]] {
+            let roomy = |index, [rows, columns]: [usize; 2], transposed| {
+                let stored = if transposed { [columns, rows] } else { [rows, columns] };
+                let row = stored[1].next_multiple_of(8);
+                let matrix =
+                    Matrix { place: operand(index), number, transposed, row, batch: 0 };
+                (matrix, stored)
+            };
+            let (a, of_a) = roomy(0, [m, k], turned[0]);
+            let (b, of_b) = roomy(1, [k, n], turned[1]);
+            let (out, of_out) = roomy(2, [m, n], false);
+            let product = Product {
+                m,
+                n,
+                k,
+                batches: 1,
+                a,
+                b,
+                out,
+                scale: 1.0,
+                addend: Addend::Nothing,
+                epilogue: Epilogue::Plain,
+            };
+            let made = [0.0, f64::NAN].map(|behind| {
+                let draw = &mut Draw::new(5);
+                let mut operands = [of_a, of_b, of_out].map(|[rows, columns]| {
+                    let row = columns.next_multiple_of(8);
+                    let mut values = draw.normals(rows * row);
+                    let rows = values.chunks_mut(row);
+                    rows.for_each(|row| row[columns..].fill(behind));
+                    Stored::new(&Array::Real(values), Element::Real, dtype(number))
+                });
+                run(Step::Product(product), &mut operands);
+                let values = operands[2].values();
+                let rows = values.chunks(of_out[1].next_multiple_of(8));
+                rows.flat_map(|row| row[..n].to_vec()).collect::<Vec<f64>>()
+            });
+            assert_eq!(made[0], made[1], "{number:?} {turned:?}");
+        }
+    }
+}
