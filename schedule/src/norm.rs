@@ -66,5 +66,7 @@ pub fn uncounted<'a>(
 fn holders(parameter: &Parameter, grid: Tensor) -> u64 {
     let splits = parameter.split.splits().iter();
     let lines = splits.map(|split| split.line.map_or(grid.parts(), |line| line.parts));
-    u64::from(grid.parts()) / lines.map(u64::from).product::<u64>().max(1)
+    // Files may say anything.
+    let apart = lines.map(u64::from).fold(1, u64::saturating_mul);
+    u64::from(grid.parts()) / apart.max(1)
 }

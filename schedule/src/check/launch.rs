@@ -110,10 +110,8 @@ impl Run<'_> {
     fn norm_before(&self, launch: Launch<'_>) -> Option<Held<SumId>> {
         let (plan, stage) = (&self.schedule.plan, launch.routine.stage);
         let [first, last] = plan.normed_with(stage);
-        let first = match launch.routine.pass {
-            Pass::Norm => plan.normed_behind(stage)?,
-            _ => first,
-        };
+        let is_search = launch.routine.pass == Pass::Norm;
+        let first = if is_search { plan.normed_behind(stage)? } else { first };
         Some(Held::Squares([first, last], launch.step.t))
     }
 
