@@ -165,9 +165,9 @@ fn rows_of_classes_begin_anywhere() {
     }
 }
 
-/// Rows of logits with room behind their classes, whose contents are no numbers at the beginning: nothing that
-/// is made of logits or of their slopes reads them, for few classes and for more than a tile of products
-/// has.
+/// Rows of logits with room behind their classes, whose contents are no numbers at the beginning, for few
+/// classes and for more than a tile of products has. Losses leave zeros there with the slopes; what products
+/// do with other numbers behind rows, `cuda_products` asks.
 #[test]
 fn room_behind_classes_is_never_read() {
     if !can_compile() {
