@@ -51,7 +51,7 @@ pub use program::{
     ParameterId, PinnedStages, Program, Scale, Search, Source, Train, Window,
 };
 pub use quantity::{Dimension, Quantity};
-pub use resolve::{Refused, Tables, kind_of, parse, parse_set, parse_with};
+pub use resolve::{Refused, SECTIONS, Tables, kind_of, parse, parse_set, parse_with};
 pub use signature::{Fallback, Formal};
 pub use sliced::Sliced;
 pub use source::{SourceFile, Span};

@@ -19,6 +19,7 @@ mod plan;
 mod repeated;
 mod resized;
 mod scope;
+mod sections;
 mod settings;
 mod stage;
 mod tiers;
@@ -36,6 +37,7 @@ pub use measured::Tables;
 use model::Resolved;
 pub use objective::kind_of;
 pub(crate) use plan::as_entry;
+pub use sections::SECTIONS;
 
 /// Reads a program: the file and all it imports.
 ///

@@ -19,6 +19,34 @@ use roundelay_schedule::{
 };
 use std::sync::Arc;
 
+/// What a device may say of itself.
+pub(super) const DEVICE_KEYS: [&str; 10] = [
+    "memory",
+    "compute",
+    "bandwidth",
+    "reserved",
+    "threads",
+    "overhead",
+    "issue",
+    "overlap",
+    "price",
+    "measured",
+];
+/// What its rate of arithmetic may say besides.
+pub(super) const COMPUTE_KEYS: [&str; 9] = {
+    let [f64, f32, bf16, f16] = TYPES;
+    ["reach", "ramp", "attention", "unaligned", "lacks", f64, f32, bf16, f16]
+};
+/// What the rate of its memory may say besides.
+pub(super) const MEMORY_RATE_KEYS: [&str; 3] = ["reach", "update", "loss"];
+/// What a link may say of itself.
+pub(super) const LINK_KEYS: [&str; 7] =
+    ["bandwidth", "latency", "startup", "form", "short", "nvls", "measured"];
+/// What its rate may say besides.
+pub(super) const RATE_KEYS: [&str; 1] = ["reach"];
+/// What a link's protocol may say of itself.
+pub(super) const PROTOCOL_KEYS: [&str; 2] = ["bandwidth", "startup"];
+
 /// Number types that a device may name a rate of arithmetic for besides its own, or may lack.
 const TYPES: [&str; 4] = ["f64", "f32", "bf16", "f16"];
 
@@ -49,20 +77,8 @@ pub(super) fn device_of(
     shelf: &mut Shelf<'_>,
     report: &mut Report,
 ) -> Known<Described> {
-    const KEYS: [&str; 10] = [
-        "memory",
-        "compute",
-        "bandwidth",
-        "reserved",
-        "threads",
-        "overhead",
-        "issue",
-        "overlap",
-        "price",
-        "measured",
-    ];
     let Component { name, entries } = component;
-    let settings = Settings::new("device", entries, &KEYS, report);
+    let settings = Settings::new("device", entries, &DEVICE_KEYS, report);
     let memory = memory_of(&settings, name, report);
     let compute = compute_of(&settings, name, dtype, report);
     let bandwidth = memory_rates_of(&settings, name, report);
@@ -123,11 +139,9 @@ fn compute_of(
     dtype: Float,
     report: &mut Report,
 ) -> Known<(FlopsPerSecond, Products)> {
-    const SHARES: [&str; 5] = ["reach", "ramp", "attention", "unaligned", "lacks"];
     let own = settings.required_outer("compute", Dimension::FlopRate, name, report)?;
     let entries = settings.get("compute").map_or(&[][..], |entry| &entry.entries);
-    let inner =
-        Settings::new("compute", entries, &[&SHARES[..], &TYPES].concat(), report);
+    let inner = Settings::new("compute", entries, &COMPUTE_KEYS, report);
     for key in TYPES {
         inner.quantity(key, Dimension::FlopRate, report)?;
     }
@@ -181,7 +195,7 @@ fn memory_rates_of(
 ) -> Known<MemoryRates> {
     let peak = settings.required_outer("bandwidth", Dimension::ByteRate, name, report)?;
     let entries = settings.get("bandwidth").map_or(&[][..], |entry| &entry.entries);
-    let inner = Settings::new("bandwidth", entries, &["reach", "update", "loss"], report);
+    let inner = Settings::new("bandwidth", entries, &MEMORY_RATE_KEYS, report);
     let rate = reached(peak, &inner, report)?;
     let reach = inner.share("reach", report)?.unwrap_or(1000);
     let mut of_rate = |key| Ok(inner.share(key, report)?.unwrap_or(reach) * 1000 / reach);
@@ -197,7 +211,7 @@ fn rate_of(
 ) -> Known<BytesPerSecond> {
     let peak = settings.required_outer("bandwidth", Dimension::ByteRate, name, report)?;
     let entries = settings.get("bandwidth").map_or(&[][..], |entry| &entry.entries);
-    let inner = Settings::new("bandwidth", entries, &["reach"], report);
+    let inner = Settings::new("bandwidth", entries, &RATE_KEYS, report);
     reached(peak, &inner, report).map(BytesPerSecond)
 }
 
@@ -215,10 +229,8 @@ pub(super) fn link_of(
     shelf: &mut Shelf<'_>,
     report: &mut Report,
 ) -> Known<Link> {
-    const KEYS: [&str; 7] =
-        ["bandwidth", "latency", "startup", "form", "short", "nvls", "measured"];
     let Component { name, entries } = component;
-    let settings = Settings::new("link", entries, &KEYS, report);
+    let settings = Settings::new("link", entries, &LINK_KEYS, report);
     if let Some(entry) = settings.get("measured") {
         return measured_link(&settings, entry, name, shelf, report);
     }
@@ -282,7 +294,7 @@ fn protocol_of(
         let mistake = Mistake::new(Code::Type, message).hint(hint);
         return Err(report.error(entry.key.span, mistake));
     }
-    let inner = Settings::new(key, &entry.entries, &["bandwidth", "startup"], report);
+    let inner = Settings::new(key, &entry.entries, &PROTOCOL_KEYS, report);
     let bandwidth =
         rate_of(&inner, &Name { text: name.text.clone(), span: entry.key.span }, report)?;
     let startup = inner.quantity("startup", Dimension::Time, report)?;

@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{
     Code, Diagnostic, Dimension, Files, Mistake, NoFiles, Numbers, Program, Search,
-    SourceFile, Span, Value, parse,
-    report::{Known, Report, not_yet},
+    SourceFile, Span, parse,
+    report::{Known, Report},
     syntax::{Argument, Choice, Entry, Expression, ExpressionKind, Setting},
 };
 use roundelay_schedule::{
@@ -19,7 +19,7 @@ use roundelay_schedule::{
 };
 
 /// Keys that are read.
-const KEYS: [&str; 20] = [
+pub(super) const KEYS: [&str; 22] = [
     "minimize",
     "result",
     "exactness",
@@ -40,13 +40,13 @@ const KEYS: [&str; 20] = [
     "slices",
     "micro_batches",
     "cuts",
+    "tensor",
+    "stage",
 ];
 
-/// Keys of the language that have one value so far.
-const LATER: [(&str, &str); 1] = [("cost", "none")];
-
-/// Keys of the language that are said elsewhere, and how.
-const ELSEWHERE: [(&str, &str); 4] = [
+/// Words that are no keys but are said elsewhere, and how.
+const ELSEWHERE: [(&str, &str); 5] = [
+    ("cost", "write `minimize cost`, with `price 2.5 USD/h` in every device"),
     ("overdecompose", "write `tensor { overdecompose 2 }`"),
     ("units", "write `rule local(units = 4)`"),
     ("overlap", "write `rule local(units = 4, overlap = 1)`"),
@@ -76,9 +76,7 @@ pub(super) fn resolve(
 }
 
 pub(super) fn all_keys() -> Vec<&'static str> {
-    let later = LATER.iter().map(|(key, _)| *key);
-    let elsewhere = ELSEWHERE.iter().map(|(key, _)| *key);
-    KEYS.into_iter().chain(later).chain(elsewhere).chain(["tensor", "stage"]).collect()
+    KEYS.into_iter().chain(ELSEWHERE.map(|(key, _)| key)).collect()
 }
 
 impl Search {
@@ -202,7 +200,7 @@ fn apply(
         "cuts" => search.cuts = Some(cuts(entry, report)?),
         "tensor" => tensor(search, entry, report)?,
         "stage" => search.pinned.push(super::stage::pinned(entry, report)?),
-        other => later(other, entry, report)?,
+        _ => elsewhere(entry, report)?,
     }
     Ok(())
 }
@@ -505,53 +503,13 @@ fn halves(entry: &Entry, report: &mut Report) -> Known<Numbers> {
     Err(report.error(entry.key.span, mistake))
 }
 
-/// A key whose decision has one value so far, or is said elsewhere.
-fn later(key: &str, entry: &Entry, report: &mut Report) -> Known<()> {
-    if let Some((_, hint)) = ELSEWHERE.iter().find(|(known, _)| *known == key) {
-        let message = format!("`{key}` is no decision of its own");
-        let mistake = Mistake::new(Code::Syntax, message).hint(*hint);
-        return Err(report.error(entry.key.span, mistake));
-    }
-    let value = LATER.iter().find(|(known, _)| *known == key).map_or("none", |(_, v)| v);
-    only(value, key, entry, report)
-}
-
-/// Accepts an entry that allows the one value that there is; warns when it allows others too.
-fn only(value: &str, key: &str, entry: &Entry, report: &mut Report) -> Known<()> {
-    no_entries(entry, report)?;
-    let span = entry.key.span;
-    let hint = format!("only `{key} {value}` is searched");
-    let allowed = match &entry.value {
-        Setting::OneOf(choices) => {
-            choices.iter().any(|choice| holds(choice, value, report))
-        }
-        Setting::AtMost(most) => whole(most, 1, MOST, report).is_ok() && value == "1",
-        Setting::AtLeast(least) => whole(least, 1, MOST, report)? == 1 && value == "1",
-        Setting::Nothing | Setting::Broken => false,
-    };
-    let pinned = matches!(&entry.value, Setting::OneOf(choices) if choices.len() == 1);
-    match (allowed, pinned) {
-        (true, true) => Ok(()),
-        (true, false) => {
-            report.warning(span, not_yet(format_args!("searching `{key}`")).hint(hint));
-            Ok(())
-        }
-        (false, _) => {
-            Err(report.error(span, not_yet(format_args!("`{key}`")).hint(hint)))
-        }
-    }
-}
-
-fn holds(choice: &Choice, value: &str, report: &mut Report) -> bool {
-    match (&choice.first.kind, &choice.last) {
-        (ExpressionKind::Name(name), None) => name == value,
-        (ExpressionKind::Number(digits, None), None) => digits == value,
-        (ExpressionKind::Number(digits, None), Some(last)) => {
-            digits == value
-                && super::constant::constant(last, report) != Ok(Value::Integer(0))
-        }
-        _ => false,
-    }
+/// A word that is no decision of its own.
+fn elsewhere(entry: &Entry, report: &mut Report) -> Known<()> {
+    let key = entry.key.text.as_str();
+    let mistake =
+        Mistake::new(Code::Syntax, format!("`{key}` is no decision of its own"));
+    let hint = ELSEWHERE.iter().find(|(known, _)| *known == key).map(|(_, hint)| *hint);
+    Err(report.error(entry.key.span, hint.into_iter().fold(mistake, Mistake::hint)))
 }
 
 /// Every rule has a model, and pinned cuts lie inside of one.

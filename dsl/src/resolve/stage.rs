@@ -11,10 +11,13 @@ use crate::{
 };
 use roundelay_schedule::Recompute;
 
+/// What may be pinned for some stages.
+pub(super) const STAGE_KEYS: [&str; 1] = ["recompute"];
+
 /// `stage 0..1 { recompute full }`; stages count from zero.
 pub(super) fn pinned(entry: &Entry, report: &mut Report) -> Known<PinnedStages> {
     let (first, last) = range(stages(entry, report)?, 0, report)?;
-    let inner = Settings::new("stage", &entry.entries, &["recompute"], report);
+    let inner = Settings::new("stage", &entry.entries, &STAGE_KEYS, report);
     let Some(recompute) = inner.get("recompute") else {
         if !entry.entries.is_empty() {
             return Err(report.earlier());

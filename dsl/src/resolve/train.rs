@@ -13,8 +13,13 @@ use crate::{
 };
 use roundelay_schedule::{Data, Evaluation, Float, GradientSums};
 
-const KEYS: [&str; 7] =
+/// What a training may say of itself.
+pub(super) const KEYS: [&str; 7] =
     ["data", "batch", "optimizer", "steps", "seed", "evaluate", "dtype"];
+/// What `evaluate` says.
+pub(super) const EVALUATE_KEYS: [&str; 1] = ["every"];
+/// What a number type may say besides.
+pub(super) const DTYPE_KEYS: [&str; 1] = ["gradients"];
 
 impl Default for Train {
     /// What holds when a program says nothing: synthetic data, batches of 32, 100 steps of AdamW.
@@ -70,7 +75,7 @@ fn resolve_section(section: &Section, report: &mut Report) -> Known<(Train, NoDe
 
 /// `evaluate { every 50 }`.
 fn evaluate(entry: &Entry, report: &mut Report) -> Known<Evaluation> {
-    let inner = Settings::new("evaluate", &entry.entries, &["every"], report);
+    let inner = Settings::new("evaluate", &entry.entries, &EVALUATE_KEYS, report);
     let every = inner.whole("every", 1, 1 << 40, report)?;
     match (&entry.value, every) {
         (Setting::Nothing, Some(every)) => Ok(Evaluation::Every(every)),
@@ -89,7 +94,7 @@ fn dtype(entry: &Entry, report: &mut Report) -> Known<Float> {
     let types = ["f32", "f64", "bf16", "f16"];
     let chosen = only_value(entry, report)?;
     let (Name { text, span }, _) = called(chosen, "f32, f64, bf16 or f16", report)?;
-    let inner = Settings::new("dtype", &entry.entries, &["gradients"], report);
+    let inner = Settings::new("dtype", &entry.entries, &DTYPE_KEYS, report);
     let gradients = match inner.get("gradients") {
         None => text.clone(),
         Some(entry) => {
