@@ -17,11 +17,10 @@ pub use options::{Folder, On, RunOptions, Start};
 use event::Listening;
 use machine::Settled;
 use roundelay_runtime::{
-    Control, CudaError, Dataset, Evaluating, HeldOut, MachineError, Provenance, Rests,
-    Seat, Trainer, WeightsFile,
+    Control, Dataset, Ended, Evaluating, HeldOut, Provenance, Rests, Trainer, WeightsFile,
 };
 use roundelay_schedule::{Checked, Evaluation, Images};
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 /// Replays a schedule; where several ranks train together, all of them call this.
 ///
@@ -40,8 +39,9 @@ pub fn run(
             return Err(RunError::Pixels);
         }
         (_, 1) => None,
-        (On::Cpu, size) => return Err(RunError::ManyOnCpu { rank: seat.rank, size }),
-        (On::Cuda(_) | On::Best(_), _) => Some(Arc::new(meet(seat, *deadline)?)),
+        (On::Cpu | On::Cuda(_) | On::Best(_), _) => {
+            Some(Arc::new(Control::meet(seat, *deadline)?))
+        }
     };
     let mut heard = |event| {
         if seat.rank == 0 {
@@ -63,11 +63,6 @@ fn told<T>(
     done
 }
 
-fn meet(seat: &Seat, deadline: Duration) -> Result<Control, RunError> {
-    let met = Control::meet(seat, deadline).map_err(CudaError::from);
-    Ok(met.map_err(MachineError::from)?)
-}
-
 fn train(
     schedule: &Checked,
     options: &RunOptions,
@@ -84,9 +79,7 @@ fn train(
     let end = options.steps.unwrap_or(schedule.job.steps);
     if let Some(control) = control {
         let agreed = control.agree(schedule, data.digest(), &start.state, end);
-        agreed.map_err(|trouble| {
-            MachineError::from(CudaError::at_start(control.seat(), trouble))
-        })?;
+        agreed.map_err(|trouble| Ended::at_start(control.seat(), trouble))?;
     }
     listener(RunEvent::Begin {
         tokens: TokenFacts::of(&data),

@@ -73,6 +73,18 @@ impl Exchange {
         each(self.whole, self.line.parts as usize, self.inner)
     }
 
+    /// Columns of the whole that the part at a place has; the last parts may have fewer than others.
+    pub fn columns_of(&self, place: usize) -> Range<usize> {
+        let columns = self.columns();
+        let first = (place * columns).min(self.whole);
+        first..(first + columns).min(self.whole)
+    }
+
+    /// What makes a part's sum of arrays that have only its columns.
+    pub fn of_cut(self) -> Self {
+        Self { kind: Joint::Collective(Collective::AllReduce), ..self }
+    }
+
     /// The exchange of gradients, which writes its result.
     pub fn adjoint(self) -> Self {
         Self { kind: self.kind.adjoint(), store: Store::Write, ..self }
@@ -151,13 +163,11 @@ impl Exchange {
     }
 
     fn scatter<R: Real>(&self, brought: &[&[R]], part: usize, out: &mut [R]) {
-        let columns = self.columns();
-        let first = (part * columns).min(self.whole);
-        let length = columns.min(self.whole - first);
-        for (row, out) in out.chunks_mut(columns).enumerate() {
-            let start = row * self.whole + first;
-            let (own, behind) = out.split_at_mut(length);
-            self.sum(brought, start..start + length, own);
+        let range = self.columns_of(part);
+        for (row, out) in out.chunks_mut(self.columns()).enumerate() {
+            let start = row * self.whole + range.start;
+            let (own, behind) = out.split_at_mut(range.len());
+            self.sum(brought, start..start + range.len(), own);
             self.store.clear(behind);
         }
     }

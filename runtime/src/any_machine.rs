@@ -2,7 +2,9 @@
 
 use crate::{
     CpuError, CudaError, EvaluateError, Evaluated, Evaluator, Loss, Measured, Record,
-    State, Touched, cpu::Cpu, cuda::Cuda,
+    State, Touched,
+    cpu::{Cpu, CpuRank},
+    cuda::Cuda,
 };
 use roundelay_schedule::{Checked, DeviceId, Kind};
 use std::collections::BTreeMap;
@@ -11,6 +13,8 @@ use std::collections::BTreeMap;
 pub enum AnyMachine {
     /// CPU threads.
     Cpu(Box<Cpu>),
+    /// CPU threads for one device; the others are other ranks'.
+    CpuRank(Box<CpuRank>),
     /// A GPU.
     Cuda(Box<Cuda>),
 }
@@ -38,6 +42,12 @@ impl From<Cpu> for AnyMachine {
     }
 }
 
+impl From<CpuRank> for AnyMachine {
+    fn from(cpu: CpuRank) -> Self {
+        Self::CpuRank(Box::new(cpu))
+    }
+}
+
 impl From<Cuda> for AnyMachine {
     fn from(cuda: Cuda) -> Self {
         Self::Cuda(Box::new(cuda))
@@ -49,6 +59,7 @@ impl AnyMachine {
     pub fn schedule(&self) -> &Checked {
         match self {
             Self::Cpu(cpu) => cpu.schedule(),
+            Self::CpuRank(cpu) => cpu.schedule(),
             Self::Cuda(cuda) => cuda.schedule(),
         }
     }
@@ -57,6 +68,7 @@ impl AnyMachine {
     pub fn step(&self) -> u64 {
         match self {
             Self::Cpu(cpu) => cpu.step(),
+            Self::CpuRank(cpu) => cpu.step(),
             Self::Cuda(cuda) => cuda.step(),
         }
     }
@@ -65,6 +77,7 @@ impl AnyMachine {
     pub fn is_first(&self) -> bool {
         match self {
             Self::Cpu(_) => true,
+            Self::CpuRank(cpu) => cpu.is_first(),
             Self::Cuda(cuda) => cuda.is_first(),
         }
     }
@@ -76,6 +89,7 @@ impl AnyMachine {
     pub fn evaluator(&self) -> Result<Evaluator, EvaluateError> {
         match self {
             Self::Cpu(cpu) => Ok(Evaluator::new(cpu.schedule())?),
+            Self::CpuRank(cpu) => Ok(Evaluator::new(cpu.schedule())?),
             Self::Cuda(cuda) => {
                 Evaluator::on_gpu(cuda.schedule(), Evaluated::Trained, cuda.beside())
             }
@@ -89,6 +103,7 @@ impl AnyMachine {
     pub fn load(&mut self, state: &State) -> Result<(), MachineError> {
         match self {
             Self::Cpu(cpu) => Ok(cpu.load(state)?),
+            Self::CpuRank(cpu) => Ok(cpu.load(state)?),
             Self::Cuda(cuda) => Ok(cuda.load(state)?),
         }
     }
@@ -100,6 +115,7 @@ impl AnyMachine {
     pub fn save(&mut self) -> Result<Option<State>, MachineError> {
         match self {
             Self::Cpu(cpu) => Ok(Some(cpu.save()?)),
+            Self::CpuRank(cpu) => Ok(cpu.save()?),
             Self::Cuda(cuda) => Ok(cuda.save()?),
         }
     }
@@ -116,6 +132,7 @@ impl AnyMachine {
     ) -> Result<(), MachineError> {
         match self {
             Self::Cpu(cpu) => Ok(cpu.replay_while(end, listener, goes_on)?),
+            Self::CpuRank(cpu) => Ok(cpu.replay_while(end, listener, goes_on)?),
             Self::Cuda(cuda) => Ok(cuda.replay_while(end, listener, goes_on)?),
         }
     }
@@ -127,6 +144,7 @@ impl AnyMachine {
     pub fn measured(&mut self) -> Result<Measured, MachineError> {
         match self {
             Self::Cpu(cpu) => Ok(cpu.measured()),
+            Self::CpuRank(cpu) => Ok(cpu.measured()?),
             Self::Cuda(cuda) => Ok(cuda.measured()?),
         }
     }
@@ -138,6 +156,7 @@ impl AnyMachine {
     pub fn record(&mut self) -> Result<Record, MachineError> {
         match self {
             Self::Cpu(cpu) => Ok(cpu.record()),
+            Self::CpuRank(_) => Ok(Record::default()),
             Self::Cuda(cuda) => Ok(cuda.record()?),
         }
     }
@@ -149,6 +168,7 @@ impl AnyMachine {
     pub fn any(&mut self, wish: bool) -> Result<bool, MachineError> {
         match self {
             Self::Cpu(_) => Ok(wish),
+            Self::CpuRank(cpu) => Ok(cpu.any(wish)?),
             Self::Cuda(cuda) => Ok(cuda.any(wish)?),
         }
     }
@@ -160,6 +180,7 @@ impl AnyMachine {
     pub fn leave(&mut self) -> Result<(), MachineError> {
         match self {
             Self::Cpu(_) => Ok(()),
+            Self::CpuRank(cpu) => Ok(cpu.leave()?),
             Self::Cuda(cuda) => Ok(cuda.leave()?),
         }
     }
@@ -174,6 +195,7 @@ impl AnyMachine {
     ) -> Result<BTreeMap<(DeviceId, Kind), Touched>, MachineError> {
         match self {
             Self::Cpu(cpu) => Ok(cpu.touched()?),
+            Self::CpuRank(cpu) => Ok(cpu.touched()?),
             Self::Cuda(cuda) => Ok(cuda.touched()?),
         }
     }

@@ -10,11 +10,14 @@ mod adjoints;
 mod arena;
 mod collective;
 mod command;
+mod correspondence;
 mod counter;
 mod error;
 mod execute;
 mod jitter;
 mod launch;
+mod of_rank;
+mod rank;
 mod record;
 mod rendezvous;
 mod room;
@@ -23,6 +26,7 @@ mod session;
 
 pub use error::CpuError;
 pub use jitter::Timing;
+pub use of_rank::CpuRank;
 pub use record::Recording;
 pub use room::{ArenaDemand, Demand};
 
@@ -33,11 +37,13 @@ use crate::{
         Fill, Loss, Measured, Members, Meter, Queues, Record, Touched, describe, members,
     },
     memory::Claim,
+    ranks::Position,
     state::{State, StateError, rows},
 };
 use arena::Arenas;
 use command::Mark;
 use counter::Parking;
+use rank::{Rank, Share};
 use record::Recorder;
 use rendezvous::Booth;
 use roundelay_schedule::{
@@ -108,6 +114,7 @@ struct Shared {
     /// One per thread, where rows split tensors.
     booths: Vec<Booth>,
     parking: Parking,
+    share: Share,
     arenas: Arenas,
     meter: Meter,
     recorder: Option<Recorder>,
@@ -128,8 +135,18 @@ impl Cpu {
         feed: Box<dyn Feed>,
         options: CpuOptions,
     ) -> Result<Self, CpuError> {
+        Self::with(schedule, feed, options, Share::Whole)
+    }
+
+    /// The same with the devices of a share.
+    fn with(
+        schedule: &Checked,
+        feed: Box<dyn Feed>,
+        options: CpuOptions,
+        share: Share,
+    ) -> Result<Self, CpuError> {
         let waits = schedule.actions.values().map(|action| action.after.len()).max();
-        let shared = Arc::new(Shared::new(schedule, feed, options.recording)?);
+        let shared = Arc::new(Shared::new(schedule, (feed, share), options.recording)?);
         let mut cpu = Self {
             driver: Driver::new(
                 shared.queues.len(),
@@ -157,7 +174,7 @@ impl Cpu {
     /// # Errors
     /// When it says that it has too little.
     pub fn room(schedule: &Checked) -> Result<(), CpuError> {
-        room::for_all(schedule)
+        room::for_all(schedule, |_| true)
     }
 
     /// Looks whether this machine has the memory to look at held-out data with a schedule's forward
@@ -192,12 +209,16 @@ impl Cpu {
         }
         rows::load::<StateError>(schedule, state, |device, start, bytes| {
             let range = start..start + bytes.len() as u64;
+            if !arenas.has(device) {
+                return Ok(());
+            }
             arenas.of(device).write(&mut claim, range).copy_from_slice(bytes);
             Ok(())
         })?;
         (self.step, self.origin) = (state.step, state.origin);
         self.first = state.step;
         self.shared.meter.reset();
+        self.shared.rests(self.step);
         Ok(())
     }
 
@@ -248,6 +269,7 @@ impl Cpu {
         let mut session =
             Session { shared: &self.shared, driver: &mut self.driver, listener, goes_on };
         self.step = replay(schedule, segment, &mut session, &mut self.marks)?.end;
+        self.shared.rests(self.step);
         Ok(())
     }
 
@@ -316,7 +338,7 @@ fn start(
 impl Shared {
     fn new(
         schedule: &Checked,
-        feed: Box<dyn Feed>,
+        (feed, share): (Box<dyn Feed>, Share),
         recording: Recording,
     ) -> Result<Self, CpuError> {
         let waits = schedule.actions.values().map(|action| action.after.len()).max();
@@ -341,7 +363,8 @@ impl Shared {
             parking,
             recorder: Recorder::new(recording, queues.threads()),
             queues,
-            arenas: Arenas::new(schedule)?,
+            arenas: Arenas::new(schedule, |device| share.has(device))?,
+            share,
             meter: Meter::new(schedule),
             feed: Mutex::new(feed),
             feeding: AtomicUsize::new(0),
@@ -351,10 +374,28 @@ impl Shared {
         })
     }
 
-    /// Stops everything; the first reason is kept.
+    /// Stops everything, on all ranks; the first reason is kept.
     fn fail(&self, error: CpuError) {
-        lock(&self.failure).get_or_insert(error);
+        let first = lock(&self.failure).get_or_insert(error).to_string();
         self.parking.stop();
+        if let Share::Part(rank) = &self.share {
+            rank.control().fail(&first);
+        }
+    }
+
+    /// The rank that this process is, if there are several.
+    fn rank(&self) -> Option<&Rank> {
+        match &self.share {
+            Share::Whole => None,
+            Share::Part(rank) => Some(rank),
+        }
+    }
+
+    /// Nothing is under way before a step.
+    fn rests(&self, step: u64) {
+        if let Some(rank) = self.rank() {
+            rank.at(Position::Resting { step });
+        }
     }
 
     /// Why everything stopped.

@@ -59,13 +59,13 @@ use crate::{
         AttentionCounts, ConvolutionCounts, Fill, Loss, Measured, OnGpus, ProductCounts,
         Record, Touched, touched,
     },
-    ranks::{Control, Position},
+    ranks::{Among, Control, Position},
     state::State,
 };
 use driver::Device;
 use engine::Engine;
 use lanes::Mark;
-use rank::{Seated, Share, of_rank};
+use rank::{Share, of_rank};
 use record::Recorder;
 use roundelay_schedule::{Bytes, Checked, DeviceId, Kind, Marks, Segment, replay};
 use session::Session;
@@ -177,10 +177,10 @@ impl Cuda {
         options: CudaOptions,
         control: Arc<Control>,
     ) -> Result<Self, CudaError> {
-        let seated = Seated::of(schedule, &control)?;
-        let device = of_rank(control.seat())?;
-        let among = Some((control, seated));
-        Ok(Self::of(Engine::new(schedule, feed, options, (device, among))?, options))
+        let among = Among::of(schedule, control)?;
+        let device = of_rank(among.control.seat())?;
+        let among = (device, Some(among));
+        Ok(Self::of(Engine::new(schedule, feed, options, among)?, options))
     }
 
     fn of(engine: Engine, options: CudaOptions) -> Self {

@@ -2,8 +2,8 @@
 #![expect(unsafe_code, reason = "rows read what other rows have claimed")]
 
 use crate::memory::Views;
-use roundelay_kernels::{Exchange, Real};
-use roundelay_schedule::Native;
+use roundelay_kernels::{Exchange, Joint, Real};
+use roundelay_schedule::{Collective, Native};
 
 /// What one row brings to such a call, and where it gets its result.
 #[derive(Clone, Copy)]
@@ -14,6 +14,31 @@ pub(crate) struct Ends {
     pub(crate) brought: (*mut u8, u64),
     /// Address and bytes of what it gets.
     pub(crate) got: (*mut u8, u64),
+}
+
+/// How ranks make together what a part gets, each with the bits of a machine that has all parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Every part gets what all bring, and makes its result alone.
+    Bring,
+    /// Every part gets what all bring of a share of the elements, sums it, and gives it to all.
+    Share,
+    /// Every part gets what all bring of its own columns, and sums it.
+    Cut,
+}
+
+impl Way {
+    /// A sum that is added to something is no sum of shares, for shares would be rounded before.
+    pub(crate) fn of(exchange: &Exchange) -> Self {
+        match exchange.kind {
+            Joint::Collective(Collective::AllReduce) if exchange.adds() => Self::Bring,
+            Joint::Collective(Collective::AllReduce) => Self::Share,
+            Joint::Collective(Collective::ReduceScatter) => Self::Cut,
+            Joint::Collective(Collective::AllGather)
+            | Joint::Halo(_)
+            | Joint::HaloAdd(_) => Self::Bring,
+        }
+    }
 }
 
 /// Room to look at what all rows bring; sized once.

@@ -33,7 +33,9 @@ pub use checkpoint::{
     Checkpoint, CheckpointError, Checkpoints, Latest, Provenance, Resumed, Resumption,
 };
 pub use code::CodeError;
-pub use cpu::{ArenaDemand, Cpu, CpuError, CpuOptions, Demand, Recording, Timing};
+pub use cpu::{
+    ArenaDemand, Cpu, CpuError, CpuOptions, CpuRank, Demand, Recording, Timing,
+};
 pub use cuda::{
     Cuda, CudaError, CudaOptions, DeviceFacts, DriverError, Exercise, Graphs,
     KernelCheck, KernelRow, KernelTrials, NoCuda, RankFacts, Row, SelfCheck, Times,
@@ -50,7 +52,9 @@ pub use machine::{
 pub use native::{NotNative, check_native};
 pub use oracle::{Oracle, OracleError};
 pub use profile::{Collection, Sample, Settling, copies, sample};
-pub use ranks::{Control, LaunchError, MeetingError, Position, Seat, Seen, Trouble};
+pub use ranks::{
+    Control, Ended, LaunchError, MeetingError, Position, Seat, Seen, Trouble, WorldSize,
+};
 pub use state::{State, StateError, Tensor};
 pub use train::{
     Checkpointing, Evaluating, Observer, Progress, Report, Rests, TrainError, Trainer,

@@ -73,6 +73,11 @@ impl Memory {
         self.bytes as u64
     }
 
+    /// The address of the first byte.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.at(&(0..0))
+    }
+
     /// The address of a range.
     ///
     /// # Panics

@@ -1,8 +1,8 @@
 //! Why a run cannot be, or stopped.
 
 use roundelay_runtime::{
-    CheckpointError, CodeError, DataError, EvaluateError, MachineError, NotNative,
-    StateError, TrainError, WeightsError,
+    CheckpointError, CodeError, DataError, Ended, EvaluateError, MachineError,
+    MeetingError, NotNative, StateError, TrainError, WeightsError,
 };
 use roundelay_schedule::Float;
 use std::path::PathBuf;
@@ -44,17 +44,12 @@ pub enum RunError {
          cpu`, in one process, or plan with `--set images=whole`"
     )]
     Pixels,
-    /// Several processes on a machine of one.
-    #[error(
-        "this is rank {rank} of {size}, but the CPU machine is one process with a thread per \
-         queue: start it alone, without torchrun, mpirun or srun, or train on GPUs"
-    )]
-    ManyOnCpu {
-        /// This process.
-        rank: u32,
-        /// All of them.
-        size: u32,
-    },
+    /// Ranks did not meet.
+    #[error(transparent)]
+    Meeting(#[from] MeetingError),
+    /// Something went wrong on one of the ranks before there was a machine.
+    #[error(transparent)]
+    Ranks(#[from] Ended),
     /// The machine failed.
     #[error(transparent)]
     Machine(#[from] MachineError),
@@ -86,7 +81,8 @@ impl RunError {
             RunError::Element(_)
             | RunError::Unscaled(_)
             | RunError::Pixels
-            | RunError::ManyOnCpu { .. }
+            | RunError::Meeting(_)
+            | RunError::Ranks(_)
             | RunError::Machine(_)
             | RunError::Train(_) => false,
         }

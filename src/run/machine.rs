@@ -2,8 +2,8 @@
 
 use super::{On, RunError, RunEvent};
 use roundelay_runtime::{
-    AnyMachine, Control, Cpu, CpuOptions, Cuda, CudaError, CudaOptions, Dataset, Fill,
-    Graphs, MachineError, check_native,
+    AnyMachine, Control, Cpu, CpuOptions, CpuRank, Cuda, CudaError, CudaOptions, Dataset,
+    Ended, Fill, Graphs, MachineError, check_native,
 };
 use roundelay_schedule::{Checked, Float};
 use std::{fmt::Display, sync::Arc, time::Duration};
@@ -13,6 +13,8 @@ use std::{fmt::Display, sync::Arc, time::Duration};
 pub(super) enum Settled<'a> {
     /// CPU threads.
     Cpu,
+    /// CPU threads for the device of this rank.
+    CpuRank(&'a Arc<Control>),
     /// One GPU.
     Gpu(Graphs),
     /// One GPU if it can do what the schedule asks for, else CPU threads.
@@ -30,12 +32,20 @@ impl<'a> Settled<'a> {
     ) -> Result<Self, RunError> {
         let dtype = schedule.job.dtype;
         let settled = match (on, control) {
-            (On::Cpu, _) => Self::Cpu,
-            // Ranks on different machines could not go on together, so none takes its CPU.
-            (On::Cuda(graphs) | On::Best(graphs), Some(control)) => {
+            (On::Cpu, None) => Self::Cpu,
+            (On::Cpu, Some(control)) => Self::CpuRank(control),
+            (On::Cuda(graphs), Some(control)) => {
                 some_gpu()?;
                 Self::Rank(graphs, control)
             }
+            (On::Best(graphs), Some(control)) => match lacking(control)? {
+                None => Self::Rank(graphs, control),
+                Some(absent) => {
+                    check_native(dtype)?;
+                    listener(on_cpu(&absent));
+                    Self::CpuRank(control)
+                }
+            },
             (On::Cuda(graphs), None) => {
                 some_gpu()?;
                 Self::Gpu(graphs)
@@ -53,6 +63,10 @@ impl<'a> Settled<'a> {
             Self::Cpu => {
                 check_native(dtype)?;
                 Cpu::room(schedule).map_err(MachineError::from)?;
+            }
+            Self::CpuRank(control) => {
+                check_native(dtype)?;
+                CpuRank::room(schedule, control).map_err(MachineError::from)?;
             }
             Self::Gpu(_) | Self::GpuOrCpu(_) | Self::Rank(..) => refuse_unscaled(dtype)?,
         }
@@ -79,6 +93,14 @@ impl<'a> Settled<'a> {
         };
         let made = match self {
             Self::Cpu => cpu(data).map_err(MachineError::from),
+            Self::CpuRank(control) => {
+                let deadline = control.patience();
+                let options = CpuOptions { fill, deadline, ..CpuOptions::default() };
+                let control = Arc::clone(control);
+                CpuRank::new(schedule, Box::new(data), options, control)
+                    .map(AnyMachine::from)
+                    .map_err(MachineError::from)
+            }
             Self::Gpu(graphs) => gpu(data, graphs).map_err(MachineError::from),
             Self::GpuOrCpu(graphs) => match gpu(data.clone(), graphs) {
                 Ok(made) => Ok(made),
@@ -99,6 +121,19 @@ impl<'a> Settled<'a> {
         };
         Ok(made?)
     }
+}
+
+/// What the first rank without a GPU lacks: ranks of several kinds could not go on together, so all or
+/// none take their CPUs.
+fn lacking(control: &Control) -> Result<Option<String>, Ended> {
+    let own = Cuda::count().err().map_or(String::new(), |absent| absent.to_string());
+    let all = control.gather(own.into_bytes());
+    let all = all.map_err(|trouble| Ended::at_start(control.seat(), trouble))?;
+    let mut lacking = (0..).zip(&all).filter(|(_, absent)| !absent.is_empty());
+    let told = |(rank, absent): (u32, &Vec<u8>)| {
+        format!("on rank {rank} {}", String::from_utf8_lossy(absent))
+    };
+    Ok(lacking.next().map(told))
 }
 
 pub(super) fn some_gpu() -> Result<(), MachineError> {

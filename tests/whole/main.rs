@@ -19,6 +19,7 @@ mod overdecomposed;
 mod pixels;
 #[path = "../support/plans.rs"]
 mod plans;
+mod ranks;
 mod rectified;
 mod replicas;
 mod rows;

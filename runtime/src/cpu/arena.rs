@@ -17,25 +17,32 @@ pub(super) struct Arenas {
 }
 
 impl Arenas {
-    /// Arenas of the size that the schedule gives, zeroed.
+    /// Arenas of the size that the schedule gives, zeroed, of the devices that are here.
     ///
     /// # Errors
     /// When the host has too little memory.
-    pub(super) fn new(schedule: &Schedule) -> Result<Self, CpuError> {
-        room::for_arenas(schedule)?;
-        Self::allocate(schedule)
+    pub(super) fn new(
+        schedule: &Schedule,
+        here: impl Fn(DeviceId) -> bool,
+    ) -> Result<Self, CpuError> {
+        room::for_arenas(schedule, &here)?;
+        Self::allocate(schedule, here)
     }
 
     /// The same, however much there is.
     ///
     /// # Errors
     /// When the system does not hand out an arena.
-    fn allocate(schedule: &Schedule) -> Result<Self, CpuError> {
+    fn allocate(
+        schedule: &Schedule,
+        here: impl Fn(DeviceId) -> bool,
+    ) -> Result<Self, CpuError> {
         let mut arenas = Vec::new();
         arenas.resize_with(schedule.target.devices.len(), || None);
-        for (device, size) in arena_sizes(schedule) {
+        let sizes = arena_sizes(schedule).into_iter();
+        for (device, size) in sizes.filter(|(device, _)| here(*device)) {
             let made = Memory::try_new(size.0).map_err(|reason| CpuError::Refused {
-                wanted: Demand::refused(schedule, device, size),
+                wanted: Demand::refused(schedule, (device, size), &here),
                 reason: reason.to_string(),
             });
             arenas[device.index()] = Some(made?);
@@ -43,9 +50,15 @@ impl Arenas {
         Ok(Self { arenas })
     }
 
-    /// The arena of a device in use.
+    /// The arena of a device that is here and in use.
     pub(super) fn of(&self, device: DeviceId) -> &Memory {
-        self.arenas[device.index()].as_ref().expect("every device of a ring has an arena")
+        let arena = self.arenas[device.index()].as_ref();
+        arena.expect("every device of a ring that is here has an arena")
+    }
+
+    /// Whether a device has an arena here.
+    pub(super) fn has(&self, device: DeviceId) -> bool {
+        self.arenas[device.index()].is_some()
     }
 
     /// Bytes allocated per device.
@@ -76,7 +89,7 @@ impl Arenas {
             let start = range.start;
             Ok(scan(self.of(device).read(claim, range), start))
         };
-        touched::<Infallible>(schedule, |_| true, look)
+        touched::<Infallible>(schedule, |device| self.has(device), look)
             .unwrap_or_else(|never| match never {})
     }
 }
@@ -92,7 +105,7 @@ mod tests {
         let mut schedule = workers(2, States::Replicated, 2).into_inner();
         let last = schedule.buffers.ids().last().expect("there are buffers");
         schedule.buffers[last].offset = Bytes(1 << 60);
-        let Err(refused) = Arenas::allocate(&schedule) else {
+        let Err(refused) = Arenas::allocate(&schedule, |_| true) else {
             panic!("no machine has so much")
         };
         assert!(matches!(refused, CpuError::Refused { .. }), "{refused:?}");

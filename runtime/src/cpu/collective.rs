@@ -2,11 +2,13 @@
 //!
 //! Member k of n owns part k. Every other member sends it its part, it adds them in group order,
 //! and sends the result to all others. Each member so sends 2(n−1)/n of the row in an all-reduce,
-//! half of it in a reduce-scatter or an all-gather; what is counted is what is copied.
+//! half of it in a reduce-scatter or an all-gather; what is counted is what is copied. Members of
+//! other ranks send and get messages instead, in the order in which each member is dealt with here.
 
 use super::{
     Shared,
     execute::{Executor, Turn},
+    rank::{Brought, Share, label},
 };
 use crate::{
     machine::{Span, part, placed},
@@ -15,6 +17,7 @@ use crate::{
 };
 use roundelay_kernels::Real;
 use roundelay_schedule::{Collective, DeviceId, LinkId, Native, Place, Row, Work};
+use std::ops::{ControlFlow, Range};
 
 /// Elements that are summed at a time.
 const BLOCK: usize = 512;
@@ -22,7 +25,7 @@ const BLOCK: usize = 512;
 /// One instance of a collective.
 struct Exchange<'a> {
     shared: &'a Shared,
-    period: i64,
+    turn: Turn<'a>,
     link: LinkId,
     members: &'a [(usize, Place)],
     from: Row,
@@ -30,8 +33,12 @@ struct Exchange<'a> {
 }
 
 impl Executor<'_> {
-    /// All instances of a collective, one after another.
-    pub(super) fn collective(&mut self, turn: Turn<'_>, claim: &mut Claim) {
+    /// All instances of a collective, one after another; breaks when everything stops meanwhile.
+    pub(super) fn collective(
+        &mut self,
+        turn: Turn<'_>,
+        claim: &mut Claim,
+    ) -> ControlFlow<()> {
         let Work::Collective { link, kind, group, from, to, .. } = &turn.action.work
         else {
             unreachable!("the caller matched a collective")
@@ -39,24 +46,25 @@ impl Executor<'_> {
         for members in &self.shared.members[*group] {
             let exchange = Exchange {
                 shared: self.shared,
-                period: turn.period,
+                turn,
                 link: *link,
                 members,
                 from: *from,
                 to: *to,
             };
-            if members.len() > 1 {
+            if members.len() > 1 && self.shared.share.has(exchange.span(0, *to).device) {
                 self.shared.meter.message();
             }
             match kind {
                 Collective::AllReduce => {
-                    exchange.reduce(claim);
-                    exchange.gather(self, claim, *to);
+                    exchange.reduce(claim)?;
+                    exchange.gather(self, claim, *to)?;
                 }
-                Collective::ReduceScatter => exchange.reduce(claim),
-                Collective::AllGather => exchange.gather(self, claim, *from),
+                Collective::ReduceScatter => exchange.reduce(claim)?,
+                Collective::AllGather => exchange.gather(self, claim, *from)?,
             }
         }
+        ControlFlow::Continue(())
     }
 }
 
@@ -64,26 +72,27 @@ impl Exchange<'_> {
     fn span(&self, member: usize, row: Row) -> Span {
         let Shared { schedule, coordinates, .. } = self.shared;
         let (coordinate, place) = self.members[member];
-        Span::of(schedule, place, row, self.period, &coordinates[coordinate])
+        Span::of(schedule, place, row, self.turn.period, &coordinates[coordinate])
     }
 
     fn count(&self, sender: DeviceId, receiver: DeviceId, bytes: u64) {
-        if sender != receiver {
+        if sender != receiver && self.shared.share.has(sender) {
             self.shared.meter.moved(self.link, sender, bytes);
         }
     }
 
     /// Every member's part becomes the sum over all members.
-    fn reduce(&self, claim: &mut Claim) {
+    fn reduce(&self, claim: &mut Claim) -> ControlFlow<()> {
         for owner in 0..self.members.len() {
             match native(self.shared.schedule.job.dtype) {
-                Native::F32 => self.sum_part::<f32>(claim, owner),
-                Native::F64 => self.sum_part::<f64>(claim, owner),
+                Native::F32 => self.sum_part::<f32>(claim, owner)?,
+                Native::F64 => self.sum_part::<f64>(claim, owner)?,
             }
         }
+        ControlFlow::Continue(())
     }
 
-    fn sum_part<R: Real>(&self, claim: &mut Claim, owner: usize) {
+    fn sum_part<R: Real>(&self, claim: &mut Claim, owner: usize) -> ControlFlow<()> {
         let (count, size) = (self.members.len(), size_of::<R>() as u64);
         let whole = self.span(owner, self.from).len();
         let part = part(whole, count, owner, size);
@@ -92,25 +101,74 @@ impl Exchange<'_> {
             let sender = self.span(member, self.from).device;
             self.count(sender, target.device, target.len());
         }
+        if !self.shared.share.has(target.device) {
+            return self.contribute(claim, target.device, &part);
+        }
+        let brought = self.brought()?;
         let mut sums = [R::ZERO; BLOCK];
         let block = BLOCK as u64 * size;
         for start in (0..target.len()).step_by(BLOCK * size_of::<R>()) {
             let bytes = start..target.len().min(start + block);
             let sums = &mut sums[..((bytes.end - start) / size) as usize];
             for member in 0..count {
-                let source = self.span(member, self.from).part(part.clone());
-                let source = source.part(bytes.clone());
-                let arena = self.shared.arenas.of(source.device);
-                add(arena.numbers::<R>(claim, source.bytes), sums, member);
+                let numbers = match brought.get(member).and_then(Option::as_ref) {
+                    Some(own) => own.block().numbers::<R>(claim, bytes.clone()),
+                    None => {
+                        let source = self.span(member, self.from).part(part.clone());
+                        let source = source.part(bytes.clone());
+                        let arena = self.shared.arenas.of(source.device);
+                        arena.numbers::<R>(claim, source.bytes)
+                    }
+                };
+                add(numbers, sums, member);
             }
             let arena = self.shared.arenas.of(target.device);
             let target = target.part(bytes).bytes;
             arena.numbers_mut::<R>(claim, target).copy_from_slice(sums);
         }
+        ControlFlow::Continue(())
+    }
+
+    /// Sends what members of this process bring to a part that another one sums.
+    fn contribute(
+        &self,
+        claim: &Claim,
+        to: DeviceId,
+        part: &Range<u64>,
+    ) -> ControlFlow<()> {
+        let Shared { share, arenas, .. } = self.shared;
+        let all = (0..self.members.len()).map(|member| self.span(member, self.from));
+        for own in all.filter(|own| share.has(own.device)) {
+            let bytes = arenas.of(own.device).read(claim, own.part(part.clone()).bytes);
+            self.shared.send(label(&self.turn), to, bytes)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// What members of other processes bring to a part that this one sums, by member; nothing at all
+    /// where all are here.
+    fn brought(&self) -> ControlFlow<(), Vec<Option<Brought<'_>>>> {
+        let Share::Part(_) = self.shared.share else {
+            return ControlFlow::Continue(Vec::new());
+        };
+        let mut all = Vec::with_capacity(self.members.len());
+        for member in 0..self.members.len() {
+            let device = self.span(member, self.from).device;
+            all.push(match self.shared.share.has(device) {
+                true => None,
+                false => Some(self.shared.receive(label(&self.turn), device)?),
+            });
+        }
+        ControlFlow::Continue(all)
     }
 
     /// Every member gets the parts of all others; `source` is the row that holds them.
-    fn gather(&self, executor: &Executor<'_>, claim: &mut Claim, source: Row) {
+    fn gather(
+        &self,
+        executor: &Executor<'_>,
+        claim: &mut Claim,
+        source: Row,
+    ) -> ControlFlow<()> {
         let count = self.members.len();
         let element = self.shared.schedule.job.dtype.size();
         for owner in 0..count {
@@ -121,10 +179,11 @@ impl Exchange<'_> {
                 let to = self.span(member, self.to).part(part.clone());
                 self.count(from.device, to.device, to.len());
                 if from != to {
-                    executor.copy(claim, &from, &to);
+                    executor.bring(self.turn, claim, &from, &to)?;
                 }
             }
         }
+        ControlFlow::Continue(())
     }
 }
 

@@ -1,7 +1,12 @@
 //! Why a replay stopped.
 
 use super::Demand;
-use crate::{code::CodeError, machine::MemoryBound, state::StateError};
+use crate::{
+    code::CodeError,
+    machine::MemoryBound,
+    ranks::{Ended, WorldSize},
+    state::StateError,
+};
 use roundelay_schedule::{ActionId, Bytes};
 use std::time::Duration;
 
@@ -14,6 +19,12 @@ pub enum CpuError {
     /// The state does not fit the schedule.
     #[error(transparent)]
     State(#[from] StateError),
+    /// Something went wrong on one of the ranks, which ends all of them.
+    #[error(transparent)]
+    Ranks(#[from] Ended),
+    /// The schedule is for another number of devices.
+    #[error(transparent)]
+    WorldSize(#[from] WorldSize),
     /// There is too little memory; nothing was touched.
     #[error(
         "{}, but {wanted}; plan with less `memory` for each device or on fewer devices, or {}",

@@ -1,6 +1,6 @@
 //! What one instance of an action does.
 
-use super::{Loss, Shared, launch::Rendezvous, lock};
+use super::{Loss, Shared, launch::Rendezvous, lock, rank::label};
 use crate::{
     code::Code,
     machine::{Span, input_of},
@@ -60,9 +60,9 @@ impl<'a> Executor<'a> {
         match &turn.action.work {
             Work::Launch { .. } => return self.launch(turn, &mut claim),
             Work::Transfer { link, from, to, .. } => {
-                self.transfer(turn, &mut claim, *link, *from, *to);
+                return self.transfer(turn, &mut claim, *link, *from, *to);
             }
-            Work::Collective { .. } => self.collective(turn, &mut claim),
+            Work::Collective { .. } => return self.collective(turn, &mut claim),
             Work::Feed { at, micro_batch, row } => {
                 self.feed(turn, &mut claim, *at, *micro_batch, *row);
             }
@@ -92,25 +92,47 @@ impl<'a> Executor<'a> {
         link: LinkId,
         from: Spot,
         to: Spot,
-    ) {
-        let Shared { schedule, coordinates, meter, .. } = self.shared;
+    ) -> ControlFlow<()> {
+        let Shared { schedule, coordinates, meter, share, .. } = self.shared;
         let coordinate = &coordinates[turn.coordinate];
         let span =
             |spot: Spot| Span::of(schedule, spot.at, spot.row, turn.period, coordinate);
         let (from, to) = (span(from), span(to));
         let bytes = from.len().min(to.len());
-        if from.device != to.device {
+        if from.device != to.device && share.has(from.device) {
             meter.message();
             meter.moved(link, from.device, bytes);
         }
-        self.copy(claim, &from.part(0..bytes), &to);
+        self.bring(turn, claim, &from.part(0..bytes), &to)
     }
 
-    /// Copies a range to the start of another.
-    pub(super) fn copy(&self, claim: &mut Claim, from: &Span, to: &Span) {
-        let arenas = &self.shared.arenas;
-        let target = arenas.of(to.device);
-        arenas.of(from.device).copy(claim, from.bytes.clone(), target, to.bytes.start);
+    /// Brings a range to the start of another: by a copy, or by a message of which one end is here.
+    pub(super) fn bring(
+        &self,
+        turn: Turn<'_>,
+        claim: &mut Claim,
+        from: &Span,
+        to: &Span,
+    ) -> ControlFlow<()> {
+        let Shared { arenas, share, .. } = self.shared;
+        match (share.has(from.device), share.has(to.device)) {
+            (true, true) => {
+                let source = arenas.of(from.device);
+                let target = arenas.of(to.device);
+                source.copy(claim, from.bytes.clone(), target, to.bytes.start);
+            }
+            (true, false) => {
+                let bytes = arenas.of(from.device).read(claim, from.bytes.clone());
+                return self.shared.send(label(&turn), to.device, bytes);
+            }
+            (false, true) => {
+                let brought = self.shared.receive(label(&turn), from.device)?;
+                let (block, target) = (brought.block(), arenas.of(to.device));
+                block.copy(claim, 0..block.len(), target, to.bytes.start);
+            }
+            (false, false) => {}
+        }
+        ControlFlow::Continue(())
     }
 
     fn feed(
@@ -121,7 +143,7 @@ impl<'a> Executor<'a> {
         micro_batch: MicroBatch,
         row: Row,
     ) {
-        let Shared { schedule, arenas, coordinates, .. } = self.shared;
+        let Shared { schedule, arenas, coordinates, share, .. } = self.shared;
         let id = input_of(schedule, row);
         let input = &schedule.job.inputs[id];
         let element = input.element.size(schedule.job.dtype);
@@ -130,6 +152,9 @@ impl<'a> Executor<'a> {
         self.shared.feeding.store(turn.id.index() + 1, Ordering::Relaxed);
         for (number, coordinate) in coordinates.iter().enumerate() {
             let span = Span::of(schedule, at, row, turn.period, coordinate).part(0..size);
+            if !share.has(span.device) {
+                continue;
+            }
             let bytes = arenas.of(span.device).write(claim, span.bytes);
             feed.fill(id, step(turn), self.global(number, Some(micro_batch)), bytes);
         }
@@ -144,12 +169,15 @@ impl<'a> Executor<'a> {
         micro_batch: MicroBatch,
         row: Row,
     ) {
-        let Shared { schedule, arenas, coordinates, .. } = self.shared;
+        let Shared { schedule, arenas, coordinates, share, .. } = self.shared;
         let size = schedule.job.dtype.size();
         let reports = |coordinate: &[u32]| schedule.part_at(coordinate) == 0;
         let numbered = coordinates.iter().enumerate();
         for (number, coordinate) in numbered.filter(|(_, own)| reports(own)) {
             let span = Span::of(schedule, at, row, turn.period, coordinate).part(0..size);
+            if !share.has(span.device) {
+                continue;
+            }
             let bytes = arenas.of(span.device).read(claim, span.bytes);
             self.shared.report(Loss {
                 step: step(turn),

@@ -4,7 +4,9 @@
 
 use super::{
     Shared,
+    correspondence::Correspondence,
     execute::{Executor, Turn, step},
+    rank::{Share, label},
     record::{Permit, Recorder},
     rendezvous::Meeting,
 };
@@ -28,7 +30,7 @@ use std::{
 /// How one thread does exchanges.
 pub(super) struct Rendezvous<'a> {
     shared: &'a Shared,
-    meeting: Meeting,
+    others: Others<'a>,
     /// The right to run that the launch holds, when the machine records.
     pub(super) permit: Option<Permit<'a>>,
     /// What the last launch spent in exchanges.
@@ -39,6 +41,24 @@ pub(super) struct Rendezvous<'a> {
     done: usize,
     /// Who sends along each kind of line.
     senders: BTreeMap<Line, Sender>,
+}
+
+/// Where the other parts of a launch are.
+enum Others<'a> {
+    /// On other threads of this process.
+    Here(Meeting),
+    /// On other ranks.
+    Away(Correspondence<'a>),
+}
+
+impl Others<'_> {
+    /// The number of the thread's own part.
+    fn part(&self) -> u32 {
+        match self {
+            Self::Here(meeting) => meeting.part(),
+            Self::Away(correspondence) => correspondence.part(),
+        }
+    }
 }
 
 /// Who sends what is exchanged, for the meter.
@@ -68,15 +88,32 @@ impl<'a> Rendezvous<'a> {
             }
             _ => (thread..thread + 1, BTreeMap::new()),
         };
-        let meeting = Meeting::new(thread, all, native(schedule.job.dtype));
+        let dtype = native(schedule.job.dtype);
+        let others = match (&shared.share, shared.queues.queue(queue)) {
+            (Share::Part(_), PhysicalQueue::Lane(device, _)) => {
+                let own = schedule.part_at(&shared.coordinates[coordinate]);
+                let first = coordinate - own as usize;
+                let own_device = |number: usize| {
+                    schedule.device_at(device, &shared.coordinates[first + number])
+                };
+                let devices = (0..parts).map(own_device).collect();
+                Others::Away(Correspondence::new(shared, devices, own, dtype))
+            }
+            (Share::Part(_) | Share::Whole, _) => {
+                Others::Here(Meeting::new(thread, all, dtype))
+            }
+        };
         let most = most_open(shared.code.values());
         let (open, done) = (VecDeque::with_capacity(most), 0);
         let spent = Duration::ZERO;
-        Self { shared, meeting, permit: None, spent, open, done, senders }
+        Self { shared, others, permit: None, spent, open, done, senders }
     }
 
     /// Before a launch.
-    fn start(&mut self) {
+    fn start(&mut self, turn: &Turn<'_>) {
+        if let Others::Away(correspondence) = &mut self.others {
+            correspondence.start(label(turn));
+        }
         self.spent = Duration::ZERO;
         self.done = 0;
         self.open.clear();
@@ -85,13 +122,13 @@ impl<'a> Rendezvous<'a> {
     /// An exchange that is waited for, behind those that go on.
     fn exchange(&mut self, ends: &Ends) -> ControlFlow<()> {
         self.end(self.done + self.open.len())?;
-        self.show(ends);
+        self.show(ends)?;
         self.join(ends)
     }
 
     /// Begins an exchange that goes on; one whose time is kept is done at once.
     fn begin(&mut self, ends: &Ends) -> ControlFlow<()> {
-        self.show(ends);
+        self.show(ends)?;
         self.open.push_back(*ends);
         match self.shared.recorder {
             Some(_) => self.end(self.done + self.open.len()),
@@ -109,18 +146,24 @@ impl<'a> Rendezvous<'a> {
         ControlFlow::Continue(())
     }
 
-    fn show(&mut self, ends: &Ends) {
+    fn show(&mut self, ends: &Ends) -> ControlFlow<()> {
         let Shared { booths, parking, .. } = self.shared;
         // SAFETY: both ends lie inside the launch's claim and do not overlap, as the checker
         // says. What they bring is not written, nor what they get touched, before the exchange is
         // done, as `needed_by` says, and a launch ends with none open. Every launch runs on all
         // rows, and a queue is in list order on each of them.
-        unsafe { self.meeting.begin(booths, parking, ends) };
+        unsafe {
+            match &mut self.others {
+                Others::Here(meeting) => meeting.begin(booths, parking, ends),
+                Others::Away(correspondence) => return correspondence.begin(ends),
+            }
+        }
+        ControlFlow::Continue(())
     }
 
     fn join(&mut self, ends: &Ends) -> ControlFlow<()> {
         let start = Instant::now();
-        let Self { shared, meeting, permit, .. } = self;
+        let Self { shared, others, permit, .. } = self;
         let recorder = shared.recorder.as_ref();
         // Whoever waits lets others run, so that rows find each other under any number of permits.
         let mut pause = |wait: &dyn Fn() -> _| {
@@ -131,7 +174,14 @@ impl<'a> Rendezvous<'a> {
         };
         let (booths, parking) = (&shared.booths, &shared.parking);
         // SAFETY: as in `show`, which showed the same ends.
-        unsafe { meeting.finish(booths, parking, ends, &mut pause)? };
+        unsafe {
+            match others {
+                Others::Here(meeting) => {
+                    meeting.finish(booths, parking, ends, &mut pause)?;
+                }
+                Others::Away(correspondence) => correspondence.finish(ends)?,
+            }
+        }
         self.count(ends);
         self.spent += start.elapsed();
         ControlFlow::Continue(())
@@ -139,7 +189,7 @@ impl<'a> Rendezvous<'a> {
 
     fn count(&self, ends: &Ends) {
         let Shared { meter, schedule, .. } = self.shared;
-        let place = ends.exchange.line.place(self.meeting.part()) as usize;
+        let place = ends.exchange.line.place(self.others.part()) as usize;
         let Bytes(sent) = ends.exchange.sent_by(place, schedule.job.dtype);
         match self.senders.get(&ends.exchange.line) {
             None | Some(Sender::Nobody) => {}
@@ -234,7 +284,7 @@ impl Executor<'_> {
         }
         let context = self.context(turn);
         let Self { shared, arguments, operands, times, rendezvous } = self;
-        rendezvous.start();
+        rendezvous.start(&turn);
         let recorder = shared.recorder.as_ref();
         let clock =
             recorder.map(|recorder| CallClock { recorder, times, last: recorder.now() });

@@ -43,9 +43,10 @@ pub struct ArenaDemand {
 }
 
 impl ArenaDemand {
-    /// What a schedule takes; the largest arena is told.
-    fn of(schedule: &Schedule) -> Self {
-        let sizes = arena_sizes(schedule);
+    /// What the devices of a schedule that are here take; the largest arena is told.
+    fn of(schedule: &Schedule, here: impl Fn(DeviceId) -> bool) -> Self {
+        let mut sizes = arena_sizes(schedule);
+        sizes.retain(|device, _| here(*device));
         let largest = sizes.iter().max_by_key(|(device, size)| (**size, **device));
         let (device, arena) = match largest {
             Some((device, arena)) => (name(schedule, *device), *arena),
@@ -57,15 +58,14 @@ impl ArenaDemand {
 }
 
 impl Demand {
-    /// What the arenas of a schedule take, and what there is beside them.
-    fn new(schedule: &Schedule, beside: Vec<(&'static str, Bytes)>) -> Self {
-        Self { arenas: Some(ArenaDemand::of(schedule)), beside }
-    }
-
     /// What a schedule takes; a device's arena was refused.
-    pub(super) fn refused(schedule: &Schedule, device: DeviceId, arena: Bytes) -> Self {
+    pub(super) fn refused(
+        schedule: &Schedule,
+        (device, arena): (DeviceId, Bytes),
+        here: impl Fn(DeviceId) -> bool,
+    ) -> Self {
         let device = name(schedule, device);
-        let arenas = ArenaDemand { device, arena, ..ArenaDemand::of(schedule) };
+        let arenas = ArenaDemand { device, arena, ..ArenaDemand::of(schedule, here) };
         Self { arenas: Some(arenas), beside: Vec::new() }
     }
 
@@ -170,27 +170,36 @@ fn fits(
     }
 }
 
-/// Looks whether this machine can hold all arenas of a schedule, and what there will be beside them.
+/// Looks whether this machine can hold the arenas of a schedule that are here, and what there will be
+/// beside them.
 ///
 /// # Errors
 /// When it says that it has too little memory.
-pub(super) fn for_arenas(schedule: &Schedule) -> Result<(), CpuError> {
+pub(super) fn for_arenas(
+    schedule: &Schedule,
+    here: impl Fn(DeviceId) -> bool,
+) -> Result<(), CpuError> {
     let beside = vec![(LOOKING, looking(schedule))];
-    look(&Demand::new(schedule, beside), || threads(schedule))
+    let arenas = Some(ArenaDemand::of(schedule, here));
+    look(&Demand { arenas, beside }, || threads(schedule))
 }
 
-/// Looks whether this machine can hold all arenas of a schedule and the state that they start from,
-/// which gives way to what looks at held-out data.
+/// Looks whether this machine can hold the arenas of a schedule that are here and the state that they
+/// start from, which gives way to what looks at held-out data.
 ///
 /// # Errors
 /// When it says that it has too little memory.
-pub(super) fn for_all(schedule: &Schedule) -> Result<(), CpuError> {
+pub(super) fn for_all(
+    schedule: &Schedule,
+    here: impl Fn(DeviceId) -> bool,
+) -> Result<(), CpuError> {
     let (start, looking) = (state(schedule, 1), looking(schedule));
     let beside = match looking > start {
         true => (LOOKING, looking),
         false => ("the parameters that they start from", start),
     };
-    look(&Demand::new(schedule, vec![beside]), || threads(schedule))
+    let arenas = Some(ArenaDemand::of(schedule, here));
+    look(&Demand { arenas, beside: vec![beside] }, || threads(schedule))
 }
 
 /// Looks whether this machine can hold what looks at held-out data, without arenas.

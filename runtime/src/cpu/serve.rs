@@ -95,6 +95,9 @@ fn run(
     let (_, coordinate) = shared.queues.home(thread);
     let id = command.action;
     let turn = Turn { id, action, period: command.period, step, coordinate };
+    if !shared.share.takes(&shared.schedule, &turn) {
+        return Ok(ControlFlow::Continue(()));
+    }
     let recorder = shared.recorder.as_ref();
     let launches = matches!(action.work, Work::Launch { .. });
     executor.rendezvous.permit = recorder.filter(|_| launches).map(Recorder::permit);

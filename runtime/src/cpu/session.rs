@@ -6,8 +6,8 @@ use super::{
     command::{Command, Mark},
     counter::Waited,
 };
-use crate::machine::describe;
-use roundelay_schedule::{Id, Issue, Machine};
+use crate::{machine::describe, ranks::Position};
+use roundelay_schedule::{ActionId, Id, Issue, Machine};
 use std::{
     ops::ControlFlow,
     sync::atomic::Ordering,
@@ -104,7 +104,8 @@ impl Machine for Session<'_> {
             self.driver.begun[row][queue] = self.driver.issued[queue];
         }
         self.driver.period += 1;
-        match (self.goes_on)() {
+        let goes_on = (self.goes_on)();
+        match self.agree(goes_on)? {
             true => Ok(ControlFlow::Continue(())),
             false => Ok(ControlFlow::Break(())),
         }
@@ -117,11 +118,35 @@ impl Machine for Session<'_> {
             }
         }
         self.hand_on();
-        Ok(())
+        self.agree(true).map(drop)
     }
 }
 
 impl Session<'_> {
+    /// Whether all ranks want to go on, and the losses that each of them has.
+    fn agree(&mut self, goes_on: bool) -> Result<bool, CpuError> {
+        let Some(rank) = self.shared.rank() else { return Ok(goes_on) };
+        match rank.agree(goes_on, self.listener) {
+            Ok(agreed) => Ok(agreed),
+            Err(trouble) => {
+                self.shared.fail(rank.ended(trouble));
+                Err(self.shared.failure())
+            }
+        }
+    }
+
+    /// Looks after the other ranks, and says where this one is.
+    fn watch(&self) {
+        let Some(rank) = self.shared.rank() else { return };
+        if let Some(head) = self.oldest() {
+            let Head { period, action, .. } = head;
+            rank.at(Position::Replaying { period, action });
+        }
+        if let Some(trouble) = rank.control().trouble() {
+            self.shared.fail(rank.ended(trouble));
+        }
+    }
+
     /// Of several waits on one queue the last is enough; its own queue is in order anyway.
     fn gather(&mut self, queue: usize, after: &[Mark]) {
         let waits = &mut self.driver.waits;
@@ -144,6 +169,7 @@ impl Session<'_> {
                 Waited::Reached => return self.failed(),
                 Waited::Stopped | Waited::Late => self.failed()?,
             }
+            self.watch();
             self.hand_on();
             self.check_progress()?;
         }
@@ -160,7 +186,10 @@ impl Session<'_> {
     fn hand_on(&mut self) {
         self.shared.take_losses(&mut self.driver.losses);
         for loss in self.driver.losses.drain(..) {
-            (self.listener)(loss);
+            match self.shared.rank() {
+                Some(rank) => rank.keep(loss),
+                None => (self.listener)(loss),
+            }
         }
     }
 
@@ -184,22 +213,39 @@ impl Session<'_> {
         self.shared.lanes.iter().map(|lane| lane.done.value()).sum()
     }
 
-    /// Names what stands at the head of its queue for longest; nothing where no command is under way.
+    /// Names what holds everything up; nothing where no command is under way.
     fn stuck(&self) -> Option<CpuError> {
+        let Head { period, action, queue } = self.oldest()?;
+        if let Some(rank) = self.shared.rank() {
+            return Some(rank.ended(rank.control().late()));
+        }
+        let queue = describe(self.shared.queues.queue(queue));
+        Some(CpuError::Stuck { action, period, queue, patience: self.driver.patience })
+    }
+
+    /// What stands at the head of its queue for longest.
+    fn oldest(&self) -> Option<Head> {
         let shared = self.shared;
         let head = |thread: usize| {
             let lane = &shared.lanes[thread];
             let next = lane.done.value() + 1;
             let waiting = next <= lane.issued.value();
-            let command = waiting.then(|| lane.commands.read(next))?;
-            Some((command.period, command.action, shared.queues.home(thread).0))
+            let Command { action, period, .. } =
+                waiting.then(|| lane.commands.read(next))?;
+            Some(Head { period, action, queue: shared.queues.home(thread).0 })
         };
         let heads = || (0..shared.lanes.len()).filter_map(head);
         // One feed at a time: whatever waits for it is not what is stuck.
         let feeding = shared.feeding.load(Ordering::Relaxed).checked_sub(1);
-        let busy = heads().find(|(_, action, _)| Some(action.index()) == feeding);
-        let (period, action, queue) = busy.or_else(|| heads().min())?;
-        let queue = describe(shared.queues.queue(queue));
-        Some(CpuError::Stuck { action, period, queue, patience: self.driver.patience })
+        let busy = heads().find(|head| Some(head.action.index()) == feeding);
+        busy.or_else(|| heads().min())
     }
+}
+
+/// A command that is not done, at the head of a queue.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Head {
+    period: i64,
+    action: ActionId,
+    queue: usize,
 }

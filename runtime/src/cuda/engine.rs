@@ -9,14 +9,14 @@ use super::{
     driver::{Device, DriverError, Event},
     lanes::{Homes, Lanes, Marked},
     periods::Periods,
-    rank::{Rank, Seated, Share},
+    rank::{Rank, Share},
     record::Recorder,
     staging::Staging,
 };
 use crate::{
     feed::Feed,
     machine::{Fill, Members, Meter, POISON, Queues, members},
-    ranks::Control,
+    ranks::Among,
     state::{State, rows},
 };
 use roundelay_schedule::{Action, Checked, DeviceId, GroupId, Table, Work};
@@ -55,7 +55,7 @@ impl Engine {
         schedule: &Checked,
         feed: Box<dyn Feed>,
         options: CudaOptions,
-        (device, among): (Device, Option<(Arc<Control>, Seated)>),
+        (device, among): (Device, Option<Among>),
     ) -> Result<Self, CudaError> {
         let refused = |what: &'static str| {
             let device = device.facts().to_string();
@@ -63,10 +63,10 @@ impl Engine {
         };
         device.enter().map_err(refused("its context"))?;
         let queues = Queues::new(schedule);
-        let seated = among.as_ref().map(|(_, seated)| *seated);
+        let seated = among.as_ref().map(|among| among.seated);
         let here = |own| seated.is_none_or(|seated| seated.device == own);
         // Code first: products are tried in memory that the arenas take then.
-        let control = among.as_ref().map(|(control, _)| control);
+        let control = among.as_ref().map(|among| &among.control);
         let code = Code::new(schedule, &device, control)?;
         let arenas = Arenas::new(schedule, &device, here)?;
         let homes = seated.map_or_else(|| Homes::all(&queues), |own| own.homes(&queues));

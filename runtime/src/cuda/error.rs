@@ -3,7 +3,7 @@
 use super::driver::{DriverError, NoCuda};
 use crate::{
     code::CodeError,
-    ranks::{LaunchError, MeetingError, Position, Seat, Trouble},
+    ranks::{Ended, LaunchError, MeetingError, Position, Seat, Trouble, WorldSize},
     state::StateError,
 };
 use roundelay_schedule::{ActionId, Bytes, RoutineId};
@@ -22,28 +22,11 @@ pub enum CudaError {
     #[error(transparent)]
     Meeting(#[from] MeetingError),
     /// Something went wrong on one of the ranks, which ends all of them.
-    #[error("{}", ended(*rank, *size, *position, trouble))]
-    Ranks {
-        /// This one.
-        rank: u32,
-        /// How many there are.
-        size: u32,
-        /// Where this one was.
-        position: Position,
-        /// What went wrong.
-        trouble: Box<Trouble>,
-    },
+    #[error(transparent)]
+    Ranks(#[from] Ended),
     /// The schedule is for another number of devices.
-    #[error(
-        "the schedule uses {devices} devices, but {ranks} ranks were started; start {devices}, \
-         or plan for {ranks} (`--set \"cluster.devices = {ranks}\"`)"
-    )]
-    WorldSize {
-        /// Devices of the schedule.
-        devices: usize,
-        /// Processes.
-        ranks: u32,
-    },
+    #[error(transparent)]
+    WorldSize(#[from] WorldSize),
     /// There is no GPU for this rank.
     #[error(
         "rank {rank} is process {local} of its machine, which has {count} GPUs for it; start \
@@ -172,29 +155,14 @@ pub enum CudaError {
     },
 }
 
-/// What a rank says at its end; of its own failure only the reason, because the rest is the same.
-fn ended(rank: u32, size: u32, position: Position, trouble: &Trouble) -> String {
-    let why = match trouble {
-        Trouble::Failed { rank: own, what, .. } if *own == rank => what.clone(),
-        Trouble::Failed { .. } | Trouble::Lost { .. } | Trouble::Stuck { .. } => {
-            trouble.to_string()
-        }
-    };
-    match size {
-        1 => why,
-        _ => format!("rank {rank} of {size} ends {position}: {why}"),
-    }
-}
-
 impl CudaError {
     /// The end of a rank before its first step.
-    pub fn at_start(seat: &Seat, trouble: Trouble) -> Self {
+    pub(super) fn at_start(seat: &Seat, trouble: Trouble) -> Self {
         Self::ranks(seat, Position::Starting, trouble)
     }
 
     /// The end of this rank at a position.
     pub(super) fn ranks(seat: &Seat, position: Position, trouble: Trouble) -> Self {
-        let Seat { rank, size, .. } = *seat;
-        Self::Ranks { rank, size, position, trouble: Box::new(trouble) }
+        Ended::new(seat, position, trouble).into()
     }
 }

@@ -27,16 +27,16 @@ use super::{
     lanes::{Homes, Lanes},
 };
 use crate::{
-    machine::{Loss, Queues, arena_sizes},
-    ranks::Control,
+    machine::{Loss, Queues},
+    ranks::{Among, Owners, Seated},
 };
 use clocks::{Clocks, Moment};
 use neighbours::neighbours;
 use post::Post;
 use roundelay_schedule::{
-    Bytes, Collective, DeviceId, Group, PhysicalQueue, Place, Schedule, Work,
+    Bytes, Collective, DeviceId, Group, PhysicalQueue, Schedule, Work,
 };
-use std::{cell::Cell, collections::BTreeMap, sync::Arc, time::Instant};
+use std::{cell::Cell, time::Instant};
 
 /// Which devices of a schedule this process has.
 pub(super) enum Share {
@@ -46,23 +46,11 @@ pub(super) enum Share {
     Part(Box<Rank>),
 }
 
-/// The device of a rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seated {
-    /// In the target.
-    pub(super) device: DeviceId,
-    /// In the cell.
-    pub(super) cell: DeviceId,
-    /// Number of its coordinate.
-    pub(super) coordinate: usize,
-}
-
 /// This rank.
 pub(super) struct Rank {
     pub(super) peers: Peers,
     seated: Seated,
-    /// By device of the target.
-    owners: BTreeMap<DeviceId, u32>,
+    owners: Owners,
     clocks: Clocks,
     moments: Moments,
     post: Post,
@@ -103,49 +91,7 @@ impl Moments {
     }
 }
 
-/// The rank of every device that a schedule uses.
-///
-/// # Errors
-/// When there are not as many ranks.
-fn owners(
-    schedule: &Schedule,
-    control: &Control,
-) -> Result<BTreeMap<DeviceId, u32>, CudaError> {
-    let devices = arena_sizes(schedule);
-    let ranks = control.seat().size;
-    if devices.len() != ranks as usize {
-        return Err(CudaError::WorldSize { devices: devices.len(), ranks });
-    }
-    Ok(devices.into_keys().zip(0..).collect())
-}
-
 impl Seated {
-    /// Where a rank sits.
-    ///
-    /// # Errors
-    /// When there are not as many ranks as devices.
-    pub(super) fn of(schedule: &Schedule, control: &Control) -> Result<Self, CudaError> {
-        let owners = owners(schedule, control)?;
-        let rank = control.seat().rank;
-        let cells = || schedule.rings.values().flat_map(|ring| ring.devices.clone());
-        let coordinates = schedule.coordinates();
-        let mut all = coordinates.iter().enumerate().flat_map(|(coordinate, own)| {
-            cells().map(move |cell| {
-                let device = schedule.device_at(cell, own);
-                Self { device, cell, coordinate }
-            })
-        });
-        let own = all.find(|seated| owners[&seated.device] == rank);
-        Ok(own.expect("every owner's device is a device of the cell at a coordinate"))
-    }
-
-    /// The device of the first of the parts among which this one is.
-    fn first_part(&self, schedule: &Schedule) -> DeviceId {
-        let coordinates = schedule.coordinates();
-        let part = schedule.part_at(&coordinates[self.coordinate]) as usize;
-        schedule.device_at(self.cell, &coordinates[self.coordinate - part])
-    }
-
     /// Which stream each thread of the queues has: the lanes of the device and what the host brings
     /// to it have their own, messages have one together.
     pub(super) fn homes(&self, queues: &Queues) -> Homes {
@@ -194,12 +140,11 @@ impl Rank {
         schedule: &Schedule,
         queues: &Queues,
         device: &Device,
-        (control, seated): (Arc<Control>, Seated),
+        Among { control, owners, seated }: Among,
         (lanes, code): (&Lanes, &Code),
     ) -> Result<Self, CudaError> {
         let streams = lanes.homes.streams;
         let messages = streams - 1;
-        let owners = owners(schedule, &control)?;
         let waits = schedule.actions.values().flat_map(|action| &action.after);
         let depth = 1 + waits.map(|wait| wait.distance).max().unwrap_or(0) as usize;
         let actions = schedule.actions.len();
@@ -213,7 +158,7 @@ impl Rank {
         };
         let seat = control.seat().clone();
         let position = control.position();
-        let first = owners[&seated.first_part(schedule)];
+        let first = owners.rank(seated.first_part(schedule));
         parts::agree(schedule, (&control, first), device.facts(), code)
             .map_err(|trouble| CudaError::ranks(&seat, position, trouble))?;
         let met = neighbours(schedule, code, seated, &owners);
@@ -236,31 +181,12 @@ impl Rank {
 
     /// The rank that has a device.
     pub(super) fn owner(&self, device: DeviceId) -> u32 {
-        self.owners[&device]
+        self.owners.rank(device)
     }
 
     /// Bytes of the device that it takes.
     pub(super) fn device_bytes(&self) -> Bytes {
         self.received_bytes
-    }
-
-    /// Whether a place is this rank's in a period.
-    fn has(&self, schedule: &Schedule, at: Place, period: i64) -> bool {
-        schedule.rings[at.ring].device(at.place, period) == self.seated.cell
-    }
-
-    /// Whether an action touches the device of this rank in a period.
-    fn takes(&self, schedule: &Schedule, work: &Work, period: i64) -> bool {
-        let has = |at: Place| self.has(schedule, at, period);
-        match work {
-            Work::Launch { at, .. } | Work::Feed { at, .. } | Work::Report { at, .. } => {
-                has(*at)
-            }
-            Work::Transfer { from, to, .. } => has(from.at) || has(to.at),
-            Work::Collective { group, .. } => {
-                schedule.groups[*group].places.iter().any(|at| has(*at))
-            }
-        }
     }
 
     /// The stream of an action that it takes.

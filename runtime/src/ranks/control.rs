@@ -16,7 +16,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::{
     collections::VecDeque,
     io, mem,
-    net::{Shutdown, TcpStream},
+    net::{IpAddr, Shutdown, TcpStream},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -40,6 +40,13 @@ struct Shared {
     links: Vec<Link>,
     inbox: Mutex<Inbox>,
     changed: Condvar,
+}
+
+/// The addresses of a rank's way to rank 0: its own, and that of the first one.
+#[derive(Clone, Copy)]
+pub(super) struct Ends {
+    pub(super) own: IpAddr,
+    pub(super) first: IpAddr,
 }
 
 /// A connection with another rank.
@@ -124,6 +131,14 @@ impl Control {
     /// Who this process is.
     pub fn seat(&self) -> &Seat {
         &self.shared.seat
+    }
+
+    /// The way of this rank to rank 0; none of that one.
+    pub(super) fn ends(&self) -> Option<Ends> {
+        let link = self.shared.links.first().filter(|link| link.rank == 0)?;
+        let line = link.lock();
+        let (own, first) = (line.stream().local_addr(), line.stream().peer_addr());
+        Some(Ends { own: own.ok()?.ip(), first: first.ok()?.ip() })
     }
 
     /// The time after which a wait is given up.

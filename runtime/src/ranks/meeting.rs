@@ -105,12 +105,12 @@ fn addresses(seat: &Seat) -> Result<Vec<SocketAddr>, MeetingError> {
 }
 
 /// Whether a host can only be reached from itself by this name.
-fn means_here(host: &str) -> bool {
+pub(super) fn means_here(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// Where a host listens that means this machine.
-fn loopback(seat: &Seat) -> SocketAddr {
+pub(super) fn loopback(seat: &Seat) -> SocketAddr {
     let found = addresses(seat).unwrap_or_default();
     let here = found.into_iter().find(|own| own.ip().is_loopback());
     here.unwrap_or_else(|| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), seat.port))

@@ -1,5 +1,6 @@
 //! What ends a run of several ranks, and where each of them was.
 
+use super::launcher::Seat;
 use roundelay_schedule::ActionId;
 use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
@@ -80,6 +81,48 @@ pub enum Trouble {
         /// All ranks.
         seen: Vec<Seen>,
     },
+}
+
+/// The end of a rank: something went wrong on one of them, which ends all.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.said())]
+pub struct Ended {
+    /// This one.
+    pub rank: u32,
+    /// How many there are.
+    pub size: u32,
+    /// Where this one was.
+    pub position: Position,
+    /// What went wrong.
+    pub trouble: Box<Trouble>,
+}
+
+impl Ended {
+    /// The end of a rank before its first step.
+    pub fn at_start(seat: &Seat, trouble: Trouble) -> Self {
+        Self::new(seat, Position::Starting, trouble)
+    }
+
+    /// The end of a rank at a position.
+    pub fn new(seat: &Seat, position: Position, trouble: Trouble) -> Self {
+        let Seat { rank, size, .. } = *seat;
+        Self { rank, size, position, trouble: Box::new(trouble) }
+    }
+
+    /// Of its own failure only the reason, because the rest is the same.
+    fn said(&self) -> String {
+        let Self { rank, size, position, trouble } = self;
+        let why = match &**trouble {
+            Trouble::Failed { rank: own, what, .. } if own == rank => what.clone(),
+            Trouble::Failed { .. } | Trouble::Lost { .. } | Trouble::Stuck { .. } => {
+                trouble.to_string()
+            }
+        };
+        match size {
+            1 => why,
+            _ => format!("rank {rank} of {size} ends {position}: {why}"),
+        }
+    }
 }
 
 /// Which ranks may hold all others up: those that do not speak any more, else those that are

@@ -124,7 +124,7 @@ pub(super) fn split(mut all: &[u8]) -> io::Result<Vec<Vec<u8>>> {
     if all.is_empty() { Ok(pieces) } else { Err(invalid("half a length")) }
 }
 
-fn invalid(what: &str) -> io::Error {
+pub(super) fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 

@@ -49,7 +49,7 @@ impl Engine {
             self.flush()?;
         }
         let Share::Part(rank) = &mut self.share else { return Ok(()) };
-        if !rank.takes(&self.schedule, &turn.action.work, turn.period) {
+        if !rank.seated.takes(&self.schedule, &turn.action.work, turn.period) {
             rank.clocks.pass_on(mark.first, turn.queue);
             return Ok(());
         }
@@ -229,7 +229,7 @@ impl Engine {
     pub(in crate::cuda) fn is_open(&self, id: ActionId, period: i64) -> bool {
         let Share::Part(rank) = &self.share else { return false };
         let action = &self.schedule.actions[id];
-        if !rank.takes(&self.schedule, &action.work, period) {
+        if !rank.seated.takes(&self.schedule, &action.work, period) {
             return false;
         }
         let queue = self.queues.number(self.schedule.queue(action, period));
@@ -261,7 +261,7 @@ impl Rank {
         at: impl Fn(&Span) -> Address,
     ) -> Option<Message> {
         let (own, bytes) = (self.seated.device, from.len());
-        let other = |span: &Span| self.owners[&span.device];
+        let other = |span: &Span| self.owners.rank(span.device);
         match (from.device == own, to.device == own) {
             _ if bytes == 0 => None,
             (true, _) => Some(Message::Send { from: at(from), bytes, to: other(to) }),
@@ -290,7 +290,7 @@ impl Rank {
             if term.device == own {
                 return at(term);
             }
-            let (start, from) = (place, self.owners[&term.device]);
+            let (start, from) = (place, self.owners.rank(term.device));
             messages.push(Message::Receive { to: start, bytes: term.len(), from });
             place = place.plus(term.len().next_multiple_of(ALIGNMENT));
             start

@@ -4,22 +4,23 @@
 //! All ranks derive that from the schedule, and it goes both ways: one is another's neighbour if that
 //! one is its own.
 
-use super::{super::code::Code, Seated};
+use super::super::code::Code;
 use crate::{
     cuda::{code::Work as Call, exchange::Meeting},
     machine::members,
+    ranks::{Owners, Seated},
 };
 use roundelay_schedule::{
     DeviceId, GroupId, Place, RingId, RoutineId, Schedule, Work, gcd,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// The neighbours of a rank, by their numbers.
 pub(super) fn neighbours(
     schedule: &Schedule,
     code: &Code,
     seated: Seated,
-    owners: &BTreeMap<DeviceId, u32>,
+    owners: &Owners,
 ) -> BTreeSet<u32> {
     let moves = Moves::of(schedule);
     let coordinates = schedule.coordinates();
@@ -36,7 +37,7 @@ pub(super) fn neighbours(
     };
     found.extend(moves.launches.iter().flat_map(meetings));
     found.remove(&seated.device);
-    found.iter().map(|device| owners[device]).collect()
+    found.iter().map(|device| owners.rank(*device)).collect()
 }
 
 /// All that moves, each once.

@@ -10,18 +10,11 @@ use crate::{
     state::{State, rows},
 };
 use roundelay_schedule::{DeviceId, Kind};
-use serde::{Serialize, de::DeserializeOwned};
 use std::{
     collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
-
-/// Bytes of a loss.
-const LOSS: usize = 24;
-
-/// What a rank has used of one kind of memory of a device.
-type Used = (DeviceId, Kind, Touched);
 
 impl Rank {
     /// Keeps a loss until ranks speak with each other again.
@@ -35,17 +28,8 @@ impl Rank {
         goes_on: bool,
         listener: &mut dyn FnMut(Loss),
     ) -> Result<bool, Trouble> {
-        let mut own = vec![u8::from(goes_on)];
-        for Loss { step, micro_batch, loss } in self.losses.drain(..) {
-            for word in [step, micro_batch, loss.to_bits()] {
-                own.extend(word.to_le_bytes());
-            }
-        }
-        let all = self.peers.control().gather(own)?;
-        let told = all.iter().filter_map(|own| own.get(1..));
-        told.flat_map(|own| own.as_chunks::<LOSS>().0.iter().map(loss))
-            .for_each(listener);
-        Ok(all.iter().all(|own| own.first() != Some(&0)))
+        let losses = self.losses.drain(..);
+        self.peers.control().go_on(goes_on, losses, listener)
     }
 
     /// Looks after the other ranks, and says where this one is, as often as is useful.
@@ -72,20 +56,6 @@ impl Rank {
     pub(in crate::cuda) fn late(&self) -> CudaError {
         self.ended(self.peers.control().late())
     }
-
-    /// What all ranks have, on the first one.
-    fn collect<T: Serialize + DeserializeOwned>(
-        &self,
-        own: &T,
-    ) -> Result<Option<Vec<T>>, CudaError> {
-        self.peers.control().collect_as(own).map_err(|trouble| self.ended(trouble))
-    }
-}
-
-fn loss(bytes: &[u8; LOSS]) -> Loss {
-    let (words, _) = bytes.as_chunks::<8>();
-    let [step, micro_batch, loss] = [0, 1, 2].map(|word| u64::from_le_bytes(words[word]));
-    Loss { step, micro_batch, loss: f64::from_bits(loss) }
 }
 
 impl Engine {
@@ -130,33 +100,15 @@ impl Engine {
             }
         }
         let Share::Part(rank) = &self.share else { return Ok(None) };
-        let all = rank.peers.control().collect(own);
-        let Some(all) = all.map_err(|trouble| rank.ended(trouble))? else {
-            return Ok(None);
-        };
-        let mut next = vec![0; all.len()];
-        let from_all = |device: DeviceId, _, bytes: &mut [u8]| {
-            let owner = rank.owners[&device] as usize;
-            let range = next[owner]..next[owner] + bytes.len();
-            next[owner] = range.end;
-            match all[owner].get(range) {
-                Some(theirs) => bytes.copy_from_slice(theirs),
-                None => {
-                    let said = format!("rank {owner} sent too little of its state");
-                    return Err(rank.ended(rank.peers.control().fail(&said)));
-                }
-            }
-            Ok(())
-        };
-        rows::save(&schedule, step, origin, from_all).map(Some)
+        let whole = (&**schedule, &rank.owners);
+        let state = rank.peers.control().whole_state(whole, (step, origin), own);
+        state.map_err(|trouble| rank.ended(trouble))
     }
 
     /// What all ranks counted.
     pub(in crate::cuda) fn sum_up(&self, own: Measured) -> Result<Measured, CudaError> {
         let Share::Part(rank) = &self.share else { return Ok(own) };
-        let all = rank.collect(&own)?;
-        Ok(all
-            .map_or(own, |all| all.into_iter().fold(Measured::default(), Measured::with)))
+        rank.peers.control().sum_up(own).map_err(|trouble| rank.ended(trouble))
     }
 
     /// What all ranks used.
@@ -165,10 +117,6 @@ impl Engine {
         own: BTreeMap<(DeviceId, Kind), Touched>,
     ) -> Result<BTreeMap<(DeviceId, Kind), Touched>, CudaError> {
         let Share::Part(rank) = &self.share else { return Ok(own) };
-        let told: Vec<Used> =
-            own.iter().map(|((device, kind), used)| (*device, *kind, *used)).collect();
-        let all = rank.collect(&told)?.unwrap_or_else(|| vec![told]);
-        let used = all.into_iter().flatten();
-        Ok(used.map(|(device, kind, used)| ((device, kind), used)).collect())
+        rank.peers.control().all_touched(&own).map_err(|trouble| rank.ended(trouble))
     }
 }

@@ -1,0 +1,244 @@
+//! Exchanges of a launch whose other parts are other ranks': what each brings goes as messages, of as
+//! many bytes as are counted, and every part makes the bits that all parts together would make.
+#![expect(unsafe_code, reason = "operands of an exchange are the launch's own")]
+
+use super::{Shared, rank::Brought};
+use crate::{
+    exchange::{Ends, Join, Way},
+    machine::part,
+    memory::Memory,
+    ranks::Label,
+};
+use roundelay_schedule::{DeviceId, Line, Native};
+use std::{
+    ops::{ControlFlow, Range},
+    slice,
+};
+
+/// Two rounds of messages are told apart by their labels.
+const ROUNDS: u64 = 2;
+
+/// The exchanges of one thread.
+pub(super) struct Correspondence<'a> {
+    shared: &'a Shared,
+    /// By part.
+    devices: Vec<DeviceId>,
+    own: u32,
+    /// The launch, whose exchanges are counted from zero.
+    launch: Label,
+    begun: u64,
+    done: u64,
+    join: Join,
+}
+
+/// One exchange.
+struct Round<'a> {
+    shared: &'a Shared,
+    /// Devices of the line, in its order, and this one among them.
+    devices: Vec<DeviceId>,
+    own: usize,
+    label: Label,
+}
+
+impl<'a> Correspondence<'a> {
+    /// The exchanges of the device that is this part.
+    pub(super) fn new(
+        shared: &'a Shared,
+        devices: Vec<DeviceId>,
+        own: u32,
+        dtype: Native,
+    ) -> Self {
+        let join = Join::new(dtype, devices.len());
+        let launch = Label { action: 0, period: 0, piece: 0 };
+        let (begun, done) = (0, 0);
+        Self { shared, devices, own, launch, begun, done, join }
+    }
+
+    /// The number of this part.
+    pub(super) fn part(&self) -> u32 {
+        self.own
+    }
+
+    /// Before a launch.
+    pub(super) fn start(&mut self, launch: Label) {
+        self.launch = launch;
+        (self.begun, self.done) = (0, 0);
+    }
+
+    fn round(&self, line: Line, number: u64) -> Round<'a> {
+        let members = line.members(self.own);
+        Round {
+            shared: self.shared,
+            devices: members.map(|part| self.devices[part as usize]).collect(),
+            own: line.place(self.own) as usize,
+            label: Label { piece: number * ROUNDS, ..self.launch },
+        }
+    }
+
+    /// Begins an exchange: sends what the others want of this part.
+    ///
+    /// # Safety
+    /// What `ends` brings is written, and nobody writes it now.
+    pub(super) unsafe fn begin(&mut self, ends: &Ends) -> ControlFlow<()> {
+        let round = self.round(ends.exchange.line, self.begun);
+        self.begun += 1;
+        // SAFETY: the caller says so.
+        let own =
+            unsafe { slice::from_raw_parts(ends.brought.0, ends.brought.1 as usize) };
+        for (place, device) in round.others() {
+            match Way::of(&ends.exchange) {
+                Way::Bring => round.send(device, own)?,
+                Way::Share => round.send(device, &own[round.share(ends, place)])?,
+                Way::Cut => round.send(device, &cut(ends, place, own))?,
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Ends the first exchange that was begun and is not done.
+    ///
+    /// # Safety
+    /// As for [`Correspondence::begin`], with the same ends; what they get is the caller's own and
+    /// apart from what they bring.
+    pub(super) unsafe fn finish(&mut self, ends: &Ends) -> ControlFlow<()> {
+        let round = self.round(ends.exchange.line, self.done);
+        self.done += 1;
+        let brought = round.receive_each()?;
+        // SAFETY: the caller says so.
+        unsafe {
+            match Way::of(&ends.exchange) {
+                Way::Bring => self.join(&round, ends, &brought),
+                Way::Share => {
+                    let own = round.share(ends, round.own);
+                    self.join(&round, &within(ends, &own), &brought);
+                    round.give_shares(ends, own)?;
+                }
+                Way::Cut => self.join_cut(&round, ends, &brought),
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// The sum of what all have cut for this part.
+    ///
+    /// # Safety
+    /// As for [`Correspondence::finish`].
+    unsafe fn join_cut(
+        &mut self,
+        round: &Round<'_>,
+        ends: &Ends,
+        brought: &[Option<Brought<'_>>],
+    ) {
+        let (first, bytes) = ends.brought;
+        // SAFETY: the caller says so.
+        let all = unsafe { slice::from_raw_parts(first, bytes as usize) };
+        let cut = cut(ends, round.own, all);
+        let mut own = Memory::new(cut.len() as u64);
+        own.bytes_mut().copy_from_slice(&cut);
+        let exchange = ends.exchange.of_cut();
+        let ends = Ends { exchange, brought: (own.start(), own.len()), ..*ends };
+        // SAFETY: the caller says so, and the copy is this function's own.
+        unsafe { self.join(round, &ends, brought) };
+    }
+
+    /// # Safety
+    /// As for [`Join::join`], of what `ends` brings and gets.
+    unsafe fn join(
+        &mut self,
+        round: &Round<'_>,
+        ends: &Ends,
+        brought: &[Option<Brought<'_>>],
+    ) {
+        let addresses = brought.iter().map(|own| match own {
+            Some(own) => own.block().start(),
+            None => ends.brought.0,
+        });
+        // SAFETY: the caller says so of its own; blocks are aligned and whole messages, and nobody
+        // else knows them.
+        unsafe { self.join.join(ends, round.own, addresses) };
+    }
+}
+
+impl<'a> Round<'a> {
+    fn others(&self) -> impl Iterator<Item = (usize, DeviceId)> + '_ {
+        let all = self.devices.iter().copied().enumerate();
+        all.filter(|(place, _)| *place != self.own)
+    }
+
+    fn send(&self, to: DeviceId, bytes: &[u8]) -> ControlFlow<()> {
+        self.shared.send(self.label, to, bytes)
+    }
+
+    /// What the others bring, by their places; none of this part.
+    fn receive_each(&self) -> ControlFlow<(), Vec<Option<Brought<'a>>>> {
+        let mut all = Vec::with_capacity(self.devices.len());
+        for (place, device) in self.devices.iter().enumerate() {
+            all.push(match place == self.own {
+                true => None,
+                false => Some(self.shared.receive(self.label, *device)?),
+            });
+        }
+        ControlFlow::Continue(all)
+    }
+
+    /// The bytes of what is summed that the part at a place sums for all.
+    fn share(&self, ends: &Ends, place: usize) -> Range<usize> {
+        let element = size(ends) as u64;
+        let Range { start, end } =
+            part(ends.brought.1, self.devices.len(), place, element);
+        start as usize..end as usize
+    }
+
+    /// Gives the own share of a sum to all, and gets theirs.
+    ///
+    /// # Safety
+    /// What `ends` gets is the caller's own.
+    unsafe fn give_shares(&self, ends: &Ends, own: Range<usize>) -> ControlFlow<()> {
+        let second = Self {
+            devices: self.devices.clone(),
+            label: Label { piece: self.label.piece + 1, ..self.label },
+            ..*self
+        };
+        // SAFETY: the caller says so.
+        let got = unsafe { slice::from_raw_parts_mut(ends.got.0, ends.got.1 as usize) };
+        for (_, device) in second.others() {
+            second.send(device, &got[own.clone()])?;
+        }
+        for (place, brought) in second.receive_each()?.iter_mut().enumerate() {
+            if let Some(brought) = brought {
+                got[self.share(ends, place)].copy_from_slice(brought.bytes());
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The ends of a share of what is summed.
+fn within(ends: &Ends, share: &Range<usize>) -> Ends {
+    let bytes = share.len() as u64;
+    Ends {
+        brought: (ends.brought.0.wrapping_add(share.start), bytes),
+        got: (ends.got.0.wrapping_add(share.start), bytes),
+        ..*ends
+    }
+}
+
+/// The columns of the part at a place, of an array of all; columns behind the whole are zero.
+fn cut(ends: &Ends, place: usize, all: &[u8]) -> Vec<u8> {
+    let (exchange, element) = (&ends.exchange, size(ends));
+    let (columns, range) = (exchange.columns(), exchange.columns_of(place));
+    let mut cut = Vec::with_capacity(exchange.rows * columns * element);
+    for row in all.chunks(exchange.whole * element) {
+        cut.extend(&row[range.start * element..range.end * element]);
+        cut.resize(cut.len() + (columns - range.len()) * element, 0);
+    }
+    cut
+}
+
+/// Bytes of a number.
+fn size(ends: &Ends) -> usize {
+    match ends.dtype {
+        Native::F32 => size_of::<f32>(),
+        Native::F64 => size_of::<f64>(),
+    }
+}

@@ -1,0 +1,149 @@
+//! The CPU machine of one of several ranks.
+
+use super::{Cpu, CpuError, CpuOptions, Loss, Measured, Rank, Share, Touched, room};
+use crate::{
+    feed::Feed,
+    ranks::{Among, Control, Trouble},
+    state::{State, rows},
+};
+use roundelay_schedule::{Checked, DeviceId, Kind};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// One device of a schedule on this process's CPU; the others are other ranks'. All ranks make their
+/// machines, load, replay and save alike, and get the bits that one process gets.
+pub struct CpuRank(Cpu);
+
+impl CpuRank {
+    /// Connects all ranks, and allocates the arena of this one's device.
+    ///
+    /// # Errors
+    /// As [`Cpu::new`], and when there are not as many ranks as devices, or something goes wrong on
+    /// one of them.
+    pub fn new(
+        schedule: &Checked,
+        feed: Box<dyn Feed>,
+        options: CpuOptions,
+        control: Arc<Control>,
+    ) -> Result<Self, CpuError> {
+        let share = Share::of(Among::of(schedule, control)?)?;
+        Cpu::with(schedule, feed, options, share).map(Self)
+    }
+
+    /// Looks whether this machine has the memory for this rank's device and the state that all start
+    /// from.
+    ///
+    /// # Errors
+    /// When it says that it has too little, or when there are not as many ranks as devices.
+    pub fn room(schedule: &Checked, control: &Arc<Control>) -> Result<(), CpuError> {
+        let own = Among::of(schedule, Arc::clone(control))?.seated.device;
+        room::for_all(schedule, |device| device == own)
+    }
+
+    fn rank(&self) -> &Rank {
+        self.0.shared.rank().expect("it was made as one")
+    }
+
+    fn ended(&self, trouble: Trouble) -> CpuError {
+        self.rank().ended(trouble)
+    }
+
+    /// The schedule that is replayed.
+    pub fn schedule(&self) -> &Checked {
+        self.0.schedule()
+    }
+
+    /// T: the next training step.
+    pub fn step(&self) -> u64 {
+        self.0.step()
+    }
+
+    /// Whether this is the first rank.
+    pub fn is_first(&self) -> bool {
+        self.rank().control().seat().rank == 0
+    }
+
+    /// Whether some rank wishes something; all ranks ask.
+    ///
+    /// # Errors
+    /// When something goes wrong on one of them.
+    pub fn any(&mut self, wish: bool) -> Result<bool, CpuError> {
+        let agreed = self.rank().agree(!wish, &mut |_| {});
+        agreed.map(|none| !none).map_err(|trouble| self.ended(trouble))
+    }
+
+    /// Parts from the other ranks, when all is done; all ranks do.
+    ///
+    /// # Errors
+    /// When something goes wrong on one of them.
+    pub fn leave(&mut self) -> Result<(), CpuError> {
+        let all = self.rank().control().gather(Vec::new());
+        all.map(drop).map_err(|trouble| self.ended(trouble))
+    }
+
+    /// As [`Cpu::load`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn load(&mut self, state: &State) -> Result<(), CpuError> {
+        self.0.load(state)
+    }
+
+    /// The training state, in global terms: on the first rank, and on others none; all ranks save.
+    ///
+    /// # Errors
+    /// When a replay failed before, or something goes wrong on another rank.
+    pub fn save(&mut self) -> Result<Option<State>, CpuError> {
+        let (step, origin) = (self.0.step, self.0.origin);
+        let own = self.rows()?;
+        let rank = self.rank();
+        let whole = (&**self.schedule(), &rank.owners);
+        let state = rank.control().whole_state(whole, (step, origin), own);
+        state.map_err(|trouble| self.ended(trouble))
+    }
+
+    /// What this rank brings to the whole state.
+    fn rows(&mut self) -> Result<Vec<u8>, CpuError> {
+        let step = self.0.step;
+        let (shared, claim) = self.0.at_rest()?;
+        let mut own = Vec::new();
+        for (device, start, length) in rows::reads(&shared.schedule, step) {
+            if shared.arenas.has(device) {
+                let range = start..start + length as u64;
+                own.extend(shared.arenas.of(device).read(&claim, range));
+            }
+        }
+        Ok(own)
+    }
+
+    /// As [`Cpu::replay_while`]; the first rank's listener gets the losses of all.
+    ///
+    /// # Errors
+    /// As there, and when something goes wrong on another rank.
+    pub fn replay_while(
+        &mut self,
+        end: u64,
+        listener: &mut dyn FnMut(Loss),
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), CpuError> {
+        self.0.replay_while(end, listener, goes_on)
+    }
+
+    /// What was counted since the state was loaded, on the first rank by all of them.
+    ///
+    /// # Errors
+    /// When something goes wrong on another rank.
+    pub fn measured(&mut self) -> Result<Measured, CpuError> {
+        let all = self.rank().control().sum_up(self.0.measured());
+        all.map_err(|trouble| self.ended(trouble))
+    }
+
+    /// As [`Cpu::touched`], on the first rank of all of them.
+    ///
+    /// # Errors
+    /// When a replay failed before, or something goes wrong on another rank.
+    pub fn touched(&mut self) -> Result<BTreeMap<(DeviceId, Kind), Touched>, CpuError> {
+        let own = self.0.touched()?;
+        let all = self.rank().control().all_touched(&own);
+        all.map_err(|trouble| self.ended(trouble))
+    }
+}

@@ -1,0 +1,193 @@
+//! One rank of several: this process has one of the devices of a schedule, and the others are other
+//! processes'.
+//!
+//! Every rank issues the whole list to all queues, as a machine does that has all devices. What touches
+//! no device of this rank is passed over like an action that a segment skips: it keeps its place in its
+//! queue and its waits. So whatever happens before in the whole list happens before on every rank, and
+//! what one device brings to another is a message, whose end is this rank's half of the action.
+
+use super::{CpuError, Loss, Shared, execute::Turn, lock};
+use crate::{
+    memory::Memory,
+    ranks::{
+        Among, Control, Ended, Label, Mail, Missing, Owners, Position, Seated, Trouble,
+    },
+};
+use roundelay_schedule::{DeviceId, Id, Schedule, Work};
+use std::{
+    ops::ControlFlow,
+    sync::{Arc, Mutex},
+};
+
+/// Which devices of a schedule this process has.
+pub(super) enum Share {
+    /// All of them.
+    Whole,
+    /// One.
+    Part(Box<Rank>),
+}
+
+/// This rank.
+pub(super) struct Rank {
+    control: Arc<Control>,
+    pub(super) owners: Owners,
+    pub(super) seated: Seated,
+    mail: Mail,
+    /// What this rank has to tell.
+    losses: Mutex<Vec<Loss>>,
+}
+
+/// A message of another rank.
+pub(super) struct Brought<'a> {
+    mail: &'a Mail,
+    from: u32,
+    block: Option<Memory>,
+}
+
+impl Share {
+    /// The share of a rank, once all ranks are connected.
+    ///
+    /// # Errors
+    /// When they do not come together.
+    pub(super) fn of(among: Among) -> Result<Self, CpuError> {
+        let Among { control, owners, seated } = among;
+        let mail = Mail::open(&control);
+        let mail = mail
+            .map_err(|trouble| Ended::new(control.seat(), control.position(), trouble))?;
+        let losses = Mutex::new(Vec::new());
+        Ok(Self::Part(Box::new(Rank { control, owners, seated, mail, losses })))
+    }
+
+    /// Whether a device is this process's.
+    pub(super) fn has(&self, device: DeviceId) -> bool {
+        match self {
+            Self::Whole => true,
+            Self::Part(rank) => rank.seated.device == device,
+        }
+    }
+
+    /// Whether a thread has something to do for an action in a period: what takes all coordinates
+    /// together looks for its own among them.
+    pub(super) fn takes(&self, schedule: &Schedule, turn: &Turn<'_>) -> bool {
+        let Self::Part(rank) = self else { return true };
+        let own = match &turn.action.work {
+            Work::Launch { .. } | Work::Transfer { .. } => {
+                turn.coordinate == rank.seated.coordinate
+            }
+            Work::Collective { .. } | Work::Feed { .. } | Work::Report { .. } => true,
+        };
+        own && rank.seated.takes(schedule, &turn.action.work, turn.period)
+    }
+}
+
+impl Rank {
+    /// The way to the others.
+    pub(super) fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// Keeps a loss until ranks speak with each other again.
+    pub(super) fn keep(&self, loss: Loss) {
+        lock(&self.losses).push(loss);
+    }
+
+    /// Whether all ranks want to go on; hands on the losses of all.
+    pub(super) fn agree(
+        &self,
+        goes_on: bool,
+        listener: &mut dyn FnMut(Loss),
+    ) -> Result<bool, Trouble> {
+        let losses = std::mem::take(&mut *lock(&self.losses));
+        self.control.go_on(goes_on, losses.into_iter(), listener)
+    }
+
+    /// The end of this rank.
+    pub(super) fn ended(&self, trouble: Trouble) -> CpuError {
+        Ended::new(self.control.seat(), self.control.position(), trouble).into()
+    }
+
+    /// This rank is somewhere else now.
+    pub(super) fn at(&self, position: Position) {
+        self.control.at(position);
+    }
+}
+
+/// The messages of an instance.
+pub(super) fn label(turn: &Turn<'_>) -> Label {
+    Label { action: turn.id.index() as u64, period: turn.period, piece: 0 }
+}
+
+impl Brought<'_> {
+    /// Its memory, which its holder alone knows.
+    pub(super) fn block(&self) -> &Memory {
+        self.block.as_ref().expect("it goes back when nobody looks any more")
+    }
+
+    /// Its bytes.
+    pub(super) fn bytes(&mut self) -> &[u8] {
+        let block = self.block.as_mut();
+        block.expect("it goes back when nobody looks any more").bytes_mut()
+    }
+}
+
+impl Drop for Brought<'_> {
+    fn drop(&mut self) {
+        if let Some(block) = self.block.take() {
+            self.mail.give_back(self.from, block);
+        }
+    }
+}
+
+impl Shared {
+    /// The rank that this process is, for what has found a device that is not here.
+    fn own_rank(&self) -> &Rank {
+        self.rank().expect("a machine that has all devices knows no others")
+    }
+
+    /// Sends bytes to the rank of another device; breaks when that is not there any more.
+    pub(super) fn send(
+        &self,
+        label: Label,
+        to: DeviceId,
+        bytes: &[u8],
+    ) -> ControlFlow<()> {
+        let rank = self.own_rank();
+        let owner = rank.owners.rank(to);
+        match rank.mail.send(owner, label, bytes) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                self.parted(&format!("it cannot send to rank {owner}: {error}"))
+            }
+        }
+    }
+
+    /// What the rank of another device sends; breaks when nothing comes any more.
+    pub(super) fn receive(
+        &self,
+        label: Label,
+        from: DeviceId,
+    ) -> ControlFlow<(), Brought<'_>> {
+        let rank = self.own_rank();
+        let from = rank.owners.rank(from);
+        let stops = || self.parking.is_stopped();
+        match rank.mail.take(from, label, stops) {
+            Ok(block) => {
+                let mail = &rank.mail;
+                ControlFlow::Continue(Brought { mail, from, block: Some(block) })
+            }
+            Err(Missing::Stopped) => ControlFlow::Break(()),
+            Err(Missing::Lost) => {
+                self.parted(&format!("its connection with rank {from} has ended"))?;
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    /// Another rank is not there any more, which may have said why.
+    fn parted(&self, what: &str) -> ControlFlow<()> {
+        let rank = self.own_rank();
+        let trouble = rank.control.echo(what);
+        self.fail(rank.ended(trouble));
+        ControlFlow::Break(())
+    }
+}

@@ -1,0 +1,208 @@
+//! One process per device, here a thread for each: replays have the bits of one machine that has all
+//! devices, and count what it counts, whatever the rule, the placement and the split of tensors.
+
+use crate::{
+    columns::descending,
+    models::{gpt, job, mlp, program},
+    oracle::STEPS,
+    plans::{Kind, kinds, pipelines},
+    support::{compiled, plan},
+};
+use roundelay::{
+    Checked, Plan, Program, Seat,
+    parts::{
+        runtime::{
+            Control, Cpu, CpuOptions, CpuRank, Dataset, Fill, Loss, Measured, State,
+            Timing,
+        },
+        schedule::{Float, Sequence, Tensor},
+    },
+};
+use roundelay_schedule::{Order, Placement, Rule, States};
+use std::{
+    net::TcpListener,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+/// Steps before which a replay rests.
+const RESTS: [u64; 2] = [2, STEPS];
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a training came to: losses by step and micro-batch, the state, and what was counted.
+#[derive(Debug, PartialEq)]
+struct Trained {
+    losses: Vec<(u64, u64, u64)>,
+    state: State,
+    counted: Measured,
+}
+
+impl Trained {
+    /// Times are nobody's.
+    fn new(mut losses: Vec<Loss>, state: State, measured: Measured) -> Self {
+        losses.sort_by_key(|loss| (loss.step, loss.micro_batch));
+        let bits = |own: &Loss| (own.step, own.micro_batch, own.loss.to_bits());
+        let losses = losses.iter().map(bits).collect();
+        let mut counted = measured;
+        counted.routines.values_mut().for_each(|(_, time)| time.0 = 0);
+        Self { losses, state, counted }
+    }
+}
+
+fn options(timing: Timing) -> CpuOptions {
+    CpuOptions { fill: Fill::Poison, timing, deadline: PATIENCE, ..CpuOptions::default() }
+}
+
+fn alone(schedule: &Checked, data: &Dataset) -> Trained {
+    let options = options(Timing::Natural);
+    let mut cpu = Cpu::new(schedule, Box::new(data.clone()), options).unwrap();
+    cpu.load(&State::initial(&schedule.job)).unwrap();
+    let mut losses = Vec::new();
+    for end in RESTS {
+        cpu.replay(end, &mut |loss| losses.push(loss)).unwrap();
+    }
+    Trained::new(losses, cpu.save().unwrap(), cpu.measured())
+}
+
+/// A port below those that the system gives to connections, and that no other test here gets.
+fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id() * 61 + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 11_000 + (number % 9_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// What the first rank has in the end, and none of the others.
+fn rank(schedule: &Checked, data: &Dataset, seat: &Seat) -> Option<Trained> {
+    let control = Arc::new(Control::meet(seat, PATIENCE).unwrap());
+    let options = options(Timing::Jittered(u64::from(seat.rank)));
+    let mut cpu =
+        CpuRank::new(schedule, Box::new(data.clone()), options, control).unwrap();
+    cpu.load(&State::initial(&schedule.job)).unwrap();
+    let mut losses = Vec::new();
+    for end in RESTS {
+        let mut listen = |loss| losses.push(loss);
+        cpu.replay_while(end, &mut listen, &mut || true).unwrap();
+    }
+    let state = cpu.save().unwrap();
+    let measured = cpu.measured().unwrap();
+    cpu.leave().unwrap();
+    assert_eq!(state.is_some(), cpu.is_first());
+    state.map(|state| Trained::new(losses, state, measured))
+}
+
+fn together(schedule: &Checked, data: &Dataset) -> Trained {
+    let size = schedule.facts().device_arena.len() * schedule.coordinates().len();
+    let (host, port) = ("127.0.0.1".to_owned(), free_port());
+    let seats = (0..size as u32).map(|rank| Seat {
+        rank,
+        size: size as u32,
+        local: rank,
+        host: host.clone(),
+        port,
+    });
+    thread::scope(|scope| {
+        let threads = seats.map(|seat| scope.spawn(move || rank(schedule, data, &seat)));
+        let threads: Vec<_> = threads.collect();
+        let mut ends = threads.into_iter().map(|thread| thread.join().unwrap());
+        let first = ends.next().flatten().unwrap();
+        assert!(ends.all(|other| other.is_none()));
+        first
+    })
+}
+
+fn alike(program: &Program, plan: &Plan) {
+    let schedule = compiled(program, plan);
+    let data = Dataset::open(&schedule.job, None).unwrap();
+    let (one, many) = (alone(&schedule, &data), together(&schedule, &data));
+    assert_eq!(many.losses, one.losses, "{plan:?}");
+    assert!(many.state == one.state, "{plan:?}");
+    assert_eq!(many.counted, one.counted, "{plan:?}");
+}
+
+fn on_several((_, placement, ..): &Kind) -> bool {
+    !matches!(placement, Placement::Accumulate | Placement::Concurrent)
+}
+
+#[test]
+fn every_rule_and_placement_trains_in_ranks_like_in_one_process() {
+    let program = mlp(4, 3);
+    for kind in kinds(3, 3).into_iter().filter(on_several) {
+        alike(&program, &plan(&program, kind, 3, 3));
+    }
+}
+
+#[test]
+fn pipelines_train_in_ranks_like_in_one_process() {
+    let program = gpt(2, 4);
+    let cuts = plan(&program, kinds(4, 4)[0], 4, 4).cuts;
+    for plan in pipelines(4, &cuts).into_iter().step_by(3) {
+        alike(&program, &plan);
+    }
+}
+
+#[test]
+fn replicas_and_shards_train_in_ranks_like_in_one_process() {
+    let program = gpt(2, 8);
+    for (states, shards) in [
+        (States::Replicated, 1),
+        (States::Zero2, 1),
+        (States::Zero3, 1),
+        (States::Hsdp, 2),
+    ] {
+        let kind = (Rule::Sync, Placement::Accumulate, Order::Sequential, states);
+        alike(&program, &plan(&program, kind, 2, 2).replicated(4, shards));
+    }
+    let clipped = job(8).replace("weight_decay = 0.1", "clip = 0.01");
+    let clipped = descending_job(MAPS, &clipped);
+    let kind = (Rule::Sync, Placement::Accumulate, Order::Sequential, States::Zero2);
+    alike(&clipped, &plan(&clipped, kind, 2, 2).replicated(2, 1));
+}
+
+const MAPS: &str = "model maps {
+    input features: real[batch, 12]
+    input wanted: real[batch, 12]
+    x = linear(relu(linear(features, 20)), 12)
+    loss mse(linear(relu(linear(x, 20)), 12), wanted)
+}";
+
+fn descending_job(model: &str, job: &str) -> Program {
+    program(&format!("{model}\n{job}"))
+}
+
+/// Of rows, tokens, grids and halves, with a sum of three parts, which are no equal shares.
+#[test]
+fn split_tensors_train_in_ranks_like_in_one_process() {
+    let program = gpt(2, 4);
+    let tensors = [
+        Tensor::rows(2, Sequence::Whole),
+        Tensor::rows(2, Sequence::Split),
+        Tensor::grid(2, 2),
+        Tensor::grid(2, 1).in_halves(),
+    ];
+    let pipeline = (
+        Rule::Sync,
+        Placement::Pipeline,
+        Order::OneForwardOneBackward,
+        States::Replicated,
+    );
+    let cyclic = (Rule::CyclicV2, Placement::Data, Order::Cyclic, States::Replicated);
+    for (number, tensor) in tensors.into_iter().enumerate() {
+        let kind = if number % 2 == 0 { pipeline } else { cyclic };
+        alike(&program, &plan(&program, kind, 2, 2).with_tensor(tensor));
+    }
+    let maps = descending(MAPS, 4, "1e-2", Float::F64);
+    let whole =
+        (Rule::Sync, Placement::Accumulate, Order::Sequential, States::Replicated);
+    let rows = Tensor::rows(3, Sequence::Whole);
+    alike(&maps, &plan(&maps, whole, 2, 1).with_tensor(rows));
+}
