@@ -14,28 +14,29 @@ use std::{
     time::{Duration, Instant},
 };
 
-const PLAN: &str = "rule cyclic_v2, placement shared, micro_batches 2, stages 2";
+pub(crate) const PLAN: &str =
+    "rule cyclic_v2, placement shared, micro_batches 2, stages 2";
 
 /// Seconds after which nothing may stand still.
-const DEADLINE: u64 = 12;
+pub(crate) const DEADLINE: u64 = 12;
 
 /// What ranks take to compile their kernels side by side and to train; the rest of the patience with
 /// a test is for their ends.
 const BEGINNING: Duration = Duration::from_secs(150);
 
 /// What ranks take to notice, to tell each other and to end, on a machine that does other things.
-const SLACK: Duration = Duration::from_secs(60);
+pub(crate) const SLACK: Duration = Duration::from_secs(60);
 
 fn words(more: &str) -> String {
     format!("run --device cuda --deadline {DEADLINE} {more}")
 }
 
-fn endless(world: &World) -> PathBuf {
+pub(crate) fn endless(world: &World) -> PathBuf {
     program(&world.bench, "tiny", 3, "steps 1000000", PLAN)
 }
 
 /// Waits until ranks train: the first has written a checkpoint.
-fn training(world: &World, running: &Running) {
+pub(crate) fn training(world: &World, running: &Running) {
     let folder = world.bench.scratch.path("kept");
     while std::fs::read_dir(&folder).map_or(0, Iterator::count) < 2 {
         assert!(running.elapsed() < BEGINNING, "nothing is trained");
@@ -43,13 +44,13 @@ fn training(world: &World, running: &Running) {
     }
 }
 
-fn keep(world: &World) -> String {
+pub(crate) fn keep(world: &World) -> String {
     let folder = world.bench.scratch.path("kept");
     let folder = folder.to_str().expect("the path is text");
     format!("--checkpoint {folder} --checkpoint-every 2")
 }
 
-fn signal(process: u32, name: &str) {
+pub(crate) fn signal(process: u32, name: &str) {
     let sent = Command::new("kill").args([name, &process.to_string()]).status();
     assert!(sent.is_ok_and(|status| status.success()), "kill {name} {process}");
 }
@@ -67,7 +68,7 @@ pub(crate) fn all_say(ended: &[Ended], ranks: &[usize], said: &[&str]) {
 }
 
 /// Whether a text names a place in the run.
-fn names_a_place(text: &str) -> bool {
+pub(crate) fn names_a_place(text: &str) -> bool {
     let period =
         text.split(" in period ").nth(1).and_then(|rest| rest.split_once(" at a"));
     period.is_some_and(|(number, rest)| {
@@ -229,16 +230,6 @@ fn as_many_ranks_as_devices_or_it_says_so() {
     }
 }
 
-#[test]
-fn what_does_not_go_between_processes_is_refused() {
-    let world = World::new("refused", 2);
-    let file = program(&world.bench, "tiny", 2, "steps 4", "rule sync, placement data");
-    for own in world.run("run --device cpu", Some(&file)) {
-        assert_eq!(own.code, 3, "{own:?}");
-        assert!(own.err.contains("the CPU machine is one process"), "{}", own.err);
-    }
-}
-
 /// Every rank hears of Ctrl-C when the launcher passes it on; here only one does, and all rest
 /// before the same step.
 #[test]
@@ -252,13 +243,18 @@ fn an_interrupt_of_one_rank_brings_all_to_rest() {
     training(&world, &running);
     signal(running.process(2), "-INT");
     let ended = running.ended();
+    all_rest_together(&ended);
+}
+
+/// All were interrupted before one step, which they say.
+pub(crate) fn all_rest_together(ended: &[Ended]) {
     let before = |own: &Ended| {
         let said = own.err.split("interrupted before step ").nth(1)?;
         said.split(';').next()?.parse::<u64>().ok()
     };
     let step = before(&ended[0]);
     assert!(step.is_some(), "{:?}", ended[0]);
-    for own in &ended {
+    for own in ended {
         assert_eq!((own.code, before(own)), (130, step), "{own:?}");
     }
 }

@@ -1,5 +1,5 @@
 //! Several processes without a GPU: ranks that speak through a stand-in for NCCL over local sockets
-//! (`tests/standins/cuda`), started with the variables of launchers.
+//! (`tests/standins/cuda`), or train on CPUs, started with the variables of launchers.
 
 #[path = "../cuda/bench.rs"]
 #[allow(dead_code, reason = "each test uses its part")]
@@ -13,6 +13,7 @@ mod attending;
 mod connecting;
 mod convolving;
 mod faults;
+mod on_cpus;
 mod self_check;
 mod start;
 mod training;

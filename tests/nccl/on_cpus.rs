@@ -1,0 +1,125 @@
+//! Ranks on CPUs: the bits of one process, checkpoints, and ends like those on GPUs. What they compute
+//! under every kind of plan is held by `tests/whole/ranks.rs`.
+
+use crate::{
+    bench::program,
+    faults::{
+        DEADLINE, PLAN, SLACK, all_rest_together, all_say, endless, keep, names_a_place,
+        signal, training,
+    },
+    support::lines,
+    world::World,
+};
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+/// A machine without any library of NVIDIA's.
+fn world(name: &str, ranks: u32) -> World {
+    World::with(&format!("cpu-{name}"), ranks, &[])
+}
+
+fn words(more: &str) -> String {
+    format!("run --device cpu --deadline {DEADLINE} {more}")
+}
+
+/// The losses that are told, and the weights in the end.
+fn trained(world: &World, words: &str, file: &Path) -> (Vec<f64>, Vec<u8>) {
+    let weights = world.bench.scratch.path("weights.safetensors");
+    let save = format!("run --json --save {} {words}", weights.display());
+    let ended = world.run(&save, Some(file));
+    for (rank, own) in ended.iter().enumerate() {
+        assert_eq!(own.code, 0, "rank {rank}: {}", own.err);
+        assert!(rank == 0 || own.out.is_empty(), "rank 0 alone tells: {}", own.out);
+    }
+    let steps = lines(&ended[0].out);
+    let steps = steps.iter().filter(|line| line["event"] == "step");
+    let losses = steps.map(|line| line["loss"].as_f64().expect("a number")).collect();
+    (losses, fs::read(weights).expect("weights were saved"))
+}
+
+#[test]
+fn ranks_have_the_bits_of_one_process_and_go_on_with_them() {
+    let one = world("whole", 1);
+    let file = program(&one.bench, "tiny", 3, "steps 9, evaluate { every 4 }", PLAN);
+    let (losses, weights) = trained(&one, "--device cpu", &file);
+    let many = world("many", 3);
+    let kept = format!("--device cpu {}", keep(&many));
+    let (first, _) = trained(&many, &format!("{kept} --steps 5"), &file);
+    let (rest, last) = trained(&many, &format!("{kept} --resume"), &file);
+    assert_eq!([first, rest].concat(), losses);
+    assert!(last == weights, "all weights of one process");
+}
+
+/// Without GPUs, or with some on some ranks alone, all take their CPUs.
+#[test]
+fn where_a_rank_has_no_gpu_all_take_cpus_and_say_so() {
+    let one = world("alone", 1);
+    let file = program(&one.bench, "tiny", 3, "steps 3", PLAN);
+    let expected = trained(&one, "--device cpu", &file);
+    let many = world("without", 3);
+    assert!(trained(&many, "--device auto", &file) == expected);
+    let said = many.run("run --device auto", Some(&file));
+    let note = "runs on the CPU: on rank 0 there is no NVIDIA driver here";
+    assert!(said[0].err.contains(note), "{}", said[0].err);
+    for own in many.run("run --device cuda", Some(&file)) {
+        assert_eq!(own.code, 3, "{own:?}");
+        assert!(own.err.contains("there is no NVIDIA driver here"), "{}", own.err);
+    }
+}
+
+#[test]
+fn a_killed_rank_is_named_by_all_others() {
+    let world = world("killed", 3);
+    let file = endless(&world);
+    let mut running = world.start(&[0, 1, 2], &words(&keep(&world)), Some(&file));
+    training(&world, &running);
+    running.kill(1);
+    let start = Instant::now();
+    let ended = running.ended();
+    assert!(start.elapsed() < SLACK, "the others end soon");
+    all_say(&ended, &[0, 2], &["rank 1 was lost ", "its process has ended"]);
+    for rank in [0, 2] {
+        let (_, said) = ended[rank].err.split_once(" ends").expect("where it ends");
+        let (own, theirs) = said.split_once(": rank").expect("who was lost");
+        assert!(names_a_place(own) && names_a_place(theirs), "{}", ended[rank].err);
+    }
+}
+
+#[test]
+fn a_rank_that_is_stopped_is_named_within_the_deadline() {
+    let world = world("stopped", 3);
+    let file = endless(&world);
+    let mut running = world.start(&[0, 1, 2], &words(&keep(&world)), Some(&file));
+    training(&world, &running);
+    signal(running.process(2), "-STOP");
+    let start = Instant::now();
+    running.wait_for(&[0, 1]);
+    assert!(start.elapsed() < Duration::from_secs(DEADLINE) + SLACK);
+    running.kill(2);
+    let said = format!("nothing was completed for {DEADLINE}s");
+    all_say(&running.ended(), &[0, 1], &[&said, "rank 2 does not answer since"]);
+}
+
+#[test]
+fn an_interrupt_of_one_rank_brings_all_to_rest() {
+    let world = world("interrupted", 3);
+    let file = endless(&world);
+    let running = world.start(&[0, 1, 2], &words(&keep(&world)), Some(&file));
+    training(&world, &running);
+    signal(running.process(1), "-INT");
+    all_rest_together(&running.ended());
+}
+
+#[test]
+fn as_many_ranks_as_devices_or_it_says_so() {
+    let world = world("devices", 2);
+    let file = program(&world.bench, "tiny", 3, "steps 4", PLAN);
+    for own in world.run(&words(""), Some(&file)) {
+        assert_eq!(own.code, 3, "{own:?}");
+        let said = "the schedule uses 3 devices, but 2 ranks were started; start 3";
+        assert!(own.err.contains(said), "{}", own.err);
+    }
+}
