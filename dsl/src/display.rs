@@ -1,7 +1,8 @@
 //! A model as text: one line per input, parameter and operation.
 
 use crate::{
-    Cap, Masked, Metric, Model, Operation, Scale, Source, Window, value::spelled,
+    Cap, Masked, Metric, Model, Node, NodeId, Operation, Scale, Source, Window,
+    value::spelled,
 };
 use roundelay_schedule::{Element, Hop, Initial, Reading, Treatment};
 use std::fmt;
@@ -36,10 +37,7 @@ impl fmt::Display for Model {
             writeln!(f, "{id} {}: {shape:?} = {initial}{treatment}", parameter.name)?;
         }
         for (id, node) in nodes.iter() {
-            let operands: Vec<String> =
-                node.operands.iter().map(Source::to_string).collect();
-            let [operands, shape] = [operands.join(", "), spelled(&node.shape)];
-            writeln!(f, "{id} {}: {shape} = {}({operands})", node.name, node.operation)?;
+            writeln!(f, "{}", node.line(id))?;
         }
         loss.iter().try_for_each(|loss| writeln!(f, "loss {loss}"))?;
         auxiliary.iter().try_for_each(|loss| writeln!(f, "auxiliary {loss}"))?;
@@ -50,6 +48,15 @@ impl fmt::Display for Model {
             };
             writeln!(f, "metric {name} {node} {reading}")
         })
+    }
+}
+
+impl Node {
+    /// What is computed, of what.
+    pub(crate) fn line(&self, id: NodeId) -> String {
+        let operands: Vec<String> = self.operands.iter().map(Source::to_string).collect();
+        let [operands, shape] = [operands.join(", "), spelled(&self.shape)];
+        format!("{id} {}: {shape} = {}({operands})", self.name, self.operation)
     }
 }
 

@@ -1,11 +1,12 @@
-//! A stable hash of model and cluster.
+//! Stable hashes of what a model computes, and of model and cluster.
 
-use crate::Program;
-use roundelay_schedule::{Bytes, Fnv, Nanos, Profile, Target};
+use crate::{Model, NodeId, Program};
+use roundelay_schedule::{Bytes, Fnv, Id, Nanos, Profile, Target};
 use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
-/// Sixteen hexadecimal digits that change with the model, the cluster or the tables of measured
-/// times, and with nothing else: the hash of their text.
+/// Sixteen hexadecimal digits that change with what an update of the model's parameters is made of, and
+/// with nothing else; a dash; and sixteen that change with the model, the cluster or the tables of
+/// measured times: the hashes of their texts.
 pub fn fingerprint(program: &Program) -> String {
     let text = format_args!("{}{}", program.model, Shown(&program.target)).to_string();
     let mut hash = Fnv::default().with(text.as_bytes());
@@ -15,7 +16,28 @@ pub fn fingerprint(program: &Program) -> String {
         let digest = table.or_insert_with(|| profile.digest());
         hash = hash.with(format!("{device} measured {digest}\n").as_bytes());
     }
-    format!("{:016x}", hash.value())
+    format!("{:016x}-{:016x}", computed(&program.model), hash.value())
+}
+
+/// The hash of all that reaches the losses: how parameters begin changes no update, and metrics do
+/// not either, which stand behind.
+fn computed(model: &Model) -> u64 {
+    let mut hash = Fnv::default();
+    for (id, input) in model.inputs.iter() {
+        let input = format!("{id} {} {:?} {:?}", input.name, input.element, input.shape);
+        hash = hash.with(input.as_bytes());
+    }
+    for (id, own) in model.parameters.iter() {
+        let own = format!("{id} {} {:?} {:?}", own.name, own.shape, own.treatment);
+        hash = hash.with(own.as_bytes());
+    }
+    let last: Option<NodeId> = model.loss.iter().chain(&model.auxiliary).copied().max();
+    let last = last.map_or(0, |last| last.index() + 1);
+    for (id, node) in model.nodes.iter().take(last) {
+        hash = hash.with(node.line(id).as_bytes());
+    }
+    let losses = format!("{:?} {:?}", model.loss, model.auxiliary);
+    hash.with(losses.as_bytes()).value()
 }
 
 /// A cluster as text: one line per pool, device, link and domain. What the host takes comes from

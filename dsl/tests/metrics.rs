@@ -1,7 +1,8 @@
 //! Metrics of a model: what they are called, what they share, and that they change nothing else.
 
 use roundelay_dsl::{
-    Extent, Model, ModelBuilder, NoFiles, Operation, Source, SourceFile, Value, parse,
+    Extent, Model, ModelBuilder, NoFiles, Operation, Program, Source, SourceFile, Value,
+    fingerprint, parse,
 };
 use roundelay_schedule::{Element, Id, Reading};
 
@@ -118,6 +119,8 @@ fn the_fingerprint_knows_metrics() {
     let (plain, _) = classifier("", "");
     let (model, _) = classifier("", "metric perplexity(logits, y)");
     assert_eq!(model.to_string(), format!("{plain}metric perplexity o3 exponential\n"));
+    let [one, other] = [plain, model].map(|model| fingerprint(&Program::new(model)));
+    assert!(one != other && one[..16] == other[..16], "they change no update");
 }
 
 #[test]

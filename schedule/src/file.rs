@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! roundelay schedule 1
-//! fingerprint: "0f3c5a7700aa11bb"
+//! fingerprint: "0f3c5a7700aa11bb-93e0a2c4d1b75f68"
 //! target:
 //!   name: laptop
 //!   …

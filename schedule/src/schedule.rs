@@ -14,7 +14,8 @@ pub const FORMAT: u32 = 1;
 /// proof.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// Hash of model and cluster, as 16 hexadecimal digits.
+    /// Hashes of what the model computes, and of model and cluster, as 16 hexadecimal digits each with a
+    /// dash in between.
     pub fingerprint: String,
     /// The devices.
     pub target: Target,

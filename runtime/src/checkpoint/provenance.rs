@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 const DECISIVE: [&str; 6] =
     ["rule", "micro_batches", "batch", "seed", "optimizer", "data"];
 
-/// What tells one run from another, as names and values. The fingerprint of model and cluster is
-/// kept for the reader's eyes; a run goes on under another plan or on another cluster.
+/// What tells one run from another, as names and values. Of the fingerprint its first half counts, which
+/// says what the model computes; a run goes on under another plan or on another cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provenance {
     pub(super) entries: BTreeMap<String, String>,
@@ -41,6 +41,16 @@ impl Provenance {
     /// The value under a name; empty when there is none.
     pub(super) fn entry(&self, name: &str) -> &str {
         self.entries.get(name).map_or("", String::as_str)
+    }
+
+    /// Whether the model computes something else than in an earlier run; where one does not say what it
+    /// computes, nobody knows.
+    pub(super) fn computes_otherwise(&self, earlier: &Provenance) -> bool {
+        let computed = |run: &Provenance| {
+            let halves = run.entry("fingerprint").split_once('-');
+            halves.map(|(computed, _)| computed.to_owned())
+        };
+        computed(self).zip(computed(earlier)).is_some_and(|(own, other)| own != other)
     }
 
     /// What was otherwise in an earlier run, so that this one is another run.

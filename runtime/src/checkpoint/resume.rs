@@ -10,9 +10,9 @@ use std::{collections::BTreeSet, path::Path};
 pub enum Resumed {
     /// As if it had never stopped, bit for bit.
     Exactly,
-    /// With the whole state, but under a plan whose numbers are not the same bit for bit.
+    /// With the whole state, but under a plan or a model whose numbers are not the same bit for bit.
     WithOtherBits {
-        /// In what the plan differs, as a sentence without full stop.
+        /// In what they differ, as a sentence without full stop.
         reason: &'static str,
     },
     /// From the newest parameters θ_T alone: older versions are taken equal to them. The optimizer
@@ -28,6 +28,10 @@ pub enum Resumed {
     /// From the start, with parameters of a file instead of drawn ones.
     FromWeights,
 }
+
+const OTHER_MODEL: Resumed = Resumed::WithOtherBits {
+    reason: "the model computes something else of the same parameters",
+};
 
 const OTHER_BITS: Resumed = Resumed::WithOtherBits {
     reason: "the plan cuts the model elsewhere, sums gradients in another order or splits \
@@ -89,8 +93,12 @@ impl Checkpoint {
         let mut differences = provenance.differences(earlier);
         differences.extend(forgotten(&state, schedule));
         if differences.is_empty() {
-            let exactly = !other("arithmetic");
-            return Ok((state, if exactly { Resumed::Exactly } else { OTHER_BITS }));
+            let resumed = match provenance.computes_otherwise(earlier) {
+                true => OTHER_MODEL,
+                false if other("arithmetic") => OTHER_BITS,
+                false => Resumed::Exactly,
+            };
+            return Ok((state, resumed));
         }
         state.restart();
         if other("states") {

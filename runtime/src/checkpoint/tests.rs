@@ -60,7 +60,7 @@ fn of(rule: Rule, job: Job) -> Schedule {
         maps: roundelay_schedule::MapWays::default(),
     };
     Schedule {
-        fingerprint: "0123456789abcdef".into(),
+        fingerprint: "0123456789abcdef-fedcba9876543210".into(),
         target: Default::default(),
         plan,
         job,
@@ -162,7 +162,7 @@ fn any_reader_of_safetensors_finds_the_names() {
         r#""rule":"cyclic_v2""#,
         r#""micro_batches":"2""#,
         r#""seed":"7""#,
-        r#""fingerprint":"0123456789abcdef""#,
+        r#""fingerprint":"0123456789abcdef-fedcba9876543210""#,
     ];
     assert!(wanted.iter().all(|entry| text.contains(entry)), "{text}");
 }

@@ -16,6 +16,7 @@ mod state;
 use super::{
     Shared,
     execute::{Executor, Turn},
+    rank::Share,
     record::Recording,
 };
 use crate::{feed::Feed, machine::Span, memory::Claim};
@@ -79,7 +80,8 @@ impl Feed for Nothing {
 impl Bench {
     fn new(schedule: &Checked) -> Self {
         assert_eq!(schedule.job.dtype, Float::F64);
-        let shared = Shared::new(schedule, Box::new(Nothing), Recording::Off);
+        let all = (Box::new(Nothing) as Box<dyn Feed>, Share::Whole);
+        let shared = Shared::new(schedule, all, Recording::Off);
         Self { shared: shared.expect("small arenas fit") }
     }
 

@@ -20,8 +20,23 @@ fn another_placement_with_the_same_rule_goes_on_exactly() {
     let from = schedule(Rule::CyclicV2);
     let mut to = from.clone();
     to.plan.placement = Placement::Pipeline;
-    to.fingerprint = "other cluster".into();
+    to.fingerprint = "0123456789abcdef-another".into();
     assert_eq!(resume(&from, &to, 3), (state(&from, 3), Resumed::Exactly));
+}
+
+/// A run that was written before it was said what its model computes goes on as if it were the same.
+#[test]
+fn another_model_of_the_same_parameters_is_said() {
+    let from = schedule(Rule::CyclicV2);
+    let mut to = from.clone();
+    to.fingerprint = "00000000000000aa-fedcba9876543210".into();
+    let (found, resumed) = resume(&from, &to, 3);
+    assert_eq!(found, state(&from, 3));
+    let Resumed::WithOtherBits { reason } = resumed else { panic!("{resumed:?}") };
+    assert!(reason.starts_with("the model computes something else"), "{reason}");
+    let mut before = from.clone();
+    before.fingerprint = "0123456789abcdef".into();
+    assert_eq!(resume(&before, &to, 3).1, Resumed::Exactly);
 }
 
 #[test]
