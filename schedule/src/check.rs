@@ -29,6 +29,7 @@ mod moves;
 mod names;
 mod needs;
 mod norm;
+mod numbers;
 mod order;
 mod pairs;
 mod ranges;

@@ -3,8 +3,8 @@
 mod tiny;
 
 use roundelay_schedule::{
-    Access, Action, Bytes, Collective, Content, Culprit, Held, Id, Parameter, Rest,
-    Schedule, Sum, Treatment, Violation, Violations, Waits, Work, check,
+    Access, Action, Bytes, Collective, Content, Culprit, Held, Id, Method, Parameter,
+    Rate, Rest, Schedule, Sum, Treatment, Violation, Violations, Waits, Work, check,
 };
 use tiny::{
     Builder, Letters, accumulate, action, at, delayed, id, pipeline, reduced, row,
@@ -399,4 +399,33 @@ fn long_reports_end_with_a_count() {
     assert_eq!(found.iter().len(), 50);
     assert_eq!(found.total(), 13 * 9);
     assert!(found.to_string().ends_with("and 67 more"));
+}
+
+/// One of them at a time, each named with what to write.
+#[test]
+fn numbers_that_no_machine_and_no_optimizer_has_are_named() {
+    type Fault = fn(&mut Schedule);
+    let faults: [(Fault, &str); 8] = [
+        (|s| s.target.devices[id(0)].threads = 0, "has no threads; write at least 1"),
+        (|s| s.target.devices[id(0)].compute.0 = 0, "has no compute"),
+        (|s| s.target.links[id(0)].bandwidth.0 = 0, "has a bandwidth of 0"),
+        (|s| s.job.optimizer.rate = Rate::Constant(f64::NAN), "has rate NaN; write"),
+        (|s| s.job.optimizer.rate = Rate::Constant(-0.5), "has rate -0.5; write"),
+        (
+            |s| s.job.optimizer.rate = Rate::Step { initial: 1.0, factor: 0.5, every: 0 },
+            "drops its rate every 0 updates",
+        ),
+        (
+            |s| {
+                let method = Method::Sgd { momentum: 1.0, nesterov: false };
+                s.job.optimizer.method = method;
+            },
+            "has momentum 1; write at least 0 and less than 1",
+        ),
+        (|s| s.job.optimizer.clip = f64::INFINITY, "has clip inf; write"),
+    ];
+    for (fault, said) in faults {
+        let found = refused(accumulate(1), fault).to_string();
+        assert!(found.contains(said), "{said}: {found}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Rule 1 for the header: target, plan, job and axes agree with each other and stay below the
 //! declared limits.
 
-use super::{Culprit, faults::Faults, limit, names};
+use super::{Culprit, faults::Faults, limit, names, numbers};
 use crate::{
     DeviceId, Direction, Evaluation, Fold, Id, Line, Parameter, Placement, Plan,
     Reduction, Rule, Schedule, Split, Splits, Stage, Tensor,
@@ -18,6 +18,7 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
         parameters(schedule, faults);
     }
     axes(schedule, faults);
+    numbers::check(schedule, faults);
 }
 
 fn target(schedule: &Schedule, faults: &mut Faults) {
