@@ -53,7 +53,8 @@ pub enum ExamplesError {
 }
 
 /// Writes the examples of training steps 0 .. `steps` into a folder, exactly as a run of the
-/// schedule sees them; `data` takes the place of the folder that the job reads.
+/// schedule sees them; `data` takes the place of the folder that the job reads. Files get their names once
+/// they are whole, and the index comes last: a folder with an index has all that this says.
 ///
 /// # Errors
 /// Unusable data; files that cannot be written.
@@ -69,11 +70,18 @@ pub fn write_examples(
         |source| ExamplesError::Write { path, source }
     };
     fs::create_dir_all(folder).map_err(failed(folder))?;
+    let index = folder.join("index.json");
+    match fs::remove_file(&index) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(failed(&index)(error));
+        }
+        Ok(()) | Err(_) => {}
+    }
     let job = &schedule.job;
     let mut inputs = Vec::new();
     for (id, input) in job.inputs.iter() {
         let file = format!("{}.bin", input.name);
-        let path = folder.join(&file);
+        let path = folder.join(format!("{file}.unfinished"));
         let elements = input.shape.iter().product::<u64>();
         let mut bytes = vec![0; (elements * input.element.size(job.dtype)) as usize];
         let micro_batches = u64::from(job.batch) / data.examples().max(1);
@@ -85,15 +93,16 @@ pub fn write_examples(
             }
         }
         out.flush().map_err(failed(&path))?;
+        fs::rename(&path, folder.join(&file)).map_err(failed(&path))?;
         let element = spelled(input.element, job.dtype);
         let shape = input.shape.iter().skip(1).copied().collect();
         inputs.push(ExamplesFile { name: input.name.clone(), file, element, shape });
     }
     let examples = Examples { format: 1, steps, batch: u64::from(job.batch), inputs };
-    let path = folder.join("index.json");
+    let path = folder.join("index.json.unfinished");
     let text = serde_json::to_string_pretty(&examples).map_err(io::Error::from);
     let written = text.and_then(|text| fs::write(&path, text + "\n"));
-    written.map_err(failed(&path))?;
+    written.and_then(|()| fs::rename(&path, &index)).map_err(failed(&path))?;
     Ok(examples)
 }
 

@@ -16,6 +16,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Losses of steps that have room before the first one; more is made on the way.
+const ROOM: u64 = 1 << 20;
+
 /// A machine on its way through a training run.
 pub struct Trainer {
     machine: AnyMachine,
@@ -220,7 +223,7 @@ impl Trainer {
             idle: Duration::ZERO,
             batch: u64::from(self.machine.schedule().job.batch),
             first,
-            losses: Vec::with_capacity(end.saturating_sub(first) as usize),
+            losses: Vec::with_capacity(end.saturating_sub(first).min(ROOM) as usize),
         };
         let mut evaluations = Vec::new();
         let mut gathered = StepLosses::new(self.machine.schedule(), first);

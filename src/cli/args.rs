@@ -236,9 +236,9 @@ pub(crate) struct ShowArgs {
     /// In which form.
     #[arg(long = "as", value_enum, default_value_t = ShowForm::Grid)]
     pub(crate) form: ShowForm,
-    /// Training steps to replay.
-    #[arg(long, default_value_t = 3, value_parser = value_parser!(u64).range(1..))]
-    pub(crate) steps: u64,
+    /// Training steps to replay, 3 where nothing is said; passes are those of one.
+    #[arg(long, value_parser = value_parser!(u64).range(1..))]
+    pub(crate) steps: Option<u64>,
 }
 
 /// Forms of a timeline.

@@ -19,6 +19,7 @@ struct Document {
 }
 
 pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
+    load::try_output(&args.output, &[&args.file])?;
     let path = args.file.display().to_string();
     let source = SourceFile::new(path, load::text(&args.file)?);
     let options = ImportOptions {

@@ -122,9 +122,26 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| Failure::file(path, &error))
 }
 
+/// Looks whether what is written at the end of long work is none of the files that it is made of, and
+/// can be written.
+pub(super) fn try_output(path: &Path, read: &[&Path]) -> Result<(), Failure> {
+    let own = path.canonicalize().ok();
+    let same = |other: &&&Path| own.is_some() && own == other.canonicalize().ok();
+    match read.iter().find(same) {
+        Some(other) => {
+            let message = format!(
+                "`{}` is what is read, and would be written over; give what is written another name",
+                other.display()
+            );
+            Err(Failure::usage(path, &message))
+        }
+        None => try_write(path),
+    }
+}
+
 /// Proves that a text file can be written at the end of long work, as far as that is known before.
 /// What is there stays; what is no file is tried by nobody but its writer.
-pub(super) fn try_write(path: &Path) -> Result<(), Failure> {
+fn try_write(path: &Path) -> Result<(), Failure> {
     let tried = match fs::symlink_metadata(path) {
         Ok(_) => match fs::metadata(path) {
             Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),

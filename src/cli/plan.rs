@@ -25,7 +25,9 @@ pub(super) fn plan(args: &PlanArgs) -> Result<(), Failure> {
         ([], Some(file)) => {
             let set = args.set.clone();
             let loaded = load::program(&ProgramArgs { file: file.clone(), set })?;
-            args.output.as_deref().map_or(Ok(()), load::try_write)?;
+            if let Some(output) = &args.output {
+                load::try_output(output, &[file])?;
+            }
             ranked(args, &loaded)
         }
         _ => unreachable!("the arguments must name a program or two plans"),

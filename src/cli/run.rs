@@ -23,6 +23,9 @@ use std::{collections::BTreeMap, path::Path, process, time::Duration};
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let start = choose_start(args)?;
+    if let Some(save) = &args.save {
+        load::try_output(save, &[&args.program.file])?;
+    }
     let seat =
         Seat::of_environment().map_err(|error| Failure::gpus(&error.to_string()))?;
     let told = Told::of(&seat);

@@ -22,6 +22,9 @@ const REPLAYED_MAX: u64 = 1 << 24;
 /// Training steps that may be replayed however many actions they have.
 const STEPS_LEAST: u64 = 8;
 
+/// Training steps of a timeline where nothing is said.
+const STEPS_SHOWN: u64 = 3;
+
 #[derive(Serialize)]
 struct Document {
     format: u32,
@@ -76,7 +79,13 @@ fn replayed<'a>(
 
 pub(super) fn show(args: &ShowArgs) -> Result<(), Failure> {
     let schedule = load::schedule(&args.file)?;
-    let timeline = || replayed(&schedule, args.steps, &args.file);
+    if args.form == ShowForm::Csv && args.steps.is_some() {
+        let message =
+            "`--as csv` has the passes of one training step; leave `--steps` away";
+        return Err(Failure::usage(&args.file, message));
+    }
+    let steps = args.steps.unwrap_or(STEPS_SHOWN);
+    let timeline = || replayed(&schedule, steps, &args.file);
     match args.form {
         ShowForm::Grid => {
             let timeline = timeline()?;
