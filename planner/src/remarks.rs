@@ -5,7 +5,7 @@ use crate::{
     unaligned::unaligned_logits,
 };
 use roundelay_codegen::{Undivided, undivided};
-use roundelay_dsl::{Choice, Model, Node, Numbers, Operation, Program, Search};
+use roundelay_dsl::{Choice, Masked, Model, Node, Numbers, Operation, Program, Search};
 use roundelay_schedule::{Exactness, Hop, Placement, Plan, PoolId, Rule};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -91,7 +91,29 @@ fn of_first(plan: &Plan, program: &Program) -> Vec<String> {
     notes.extend(unaligned_logits(program, &own.model, plan));
     notes.extend(loss_alone(&own.model, plan));
     notes.extend(clipped_apart(plan, program));
+    notes.extend(masked_apart(&own.model, plan));
     notes
+}
+
+/// A mean over the rows that count, of each micro-batch by itself.
+fn masked_apart(model: &Model, plan: &Plan) -> Option<String> {
+    let is_masked = |operation| {
+        matches!(
+            operation,
+            Operation::MaskedCrossEntropy
+                | Operation::LinearCrossEntropy { masked: Masked::Yes, .. }
+        )
+    };
+    let all = plan.all_micro_batches();
+    let node = model.nodes.values().find(|node| is_masked(node.operation))?;
+    (all > 1).then(|| {
+        format!(
+            "`{}` is a mean over the rows that count, of each of {all} micro-batches by itself: where \
+             some have fewer such rows than others, these weigh more than in one mean over all, and \
+             another number of micro-batches trains other numbers",
+            node.name
+        )
+    })
 }
 
 /// Stages whose gradients are bounded by norms of their own, and why.
@@ -338,6 +360,34 @@ mod tests {
                 )
             };
             assert_eq!(notes.iter().any(own), told, "{rule} {clip} {stages}: {notes:?}");
+        }
+    }
+
+    #[test]
+    fn means_of_masked_rows_are_told_of_several_micro_batches() {
+        let text = |loss: &str| {
+            format!(
+                "model m {{
+                    input x: real[batch, 8, 4]
+                    input y: i32[batch, 8]
+                    loss {loss}
+                }}
+                train {{ batch 4 }}"
+            )
+        };
+        for (loss, micro_batches, told) in [
+            ("cross_entropy(linear(x, 6), y, masked = true)", 2, true),
+            ("linear_cross_entropy(x, y, 6, masked = true)", 4, true),
+            ("cross_entropy(linear(x, 6), y, masked = true)", 1, false),
+            ("cross_entropy(linear(x, 6), y)", 2, false),
+        ] {
+            let program = parsed(&text(loss));
+            let (rule, order) = (Rule::Sync, Order::Sequential);
+            let plan = sample::plan(rule, Placement::Accumulate, order, micro_batches, 1);
+            let notes = notes(&program, &plan);
+            let said = format!("of each of {micro_batches} micro-batches by itself");
+            let own = |note: &String| note.contains(&said);
+            assert_eq!(notes.iter().any(own), told, "{loss} {micro_batches}: {notes:?}");
         }
     }
 
