@@ -153,6 +153,11 @@ fn print_text(args: &PlanArgs, found: &Found<'_>) -> Result<(), Failure> {
 
 /// How far a search was that did not come to its end.
 fn stopped(ranking: &Ranking) -> String {
+    if ranking.optimal {
+        return "interrupted: the first is proven, and what is below it, weaker classes and other \
+                approaches are the best so far"
+            .to_owned();
+    }
     let gap = planner::improvement(ranking.gap);
     format!("interrupted: these are the best so far; another may be {gap} better")
 }
