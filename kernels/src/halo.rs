@@ -75,9 +75,44 @@ impl Halo {
         self.width
     }
 
+    /// Elements of padding at both ends of a row.
+    pub(crate) fn side(&self) -> usize {
+        self.side
+    }
+
+    /// Whether padding is less than every number.
+    pub(crate) fn is_lowest(&self) -> bool {
+        self.padding == Padding::Lowest
+    }
+
+    /// Elements of the rows that a part has of one image.
+    pub(crate) fn had(&self) -> usize {
+        self.height * self.width
+    }
+
     /// Elements of the rows that a part gets of one image.
     pub(crate) fn got(&self) -> usize {
         self.rows * (self.width + 2 * self.side)
+    }
+
+    /// Numbers of the rows that the part at a place has. They count from the first row that the first
+    /// part gets, which may stand in the padding.
+    pub(crate) fn has(&self, part: usize) -> Range<usize> {
+        let first = self.before + part * self.height;
+        first..first + self.height
+    }
+
+    /// Numbers of the rows that it gets.
+    pub(crate) fn gets(&self, part: usize) -> Range<usize> {
+        let first = part * self.step;
+        first..first + self.rows
+    }
+
+    /// Numbers of the rows that one part has and another one gets.
+    pub(crate) fn shared(&self, [has, gets]: [usize; 2]) -> Range<usize> {
+        let (has, gets) = (self.has(has), self.gets(gets));
+        let start = has.start.max(gets.start);
+        start..has.end.min(gets.end).max(start)
     }
 
     /// Rows of the whole image that a part gets, in it.
@@ -88,23 +123,16 @@ impl Halo {
         start.min(self.height * parts)..end.min(self.height * parts).max(start)
     }
 
-    /// Rows that `from` has and `to` gets.
-    fn between(&self, [from, to]: [usize; 2], parts: usize) -> usize {
-        let window = self.window(to, parts);
-        let own = from * self.height..(from + 1) * self.height;
-        window.end.min(own.end).saturating_sub(window.start.max(own.start))
-    }
-
     /// Rows that the part at a place sends to others.
     pub(crate) fn sent_by(&self, place: usize, parts: usize) -> usize {
         let to = (0..parts).filter(|other| *other != place);
-        to.map(|other| self.between([place, other], parts)).sum()
+        to.map(|other| self.shared([place, other]).len()).sum()
     }
 
     /// Rows whose gradients it sends to others.
     pub(crate) fn sent_back_by(&self, place: usize, parts: usize) -> usize {
         let to = (0..parts).filter(|other| *other != place);
-        to.map(|other| self.between([other, place], parts)).sum()
+        to.map(|other| self.shared([other, place]).len()).sum()
     }
 
     /// What parts send each other so that each gets its rows.
