@@ -20,7 +20,7 @@ use roundelay_runtime::{
     Control, CudaError, Dataset, Evaluating, HeldOut, MachineError, Provenance, Rests,
     Seat, Trainer, WeightsFile,
 };
-use roundelay_schedule::{Checked, Evaluation, Images};
+use roundelay_schedule::{Checked, Evaluation};
 use std::{sync::Arc, time::Duration};
 
 /// Replays a schedule; where several ranks train together, all of them call this.
@@ -34,11 +34,7 @@ pub fn run(
     mut listener: impl FnMut(RunEvent),
 ) -> Result<Outcome, RunError> {
     let RunOptions { seat, deadline, .. } = options;
-    let splits_images = schedule.plan.tensor.images == Images::Split;
     let control = match (options.on, seat.size) {
-        (On::Cuda(_), _) | (On::Best(_), 2..) if splits_images => {
-            return Err(RunError::Pixels);
-        }
         (_, 1) => None,
         (On::Cpu, size) => return Err(RunError::ManyOnCpu { rank: seat.rank, size }),
         (On::Cuda(_) | On::Best(_), _) => Some(Arc::new(meet(seat, *deadline)?)),

@@ -26,7 +26,7 @@ OPTIONS = ["--std=c++17", "-default-device", "--ptxas-options=-v"]
 # models are trained in on GPUs.
 HOT = {
     "activation", "batch_norm", "columns", "convolution", "dropout", "elementwise", "embedding", "flash",
-    "flash_sm90", "grouped", "loss", "norm", "optimizer", "pool", "product", "rotary",
+    "flash_sm90", "grouped", "halo", "loss", "norm", "optimizer", "pixel_norm", "pool", "product", "rotary",
 }
 # Others that spill, and why they may.
 MAY_SPILL = {

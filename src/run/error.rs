@@ -38,12 +38,6 @@ pub enum RunError {
     /// A state that is not the schedule's.
     #[error(transparent)]
     State(#[from] StateError),
-    /// Images that are split on a machine that has no kernels for them.
-    #[error(
-        "GPUs have no kernels yet for images whose pixels tensor rows divide: run it with `--device \
-         cpu`, in one process, or plan with `--set images=whole`"
-    )]
-    Pixels,
     /// Several processes on a machine of one.
     #[error(
         "this is rank {rank} of {size}, but the CPU machine is one process with a thread per \
@@ -85,7 +79,6 @@ impl RunError {
             | RunError::State(_) => true,
             RunError::Element(_)
             | RunError::Unscaled(_)
-            | RunError::Pixels
             | RunError::ManyOnCpu { .. }
             | RunError::Machine(_)
             | RunError::Train(_) => false,

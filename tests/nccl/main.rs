@@ -13,6 +13,7 @@ mod attending;
 mod connecting;
 mod convolving;
 mod faults;
+mod pixels;
 mod self_check;
 mod start;
 mod training;
