@@ -19,7 +19,7 @@ use machine::Settled;
 use roundelay_runtime::{
     Control, Dataset, Ended, Evaluating, HeldOut, Provenance, Rests, Trainer, WeightsFile,
 };
-use roundelay_schedule::{Checked, Evaluation, Images};
+use roundelay_schedule::{Checked, Evaluation};
 use std::sync::Arc;
 
 /// Replays a schedule; where several ranks train together, all of them call this.
@@ -33,15 +33,9 @@ pub fn run(
     mut listener: impl FnMut(RunEvent),
 ) -> Result<Outcome, RunError> {
     let RunOptions { seat, deadline, .. } = options;
-    let splits_images = schedule.plan.tensor.images == Images::Split;
-    let control = match (options.on, seat.size) {
-        (On::Cuda(_), _) | (On::Best(_), 2..) if splits_images => {
-            return Err(RunError::Pixels);
-        }
-        (_, 1) => None,
-        (On::Cpu | On::Cuda(_) | On::Best(_), _) => {
-            Some(Arc::new(Control::meet(seat, *deadline)?))
-        }
+    let control = match seat.size {
+        1 => None,
+        _ => Some(Arc::new(Control::meet(seat, *deadline)?)),
     };
     let mut heard = |event| {
         if seat.rank == 0 {

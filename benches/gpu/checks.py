@@ -48,6 +48,9 @@ KERNELS = {
         "part embedding_part embedding_part_backward cross_entropy_part cross_entropy_join "
         "cross_entropy_part_backward norm_part_sums norm_part_squares norm_part norm_part_slopes "
         "norm_part_backward norm_part_gain",
+    "pixels":
+        "pixel_norm_moments pixel_norm_statistics pixel_norm pixel_norm_slopes pixel_norm_backward "
+        "pixel_norm_parameters halo halo_add",
 }
 
 

@@ -2,43 +2,6 @@
 
 constexpr f64 EPSILON = 1e-5;
 
-// Joins the moments of COLUMNS columns over some rows to those over others: means, Σ (x − mean)², and last
-// the count of rows (Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm for computing sample
-// variances, 1979).
-struct JoinMoments {
-    template <class W, class Others, int SIZE>
-    __device__ void operator()(W (&own)[SIZE], const Others& others) const {
-        constexpr int COLUMNS = SIZE / 2;
-        W before = own[2 * COLUMNS], total = before + others[2 * COLUMNS];
-        if (others[2 * COLUMNS] == W(0)) return;
-        W share = others[2 * COLUMNS] / total;
-#pragma unroll
-        for (int k = 0; k < COLUMNS; k++) {
-            W apart = others[k] - own[k];
-            own[k] += apart * share;
-            own[COLUMNS + k] += others[COLUMNS + k] + apart * apart * before * share;
-        }
-        own[2 * COLUMNS] = total;
-    }
-};
-
-// Joins a row to means, Σ (x − mean)² and the count of rows (Welford, Note on a method for calculating
-// corrected sums of squares and products, 1962).
-template <class N>
-__device__ void join_row(Wide<N> (&own)[2 * PACKED<N> + 1], const Pack<N, PACKED<N>>& row) {
-    typedef Wide<N> W;
-    constexpr int COUNT = PACKED<N>;
-    own[2 * COUNT] += W(1);
-    W weight = inverse(own[2 * COUNT]);
-    auto values = widen(row);
-#pragma unroll
-    for (int k = 0; k < COUNT; k++) {
-        W value = values.at[k], apart = value - own[k];
-        own[k] += apart * weight;
-        own[COUNT + k] += apart * (value - own[k]);
-    }
-}
-
 // partial[s] = means and Σ (x − mean)² of the columns of segment s, in one pass. Nothing outside of training.
 template <class N>
 __device__ void moments_of_segments(const N* x, Wide<N>* partial, u64 rows, u64 columns, u64 per_segment,
@@ -58,7 +21,7 @@ __device__ void moments_of_segments(const N* x, Wide<N>* partial, u64 rows, u64 
     W moments[2 * COUNT];
 #pragma unroll
     for (int i = 0; i < 2 * COUNT; i++) moments[i] = own[i];
-    store_segment<2>(moments, share, columns, partial);
+    store_segment<2>(moments, share, blockIdx.y, columns, partial);
 }
 
 // Mean, Σ (x − mean)² and count of a column over all segments that are the thread's. All but the last have as

@@ -19,14 +19,14 @@ struct Way {
     }
 };
 
-// The columns of a thread, PACKED<N> of them where so many exist.
+// The columns of a thread, PACKED<N> of them where so many exist; blocks along x have them, or as they say.
 template <class N>
 struct Share {
     u64 column, valid;
     bool packed;
 
-    __device__ Share(u64 columns, bool aligned) {
-        column = (u64(blockIdx.x) * blockDim.x + threadIdx.x) * PACKED<N>;
+    __device__ Share(u64 columns, bool aligned, u32 block = blockIdx.x) {
+        column = (u64(block) * blockDim.x + threadIdx.x) * PACKED<N>;
         valid = column < columns ? columns - column : 0;
         packed = aligned && columns % PACKED<N> == 0;
     }
@@ -109,9 +109,9 @@ struct Plus {
     }
 };
 
-// partial[s, t, j] = own[t, j] for the segment of the block, by row 0.
+// partial[s, t, j] = own[t, j] for a segment s of the block, by row 0.
 template <int TERMS, class N>
-__device__ void store_segment(const Wide<N> (&own)[TERMS * PACKED<N>], const Share<N>& share, u64 columns,
+__device__ void store_segment(const Wide<N> (&own)[TERMS * PACKED<N>], const Share<N>& share, u64 s, u64 columns,
                               Wide<N>* partial) {
     if (threadIdx.y) return;
 #pragma unroll
@@ -119,22 +119,29 @@ __device__ void store_segment(const Wide<N> (&own)[TERMS * PACKED<N>], const Sha
 #pragma unroll
         for (int k = 0; k < PACKED<N>; k++)
             if (u64(k) < share.valid)
-                partial[(u64(blockIdx.y) * TERMS + t) * columns + share.column + k] = own[t * PACKED<N> + k];
+                partial[(s * TERMS + t) * columns + share.column + k] = own[t * PACKED<N> + k];
 }
 
-// partial[s, t, j] = Σ over the rows of segment s of TERMS terms: read(way, place) has what they are made
-// of, and add(sums, that, row) adds them.
+// partial[s, t, j] = Σ over the rows of segment s, of which the thread has those of `which()`, of TERMS terms:
+// read(way, place) has what they are made of, and add(sums, that, row) adds them.
+template <int TERMS, int TOGETHER, class N, class Which, class Read, class Add>
+__device__ void sum_segment(Which which, u64 s, u64 columns, const Share<N>& share, Wide<N>* partial, Read read,
+                            Add add) {
+    Wide<N> sums[TERMS * PACKED<N>] = {};
+    share.go([&](auto way) {
+        which().template each<way.rows(TOGETHER)>([&](u64 place) { return read(way, place); },
+                                                  [&](const auto& met, u64, u64 row) { add(sums, met, row); });
+    });
+    join_rows(sums, Plus());
+    store_segment<TERMS>(sums, share, s, columns, partial);
+}
+
+// The same for the segment of the block.
 template <int TERMS, int TOGETHER, class N, class Read, class Add>
 __device__ void sum_segments(u64 rows, u64 columns, u64 per_segment, const Share<N>& share, Wide<N>* partial,
                              Read read, Add add) {
-    Wide<N> sums[TERMS * PACKED<N>] = {};
-    share.go([&](auto way) {
-        rows_of_segment(rows, columns, per_segment)
-            .template each<way.rows(TOGETHER)>([&](u64 place) { return read(way, place); },
-                                               [&](const auto& met, u64, u64 row) { add(sums, met, row); });
-    });
-    join_rows(sums, Plus());
-    store_segment<TERMS>(sums, share, columns, partial);
+    auto which = [&] { return rows_of_segment(rows, columns, per_segment); };
+    sum_segment<TERMS, TOGETHER>(which, blockIdx.y, columns, share, partial, read, add);
 }
 
 // Calls meet(terms, s) for every segment that the thread joins, in order; term t of segment s is

@@ -17,10 +17,12 @@ mod embedding;
 mod form;
 mod gradients;
 mod group_norm;
+mod halo;
 mod loss;
 mod norm;
 mod optimizer;
 mod part_norm;
+mod pixel_norm;
 mod pool;
 mod product;
 mod refused;
@@ -35,6 +37,7 @@ use roundelay_schedule::{Access, Bytes, Line};
 
 pub use elementwise::{Accumulation, MOST_SUMMED, sum};
 pub(crate) use form::{Form, steps};
+pub use halo::{Halos, Lies};
 pub use scan::count_words;
 pub use source::SOURCES;
 

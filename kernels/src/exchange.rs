@@ -85,6 +85,21 @@ impl Exchange {
         Self { kind: Joint::Collective(Collective::AllReduce), ..self }
     }
 
+    /// Elements of what one part brings that another one needs, row by row, where rows of images are
+    /// exchanged; none where all columns are, or where the other part needs nothing.
+    pub fn strips(&self, [from, to]: [usize; 2]) -> impl Iterator<Item = Range<usize>> {
+        let strip = match self.kind {
+            Joint::Collective(_) => None,
+            Joint::Halo(halo) => Some(halo.fetched([from, to])),
+            Joint::HaloAdd(halo) => Some(halo.brought_back([from, to])),
+        };
+        let images = 0..strip.as_ref().map_or(0, |_| self.rows);
+        images.flat_map(move |image| {
+            let strip = strip.clone();
+            strip.into_iter().flat_map(move |strip| strip.rows_of(image))
+        })
+    }
+
     /// The exchange of gradients, which writes its result.
     pub fn adjoint(self) -> Self {
         Self { kind: self.kind.adjoint(), store: Store::Write, ..self }

@@ -75,9 +75,60 @@ impl Halo {
         self.width
     }
 
+    /// Elements of padding at both ends of a row.
+    pub(crate) fn side(&self) -> usize {
+        self.side
+    }
+
+    /// Whether padding is less than every number.
+    pub(crate) fn is_lowest(&self) -> bool {
+        self.padding == Padding::Lowest
+    }
+
+    /// Elements of the rows that a part has of one image.
+    pub(crate) fn had(&self) -> usize {
+        self.height * self.width
+    }
+
     /// Elements of the rows that a part gets of one image.
     pub(crate) fn got(&self) -> usize {
         self.rows * (self.width + 2 * self.side)
+    }
+
+    /// Numbers of the rows that the part at a place has. They count from the first row that the first
+    /// part gets, which may stand in the padding.
+    pub(crate) fn has(&self, part: usize) -> Range<usize> {
+        let first = self.before + part * self.height;
+        first..first + self.height
+    }
+
+    /// Numbers of the rows that it gets.
+    pub(crate) fn gets(&self, part: usize) -> Range<usize> {
+        let first = part * self.step;
+        first..first + self.rows
+    }
+
+    /// Numbers of the rows that one part has and another one gets.
+    pub(crate) fn shared(&self, [has, gets]: [usize; 2]) -> Range<usize> {
+        let (has, gets) = (self.has(has), self.gets(gets));
+        let start = has.start.max(gets.start);
+        start..has.end.min(gets.end).max(start)
+    }
+
+    /// Rows of what one part has that another one gets.
+    pub(crate) fn fetched(&self, ends: [usize; 2]) -> RowStrip {
+        let (first, numbers) = (self.has(ends[0]).start, self.shared(ends));
+        let rows = numbers.start.saturating_sub(first)..numbers.end.saturating_sub(first);
+        let (image, pitch) = (self.had(), self.width);
+        RowStrip { rows, image, pitch, inside: 0..self.width }
+    }
+
+    /// Rows of what one part got whose gradients go back to another one, which has them.
+    pub(crate) fn brought_back(&self, [from, to]: [usize; 2]) -> RowStrip {
+        let (first, numbers) = (self.gets(from).start, self.shared([to, from]));
+        let rows = numbers.start.saturating_sub(first)..numbers.end.saturating_sub(first);
+        let (image, pitch) = (self.got(), self.width + 2 * self.side);
+        RowStrip { rows, image, pitch, inside: self.side..self.side + self.width }
     }
 
     /// Rows of the whole image that a part gets, in it.
@@ -88,23 +139,16 @@ impl Halo {
         start.min(self.height * parts)..end.min(self.height * parts).max(start)
     }
 
-    /// Rows that `from` has and `to` gets.
-    fn between(&self, [from, to]: [usize; 2], parts: usize) -> usize {
-        let window = self.window(to, parts);
-        let own = from * self.height..(from + 1) * self.height;
-        window.end.min(own.end).saturating_sub(window.start.max(own.start))
-    }
-
     /// Rows that the part at a place sends to others.
     pub(crate) fn sent_by(&self, place: usize, parts: usize) -> usize {
         let to = (0..parts).filter(|other| *other != place);
-        to.map(|other| self.between([place, other], parts)).sum()
+        to.map(|other| self.shared([place, other]).len()).sum()
     }
 
     /// Rows whose gradients it sends to others.
     pub(crate) fn sent_back_by(&self, place: usize, parts: usize) -> usize {
         let to = (0..parts).filter(|other| *other != place);
-        to.map(|other| self.between([other, place], parts)).sum()
+        to.map(|other| self.shared([other, place]).len()).sum()
     }
 
     /// What parts send each other so that each gets its rows.
@@ -175,6 +219,27 @@ impl Halo {
                 }
             }
         }
+    }
+}
+
+/// Neighbouring rows of every image of an array.
+#[derive(Clone, Debug)]
+pub(crate) struct RowStrip {
+    rows: Range<usize>,
+    /// Elements from one image to the next, and from one row to the next.
+    image: usize,
+    pitch: usize,
+    /// Elements of a row without its padding.
+    inside: Range<usize>,
+}
+
+impl RowStrip {
+    /// Elements of its rows in an image.
+    pub(crate) fn rows_of(self, image: usize) -> impl Iterator<Item = Range<usize>> {
+        self.rows.map(move |row| {
+            let start = image * self.image + row * self.pitch;
+            start + self.inside.start..start + self.inside.end
+        })
     }
 }
 

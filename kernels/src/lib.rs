@@ -113,7 +113,8 @@
 //! Extents count by their products: a reshape without a copy is a view of the same operand.
 //!
 //! On CUDA devices a call is the steps of [`Kernel::cuda`]: functions of the sources in `kernels/cuda`,
-//! matrix products and convolutions. All kernels have them but the exchanges and those of `pixel_norm`.
+//! matrix products and convolutions. All kernels have them but exchanges among several parts, which
+//! machines make, those of rows of images by the functions of [`cuda::Halos`].
 
 mod activation;
 mod affine;

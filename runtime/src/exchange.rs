@@ -25,6 +25,8 @@ pub(crate) enum Way {
     Share,
     /// Every part gets what all bring of its own columns, and sums it.
     Cut,
+    /// Every part gets the rows of others that it needs.
+    Strips,
 }
 
 impl Way {
@@ -34,9 +36,8 @@ impl Way {
             Joint::Collective(Collective::AllReduce) if exchange.adds() => Self::Bring,
             Joint::Collective(Collective::AllReduce) => Self::Share,
             Joint::Collective(Collective::ReduceScatter) => Self::Cut,
-            Joint::Collective(Collective::AllGather)
-            | Joint::Halo(_)
-            | Joint::HaloAdd(_) => Self::Bring,
+            Joint::Collective(Collective::AllGather) => Self::Bring,
+            Joint::Halo(_) | Joint::HaloAdd(_) => Self::Strips,
         }
     }
 }

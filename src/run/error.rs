@@ -38,12 +38,6 @@ pub enum RunError {
     /// A state that is not the schedule's.
     #[error(transparent)]
     State(#[from] StateError),
-    /// Images that are split on a machine that has no kernels for them.
-    #[error(
-        "GPUs have no kernels yet for images whose pixels tensor rows divide: run it with `--device \
-         cpu`, in one process, or plan with `--set images=whole`"
-    )]
-    Pixels,
     /// Ranks did not meet.
     #[error(transparent)]
     Meeting(#[from] MeetingError),
@@ -80,7 +74,6 @@ impl RunError {
             | RunError::State(_) => true,
             RunError::Element(_)
             | RunError::Unscaled(_)
-            | RunError::Pixels
             | RunError::Meeting(_)
             | RunError::Ranks(_)
             | RunError::Machine(_)

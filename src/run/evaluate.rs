@@ -9,7 +9,7 @@ use roundelay_runtime::{
     Cpu, CudaOptions, Dataset, Evaluated, Evaluator, HeldOut, Latest, MachineError,
     Measures, OnGpu, Provenance, check_native,
 };
-use roundelay_schedule::{Checked, Images};
+use roundelay_schedule::Checked;
 use std::path::{Path, PathBuf};
 
 /// Where parameters lie that were trained.
@@ -74,9 +74,6 @@ fn evaluator(
 }
 
 fn on_gpu(schedule: &Checked) -> Result<Evaluator, RunError> {
-    if schedule.plan.tensor.images == Images::Split {
-        return Err(RunError::Pixels);
-    }
     let CudaOptions { ordinal, deadline: patience, .. } = CudaOptions::default();
     let gpu = OnGpu { ordinal, patience };
     Ok(Evaluator::on_gpu(schedule, Evaluated::Used, gpu)?)

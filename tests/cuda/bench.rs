@@ -283,3 +283,42 @@ pub(crate) fn wide_program(
     );
     bench.scratch.file(&format!("wide-{features}-{steps}.rdl"), &text)
 }
+
+/// Windows of seven, three and one rows in steps of one and two, greatest and mean ones, norms of batches
+/// and of groups, masks, a way down and up again: all that reads rows of other parts where images are
+/// split by pixels.
+pub(crate) const WINDOWS: &str = "model windows {
+    input pixels: real[batch, 32, 8, 3]
+    input labels: i32[batch]
+    x = relu(batch_norm(conv2d(pixels, 8, kernel = 7, stride = 2, bias = false)))
+    y = max_pool(x, 3, stride = 2, padding = 1)
+    y = dropout(silu(group_norm(conv2d(y, 16), 4)), 0.1)
+    x = x + conv2d(upsample(y), 8)
+    x = avg_pool(relu(batch_norm(conv2d(x, 16, kernel = 3))), 2, stride = 2)
+    x = relu(x + conv2d(x, 16, kernel = 1))
+    logits = linear(global_pool(x), 4)
+    loss cross_entropy(logits, labels)
+    metric accuracy(logits, labels)
+}";
+
+/// That model on so many devices, whose rows divide images; the plan says the rest.
+pub(crate) fn pixels_program(
+    bench: &Bench,
+    name: &str,
+    devices: u32,
+    train: &str,
+    plan: &str,
+) -> PathBuf {
+    let text = format!(
+        "{WINDOWS}
+        device core {{ memory 64 MB, compute 40 GFLOP/s, bandwidth 10 GB/s }}
+        link bus {{ bandwidth 8 GB/s, latency 2 us }}
+        cluster some {{ {devices} x core joined by bus }}
+        train {{
+            data synthetic, batch 8, seed 11, optimizer sgd(lr = 0.02, momentum = 0.9)
+            {train}
+        }}
+        plan {{ exactness delayed, {plan}, images split }}"
+    );
+    bench.scratch.file(&format!("{name}.rdl"), &text)
+}

@@ -1,7 +1,7 @@
 //! Held-out loss and metrics on a GPU: during a run and of what was learned, in every type.
 
 use crate::{
-    bench::{Bench, Run, arenas, has_compiler},
+    bench::{Bench, Run, WINDOWS, arenas, has_compiler},
     support::{Ended, document, ended},
 };
 use serde_json::Value;
@@ -112,6 +112,14 @@ fn text_with_masks() {
 #[test]
 fn images_with_running_statistics() {
     holds("images", IMAGES, "rule sync, placement accumulate, micro_batches 2, stages 1");
+}
+
+/// Outside of training, statistics of all pixels are the running ones on every part.
+#[test]
+fn images_that_are_split_by_pixels() {
+    let plan = "rule sync, placement accumulate, micro_batches 2, stages 1, replicas 1, \
+                tensor { rows 2 }, images split";
+    holds("pixels", WINDOWS, plan);
 }
 
 /// Its gradients come with the loss, which a look does not need.

@@ -20,6 +20,7 @@ mod faults;
 mod gelus;
 mod looking;
 mod measuring;
+mod pixels;
 mod precision;
 mod rectifying;
 mod rules;

@@ -28,7 +28,7 @@ const PLANS: [(&str, u32, &str); 6] = [
 /// Whether devices and slots are back where they were within the run: then graphs are launched
 /// again, else each period is recorded for itself.
 #[derive(Clone, Copy)]
-enum Recurrence {
+pub(crate) enum Recurrence {
     Soon,
     Late,
 }
@@ -50,7 +50,11 @@ fn holds((name, devices, plan): (&str, u32, &str), recurrence: Recurrence) {
     holds_for(name, recurrence, written);
 }
 
-fn holds_for(name: &str, recurrence: Recurrence, written: impl Fn(&Bench) -> PathBuf) {
+pub(crate) fn holds_for(
+    name: &str,
+    recurrence: Recurrence,
+    written: impl Fn(&Bench) -> PathBuf,
+) {
     if !has_compiler() {
         return;
     }

@@ -14,6 +14,7 @@ mod connecting;
 mod convolving;
 mod faults;
 mod on_cpus;
+mod pixels;
 mod self_check;
 mod start;
 mod training;

@@ -92,7 +92,7 @@ fn sent(world: &World, ranks: u32) -> u64 {
 }
 
 /// Orders of work, and when messages are read.
-const ORDERS: [[(&str, &str); 2]; 3] = [
+pub(crate) const ORDERS: [[(&str, &str); 2]; 3] = [
     [("STANDIN_CUDA_ORDER", "late"), ("STANDIN_NCCL_SENDS", "met")],
     [("STANDIN_CUDA_ORDER", "5"), ("STANDIN_NCCL_SENDS", "met")],
     [("STANDIN_CUDA_ORDER", "9"), ("STANDIN_NCCL_SENDS", "eager")],
@@ -100,7 +100,7 @@ const ORDERS: [[(&str, &str); 2]; 3] = [
 
 /// Ranks have the bits of one process on a program in all these orders; returns the bytes of a
 /// step's messages, as they were given to NCCL and as they are counted.
-fn compare(
+pub(crate) fn compare(
     (name, ranks): (&str, u32),
     orders: &[[(&str, &str); 2]],
     written: impl Fn(&Bench) -> PathBuf,

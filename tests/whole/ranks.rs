@@ -81,8 +81,8 @@ fn free_port() -> u16 {
     }
 }
 
-/// What the first rank has in the end, and none of the others.
-fn rank(schedule: &Checked, data: &Dataset, seat: &Seat) -> Option<Trained> {
+/// What the first rank has in the end, and none of the others; and the bytes that this one sent.
+fn rank(schedule: &Checked, data: &Dataset, seat: &Seat) -> (Option<Trained>, u64) {
     let control = Arc::new(Control::meet(seat, PATIENCE).unwrap());
     let options = options(Timing::Jittered(u64::from(seat.rank)));
     let mut cpu =
@@ -97,10 +97,12 @@ fn rank(schedule: &Checked, data: &Dataset, seat: &Seat) -> Option<Trained> {
     let measured = cpu.measured().unwrap();
     cpu.leave().unwrap();
     assert_eq!(state.is_some(), cpu.is_first());
-    state.map(|state| Trained::new(losses, state, measured))
+    let trained = state.map(|state| Trained::new(losses, state, measured));
+    (trained, cpu.sent().0)
 }
 
-fn together(schedule: &Checked, data: &Dataset) -> Trained {
+/// What the first rank has in the end, and the bytes that all sent.
+fn together(schedule: &Checked, data: &Dataset) -> (Trained, u64) {
     let size = schedule.facts().device_arena.len() * schedule.coordinates().len();
     let (host, port) = ("127.0.0.1".to_owned(), free_port());
     let seats = (0..size as u32).map(|rank| Seat {
@@ -113,20 +115,25 @@ fn together(schedule: &Checked, data: &Dataset) -> Trained {
     thread::scope(|scope| {
         let threads = seats.map(|seat| scope.spawn(move || rank(schedule, data, &seat)));
         let threads: Vec<_> = threads.collect();
-        let mut ends = threads.into_iter().map(|thread| thread.join().unwrap());
-        let first = ends.next().flatten().unwrap();
-        assert!(ends.all(|other| other.is_none()));
-        first
+        let ends = threads.into_iter().map(|thread| thread.join().unwrap());
+        let (mut ends, sent): (Vec<_>, Vec<u64>) = ends.unzip();
+        let first = ends.remove(0).unwrap();
+        assert!(ends.iter().all(Option::is_none));
+        (first, sent.iter().sum())
     })
 }
 
 fn alike(program: &Program, plan: &Plan) {
     let schedule = compiled(program, plan);
     let data = Dataset::open(&schedule.job, None).unwrap();
-    let (one, many) = (alone(&schedule, &data), together(&schedule, &data));
+    let (one, (many, sent)) = (alone(&schedule, &data), together(&schedule, &data));
     assert_eq!(many.losses, one.losses, "{plan:?}");
     assert!(many.state == one.state, "{plan:?}");
     assert_eq!(many.counted, one.counted, "{plan:?}");
+    let counted: u64 = one.counted.sent.values().map(|bytes| bytes.0).sum();
+    // Shares of three parts are counted as long as the longest.
+    let shares = if plan.tensor.rows == 3 { counted / 1000 } else { 0 };
+    assert!(sent <= counted && counted - sent <= shares, "{sent} {counted} {plan:?}");
 }
 
 fn on_several((_, placement, ..): &Kind) -> bool {
@@ -177,6 +184,29 @@ const MAPS: &str = "model maps {
 
 fn descending_job(model: &str, job: &str) -> Program {
     program(&format!("{model}\n{job}"))
+}
+
+/// Windows of seven and three, in steps of one and two, both norms, and padding of both kinds.
+const IMAGES: &str = "model images {
+    input images: real[batch, 32, 8, 3]
+    input wanted: real[batch, 8, 2, 4]
+    x = relu(batch_norm(conv2d(images, 4, kernel = 7)))
+    x = max_pool(x, 3, stride = 2, padding = 1)
+    y = silu(group_norm(conv2d(x, 4, stride = 2), 2))
+    loss mse(conv2d(dropout(y, 0.2), 4), wanted)
+}";
+
+/// Strips of rows go from neighbour to neighbour, and their gradients back.
+#[test]
+fn images_of_pixels_train_in_ranks_like_in_one_process() {
+    let images = program(&format!("{IMAGES}\n{}", job(4)));
+    let pipeline = (Rule::Sync, Placement::Pipeline, Order::Gpipe, States::Replicated);
+    let whole =
+        (Rule::Sync, Placement::Accumulate, Order::Sequential, States::Replicated);
+    for (kind, stages, rows) in [(pipeline, 2, 2), (whole, 1, 4)] {
+        let plan = plan(&images, kind, 2, stages).with_tensor(Tensor::pixels(rows));
+        alike(&images, &plan);
+    }
 }
 
 /// Of rows, tokens, grids and halves, with a sum of three parts, which are no equal shares.

@@ -52,7 +52,12 @@ impl Columns {
     }
     /// Rows that a block sums.
     pub(crate) fn per_segment(self, draft: &Draft) -> usize {
-        let segments = (ENOUGH_BLOCKS / self.blocks(draft)).clamp(1, MOST_ALONG_Y);
+        self.per_segment_of_each(draft, 1)
+    }
+    /// The same where so many images have as many rows each, and no block those of two.
+    pub(crate) fn per_segment_of_each(self, draft: &Draft, images: usize) -> usize {
+        let blocks = self.blocks(draft).saturating_mul(images);
+        let segments = (ENOUGH_BLOCKS / blocks).clamp(1, MOST_ALONG_Y);
         let [_, down] = self.block(draft);
         self.rows.div_ceil(segments).max(FEWEST_ROWS * down)
     }
@@ -66,6 +71,11 @@ impl Columns {
     /// its rows.
     pub(crate) fn each_row(self, draft: &Draft) -> Shape {
         self.shape(draft, self.rows.div_ceil(self.per_segment(draft)))
+    }
+    /// Blocks along x that have so many pieces of rows, and blocks of columns along y.
+    pub(crate) fn each_piece(self, draft: &Draft, pieces: usize) -> Shape {
+        let Shape { grid: [blocks, ..], block, shared } = self.shape(draft, 1);
+        Shape { grid: [extent(pieces), blocks, 1], block, shared }
     }
     /// The threads of a function that sums the rows of each of so many images.
     pub(crate) fn each_image(self, draft: &Draft, images: usize) -> Shape {

@@ -89,12 +89,21 @@ source!(
 source!(
     /// Batch normalisation.
     BATCH_NORM = "batch_norm.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h"
-        "segments.h"
+        "segments.h" "moments.h"
 );
 source!(
     /// Group normalisation.
     GROUP_NORM = "group_norm.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h"
         "reduce.h" "segments.h"
+);
+source!(
+    /// Rows of images that several devices divide.
+    HALO = "halo.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h"
+);
+source!(
+    /// Norms of images whose pixels several devices divide.
+    PIXEL_NORM = "pixel_norm.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h"
+        "segments.h" "moments.h"
 );
 source!(
     /// Pooling.
@@ -124,10 +133,12 @@ pub const SOURCES: &[Source] = &[
     FLASH_SM90,
     GROUP_NORM,
     GROUPED,
+    HALO,
     LOSS,
     NORM,
     OPTIMIZER,
     PART_NORM,
+    PIXEL_NORM,
     POOL,
     PRODUCT,
     ROTARY,

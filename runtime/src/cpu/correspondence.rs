@@ -90,6 +90,7 @@ impl<'a> Correspondence<'a> {
                 Way::Bring => round.send(device, own)?,
                 Way::Share => round.send(device, &own[round.share(ends, place)])?,
                 Way::Cut => round.send(device, &cut(ends, place, own))?,
+                Way::Strips => round.send_rows((place, device), ends, own)?,
             }
         }
         ControlFlow::Continue(())
@@ -103,11 +104,16 @@ impl<'a> Correspondence<'a> {
     pub(super) unsafe fn finish(&mut self, ends: &Ends) -> ControlFlow<()> {
         let round = self.round(ends.exchange.line, self.done);
         self.done += 1;
+        let way = Way::of(&ends.exchange);
+        if way == Way::Strips {
+            // SAFETY: the caller says so.
+            return unsafe { self.join_rows(&round, ends) };
+        }
         let brought = round.receive_each()?;
         // SAFETY: the caller says so.
         unsafe {
-            match Way::of(&ends.exchange) {
-                Way::Bring => self.join(&round, ends, &brought),
+            match way {
+                Way::Bring | Way::Strips => self.join(&round, ends, &brought),
                 Way::Share => {
                     let own = round.share(ends, round.own);
                     self.join(&round, &within(ends, &own), &brought);
@@ -141,6 +147,29 @@ impl<'a> Correspondence<'a> {
         unsafe { self.join(round, &ends, brought) };
     }
 
+    /// What is made of rows of images, of which others send those that this part needs: each row goes to
+    /// its place among all that its part brings, where nobody looks at the others.
+    ///
+    /// # Safety
+    /// As for [`Correspondence::finish`].
+    unsafe fn join_rows(&mut self, round: &Round<'_>, ends: &Ends) -> ControlFlow<()> {
+        let mut all = Vec::with_capacity(round.devices.len());
+        for place in 0..round.devices.len() {
+            all.push(match place == round.own {
+                true => None,
+                false => Some(round.receive_rows(place, ends)?),
+            });
+        }
+        let addresses = all.iter().map(|other| match other {
+            Some(other) => other.start(),
+            None => ends.brought.0,
+        });
+        // SAFETY: the caller says so of its own; blocks are aligned and written, and nobody else knows
+        // them.
+        unsafe { self.join.join(ends, round.own, addresses) };
+        ControlFlow::Continue(())
+    }
+
     /// # Safety
     /// As for [`Join::join`], of what `ends` brings and gets.
     unsafe fn join(
@@ -167,6 +196,39 @@ impl<'a> Round<'a> {
 
     fn send(&self, to: DeviceId, bytes: &[u8]) -> ControlFlow<()> {
         self.shared.send(self.label, to, bytes)
+    }
+
+    /// Sends the rows that another part needs, one after another; nothing where it needs none.
+    fn send_rows(
+        &self,
+        (place, to): (usize, DeviceId),
+        ends: &Ends,
+        own: &[u8],
+    ) -> ControlFlow<()> {
+        let rows = bytes_of(ends, [self.own, place]);
+        let packed: Vec<u8> = rows.flat_map(|row| &own[row]).copied().collect();
+        match packed.is_empty() {
+            true => ControlFlow::Continue(()),
+            false => self.send(to, &packed),
+        }
+    }
+
+    /// The rows that this part needs of another one, among as much as that brings.
+    fn receive_rows(&self, place: usize, ends: &Ends) -> ControlFlow<(), Memory> {
+        let mut all = Memory::new(ends.brought.1);
+        let mut rows = bytes_of(ends, [place, self.own]).peekable();
+        if rows.peek().is_none() {
+            return ControlFlow::Continue(all);
+        }
+        let mut brought = self.shared.receive(self.label, self.devices[place])?;
+        let mut packed = brought.bytes();
+        let target = all.bytes_mut();
+        for row in rows {
+            let (own, rest) = packed.split_at(row.len());
+            target[row].copy_from_slice(own);
+            packed = rest;
+        }
+        ControlFlow::Continue(all)
     }
 
     /// What the others bring, by their places; none of this part.
@@ -233,6 +295,12 @@ fn cut(ends: &Ends, place: usize, all: &[u8]) -> Vec<u8> {
         cut.resize(cut.len() + (columns - range.len()) * element, 0);
     }
     cut
+}
+
+/// Bytes of what one part brings that another one needs, row by row.
+fn bytes_of(ends: &Ends, parts: [usize; 2]) -> impl Iterator<Item = Range<usize>> {
+    let size = size(ends);
+    ends.exchange.strips(parts).map(move |row| row.start * size..row.end * size)
 }
 
 /// Bytes of a number.

@@ -6,7 +6,7 @@ use crate::{
     ranks::{Among, Control, Trouble},
     state::{State, rows},
 };
-use roundelay_schedule::{Checked, DeviceId, Kind};
+use roundelay_schedule::{Bytes, Checked, DeviceId, Kind};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// One device of a schedule on this process's CPU; the others are other ranks'. All ranks make their
@@ -78,6 +78,11 @@ impl CpuRank {
     pub fn leave(&mut self) -> Result<(), CpuError> {
         let all = self.rank().control().gather(Vec::new());
         all.map(drop).map_err(|trouble| self.ended(trouble))
+    }
+
+    /// Bytes of the messages that this rank sent to others since it was made.
+    pub fn sent(&self) -> Bytes {
+        self.rank().sent()
     }
 
     /// As [`Cpu::load`].

@@ -13,7 +13,7 @@ use crate::{
         Among, Control, Ended, Label, Mail, Missing, Owners, Position, Seated, Trouble,
     },
 };
-use roundelay_schedule::{DeviceId, Id, Schedule, Work};
+use roundelay_schedule::{Bytes, DeviceId, Id, Schedule, Work};
 use std::{
     ops::ControlFlow,
     sync::{Arc, Mutex},
@@ -84,6 +84,11 @@ impl Rank {
     /// The way to the others.
     pub(super) fn control(&self) -> &Control {
         &self.control
+    }
+
+    /// Bytes that it has sent to others.
+    pub(super) fn sent(&self) -> Bytes {
+        self.mail.sent()
     }
 
     /// Keeps a loss until ranks speak with each other again.

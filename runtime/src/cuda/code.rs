@@ -27,8 +27,7 @@ use roundelay_kernels::{
     cuda::{self, Argument, CallPlace, Convolution, Launch, Number, Steps},
 };
 use roundelay_schedule::{
-    Bytes, Call, Collective, Element, Float, Line, Pass, Routine, RoutineId, Schedule,
-    Table,
+    Bytes, Call, Element, Float, Line, Pass, Routine, RoutineId, Schedule, Table,
 };
 use std::sync::Arc;
 
@@ -105,7 +104,7 @@ impl ReadyCall {
 /// A call as the kernels say it.
 enum Given {
     Alone(Steps),
-    Together(Exchange, Collective),
+    Together(Exchange),
 }
 
 /// What a call does.
@@ -369,12 +368,8 @@ impl Code {
             kernel: source.kernel.to_string(),
             message,
         };
-        let together = kernel.exchange().and_then(|exchange| {
-            let kind = exchange.kind.collective()?;
-            Some(Given::Together(exchange, kind))
-        });
-        let given = match together {
-            Some(together) => together,
+        let given = match kernel.exchange() {
+            Some(exchange) => Given::Together(exchange),
             None => Given::Alone(kernel.cuda(dtype).map_err(refused)?),
         };
         let sizes: Vec<Bytes> = kernel.sizes(dtype).collect();
@@ -392,9 +387,9 @@ impl Code {
         };
         let operands: Vec<(usize, u64)> = source.operands.iter().map(place).collect();
         let (work, scratch) = match given {
-            Given::Together(exchange, kind) => {
-                let meeting = Meeting::new(exchange, kind, dtype);
-                self.prepare_sum(meeting.number)?;
+            Given::Together(exchange) => {
+                let meeting = Meeting::new(exchange, dtype);
+                self.prepare_meeting(&meeting)?;
                 (Work::Together(meeting), meeting.scratch())
             }
             Given::Alone(Steps { steps, scratch }) => {

@@ -1,12 +1,13 @@
-//! Calls that the rows of split tensors make together, once what every row brings is at hand.
+//! Calls that the parts of split tensors make together, once what every part brings is at hand.
 
 use super::{
     code::{Code, number_of},
     driver::{Address, DriverError, Rectangle, Stream},
 };
+use crate::exchange::Way;
 use roundelay_kernels::{
-    Exchange,
-    cuda::{Accumulation, Number},
+    Exchange, Joint,
+    cuda::{Accumulation, Halos, Lies, Number},
 };
 use roundelay_schedule::{Bytes, Collective, Float};
 
@@ -14,24 +15,22 @@ use roundelay_schedule::{Bytes, Collective, Float};
 #[derive(Clone, Copy)]
 pub(super) struct Meeting {
     pub(super) exchange: Exchange,
-    kind: Collective,
+    pub(super) joined: Joined,
     pub(super) number: Number,
     /// Bytes of an element.
     pub(super) element: u64,
 }
 
-/// How ranks make together what a part gets, each with the bits of a machine that has all parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// Every part gets what all bring, and makes its result alone.
-    Bring,
-    /// Every part gets what all bring of a share of the elements, sums it, and gives it to all.
-    Share,
-    /// Every part gets what all bring of its own columns, and sums it.
-    Cut,
+/// What is made of what parts bring.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Joined {
+    /// Sums of columns, or all columns side by side.
+    Columns(Collective),
+    /// Rows of images whose pixels parts divide, or sums of their gradients.
+    Rows(Halos),
 }
 
-/// What one row brings, where it gets its result, and memory meanwhile.
+/// What one part brings, where it gets its result, and memory meanwhile.
 #[derive(Clone, Copy)]
 pub(super) struct Ends<'a> {
     pub(super) brought: &'a [Address],
@@ -42,10 +41,16 @@ pub(super) struct Ends<'a> {
 
 impl Meeting {
     /// A call in a job's type: sums that are kept wide stay so on the way.
-    pub(super) fn new(exchange: Exchange, kind: Collective, dtype: Float) -> Self {
+    pub(super) fn new(exchange: Exchange, dtype: Float) -> Self {
         let element = exchange.element;
         let number = number_of(dtype, element);
-        Self { exchange, kind, number, element: element.size(dtype) }
+        let joined = match (exchange.kind, Halos::of(&exchange, number)) {
+            (Joint::Collective(kind), _) => Joined::Columns(kind),
+            (Joint::Halo(_) | Joint::HaloAdd(_), halos) => {
+                Joined::Rows(halos.expect("it is an exchange of rows"))
+            }
+        };
+        Self { exchange, joined, number, element: element.size(dtype) }
     }
 
     /// The lines of so many parts, each as the numbers of its parts.
@@ -59,48 +64,58 @@ impl Meeting {
         firsts.map(move |first| line.members(first).map(|part| part as usize))
     }
 
-    /// What ranks send each other for it. A sum that is added to something is no sum of shares, for
-    /// shares would be rounded before.
+    /// What ranks send each other for it.
     pub(super) fn way(&self) -> Way {
-        match (self.kind, self.store()) {
-            (Collective::AllReduce, Accumulation::Replace) => Way::Share,
-            (Collective::AllReduce, Accumulation::Add) | (Collective::AllGather, _) => {
-                Way::Bring
-            }
-            (Collective::ReduceScatter, _) => Way::Cut,
+        Way::of(&self.exchange)
+    }
+
+    /// The rows of images that are exchanged, where there are such.
+    pub(super) fn halos(&self) -> Option<&Halos> {
+        match &self.joined {
+            Joined::Columns(_) => None,
+            Joined::Rows(halos) => Some(halos),
         }
     }
 
-    /// Bytes of what each row brings.
+    /// Bytes of what each part brings.
     pub(super) fn brought(&self) -> u64 {
         let Exchange { rows, whole, .. } = self.exchange;
-        let columns = match self.kind {
-            Collective::AllReduce | Collective::ReduceScatter => whole,
-            Collective::AllGather => self.exchange.columns(),
+        let elements = match self.joined {
+            Joined::Columns(Collective::AllReduce | Collective::ReduceScatter) => {
+                rows * whole
+            }
+            Joined::Columns(Collective::AllGather) => rows * self.exchange.columns(),
+            Joined::Rows(halos) => halos.brought(),
         };
-        (rows * columns) as u64 * self.element
+        elements as u64 * self.element
     }
 
-    /// Elements of what each row gets.
+    /// Elements of what each part gets.
     pub(super) fn elements(&self) -> u64 {
         let Exchange { rows, whole, .. } = self.exchange;
-        match self.kind {
-            Collective::AllReduce | Collective::AllGather => (rows * whole) as u64,
-            Collective::ReduceScatter => (rows * self.exchange.columns()) as u64,
-        }
+        let elements = match self.joined {
+            Joined::Columns(Collective::AllReduce | Collective::AllGather) => {
+                rows * whole
+            }
+            Joined::Columns(Collective::ReduceScatter) => rows * self.exchange.columns(),
+            Joined::Rows(halos) => halos.got(),
+        };
+        elements as u64
     }
 
     /// Room for a gathered result that is added to something, and for the parts that are summed.
     pub(super) fn scratch(&self) -> Bytes {
-        let arrays = match self.kind {
-            Collective::AllReduce => 0,
-            Collective::AllGather => u64::from(self.exchange.adds()),
-            Collective::ReduceScatter => u64::from(self.exchange.line.parts),
+        let arrays = match self.joined {
+            Joined::Columns(Collective::AllReduce) | Joined::Rows(_) => 0,
+            Joined::Columns(Collective::AllGather) => u64::from(self.exchange.adds()),
+            Joined::Columns(Collective::ReduceScatter) => {
+                u64::from(self.exchange.line.parts)
+            }
         };
         Bytes(arrays * self.room())
     }
 
-    /// Bytes of what each row gets.
+    /// Bytes of what each part gets.
     pub(super) fn got(&self) -> u64 {
         self.elements() * self.element
     }
@@ -110,7 +125,7 @@ impl Meeting {
         self.got().next_multiple_of(super::arena::ALIGNMENT)
     }
 
-    /// Makes what a row gets, on its stream.
+    /// Makes what a part gets, on its stream.
     pub(super) fn join(
         &self,
         code: &mut Code,
@@ -118,16 +133,23 @@ impl Meeting {
         stream: &Stream,
     ) -> Result<(), DriverError> {
         let (to, store) = ((ends.got, self.elements()), self.store());
-        match self.kind {
-            Collective::AllReduce => {
+        match self.joined {
+            Joined::Columns(Collective::AllReduce) => {
                 code.sum(self.number, ends.brought, to, store, stream)
             }
-            Collective::AllGather if self.exchange.adds() => {
+            Joined::Columns(Collective::AllGather) if self.exchange.adds() => {
                 self.gather(ends, ends.scratch, stream)?;
                 code.sum(self.number, &[ends.scratch], to, store, stream)
             }
-            Collective::AllGather => self.gather(ends, ends.got, stream),
-            Collective::ReduceScatter => self.scatter(code, ends, stream),
+            Joined::Columns(Collective::AllGather) => self.gather(ends, ends.got, stream),
+            Joined::Columns(Collective::ReduceScatter) => {
+                self.scatter(code, ends, stream)
+            }
+            Joined::Rows(halos) => {
+                let launches = halos.join(ends.part, |_| Lies::Whole);
+                let operands = [&[ends.got], ends.brought].concat();
+                code.launch_all(launches, &operands, stream)
+            }
         }
     }
 
@@ -168,7 +190,7 @@ impl Meeting {
         Ok(())
     }
 
-    /// The columns of the part are taken out of what each row brings, and then summed.
+    /// The columns of the part are taken out of what each part brings, and then summed.
     fn scatter(
         &self,
         code: &mut Code,
@@ -185,7 +207,7 @@ impl Meeting {
         code.sum(self.number, &parts, to, self.store(), stream)
     }
 
-    /// Takes the columns of a part out of what a row brings; columns behind the whole are zero.
+    /// Takes the columns of a part out of what a part brings; columns behind the whole are zero.
     pub(super) fn cut(
         &self,
         (brought, part): (Address, usize),

@@ -13,7 +13,7 @@ use super::{
     rank::Share,
 };
 use crate::machine::{Span, input_of, slice_offset};
-use roundelay_kernels::cuda::Accumulation;
+use roundelay_kernels::{Exchange, cuda::Accumulation};
 use roundelay_schedule::{
     Action, ActionId, Instance, MicroBatch, Place, RoutineId, Work,
 };
@@ -160,22 +160,21 @@ impl Engine {
         }
         for call in &self.code.routines[routine].calls {
             let Call::Together(meeting) = &call.work else { continue };
-            let sent = meeting.exchange.exchanged(self.schedule.job.dtype).sent().0;
             for first in (0..self.coordinates.len()).step_by(parts) {
                 for line in meeting.lines(parts) {
                     let own = line.map(|part| first + part);
-                    self.count_exchange(turn, own, sent);
+                    self.count_exchange(turn, &meeting.exchange, own);
                 }
             }
         }
     }
 
-    /// Every part of a line sends as much over the link that joins all of them.
+    /// Every part of a line sends over the link that joins all of them, each what the call says.
     fn count_exchange(
         &self,
         turn: &Turn<'_>,
+        exchange: &Exchange,
         line: impl Iterator<Item = usize> + Clone,
-        sent: u64,
     ) {
         let Work::Launch { at, .. } = &turn.action.work else { return };
         let device = self.schedule.rings[at.ring].device(at.place, turn.period);
@@ -187,8 +186,12 @@ impl Engine {
         if self.arenas.has(own(first)) {
             self.meter.message();
         }
-        let here = line.map(own).filter(|device| self.arenas.has(*device));
-        here.for_each(|device| self.meter.moved(link, device, sent));
+        let dtype = self.schedule.job.dtype;
+        for (place, device) in line.map(own).enumerate() {
+            if self.arenas.has(device) {
+                self.meter.moved(link, device, exchange.sent_by(place, dtype).0);
+            }
+        }
     }
 
     /// Gives an instance to its streams: what it waits for, what it does, and its end.

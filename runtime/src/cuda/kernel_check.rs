@@ -124,7 +124,7 @@ pub fn check_kernels(
 }
 
 /// Whether a name of [`NAMES`] stands for no functions of a device: for an exchange between parts,
-/// which the machine makes, or for what only CPUs do. It cannot be tried alone.
+/// which the machine makes of sums and copies. It cannot be tried alone.
 ///
 /// # Panics
 /// When it is none of these names.

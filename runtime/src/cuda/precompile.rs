@@ -4,7 +4,7 @@
 use super::{chooser::SM90, compile::Compiler, driver::DeviceFacts};
 use roundelay_kernels::{
     Kernel,
-    cuda::{Launch, Source, Step},
+    cuda::{Halos, Launch, Number, Source, Step},
 };
 use roundelay_schedule::{Call, Float, Schedule};
 use std::{
@@ -51,9 +51,12 @@ fn sources(schedule: &Schedule, facts: &DeviceFacts) -> BTreeSet<Source> {
 }
 
 fn steps(call: &Call, dtype: Float) -> Vec<Step> {
-    let kernel = Kernel::parse(call).ok();
-    let steps = kernel.and_then(|kernel| kernel.cuda(dtype).ok());
-    steps.map_or(Vec::new(), |steps| steps.steps)
+    let Ok(kernel) = Kernel::parse(call) else { return Vec::new() };
+    let exchange = kernel.exchange();
+    if let Some(halos) = exchange.and_then(|own| Halos::of(&own, Number::F32)) {
+        return halos.functions().map(Step::Launch).into();
+    }
+    kernel.cuda(dtype).map_or(Vec::new(), |steps| steps.steps)
 }
 
 /// Functions that make a step unless a library does; a product's are asked for where none does.

@@ -16,6 +16,7 @@ mod peers;
 mod post;
 mod sets;
 mod state;
+mod strips;
 
 pub(super) use peers::{Peers, of_rank};
 

@@ -12,11 +12,15 @@ use super::{
     wire::{self, GREETING},
 };
 use crate::memory::Memory;
+use roundelay_schedule::Bytes;
 use std::{
     collections::{BTreeMap, VecDeque},
     io::{self, Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -56,6 +60,8 @@ pub(crate) struct Mail {
     /// By rank; none with itself.
     posts: Vec<Option<Post>>,
     readers: Vec<JoinHandle<()>>,
+    /// Bytes of messages, without their labels.
+    sent: AtomicU64,
 }
 
 /// The connection with one other rank.
@@ -131,7 +137,7 @@ impl Mail {
             readers.push(thread::spawn(move || own.read(&mut reading)));
             posts.push(Some(Post { line: Mutex::new(line), letters }));
         }
-        Ok(Self { posts, readers })
+        Ok(Self { posts, readers, sent: AtomicU64::new(0) })
     }
 
     fn post(&self, rank: u32) -> &Post {
@@ -150,7 +156,14 @@ impl Mail {
         head[16..24].copy_from_slice(&label.piece.to_le_bytes());
         head[24..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
         line.write_all(&head)?;
-        line.write_all(bytes)
+        line.write_all(bytes)?;
+        self.sent.fetch_add(bytes.len() as u64, Relaxed);
+        Ok(())
+    }
+
+    /// Bytes that were sent so far.
+    pub(crate) fn sent(&self) -> Bytes {
+        Bytes(self.sent.load(Relaxed))
     }
 
     /// The next message of an instance from another rank, as soon as it is there.

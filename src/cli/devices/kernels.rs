@@ -47,8 +47,8 @@ pub(super) fn check(args: &DevicesArgs) -> Result<(), Failure> {
     }
     if let Some(formless) = args.only.iter().find(|name| is_formless(name)) {
         let message = format!(
-            "`{formless}` is an exchange between devices, or only the CPU has it, so no kernel of a \
-             GPU makes it alone; `devices --self-check` under torchrun, mpirun or srun tries exchanges"
+            "`{formless}` is an exchange between devices, so no kernel of a GPU makes it alone; \
+             `devices --self-check` under torchrun, mpirun or srun tries exchanges"
         );
         return Err(Failure::usage(Path::new(""), &message));
     }

@@ -1,11 +1,13 @@
-//! Sums of arrays and counts of words, which no call of a routine asks for.
+//! Sums of arrays, rows of images of several parts and counts of words, which no call of a routine asks
+//! for.
 
 use super::{Binding, Code, Step, number_of};
 use crate::cuda::{
     CudaError,
     driver::{Address, DriverError, Stream},
+    exchange::{Joined, Meeting},
 };
-use roundelay_kernels::cuda::{self, Accumulation, MOST_SUMMED, Number, sum};
+use roundelay_kernels::cuda::{self, Accumulation, Launch, MOST_SUMMED, Number, sum};
 use roundelay_schedule::{Element, Schedule};
 
 impl Code {
@@ -19,7 +21,15 @@ impl Code {
         numbers.try_for_each(|number| self.prepare_sum(number))
     }
 
-    pub(super) fn prepare_sum(&mut self, number: Number) -> Result<(), CudaError> {
+    /// Loads what parts need to make a call together.
+    pub(super) fn prepare_meeting(&mut self, meeting: &Meeting) -> Result<(), CudaError> {
+        match meeting.joined {
+            Joined::Columns(_) => self.prepare_sum(meeting.number),
+            Joined::Rows(halos) => self.functions.all(&halos.functions()).map(drop),
+        }
+    }
+
+    fn prepare_sum(&mut self, number: Number) -> Result<(), CudaError> {
         let launch = sum(1, number, 1, Accumulation::Replace);
         let launch = launch.expect("a sum of one array of one number is one");
         self.functions.of(&launch).map(drop)
@@ -65,11 +75,23 @@ impl Code {
         stream: &Stream,
     ) -> Result<(), DriverError> {
         let launch = cuda::count_words(words as usize, each as usize, word);
-        let function = self.functions.of(&launch);
-        let function = function.expect("what counts words was loaded at the start");
-        let operands = [from, to];
-        let binding = Binding::of(&operands, Address(0));
-        self.run(&Step::Launch(function, launch), &binding, stream)
+        self.launch_all(vec![launch], &[from, to], stream)
+    }
+
+    /// Launches functions of ours that were loaded at the start, one after another.
+    pub(in crate::cuda) fn launch_all(
+        &mut self,
+        launches: Vec<Launch>,
+        operands: &[Address],
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        let binding = Binding::of(operands, Address(0));
+        launches.into_iter().try_for_each(|launch| {
+            let function = self.functions.of(&launch);
+            let function =
+                function.expect("what a schedule needs was loaded at the start");
+            self.run(&Step::Launch(function, launch), &binding, stream)
+        })
     }
 
     fn sum_once(
@@ -83,10 +105,7 @@ impl Code {
         let launch = sum(parts.len(), number, elements as usize, store);
         let launch =
             launch.expect("a launch sums at least one part and no more than most");
-        let function = self.functions.of(&launch);
-        let function = function.expect("the sums of a schedule were loaded at the start");
         let operands: Vec<Address> = [to].iter().chain(parts).copied().collect();
-        let binding = Binding::of(&operands, Address(0));
-        self.run(&Step::Launch(function, launch), &binding, stream)
+        self.launch_all(vec![launch], &operands, stream)
     }
 }

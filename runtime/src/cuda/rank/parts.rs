@@ -11,18 +11,20 @@ use super::{
         bounce::Unreached,
         code::{Code, ReadyCall, Work},
         driver::{Address, DeviceFacts, Stream},
-        exchange::{Ends, Meeting, Way},
+        exchange::{Ends, Meeting},
         issue::Bound,
         lanes::Lanes,
     },
     Rank, Share,
     post::Message,
+    strips::{Strip, Strips},
 };
 use crate::{
+    exchange::Way,
     machine::part,
     ranks::{Control, Trouble},
 };
-use roundelay_kernels::cuda::Accumulation;
+use roundelay_kernels::cuda::{Accumulation, Lies};
 use roundelay_schedule::{Bytes, Schedule};
 
 /// The ranks of a line of parts, and the place of this one among them.
@@ -68,23 +70,37 @@ pub(super) fn agree(
     control.agree_on(first, &facts, hint)
 }
 
-/// The most that others bring to one call.
+/// The most that one call takes for what others bring, and for strips that are sent.
 pub(super) fn incoming(code: &Code) -> Bytes {
     let calls = code.routines.values().flat_map(|routine| &routine.calls);
-    let brought = calls.map(|call| match &call.work {
+    let taken = calls.map(|call| match &call.work {
         Work::Alone(_) => 0,
-        Work::Together(meeting) => u64::from(meeting.exchange.line.parts) * slot(meeting),
+        Work::Together(meeting) => room(meeting),
     });
-    Bytes(brought.max().unwrap_or(0))
+    Bytes(taken.max().unwrap_or(0))
 }
 
-/// Room for what one part brings to another.
+/// Room for what all parts bring to any one of them, and for what it packs.
+fn room(meeting: &Meeting) -> u64 {
+    let parts = meeting.exchange.line.parts;
+    match meeting.halos() {
+        None => u64::from(parts) * slot(meeting),
+        Some(halos) => {
+            let places = 0..parts as usize;
+            let of = |own| Strips::of(halos, (own, parts as usize), meeting.element);
+            places.map(|own| of(own).bytes()).max().unwrap_or(0)
+        }
+    }
+}
+
+/// Room for what one part brings to another, where all of them bring as much.
 fn slot(meeting: &Meeting) -> u64 {
     let parts = u64::from(meeting.exchange.line.parts);
     let bytes = match meeting.way() {
         Way::Bring => meeting.brought(),
         Way::Share => meeting.brought().div_ceil(parts) + meeting.element,
         Way::Cut => meeting.got(),
+        Way::Strips => 0,
     };
     bytes.next_multiple_of(ALIGNMENT)
 }
@@ -149,6 +165,7 @@ impl Engine {
             Way::Bring => round.bring(&mut self.code)?,
             Way::Share => round.share(&mut self.code)?,
             Way::Cut => round.cut(&mut self.code)?,
+            Way::Strips => round.strips(&mut self.code)?,
         }
         stream.record(made)?;
         Ok(lane.wait(made)?)
@@ -227,5 +244,31 @@ impl Round<'_> {
         let terms = self.swap(|place| (piece(place), bytes), bytes)?;
         let to = (self.got, self.meeting.elements());
         Ok(code.sum(number, &terms, to, self.meeting.store(), self.stream)?)
+    }
+
+    /// The rows that other parts need are packed and sent; what comes lies packed too.
+    fn strips(&self, code: &mut Code) -> Result<(), Unreached> {
+        let Some(halos) = self.meeting.halos() else { return Ok(()) };
+        let (own, parts) = (self.seats.own, self.seats.ranks.len());
+        let strips = Strips::of(halos, (own, parts), self.meeting.element);
+        let at = |strip: &Strip| (self.rank.received().plus(strip.start), strip.bytes);
+        for (to, strip) in strips.sent.iter().enumerate() {
+            let pack = halos.pack([own, to]).filter(|_| strip.bytes > 0);
+            let ends = [at(strip).0, self.brought];
+            code.launch_all(pack.into_iter().collect(), &ends, self.stream)?;
+        }
+        let messages = self.seats.messages(
+            |place| at(&strips.sent[place]),
+            |place| at(&strips.received[place]),
+        );
+        self.rank.together(&messages, self.lanes)?;
+        let brought = strips.received.iter().enumerate();
+        let brought = brought.map(|(place, strip)| match place == own {
+            true => self.brought,
+            false => at(strip).0,
+        });
+        let operands: Vec<Address> = [self.got].into_iter().chain(brought).collect();
+        let lies = |place| if place == own { Lies::Whole } else { Lies::Packed };
+        Ok(code.launch_all(halos.join(own, lies), &operands, self.stream)?)
     }
 }

@@ -1,0 +1,174 @@
+//! Batch and group normalisation of images whose pixels several devices divide.
+
+use super::{
+    Argument,
+    columns::{Columns, Partial},
+    draft::{Draft, NOWHERE, Shape, adding, count, extent},
+    form::{Form, Role},
+    source::PIXEL_NORM,
+};
+use crate::{
+    group_norm::Groups,
+    pixel_norm::{
+        Outside, PixelNorm, PixelNormBackward, PixelNormMoments, PixelNormParameters,
+        PixelNormSlopes, PixelNormStatistics,
+    },
+};
+use Role::{Either, Narrow, Wide};
+use roundelay_schedule::Bytes;
+
+/// Rows in stretches, none of which has rows of two examples; how they are cut follows from the
+/// extents alone.
+#[derive(Clone, Copy, Debug)]
+struct Stretches {
+    extents: Groups,
+    /// Rows of a stretch.
+    rows: usize,
+    /// Stretches of an example.
+    each: usize,
+}
+
+/// Threads of a block.
+const THREADS: usize = 256;
+
+impl Stretches {
+    fn of(draft: &Draft, extents: Groups) -> Self {
+        let Groups { examples, positions, columns, .. } = extents;
+        let one = Columns { rows: positions, columns };
+        let rows = one.per_segment_of_each(draft, examples);
+        Self { extents, rows, each: positions.div_ceil(rows) }
+    }
+    /// All of them.
+    fn all(self) -> usize {
+        self.extents.examples * self.each
+    }
+    fn shape(self, draft: &Draft) -> Shape {
+        let Groups { positions, columns, .. } = self.extents;
+        Columns { rows: positions, columns }.each_piece(draft, self.all())
+    }
+    /// Threads that join the terms of every statistic: neighbours along x have neighbouring
+    /// statistics, those along y neighbouring columns where a statistic has several.
+    fn joining(self) -> Shape {
+        let terms = self.each * self.extents.width;
+        let most = if self.extents.width == 1 { 32 } else { THREADS };
+        let down = (terms / 4).next_power_of_two().min(most);
+        let across = THREADS / down;
+        let grid = [extent(self.extents.statistics().div_ceil(across)), 1, 1];
+        Shape { grid, block: [extent(across), extent(down), 1], shared: Bytes(0) }
+    }
+    /// `operands`, the extents, and `last`.
+    fn arguments(self, operands: &[Argument], last: &[Argument]) -> Vec<Argument> {
+        let Groups { examples, positions, columns, width } = self.extents;
+        let extents =
+            [examples, positions, columns, width, self.rows, self.each].map(count);
+        [operands, &extents, last].concat()
+    }
+    /// dy · x̂ and dy of every column over each stretch.
+    fn slopes(
+        self,
+        draft: &mut Draft,
+        [x, mean, variance, dy]: [Argument; 4],
+    ) -> Partial {
+        let partial = Partial::terms(draft, self.all(), self.extents.columns, 2);
+        let arguments = self.arguments(&[x, mean, variance, dy, partial.sums()], &[]);
+        let shape = self.shape(draft);
+        draft.narrow((PIXEL_NORM, "pixel_slopes_of_stretches"), shape, arguments);
+        partial
+    }
+}
+
+impl Form for PixelNormMoments {
+    fn roles(&self) -> Vec<Role> {
+        vec![Narrow, Wide]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let [x, moments] = draft.operands(0);
+        let all = Stretches::of(draft, self.extents);
+        let partial = Partial::terms(draft, all.all(), self.extents.columns, 2);
+        let arguments = all.arguments(&[x, partial.sums()], &[]);
+        let shape = all.shape(draft);
+        draft.narrow((PIXEL_NORM, "pixel_moments_of_stretches"), shape, arguments);
+        let arguments = all.arguments(&[partial.sums(), moments], &[]);
+        draft.wide((PIXEL_NORM, "pixel_moments"), all.joining(), arguments);
+        Ok(())
+    }
+}
+
+impl Form for PixelNormStatistics {
+    fn roles(&self) -> Vec<Role> {
+        match self.outside {
+            Outside::Own => vec![Wide, Wide, Wide],
+            Outside::Running => vec![Wide, Narrow, Narrow, Wide, Wide],
+        }
+    }
+    /// Whether the running ones are taken is known when the step is served.
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let moments = draft.operand(0);
+        let ([mean, variance], next) = match self.outside {
+            Outside::Own => ([NOWHERE; 2], 1),
+            Outside::Running => (draft.operands(1), 3),
+        };
+        let mut arguments = vec![moments, mean, variance];
+        arguments.extend(draft.operands::<2>(next));
+        arguments.extend([self.parts, self.statistics, self.count].map(count));
+        arguments.push(Argument::Scalars);
+        let shape = Shape::each(self.statistics, 1);
+        draft.narrow((PIXEL_NORM, "pixel_statistics"), shape, arguments);
+        Ok(())
+    }
+}
+
+impl Form for PixelNorm {
+    fn roles(&self) -> Vec<Role> {
+        vec![Narrow, Narrow, Narrow, Wide, Wide, Narrow]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let operands: [Argument; 6] = draft.operands(0);
+        let all = Stretches::of(draft, self.extents);
+        let (shape, arguments) = (all.shape(draft), all.arguments(&operands, &[]));
+        draft.narrow((PIXEL_NORM, "pixel_norm"), shape, arguments);
+        Ok(())
+    }
+}
+
+impl Form for PixelNormSlopes {
+    fn roles(&self) -> Vec<Role> {
+        vec![Narrow, Narrow, Wide, Wide, Narrow, Wide]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let [x, gain, mean, variance, dy, slopes] = draft.operands(0);
+        let all = Stretches::of(draft, self.extents);
+        let partial = all.slopes(draft, [x, mean, variance, dy]);
+        let arguments = all.arguments(&[partial.sums(), gain, slopes], &[]);
+        draft.narrow((PIXEL_NORM, "pixel_slopes"), all.joining(), arguments);
+        Ok(())
+    }
+}
+
+impl Form for PixelNormBackward {
+    fn roles(&self) -> Vec<Role> {
+        vec![Narrow, Narrow, Wide, Wide, Narrow, Wide, Narrow]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let operands: [Argument; 7] = draft.operands(0);
+        let all = Stretches::of(draft, self.extents);
+        let last = [count(self.count), adding(self.store)];
+        let (shape, arguments) = (all.shape(draft), all.arguments(&operands, &last));
+        draft.narrow((PIXEL_NORM, "pixel_norm_backward"), shape, arguments);
+        Ok(())
+    }
+}
+
+impl Form for PixelNormParameters {
+    fn roles(&self) -> Vec<Role> {
+        vec![Narrow, Wide, Wide, Narrow, Either, Either]
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let [x, mean, variance, dy, dgain, dbias] = draft.operands(0);
+        let all = Stretches::of(draft, self.extents);
+        let partial = all.slopes(draft, [x, mean, variance, dy]);
+        partial.join(draft, 0, dgain, self.store);
+        partial.join(draft, 1, dbias, self.store);
+        Ok(())
+    }
+}
