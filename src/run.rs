@@ -100,6 +100,7 @@ fn train(
             && let (Some(state), Some(save)) = (machine.save()?, save)
         {
             save.write(&state)?;
+            notes::tell_not_finite(save.path(), &state.not_finite(), listener);
         }
         let touched = machine.touched()?;
         machine.leave()?;

@@ -559,9 +559,17 @@ fn data_is_found_from_program_schedule_and_option() {
 fn a_loss_that_is_no_number_is_said_once() {
     let scratch = Scratch::new("not-a-number");
     let program = scratch.file("line.rdl", &PROGRAM.replace("lr = 0.1", "lr = 1e30"));
-    let output = roundelay("run").arg(&program).output().expect("the binary starts");
+    let weights = scratch.path("weights.safetensors");
+    let mut command = roundelay("run");
+    let run = command.arg(&program).arg("--save").arg(&weights);
+    let output = run.output().expect("the binary starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(said.matches("later ones may be none either").count(), 1, "{said}");
+    assert_eq!(
+        said.matches("holds NaN or infinity").count(),
+        1,
+        "and so are weights: {said}"
+    );
 }
 
 #[test]

@@ -186,6 +186,20 @@ impl WeightsFile {
     }
 }
 
+impl State {
+    /// Parameters whose newest versions hold numbers that are not finite, by name.
+    pub fn not_finite(&self) -> Vec<NotFinite> {
+        let dtype = element(self.dtype);
+        let of = |(name, tensor): (&String, &Tensor)| {
+            let newest = little_endian(&tensor.versions[0], self.dtype);
+            let count = convert::not_finite(dtype, &newest);
+            let all = tensor.shape.iter().product();
+            (count > 0).then(|| NotFinite { name: name.clone(), count, all })
+        };
+        self.tensors.iter().filter_map(of).collect()
+    }
+}
+
 /// Where a file of this name lies, or would lie, behind all links.
 fn place(path: &Path) -> io::Result<PathBuf> {
     match fs::metadata(path) {

@@ -7,8 +7,8 @@ use roundelay_runtime::{
 use roundelay_schedule::{Checked, Id};
 use std::path::Path;
 
-/// Names parameters that start as no numbers; losses need not show them, for what takes the
-/// greater of two numbers takes zero of zero and NaN.
+/// Names parameters that start or end as no numbers: losses need not show them, where nothing that is
+/// drawn reads them.
 pub(super) fn tell_not_finite(
     file: &Path,
     found: &[NotFinite],
