@@ -42,6 +42,7 @@
 //! | `STANDIN_NCCL_DEATHS` | `silent`: that another rank is gone is not noticed |
 #![expect(unsafe_code, reason = "these are C libraries")]
 
+mod algorithms;
 mod batches;
 mod capture;
 mod clock;

@@ -13,7 +13,7 @@ use crate::{
 use std::{
     f64::consts::PI,
     ffi::{c_int, c_void},
-    ptr, slice, thread,
+    process, ptr, slice, thread,
     time::Duration,
 };
 
@@ -403,7 +403,9 @@ unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
         let offered = world().settings.algorithms.min(wanted as u64);
         let answers = slice::from_raw_parts_mut(answers, offered as usize);
         for (place, answer) in (0..).zip(answers) {
-            let algorithm = [preference.alignment, place, 0, 0, 0, 0, 0, 0];
+            // Bytes without a meaning are others in every process.
+            let other = u64::from(process::id());
+            let algorithm = [preference.alignment, place, 0, 0, 0, 0, 0, other];
             let (workspace, reserved) = (WORKSPACE as usize, [0; 4]);
             *answer =
                 Answer { algorithm, workspace, state: SUCCESS, waves: 1.0, reserved };
