@@ -23,4 +23,5 @@ mod measuring;
 mod precision;
 mod rectifying;
 mod rules;
+mod timing;
 mod tuning;
