@@ -33,6 +33,15 @@ pub(crate) enum Drift {
 }
 
 impl Drift {
+    /// The one that a text names.
+    pub(crate) fn named(text: Option<String>) -> Self {
+        match text.as_deref() {
+            Some("rising") => Self::Rising,
+            Some("swaying") => Self::Swaying,
+            Some(_) | None => Self::Steady,
+        }
+    }
+
     /// How many times as long everything takes after so much work.
     fn factor(self, worked: u64) -> f64 {
         let worked = worked as f64;

@@ -436,9 +436,6 @@ unsafe extern "C" fn cublasLtMatmul(
 ) -> c_int {
     // SAFETY: the algorithm is one that was offered.
     let [alignment, place, ..] = unsafe { *algorithm };
-    let is_slow = world().settings.is_slow(place);
-    // Where another clock says what takes how long, nobody has to wait for it.
-    let sleeps = is_slow && world().settings.costs.is_none();
     // SAFETY: all handles are live; factors have the type that the description says.
     let mut product = unsafe {
         let description = *description;
@@ -466,7 +463,7 @@ unsafe extern "C" fn cublasLtMatmul(
             bent: description.bent(*out_layout),
             workspace,
             place,
-            pause: if sleeps { SLOW } else { Duration::ZERO },
+            pause: Duration::ZERO,
         }
     };
     if workspace_bytes < WORKSPACE as usize
@@ -477,7 +474,6 @@ unsafe extern "C" fn cublasLtMatmul(
     let mut world = world();
     product.check(&world, alignment);
     world.counts.products += 1;
-    world.counts.slow_products += u64::from(is_slow);
     product.count(&mut world);
     if world.settings.refuse == Some(world.counts.products) {
         return EXECUTION_FAILED;
@@ -520,6 +516,12 @@ impl Product {
     /// Counts what goes with it, and how long that takes.
     fn count(&mut self, world: &mut World) {
         world.counts.unaligned_products += u64::from(self.is_unaligned());
+        let is_slow = world.settings.is_slow(self.place);
+        world.counts.slow_products += u64::from(is_slow);
+        // Where another clock says what takes how long, nobody has to wait for it.
+        if is_slow && world.settings.costs.is_none() {
+            self.pause = SLOW;
+        }
         let (gelus, sums) = (u64::from(self.epilogue & AUXILIARY != 0), self.sums);
         world.counts.gelus += gelus;
         world.counts.sums += u64::from(sums.is_some());

@@ -176,6 +176,11 @@ impl Settings {
     pub(crate) fn read() -> Self {
         let text = |name: &str| env::var(format!("STANDIN_CUDA_{name}")).ok();
         let number = |name: &str| text(name).and_then(|text| text.parse::<u64>().ok());
+        let names = |name: &str| {
+            text(name).map_or_else(Vec::new, |text| {
+                text.split(',').map(str::to_owned).collect()
+            })
+        };
         let small = |name: &str, default: i32| {
             number(name).and_then(|n| i32::try_from(n).ok()).unwrap_or(default)
         };
@@ -213,20 +218,10 @@ impl Settings {
                 Some(_) | None => Summed::Fast,
             },
             slow_for: Duration::from_millis(number("SLOW_FOR").unwrap_or(4)),
-            slow: text("SLOW").map_or_else(Vec::new, |text| {
-                text.split(',').map(str::to_owned).collect()
-            }),
-            costs: text("CLOCK").map(|costs| {
-                let drift = match text("DRIFT").as_deref() {
-                    Some("rising") => Drift::Rising,
-                    Some("swaying") => Drift::Swaying,
-                    Some(_) | None => Drift::Steady,
-                };
-                Costs::named(&costs, drift)
-            }),
-            unrecorded: text("UNRECORDED").map_or_else(Vec::new, |text| {
-                text.split(',').map(str::to_owned).collect()
-            }),
+            slow: names("SLOW"),
+            costs: text("CLOCK")
+                .map(|costs| Costs::named(&costs, Drift::named(text("DRIFT")))),
+            unrecorded: names("UNRECORDED"),
             cudnn: of_cudnn("VERSION")
                 .and_then(|text| text.parse().ok())
                 .unwrap_or(91_000),
