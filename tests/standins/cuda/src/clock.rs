@@ -13,8 +13,9 @@ const USUAL: [u64; 2] = [100_000, 1_000];
 /// What the launch of a graph takes of the host.
 const GRAPH: u64 = 10_000;
 
-/// Work of the device after which a rising clock has risen, and how many times as long it takes at first.
-const RISEN: f64 = 5e6;
+/// Work of the device after which a rising clock rises, in the midst of the rounds of a first trial of four
+/// ways that does not wait for that; and how many times as long it takes at first.
+const RISEN: f64 = 3.2e6;
 const COLD: f64 = 3.0;
 
 /// Work of the device in which a swaying clock comes to take e times as long, or as short, and work until it
@@ -47,7 +48,8 @@ impl Drift {
         let worked = worked as f64;
         match self {
             Self::Steady => 1.0,
-            Self::Rising => 1.0 + (COLD - 1.0) * (1.0 - worked / RISEN).max(0.0),
+            Self::Rising if worked < RISEN => COLD,
+            Self::Rising => 1.0,
             Self::Swaying => {
                 let since = worked % (2.0 * TURNS);
                 (since.min(2.0 * TURNS - since) / SWAYED).exp()
