@@ -88,6 +88,7 @@ fn train(
     notes::tell_ungraphed(&machine, listener);
     notes::tell_own_products(&machine, listener);
     notes::tell_wrong(&machine, listener);
+    notes::tell_unrecorded(&machine, listener);
     notes::tell_unhidden(&machine, schedule, listener);
     let trainer = Trainer::new(machine, Rests { evaluate, checkpoint });
     let mut trainer = trainer.interruptible(options.interrupt.clone());

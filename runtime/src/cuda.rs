@@ -86,7 +86,8 @@ pub struct CudaOptions {
     pub deadline: Duration,
 }
 
-/// Whether a machine keeps the times of actions and calls; changes no number.
+/// Whether a machine keeps the times of actions and calls; changes no number, for what is chosen by trials is
+/// chosen as for a machine that keeps none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Times {
     /// It does not.
@@ -95,13 +96,15 @@ pub enum Times {
     Kept,
 }
 
-/// Whether periods are recorded as graphs; changes no number.
+/// Whether periods are recorded as graphs; changes no number by itself. What is chosen by trials is timed so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Graphs {
     /// Whole periods of the steady state.
     Periods,
     /// Every action is given to the device anew.
     Never,
+    /// Also, but everything is made in the ways that are best in graphs: to compare with these.
+    Compared,
 }
 
 impl Default for CudaOptions {
@@ -250,6 +253,11 @@ impl Cuda {
         self.engine.periods.why_not()
     }
 
+    /// In words the first way of making something that was left out, because it cannot be part of a graph.
+    pub fn unrecorded(&self) -> Option<&str> {
+        self.engine.code.unrecorded()
+    }
+
     /// Who makes the matrix products of the schedule here.
     pub fn products(&self) -> &ProductCounts {
         self.engine.code.products()
@@ -367,6 +375,7 @@ impl Cuda {
             let gpus = Some(OnGpus {
                 graphs: periods.graphs() as u64,
                 ungraphed: periods.none_kept(),
+                unrecorded: code.unrecorded().map(str::to_owned),
                 handed: arenas.handed(),
                 page: arenas.page(),
                 connections: match share {

@@ -114,6 +114,7 @@ fn choose_device(args: &RunArgs) -> On {
     let graphs = match args.graphs {
         GraphChoice::Periods => Graphs::Periods,
         GraphChoice::Never => Graphs::Never,
+        GraphChoice::Compare => Graphs::Compared,
     };
     on(args.device, graphs)
 }
@@ -218,6 +219,7 @@ enum Event {
 struct Gpus {
     graphs: u64,
     ungraphed: Option<String>,
+    unrecorded: Option<String>,
     handed_bytes: u64,
     connection_bytes: u64,
     page_bytes: u64,
@@ -385,6 +387,7 @@ fn tell_end(schedule: &Checked, outcome: &Outcome, json: bool) -> Result<(), Fai
             Box::new(Gpus {
                 graphs: gpus.graphs,
                 ungraphed: gpus.ungraphed.clone(),
+                unrecorded: gpus.unrecorded.clone(),
                 handed_bytes: gpus.handed.0,
                 connection_bytes: gpus.connections.0,
                 page_bytes: gpus.page.0,

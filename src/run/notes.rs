@@ -83,6 +83,16 @@ pub(super) fn tell_wrong(machine: &AnyMachine, listener: &mut impl FnMut(RunEven
     }
 }
 
+/// Says what cannot be part of a graph, and was left out for it.
+pub(super) fn tell_unrecorded(machine: &AnyMachine, listener: &mut impl FnMut(RunEvent)) {
+    let AnyMachine::Cuda(cuda) = machine else { return };
+    if let Some(reason) = cuda.unrecorded() {
+        listener(RunEvent::Note(format!(
+            "left out, because it cannot be part of a graph: {reason}"
+        )));
+    }
+}
+
 /// Says who has which device, where a plan leaves out the first ones of its cluster: launchers begin at
 /// the first host.
 pub(super) fn tell_first_device(

@@ -25,7 +25,7 @@ const RESIDUAL: &str = "model residual {
 }";
 
 /// A smaller one, for what is asked of every algorithm.
-const PLAIN: &str = "model plain {
+pub(crate) const PLAIN: &str = "model plain {
     input pixels: real[batch, 6, 6, 4]
     input labels: i32[batch]
     x = relu(conv2d(pixels, 8, kernel = 3, padding = 1))
@@ -36,7 +36,7 @@ const PLAIN: &str = "model plain {
 /// Own functions take long, so that the library is noticed to be faster.
 const SLOW_OWN: (&str, &str) = ("STANDIN_CUDA_SLOW", "convolution");
 
-fn program(bench: &Bench, model: &str, train: &str) -> PathBuf {
+pub(crate) fn program(bench: &Bench, model: &str, train: &str) -> PathBuf {
     let text = format!(
         "{model}
         device core {{ memory 200 MB, compute 40 GFLOP/s, bandwidth 10 GB/s }}
@@ -110,7 +110,7 @@ fn the_fastest_algorithm_is_found_kept_and_taken() {
     assert!(again.count("convolutions") < first.count("convolutions"), "without trials");
     assert_eq!(again.count("slow_convolutions"), 0, "the fast ones were kept");
     assert!(again.count("graph_launches") > 0, "convolutions are recorded");
-    let without = run(&bench, "--graphs never", &program, &[offers, SLOW_OWN]);
+    let without = run(&bench, "--graphs compare", &program, &[offers, SLOW_OWN]);
     assert!(without.is(&first), "graphs change no bit");
     for order in ["late", "5"] {
         let order = ("STANDIN_CUDA_ORDER", order);

@@ -24,4 +24,5 @@ mod pixels;
 mod precision;
 mod rectifying;
 mod rules;
+mod timing;
 mod tuning;

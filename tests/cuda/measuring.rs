@@ -118,7 +118,7 @@ fn a_gpu_is_profiled_and_its_table_predicts() {
     let trained = bench.run("--device cuda", &measured, &[]);
     let bare = bench.run("--device cuda", &program, &[]);
     assert!(trained.is(&bare), "a table changes no number");
-    let without = bench.run("--device cuda --graphs never", &program, &[]);
+    let without = bench.run("--device cuda --graphs compare", &program, &[]);
     assert!(without.is(&bare), "graphs change no number");
     let (kept, none) = (&bare.end["gpus"], &without.end["gpus"]);
     assert!(kept["graphs"].as_u64() > Some(0) && kept["ungraphed"].is_null(), "{kept}");

@@ -197,7 +197,7 @@ fn trials_may_take_longer_than_the_deadline() {
     let world = world("convolved-slowly", 2);
     let file = program(&world, 2, "placement data");
     let world = fast(world, &[FAST_LIBRARY, FAST_LIBRARY]);
-    let world = world.on(1, "STANDIN_CUDA_SLOW_FOR", "80");
+    let world = world.on(1, "STANDIN_CUDA_SLOW_FOR", "300");
     let words = format!("run --device cuda --deadline {DEADLINE}");
     let start = Instant::now();
     for own in world.run(&words, Some(&file)) {

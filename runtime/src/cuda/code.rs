@@ -15,7 +15,7 @@ use super::{
     functions::{Functions, Loaded},
     multiplier::{Multiplier, Part, Ways, power_of_two_in},
     products::Request,
-    tuning::{Trials, Tuner},
+    tuning::{Timed, Trials, Tuner},
 };
 use crate::{
     code::parse_call,
@@ -217,16 +217,18 @@ impl Binding<'_> {
 }
 
 impl Code {
-    /// Makes all routines of a schedule ready, for one process or one rank of several.
+    /// Makes all routines of a schedule ready, for one process or one rank of several, whose steps get to the
+    /// device as they are `timed`.
     ///
     /// # Errors
     /// When a call is malformed, a source is not compiled, or something goes wrong on another rank.
     pub(super) fn new(
         schedule: &Schedule,
-        device: &Device,
+        (device, timed): (&Device, Timed),
         control: Option<&Arc<Control>>,
     ) -> Result<Self, CudaError> {
-        let mut code = Self::bare(device, Some(alignment(schedule)), Trials::Made);
+        let trials = Trials::Made(timed);
+        let mut code = Self::bare(device, Some(alignment(schedule)), trials);
         code.functions.compile_for(schedule);
         if let Some(control) = control {
             code.tuner.among(control);
@@ -302,6 +304,11 @@ impl Code {
             Step::Attention(_, plan) => self.chooser.workspace(*plan),
         };
         steps.map(of_step).max().unwrap_or_default()
+    }
+
+    /// In words the first way of anything that a trial left out because it cannot be part of a graph.
+    pub(super) fn unrecorded(&self) -> Option<&str> {
+        self.tuner.unrecorded()
     }
 
     /// Who makes the products of all calls that are ready.

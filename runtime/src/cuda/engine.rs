@@ -2,7 +2,7 @@
 //! start.
 
 use super::{
-    CudaError, CudaOptions, Graphs, IDLE, Times,
+    CudaError, CudaOptions, Graphs, IDLE, Times, Ungraphed,
     arena::Arenas,
     bounce::{Bounce, Unreached, alone, wait},
     code::{Code, ReadyCall},
@@ -12,6 +12,7 @@ use super::{
     rank::{Rank, Share},
     record::Recorder,
     staging::Staging,
+    tuning::Timed,
 };
 use crate::{
     feed::Feed,
@@ -65,9 +66,11 @@ impl Engine {
         let queues = Queues::new(schedule);
         let seated = among.as_ref().map(|among| among.seated);
         let here = |own| seated.is_none_or(|seated| seated.device == own);
+        // Where times of calls are kept, they stand for steps that are graphs.
+        let timed = Timed::of(schedule, options.graphs, seated);
         // Code first: products are tried in memory that the arenas take then.
         let control = among.as_ref().map(|among| &among.control);
-        let code = Code::new(schedule, &device, control)?;
+        let code = Code::new(schedule, (&device, timed), control)?;
         let arenas = Arenas::new(schedule, &device, here)?;
         let homes = seated.map_or_else(|| Homes::all(&queues), |own| own.homes(&queues));
         let lanes = Lanes::new(schedule, &queues, &code, (&device, homes))?;
@@ -86,10 +89,11 @@ impl Engine {
         let (graphs, recorder) = match options.times {
             Times::Dropped => (options.graphs, None),
             Times::Kept => {
-                (Graphs::Never, Some(Recorder::new().map_err(refused("events"))?))
+                (Graphs::Compared, Some(Recorder::new().map_err(refused("events"))?))
             }
         };
-        let periods = Periods::new(schedule, graphs, &share);
+        let why_not = Ungraphed::of(schedule, graphs, seated);
+        let periods = Periods::new(schedule, why_not);
         Ok(Self {
             periods: periods.map_err(refused("events"))?,
             share,

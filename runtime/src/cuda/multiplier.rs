@@ -59,8 +59,9 @@ pub(super) struct Multiplier {
     places: Vec<([usize; 2], Place)>,
     /// What the first byte of every row is a multiple of.
     alignment: u64,
-    /// Of what algorithms depend on.
+    /// Of what algorithms depend on, and of what our functions do.
     versions: String,
+    compiler: String,
     counts: ProductCounts,
 }
 
@@ -114,7 +115,8 @@ impl Multiplier {
         let facts = device.facts();
         let alignment = alignment.unwrap_or(1);
         let versions = format!("{:?} {}", facts.driver, facts.products);
-        Self { handle, plans, places, alignment, versions, counts }
+        let compiler = format!("NVRTC {:?}", facts.compiler);
+        Self { handle, plans, places, alignment, versions, compiler, counts }
     }
 
     /// Forgets all plans, but not what trials found to be wrong.
@@ -220,7 +222,9 @@ impl Multiplier {
         let handle = self.handle.as_ref().expect("who has plans has their library");
         let plans = self.plans.get_disjoint_mut(both);
         let [(first, one), (other, two)] = plans.expect("they differ in what they make");
-        let text = format!("{first:?} or {other:?}");
+        // By which algorithms, of both; sources of functions behind them stand in the parts.
+        let by = [&*one, &*two].map(|plan| plan.algorithm().bytes());
+        let text = format!("{first:?} or {other:?} by {by:?}, {}", self.compiler);
         let mut placing = Placing {
             parts,
             plans: [one, two],

@@ -11,7 +11,7 @@ use super::{
     Graphs,
     driver::{DriverError, Event, Graph},
     lanes::Lanes,
-    rank::Share,
+    rank::Seated,
     staging::{HALVES, Staging},
 };
 use roundelay_schedule::{Action, Schedule, Segment};
@@ -50,6 +50,25 @@ pub enum Ungraphed {
     },
 }
 
+impl Ungraphed {
+    /// Why no period of a schedule is recorded, if none is, on one process or one rank of several.
+    pub(super) fn of(
+        schedule: &Schedule,
+        graphs: Graphs,
+        seated: Option<Seated>,
+    ) -> Option<Self> {
+        let cycle = cycle(schedule);
+        match graphs {
+            Graphs::Never | Graphs::Compared => Some(Self::Unwanted),
+            Graphs::Periods if seated.is_some() => Some(Self::Ranks),
+            Graphs::Periods if cycle > MOST_GRAPHS => {
+                Some(Self::Turns { graphs: cycle, most: MOST_GRAPHS })
+            }
+            Graphs::Periods => None,
+        }
+    }
+}
+
 /// The periods of a machine.
 pub(super) struct Periods {
     /// Graphs by the number of their period, modulo `cycle`.
@@ -80,21 +99,11 @@ impl Periods {
     /// No period yet.
     pub(super) fn new(
         schedule: &Schedule,
-        graphs: Graphs,
-        share: &Share,
+        why_not: Option<Ungraphed>,
     ) -> Result<Self, DriverError> {
-        let cycle = least_multiple(schedule.cycle(), HALVES as u64);
-        let why_not = match graphs {
-            Graphs::Never => Some(Ungraphed::Unwanted),
-            Graphs::Periods if matches!(share, Share::Part(_)) => Some(Ungraphed::Ranks),
-            Graphs::Periods if cycle > MOST_GRAPHS => {
-                Some(Ungraphed::Turns { graphs: cycle, most: MOST_GRAPHS })
-            }
-            Graphs::Periods => None,
-        };
         Ok(Self {
             graphs: BTreeMap::new(),
-            cycle,
+            cycle: cycle(schedule),
             why_not,
             open: None,
             after_graph: false,
@@ -240,6 +249,11 @@ impl Periods {
         self.under_way[half] = Some(period);
         Ok(())
     }
+}
+
+/// Periods after which everything, host memory too, is where it was.
+fn cycle(schedule: &Schedule) -> u64 {
+    least_multiple(schedule.cycle(), HALVES as u64)
 }
 
 /// The periods of a segment in which every action executes.

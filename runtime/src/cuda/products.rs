@@ -6,26 +6,22 @@
 //! second factor.
 #![expect(unsafe_code, reason = "cuBLASLt is called here")]
 
+mod offers;
+
 use super::driver::{Address, DriverError, Stream, cublaslt};
 use cudarc::cublaslt::sys::{
     self, cublasComputeType_t as Compute, cublasLtEpilogue_t as Library,
-    cublasLtMatmulAlgo_t, cublasLtMatmulDescAttributes_t as Attribute,
-    cublasLtMatmulHeuristicResult_t as Heuristic, cublasLtMatmulPreferenceAttributes_t,
+    cublasLtMatmulDescAttributes_t as Attribute,
     cublasLtMatrixLayoutAttribute_t as LayoutAttribute, cublasStatus_t, cudaDataType,
 };
+pub(super) use offers::Algorithm;
+use offers::ask;
 use roundelay_kernels::cuda::{Addend, CallPlace, Epilogue, Matrix, Number, Product};
 use roundelay_schedule::Bytes;
-use std::{ffi::c_void, fmt, mem::MaybeUninit, ptr};
+use std::{ffi::c_void, fmt, ptr};
 
 /// Memory that a product may take beside its matrices; what it really takes is asked.
 pub(super) const WORKSPACE: Bytes = Bytes(32 << 20);
-
-/// The most algorithms that the library is asked for.
-const OFFERED: usize = 8;
-
-/// `CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE`: sums that are made in parts are not rounded to the type
-/// of the result before they meet.
-const WIDE_SUMS: u32 = 2;
 
 /// What the rows and batches of the matrix before a GELU are multiples of, in elements; and the rows of
 /// matrices beside which sums are made, of which the library of CUDA 11.6 got those of one number wrong.
@@ -110,21 +106,6 @@ pub(super) struct Plan {
     algorithm: Algorithm,
     scale: Scale,
     accumulate: Scale,
-}
-
-/// One of the ways in which the library does a product.
-#[derive(Clone, Copy)]
-pub(super) struct Algorithm {
-    raw: cublasLtMatmulAlgo_t,
-    /// What it takes beside the matrices.
-    workspace: Bytes,
-}
-
-impl Algorithm {
-    /// What says which one it is, for the same version of the library.
-    pub(super) fn bytes(&self) -> Vec<u8> {
-        self.raw.data.iter().flat_map(|word| word.to_le_bytes()).collect()
-    }
 }
 
 /// How far the matrices, the bias or sums, and what is before a GELU reach, from the first byte of each.
@@ -492,92 +473,5 @@ fn data_type(number: Number) -> cudaDataType {
         Number::F16 => cudaDataType::CUDA_R_16F,
         Number::F32 => cudaDataType::CUDA_R_32F,
         Number::F64 => cudaDataType::CUDA_R_64F,
-    }
-}
-
-/// What an algorithm may count on.
-struct Preference(sys::cublasLtMatmulPreference_t);
-
-impl Preference {
-    fn new(alignment: u64) -> Done<Self> {
-        use cublasLtMatmulPreferenceAttributes_t as Attribute;
-        let mut raw = ptr::null_mut();
-        // SAFETY: a preference is written.
-        check(unsafe { cublaslt::cublasLtMatmulPreferenceCreate(&raw mut raw) })?;
-        let mut own = Self(raw);
-        own.set(Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, WORKSPACE.0)?;
-        own.set(Attribute::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, WIDE_SUMS)?;
-        let alignment = alignment as u32;
-        own.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment)?;
-        own.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment)?;
-        own.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment)?;
-        own.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment)?;
-        Ok(own)
-    }
-
-    fn set<T>(
-        &mut self,
-        attribute: cublasLtMatmulPreferenceAttributes_t,
-        value: T,
-    ) -> Done {
-        // SAFETY: the preference is live, and the attribute has the size of the value.
-        check(unsafe {
-            cublaslt::cublasLtMatmulPreferenceSetAttribute(
-                self.0,
-                attribute,
-                ptr::from_ref(&value).cast(),
-                size_of::<T>(),
-            )
-        })
-    }
-}
-
-impl Drop for Preference {
-    fn drop(&mut self) {
-        // SAFETY: the preference is live.
-        let _ = unsafe { cublaslt::cublasLtMatmulPreferenceDestroy(self.0) };
-    }
-}
-
-/// The algorithms that the library offers, the one that it holds best first; there is one at least.
-fn ask(
-    handle: &Handle,
-    description: &Description,
-    layouts: &[Layout; 3],
-    alignment: u64,
-) -> Done<Vec<Algorithm>> {
-    let preference = Preference::new(alignment)?;
-    let [a, b, out] = layouts.each_ref().map(|layout| layout.0);
-    let mut found = [const { MaybeUninit::<Heuristic>::zeroed() }; OFFERED];
-    let mut count = 0;
-    // SAFETY: all descriptions are live; at most so many results and a number are written.
-    check(unsafe {
-        cublaslt::cublasLtMatmulAlgoGetHeuristic(
-            handle.0,
-            description.0,
-            a,
-            b,
-            out,
-            out,
-            preference.0,
-            OFFERED as i32,
-            found.as_mut_ptr().cast(),
-            &raw mut count,
-        )
-    })?;
-    let count = usize::try_from(count).unwrap_or(0);
-    // SAFETY: the library has written so many results; all others are zero, which is one too.
-    let found =
-        found.iter().take(count).map(|result| unsafe { result.assume_init_ref() });
-    let usable =
-        found.filter(|result| result.state == cublasStatus_t::CUBLAS_STATUS_SUCCESS);
-    let algorithm = |result: &Heuristic| Algorithm {
-        raw: result.algo,
-        workspace: Bytes(result.workspaceSize as u64),
-    };
-    let algorithms: Vec<Algorithm> = usable.map(algorithm).collect();
-    match algorithms.is_empty() {
-        true => Err(Refused(cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED)),
-        false => Ok(algorithms),
     }
 }

@@ -1,14 +1,19 @@
 //! Which of some ways makes a product or a convolution fastest on this GPU: each is tried where nobody
 //! has tried yet, and the best one is kept on disk.
 //!
+//! How long a way takes is found out as its steps will be played (`tuning/timing.rs`), which is part of the
+//! name under which it is kept: where steps are graphs another one may be the best than where they are given.
+//!
 //! Ways differ in bits, so what is chosen must be the same in the next run: only what can be
 //! kept is tried, whoever keeps a choice first decides, and without one the first way stands.
 //! Where a trial fails, it is kept for what was tried, which would fail again; of what is not tried
 //! then nothing is, for a GPU that was in trouble once must not be slow for ever: the next run tries it.
 //! Ranks find out what they have not kept, each on its own GPU, and agree afterwards.
 
+mod timing;
+
 use super::{
-    bounce::{Bounce, Unreached, wait},
+    bounce::{Bounce, Unreached},
     cache::{cache_folder, can_keep},
     choices::{Choices, Words},
     driver::{Address, Device, DeviceFacts, DeviceMemory, DriverError, Event, Stream},
@@ -19,29 +24,30 @@ use crate::{
     ranks::{Control, Trouble},
 };
 use roundelay_schedule::{Bytes, Nanos};
-use std::{mem, sync::Arc, time::Duration};
+use std::{
+    mem,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+pub(super) use timing::Timed;
+use timing::{Found, How};
 
 /// Whether ways are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trials {
-    /// Where nothing is kept yet.
-    Made,
-    /// Never: what was kept is taken, for a training beside may have the memory.
+    /// Where nothing is kept yet, and timed so.
+    Made(Timed),
+    /// Never: what was kept is taken, for a training beside may have the memory. However that was timed, for
+    /// whoever looks at a training makes what it makes; what was timed in graphs comes first.
     Left,
     /// Never: libraries make what they can, for whoever asks looks at all that they make.
     Skipped,
 }
 
-/// Rounds of trials; the best of each way counts.
-const ROUNDS: usize = 3;
-
-/// How often something is made between two moments.
-const REPEATED: u64 = 8;
-
 /// Of how many hundredths of the time a way may take less without being noticed.
 const NOTICED: u64 = 2;
 
-/// How long a trial may take.
+/// How long what is tried may take between two moments.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A byte of which numbers of every type have an ordinary size.
@@ -100,6 +106,10 @@ pub(super) struct Tuner {
     finds: bool,
     /// Whether a trial was not done in time, or the device failed: then nothing more is tried.
     stalled: bool,
+    /// When the last trial ended.
+    before: Option<Instant>,
+    /// In words the first way that was left out because it cannot be recorded.
+    unrecorded: Option<String>,
     /// Of the ranks of which this is one; where one of them fails, the others try nothing more.
     control: Option<Arc<Control>>,
 }
@@ -124,9 +134,18 @@ impl Tuner {
     /// For a GPU, with what is kept in the user's folder for such things.
     pub(super) fn new(facts: &DeviceFacts, trials: Trials) -> Self {
         let folder = cache_folder();
-        let finds = trials == Trials::Made && folder.as_deref().is_some_and(can_keep);
-        let (facts, choices) = (facts.clone(), Choices::new(folder));
-        Self { facts, trials, choices, finds, stalled: false, control: None }
+        let made = matches!(trials, Trials::Made(_));
+        let finds = made && folder.as_deref().is_some_and(can_keep);
+        Self {
+            facts: facts.clone(),
+            trials,
+            choices: Choices::new(folder),
+            finds,
+            stalled: false,
+            before: None,
+            unrecorded: None,
+            control: None,
+        }
     }
 
     /// For one rank of several.
@@ -145,6 +164,11 @@ impl Tuner {
         &self.choices
     }
 
+    /// In words the first way that was left out because it cannot be part of a graph, and why.
+    pub(super) fn unrecorded(&self) -> Option<&str> {
+        self.unrecorded.as_deref()
+    }
+
     /// The way in which something is made: a `kind` of thing which `text` says in words, by
     /// libraries of these versions.
     pub(super) fn choose(
@@ -153,25 +177,35 @@ impl Tuner {
         kind: &str,
         words: [&str; 2],
     ) -> Choice {
-        let (name, ways) = (self.name(kind, words), tried.ways());
-        let place = self.place(&name, &ways, tried);
+        let ((name, known), ways) = (self.standing(kind, words), tried.ways());
+        let known = known.and_then(|kept| find(&ways, &kept));
+        let place = known.or_else(|| self.found(kind, &name, &ways, tried));
         self.choices.note(name, place.map(|place| ways[place].clone()));
         place.map_or(Choice::First, Choice::Kept)
     }
 
-    /// The place of the way that is known or found now; none where the first one stands unkept.
-    fn place(
+    /// The place of the way that is found now; none where the first one stands unkept.
+    fn found(
         &mut self,
+        kind: &str,
         name: &str,
         ways: &[Vec<u8>],
         tried: &mut dyn Tried,
     ) -> Option<usize> {
-        let known = self.choices.known(name).and_then(|kept| find(ways, &kept));
-        if known.is_some() || !self.finds || ways.len() < 2 {
-            return known;
+        let Trials::Made(timed) = self.trials else { return None };
+        if !self.finds || ways.len() < 2 {
+            return None;
         }
-        let best = match self.try_all(tried, ways.len()) {
-            Ok(Some(best)) => best,
+        let best = match self.try_all(tried, timed) {
+            Ok(Some(Found { best, unrecorded })) => {
+                if let Some((way, reason)) = unrecorded {
+                    let (place, all) = (way + 1, ways.len());
+                    self.unrecorded.get_or_insert_with(|| {
+                        format!("{kind}, way {place} of {all}: {reason}")
+                    });
+                }
+                best
+            }
             // It was not tried, or the run ends.
             Ok(None) | Err(Unreached::Called(_)) => return None,
             Err(Unreached::Broken(_) | Unreached::Late) => 0,
@@ -181,8 +215,7 @@ impl Tuner {
 
     /// What is known of something, as [`Tuner::choose`] takes it, before its ways are.
     pub(super) fn known(&mut self, kind: &str, words: [&str; 2]) -> Known {
-        let name = self.name(kind, words);
-        let known = self.choices.known(&name);
+        let (name, known) = self.standing(kind, words);
         self.choices.note(name, known.clone());
         match known {
             Some(way) => Known::Kept(way),
@@ -193,15 +226,30 @@ impl Tuner {
 
     /// Something is not made in the way that was known or chosen after all.
     pub(super) fn withdraw(&mut self, kind: &str, words: [&str; 2]) {
-        let name = self.name(kind, words);
+        let (name, _) = self.standing(kind, words);
         self.choices.note(name, None);
     }
 
-    fn name(&self, kind: &str, [versions, text]: [&str; 2]) -> String {
+    /// The name under which something is kept, and what is; where nothing is, that under which it would be.
+    fn standing(&self, kind: &str, words: [&str; 2]) -> (String, Option<Vec<u8>>) {
+        let timed = match self.trials {
+            Trials::Made(Timed::Given) => &[Timed::Given][..],
+            Trials::Made(Timed::Replayed) | Trials::Skipped => &[Timed::Replayed],
+            Trials::Left => &[Timed::Replayed, Timed::Given],
+        };
+        let mut names = timed.iter().map(|timed| self.name(kind, *timed, words));
+        let kept = names.clone().find_map(|name| {
+            let known = self.choices.known(&name)?;
+            Some((name, Some(known)))
+        });
+        kept.or_else(|| Some((names.next()?, None))).expect("there is a name at least")
+    }
+
+    fn name(&self, kind: &str, timed: Timed, [versions, text]: [&str; 2]) -> String {
         let DeviceFacts { name, capability, multiprocessors, .. } = &self.facts;
         let device = format!("{name} {capability:?} {multiprocessors}");
         let mut digest = Digest::new();
-        for part in [device.as_str(), versions, text] {
+        for part in [device.as_str(), timed.word(), versions, text] {
             digest.add(part.as_bytes());
         }
         format!("{kind}-{:016x}.algorithm", digest.value())
@@ -211,9 +259,9 @@ impl Tuner {
     fn try_all(
         &mut self,
         tried: &mut dyn Tried,
-        ways: usize,
-    ) -> Result<Option<usize>, Unreached> {
-        let Self { control, stalled, .. } = self;
+        timed: Timed,
+    ) -> Result<Option<Found>, Unreached> {
+        let Self { control, stalled, before, .. } = self;
         let mut watch = || {
             let trouble = control.as_ref().and_then(|control| control.trouble());
             trouble.map_or(Ok(()), Err)
@@ -226,7 +274,9 @@ impl Tuner {
         let Ok(mut bench) = Bench::new(self.facts.ordinal, memory) else {
             return Ok(None);
         };
-        let found = bench.compare(tried, ways, &mut watch);
+        let how = How { timed, before: *before };
+        let found = bench.compare(tried, how, &mut watch);
+        *before = Some(Instant::now());
         if found.is_err() {
             // What is not done may still use the memory.
             mem::forget(bench);
@@ -278,45 +328,6 @@ impl Bench {
         let (events, bounce) = ([Event::timed()?, Event::timed()?], Bounce::new()?);
         let (workspace, _memory, _device) = (next, memory, device);
         Ok(Self { stream, bounce, events, arrays, workspace, _memory, _device })
-    }
-
-    /// The best way.
-    fn compare(
-        &mut self,
-        tried: &mut dyn Tried,
-        ways: usize,
-        watch: &mut Watch<'_>,
-    ) -> Result<usize, Unreached> {
-        let open = tried.prepare(self)?;
-        let mut least = vec![None; ways];
-        for _ in 0..ROUNDS {
-            for way in (0..ways).filter(|way| open[*way]) {
-                let time = self.time(tried, way, watch)?;
-                least[way] = [least[way], time].into_iter().flatten().min();
-            }
-        }
-        Ok(best(&least))
-    }
-
-    /// What a way takes, after one time that is not counted; none where it is refused.
-    fn time(
-        &self,
-        tried: &mut dyn Tried,
-        way: usize,
-        watch: &mut Watch<'_>,
-    ) -> Result<Option<Nanos>, Unreached> {
-        watch()?;
-        let [start, end] = &self.events;
-        if tried.run(way, self).is_err() {
-            return Ok(None);
-        }
-        self.stream.record(start)?;
-        for _ in 0..REPEATED {
-            tried.run(way, self)?;
-        }
-        self.stream.record(end)?;
-        wait(end, PATIENCE, watch)?;
-        Ok(Some(Nanos(end.since(start)?.0 / REPEATED)))
     }
 }
 

@@ -41,6 +41,9 @@ pub struct OnGpus {
     pub graphs: u64,
     /// In words why there is none.
     pub ungraphed: Option<String>,
+    /// In words the first way of making something that a trial here left out, because it cannot be part of a
+    /// graph.
+    pub unrecorded: Option<String>,
     /// What the driver handed out for arenas.
     pub handed: Bytes,
     /// The page that each block of these was rounded up to.
@@ -146,6 +149,7 @@ impl OnGpus {
         Self {
             graphs: self.graphs + other.graphs,
             ungraphed: self.ungraphed.or(other.ungraphed),
+            unrecorded: self.unrecorded.or(other.unrecorded),
             handed: Bytes(self.handed.0 + other.handed.0),
             connections: Bytes(self.connections.0 + other.connections.0),
             page: self.page.max(other.page),

@@ -109,11 +109,11 @@ pub(crate) mod cublaslt {
     use super::{Found, Missing, OnceLock, c_int, c_void, find_library};
     use cudarc::cublaslt::sys::{
         cublasComputeType_t, cublasLtHandle_t, cublasLtMatmulAlgo_t,
-        cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t,
-        cublasLtMatmulHeuristicResult_t, cublasLtMatmulPreference_t,
-        cublasLtMatmulPreferenceAttributes_t, cublasLtMatrixLayout_t,
-        cublasLtMatrixLayoutAttribute_t, cublasStatus_t as Answer, cudaDataType,
-        cudaStream_t,
+        cublasLtMatmulAlgoConfigAttributes_t, cublasLtMatmulDesc_t,
+        cublasLtMatmulDescAttributes_t, cublasLtMatmulHeuristicResult_t,
+        cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
+        cublasLtMatrixLayout_t, cublasLtMatrixLayoutAttribute_t,
+        cublasStatus_t as Answer, cudaDataType, cudaStream_t,
     };
 
     library! {
@@ -166,6 +166,13 @@ pub(crate) mod cublaslt {
             wanted: c_int,
             found: *mut cublasLtMatmulHeuristicResult_t,
             count: *mut c_int,
+        ) -> Answer;
+        cublasLtMatmulAlgoConfigGetAttribute(
+            algorithm: *const cublasLtMatmulAlgo_t,
+            attribute: cublasLtMatmulAlgoConfigAttributes_t,
+            to: *mut c_void,
+            size: usize,
+            written: *mut usize,
         ) -> Answer;
         cublasLtMatmul(
             handle: cublasLtHandle_t,

@@ -110,6 +110,7 @@ impl World {
         };
         let Some(own) = self.streams.get_mut(&stream) else { return INVALID_HANDLE };
         let before = std::mem::take(&mut own.tail);
+        self.clock.launch();
         let mut numbers = Vec::with_capacity(recorded.len());
         for Recorded { work, after } in recorded {
             let mut waits: Vec<u64> = after.iter().map(|piece| numbers[*piece]).collect();

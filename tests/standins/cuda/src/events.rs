@@ -62,7 +62,7 @@ unsafe extern "C" fn cuEventElapsedTime(
     let [Some(start), Some(end)] = stamps else { return INVALID_HANDLE };
     let (Some(start), Some(end)) = (start.get(), end.get()) else { return NOT_READY };
     // SAFETY: the caller gives room for a number.
-    unsafe { *milliseconds = end.saturating_duration_since(*start).as_secs_f32() * 1e3 };
+    unsafe { *milliseconds = (end.saturating_sub(*start) as f64 / 1e6) as f32 };
     SUCCESS
 }
 

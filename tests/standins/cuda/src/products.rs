@@ -13,7 +13,7 @@ use crate::{
 use std::{
     f64::consts::PI,
     ffi::{c_int, c_void},
-    ptr, slice, thread,
+    process, ptr, slice, thread,
     time::Duration,
 };
 
@@ -85,6 +85,8 @@ pub(crate) struct Product {
     /// What is before a GELU.
     bent: Matrix,
     workspace: u64,
+    /// The place in which its algorithm was offered.
+    pub(crate) place: u64,
     /// How long it sleeps.
     pause: Duration,
 }
@@ -401,7 +403,9 @@ unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
         let offered = world().settings.algorithms.min(wanted as u64);
         let answers = slice::from_raw_parts_mut(answers, offered as usize);
         for (place, answer) in (0..).zip(answers) {
-            let algorithm = [preference.alignment, place, 0, 0, 0, 0, 0, 0];
+            // Bytes without a meaning are others in every process.
+            let other = u64::from(process::id());
+            let algorithm = [preference.alignment, place, 0, 0, 0, 0, 0, other];
             let (workspace, reserved) = (WORKSPACE as usize, [0; 4]);
             *answer =
                 Answer { algorithm, workspace, state: SUCCESS, waves: 1.0, reserved };
@@ -432,7 +436,6 @@ unsafe extern "C" fn cublasLtMatmul(
 ) -> c_int {
     // SAFETY: the algorithm is one that was offered.
     let [alignment, place, ..] = unsafe { *algorithm };
-    let is_slow = world().settings.is_slow(place);
     // SAFETY: all handles are live; factors have the type that the description says.
     let mut product = unsafe {
         let description = *description;
@@ -459,7 +462,8 @@ unsafe extern "C" fn cublasLtMatmul(
             sums: description.sums(*out_layout),
             bent: description.bent(*out_layout),
             workspace,
-            pause: if is_slow { SLOW } else { Duration::ZERO },
+            place,
+            pause: Duration::ZERO,
         }
     };
     if workspace_bytes < WORKSPACE as usize
@@ -470,7 +474,6 @@ unsafe extern "C" fn cublasLtMatmul(
     let mut world = world();
     product.check(&world, alignment);
     world.counts.products += 1;
-    world.counts.slow_products += u64::from(is_slow);
     product.count(&mut world);
     if world.settings.refuse == Some(world.counts.products) {
         return EXECUTION_FAILED;
@@ -513,6 +516,12 @@ impl Product {
     /// Counts what goes with it, and how long that takes.
     fn count(&mut self, world: &mut World) {
         world.counts.unaligned_products += u64::from(self.is_unaligned());
+        let is_slow = world.settings.is_slow(self.place);
+        world.counts.slow_products += u64::from(is_slow);
+        // Where another clock says what takes how long, nobody has to wait for it.
+        if is_slow && world.settings.costs.is_none() {
+            self.pause = SLOW;
+        }
         let (gelus, sums) = (u64::from(self.epilogue & AUXILIARY != 0), self.sums);
         world.counts.gelus += gelus;
         world.counts.sums += u64::from(sums.is_some());

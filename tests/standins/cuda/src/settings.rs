@@ -1,5 +1,6 @@
 //! What the environment asks for.
 
+use crate::clock::{Costs, Drift};
 use std::{env, time::Duration};
 
 /// In which order streams do their work.
@@ -99,6 +100,12 @@ impl Offered {
         ("winograd", Self::Winograd),
     ];
 
+    /// What the environment calls it.
+    pub(crate) fn name(self) -> &'static str {
+        let own = Self::ALL.iter().find(|(_, own)| *own == self);
+        own.map_or("", |(name, _)| name)
+    }
+
     /// Those that a text names, in its order.
     fn named(text: &str) -> Vec<Self> {
         let named = text.split(',').filter_map(|name| {
@@ -137,6 +144,10 @@ pub(crate) struct Settings {
     pub(crate) slow: Vec<String>,
     /// How long these take besides.
     pub(crate) slow_for: Duration,
+    /// What things take, where that is not left to the system's clock.
+    pub(crate) costs: Option<Costs>,
+    /// What refuses while a stream records it.
+    pub(crate) unrecorded: Vec<String>,
     /// Version of the library of graphs.
     pub(crate) cudnn: usize,
     /// Engines that are offered for a graph.
@@ -165,6 +176,11 @@ impl Settings {
     pub(crate) fn read() -> Self {
         let text = |name: &str| env::var(format!("STANDIN_CUDA_{name}")).ok();
         let number = |name: &str| text(name).and_then(|text| text.parse::<u64>().ok());
+        let names = |name: &str| {
+            text(name).map_or_else(Vec::new, |text| {
+                text.split(',').map(str::to_owned).collect()
+            })
+        };
         let small = |name: &str, default: i32| {
             number(name).and_then(|n| i32::try_from(n).ok()).unwrap_or(default)
         };
@@ -202,9 +218,10 @@ impl Settings {
                 Some(_) | None => Summed::Fast,
             },
             slow_for: Duration::from_millis(number("SLOW_FOR").unwrap_or(4)),
-            slow: text("SLOW").map_or_else(Vec::new, |text| {
-                text.split(',').map(str::to_owned).collect()
-            }),
+            slow: names("SLOW"),
+            costs: text("CLOCK")
+                .map(|costs| Costs::named(&costs, Drift::named(text("DRIFT")))),
+            unrecorded: names("UNRECORDED"),
             cudnn: of_cudnn("VERSION")
                 .and_then(|text| text.parse().ok())
                 .unwrap_or(91_000),

@@ -6,7 +6,6 @@ use crate::{
 use std::{
     ptr,
     sync::{Arc, OnceLock},
-    time::Instant,
 };
 
 /// One piece of work.
@@ -26,17 +25,32 @@ pub(crate) enum Work {
     Convolution(Box<Convolution>),
     /// Makes a graph of operations.
     Graph(Box<Graph>),
-    /// Keeps the time at which it is done.
-    Stamp(Arc<OnceLock<Instant>>),
+    /// Keeps the time at which it is done, which the world knows.
+    Stamp(Arc<OnceLock<u64>>),
     /// Messages between ranks, by number; only the world can do them.
     Exchange(u64),
 }
 
 impl Work {
+    /// What costs and refusals call it; none where it has neither.
+    pub(crate) fn name(&self) -> Option<String> {
+        match self {
+            Work::Nothing
+            | Work::Fill { .. }
+            | Work::Copy { .. }
+            | Work::Stamp(_)
+            | Work::Exchange(_) => None,
+            Work::Kernel(kernel) => Some(format!("{kernel:?}")),
+            Work::Product(product) => Some(format!("product-{}", product.place)),
+            Work::Convolution(own) => Some(format!("engine-{}", own.offered.name())),
+            Work::Graph(own) => Some(format!("engine-{}", own.offered.name())),
+        }
+    }
+
     /// Does it.
     pub(crate) fn run(&self) {
         match self {
-            Work::Nothing | Work::Exchange(_) => {}
+            Work::Nothing | Work::Exchange(_) | Work::Stamp(_) => {}
             // SAFETY: the range was live when this was given, and memory is not freed before.
             Work::Fill { to, byte, bytes } => unsafe {
                 ptr::write_bytes(*to as *mut u8, *byte, *bytes as usize);
@@ -49,7 +63,6 @@ impl Work {
                     unsafe { ptr::copy(from, to, *width as usize) };
                 }
             }
-            Work::Stamp(time) => drop(time.set(Instant::now())),
             Work::Kernel(kernel) => kernel.run(),
             Work::Product(product) => product.run(),
             Work::Convolution(convolution) => convolution.run(),

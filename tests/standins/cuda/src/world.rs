@@ -6,6 +6,7 @@
 
 use crate::{
     capture::{Capture, Recorded},
+    clock::Clock,
     exchange::Ranks,
     forbid,
     memory::Memory,
@@ -17,7 +18,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
-    time::Instant,
 };
 
 /// Results of the driver that are used.
@@ -42,6 +42,8 @@ pub(crate) const CAPTURED_EVENT: i32 = 907;
 struct Pending {
     work: Work,
     after: Vec<u64>,
+    /// Where the host was when it was given.
+    given: u64,
 }
 
 /// A stream: what whatever it is given next waits for.
@@ -108,6 +110,7 @@ pub(crate) struct Counts {
 /// All of it.
 pub(crate) struct World {
     pub(crate) settings: Settings,
+    pub(crate) clock: Clock,
     pub(crate) memory: Memory,
     pending: BTreeMap<u64, Pending>,
     next: u64,
@@ -115,7 +118,7 @@ pub(crate) struct World {
     pub(crate) streams: BTreeMap<u64, Stream>,
     pub(crate) events: BTreeMap<u64, Event>,
     /// When events were, which keep that.
-    pub(crate) stamps: BTreeMap<u64, Arc<OnceLock<Instant>>>,
+    pub(crate) stamps: BTreeMap<u64, Arc<OnceLock<u64>>>,
     pub(crate) captures: BTreeMap<u64, Capture>,
     pub(crate) graphs: BTreeMap<u64, Vec<Recorded>>,
     pub(crate) counts: Counts,
@@ -142,6 +145,7 @@ impl World {
         };
         Self {
             memory: Memory::new(settings.memory),
+            clock: Clock::new(settings.costs.clone()),
             settings,
             pending: BTreeMap::new(),
             next: 1,
@@ -169,6 +173,10 @@ impl World {
         if let Some(failure) = self.failure {
             return failure;
         }
+        if self.is_unrecorded(stream, &work) {
+            return self.spoil().unwrap_or(CAPTURE_UNSUPPORTED);
+        }
+        self.clock.call(&work);
         let Some(own) = self.streams.get_mut(&stream) else { return INVALID_HANDLE };
         if let Some((capture, place)) = &mut own.captured {
             let capture = self.captures.get_mut(capture);
@@ -185,11 +193,19 @@ impl World {
         SUCCESS
     }
 
+    /// Whether a stream records, and the environment says that this cannot be recorded.
+    fn is_unrecorded(&self, stream: u64, work: &Work) -> bool {
+        let records = self.streams.get(&stream).is_some_and(|own| own.captured.is_some());
+        let named = |name: String| self.settings.unrecorded.contains(&name);
+        records && work.name().is_some_and(named)
+    }
+
     /// A new piece of work.
     pub(crate) fn add(&mut self, work: Work, mut after: Vec<u64>) -> u64 {
         after.retain(|number| self.pending.contains_key(number));
         let number = self.number();
-        self.pending.insert(number, Pending { work, after });
+        let given = self.clock.host();
+        self.pending.insert(number, Pending { work, after, given });
         number
     }
 
@@ -216,7 +232,7 @@ impl World {
 
     /// Does a piece; says whether it is done, or waits for another rank.
     fn run(&mut self, number: u64) -> bool {
-        let Some(Pending { work, after }) = self.pending.remove(&number) else {
+        let Some(Pending { work, after, given }) = self.pending.remove(&number) else {
             return true;
         };
         if after.iter().any(|other| self.pending.contains_key(other)) {
@@ -224,13 +240,18 @@ impl World {
         }
         let done = match &work {
             Work::Exchange(exchange) => self.ranks.advance(*exchange, &self.settings),
+            Work::Stamp(time) => {
+                let _ = time.set(self.clock.done(&work, given));
+                true
+            }
             work => {
+                self.clock.done(work, given);
                 work.run();
                 true
             }
         };
         if !done {
-            self.pending.insert(number, Pending { work, after });
+            self.pending.insert(number, Pending { work, after, given });
         }
         done
     }
@@ -249,7 +270,11 @@ impl World {
             Order::Late => self.run_for(pieces),
             Order::Drawn(_) => self.run_some(),
         }
-        pieces.iter().all(|piece| !self.pending.contains_key(piece))
+        let done = pieces.iter().all(|piece| !self.pending.contains_key(piece));
+        if done {
+            self.clock.seen();
+        }
+        done
     }
 
     /// Does what pieces need and no more, the newest first that is ready.
