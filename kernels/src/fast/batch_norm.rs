@@ -81,21 +81,32 @@ pub(crate) fn join_moments<'a, R: Real>(
     mean: &mut [R],
     variance: &mut [R],
 ) {
+    let rows = join_squares(segments, mean, variance);
+    let share = R::of(1.0 / rows as f64);
+    variance.iter_mut().for_each(|variance| *variance *= share);
+}
+
+/// Mean and Σ (x − mean)² of all segments, each with its number of rows, in order; and the number
+/// of all rows.
+pub(crate) fn join_squares<'a, R: Real>(
+    segments: impl Iterator<Item = (usize, &'a [R])>,
+    mean: &mut [R],
+    squares: &mut [R],
+) -> usize {
     let columns = mean.len();
     mean.fill(R::ZERO);
-    variance.fill(R::ZERO);
-    let mut before = 0.0;
+    squares.fill(R::ZERO);
+    let mut before = 0;
     for (count, partial) in segments {
-        let (means, squares) = partial[..2 * columns].split_at(columns);
-        let weights = weights(before, count as f64);
-        let both = mean.iter_mut().zip(&mut *variance);
-        for ((mean, all), (other, inside)) in both.zip(means.iter().zip(squares)) {
+        let (means, inside) = partial[..2 * columns].split_at(columns);
+        let weights = weights(before as f64, count as f64);
+        let both = mean.iter_mut().zip(&mut *squares);
+        for ((mean, all), (other, inside)) in both.zip(means.iter().zip(inside)) {
             [*mean, *all] = joined([*mean, *all], [*other - *mean, *inside], weights);
         }
-        before += count as f64;
+        before += count;
     }
-    let share = R::of(1.0 / before);
-    variance.iter_mut().for_each(|variance| *variance *= share);
+    before
 }
 
 /// factor = gain / √(variance + ε).

@@ -12,6 +12,7 @@ pub(crate) mod loss;
 pub(crate) mod norm;
 pub(crate) mod optimizer;
 pub(crate) mod part_norm;
+pub(crate) mod pixel_norm;
 pub(crate) mod pool;
 pub(crate) mod rms_norm;
 pub(crate) mod rotary;
