@@ -7,6 +7,7 @@ pub(crate) mod batch_norm;
 pub(crate) mod convolution;
 pub(crate) mod dropout;
 pub(crate) mod elementwise;
+pub(crate) mod exchange;
 pub(crate) mod group_norm;
 pub(crate) mod loss;
 pub(crate) mod norm;
