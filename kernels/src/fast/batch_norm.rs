@@ -8,6 +8,9 @@ use crate::{
 /// Elements after which sums start anew, so that they stay short.
 const BLOCK: usize = 8192;
 
+/// Elements of narrow rows that are made at once: a loop over fewer takes longer to begin than to run.
+const WIDE: usize = 256;
+
 /// Elements of the gradient that are masked at once: they stay in the nearest cache.
 const OPENED: usize = 8192;
 
@@ -98,15 +101,24 @@ pub(crate) fn join_squares<'a, R: Real>(
     squares.fill(R::ZERO);
     let mut before = 0;
     for (count, partial) in segments {
-        let (means, inside) = partial[..2 * columns].split_at(columns);
         let weights = weights(before as f64, count as f64);
-        let both = mean.iter_mut().zip(&mut *squares);
-        for ((mean, all), (other, inside)) in both.zip(means.iter().zip(inside)) {
-            [*mean, *all] = joined([*mean, *all], [*other - *mean, *inside], weights);
-        }
+        join_segment(&partial[..2 * columns], weights, mean, squares);
         before += count;
     }
     before
+}
+
+vectorize! {
+    /// The same with one segment more.
+    fn join_segment<R>(
+        partial: &[R], weights: [R; 2], mean: &mut [R], squares: &mut [R],
+    ) {
+        let (means, inside) = partial.split_at(mean.len());
+        let both = mean.iter_mut().zip(squares);
+        for ((mean, all), (other, inside)) in both.zip(means.iter().zip(inside)) {
+            [*mean, *all] = joined([*mean, *all], [*other - *mean, *inside], weights);
+        }
+    }
 }
 
 /// factor = gain / √(variance + ε).
@@ -119,20 +131,16 @@ pub(crate) fn factors<R: Real>(gain: &[R], variance: &[R], factor: &mut [R]) {
 vectorize! {
     /// y = (x − mean) · factor + bias.
     pub(crate) fn normalise<R>(x: &[R], channels: [&[R]; 3], y: &mut [R]) {
-        let columns = channels[0].len();
-        for (x, y) in x.chunks(columns).zip(y.chunks_mut(columns)) {
-            each([x], channels, y, |[x], channels| normal(x, channels));
-        }
+        each_row([x], channels, y, Store::Write, |[x], channel| normal(x, channel));
     }
 }
 
 vectorize! {
     /// y = max((x − mean) · factor + bias, 0).
     pub(crate) fn normalise_relu<R>(x: &[R], channels: [&[R]; 3], y: &mut [R]) {
-        let columns = channels[0].len();
-        for (x, y) in x.chunks(columns).zip(y.chunks_mut(columns)) {
-            each([x], channels, y, |[x], channels| normal(x, channels).greater(R::ZERO));
-        }
+        each_row([x], channels, y, Store::Write, |[x], channel| {
+            normal(x, channel).greater(R::ZERO)
+        });
     }
 }
 
@@ -141,13 +149,9 @@ vectorize! {
     pub(crate) fn normalise_add<R>(
         inputs: [&[R]; 2], channels: [&[R]; 3], y: &mut [R],
     ) {
-        let columns = channels[0].len();
-        let [x, residual] = inputs.map(|input| input.chunks(columns));
-        for ((x, residual), y) in x.zip(residual).zip(y.chunks_mut(columns)) {
-            each([x, residual], channels, y, |[x, residual], channels| {
-                normal(x, channels) + residual
-            });
-        }
+        each_row(inputs, channels, y, Store::Write, |[x, residual], channel| {
+            normal(x, channel) + residual
+        });
     }
 }
 
@@ -156,13 +160,9 @@ vectorize! {
     pub(crate) fn normalise_add_relu<R>(
         inputs: [&[R]; 2], channels: [&[R]; 3], y: &mut [R],
     ) {
-        let columns = channels[0].len();
-        let [x, residual] = inputs.map(|input| input.chunks(columns));
-        for ((x, residual), y) in x.zip(residual).zip(y.chunks_mut(columns)) {
-            each([x, residual], channels, y, |[x, residual], channels| {
-                (normal(x, channels) + residual).greater(R::ZERO)
-            });
-        }
+        each_row(inputs, channels, y, Store::Write, |[x, residual], channel| {
+            (normal(x, channel) + residual).greater(R::ZERO)
+        });
     }
 }
 
@@ -170,22 +170,6 @@ vectorize! {
 #[inline(always)]
 fn normal<R: Real>(x: R, [mean, factor, bias]: [R; 3]) -> R {
     (x - mean).fused(factor, bias)
-}
-
-/// One row, element by element.
-#[inline(always)]
-fn each<R: Real, const K: usize, const P: usize>(
-    inputs: [&[R]; K],
-    channels: [&[R]; P],
-    out: &mut [R],
-    make: impl Fn([R; K], [R; P]) -> R,
-) {
-    let columns = out.len();
-    let inputs = inputs.map(|input| &input[..columns]);
-    let channels = channels.map(|channel| &channel[..columns]);
-    for (j, out) in out.iter_mut().enumerate() {
-        *out = make(inputs.map(|input| input[j]), channels.map(|channel| channel[j]));
-    }
 }
 
 vectorize! {
@@ -248,13 +232,9 @@ vectorize! {
     pub(crate) fn rectify_again<R>(
         inputs: [&[R]; 2], channels: [&[R]; 3], dt: &mut [R], store: Store,
     ) {
-        let columns = channels[0].len();
-        let [x, dy] = inputs.map(|input| input.chunks(columns));
-        for ((x, dy), dt) in x.zip(dy).zip(dt.chunks_mut(columns)) {
-            add_each([x, dy], channels, dt, store, |[x, dy], channel| {
-                masked(normal(x, channel), dy)
-            });
-        }
+        each_row(inputs, channels, dt, store, |[x, dy], channel| {
+            masked(normal(x, channel), dy)
+        });
     }
 }
 
@@ -288,11 +268,8 @@ fn open_again<'a, R: Real>(
     channels: [&[R]; 3],
     opened: &'a mut [R; OPENED],
 ) -> &'a [R] {
-    let columns = channels[0].len();
     let opened = &mut opened[..x.len()];
-    for (x, opened) in x.chunks(columns).zip(opened.chunks_mut(columns)) {
-        each([x], channels, opened, |[x], channel| normal(x, channel));
-    }
+    each_row([x], channels, opened, Store::Write, |[x], channel| normal(x, channel));
     for (opened, dy) in opened.iter_mut().zip(dy) {
         *opened = masked(*opened, *dy);
     }
@@ -391,13 +368,9 @@ fn spread_rows<R: Real>(
     store: Store,
 ) {
     let Channels { mean, scale, shift, slope, .. } = channels;
-    let columns = mean.len();
-    let rows = x.chunks(columns).zip(dy.chunks(columns));
-    for ((x, dy), dx) in rows.zip(dx.chunks_mut(columns)) {
-        add_each([x, dy], [mean, scale, shift, slope], dx, store, |[x, dy], channel| {
-            back(x, dy, channel)
-        });
-    }
+    each_row([x, dy], [mean, scale, shift, slope], dx, store, |[x, dy], channel| {
+        back(x, dy, channel)
+    });
 }
 
 #[inline(always)]
@@ -405,9 +378,38 @@ fn back<R: Real>(x: R, dy: R, [mean, scale, shift, slope]: [R; 4]) -> R {
     scale * (mean - x).fused(slope, dy - shift)
 }
 
+/// All rows, element by element, stored or added. Several narrow rows are made as one, of as many
+/// copies of the channels.
+#[inline(always)]
+pub(crate) fn each_row<R: Real, const K: usize, const P: usize>(
+    inputs: [&[R]; K],
+    channels: [&[R]; P],
+    out: &mut [R],
+    store: Store,
+    make: impl Fn([R; K], [R; P]) -> R,
+) {
+    let columns = channels[0].len();
+    let together = WIDE / columns * columns;
+    let mut copies = [[R::ZERO; WIDE]; P];
+    let is_narrow = together > columns && out.len() >= 2 * together;
+    let (channels, length) = if is_narrow {
+        for (copies, channel) in copies.iter_mut().zip(channels) {
+            let copies = copies[..together].chunks_mut(columns);
+            copies.for_each(|copy| copy.copy_from_slice(channel));
+        }
+        (copies.each_ref().map(|copies| &copies[..together]), together)
+    } else {
+        (channels, columns)
+    };
+    for (row, out) in out.chunks_mut(length).enumerate() {
+        let own = inputs.map(|input| &input[row * length..]);
+        add_each(own, channels, out, store, &make);
+    }
+}
+
 /// One row, element by element, stored or added.
 #[inline(always)]
-pub(crate) fn add_each<R: Real, const K: usize, const P: usize>(
+fn add_each<R: Real, const K: usize, const P: usize>(
     inputs: [&[R]; K],
     channels: [&[R]; P],
     out: &mut [R],

@@ -3,7 +3,7 @@
 
 use crate::{
     Real,
-    fast::batch_norm::{self as channels, add_each},
+    fast::batch_norm::{self as channels, each_row},
     group_norm::Groups,
     norm::EPSILON,
     simd::vectorize,
@@ -124,13 +124,8 @@ vectorize! {
     pub(crate) fn spread<R>(
         inputs: [&[R]; 2], channels: [&[R]; 4], dx: &mut [R], store: Store,
     ) {
-        let [x, dy] = inputs;
-        let columns = channels[0].len();
-        let rows = x.chunks(columns).zip(dy.chunks(columns));
-        for ((x, dy), dx) in rows.zip(dx.chunks_mut(columns)) {
-            add_each([x, dy], channels, dx, store, |[x, dy], [mean, scale, shift, slope]| {
-                (mean - x).fused(slope, dy.fused(scale, -shift))
-            });
-        }
+        each_row(inputs, channels, dx, store, |[x, dy], [mean, scale, shift, slope]| {
+            (mean - x).fused(slope, dy.fused(scale, -shift))
+        });
     }
 }

@@ -68,6 +68,13 @@ mod tests {
         assert_same_bits(|x, y| {
             batch_norm::normalise(x, [&x[..37], &x[37..74], &x[74..111]], y);
         });
+        assert_same_bits(|x, y| {
+            batch_norm::normalise(x, [&x[..7], &x[7..14], &x[14..21]], y);
+        });
+        assert_same_bits(|x, y| {
+            let channels = [&x[..5], &x[5..10], &x[10..15], &x[15..20]];
+            group_norm::spread([x, x], channels, y, Store::Add);
+        });
         assert_same_bits(|x, y| batch_norm::open_sums([x; 3], &x[..37], &mut y[..74]));
         assert_same_bits(|x, y| rms_norm::rms_norm(x, &x[..37], y, &mut [0.0; 20], 1e-5));
         assert_same_bits(|x, y| loss::log_sums(x, &mut y[..20]));

@@ -91,7 +91,7 @@ pub(crate) fn add_parameters<R: Real>(
     for ((dgain, along), variance) in groups.zip(variance) {
         let rstd = rstd(*variance);
         for (dgain, along) in dgain.iter_mut().zip(along) {
-            *dgain = along.fused(rstd, *dgain);
+            *dgain += *along * rstd;
         }
     }
     dbias.iter_mut().zip(total).for_each(|(dbias, total)| *dbias += *total);
