@@ -90,14 +90,14 @@ impl Groups {
         &statistics[example * self.groups()..][..self.groups()]
     }
 
+    fn of_mut<R>(self, example: usize, statistics: &mut [R]) -> &mut [R] {
+        &mut statistics[example * self.groups()..][..self.groups()]
+    }
+
     fn norm<'a, R>(self, example: usize, norm: Norm<'a, R>) -> Norm<'a, R> {
         let Norm { gain, mean, variance } = norm;
         let [mean, variance] = [mean, variance].map(|own| self.of(example, own));
         Norm { gain, mean, variance }
-    }
-
-    fn of_mut<R>(self, example: usize, statistics: &mut [R]) -> &mut [R] {
-        &mut statistics[example * self.groups()..][..self.groups()]
     }
 
     /// Makes `out` of the same rows of `arrays`, for neighbouring rows of one example at a time, with
@@ -187,7 +187,7 @@ impl Define for PixelNormMoments {
         with_scratch(self.scratch(), |scratch, _| {
             let (joined, partial) = scratch.split_at_mut(2 * extents.columns);
             let work = |_: usize, [x]: [&[R]; 1], partial: &mut [R]| {
-                channels::moments(x, partial);
+                fast::moments(x, partial);
             };
             pieces.each(context.threads, [x], (partial, width), work, |example, own| {
                 let segments = pieces.lengths().zip(own.chunks(width));

@@ -9,7 +9,7 @@ use crate::{
 const BLOCK: usize = 8192;
 
 /// Elements of narrow rows that are made at once: a loop over fewer takes longer to begin than to run.
-const WIDE: usize = 256;
+pub(crate) const WIDE: usize = 256;
 
 /// Elements of the gradient that are masked at once: they stay in the nearest cache.
 const OPENED: usize = 8192;
@@ -84,25 +84,31 @@ pub(crate) fn join_moments<'a, R: Real>(
     mean: &mut [R],
     variance: &mut [R],
 ) {
-    let rows = join_squares(segments, mean, variance);
+    let rows = join_squares(own_moments(segments, mean.len()), mean, variance);
     let share = R::of(1.0 / rows as f64);
     variance.iter_mut().for_each(|variance| *variance *= share);
 }
 
-/// Mean and Σ (x − mean)² of all segments, each with its number of rows, in order; and the number
-/// of all rows.
-pub(crate) fn join_squares<'a, R: Real>(
+/// Means and squares of segments, which come first in what each has.
+pub(crate) fn own_moments<'a, R: Real>(
     segments: impl Iterator<Item = (usize, &'a [R])>,
+    columns: usize,
+) -> impl Iterator<Item = (usize, [&'a [R]; 2])> {
+    segments.map(move |(rows, own)| (rows, [&own[..columns], &own[columns..2 * columns]]))
+}
+
+/// Mean and Σ (x − mean)² of all segments, of the number of rows and the moments of each, in order;
+/// and the number of all rows.
+pub(crate) fn join_squares<'a, R: Real>(
+    segments: impl Iterator<Item = (usize, [&'a [R]; 2])>,
     mean: &mut [R],
     squares: &mut [R],
 ) -> usize {
-    let columns = mean.len();
     mean.fill(R::ZERO);
     squares.fill(R::ZERO);
     let mut before = 0;
-    for (count, partial) in segments {
-        let weights = weights(before as f64, count as f64);
-        join_segment(&partial[..2 * columns], weights, mean, squares);
+    for (count, own) in segments {
+        join_segment(own, weights(before as f64, count as f64), mean, squares);
         before += count;
     }
     before
@@ -111,9 +117,9 @@ pub(crate) fn join_squares<'a, R: Real>(
 vectorize! {
     /// The same with one segment more.
     fn join_segment<R>(
-        partial: &[R], weights: [R; 2], mean: &mut [R], squares: &mut [R],
+        own: [&[R]; 2], weights: [R; 2], mean: &mut [R], squares: &mut [R],
     ) {
-        let (means, inside) = partial.split_at(mean.len());
+        let [means, inside] = own;
         let both = mean.iter_mut().zip(squares);
         for ((mean, all), (other, inside)) in both.zip(means.iter().zip(inside)) {
             [*mean, *all] = joined([*mean, *all], [*other - *mean, *inside], weights);
@@ -378,6 +384,21 @@ fn back<R: Real>(x: R, dy: R, [mean, scale, shift, slope]: [R; 4]) -> R {
     scale * (mean - x).fused(slope, dy - shift)
 }
 
+/// Elements of the rows that are made as one, of so many in all: those of one row, unless rows are
+/// narrow.
+#[inline(always)]
+pub(crate) fn together(columns: usize, elements: usize) -> usize {
+    let several = WIDE / columns * columns;
+    if several > columns && elements >= 2 * several { several } else { columns }
+}
+
+/// The channels again and again.
+#[inline(always)]
+pub(crate) fn copy_each<R: Real>(channel: &[R], copies: &mut [R]) {
+    let copies = copies.chunks_mut(channel.len());
+    copies.for_each(|copy| copy.copy_from_slice(channel));
+}
+
 /// All rows, element by element, stored or added. Several narrow rows are made as one, of as many
 /// copies of the channels.
 #[inline(always)]
@@ -389,17 +410,15 @@ pub(crate) fn each_row<R: Real, const K: usize, const P: usize>(
     make: impl Fn([R; K], [R; P]) -> R,
 ) {
     let columns = channels[0].len();
-    let together = WIDE / columns * columns;
+    let length = together(columns, out.len());
     let mut copies = [[R::ZERO; WIDE]; P];
-    let is_narrow = together > columns && out.len() >= 2 * together;
-    let (channels, length) = if is_narrow {
+    let channels = if length > columns {
         for (copies, channel) in copies.iter_mut().zip(channels) {
-            let copies = copies[..together].chunks_mut(columns);
-            copies.for_each(|copy| copy.copy_from_slice(channel));
+            copy_each(channel, &mut copies[..length]);
         }
-        (copies.each_ref().map(|copies| &copies[..together]), together)
+        copies.each_ref().map(|copies| &copies[..length])
     } else {
-        (channels, columns)
+        channels
     };
     for (row, out) in out.chunks_mut(length).enumerate() {
         let own = inputs.map(|input| &input[row * length..]);

@@ -4,7 +4,7 @@
 use crate::{
     Real,
     fast::{
-        batch_norm as channels,
+        batch_norm::{self as channels, WIDE, copy_each, own_moments, together},
         group_norm::{self as groups, at_channels, weighed},
     },
     norm::EPSILON,
@@ -23,6 +23,29 @@ fn rstd<R: Real>(variance: R) -> R {
     R::ONE / (variance + R::of(EPSILON)).sqrt()
 }
 
+/// Mean and Σ (x − mean)² of every channel of a segment, in the first two of the four rows of
+/// `partial`; of narrow rows several as if they were one, and then the channels of all of these.
+pub(crate) fn moments<R: Real>(x: &[R], partial: &mut [R]) {
+    let columns = partial.len() / 4;
+    let length = together(columns, x.len());
+    if length == columns {
+        return channels::moments(x, partial);
+    }
+    let (whole, rest) = x.split_at(x.len() / length * length);
+    let mut wide = [R::ZERO; 8 * WIDE];
+    let (wide, last) = wide.split_at_mut(4 * length);
+    channels::moments(whole, wide);
+    let (means, squares) = wide[..2 * length].split_at(length);
+    let copies = means.chunks(columns).zip(squares.chunks(columns));
+    let copies = copies.map(|(mean, squares)| (whole.len() / length, [mean, squares]));
+    let last = (!rest.is_empty()).then(|| {
+        channels::moments(rest, &mut last[..4 * columns]);
+        (rest.len() / columns, [&last[..columns], &last[columns..2 * columns]])
+    });
+    let (mean, others) = partial.split_at_mut(columns);
+    channels::join_squares(copies.chain(last), mean, &mut others[..columns]);
+}
+
 /// Means of groups and Σ (x − mean)², from the moments of the channels of segments, each with its
 /// number of rows. `joined` has two rows of channels.
 pub(crate) fn join_moments<'a, R: Real>(
@@ -33,6 +56,7 @@ pub(crate) fn join_moments<'a, R: Real>(
     let columns = joined.len() / 2;
     let width = columns / mean.len();
     let (centers, inside) = joined.split_at_mut(columns);
+    let segments = own_moments(segments, columns);
     let positions = channels::join_squares(segments, centers, inside);
     let positions = R::of(positions as f64);
     let all = centers.chunks(width).zip(inside.chunks(width));
@@ -58,12 +82,26 @@ pub(crate) fn normalise<R: Real>(
 }
 
 /// Σ dy · (x − mean) and Σ dy of every channel of a segment, in the first two of the three rows of
-/// `partial`.
+/// `partial`; of narrow rows as for moments.
 pub(crate) fn sums<R: Real>(inputs: [&[R]; 2], mean: &[R], partial: &mut [R]) {
     let columns = partial.len() / 3;
+    let length = together(columns, inputs[0].len());
     let (sums, centers) = partial.split_at_mut(2 * columns);
     at_channels(mean, centers);
-    channels::sums(inputs, centers, sums);
+    if length == columns {
+        return channels::sums(inputs, centers, sums);
+    }
+    let whole = inputs[0].len() / length * length;
+    channels::sums(inputs.map(|input| &input[whole..]), centers, sums);
+    let mut wide = [R::ZERO; 3 * WIDE];
+    let (copies, wide) = wide[..3 * length].split_at_mut(length);
+    copy_each(centers, copies);
+    channels::sums(inputs.map(|input| &input[..whole]), copies, wide);
+    for (sums, wide) in sums.chunks_mut(columns).zip(wide.chunks(length)) {
+        for copy in wide.chunks(columns) {
+            sums.iter_mut().zip(copy).for_each(|(sum, copy)| *sum += *copy);
+        }
+    }
 }
 
 /// Σ g · x̂ and Σ g of the groups of an example, g = dy · gain, from the sums of its channels.
