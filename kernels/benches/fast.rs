@@ -14,7 +14,7 @@ use roundelay_kernels::{Kernel, NAMES};
 use roundelay_schedule::{Call, Float};
 use std::time::Instant;
 
-/// The kernel at 1024 rows of 128 (512 for activations, 256 classes), or a random call.
+/// The kernel at 1024 rows of 128 (512 for activations, 256 classes), or a call of its samples.
 fn typical(name: &str) -> Call {
     let (rows, wide, row, count): (&[u64], &[u64], &[u64], &[u64]) =
         (&[1024, 128], &[1024, 512], &[128], &[1024]);
@@ -81,7 +81,8 @@ fn typical(name: &str) -> Call {
             call.operands
                 .iter_mut()
                 .for_each(|operand| operand.shape = [200_000][..].into());
-            call
+            let fits = Kernel::parse(&call).is_ok();
+            if fits { call } else { large(other, &mut Draw::new(1)) }
         }
     }
 }

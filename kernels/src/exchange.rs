@@ -4,6 +4,7 @@
 
 use crate::{
     Context, Real,
+    fast::exchange as fast,
     halo::{Halo, images},
     kernel::Define,
     operand::Operands,
@@ -189,11 +190,7 @@ impl Exchange {
 
     /// The sum of one range of all arrays, first to last.
     fn sum<R: Real>(&self, brought: &[&[R]], range: Range<usize>, out: &mut [R]) {
-        for (index, out) in range.zip(out) {
-            let mut each = brought.iter().map(|array| array[index]);
-            let first = each.next().unwrap_or(R::ZERO);
-            self.store.put(out, each.fold(first, |sum, more| sum + more));
-        }
+        fast::sum(brought, range, out, self.store);
     }
 }
 

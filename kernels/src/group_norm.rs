@@ -59,7 +59,7 @@ impl Groups {
         self.columns / self.width
     }
     /// Elements of an example.
-    fn size(self) -> usize {
+    pub(crate) fn size(self) -> usize {
         self.positions * self.columns
     }
     pub(crate) fn matrix(self) -> (usize, usize) {

@@ -178,12 +178,16 @@ impl Halo {
         let image = self.rows * (self.width + 2 * self.side);
         for (number, out) in out.chunks_mut(image).enumerate() {
             for (place, out) in out.chunks_mut(self.width + 2 * self.side).enumerate() {
-                out.fill(padding);
                 let at = (part * self.step + place).checked_sub(self.before);
-                if let Some(at) = at.filter(|at| window.contains(at)) {
-                    let row = self.row(brought[at / self.height], number, at);
-                    out[self.side..][..self.width].copy_from_slice(row);
-                }
+                let Some(at) = at.filter(|at| window.contains(at)) else {
+                    out.fill(padding);
+                    continue;
+                };
+                let (left, others) = out.split_at_mut(self.side);
+                let (inside, right) = others.split_at_mut(self.width);
+                left.fill(padding);
+                inside.copy_from_slice(self.row(brought[at / self.height], number, at));
+                right.fill(padding);
             }
         }
     }

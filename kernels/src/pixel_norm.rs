@@ -8,12 +8,19 @@
 
 use crate::{
     Context, Mode, Real,
+    fast::{
+        batch_norm as channels,
+        pixel_norm::{self as fast, Norm},
+    },
     group_norm::Groups,
     kernel::Define,
     operand::Operands,
     plain::pixel_norm as plain,
+    product::with_scratch,
+    segments::{Pieces, join_rows},
     signature::{Signature, product},
     store::Store,
+    team::{for_each_part, rows_per_part},
 };
 use roundelay_schedule::Access;
 
@@ -70,6 +77,81 @@ pub(crate) struct PixelNormParameters {
     pub(crate) store: Store,
 }
 
+/// Operations per element, for the split over threads.
+const COST: usize = 8;
+
+impl Groups {
+    fn pieces(self) -> Pieces {
+        Pieces::new([self.examples, self.positions, self.columns], COST)
+    }
+
+    /// The statistics of one example.
+    fn of<R>(self, example: usize, statistics: &[R]) -> &[R] {
+        &statistics[example * self.groups()..][..self.groups()]
+    }
+
+    fn of_mut<R>(self, example: usize, statistics: &mut [R]) -> &mut [R] {
+        &mut statistics[example * self.groups()..][..self.groups()]
+    }
+
+    fn norm<'a, R>(self, example: usize, norm: Norm<'a, R>) -> Norm<'a, R> {
+        let Norm { gain, mean, variance } = norm;
+        let [mean, variance] = [mean, variance].map(|own| self.of(example, own));
+        Norm { gain, mean, variance }
+    }
+
+    /// Makes `out` of the same rows of `arrays`, for neighbouring rows of one example at a time, with
+    /// so many numbers of scratch memory.
+    fn each_row<R: Real, const K: usize>(
+        self,
+        threads: usize,
+        (arrays, out): ([&[R]; K], &mut [R]),
+        scratch: usize,
+        work: impl Fn(usize, [&[R]; K], &mut [R], &mut [R]) + Sync,
+    ) {
+        let (rows, columns) = self.matrix();
+        let share = rows_per_part(threads, rows, COST * columns) * columns;
+        for_each_part(out.chunks_mut(share).enumerate(), |(part, mut rest)| {
+            with_scratch(scratch, |scratch, _| {
+                let mut first = part * share;
+                while !rest.is_empty() {
+                    let example = first / self.size();
+                    let length = rest.len().min((example + 1) * self.size() - first);
+                    let (own, others) = rest.split_at_mut(length);
+                    let arrays = arrays.map(|array| &array[first..first + length]);
+                    work(example, arrays, own, scratch);
+                    (rest, first) = (others, first + length);
+                }
+            });
+        });
+    }
+
+    /// Σ dy · (x − mean) and Σ dy of every channel, one example after another.
+    fn each_sums<R: Real>(
+        self,
+        threads: usize,
+        [x, mean, dy]: [&[R]; 3],
+        mut join: impl FnMut(usize, [&[R]; 2]),
+    ) {
+        let (pieces, width) = (self.pieces(), 3 * self.columns);
+        with_scratch(self.sums(), |sums, _| {
+            let work = |example: usize, inputs: [&[R]; 2], sums: &mut [R]| {
+                fast::sums(inputs, self.of(example, mean), sums);
+            };
+            pieces.each(threads, [x, dy], (sums, width), work, |example, sums| {
+                join_rows(sums, width);
+                let (along, others) = sums.split_at(self.columns);
+                join(example, [along, &others[..self.columns]]);
+            });
+        });
+    }
+
+    /// Scratch memory of these sums.
+    fn sums(self) -> usize {
+        3 * self.pieces().count() * self.columns
+    }
+}
+
 /// The attribute `count`.
 fn count(call: &mut Signature<'_>) -> Result<usize, String> {
     let count = call.integer("count", "at least 1", |count| count >= 1)?;
@@ -93,6 +175,27 @@ impl Define for PixelNormMoments {
     }
     fn flops(&self) -> u64 {
         self.extents.work(4)
+    }
+    fn scratch(&self) -> usize {
+        (4 * self.extents.pieces().count() + 2) * self.extents.columns
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (x, moments) = (operands.read(), operands.write());
+        let (extents, pieces) = (self.extents, self.extents.pieces());
+        let (mean, squares) = moments.split_at_mut(extents.statistics());
+        let width = 4 * extents.columns;
+        with_scratch(self.scratch(), |scratch, _| {
+            let (joined, partial) = scratch.split_at_mut(2 * extents.columns);
+            let work = |_: usize, [x]: [&[R]; 1], partial: &mut [R]| {
+                fast::moments(x, partial);
+            };
+            pieces.each(context.threads, [x], (partial, width), work, |example, own| {
+                let segments = pieces.lengths().zip(own.chunks(width));
+                let out = [&mut *mean, &mut *squares];
+                let out = out.map(|statistics| extents.of_mut(example, statistics));
+                fast::join_moments(segments, joined, out);
+            });
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::moments(self.extents, operands.read(), operands.write());
@@ -120,7 +223,27 @@ impl Define for PixelNormStatistics {
     fn flops(&self) -> u64 {
         product([8, self.parts, self.statistics])
     }
-    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+    fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
+        self.make(operands, context, |moments, mean, variance| {
+            let parts = moments.chunks(2 * self.statistics);
+            channels::join_moments(parts.map(|own| (self.count, own)), mean, variance);
+        });
+    }
+    fn plain<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
+        self.make(operands, context, |moments, mean, variance| {
+            plain::join(moments, self.count, mean, variance);
+        });
+    }
+}
+
+impl PixelNormStatistics {
+    /// Running statistics, or those that are joined.
+    fn make<R: Real>(
+        &self,
+        mut operands: Operands<'_, R>,
+        context: &Context,
+        join: impl FnOnce(&[R], &mut [R], &mut [R]),
+    ) {
         let moments = operands.read();
         let running = match self.outside {
             Outside::Own => None,
@@ -132,9 +255,7 @@ impl Define for PixelNormStatistics {
                 mean.copy_from_slice(running[0]);
                 variance.copy_from_slice(running[1]);
             }
-            (Mode::Training, Some(_)) | (_, None) => {
-                plain::join(moments, self.count, mean, variance);
-            }
+            (Mode::Training, Some(_)) | (_, None) => join(moments, mean, variance),
         }
     }
 }
@@ -149,6 +270,18 @@ impl Define for PixelNorm {
     }
     fn flops(&self) -> u64 {
         self.extents.work(4)
+    }
+    fn scratch(&self) -> usize {
+        3 * self.extents.columns
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let [x, gain, bias, mean, variance] = [(); 5].map(|()| operands.read());
+        let (norm, y) = (Norm { gain, mean, variance }, operands.write());
+        let scratch = self.scratch();
+        let work = |example: usize, [x]: [&[R]; 1], y: &mut [R], table: &mut [R]| {
+            fast::normalise(x, self.extents.norm(example, norm), bias, y, table);
+        };
+        self.extents.each_row(context.threads, ([x], y), scratch, work);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let given = [(); 5].map(|()| operands.read());
@@ -167,6 +300,19 @@ impl Define for PixelNormSlopes {
     }
     fn flops(&self) -> u64 {
         self.extents.work(6)
+    }
+    fn scratch(&self) -> usize {
+        self.extents.sums()
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let [x, gain, mean, variance, dy] = [(); 5].map(|()| operands.read());
+        let (extents, norm) = (self.extents, Norm { gain, mean, variance });
+        let (along, total) = operands.write().split_at_mut(extents.statistics());
+        extents.each_sums(context.threads, [x, mean, dy], |example, sums| {
+            let out = [&mut *along, &mut *total];
+            let out = out.map(|slopes| extents.of_mut(example, slopes));
+            fast::join_slopes(sums, extents.norm(example, norm), out);
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let given = [(); 5].map(|()| operands.read());
@@ -188,6 +334,21 @@ impl Define for PixelNormBackward {
     fn flops(&self) -> u64 {
         self.extents.work(7)
     }
+    fn scratch(&self) -> usize {
+        4 * self.extents.columns
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let [x, gain, mean, variance, dy, slopes] = [(); 6].map(|()| operands.read());
+        let (extents, norm) = (self.extents, Norm { gain, mean, variance });
+        let (along, total) = slopes.split_at(extents.statistics());
+        let arrays = ([x, dy], operands.write());
+        let work = |example: usize, inputs: [&[R]; 2], dx: &mut [R], table: &mut [R]| {
+            let slopes = [along, total].map(|slopes| extents.of(example, slopes));
+            let made = (dx, self.count, self.store);
+            fast::backward(inputs, extents.norm(example, norm), slopes, table, made);
+        };
+        extents.each_row(context.threads, arrays, self.scratch(), work);
+    }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let given = [(); 6].map(|()| operands.read());
         let made = (operands.write(), self.count, self.store);
@@ -206,6 +367,20 @@ impl Define for PixelNormParameters {
     }
     fn flops(&self) -> u64 {
         self.extents.work(5)
+    }
+    fn scratch(&self) -> usize {
+        self.extents.sums()
+    }
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let [x, mean, variance, dy] = [(); 4].map(|()| operands.read());
+        let (dgain, dbias) = (operands.write(), operands.write());
+        self.store.clear(dgain);
+        self.store.clear(dbias);
+        let extents = self.extents;
+        extents.each_sums(context.threads, [x, mean, dy], |example, sums| {
+            let variance = extents.of(example, variance);
+            fast::add_parameters(sums, variance, [&mut *dgain, &mut *dbias]);
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let given = [(); 4].map(|()| operands.read());

@@ -19,7 +19,11 @@ pub(crate) struct Segments {
 impl Segments {
     /// Segments of rows that each cost so many operations.
     pub(crate) fn new(rows: usize, cost: usize) -> Self {
-        let each = rows_per_part(MOST_PARTS, rows, cost);
+        Self::at_most(MOST_PARTS, rows, cost)
+    }
+    /// No more than so many of them.
+    fn at_most(most: usize, rows: usize, cost: usize) -> Self {
+        let each = rows_per_part(most, rows, cost);
         Self { rows: each, count: rows.div_ceil(each) }
     }
     /// How many segments one of `threads` threads takes.
@@ -49,6 +53,73 @@ impl Segments {
                 work(arrays, statistics.map(|own| &own[rows.clone()]), out, sums);
             }
         });
+    }
+}
+
+/// How the rows of every example are cut into segments, for sums over each example. Where there are many
+/// examples, some of them are summed at a time, so that sums take little memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pieces {
+    examples: usize,
+    /// Rows of an example.
+    rows: usize,
+    columns: usize,
+    /// Operations per element.
+    cost: usize,
+    /// Segments of an example.
+    segments: Segments,
+    /// Examples that are summed at a time.
+    together: usize,
+}
+
+impl Pieces {
+    /// Those of x (examples, rows, columns), each of whose elements costs so many operations.
+    pub(crate) fn new([examples, rows, columns]: [usize; 3], cost: usize) -> Self {
+        let together = examples.clamp(1, MOST_PARTS);
+        let segments = Segments::at_most(MOST_PARTS / together, rows, cost * columns);
+        Self { examples, rows, columns, cost, segments, together }
+    }
+    /// Segments that are summed at a time.
+    pub(crate) fn count(self) -> usize {
+        self.together * self.segments.count
+    }
+    /// Rows of the segments of an example, in order.
+    pub(crate) fn lengths(self) -> impl Iterator<Item = usize> {
+        let Segments { rows: each, count } = self.segments;
+        (0..count).map(move |segment| each.min(self.rows - segment * each))
+    }
+    /// Works on every segment of every example: on its rows of `arrays`, and its own `width` sums;
+    /// then joins the sums of all segments of an example, one example after another.
+    pub(crate) fn each<R: Real, const K: usize>(
+        self,
+        threads: usize,
+        arrays: [&[R]; K],
+        (sums, width): (&mut [R], usize),
+        work: impl Fn(usize, [&[R]; K], &mut [R]) + Sync,
+        mut join: impl FnMut(usize, &mut [R]),
+    ) {
+        let Segments { rows: each, count } = self.segments;
+        let piece_of = |number: usize| {
+            let (example, start) = (number / count, number % count * each);
+            let length = each.min(self.rows - start) * self.columns;
+            let first = (example * self.rows + start) * self.columns;
+            (example, arrays.map(|array| &array[first..][..length]))
+        };
+        for first in (0..self.examples).step_by(self.together) {
+            let pieces = self.together.min(self.examples - first) * count;
+            let share = rows_per_part(threads, pieces, self.cost * each * self.columns);
+            let sums = &mut sums[..pieces * width];
+            for_each_part(sums.chunks_mut(share * width).enumerate(), |(part, sums)| {
+                for (number, sums) in sums.chunks_mut(width).enumerate() {
+                    let number = first * count + part * share + number;
+                    let (example, arrays) = piece_of(number);
+                    work(example, arrays, sums);
+                }
+            });
+            for (number, sums) in sums.chunks_mut(count * width).enumerate() {
+                join(first + number, sums);
+            }
+        }
     }
 }
 

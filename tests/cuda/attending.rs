@@ -1,7 +1,7 @@
 //! Attention by functions for the GPU at hand, where a trial found them faster than those for every GPU
 //! and their numbers the same.
 
-use crate::bench::{Bench, Run, has_compiler};
+use crate::bench::{self, Bench, Run, has_compiler};
 use serde_json::Value;
 use std::{
     env, fs,
@@ -39,17 +39,12 @@ pub(crate) fn program(bench: &Bench, train: &str) -> PathBuf {
 /// A program whose positions see so far.
 pub(crate) fn program_of(bench: &Bench, sight: &str, train: &str) -> PathBuf {
     let model = MODEL.replace("SIGHT", sight);
-    let text = format!(
-        "{model}
-        device core {{ memory 64 MB, compute 40 GFLOP/s, bandwidth 10 GB/s }}
-        link bus {{ bandwidth 8 GB/s, latency 2 us }}
-        cluster some {{ 1 x core joined by bus }}
-        train {{ data synthetic, batch 1, seed 11, optimizer adamw(lr = 1e-2), {train} }}
-        plan {{ exactness delayed, rule sync, placement accumulate, micro_batches 1, stages 1 }}"
-    );
     let name = format!("{sight} {train}");
     let name = name.replace(|letter: char| !letter.is_alphanumeric(), "-");
-    bench.scratch.file(&format!("{name}.rdl"), &text)
+    let train = format!("batch 1, seed 11, optimizer adamw(lr = 1e-2), {train}");
+    let plan =
+        "exactness delayed, rule sync, placement accumulate, micro_batches 1, stages 1";
+    bench::program_of(bench, &name, (&model, 1), &train, plan)
 }
 
 pub(crate) const BF16: &str = "steps 4, dtype bf16";

@@ -206,6 +206,38 @@ pub(crate) fn arenas(figures: &Value) -> Vec<(String, u64)> {
     pools.iter().map(|(pool, own)| (pool.clone(), bytes(own))).collect()
 }
 
+/// A program of a model on so many devices, with drawn data; the rest of its training and its plan
+/// are said.
+pub(crate) fn program_of(
+    bench: &Bench,
+    name: &str,
+    (model, devices): (&str, u32),
+    train: &str,
+    plan: &str,
+) -> PathBuf {
+    let text = format!(
+        "{model}
+        device core {{ memory 200 MB, compute 40 GFLOP/s, bandwidth 10 GB/s }}
+        link bus {{ bandwidth 8 GB/s, latency 2 us }}
+        cluster some {{ {devices} x core joined by bus }}
+        train {{ data synthetic, {train} }}
+        plan {{ {plan} }}"
+    );
+    bench.scratch.file(&format!("{name}.rdl"), &text)
+}
+
+const TINY: &str = "model tiny {
+    seq = 8, width = 16, heads = 2, vocab = 24
+    input tokens:  i32[batch, seq]
+    input targets: i32[batch, seq]
+    x = embedding(tokens, vocab, width) + positions(seq, width)
+    repeat 2 as layer {
+        x = x + dropout(attention(layer_norm(x), heads, causal = true), 0.1)
+        x = x + linear(gelu(linear(layer_norm(x), 2 * width)), width)
+    }
+    loss cross_entropy(linear(layer_norm(x), vocab), targets)
+}";
+
 /// A byte-level language model whose plan is said by the test.
 pub(crate) fn program(
     bench: &Bench,
@@ -214,31 +246,11 @@ pub(crate) fn program(
     train: &str,
     plan: &str,
 ) -> PathBuf {
-    let text = format!(
-        "model tiny {{
-            seq = 8, width = 16, heads = 2, vocab = 24
-            input tokens:  i32[batch, seq]
-            input targets: i32[batch, seq]
-            x = embedding(tokens, vocab, width) + positions(seq, width)
-            repeat 2 as layer {{
-                x = x + dropout(attention(layer_norm(x), heads, causal = true), 0.1)
-                x = x + linear(gelu(linear(layer_norm(x), 2 * width)), width)
-            }}
-            loss cross_entropy(linear(layer_norm(x), vocab), targets)
-        }}
-        device core {{ memory 64 MB, compute 40 GFLOP/s, bandwidth 10 GB/s }}
-        link bus {{ bandwidth 8 GB/s, latency 2 us }}
-        cluster some {{ {devices} x core joined by bus }}
-        train {{
-            data synthetic
-            batch 8
-            optimizer adamw(lr = warmup(3, 1e-2), weight_decay = 0.1)
-            seed 11
-            {train}
-        }}
-        plan {{ exactness delayed, {plan} }}"
+    let train = format!(
+        "batch 8, optimizer adamw(lr = warmup(3, 1e-2), weight_decay = 0.1), seed 11, {train}"
     );
-    bench.scratch.file(&format!("{name}.rdl"), &text)
+    let plan = format!("exactness delayed, {plan}");
+    program_of(bench, name, (TINY, devices), &train, &plan)
 }
 
 /// The same with gradients whose norm is bounded, below what it is in the first steps.
@@ -261,27 +273,19 @@ pub(crate) fn wide_program(
     steps: u64,
     plan: &str,
 ) -> PathBuf {
-    let text = format!(
+    let model = format!(
         "model wide {{
             input x: real[batch, {features}]
             input y: real[batch, 1]
             h = relu(linear(x, 2))
             loss mse(linear(h, 1), y)
-        }}
-        device core {{ memory 64 MB, compute 40 GFLOP/s, bandwidth 10 GB/s }}
-        link bus {{ bandwidth 8 GB/s, latency 2 us }}
-        cluster some {{ 2 x core joined by bus }}
-        train {{
-            data synthetic
-            batch {}
-            optimizer sgd(lr = 1e-3)
-            seed 5
-            steps {steps}
-        }}
-        plan {{ exactness delayed, {plan}, micro_batches {WIDE_MICRO_BATCHES} }}",
-        2 * WIDE_MICRO_BATCHES
+        }}"
     );
-    bench.scratch.file(&format!("wide-{features}-{steps}.rdl"), &text)
+    let batch = 2 * WIDE_MICRO_BATCHES;
+    let train = format!("batch {batch}, optimizer sgd(lr = 1e-3), seed 5, steps {steps}");
+    let plan = format!("exactness delayed, {plan}, micro_batches {WIDE_MICRO_BATCHES}");
+    let name = format!("wide-{features}-{steps}");
+    program_of(bench, &name, (&model, 2), &train, &plan)
 }
 
 /// Windows of seven, three and one rows in steps of one and two, greatest and mean ones, norms of batches

@@ -1,7 +1,7 @@
 //! Convolutions by cuDNN, where a trial found it faster and its numbers those of own functions.
 
 use crate::{
-    bench::{ALL, Bench, CUDNN, Run, has_compiler},
+    bench::{ALL, Bench, CUDNN, Run, has_compiler, program_of},
     support::{document, ended},
 };
 use serde_json::Value;
@@ -37,16 +37,11 @@ pub(crate) const PLAIN: &str = "model plain {
 const SLOW_OWN: (&str, &str) = ("STANDIN_CUDA_SLOW", "convolution");
 
 pub(crate) fn program(bench: &Bench, model: &str, train: &str) -> PathBuf {
-    let text = format!(
-        "{model}
-        device core {{ memory 200 MB, compute 40 GFLOP/s, bandwidth 10 GB/s }}
-        link bus {{ bandwidth 8 GB/s, latency 2 us }}
-        cluster some {{ 1 x core joined by bus }}
-        train {{ data synthetic, batch 8, seed 11, optimizer sgd(lr = 0.05), {train} }}
-        plan {{ exactness delayed, rule sync, placement accumulate, micro_batches 2, stages 1 }}"
-    );
     let name = train.replace(|letter: char| !letter.is_alphanumeric(), "-");
-    bench.scratch.file(&format!("{name}.rdl"), &text)
+    let train = format!("batch 8, seed 11, optimizer sgd(lr = 0.05), {train}");
+    let plan =
+        "exactness delayed, rule sync, placement accumulate, micro_batches 2, stages 1";
+    program_of(bench, &name, (model, 1), &train, plan)
 }
 
 /// A training whose choices are kept in the scratch folder.

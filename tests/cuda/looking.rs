@@ -1,7 +1,7 @@
 //! Held-out loss and metrics on a GPU: during a run and of what was learned, in every type.
 
 use crate::{
-    bench::{Bench, Run, WINDOWS, arenas, has_compiler},
+    bench::{Bench, Run, WINDOWS, arenas, has_compiler, program_of},
     support::{Ended, document, ended},
 };
 use serde_json::Value;
@@ -36,19 +36,11 @@ const TEXT: &str = "model tiny {
 }";
 
 fn program(bench: &Bench, name: &str, model: &str, train: &str, plan: &str) -> PathBuf {
-    let text = format!(
-        "{model}
-        device core {{ memory 64 MB, compute 40 GFLOP/s, bandwidth 10 GB/s }}
-        link bus {{ bandwidth 8 GB/s, latency 2 us }}
-        cluster some {{ 4 x core joined by bus }}
-        train {{
-            data synthetic, batch 8, seed 11, steps 6
-            optimizer adamw(lr = 1e-2), evaluate {{ every 3 }}
-            {train}
-        }}
-        plan {{ exactness local, {plan} }}"
+    let train = format!(
+        "batch 8, seed 11, steps 6, optimizer adamw(lr = 1e-2), evaluate {{ every 3 }}
+        {train}"
     );
-    bench.scratch.file(&format!("{name}.rdl"), &text)
+    program_of(bench, name, (model, 4), &train, &format!("exactness local, {plan}"))
 }
 
 /// Loss and metrics of a line or of a document.

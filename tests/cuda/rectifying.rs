@@ -1,7 +1,7 @@
 //! Rectifiers behind batch norms on a GPU: where one stage has both, backward makes the norm again; behind
 //! a cut it reads what forward stored. A training has the same bits, in 16 bits too.
 
-use crate::bench::{Bench, Run, has_compiler};
+use crate::bench::{Bench, Run, has_compiler, program_of};
 
 const MODEL: &str = "model residual {
     input pixels: real[batch, 6, 6, 4]
@@ -17,21 +17,15 @@ const MODEL: &str = "model residual {
 
 /// A training in two stages, of which the second begins with this node.
 fn run(bench: &Bench, cut: u32, dtype: &str) -> Run {
-    let text = format!(
-        "{MODEL}
-        device core {{ memory 64 MB, compute 40 GFLOP/s, bandwidth 10 GB/s }}
-        link bus {{ bandwidth 8 GB/s, latency 2 us }}
-        cluster some {{ 2 x core joined by bus }}
-        train {{
-            data synthetic, batch 8, seed 11, steps 6
-            optimizer sgd(lr = 0.05, momentum = 0.9), dtype {dtype}
-        }}
-        plan {{
-            rule sync, placement pipeline, order gpipe, micro_batches 2, stages 2
-            cuts [{cut}], states replicated, replicas 1, recompute none
-        }}"
+    let train = format!(
+        "batch 8, seed 11, steps 6, optimizer sgd(lr = 0.05, momentum = 0.9), dtype {dtype}"
     );
-    let program = bench.scratch.file(&format!("{dtype}-{cut}.rdl"), &text);
+    let plan = format!(
+        "rule sync, placement pipeline, order gpipe, micro_batches 2, stages 2,
+        cuts [{cut}], states replicated, replicas 1, recompute none"
+    );
+    let name = format!("{dtype}-{cut}");
+    let program = program_of(bench, &name, (MODEL, 2), &train, &plan);
     bench.run("--device cuda", &program, &[])
 }
 

@@ -2,33 +2,31 @@
 
 use super::tanh::{gate, slope};
 use crate::{
+    Real,
     product::{Finished, Target},
     simd::vectorize,
 };
+use std::ops::Range;
 
 vectorize! {
     /// y += bias.
     pub(crate) fn add_bias<R>(bias: &[R], part: Finished, y: &mut Target<'_, R>) {
-        let bias = &bias[part.columns.clone()];
-        for row in part.rows {
-            let y = &mut y.data[row * y.row..][part.columns.clone()];
+        each_row(part, [bias], y, |_, [bias], y| {
             for (y, bias) in y.iter_mut().zip(bias) {
                 *y += *bias;
             }
-        }
+        });
     }
 }
 
 vectorize! {
     /// y = max(y + bias, 0).
     pub(crate) fn add_bias_relu<R>(bias: &[R], part: Finished, y: &mut Target<'_, R>) {
-        let bias = &bias[part.columns.clone()];
-        for row in part.rows {
-            let y = &mut y.data[row * y.row..][part.columns.clone()];
+        each_row(part, [bias], y, |_, [bias], y| {
             for (y, bias) in y.iter_mut().zip(bias) {
                 *y = (*y + *bias).greater(R::ZERO);
             }
-        }
+        });
     }
 }
 
@@ -37,16 +35,13 @@ vectorize! {
     pub(crate) fn add_bias_gelu<R>(
         bias: &[R], part: Finished, z: &mut Target<'_, R>, y: &mut [R],
     ) {
-        let bias = &bias[part.columns.clone()];
-        for row in part.rows {
-            let y = &mut y[row * z.row..][part.columns.clone()];
-            let z = &mut z.data[row * z.row..][part.columns.clone()];
-            for ((z, y), bias) in z.iter_mut().zip(y).zip(bias) {
+        each_row(part, [bias], z, |own, [bias], z| {
+            for ((z, y), bias) in z.iter_mut().zip(&mut y[own]).zip(bias) {
                 *z += *bias;
                 let (distribution, _) = z.normal();
                 *y = *z * distribution;
             }
-        }
+        });
     }
 }
 
@@ -55,16 +50,13 @@ vectorize! {
     pub(crate) fn add_bias_gelu_tanh<R>(
         bias: &[R], part: Finished, z: &mut Target<'_, R>, y: &mut [R],
     ) {
-        let bias = &bias[part.columns.clone()];
-        for row in part.rows {
-            let y = &mut y[row * z.row..][part.columns.clone()];
-            let z = &mut z.data[row * z.row..][part.columns.clone()];
-            for ((z, y), bias) in z.iter_mut().zip(y).zip(bias) {
+        each_row(part, [bias], z, |own, [bias], z| {
+            for ((z, y), bias) in z.iter_mut().zip(&mut y[own]).zip(bias) {
                 *z += *bias;
                 let (open, _) = gate(*z);
                 *y = *z * open;
             }
-        }
+        });
     }
 }
 
@@ -73,13 +65,11 @@ vectorize! {
     pub(crate) fn times_gelu_tanh_slope<R>(
         t: &[R], part: Finished, dy: &mut Target<'_, R>,
     ) {
-        for row in part.rows {
-            let t = &t[row * dy.row..][part.columns.clone()];
-            let dy = &mut dy.data[row * dy.row..][part.columns.clone()];
-            for (dy, t) in dy.iter_mut().zip(t) {
+        each_row(part, [], dy, |own, [], dy| {
+            for (dy, t) in dy.iter_mut().zip(&t[own]) {
                 *dy *= slope(*t);
             }
-        }
+        });
     }
 }
 
@@ -88,13 +78,26 @@ vectorize! {
     pub(crate) fn add_bias_and<R>(
         a: &[R], bias: &[R], part: Finished, y: &mut Target<'_, R>,
     ) {
-        let bias = &bias[part.columns.clone()];
-        for row in part.rows {
-            let a = &a[row * y.row..][part.columns.clone()];
-            let y = &mut y.data[row * y.row..][part.columns.clone()];
-            for ((y, a), bias) in y.iter_mut().zip(a).zip(bias) {
+        each_row(part, [bias], y, |own, [bias], y| {
+            for ((y, a), bias) in y.iter_mut().zip(&a[own]).zip(bias) {
                 *y = *a + (*y + *bias);
             }
-        }
+        });
+    }
+}
+
+/// Works on the part's columns of each of its rows: on their places in arrays of whole rows, on these
+/// columns of every vector, and on the row itself.
+#[inline(always)]
+fn each_row<R: Real, const K: usize>(
+    part: Finished,
+    vectors: [&[R]; K],
+    y: &mut Target<'_, R>,
+    mut work: impl FnMut(Range<usize>, [&[R]; K], &mut [R]),
+) {
+    let vectors = vectors.map(|vector| &vector[part.columns.clone()]);
+    for row in part.rows {
+        let own = row * y.row + part.columns.start..row * y.row + part.columns.end;
+        work(own.clone(), vectors, &mut y.data[own]);
     }
 }

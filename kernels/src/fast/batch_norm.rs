@@ -8,6 +8,9 @@ use crate::{
 /// Elements after which sums start anew, so that they stay short.
 const BLOCK: usize = 8192;
 
+/// Elements of narrow rows that are made at once: a loop over fewer takes longer to begin than to run.
+pub(crate) const WIDE: usize = 256;
+
 /// Elements of the gradient that are masked at once: they stay in the nearest cache.
 const OPENED: usize = 8192;
 
@@ -81,21 +84,47 @@ pub(crate) fn join_moments<'a, R: Real>(
     mean: &mut [R],
     variance: &mut [R],
 ) {
-    let columns = mean.len();
+    let rows = join_squares(own_moments(segments, mean.len()), mean, variance);
+    let share = R::of(1.0 / rows as f64);
+    variance.iter_mut().for_each(|variance| *variance *= share);
+}
+
+/// Means and squares of segments, which come first in what each has.
+pub(crate) fn own_moments<'a, R: Real>(
+    segments: impl Iterator<Item = (usize, &'a [R])>,
+    columns: usize,
+) -> impl Iterator<Item = (usize, [&'a [R]; 2])> {
+    segments.map(move |(rows, own)| (rows, [&own[..columns], &own[columns..2 * columns]]))
+}
+
+/// Mean and Σ (x − mean)² of all segments, of the number of rows and the moments of each, in order;
+/// and the number of all rows.
+pub(crate) fn join_squares<'a, R: Real>(
+    segments: impl Iterator<Item = (usize, [&'a [R]; 2])>,
+    mean: &mut [R],
+    squares: &mut [R],
+) -> usize {
     mean.fill(R::ZERO);
-    variance.fill(R::ZERO);
-    let mut before = 0.0;
-    for (count, partial) in segments {
-        let (means, squares) = partial[..2 * columns].split_at(columns);
-        let weights = weights(before, count as f64);
-        let both = mean.iter_mut().zip(&mut *variance);
-        for ((mean, all), (other, inside)) in both.zip(means.iter().zip(squares)) {
+    squares.fill(R::ZERO);
+    let mut before = 0;
+    for (count, own) in segments {
+        join_segment(own, weights(before as f64, count as f64), mean, squares);
+        before += count;
+    }
+    before
+}
+
+vectorize! {
+    /// The same with one segment more.
+    fn join_segment<R>(
+        own: [&[R]; 2], weights: [R; 2], mean: &mut [R], squares: &mut [R],
+    ) {
+        let [means, inside] = own;
+        let both = mean.iter_mut().zip(squares);
+        for ((mean, all), (other, inside)) in both.zip(means.iter().zip(inside)) {
             [*mean, *all] = joined([*mean, *all], [*other - *mean, *inside], weights);
         }
-        before += count as f64;
     }
-    let share = R::of(1.0 / before);
-    variance.iter_mut().for_each(|variance| *variance *= share);
 }
 
 /// factor = gain / √(variance + ε).
@@ -108,20 +137,16 @@ pub(crate) fn factors<R: Real>(gain: &[R], variance: &[R], factor: &mut [R]) {
 vectorize! {
     /// y = (x − mean) · factor + bias.
     pub(crate) fn normalise<R>(x: &[R], channels: [&[R]; 3], y: &mut [R]) {
-        let columns = channels[0].len();
-        for (x, y) in x.chunks(columns).zip(y.chunks_mut(columns)) {
-            each([x], channels, y, |[x], channels| normal(x, channels));
-        }
+        each_row([x], channels, y, Store::Write, |[x], channel| normal(x, channel));
     }
 }
 
 vectorize! {
     /// y = max((x − mean) · factor + bias, 0).
     pub(crate) fn normalise_relu<R>(x: &[R], channels: [&[R]; 3], y: &mut [R]) {
-        let columns = channels[0].len();
-        for (x, y) in x.chunks(columns).zip(y.chunks_mut(columns)) {
-            each([x], channels, y, |[x], channels| normal(x, channels).greater(R::ZERO));
-        }
+        each_row([x], channels, y, Store::Write, |[x], channel| {
+            normal(x, channel).greater(R::ZERO)
+        });
     }
 }
 
@@ -130,13 +155,9 @@ vectorize! {
     pub(crate) fn normalise_add<R>(
         inputs: [&[R]; 2], channels: [&[R]; 3], y: &mut [R],
     ) {
-        let columns = channels[0].len();
-        let [x, residual] = inputs.map(|input| input.chunks(columns));
-        for ((x, residual), y) in x.zip(residual).zip(y.chunks_mut(columns)) {
-            each([x, residual], channels, y, |[x, residual], channels| {
-                normal(x, channels) + residual
-            });
-        }
+        each_row(inputs, channels, y, Store::Write, |[x, residual], channel| {
+            normal(x, channel) + residual
+        });
     }
 }
 
@@ -145,13 +166,9 @@ vectorize! {
     pub(crate) fn normalise_add_relu<R>(
         inputs: [&[R]; 2], channels: [&[R]; 3], y: &mut [R],
     ) {
-        let columns = channels[0].len();
-        let [x, residual] = inputs.map(|input| input.chunks(columns));
-        for ((x, residual), y) in x.zip(residual).zip(y.chunks_mut(columns)) {
-            each([x, residual], channels, y, |[x, residual], channels| {
-                (normal(x, channels) + residual).greater(R::ZERO)
-            });
-        }
+        each_row(inputs, channels, y, Store::Write, |[x, residual], channel| {
+            (normal(x, channel) + residual).greater(R::ZERO)
+        });
     }
 }
 
@@ -159,22 +176,6 @@ vectorize! {
 #[inline(always)]
 fn normal<R: Real>(x: R, [mean, factor, bias]: [R; 3]) -> R {
     (x - mean).fused(factor, bias)
-}
-
-/// One row, element by element.
-#[inline(always)]
-fn each<R: Real, const K: usize, const P: usize>(
-    inputs: [&[R]; K],
-    channels: [&[R]; P],
-    out: &mut [R],
-    make: impl Fn([R; K], [R; P]) -> R,
-) {
-    let columns = out.len();
-    let inputs = inputs.map(|input| &input[..columns]);
-    let channels = channels.map(|channel| &channel[..columns]);
-    for (j, out) in out.iter_mut().enumerate() {
-        *out = make(inputs.map(|input| input[j]), channels.map(|channel| channel[j]));
-    }
 }
 
 vectorize! {
@@ -237,13 +238,9 @@ vectorize! {
     pub(crate) fn rectify_again<R>(
         inputs: [&[R]; 2], channels: [&[R]; 3], dt: &mut [R], store: Store,
     ) {
-        let columns = channels[0].len();
-        let [x, dy] = inputs.map(|input| input.chunks(columns));
-        for ((x, dy), dt) in x.zip(dy).zip(dt.chunks_mut(columns)) {
-            add_each([x, dy], channels, dt, store, |[x, dy], channel| {
-                masked(normal(x, channel), dy)
-            });
-        }
+        each_row(inputs, channels, dt, store, |[x, dy], channel| {
+            masked(normal(x, channel), dy)
+        });
     }
 }
 
@@ -277,11 +274,8 @@ fn open_again<'a, R: Real>(
     channels: [&[R]; 3],
     opened: &'a mut [R; OPENED],
 ) -> &'a [R] {
-    let columns = channels[0].len();
     let opened = &mut opened[..x.len()];
-    for (x, opened) in x.chunks(columns).zip(opened.chunks_mut(columns)) {
-        each([x], channels, opened, |[x], channel| normal(x, channel));
-    }
+    each_row([x], channels, opened, Store::Write, |[x], channel| normal(x, channel));
     for (opened, dy) in opened.iter_mut().zip(dy) {
         *opened = masked(*opened, *dy);
     }
@@ -380,13 +374,9 @@ fn spread_rows<R: Real>(
     store: Store,
 ) {
     let Channels { mean, scale, shift, slope, .. } = channels;
-    let columns = mean.len();
-    let rows = x.chunks(columns).zip(dy.chunks(columns));
-    for ((x, dy), dx) in rows.zip(dx.chunks_mut(columns)) {
-        add_each([x, dy], [mean, scale, shift, slope], dx, store, |[x, dy], channel| {
-            back(x, dy, channel)
-        });
-    }
+    each_row([x, dy], [mean, scale, shift, slope], dx, store, |[x, dy], channel| {
+        back(x, dy, channel)
+    });
 }
 
 #[inline(always)]
@@ -394,9 +384,51 @@ fn back<R: Real>(x: R, dy: R, [mean, scale, shift, slope]: [R; 4]) -> R {
     scale * (mean - x).fused(slope, dy - shift)
 }
 
+/// Elements of the rows that are made as one, of so many in all: those of one row, unless rows are
+/// narrow.
+#[inline(always)]
+pub(crate) fn together(columns: usize, elements: usize) -> usize {
+    let several = WIDE / columns * columns;
+    if several > columns && elements >= 2 * several { several } else { columns }
+}
+
+/// The channels again and again.
+#[inline(always)]
+pub(crate) fn copy_each<R: Real>(channel: &[R], copies: &mut [R]) {
+    let copies = copies.chunks_mut(channel.len());
+    copies.for_each(|copy| copy.copy_from_slice(channel));
+}
+
+/// All rows, element by element, stored or added. Several narrow rows are made as one, of as many
+/// copies of the channels.
+#[inline(always)]
+pub(crate) fn each_row<R: Real, const K: usize, const P: usize>(
+    inputs: [&[R]; K],
+    channels: [&[R]; P],
+    out: &mut [R],
+    store: Store,
+    make: impl Fn([R; K], [R; P]) -> R,
+) {
+    let columns = channels[0].len();
+    let length = together(columns, out.len());
+    let mut copies = [[R::ZERO; WIDE]; P];
+    let channels = if length > columns {
+        for (copies, channel) in copies.iter_mut().zip(channels) {
+            copy_each(channel, &mut copies[..length]);
+        }
+        copies.each_ref().map(|copies| &copies[..length])
+    } else {
+        channels
+    };
+    for (row, out) in out.chunks_mut(length).enumerate() {
+        let own = inputs.map(|input| &input[row * length..]);
+        add_each(own, channels, out, store, &make);
+    }
+}
+
 /// One row, element by element, stored or added.
 #[inline(always)]
-pub(crate) fn add_each<R: Real, const K: usize, const P: usize>(
+fn add_each<R: Real, const K: usize, const P: usize>(
     inputs: [&[R]; K],
     channels: [&[R]; P],
     out: &mut [R],

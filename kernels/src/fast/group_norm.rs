@@ -2,8 +2,12 @@
 //! over the channels of a group.
 
 use crate::{
-    Real, fast::batch_norm as channels, group_norm::Groups, norm::EPSILON,
-    segments::add_rows, simd::vectorize, store::Store,
+    Real,
+    fast::batch_norm::{self as channels, each_row},
+    group_norm::Groups,
+    norm::EPSILON,
+    simd::vectorize,
+    store::Store,
 };
 
 /// Scratch rows of one segment in the backward pass: the two parameter sums come first.
@@ -27,7 +31,9 @@ pub(crate) fn example<R: Real>(
     let groups = groups.zip(factors.chunks_mut(width)).zip(gain.chunks(width));
     let statistics = mean.iter_mut().zip(rstd);
     for ((((centers, squares), factors), gain), (mean, rstd)) in groups.zip(statistics) {
-        [*mean, *rstd] = joined(positions, centers, squares);
+        let [center, squares] = joined(positions, centers, squares);
+        let variance = squares / (positions * R::of(width as f64));
+        (*mean, *rstd) = (center, R::ONE / (variance + R::of(EPSILON)).sqrt());
         centers.fill(*mean);
         for (factor, gain) in factors.iter_mut().zip(gain) {
             *factor = *rstd * *gain;
@@ -37,14 +43,26 @@ pub(crate) fn example<R: Real>(
     channels::normalise(x, [&*centers, factors, bias], y);
 }
 
-/// Mean and 1/√(variance + ε) of channels with their own means and Σ (x − mean)².
-fn joined<R: Real>(positions: R, centers: &[R], squares: &[R]) -> [R; 2] {
+/// Mean and Σ (x − mean)² of channels with their own means and squares.
+pub(crate) fn joined<R: Real>(positions: R, centers: &[R], squares: &[R]) -> [R; 2] {
     let width = R::of(centers.len() as f64);
     let mean = centers.iter().copied().sum::<R>() / width;
     let apart = centers.iter().map(|center| (*center - mean) * (*center - mean));
     let within = squares.iter().copied().sum::<R>();
-    let variance = (within + positions * apart.sum::<R>()) / (positions * width);
-    [mean, R::ONE / (variance + R::of(EPSILON)).sqrt()]
+    [mean, within + positions * apart.sum::<R>()]
+}
+
+/// The number of a group at each of its channels.
+pub(crate) fn at_channels<R: Real>(groups: &[R], channels: &mut [R]) {
+    let width = channels.len() / groups.len();
+    for (channels, group) in channels.chunks_mut(width).zip(groups) {
+        channels.fill(*group);
+    }
+}
+
+/// Σ gain · sum over the channels of a group.
+pub(crate) fn weighed<R: Real>(gain: &[R], sums: &[R]) -> R {
+    gain.iter().zip(sums).map(|(gain, sum)| *sum * *gain).sum()
 }
 
 /// The examples of one segment: dx, and dgain and dbias in the first rows of `scratch`.
@@ -63,31 +81,17 @@ pub(crate) fn backward<R: Real>(
     let statistics = mean.chunks(groups).zip(rstd.chunks(groups));
     let inputs = x.chunks(size).zip(dy.chunks(size)).zip(statistics);
     for (((x, dy), (mean, rstd)), dx) in inputs.zip(dx.chunks_mut(size)) {
-        for (center, mean) in own[..columns].chunks_mut(width).zip(mean) {
-            center.fill(*mean);
-        }
-        sums(x, dy, own);
+        let (center, others) = own.split_at_mut(columns);
+        at_channels(mean, center);
+        channels::sums([x, dy], center, &mut others[..2 * columns]);
         factors(width, positions, [gain, rstd], own, parameters);
-        spread([x, dy], own, dx, store);
+        let row = |row: usize| &own[row * columns..][..columns];
+        spread([x, dy], [row(0), row(1), row(3), row(4)], dx, store);
     }
 }
 
-vectorize! {
-    /// Σ dy · (x − mean) and Σ dy of every channel, in the second and third row of `own`; the
-    /// first has the means.
-    fn sums<R>(x: &[R], dy: &[R], own: &mut [R]) {
-        let columns = own.len() / 5;
-        let (mean, rest) = own.split_at_mut(columns);
-        let (along, rest) = rest.split_at_mut(columns);
-        let total = &mut rest[..columns];
-        along.fill(R::ZERO);
-        total.fill(R::ZERO);
-        add_rows([x, dy], [&*mean], along, total, |[x, dy], [mean]| [dy * (x - mean), dy]);
-    }
-}
-
-/// Adds an example to the parameters' gradients; makes scale, shift and slope of its channels
-/// in rows two to four of `own`.
+/// Adds an example to the parameters' gradients; of the means and sums of its channels, in rows
+/// zero to two of `own`, makes scale, shift and slope, in rows one, three and four.
 fn factors<R: Real>(
     width: usize,
     positions: usize,
@@ -101,11 +105,9 @@ fn factors<R: Real>(
     let [along, total, shift, slope] = [1, 2, 3, 4].map(|row| row * columns);
     for (group, rstd) in rstd.iter().enumerate() {
         let group = group * width..(group + 1) * width;
-        let sum = |row: usize, own: &[R]| -> R {
-            group.clone().map(|j| own[row + j] * gain[j]).sum()
-        };
-        let average = *rstd * share * sum(total, own);
-        let bend = *rstd * *rstd * *rstd * share * sum(along, own);
+        let sum = |row: usize| weighed(&gain[group.clone()], &own[row..][group.clone()]);
+        let average = *rstd * share * sum(total);
+        let bend = *rstd * *rstd * *rstd * share * sum(along);
         for j in group.clone() {
             dgain[j] += own[along + j] * *rstd;
             dbias[j] += own[total + j];
@@ -117,19 +119,13 @@ fn factors<R: Real>(
 }
 
 vectorize! {
-    /// dx = dy · scale − shift − (x − mean) · slope.
-    fn spread<R>(inputs: [&[R]; 2], own: &[R], dx: &mut [R], store: Store) {
-        let [x, dy] = inputs;
-        let columns = own.len() / 5;
-        let row = |row: usize| &own[row * columns..][..columns];
-        let channels = [row(0), row(1), row(3), row(4)];
-        let rows = x.chunks(columns).zip(dy.chunks(columns));
-        for ((x, dy), dx) in rows.zip(dx.chunks_mut(columns)) {
-            crate::fast::batch_norm::add_each(
-                [x, dy], channels, dx, store, |[x, dy], [mean, scale, shift, slope]| {
-                    (mean - x).fused(slope, dy.fused(scale, -shift))
-                },
-            );
-        }
+    /// dx = dy · scale − shift − (x − mean) · slope, of `channels` in this order: mean, scale,
+    /// shift, slope.
+    pub(crate) fn spread<R>(
+        inputs: [&[R]; 2], channels: [&[R]; 4], dx: &mut [R], store: Store,
+    ) {
+        each_row(inputs, channels, dx, store, |[x, dy], [mean, scale, shift, slope]| {
+            (mean - x).fused(slope, dy.fused(scale, -shift))
+        });
     }
 }

@@ -7,11 +7,13 @@ pub(crate) mod batch_norm;
 pub(crate) mod convolution;
 pub(crate) mod dropout;
 pub(crate) mod elementwise;
+pub(crate) mod exchange;
 pub(crate) mod group_norm;
 pub(crate) mod loss;
 pub(crate) mod norm;
 pub(crate) mod optimizer;
 pub(crate) mod part_norm;
+pub(crate) mod pixel_norm;
 pub(crate) mod pool;
 pub(crate) mod rms_norm;
 pub(crate) mod rotary;
@@ -65,6 +67,13 @@ mod tests {
         assert_same_bits(|x, y| batch_norm::moments(x, &mut y[..4 * 37]));
         assert_same_bits(|x, y| {
             batch_norm::normalise(x, [&x[..37], &x[37..74], &x[74..111]], y);
+        });
+        assert_same_bits(|x, y| {
+            batch_norm::normalise(x, [&x[..7], &x[7..14], &x[14..21]], y);
+        });
+        assert_same_bits(|x, y| {
+            let channels = [&x[..5], &x[5..10], &x[10..15], &x[15..20]];
+            group_norm::spread([x, x], channels, y, Store::Add);
         });
         assert_same_bits(|x, y| batch_norm::open_sums([x; 3], &x[..37], &mut y[..74]));
         assert_same_bits(|x, y| rms_norm::rms_norm(x, &x[..37], y, &mut [0.0; 20], 1e-5));

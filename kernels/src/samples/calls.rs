@@ -198,6 +198,7 @@ pub fn large(name: &str, draw: &mut Draw) -> Call {
         | "group_norm_backward"
         | "rms_norm"
         | "rms_norm_backward" => norms::large(call(name)),
+        _ if name.starts_with("pixel_norm") => norms::large_of_pixels(call(name)),
         "cross_entropy" | "masked_cross_entropy" => {
             call(name).real(rows).integers(count).reals(&[count, &[1]])
         }

@@ -143,18 +143,33 @@ fn sample_group_norm(
 pub(crate) fn of_pixels(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
     let (batch, m, width) = (1 + draw.below(3), draw.extent(), 1 + draw.below(6));
     let groups = 1 + draw.below(5);
-    let (n, parts) = (groups * width, 1 + draw.below(3));
+    let parts = 1 + draw.below(3);
+    let running = draw.flag();
+    let extents = ([batch, m, groups * width], groups, parts);
+    norm_of_pixels(call, extents, [accumulate, running])
+}
+
+/// The same of images that are summed in several pieces.
+pub(crate) fn large_of_pixels(call: Call) -> Call {
+    norm_of_pixels(call, ([2, 301, 128], 4, 3), [false, false])
+}
+
+/// x (b, s, n), groups of its channels, and the parts that have pixels.
+fn norm_of_pixels(
+    call: Call,
+    ([batch, m, n], groups, parts): ([u64; 3], u64, u64),
+    [accumulate, running]: [bool; 2],
+) -> Call {
     let (x, row, kept): (&[u64], &[u64], &[u64]) =
         (&[batch, m, n], &[n], &[batch, groups]);
     let both: &[u64] = &[2, batch, groups];
-    let count = (m * width) as i64;
+    let count = (m * n / groups) as i64;
     let name = call.kernel.clone();
     let of = |call: Call| call.integer("groups", groups as i64);
     let adding = |call: Call| call.flag("accumulate", accumulate);
     match &*name {
         "pixel_norm_moments" => of(call).reals(&[x, both]),
         "pixel_norm_statistics" => {
-            let running = draw.flag();
             let call = call.integer("count", count).flag("running", running);
             let call = call.real(&[parts, 2 * batch * groups]);
             let call = if running { call.reals(&[kept; 2]) } else { call };

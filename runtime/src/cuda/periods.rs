@@ -11,9 +11,9 @@ use super::{
     Graphs,
     driver::{DriverError, Event, Graph},
     lanes::Lanes,
-    rank::Seated,
     staging::{HALVES, Staging},
 };
+use crate::ranks::Seated;
 use roundelay_schedule::{Action, Schedule, Segment};
 use std::{collections::BTreeMap, ops::Range};
 

@@ -22,10 +22,10 @@ use super::{
         Graphs, Ungraphed,
         bounce::{Unreached, wait},
         driver::{DriverError, Graph},
-        rank::Seated,
     },
     Bench, PATIENCE, Tried, Watch, best,
 };
+use crate::ranks::Seated;
 use roundelay_schedule::{Nanos, Schedule};
 use std::{
     mem,
