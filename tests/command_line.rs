@@ -448,56 +448,6 @@ fn arenas_that_do_not_fit_into_this_machine_end_a_run_with_3() {
     assert!(found[0]["message"].as_str().is_some_and(|m| m.contains("memory left")));
 }
 
-/// What is written would stand in place of what it is made of.
-#[test]
-fn no_file_is_written_over_what_is_read() {
-    let scratch = Scratch::new("over");
-    let file = scratch.file("line.rdl", PROGRAM);
-    let schedule = compiled(&scratch, &file, "line.schedule");
-    let link = scratch.path("link.rdl");
-    std::os::unix::fs::symlink(&file, &link).expect("a link can be made");
-    for (words, read, option, written) in [
-        ("compile", &file, "-o", &file),
-        ("compile", &file, "-o", &link),
-        ("plan", &file, "-o", &file),
-        ("profile", &file, "-o", &file),
-        ("run", &file, "--save", &file),
-        ("run", &schedule, "--save", &schedule),
-        ("import", &file, "-o", &file),
-    ] {
-        let before = fs::read(read).expect("it is there");
-        let said = "is what is read, and would be written over";
-        refused(roundelay(words).arg(read).arg(option).arg(written), 2, &[said]);
-        assert!(fs::read(read).expect("it is there") == before, "{words}");
-    }
-}
-
-/// What is left of an earlier folder has no index before the new one is whole.
-#[test]
-fn a_folder_of_examples_has_an_index_when_it_is_whole() {
-    let scratch = Scratch::new("examples");
-    let schedule = compiled(&scratch, &scratch.file("line.rdl", PROGRAM), "s");
-    let folder = scratch.path("examples");
-    let data = || {
-        let mut command = roundelay("data --steps 2");
-        command.arg(&schedule).arg("-o").arg(&folder);
-        command
-    };
-    printed(&mut data());
-    let names = || {
-        let entries = fs::read_dir(&folder).expect("the folder is there");
-        let name =
-            |own: std::io::Result<fs::DirEntry>| own.expect("it can be read").file_name();
-        let mut names: Vec<_> = entries.map(name).collect();
-        names.sort();
-        names
-    };
-    assert_eq!(names(), ["index.json", "x.bin", "y.bin"]);
-    fs::create_dir(folder.join("x.bin.unfinished")).expect("a folder stands in the way");
-    refused(&mut data(), 1, &["cannot use", "x.bin.unfinished"]);
-    assert!(!folder.join("index.json").exists(), "nothing says that it is whole");
-}
-
 /// Nothing is set aside for steps that are far away.
 #[test]
 fn a_run_may_have_no_end() {

@@ -35,11 +35,11 @@ fn idle(device: &Device) -> Option<&'static str> {
 }
 
 fn moves(link: &Link) -> bool {
-    let ways = link.ways.iter().map(|way| match way {
+    let moves = |way: &Way| match way {
         Way::Form(_) => true,
         Way::Short(protocol) | Way::Nvls(protocol) => protocol.bandwidth.0 > 0,
-    });
-    link.bandwidth.0 > 0 && ways.fold(true, |all, own| all && own)
+    };
+    link.bandwidth.0 > 0 && link.ways.iter().all(moves)
 }
 
 /// What no optimizer has.

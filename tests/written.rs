@@ -1,0 +1,94 @@
+//! What commands write: never over what they read, and whole before it has its name.
+
+#[allow(dead_code, reason = "each test file uses its part")]
+mod support;
+
+use std::{fs, path::Path, process::Command};
+use support::{Ended, Scratch, ended, printed, roundelay};
+
+const PROGRAM: &str = r#"
+model line {
+    input x: real[batch, 8]
+    input y: real[batch, 8]
+    loss mse(linear(relu(linear(x, 8)), 8), y)
+}
+device core { memory 1 GB, compute 10 GFLOP/s, bandwidth 10 GB/s }
+link bus { bandwidth 8 GB/s, latency 2 us }
+cluster two { 2 x core joined by bus }
+train {
+    data synthetic, batch 8, steps 6, seed 3
+    optimizer sgd(lr = 0.1)
+    evaluate { every 3 }
+}
+plan { exactness delayed, rule sync | cyclic_v2, micro_batches 2, stages 2 }
+"#;
+
+/// A command that must be refused with an exit code and these words on standard error.
+fn refused(command: &mut Command, code: i32, words: &[&str]) -> Ended {
+    let ended = ended(command);
+    assert_eq!(ended.code, code, "{command:?}: {}{}", ended.out, ended.err);
+    for word in words {
+        assert!(
+            ended.err.contains(word),
+            "{command:?} does not say `{word}`: {}",
+            ended.err
+        );
+    }
+    ended
+}
+
+fn compiled(scratch: &Scratch, program: &Path, name: &str) -> std::path::PathBuf {
+    let schedule = scratch.path(name);
+    printed(roundelay("compile").arg(program).arg("-o").arg(&schedule));
+    schedule
+}
+
+/// What is written would stand in place of what it is made of.
+#[test]
+fn no_file_is_written_over_what_is_read() {
+    let scratch = Scratch::new("over");
+    let file = scratch.file("line.rdl", PROGRAM);
+    let schedule = compiled(&scratch, &file, "line.schedule");
+    let link = scratch.path("link.rdl");
+    std::os::unix::fs::symlink(&file, &link).expect("a link can be made");
+    for (words, read, option, written) in [
+        ("compile", &file, "-o", &file),
+        ("compile", &file, "-o", &link),
+        ("plan", &file, "-o", &file),
+        ("profile", &file, "-o", &file),
+        ("run", &file, "--save", &file),
+        ("run", &schedule, "--save", &schedule),
+        ("import", &file, "-o", &file),
+    ] {
+        let before = fs::read(read).expect("it is there");
+        let said = "is what is read, and would be written over";
+        refused(roundelay(words).arg(read).arg(option).arg(written), 2, &[said]);
+        assert!(fs::read(read).expect("it is there") == before, "{words}");
+    }
+}
+
+/// What is left of an earlier folder has no index before the new one is whole.
+#[test]
+fn a_folder_of_examples_has_an_index_when_it_is_whole() {
+    let scratch = Scratch::new("examples");
+    let schedule = compiled(&scratch, &scratch.file("line.rdl", PROGRAM), "s");
+    let folder = scratch.path("examples");
+    let data = || {
+        let mut command = roundelay("data --steps 2");
+        command.arg(&schedule).arg("-o").arg(&folder);
+        command
+    };
+    printed(&mut data());
+    let names = || {
+        let entries = fs::read_dir(&folder).expect("the folder is there");
+        let name =
+            |own: std::io::Result<fs::DirEntry>| own.expect("it can be read").file_name();
+        let mut names: Vec<_> = entries.map(name).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(), ["index.json", "x.bin", "y.bin"]);
+    fs::create_dir(folder.join("x.bin.unfinished")).expect("a folder stands in the way");
+    refused(&mut data(), 1, &["cannot use", "x.bin.unfinished"]);
+    assert!(!folder.join("index.json").exists(), "nothing says that it is whole");
+}
