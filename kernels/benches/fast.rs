@@ -76,15 +76,16 @@ fn typical(name: &str) -> Call {
         }
         "mse" => call(name).reals(&[rows, rows, &[1]]),
         "mse_backward" => call(name).integer("sign", 1).reals(&[rows; 3]),
-        other => {
-            let mut call = sample(other, &mut Draw::new(1));
-            call.operands
-                .iter_mut()
-                .for_each(|operand| operand.shape = [200_000][..].into());
-            let fits = Kernel::parse(&call).is_ok();
-            if fits { call } else { large(other, &mut Draw::new(1)) }
-        }
+        other => long(other),
     }
+}
+
+/// A random call on long vectors, or a large one where its operands have to be matrices.
+fn long(name: &str) -> Call {
+    let mut call = sample(name, &mut Draw::new(1));
+    call.operands.iter_mut().for_each(|operand| operand.shape = [200_000][..].into());
+    let fits = Kernel::parse(&call).is_ok();
+    if fits { call } else { large(name, &mut Draw::new(1)) }
 }
 
 /// Least seconds of several repeats.
