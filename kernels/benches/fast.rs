@@ -76,16 +76,14 @@ fn typical(name: &str) -> Call {
         }
         "mse" => call(name).reals(&[rows, rows, &[1]]),
         "mse_backward" => call(name).integer("sign", 1).reals(&[rows; 3]),
-        other => longest(other),
+        other => long(other),
     }
 }
 
-/// A call of vectors of one length, where the kernel takes such, or a large one of its samples.
-fn longest(name: &str) -> Call {
+/// A random call on long vectors, or a large one where its operands have to be matrices.
+fn long(name: &str) -> Call {
     let mut call = sample(name, &mut Draw::new(1));
-    for operand in &mut call.operands {
-        operand.shape = [200_000][..].into();
-    }
+    call.operands.iter_mut().for_each(|operand| operand.shape = [200_000][..].into());
     let fits = Kernel::parse(&call).is_ok();
     if fits { call } else { large(name, &mut Draw::new(1)) }
 }
