@@ -26,7 +26,7 @@ vectorize! {
         for row in part.rows {
             let y = &mut y.data[row * y.row..][part.columns.clone()];
             for (y, bias) in y.iter_mut().zip(bias) {
-                *y = (*y + *bias).greater(R::ZERO);
+                *y = (*y + *bias).rectified();
             }
         }
     }

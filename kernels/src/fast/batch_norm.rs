@@ -120,7 +120,7 @@ vectorize! {
     pub(crate) fn normalise_relu<R>(x: &[R], channels: [&[R]; 3], y: &mut [R]) {
         let columns = channels[0].len();
         for (x, y) in x.chunks(columns).zip(y.chunks_mut(columns)) {
-            each([x], channels, y, |[x], channels| normal(x, channels).greater(R::ZERO));
+            each([x], channels, y, |[x], channels| normal(x, channels).rectified());
         }
     }
 }
@@ -149,7 +149,7 @@ vectorize! {
         let [x, residual] = inputs.map(|input| input.chunks(columns));
         for ((x, residual), y) in x.zip(residual).zip(y.chunks_mut(columns)) {
             each([x, residual], channels, y, |[x, residual], channels| {
-                (normal(x, channels) + residual).greater(R::ZERO)
+                (normal(x, channels) + residual).rectified()
             });
         }
     }
