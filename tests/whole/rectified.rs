@@ -95,9 +95,10 @@ const MAPS: &str = "model maps {
 fn overflowed(job: &Job, name: &str) -> State {
     let mut state = State::initial(job);
     let tensor = state.tensors.get_mut(name).expect("a parameter has this name");
-    let infinite = match job.dtype {
-        Float::F64 => f64::INFINITY.to_ne_bytes().to_vec(),
-        _ => f32::INFINITY.to_ne_bytes().to_vec(),
+    let infinite = if job.dtype == Float::F64 {
+        f64::INFINITY.to_ne_bytes().to_vec()
+    } else {
+        f32::INFINITY.to_ne_bytes().to_vec()
     };
     for version in &mut tensor.versions {
         version
