@@ -3,7 +3,7 @@
 struct Relu {
     template <class N, class W>
     __device__ static W of(W x) {
-        return x > W(0) ? x : W(0);
+        return rectified(x);
     }
     template <class N, class W>
     __device__ static W slope(W y, W dy) {

@@ -98,7 +98,7 @@ __device__ void batch_norm(const N* x, const N* gain, const N* bias, const Wide<
     share.go([&](auto way) {
         auto put = [&](W(&values)[COUNT], u64 place) {
 #pragma unroll
-            for (int k = 0; k < COUNT; k++) values[k] = relu ? greatest(values[k], W(0)) : values[k];
+            for (int k = 0; k < COUNT; k++) values[k] = relu ? rectified(values[k]) : values[k];
             way.put(y + place, values, false);
         };
         Rows own = shared_rows(rows, columns);

@@ -42,7 +42,7 @@ struct Greatest {
             auto pack = load<COUNT>(x + from);
 #pragma unroll
             for (int k = 0; k < COUNT; k++)
-                if (first || widen(pack.at[k]) > widen(most.at[k])) {
+                if (first || exceeds(widen(pack.at[k]), widen(most.at[k]))) {
                     most.at[k] = pack.at[k];
                     taps.at[k] = tap;
                 }

@@ -29,7 +29,7 @@ struct Finish {
         W value = W(scale) * sum;
         if (added) value += W(widen(added[i * row + j]));
         if (bias) value += W(widen(bias[j]));
-        if (tail == BIAS_RELU) value = greatest(value, W(0));
+        if (tail == BIAS_RELU) value = rectified(value);
         if (tail >= BIAS_GELU) value = bent<O>(tail, value, before + i * row + j);
         out[i * row + j] = narrow<O>(value);
     }
@@ -108,7 +108,7 @@ KERNEL(256, product_mixed,
                u64 at = batch * out_batch + i * out_row + j;
                if (added) value += read_any(added, at, out_tag);
                if (bias) value += read_any(bias, j, a_tag);
-               if (tail == BIAS_RELU) value = greatest(value, 0.0);
+               if (tail == BIAS_RELU) value = rectified(value);
                if (tail >= BIAS_GELU) {
                    f64 stored = 0.0;
                    if (tail == GELU_TANH_SLOPE) {

@@ -81,7 +81,7 @@ macro_rules! backward {
 }
 
 forward!(
-    /// y = max(x, 0).
+    /// y = max(x, 0); no number of what is none.
     Relu, 1, 4, relu
 );
 backward!(

@@ -193,9 +193,9 @@ impl Define for BatchNorm {
         for (y, residual) in y.iter_mut().zip(residual) {
             *y = match self.tail {
                 Tail::None => *y,
-                Tail::Relu => y.greater(R::ZERO),
+                Tail::Relu => y.rectified(),
                 Tail::Add => *y + *residual,
-                Tail::AddRelu => (*y + *residual).greater(R::ZERO),
+                Tail::AddRelu => (*y + *residual).rectified(),
             };
         }
     }

@@ -66,7 +66,7 @@
 //! | `conv2d` | x (b, h, w, c) r, weight (n, kh, kw, c / groups) r, y (b, h', w', n) w | `stride`, `padding`, `groups` (integers); h' = (h + 2 padding − kh) / stride + 1, rounded down |
 //! | `conv2d_backward` | dy r, weight r, dx w/u | `stride`, `padding`, `groups`, `accumulate` |
 //! | `conv2d_weights` | x r, dy r, dweight w/u | `stride`, `padding`, `groups`, `accumulate` |
-//! | `max_pool` | x (b, h, w, c) r, y (b, h', w', c) w | `size`, `stride`, `padding` (integers, padding ≤ size / 2); padding is never the greatest |
+//! | `max_pool` | x (b, h, w, c) r, y (b, h', w', c) w | `size`, `stride`, `padding` (integers, padding ≤ size / 2); padding is never the greatest; what is no number is greater than all that are |
 //! | `max_pool_backward` | x r, dy r, dx w/u | `size`, `stride`, `padding`, `accumulate`; of equals the first takes dy |
 //! | `avg_pool` | x (b, h, w, c) r, y (b, h', w', c) w | `size`, `stride`, `padding`; padding counts as zeros |
 //! | `avg_pool_backward` | dy r, dx w/u | `size`, `stride`, `padding`, `accumulate` |

@@ -94,7 +94,8 @@ impl Pool {
     }
 }
 
-/// y = the greatest number in every window; padding is none.
+/// y = the greatest number in every window; padding is none, and what is no number is greater than
+/// all that are.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MaxPool {
     pub(crate) pool: Pool,

@@ -53,8 +53,14 @@ pub trait Real:
     fn of(value: f64) -> Self;
     /// The same value.
     fn widen(self) -> f64;
-    /// The greater of two numbers.
+    /// The greater of two numbers; the second one where either is none.
     fn greater(self, other: Self) -> Self;
+    /// The greater of two numbers; none where either is none.
+    fn greater_or_none(self, other: Self) -> Self;
+    /// max(x, 0), of either zero +0; no number of what is none.
+    fn rectified(self) -> Self;
+    /// Whether it is greater than another one; what is no number is greater than all that are.
+    fn exceeds(self, other: Self) -> bool;
     /// self · b + c, rounded once.
     fn fused(self, b: Self, c: Self) -> Self;
     /// √x.
@@ -105,6 +111,18 @@ macro_rules! implement_real {
             #[inline(always)]
             fn greater(self, other: Self) -> Self {
                 if self > other { self } else { other }
+            }
+            #[inline(always)]
+            fn greater_or_none(self, other: Self) -> Self {
+                if self.is_nan() { self } else { self.greater(other) }
+            }
+            #[inline(always)]
+            fn rectified(self) -> Self {
+                if self <= 0.0 { 0.0 } else { self }
+            }
+            #[inline(always)]
+            fn exceeds(self, other: Self) -> bool {
+                (self > other || self.is_nan()) && !other.is_nan()
             }
             #[inline(always)]
             fn fused(self, b: Self, c: Self) -> Self {

@@ -358,6 +358,28 @@ fn optimizers_with_many_ranges_and_masters() {
     }
 }
 
+/// A norm that is none cuts nothing to a number, as on the CPU.
+#[test]
+fn clipping_spreads_what_is_no_number() {
+    if !can_compile() {
+        return;
+    }
+    let count: &[u64] = &[1000];
+    let call = call("sgd").number("weight_decay", 0.1).number("clip", 0.5);
+    let call = call.integer("micro_batches", 3).number("momentum", 0.9);
+    let call = call.reals(&[count; 4]);
+    for bad in [0, 777] {
+        let mut start = contents::<f64>(&call, &mut Draw::new(4));
+        if let Array::Real(gradient) = &mut start[0] {
+            gradient[bad] = f64::NAN;
+        }
+        for dtype in [Float::F32, Float::F64] {
+            let next = run_from(&call, (&start, dtype), 2);
+            assert!(next.iter().all(|next| next.is_nan()), "{bad} {dtype:?}");
+        }
+    }
+}
+
 /// Runs a call in f32 on whole numbers that may be out of range; gives an output.
 fn run_on(call: &Call, indices: &[i32], output: usize) -> Vec<f64> {
     let mut start = contents::<f64>(call, &mut Draw::new(3));

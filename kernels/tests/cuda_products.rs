@@ -393,3 +393,48 @@ fn what_is_behind_rows_is_no_factor() {
         }
     }
 }
+
+/// What rectifiers treat apart.
+const SUMS: [f64; 8] =
+    [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1.5, -1.5, 6e-5];
+
+/// A product whose rows are n times each of the sums, and what follows it.
+fn made_of_sums([a, b, out]: [Number; 3], n: usize, epilogue: Epilogue) -> Vec<f64> {
+    let of = |number| plain(number, [SUMS.len(), n, 1]);
+    let product = Product { b: of(b).b, out: of(out).out, epilogue, ..of(a) };
+    let arrays = [
+        (SUMS.to_vec(), a),
+        (vec![1.0; n], b),
+        (vec![7.0; SUMS.len() * n], out),
+        (vec![-0.0; n], a),
+    ];
+    let mut operands = arrays.map(|(values, number)| {
+        Stored::new(&Array::Real(values), Element::Real, dtype(number))
+    });
+    run(Step::Product(product), &mut operands);
+    operands[2].values()
+}
+
+/// It makes the sum where that is above zero, +0 where it is not, none where it is none: of all mixes of types,
+/// which have functions of their own or not, in tiles of both widths.
+#[test]
+fn a_rectifier_behind_a_product_keeps_what_is_no_number() {
+    if !can_compile() {
+        return;
+    }
+    let pairs = NUMBERS.into_iter().flat_map(|a| NUMBERS.map(|b| [a, b]));
+    for numbers in pairs.flat_map(|[a, b]| NUMBERS.map(|out| [a, b, out])) {
+        for n in [3, 70] {
+            let bias = operand(3);
+            let [before, after] = [Epilogue::Bias(bias), Epilogue::BiasRelu(bias)]
+                .map(|epilogue| made_of_sums(numbers, n, epilogue));
+            assert_eq!(before.iter().filter(|x| x.is_nan()).count(), n);
+            for (x, y) in before.into_iter().zip(after) {
+                let expected = if x.is_nan() || x > 0.0 { x } else { 0.0 };
+                let none = x.is_nan() && y.is_nan();
+                let is_same = y.to_bits() == expected.to_bits() || none;
+                assert!(is_same, "{numbers:?}: {x:?} becomes {y:?}");
+            }
+        }
+    }
+}

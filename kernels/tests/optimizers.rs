@@ -295,3 +295,25 @@ fn parts_with_a_given_norm_step_as_the_whole_does() {
         }
     }
 }
+
+/// A norm that is none cuts nothing to a number: every parameter that is trained shows it, whatever its own
+/// gradient is.
+#[test]
+fn clipping_spreads_what_is_no_number() {
+    let sgd = with_common("sgd", 0.3).number("momentum", 0.9);
+    let adamw = with_common("adamw", 0.3).number("beta1", 0.9).number("beta2", 0.99);
+    let adamw = adamw.number("epsilon", 1e-8);
+    for (call, operands) in [(sgd, 4), (adamw, 5)] {
+        let call = vectors(call, operands);
+        for body in [Body::Fast, Body::Plain] {
+            let mut arrays = vec![Array::Real(vec![0.5; COUNT]); operands];
+            let mut gradient = vec![1.0; COUNT];
+            gradient[3] = f64::NAN;
+            arrays[0] = Array::Real(gradient);
+            run(&call, &mut arrays, body, &CONTEXT);
+            for (i, next) in arrays[2].values().iter().enumerate() {
+                assert_eq!(next.is_nan(), !is_average(i), "{} {body:?} {i}", call.kernel);
+            }
+        }
+    }
+}

@@ -1,7 +1,9 @@
 //! Rectifiers behind batch norms: a residual network trains the same, bit for bit, whether its backward
-//! passes make norms again, in one call or two, or read what the rectifiers made.
+//! passes make norms again, in one call or two, or read what the rectifiers made; and what is no number in
+//! a model is seen in its loss.
 
 use crate::{
+    models::{job, program},
     networks::resnet,
     oracle::{RESTS, recursion, replay},
     plans::plan,
@@ -11,8 +13,8 @@ use roundelay::{
     parts::{
         codegen::{Everywhere, lower, lower_with},
         kernels::Kernels,
-        runtime::{Dataset, State},
-        schedule::{Attribute, Call, Float, check},
+        runtime::{Cpu, CpuOptions, Dataset, State},
+        schedule::{Attribute, Call, Float, Job, check},
     },
 };
 use roundelay_schedule::{Order, Placement, Recompute, Rule, States};
@@ -78,4 +80,58 @@ fn a_rectifier_behind_a_cut_reads_its_result() {
     // Each in the routines for the first micro-batch and for later ones.
     assert_eq!([fewer + 2, more], [again, read + 2]);
     assert_eq!(same, [again, read]);
+}
+
+/// Rectifiers behind affine maps, alone and at the gate of a block; the last map is finite whatever they make.
+const MAPS: &str = "model maps {
+    input features: real[batch, 16]
+    input wanted: real[batch, 16]
+    x = relu(linear(features, 16))
+    x = gated(x, 8, activation = \"relu\")
+    loss mse(linear(x, 16), wanted)
+}";
+
+/// The state at the beginning with one tensor whose numbers have become infinite.
+fn overflowed(job: &Job, name: &str) -> State {
+    let mut state = State::initial(job);
+    let tensor = state.tensors.get_mut(name).expect("a parameter has this name");
+    let infinite = if job.dtype == Float::F64 {
+        f64::INFINITY.to_ne_bytes().to_vec()
+    } else {
+        f32::INFINITY.to_ne_bytes().to_vec()
+    };
+    for version in &mut tensor.versions {
+        version
+            .chunks_exact_mut(infinite.len())
+            .for_each(|x| x.copy_from_slice(&infinite));
+    }
+    state
+}
+
+/// Losses of the recursion, and of a machine.
+fn losses(schedule: &Checked, state: &State) -> Vec<f64> {
+    let data = Dataset::open(&schedule.job, None).unwrap();
+    let mut all: Vec<f64> = recursion(schedule, &data, state).losses.concat();
+    let mut cpu = Cpu::new(schedule, Box::new(data), CpuOptions::default()).unwrap();
+    cpu.load(state).unwrap();
+    cpu.replay(1, &mut |loss| all.push(loss.loss)).unwrap();
+    all
+}
+
+/// Sums in which +∞ and −∞ meet are none. Rectifiers that made zeros of them would leave a finite loss.
+#[test]
+fn a_loss_is_none_where_rectifiers_got_what_is_no_number() {
+    let text = format!("{MAPS}\n{}", job(4));
+    let models = [(program(&text), "linear.weight"), (resnet(8), "stem.weight")];
+    for (mut program, name) in models {
+        for dtype in [Float::F32, Float::F64] {
+            program.train.dtype = dtype;
+            for schedule in &lowered(&program, &[], Recompute::None) {
+                let start = State::initial(&schedule.job);
+                assert!(losses(schedule, &start).iter().all(|loss| loss.is_finite()));
+                let found = losses(schedule, &overflowed(&schedule.job, name));
+                assert!(found.iter().all(|loss| loss.is_nan()), "{name} {found:?}");
+            }
+        }
+    }
 }

@@ -8,7 +8,7 @@ vectorize! {
     /// y = max(x, 0).
     pub(crate) fn relu<R>(x: &[R], y: &mut [R]) {
         for (x, y) in x.iter().zip(y) {
-            *y = x.greater(R::ZERO);
+            *y = x.rectified();
         }
     }
 }

@@ -24,7 +24,7 @@ vectorize! {
     pub(crate) fn add_bias_relu<R>(bias: &[R], part: Finished, y: &mut Target<'_, R>) {
         each_row(part, [bias], y, |_, [bias], y| {
             for (y, bias) in y.iter_mut().zip(bias) {
-                *y = (*y + *bias).greater(R::ZERO);
+                *y = (*y + *bias).rectified();
             }
         });
     }

@@ -145,7 +145,7 @@ vectorize! {
     /// y = max((x − mean) · factor + bias, 0).
     pub(crate) fn normalise_relu<R>(x: &[R], channels: [&[R]; 3], y: &mut [R]) {
         each_row([x], channels, y, Store::Write, |[x], channel| {
-            normal(x, channel).greater(R::ZERO)
+            normal(x, channel).rectified()
         });
     }
 }
@@ -167,7 +167,7 @@ vectorize! {
         inputs: [&[R]; 2], channels: [&[R]; 3], y: &mut [R],
     ) {
         each_row(inputs, channels, y, Store::Write, |[x, residual], channel| {
-            (normal(x, channel) + residual).greater(R::ZERO)
+            (normal(x, channel) + residual).rectified()
         });
     }
 }

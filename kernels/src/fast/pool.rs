@@ -28,7 +28,7 @@ vectorize! {
                 for pixel in seen(pool, place) {
                     let x = &x[pixel * pool.channels..][..pool.channels];
                     for (x, y) in x.iter().zip(&mut *y) {
-                        *y = y.greater(*x);
+                        *y = y.greater_or_none(*x);
                     }
                 }
             }
@@ -53,7 +53,7 @@ vectorize! {
                         let start = pixel * pool.channels + first;
                         let lanes = most.iter_mut().zip(&mut at);
                         for (x, (most, at)) in x[start..][..dy.len()].iter().zip(lanes) {
-                            let greater = *x > *most || *at == usize::MAX;
+                            let greater = x.exceeds(*most) || *at == usize::MAX;
                             *at = if greater { start } else { *at };
                             *most = if greater { *x } else { *most };
                         }

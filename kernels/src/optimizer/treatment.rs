@@ -62,8 +62,8 @@ impl Common {
     }
 
     /// What the gradient sum of a slice that starts at `offset` is multiplied by: its mean,
-    /// cut to norm `clip`, as `torch.nn.utils.clip_grad_norm_`; averages are no gradients. Takes
-    /// the last operand where that says the norm.
+    /// cut to norm `clip`, as `torch.nn.utils.clip_grad_norm_`; averages are no gradients. It is none
+    /// where the norm is none. Takes the last operand where that says the norm.
     pub(crate) fn scale<R: Real>(
         &self,
         gradient: &[R],
@@ -80,10 +80,11 @@ impl Common {
                 trained.map(|range| squares(&gradient[range], share)).sum()
             }
         };
-        match self.clip == 0.0 {
-            true => R::of(share),
-            false => R::of(share * (self.clip / (total.sqrt() + 1e-6)).min(1.0)),
+        if self.clip == 0.0 {
+            return R::of(share);
         }
+        let cut = self.clip / (total.sqrt() + 1e-6);
+        R::of(share * if cut > 1.0 { 1.0 } else { cut })
     }
 
     pub(crate) fn average<R: Real>(&self, momentum: f64) -> AverageStep<R> {

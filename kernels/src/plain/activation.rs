@@ -8,7 +8,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, PI};
 /// y = max(x, 0).
 pub(crate) fn relu<R: Real>(x: &[R], y: &mut [R]) {
     for (x, y) in x.iter().zip(y) {
-        *y = x.greater(R::ZERO);
+        *y = x.rectified();
     }
 }
 

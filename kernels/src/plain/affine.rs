@@ -12,7 +12,7 @@ pub(crate) fn affine<R: Real>(map: &Matmul, [x, weight, bias]: [&[R]; 3], y: &mu
 /// y = max(x Wᵀ + bias, 0).
 pub(crate) fn affine_relu<R: Real>(map: &Matmul, inputs: [&[R]; 3], y: &mut [R]) {
     affine(map, inputs, y);
-    y.iter_mut().for_each(|y| *y = y.greater(R::ZERO));
+    y.iter_mut().for_each(|y| *y = y.rectified());
 }
 
 /// z = x Wᵀ + bias, y = z · Φ(z).

@@ -37,7 +37,8 @@ impl Pool {
         x: &[R],
         (image, place, c): (usize, [usize; 2], usize),
     ) -> usize {
-        let later = |most: usize, at: usize| if x[at] > x[most] { at } else { most };
+        let later =
+            |most: usize, at: usize| if x[at].exceeds(x[most]) { at } else { most };
         let most = self.seen(image, place, c).reduce(later);
         most.expect("padding is at most half of a window")
     }

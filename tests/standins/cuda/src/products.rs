@@ -154,6 +154,7 @@ impl Product {
             }
             GELU_SLOPE => value * gelu(self.bent.read(batch, row, column))[1],
             epilogue if epilogue & RELU == 0 => value,
+            // Zero of what is no number, as the library is said to make.
             _ => value.max(0.0),
         }
     }
