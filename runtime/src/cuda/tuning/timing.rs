@@ -12,8 +12,8 @@
 //!
 //! Bounds: what is played between two moments is repeated until it takes half a millisecond by the first
 //! look, 64 times at most, and once at least. Warming ends after half a second or 50 looks of 10 ms. There are
-//! six rounds, and no two of them begin after two seconds. After two a way leaves that takes more than twice
-//! as long as another. So a trial takes at most 2.5 seconds, three single calls of every way, and as long
+//! six rounds, and no two of them begin after two seconds. After two or four a way leaves whose least
+//! time is more than twice that of another. So a trial takes at most 2.5 seconds, three single calls of every way, and as long
 //! as the last two rounds take that began in time, which are four looks of every way; and one look that
 //! takes longer than [`PATIENCE`] ends it.
 
