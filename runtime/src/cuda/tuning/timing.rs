@@ -12,8 +12,8 @@
 //!
 //! Bounds: what is played between two moments is repeated until it takes half a millisecond by the first
 //! look, 64 times at most, and once at least. Warming ends after half a second or 50 looks of 10 ms. There are
-//! six rounds, and no two of them begin after two seconds. After two a way leaves that takes more than twice
-//! as long as another. So a trial takes at most 2.5 seconds, three single calls of every way, and as long
+//! six rounds, and no two of them begin after two seconds. After two or four a way leaves whose least
+//! time is more than twice that of another. So a trial takes at most 2.5 seconds, three single calls of every way, and as long
 //! as the last two rounds take that began in time, which are four looks of every way; and one look that
 //! takes longer than [`PATIENCE`] ends it.
 
@@ -75,7 +75,7 @@ const MOST_REPEATED: u64 = 64;
 const PAIRS: usize = 3;
 const RACING: Duration = Duration::from_secs(2);
 
-/// A way leaves that takes so many times as long as another.
+/// A way leaves that always takes more than so many times as long as another.
 const HOPELESS: u64 = 2;
 
 /// A device whose last trial was not as long ago is warm.
@@ -294,11 +294,13 @@ fn agree(times: &[Nanos]) -> bool {
         .is_some_and(|(least, most)| (most.0 - least.0) * 100 <= least.0 * AGREED)
 }
 
-/// Those that take much longer than another leave.
+/// Those leave that took much longer than another whenever they were played: one time that was
+/// disturbed is no reason.
 fn leave(field: &mut Vec<Entrant>) {
-    let time = |entrant: &Entrant| middle(entrant.times.clone());
-    let Some(least) = field.iter().map(time).min() else { return };
-    field.retain(|entrant| time(entrant) <= Nanos(least.0 * HOPELESS));
+    let time = |entrant: &Entrant| entrant.times.iter().min().copied();
+    let Some(least) = field.iter().filter_map(time).min() else { return };
+    let hopeless = Nanos(least.0 * HOPELESS);
+    field.retain(|entrant| time(entrant).is_some_and(|time| time <= hopeless));
 }
 
 /// The middle of times, of which half are of rounds there and half of rounds back: of an even
