@@ -15,6 +15,8 @@ mod convolving;
 mod faults;
 mod on_cpus;
 mod pixels;
+#[path = "../support/ports.rs"]
+mod ports;
 mod self_check;
 mod start;
 mod training;

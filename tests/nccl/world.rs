@@ -3,15 +3,14 @@
 
 use crate::{
     bench::{ALL, Bench},
+    ports::free_port,
     support::Ended,
 };
 use std::{
     io::Read,
-    net::TcpListener,
     panic,
     path::Path,
     process::{Child, Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -25,18 +24,6 @@ pub(crate) const LIBRARIES: [&str; 4] = [ALL[0], ALL[1], ALL[2], "libnccl.so.2"]
 
 /// Torchrun's names of rank, size and local rank.
 const TORCHRUN: [&str; 3] = ["RANK", "WORLD_SIZE", "LOCAL_RANK"];
-
-/// A port below those that the system gives to connections, and that no other test here gets.
-fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let number = std::process::id() * 61 + NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = 20_000 + (number % 9_000) as u16;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-}
 
 /// Does the same to each of some worlds at once, for ranks wait most of the time.
 pub(crate) fn at_once<T: Send, R: Send, const N: usize>(
@@ -70,7 +57,7 @@ impl World {
     }
 
     pub(crate) fn with(name: &str, ranks: u32, libraries: &[&str]) -> Self {
-        let port = free_port() - 1;
+        let port = free_port();
         let bench = Bench::with(&format!("nccl-{name}"), libraries);
         Self { bench, ranks, port, settings: Vec::new() }
     }

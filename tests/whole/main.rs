@@ -19,6 +19,8 @@ mod overdecomposed;
 mod pixels;
 #[path = "../support/plans.rs"]
 mod plans;
+#[path = "../support/ports.rs"]
+mod ports;
 mod ranks;
 mod rectified;
 mod replicas;

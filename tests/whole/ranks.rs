@@ -6,6 +6,7 @@ use crate::{
     models::{gpt, job, mlp, program},
     oracle::STEPS,
     plans::{Kind, kinds, pipelines},
+    ports::free_port,
     support::{compiled, plan},
 };
 use roundelay::{
@@ -19,15 +20,7 @@ use roundelay::{
     },
 };
 use roundelay_schedule::{Order, Placement, Rule, States};
-use std::{
-    net::TcpListener,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    thread,
-    time::Duration,
-};
+use std::{sync::Arc, thread, time::Duration};
 
 /// Steps before which a replay rests.
 const RESTS: [u64; 2] = [2, STEPS];
@@ -67,18 +60,6 @@ fn alone(schedule: &Checked, data: &Dataset) -> Trained {
         cpu.replay(end, &mut |loss| losses.push(loss)).unwrap();
     }
     Trained::new(losses, cpu.save().unwrap(), cpu.measured())
-}
-
-/// A port below those that the system gives to connections, and that no other test here gets.
-fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let number = std::process::id() * 61 + NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = 11_000 + (number % 9_000) as u16;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
 }
 
 /// What the first rank has in the end, and none of the others; and the bytes that this one sent.

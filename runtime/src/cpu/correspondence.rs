@@ -104,22 +104,24 @@ impl<'a> Correspondence<'a> {
     pub(super) unsafe fn finish(&mut self, ends: &Ends) -> ControlFlow<()> {
         let round = self.round(ends.exchange.line, self.done);
         self.done += 1;
-        let way = Way::of(&ends.exchange);
-        if way == Way::Strips {
-            // SAFETY: the caller says so.
-            return unsafe { self.join_rows(&round, ends) };
-        }
-        let brought = round.receive_each()?;
         // SAFETY: the caller says so.
         unsafe {
-            match way {
-                Way::Bring | Way::Strips => self.join(&round, ends, &brought),
+            match Way::of(&ends.exchange) {
+                Way::Bring => {
+                    let brought = round.receive_each()?;
+                    self.join(&round, ends, &brought);
+                }
                 Way::Share => {
-                    let own = round.share(ends, round.own);
+                    let (own, brought) =
+                        (round.share(ends, round.own), round.receive_each()?);
                     self.join(&round, &within(ends, &own), &brought);
                     round.give_shares(ends, own)?;
                 }
-                Way::Cut => self.join_cut(&round, ends, &brought),
+                Way::Cut => {
+                    let brought = round.receive_each()?;
+                    self.join_cut(&round, ends, &brought);
+                }
+                Way::Strips => self.join_rows(&round, ends)?,
             }
         }
         ControlFlow::Continue(())
