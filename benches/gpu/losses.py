@@ -31,7 +31,7 @@ def losses_of(bench, model):
     ours.run(schedule, 0, bench.run_limit(FIRST_RUN), "--save", weights)
     ours.call(["data", schedule, "--steps", steps, "-o", data], bench.run_limit())
     runs, kept = [], []
-    for number, graphs in enumerate(["periods", "periods", "compare"]):
+    for number, graphs in enumerate(["periods", "periods", "never"]):
         saved = work / f"{name}-{number}.safetensors"
         words = ["--weights", weights, "--save", saved, "--graphs", graphs]
         found = ours.run(schedule, steps, bench.run_limit(FIRST_RUN), *words)

@@ -96,15 +96,13 @@ pub enum Times {
     Kept,
 }
 
-/// Whether periods are recorded as graphs; changes no number by itself. What is chosen by trials is timed so.
+/// Whether periods are recorded as graphs; changes no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Graphs {
     /// Whole periods of the steady state.
     Periods,
     /// Every action is given to the device anew.
     Never,
-    /// Also, but everything is made in the ways that are best in graphs: to compare with these.
-    Compared,
 }
 
 impl Default for CudaOptions {

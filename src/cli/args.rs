@@ -174,15 +174,13 @@ pub(crate) enum DeviceChoice {
     Cuda,
 }
 
-/// Whether a GPU replays graphs; changes no number but by what trials find to be faster so.
+/// Whether a GPU replays graphs; changes no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum GraphChoice {
     /// Whole periods of the steady state.
     Periods,
     /// Every action is given to the GPU anew.
     Never,
-    /// The same, with all that is made as it is best in graphs: to compare with these.
-    Compare,
 }
 
 /// Options of `evaluate`.

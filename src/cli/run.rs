@@ -114,7 +114,6 @@ fn choose_device(args: &RunArgs) -> On {
     let graphs = match args.graphs {
         GraphChoice::Periods => Graphs::Periods,
         GraphChoice::Never => Graphs::Never,
-        GraphChoice::Compare => Graphs::Compared,
     };
     on(args.device, graphs)
 }

@@ -52,7 +52,7 @@ fn a_faster_library_is_found_kept_and_taken() {
     assert_eq!(other.count("slow_attentions"), 0, "the fast one was kept");
     assert!(other.is(&first), "it has the same bits");
     assert!(other.count("graph_launches") > 0, "it is recorded");
-    for (words, order) in [("--graphs compare", "early"), ("", "late"), ("", "5")] {
+    for (words, order) in [("--graphs never", "early"), ("", "late"), ("", "5")] {
         let other = run(&bench, words, &[again[0], ("STANDIN_CUDA_ORDER", order)]);
         assert_eq!(counts(&other).0, FORWARD);
         assert!(other.is(&first), "neither graphs nor the order change a bit");

@@ -1,5 +1,5 @@
-//! How trials time: as steps are played, on a clock of the stand-ins that says what takes how long, for
-//! the host and for the device.
+//! How trials time: in graphs, on a clock of the stand-ins that says what takes how long, for the host and
+//! for the device.
 
 use crate::{
     bench::{Bench, Run, has_compiler, program},
@@ -61,10 +61,9 @@ fn choices(bench: &Bench) -> Vec<PathBuf> {
     files
 }
 
-/// What a graph replays costs the host nothing, so it does not count in a trial of it; where calls are given
-/// in every step it does. And what was kept of one way of timing is nothing to the other.
+/// What the host does for a call is nothing to a trial, and steps that are no graphs take the same ways.
 #[test]
-fn the_host_counts_where_steps_are_given() {
+fn the_device_alone_decides() {
     if !has_compiler() {
         return;
     }
@@ -73,20 +72,11 @@ fn the_host_counts_where_steps_are_given() {
     let graphed = kept(&bench, "", &program, &COSTLY);
     assert!(graphed.count("graph_launches") > 0);
     assert!(takes_fastest(&graphed), "the device needs less for it");
-    let once = choices(&bench).len();
-    let given = kept(&bench, "--graphs never", &program, &COSTLY);
+    let once = choices(&bench);
+    let given = run(&bench, "--graphs never", &program, &COSTLY);
     assert_eq!(given.count("graph_launches"), 0);
-    assert!(!takes_fastest(&given), "the host needs more for it");
-    assert_eq!(
-        choices(&bench).len(),
-        2 * once,
-        "each way of timing has choices of its own"
-    );
-    let again = run(&bench, "", &program, &COSTLY);
-    assert!(again.is(&graphed) && takes_fastest(&again), "which stay");
-    let compared = run(&bench, "--graphs compare", &program, &COSTLY);
-    assert_eq!(compared.count("graph_launches"), 0);
-    assert!(compared.is(&graphed) && takes_fastest(&compared), "in the ways of graphs");
+    assert!(given.is(&graphed) && takes_fastest(&given), "in the ways of graphs");
+    assert_eq!(choices(&bench), once, "it finds all that it looks for");
 }
 
 /// A profile gives every call, but measures what a run replays.
@@ -134,63 +124,54 @@ fn a_drifting_clock_decides_nothing() {
     }
 }
 
-/// What refuses to be recorded fails where steps are graphs, however fast it is, and is said; the stream goes on.
-/// Where steps are given nobody asks.
+/// What refuses to be recorded fails, however fast it is, and is said; the stream goes on.
 #[test]
 fn what_cannot_be_recorded_is_left_out_of_graphs() {
     if !has_compiler() {
         return;
     }
-    for (place, refusing, other) in [("1", "product-1", "0"), ("0", "product-0", "1")] {
+    for (place, refusing, other) in [(1, "product-1", "0"), (0, "product-0", "1")] {
         let bench = Bench::new(&format!("unrecorded-{place}"));
         let program = written(&bench);
         let clock = format!("{refusing}=50/1");
-        let settings = |fastest| {
-            [
-                ("STANDIN_CUDA_ALGORITHMS", "2"),
-                ("STANDIN_CUDA_CLOCK", clock.as_str()),
-                ("STANDIN_CUDA_UNRECORDED", refusing),
-                ("STANDIN_CUDA_FASTEST", fastest),
-            ]
-        };
-        let first = run(&bench, "", &program, &settings(other));
-        let number = if place == "0" { 1 } else { 2 };
-        let said = format!("product, way {number} of 2: cublasLtMatmul");
+        let settings = [
+            ("STANDIN_CUDA_ALGORITHMS", "2"),
+            ("STANDIN_CUDA_CLOCK", clock.as_str()),
+            ("STANDIN_CUDA_UNRECORDED", refusing),
+            ("STANDIN_CUDA_FASTEST", other),
+        ];
+        let first = run(&bench, "", &program, &settings);
+        let said = format!("product, way {} of 2: cublasLtMatmul", place + 1);
         let told = first.end["gpus"]["unrecorded"].as_str().unwrap_or_default();
         assert!(told.contains(&said), "{told}");
         let note = "left out, because it cannot be part of a graph: product";
         assert!(first.notes.contains(note), "{}", first.notes);
-        let second = run(&bench, "", &program, &settings(other));
+        let second = run(&bench, "", &program, &settings);
         assert!(takes_fastest(&second) && second.is(&first), "{refusing}");
         assert!(second.count("graph_launches") > 0, "{refusing}");
         assert!(second.end["gpus"]["unrecorded"].is_null(), "nothing is tried");
-        let given = kept(&bench, "--graphs never", &program, &settings(place));
-        assert!(takes_fastest(&given), "{refusing}: nothing is recorded");
-        assert!(!given.notes.contains("part of a graph"), "{}", given.notes);
     }
 }
 
 /// Engines of cuDNN take the host long for every call, and that is nothing to a graph.
 #[test]
-fn engines_are_timed_as_steps_are_played() {
+fn engines_are_timed_in_graphs() {
     if !has_compiler() {
         return;
     }
     let clock = ("STANDIN_CUDA_CLOCK", "convolution=1000/1,engine-fast=500/9000");
     let unrecorded = ("STANDIN_CUDA_UNRECORDED", "engine-fast");
-    for (number, words, settings, by_library) in [
-        (0, "", &[clock][..], true),
-        (1, "--graphs never", &[clock], false),
-        (2, "", &[clock, unrecorded], false),
-    ] {
+    for (number, settings, by_library) in
+        [(0, &[clock][..], true), (1, &[clock, unrecorded], false)]
+    {
         let bench = Bench::with_cudnn(&format!("timed-engines-{number}"));
         let program = convolving::program(&bench, convolving::PLAIN, "steps 3");
-        let run = run(&bench, words, &program, settings);
+        let run = run(&bench, "", &program, settings);
         let told = &run.end["gpus"]["convolutions"];
         assert_eq!(told["cudnn"].as_u64() > Some(0), by_library, "{number}: {told}");
         assert_eq!(told["own"].as_u64() > Some(0), !by_library, "{number}: {told}");
         let left_out = run.notes.contains("part of a graph: convolution, way 2 of 2");
-        assert_eq!(left_out, number == 2, "{}", run.notes);
+        assert_eq!(left_out, !by_library, "{}", run.notes);
     }
 }
 
@@ -222,9 +203,9 @@ fn what_was_timed_with_another_algorithm_is_not_taken() {
     assert_eq!(named("place-").len(), 2 * places, "they are timed again");
 }
 
-/// Whoever looks at held-out data takes what was kept, however it was timed.
+/// Whoever looks at held-out data takes what was kept.
 #[test]
-fn looks_take_what_is_kept_of_any_steps() {
+fn looks_take_what_is_kept() {
     if !has_compiler() {
         return;
     }
@@ -233,27 +214,25 @@ fn looks_take_what_is_kept_of_any_steps() {
         ("STANDIN_CUDA_CLOCK", "product-1=60/1"),
         ("STANDIN_CUDA_FASTEST", "1"),
     ];
-    for words in ["", "--graphs never"] {
-        let bench = Bench::new(&format!("timed-looks-{}", words.len()));
-        let program = program(&bench, "timed", 1, "steps 4, evaluate { every 2 }", PLAN);
-        run(&bench, words, &program, &settings);
-        let weights = bench.scratch.path("weights.safetensors");
-        let counts = bench.scratch.path("look-counts");
-        let cache = bench.own_cache();
-        let [kept, nowhere] = [cache.as_str(), "/dev/null/cache"].map(|cache| {
-            let mut look = bench.command("evaluate --device cuda --weights");
-            look.arg(&weights).arg(&program).env("STANDIN_CUDA_COUNTS", &counts);
-            let look = ended(look.env("ROUNDELAY_CACHE", cache).envs(settings));
-            assert_eq!(look.code, 0, "{look:?}");
-            let text = fs::read_to_string(&counts).expect("it counts");
-            ["products", "slow_products"].map(|name| {
-                let mut lines = text.lines().filter_map(|line| line.split_once(' '));
-                let found = lines.find(|(own, _)| *own == name);
-                found.and_then(|(_, count)| count.parse::<u64>().ok())
-            })
-        });
-        assert_eq!(kept[0], nowhere[0], "{words}: nothing is tried");
-        assert_eq!(nowhere[0], nowhere[1], "{words}: without choices the first stand");
-        assert!(kept[1] < nowhere[1], "{words}: {kept:?}");
-    }
+    let bench = Bench::new("timed-looks");
+    let program = program(&bench, "timed", 1, "steps 4, evaluate { every 2 }", PLAN);
+    run(&bench, "", &program, &settings);
+    let weights = bench.scratch.path("weights.safetensors");
+    let counts = bench.scratch.path("look-counts");
+    let cache = bench.own_cache();
+    let [kept, nowhere] = [cache.as_str(), "/dev/null/cache"].map(|cache| {
+        let mut look = bench.command("evaluate --device cuda --weights");
+        look.arg(&weights).arg(&program).env("STANDIN_CUDA_COUNTS", &counts);
+        let look = ended(look.env("ROUNDELAY_CACHE", cache).envs(settings));
+        assert_eq!(look.code, 0, "{look:?}");
+        let text = fs::read_to_string(&counts).expect("it counts");
+        ["products", "slow_products"].map(|name| {
+            let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+            let found = lines.find(|(own, _)| *own == name);
+            found.and_then(|(_, count)| count.parse::<u64>().ok())
+        })
+    });
+    assert_eq!(kept[0], nowhere[0], "nothing is tried");
+    assert_eq!(nowhere[0], nowhere[1], "without choices the first stand");
+    assert!(kept[1] < nowhere[1], "{kept:?}");
 }

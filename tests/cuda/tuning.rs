@@ -61,10 +61,9 @@ fn a_trial_that_fails_is_the_last_one() {
     let cache = bench.scratch.path("cache");
     let cache = ("ROUNDELAY_CACHE", cache.to_str().expect("the path is text"));
     let program = program(&bench, "tiny", 1, "steps 2", PLAN);
-    let words = "--device cuda --graphs never";
-    let run = |settings: &[(&str, &str)]| bench.run(words, &program, settings);
-    // All four have been taken before, so it is not one of them that is refused.
-    let failed = run(&[SEVERAL, cache, ("STANDIN_CUDA_REFUSE", "40")]);
+    let run = |settings: &[(&str, &str)]| bench.run("--device cuda", &program, settings);
+    // All four have been looked at once by then.
+    let failed = run(&[SEVERAL, cache, ("STANDIN_CUDA_REFUSE", "12")]);
     let failing = kept(&bench);
     assert_eq!(failing.len(), 1, "what would fail again is kept");
     let next = run(&[SEVERAL, cache]);

@@ -62,7 +62,7 @@ fn all_ranks_take_and_keep_what_is_fastest_on_the_first() {
         ("STANDIN_CUDA_ALGORITHMS", "4"),
         ("STANDIN_CUDA_FASTEST", "1"),
     ];
-    let one = world.bench.run("--device cuda --graphs never", &file, &settings);
+    let one = world.bench.run("--device cuda", &file, &settings);
     assert!(one.count("products") > 0 && one.count("slow_products") == 0);
     assert!(one.is(&trained), "one process with the cache of the second takes it too");
 }
@@ -85,26 +85,6 @@ fn parts_of_split_tensors_take_one_choice() {
     assert!(first.0 < tried[0].0 && second.0 < tried[1].0, "nothing is tried again");
     assert_eq!((first.0 > 0, first.1), (true, 0), "the first part takes its own word");
     assert_eq!(second.0, second.1, "and the second one that of the first");
-}
-
-/// Ranks record no graphs, so what their hosts do for a call counts.
-#[test]
-fn ranks_time_what_they_give() {
-    if !has_compiler() {
-        return;
-    }
-    let world = counting(World::new("agreeing-given", 2), 2)
-        .set("STANDIN_CUDA_ALGORITHMS", "2")
-        .set("STANDIN_CUDA_FASTEST", "1")
-        .set("STANDIN_CUDA_CLOCK", "product-0=100/5,product-1=60/300");
-    let cache = world.bench.cache_named("cache");
-    let world = world.set("ROUNDELAY_CACHE", &cache);
-    let file = written(&world);
-    let trained = train(&world, "", &file);
-    assert!(train(&world, "", &file).is(&trained));
-    for (all, slow) in products(&world) {
-        assert_eq!((all > 0, slow), (true, all), "the host is faster with the first");
-    }
 }
 
 /// Whoever keeps a choice first decides for all that share the folder.
@@ -190,6 +170,6 @@ fn an_algorithm_that_a_rank_does_not_have_is_said_by_all() {
         ("STANDIN_CUDA_ALGORITHMS", "2"),
         ("STANDIN_CUDA_FASTEST", "0"),
     ];
-    let one = world.bench.run("--device cuda --graphs never", &file, &settings);
+    let one = world.bench.run("--device cuda", &file, &settings);
     assert!(one.count("products") > 0 && one.count("slow_products") == 0);
 }

@@ -15,7 +15,7 @@ use super::{
     functions::{Functions, Loaded},
     multiplier::{Multiplier, Part, Ways, power_of_two_in},
     products::Request,
-    tuning::{Timed, Trials, Tuner},
+    tuning::{Trials, Tuner},
 };
 use crate::{
     code::parse_call,
@@ -217,18 +217,16 @@ impl Binding<'_> {
 }
 
 impl Code {
-    /// Makes all routines of a schedule ready, for one process or one rank of several, whose steps get to the
-    /// device as they are `timed`.
+    /// Makes all routines of a schedule ready, for one process or one rank of several.
     ///
     /// # Errors
     /// When a call is malformed, a source is not compiled, or something goes wrong on another rank.
     pub(super) fn new(
         schedule: &Schedule,
-        (device, timed): (&Device, Timed),
+        device: &Device,
         control: Option<&Arc<Control>>,
     ) -> Result<Self, CudaError> {
-        let trials = Trials::Made(timed);
-        let mut code = Self::bare(device, Some(alignment(schedule)), trials);
+        let mut code = Self::bare(device, Some(alignment(schedule)), Trials::Made);
         code.functions.compile_for(schedule);
         if let Some(control) = control {
             code.tuner.among(control);

@@ -12,7 +12,6 @@ use super::{
     rank::{Rank, Share},
     record::Recorder,
     staging::Staging,
-    tuning::Timed,
 };
 use crate::{
     feed::Feed,
@@ -66,11 +65,9 @@ impl Engine {
         let queues = Queues::new(schedule);
         let seated = among.as_ref().map(|among| among.seated);
         let here = |own| seated.is_none_or(|seated| seated.device == own);
-        // Where times of calls are kept, they stand for steps that are graphs.
-        let timed = Timed::of(schedule, options.graphs, seated);
         // Code first: products are tried in memory that the arenas take then.
         let control = among.as_ref().map(|among| &among.control);
-        let code = Code::new(schedule, (&device, timed), control)?;
+        let code = Code::new(schedule, &device, control)?;
         let arenas = Arenas::new(schedule, &device, here)?;
         let homes = seated.map_or_else(|| Homes::all(&queues), |own| own.homes(&queues));
         let lanes = Lanes::new(schedule, &queues, &code, (&device, homes))?;
@@ -89,7 +86,7 @@ impl Engine {
         let (graphs, recorder) = match options.times {
             Times::Dropped => (options.graphs, None),
             Times::Kept => {
-                (Graphs::Compared, Some(Recorder::new().map_err(refused("events"))?))
+                (Graphs::Never, Some(Recorder::new().map_err(refused("events"))?))
             }
         };
         let why_not = Ungraphed::of(schedule, graphs, seated);

@@ -59,7 +59,7 @@ impl Ungraphed {
     ) -> Option<Self> {
         let cycle = cycle(schedule);
         match graphs {
-            Graphs::Never | Graphs::Compared => Some(Self::Unwanted),
+            Graphs::Never => Some(Self::Unwanted),
             Graphs::Periods if seated.is_some() => Some(Self::Ranks),
             Graphs::Periods if cycle > MOST_GRAPHS => {
                 Some(Self::Turns { graphs: cycle, most: MOST_GRAPHS })

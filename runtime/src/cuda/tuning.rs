@@ -1,8 +1,7 @@
 //! Which of some ways makes a product or a convolution fastest on this GPU: each is tried where nobody
 //! has tried yet, and the best one is kept on disk.
 //!
-//! How long a way takes is found out as its steps will be played (`tuning/timing.rs`), which is part of the
-//! name under which it is kept: where steps are graphs another one may be the best than where they are given.
+//! How long a way takes on the device is found out by `tuning/timing.rs`.
 //!
 //! Ways differ in bits, so what is chosen must be the same in the next run: only what can be
 //! kept is tried, whoever keeps a choice first decides, and without one the first way stands.
@@ -29,20 +28,21 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-pub(super) use timing::Timed;
-use timing::{Found, How};
+use timing::Found;
 
 /// Whether ways are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trials {
-    /// Where nothing is kept yet, and timed so.
-    Made(Timed),
-    /// Never: what was kept is taken, for a training beside may have the memory. However that was timed, for
-    /// whoever looks at a training makes what it makes; what was timed in graphs comes first.
+    /// Where nothing is kept yet.
+    Made,
+    /// Never: what was kept is taken, for a training beside may have the memory.
     Left,
     /// Never: libraries make what they can, for whoever asks looks at all that they make.
     Skipped,
 }
+
+/// How times were found, in the names of what is kept: times that are found otherwise say nothing of these.
+const TIMED: &str = "replayed";
 
 /// Of how many hundredths of the time a way may take less without being noticed.
 const NOTICED: u64 = 2;
@@ -134,7 +134,7 @@ impl Tuner {
     /// For a GPU, with what is kept in the user's folder for such things.
     pub(super) fn new(facts: &DeviceFacts, trials: Trials) -> Self {
         let folder = cache_folder();
-        let made = matches!(trials, Trials::Made(_));
+        let made = trials == Trials::Made;
         let finds = made && folder.as_deref().is_some_and(can_keep);
         Self {
             facts: facts.clone(),
@@ -192,11 +192,10 @@ impl Tuner {
         ways: &[Vec<u8>],
         tried: &mut dyn Tried,
     ) -> Option<usize> {
-        let Trials::Made(timed) = self.trials else { return None };
-        if !self.finds || ways.len() < 2 {
+        if self.trials != Trials::Made || !self.finds || ways.len() < 2 {
             return None;
         }
-        let best = match self.try_all(tried, timed) {
+        let best = match self.try_all(tried) {
             Ok(Some(Found { best, unrecorded })) => {
                 if let Some((way, reason)) = unrecorded {
                     let (place, all) = (way + 1, ways.len());
@@ -230,37 +229,25 @@ impl Tuner {
         self.choices.note(name, None);
     }
 
-    /// The name under which something is kept, and what is; where nothing is, that under which it would be.
+    /// The name under which something is kept, and what is.
     fn standing(&self, kind: &str, words: [&str; 2]) -> (String, Option<Vec<u8>>) {
-        let timed = match self.trials {
-            Trials::Made(Timed::Given) => &[Timed::Given][..],
-            Trials::Made(Timed::Replayed) | Trials::Skipped => &[Timed::Replayed],
-            Trials::Left => &[Timed::Replayed, Timed::Given],
-        };
-        let mut names = timed.iter().map(|timed| self.name(kind, *timed, words));
-        let kept = names.clone().find_map(|name| {
-            let known = self.choices.known(&name)?;
-            Some((name, Some(known)))
-        });
-        kept.or_else(|| Some((names.next()?, None))).expect("there is a name at least")
+        let name = self.name(kind, words);
+        let known = self.choices.known(&name);
+        (name, known)
     }
 
-    fn name(&self, kind: &str, timed: Timed, [versions, text]: [&str; 2]) -> String {
+    fn name(&self, kind: &str, [versions, text]: [&str; 2]) -> String {
         let DeviceFacts { name, capability, multiprocessors, .. } = &self.facts;
         let device = format!("{name} {capability:?} {multiprocessors}");
         let mut digest = Digest::new();
-        for part in [device.as_str(), timed.word(), versions, text] {
+        for part in [device.as_str(), TIMED, versions, text] {
             digest.add(part.as_bytes());
         }
         format!("{kind}-{:016x}.algorithm", digest.value())
     }
 
     /// The best way; none where there is no memory to try them in, or after a trial that failed.
-    fn try_all(
-        &mut self,
-        tried: &mut dyn Tried,
-        timed: Timed,
-    ) -> Result<Option<Found>, Unreached> {
+    fn try_all(&mut self, tried: &mut dyn Tried) -> Result<Option<Found>, Unreached> {
         let Self { control, stalled, before, .. } = self;
         let mut watch = || {
             let trouble = control.as_ref().and_then(|control| control.trouble());
@@ -274,8 +261,7 @@ impl Tuner {
         let Ok(mut bench) = Bench::new(self.facts.ordinal, memory) else {
             return Ok(None);
         };
-        let how = How { timed, before: *before };
-        let found = bench.compare(tried, how, &mut watch);
+        let found = bench.compare(tried, *before, &mut watch);
         *before = Some(Instant::now());
         if found.is_err() {
             // What is not done may still use the memory.

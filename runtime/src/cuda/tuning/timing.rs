@@ -1,10 +1,10 @@
-//! How long ways take: each is played as the steps are that take it, in rounds of all of them, once the
-//! device's clock stands.
+//! How long ways take on the device: each is recorded some times in a row, and the graph is played, in rounds
+//! of all of them, once the device's clock stands.
 //!
-//! Where steps are graphs, a way is recorded some times in a row, and the graph is launched: what the host
-//! does for a call, which may be more than the device does, is done once for all steps. Where steps are
-//! given call by call it counts, so the calls are given in a row. A way that cannot be recorded would fail in
-//! a step, and so it fails here.
+//! So what the host does for a call, which may be more than the device does, is of no account. In steps that
+//! are graphs it is done once for all of them; in others the host is ahead of the device where there is
+//! anything to gain. One way for all of them also means the same bits for all. What cannot be recorded would
+//! fail in a step that is a graph, and so it fails here.
 //!
 //! A GPU that has rested is slow at first. So after a second without a trial one way is played until times
 //! agree. Then all are played in turns, there and back, and the middle of a way's times counts: what
@@ -19,53 +19,16 @@
 
 use super::{
     super::{
-        Graphs, Ungraphed,
         bounce::{Unreached, wait},
         driver::{DriverError, Graph},
     },
     Bench, PATIENCE, Tried, Watch, best,
 };
-use crate::ranks::Seated;
-use roundelay_schedule::{Nanos, Schedule};
+use roundelay_schedule::Nanos;
 use std::{
     mem,
     time::{Duration, Instant},
 };
-
-/// How what is chosen gets to the device, and so how it is timed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Timed {
-    /// In a graph that is launched in every step.
-    Replayed,
-    /// Call by call, in every step anew.
-    Given,
-}
-
-impl Timed {
-    /// Of the steps of a schedule on one process or one rank of several.
-    pub(in super::super) fn of(
-        schedule: &Schedule,
-        graphs: Graphs,
-        seated: Option<Seated>,
-    ) -> Self {
-        let played = match graphs {
-            Graphs::Compared => Graphs::Periods,
-            Graphs::Periods | Graphs::Never => graphs,
-        };
-        match Ungraphed::of(schedule, played, seated) {
-            None => Self::Replayed,
-            Some(_) => Self::Given,
-        }
-    }
-
-    /// What says so in names of choices.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Replayed => "replayed",
-            Self::Given => "given",
-        }
-    }
-}
 
 /// How long what is played between two moments should take, and how often it is repeated at most.
 const LOOK: Nanos = Nanos(500_000);
@@ -90,13 +53,6 @@ const AGREED: u64 = 2;
 const MOST_WINDOWS: usize = 50;
 const WARMING: Duration = Duration::from_millis(500);
 
-/// How ways are played, and when those of another trial were on the same device.
-#[derive(Clone, Copy)]
-pub(super) struct How {
-    pub(super) timed: Timed,
-    pub(super) before: Option<Instant>,
-}
-
 /// What was found.
 pub(super) struct Found {
     /// The place of the best way.
@@ -109,12 +65,7 @@ pub(super) struct Found {
 struct Batch {
     way: usize,
     repeated: u64,
-    played: Played,
-}
-
-enum Played {
-    Given,
-    Replayed(Graph),
+    graph: Graph,
 }
 
 /// A way that is timed.
@@ -129,23 +80,22 @@ struct Entrant {
 struct Race<'a, 'b> {
     bench: &'a Bench,
     tried: &'a mut dyn Tried,
-    how: How,
     watch: &'a mut Watch<'b>,
     unrecorded: Option<(usize, DriverError)>,
 }
 
 impl Bench {
-    /// The best way.
+    /// The best way; the last trial on the same device ended `before`.
     pub(super) fn compare(
         &mut self,
         tried: &mut dyn Tried,
-        how: How,
+        before: Option<Instant>,
         watch: &mut Watch<'_>,
     ) -> Result<Found, Unreached> {
         let open = tried.prepare(self)?;
-        let mut race = Race { bench: self, tried, how, watch, unrecorded: None };
+        let mut race = Race { bench: self, tried, watch, unrecorded: None };
         let mut field = Vec::new();
-        let raced = race.run(&open, &mut field);
+        let raced = race.run(&open, before, &mut field);
         let unrecorded = race.unrecorded;
         if let Err(unreached) = raced {
             // What is not done may still need its graphs.
@@ -161,11 +111,16 @@ impl Bench {
 }
 
 impl Race<'_, '_> {
-    fn run(&mut self, open: &[bool], field: &mut Vec<Entrant>) -> Result<(), Unreached> {
+    fn run(
+        &mut self,
+        open: &[bool],
+        before: Option<Instant>,
+        field: &mut Vec<Entrant>,
+    ) -> Result<(), Unreached> {
         for way in (0..open.len()).filter(|way| open[*way]) {
             field.extend(self.enter(way)?);
         }
-        let is_warm = self.how.before.is_some_and(|before| before.elapsed() < RESTED);
+        let is_warm = before.is_some_and(|before| before.elapsed() < RESTED);
         if let Some(least) = field.iter().min_by_key(|entrant| entrant.once)
             && !is_warm
         {
@@ -191,14 +146,10 @@ impl Race<'_, '_> {
         Ok(batch.map(|batch| Entrant { batch, once, times: Vec::new() }))
     }
 
-    /// A way so often in a row; none where it cannot be recorded and would have to be.
+    /// A way so often in a row; none where it cannot be recorded.
     fn batch(&mut self, way: usize, repeated: u64) -> Result<Option<Batch>, Unreached> {
-        let played = match self.how.timed {
-            Timed::Given => Ok(Played::Given),
-            Timed::Replayed => self.record(way, repeated).map(Played::Replayed),
-        };
-        match played {
-            Ok(played) => Ok(Some(Batch { way, repeated, played })),
+        match self.record(way, repeated) {
+            Ok(graph) => Ok(Some(Batch { way, repeated, graph })),
             Err(reason) => {
                 self.unrecorded.get_or_insert((way, reason));
                 // A stream on which nothing can be done any more is no matter of this way.
@@ -224,29 +175,19 @@ impl Race<'_, '_> {
         wait(moment, PATIENCE, self.watch)
     }
 
-    /// What one of a batch takes that is played so many times. Something goes before it: with a graph the
-    /// device is busy then until the host has given all that counts.
+    /// What one of a batch takes that is played so many times. It is played once before that, so that the
+    /// device is busy until the host has given all that counts.
     fn play(&mut self, batch: &Batch, times: u64) -> Result<Nanos, Unreached> {
         (self.watch)()?;
         let (stream, [start, end]) = (&self.bench.stream, &self.bench.events);
-        self.give(batch, 1)?;
+        stream.launch_graph(&batch.graph)?;
         stream.record(start)?;
         for _ in 0..times {
-            self.give(batch, batch.repeated)?;
+            stream.launch_graph(&batch.graph)?;
         }
         stream.record(end)?;
         wait(end, PATIENCE, self.watch)?;
         Ok(Nanos(end.since(start)?.0 / (times * batch.repeated)))
-    }
-
-    /// Gives calls of a batch to the stream, of a graph all.
-    fn give(&mut self, batch: &Batch, calls: u64) -> Result<(), DriverError> {
-        match &batch.played {
-            Played::Replayed(graph) => self.bench.stream.launch_graph(graph),
-            Played::Given => {
-                (0..calls).try_for_each(|_| self.tried.run(batch.way, self.bench))
-            }
-        }
     }
 
     /// Plays a way until the clock of the device stands, or for so long.

@@ -4,7 +4,7 @@ use crate::{
     work::Work,
     world::{
         CAPTURE_INVALIDATED, CAPTURE_UNJOINED, CAPTURE_UNMATCHED, CAPTURE_UNSUPPORTED,
-        INVALID_HANDLE, World,
+        INVALID_HANDLE, OUT_OF_MEMORY, World,
     },
 };
 use std::thread::{self, ThreadId};
@@ -109,6 +109,10 @@ impl World {
             return INVALID_HANDLE;
         };
         let Some(own) = self.streams.get_mut(&stream) else { return INVALID_HANDLE };
+        self.counts.graph_launches += 1;
+        if self.settings.refuse == Some(self.counts.graph_launches) {
+            return OUT_OF_MEMORY;
+        }
         let before = std::mem::take(&mut own.tail);
         self.clock.launch();
         let mut numbers = Vec::with_capacity(recorded.len());
@@ -121,7 +125,6 @@ impl World {
         if let Some(own) = self.streams.get_mut(&stream) {
             own.tail = vec![end];
         }
-        self.counts.graph_launches += 1;
         self.early();
         0
     }

@@ -129,7 +129,7 @@ pub(crate) struct Settings {
     pub(crate) fail: Option<u64>,
     pub(crate) hang: Option<u64>,
     pub(crate) refuses_products: bool,
-    /// The number of a product that cannot be given.
+    /// The number of a launch of a graph that is refused.
     pub(crate) refuse: Option<u64>,
     /// Sources that must once have been compiled at the same time, before any is done.
     pub(crate) compile_together: u64,
