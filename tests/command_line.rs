@@ -10,7 +10,7 @@ use std::{
     path::Path,
     process::{Command, Stdio},
 };
-use support::{Ended, Scratch, document, ended, lines, printed, roundelay, schema};
+use support::{Scratch, document, lines, printed, refused, roundelay, schema};
 
 const PROGRAM: &str = r#"
 model line {
@@ -44,20 +44,6 @@ train {
 }
 plan { rule sync, placement accumulate, micro_batches 1, stages 1 }
 "#;
-
-/// A command that must be refused with an exit code and these words on standard error.
-fn refused(command: &mut Command, code: i32, words: &[&str]) -> Ended {
-    let ended = ended(command);
-    assert_eq!(ended.code, code, "{command:?}: {}{}", ended.out, ended.err);
-    for word in words {
-        assert!(
-            ended.err.contains(word),
-            "{command:?} does not say `{word}`: {}",
-            ended.err
-        );
-    }
-    ended
-}
 
 /// The diagnostics that a command prints under `--json` when it is refused.
 fn diagnostics(command: &mut Command, code: i32) -> Vec<Value> {

@@ -12,7 +12,7 @@ use std::{
     thread,
     time::Duration,
 };
-use support::{Scratch, lines, printed, roundelay};
+use support::{Scratch, lines, printed, refused, roundelay};
 
 /// Of each rule.
 const KILLS: u32 = 10;
@@ -240,4 +240,27 @@ fn synchronous_workers_go_on_as_a_pipeline_and_say_that_bits_differ() {
     for (found, expected) in numbers(&losses).into_iter().zip(numbers(&whole)) {
         assert!((found - expected).abs() <= 1e-4 * expected, "{found}, not {expected}");
     }
+}
+
+/// A job that is started again while it still runs leaves alone what the first one keeps; once that
+/// is killed, nothing stands in the way.
+#[test]
+fn a_folder_is_of_one_run_at_a_time() {
+    let scratch = Scratch::new("kill-held");
+    let schedule = compiled(&scratch, "sync", "data", 1_000_000);
+    let folder = scratch.path("kept");
+    let mut first = train(&schedule, &folder);
+    let mut first = first.stdout(Stdio::piped()).spawn().expect("the binary starts");
+    let mut pipe = BufReader::new(first.stdout.take().expect("the output is piped"));
+    let mut line = String::new();
+    while !line.contains(r#""event":"step""#) {
+        line.clear();
+        assert!(pipe.read_line(&mut line).expect("the output is text") > 0, "it trains");
+    }
+    let mut again = train(&schedule, &folder);
+    again.arg("--resume");
+    refused(&mut again, 1, &["another run writes checkpoints to", "kept"]);
+    first.kill().expect("a child that was not waited for can be killed");
+    first.wait().expect("it was started");
+    printed(again.args(["--steps", "0"]));
 }

@@ -3,8 +3,8 @@
 #[allow(dead_code, reason = "each test file uses its part")]
 mod support;
 
-use std::{fs, path::Path, process::Command};
-use support::{Ended, Scratch, ended, printed, roundelay};
+use std::{fs, path::Path};
+use support::{Scratch, printed, refused, roundelay};
 
 const PROGRAM: &str = r#"
 model line {
@@ -22,20 +22,6 @@ train {
 }
 plan { exactness delayed, rule sync | cyclic_v2, micro_batches 2, stages 2 }
 "#;
-
-/// A command that must be refused with an exit code and these words on standard error.
-fn refused(command: &mut Command, code: i32, words: &[&str]) -> Ended {
-    let ended = ended(command);
-    assert_eq!(ended.code, code, "{command:?}: {}{}", ended.out, ended.err);
-    for word in words {
-        assert!(
-            ended.err.contains(word),
-            "{command:?} does not say `{word}`: {}",
-            ended.err
-        );
-    }
-    ended
-}
 
 fn compiled(scratch: &Scratch, program: &Path, name: &str) -> std::path::PathBuf {
     let schedule = scratch.path(name);

@@ -2,6 +2,8 @@
 //!
 //! A file is written under another name, brought to disk, then renamed, so that at every instant
 //! the newest whole checkpoint is there. A run that stops anywhere goes on from it bit for bit.
+//! A folder is held by the one run that writes to it, so that a job which is started again while it
+//! still runs elsewhere removes nothing of what the first one keeps.
 
 mod error;
 mod folder;
@@ -14,7 +16,11 @@ pub use provenance::Provenance;
 pub use resume::{Resumed, Resumption};
 
 use crate::State;
-use std::path::{Path, PathBuf};
+use folder::Hold;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// How many checkpoints a folder keeps.
 const KEPT: usize = 2;
@@ -39,18 +45,19 @@ pub struct Latest {
     pub ignored: Vec<CheckpointError>,
 }
 
-/// A folder that a run writes checkpoints to.
+/// A folder that a run writes checkpoints to, and no other meanwhile.
 #[derive(Clone, Debug)]
 pub struct Checkpoints {
     folder: PathBuf,
     provenance: Provenance,
+    _hold: Arc<Hold>,
 }
 
 impl Checkpoints {
     /// The folder of a run that starts anew; makes it.
     ///
     /// # Errors
-    /// When it cannot be made, or holds checkpoints.
+    /// When it cannot be made, is held by another run, or has checkpoints.
     pub fn start(folder: &Path, provenance: Provenance) -> Result<Self, CheckpointError> {
         let checkpoints = Self::open(folder, provenance)?;
         match folder::list(folder)?.checkpoints.last_key_value() {
@@ -65,10 +72,11 @@ impl Checkpoints {
     /// The folder of a run that goes on; makes it when it is not there.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it cannot be made, or is held by another run.
     pub fn open(folder: &Path, provenance: Provenance) -> Result<Self, CheckpointError> {
         folder::make(folder)?;
-        Ok(Self { folder: folder.to_path_buf(), provenance })
+        let _hold = Arc::new(Hold::of(folder)?);
+        Ok(Self { folder: folder.to_path_buf(), provenance, _hold })
     }
 
     /// Writes a checkpoint, then removes all but the two newest up to this step and what earlier

@@ -50,8 +50,9 @@ pub(super) fn begin(
             Ok((Resumption { state, resumed, ignored: Vec::new() }, kept))
         }
         Start::Resume(folder) => {
-            let found = Resumption::of(&folder.path, schedule, &provenance)?;
-            Ok((found, every(folder, Checkpoints::open, provenance)?))
+            // Nobody else writes a checkpoint once this run has looked for the newest one.
+            let kept = every(folder, Checkpoints::open, provenance.clone())?;
+            Ok((Resumption::of(&folder.path, schedule, &provenance)?, kept))
         }
     }
 }

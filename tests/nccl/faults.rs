@@ -38,7 +38,11 @@ pub(crate) fn endless(world: &World) -> PathBuf {
 /// Waits until ranks train: the first has written a checkpoint.
 pub(crate) fn training(world: &World, running: &Running) {
     let folder = world.bench.scratch.path("kept");
-    while std::fs::read_dir(&folder).map_or(0, Iterator::count) < 2 {
+    let is_kept = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry
+            .is_ok_and(|own| own.path().extension().is_some_and(|it| it == "safetensors"))
+    };
+    while !std::fs::read_dir(&folder).is_ok_and(|mut all| all.any(is_kept)) {
         assert!(running.elapsed() < BEGINNING, "nothing is trained");
         thread::sleep(Duration::from_millis(20));
     }

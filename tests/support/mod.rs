@@ -100,6 +100,20 @@ pub(crate) fn printed(command: &mut Command) -> String {
     ended.out
 }
 
+/// A command that must be refused with an exit code and these words on standard error.
+pub(crate) fn refused(command: &mut Command, code: i32, words: &[&str]) -> Ended {
+    let ended = ended(command);
+    assert_eq!(ended.code, code, "{command:?}: {}{}", ended.out, ended.err);
+    for word in words {
+        assert!(
+            ended.err.contains(word),
+            "{command:?} does not say `{word}`: {}",
+            ended.err
+        );
+    }
+    ended
+}
+
 /// The JSON document of a command that must succeed, held to its schema.
 pub(crate) fn document(command: &mut Command, schema: &str) -> Value {
     let document = json(&printed(command.arg("--json")));

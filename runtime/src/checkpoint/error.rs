@@ -75,6 +75,15 @@ pub enum CheckpointError {
         /// The largest step.
         step: u64,
     },
+    /// A folder to which another run writes.
+    #[error(
+        "another run writes checkpoints to `{}`; wait until it ends, end it, or name another folder",
+        folder.display()
+    )]
+    Held {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// A checkpoint of another model.
     #[error("`{}` is of another model than the schedule:{}", path.display(), listed(mistakes))]
     Mismatch {

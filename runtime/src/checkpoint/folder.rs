@@ -1,16 +1,20 @@
-//! A folder of checkpoints: names, atomic writes, and what may be removed.
+//! A folder of checkpoints: names, atomic writes, what may be removed, and by whom.
 
 use super::CheckpointError;
 use crate::container::{bring_to_disk, write_whole};
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs::{self, File, TryLockError},
+    io,
     path::{Path, PathBuf},
 };
 
 const PREFIX: &str = "step-";
 const SUFFIX: &str = ".safetensors";
 const UNFINISHED: &str = ".safetensors.unfinished";
+
+/// A file without contents, which is locked while a run writes to the folder.
+const HELD: &str = ".held";
 
 /// What lies in a folder.
 #[derive(Debug, Default)]
@@ -37,6 +41,7 @@ pub(super) fn list(folder: &Path) -> Result<Listing, CheckpointError> {
     for path in paths {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         match step(name) {
+            None if name == HELD => {}
             Some(step) if path.is_file() => {
                 listing.checkpoints.insert(step, path);
             }
@@ -66,6 +71,29 @@ pub(super) fn make(folder: &Path) -> Result<(), CheckpointError> {
     fs::create_dir_all(folder)
         .and_then(|()| parents().take(known + 1).try_for_each(bring_to_disk))
         .map_err(|source| CheckpointError::Write { path: folder.into(), source })
+}
+
+/// The right to write to a folder, of one run alone. It ends with the run, however that ends: the
+/// system keeps it, not the file.
+#[derive(Debug)]
+pub(super) struct Hold {
+    /// Locked until it is closed; none on a file system that has no locks.
+    _file: Option<File>,
+}
+
+impl Hold {
+    pub(super) fn of(folder: &Path) -> Result<Self, CheckpointError> {
+        let path = folder.join(HELD);
+        let file = File::options().create(true).truncate(false).write(true).open(&path);
+        let file = file.map_err(|source| CheckpointError::Write { path, source })?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self { _file: Some(file) }),
+            Err(TryLockError::Error(_)) => Ok(Self { _file: None }),
+            Err(TryLockError::WouldBlock) => {
+                Err(CheckpointError::Held { folder: folder.to_path_buf() })
+            }
+        }
+    }
 }
 
 /// Writes the checkpoint of a step: under another name, brought to disk, renamed, and the new
@@ -100,6 +128,7 @@ pub(super) fn prune(
         | CheckpointError::NoneWhole { .. }
         | CheckpointError::Foreign { .. }
         | CheckpointError::Occupied { .. }
+        | CheckpointError::Held { .. }
         | CheckpointError::Mismatch { .. } => None,
     });
     old.chain(unfinished).try_for_each(|path| {

@@ -101,7 +101,8 @@ fn names(folder: &Scratch) -> Vec<String> {
     let name = |entry: std::io::Result<fs::DirEntry>| {
         entry.unwrap().file_name().into_string().unwrap()
     };
-    let mut names: Vec<String> = entries.map(name).collect();
+    let is_shown = |name: &String| !name.starts_with('.');
+    let mut names: Vec<String> = entries.map(name).filter(is_shown).collect();
     names.sort();
     names
 }
@@ -186,13 +187,31 @@ fn the_two_newest_are_kept() {
 fn a_new_run_does_not_take_the_folder_of_another() {
     let folder = Scratch::new("checkpoint-occupied");
     let schedule = schedule(Rule::Sync);
-    let checkpoints =
-        Checkpoints::start(&folder.path().join("a/b"), run(&schedule)).unwrap();
+    let place = folder.path().join("a/b");
+    let start = || Checkpoints::start(&place, run(&schedule));
+    let checkpoints = start().unwrap();
     checkpoints.save(&state(&schedule, 4)).unwrap();
-    let error =
-        Checkpoints::start(&folder.path().join("a/b"), run(&schedule)).unwrap_err();
+    drop(checkpoints);
+    let error = start().unwrap_err();
     assert!(matches!(error, CheckpointError::Occupied { step: 4, .. }), "{error}");
-    assert!(Checkpoints::open(&folder.path().join("a/b"), run(&schedule)).is_ok());
+    assert!(Checkpoints::open(&place, run(&schedule)).is_ok());
+}
+
+#[test]
+fn two_runs_do_not_write_to_one_folder() {
+    let folder = Scratch::new("checkpoint-held");
+    let schedule = schedule(Rule::Sync);
+    let open = || Checkpoints::open(folder.path(), run(&schedule));
+    let first = open().unwrap();
+    let other = first.clone();
+    for run in [first, other] {
+        let refused = open().unwrap_err();
+        assert!(matches!(refused, CheckpointError::Held { .. }), "{refused}");
+        run.save(&state(&schedule, 1)).unwrap();
+    }
+    let found = Resumption::of(folder.path(), &schedule, &run(&schedule)).unwrap();
+    assert!(found.ignored.is_empty(), "anybody may read: {:?}", found.ignored);
+    open().unwrap().save(&state(&schedule, 2)).unwrap();
 }
 
 #[test]
