@@ -42,6 +42,12 @@ pub enum ExamplesError {
     /// The data cannot be used.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// A file of the data has the name of one that would be written.
+    #[error("`{path}` is an input, and would be written over; name another folder")]
+    Overwrites {
+        /// The file.
+        path: PathBuf,
+    },
     /// Something cannot be written.
     #[error("cannot write `{path}`: {source}")]
     Write {
@@ -57,7 +63,7 @@ pub enum ExamplesError {
 /// they are whole, and the index comes last: a folder with an index has all that this says.
 ///
 /// # Errors
-/// Unusable data; files that cannot be written.
+/// Unusable data; files that cannot be written, or from which the data was read.
 pub fn write_examples(
     schedule: &Checked,
     steps: u64,
@@ -69,6 +75,16 @@ pub fn write_examples(
         let path = path.to_owned();
         |source| ExamplesError::Write { path, source }
     };
+    let named = |name: &str| folder.join(format!("{name}.bin"));
+    for path in schedule.job.inputs.values().map(|input| named(&input.name)) {
+        let own = path.canonicalize().ok();
+        if data
+            .corpus_files()
+            .any(|read| own.is_some() && own == read.canonicalize().ok())
+        {
+            return Err(ExamplesError::Overwrites { path });
+        }
+    }
     fs::create_dir_all(folder).map_err(failed(folder))?;
     let index = folder.join("index.json");
     match fs::remove_file(&index) {
@@ -80,8 +96,8 @@ pub fn write_examples(
     let job = &schedule.job;
     let mut inputs = Vec::new();
     for (id, input) in job.inputs.iter() {
-        let file = format!("{}.bin", input.name);
-        let path = folder.join(format!("{file}.unfinished"));
+        let whole = named(&input.name);
+        let path = whole.with_extension("bin.unfinished");
         let elements = input.shape.iter().product::<u64>();
         let mut bytes = vec![0; (elements * input.element.size(job.dtype)) as usize];
         let micro_batches = u64::from(job.batch) / data.examples().max(1);
@@ -93,10 +109,11 @@ pub fn write_examples(
             }
         }
         out.flush().map_err(failed(&path))?;
-        fs::rename(&path, folder.join(&file)).map_err(failed(&path))?;
+        fs::rename(&path, &whole).map_err(failed(&path))?;
+        let (name, file) = (input.name.clone(), format!("{}.bin", input.name));
         let element = spelled(input.element, job.dtype);
         let shape = input.shape.iter().skip(1).copied().collect();
-        inputs.push(ExamplesFile { name: input.name.clone(), file, element, shape });
+        inputs.push(ExamplesFile { name, file, element, shape });
     }
     let examples = Examples { format: 1, steps, batch: u64::from(job.batch), inputs };
     let path = folder.join("index.json.unfinished");

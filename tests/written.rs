@@ -23,6 +23,8 @@ train {
 plan { exactness delayed, rule sync | cyclic_v2, micro_batches 2, stages 2 }
 "#;
 
+const OVER: &str = "is an input of this command, and would be written over";
+
 fn compiled(scratch: &Scratch, program: &Path, name: &str) -> std::path::PathBuf {
     let schedule = scratch.path(name);
     printed(roundelay("compile").arg(program).arg("-o").arg(&schedule));
@@ -47,10 +49,38 @@ fn no_file_is_written_over_what_is_read() {
         ("import", &file, "-o", &file),
     ] {
         let before = fs::read(read).expect("it is there");
-        let said = "is what is read, and would be written over";
-        refused(roundelay(words).arg(read).arg(option).arg(written), 2, &[said]);
+        refused(roundelay(words).arg(read).arg(option).arg(written), 2, &[OVER]);
         assert!(fs::read(read).expect("it is there") == before, "{words}");
     }
+}
+
+/// Nor what a program imports, nor the corpus of its training.
+#[test]
+fn no_file_is_written_over_what_is_read_by_a_file() {
+    let scratch = Scratch::new("over-parts");
+    let at = PROGRAM.find("device core").expect("it has one");
+    let end = PROGRAM.find("link bus").expect("it has one");
+    let device = scratch.file("device.rdl", &PROGRAM[at..end]);
+    let rest = format!("import \"device.rdl\"\n{}{}", &PROGRAM[..at], &PROGRAM[end..]);
+    let file = scratch.file("parts.rdl", &rest);
+    for (words, option) in
+        [("compile", "-o"), ("plan", "-o"), ("profile", "-o"), ("run", "--save")]
+    {
+        let before = fs::read(&device).expect("it is there");
+        refused(roundelay(words).arg(&file).arg(option).arg(&device), 2, &[OVER]);
+        assert!(fs::read(&device).expect("it is there") == before, "{words}");
+    }
+    let corpus = scratch.file("corpus/tokens.bin", &"some words ".repeat(400));
+    let model = "model letters {\n input tokens: i32[batch, 8]\n input targets: i32[batch, 8]\n \
+                 loss cross_entropy(linear(embedding(tokens, 256, 8), 256), targets)\n}\n";
+    let data = "data tokens(\"corpus/tokens.bin\", u8)";
+    let program = PROGRAM[at..].replace("data synthetic", data);
+    let file = scratch.file("letters.rdl", &format!("{model}{program}"));
+    let before = fs::read(&corpus).expect("it is there");
+    let mut over = roundelay("data --steps 2");
+    refused(over.arg(&file).arg("-o").arg(scratch.path("corpus")), 2, &[OVER]);
+    assert!(fs::read(&corpus).expect("it is there") == before);
+    printed(roundelay("data --steps 2").arg(&file).arg("-o").arg(scratch.path("apart")));
 }
 
 /// What is left of an earlier folder has no index before the new one is whole.

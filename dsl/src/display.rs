@@ -37,7 +37,7 @@ impl fmt::Display for Model {
             writeln!(f, "{id} {}: {shape:?} = {initial}{treatment}", parameter.name)?;
         }
         for (id, node) in nodes.iter() {
-            writeln!(f, "{}", node.line(id))?;
+            writeln!(f, "{}", node.line(id, &format!(" {}", node.name)))?;
         }
         loss.iter().try_for_each(|loss| writeln!(f, "loss {loss}"))?;
         auxiliary.iter().try_for_each(|loss| writeln!(f, "auxiliary {loss}"))?;
@@ -52,11 +52,11 @@ impl fmt::Display for Model {
 }
 
 impl Node {
-    /// What is computed, of what.
-    pub(crate) fn line(&self, id: NodeId) -> String {
+    /// What is computed, of what, under a name.
+    pub(crate) fn line(&self, id: NodeId, name: &str) -> String {
         let operands: Vec<String> = self.operands.iter().map(Source::to_string).collect();
         let [operands, shape] = [operands.join(", "), spelled(&self.shape)];
-        format!("{id} {}: {shape} = {}({operands})", self.name, self.operation)
+        format!("{id}{name}: {shape} = {}({operands})", self.operation)
     }
 }
 

@@ -19,8 +19,8 @@ pub fn fingerprint(program: &Program) -> String {
     format!("{:016x}-{:016x}", computed(&program.model), hash.value())
 }
 
-/// The hash of all that reaches the losses: how parameters begin changes no update, and metrics do
-/// not either, which stand behind.
+/// The hash of all that reaches the losses: how parameters begin changes no update, nor do metrics,
+/// which stand behind, and what values are called.
 fn computed(model: &Model) -> u64 {
     let mut hash = Fnv::default();
     for (id, input) in model.inputs.iter() {
@@ -34,7 +34,7 @@ fn computed(model: &Model) -> u64 {
     let last: Option<NodeId> = model.loss.iter().chain(&model.auxiliary).copied().max();
     let last = last.map_or(0, |last| last.index() + 1);
     for (id, node) in model.nodes.iter().take(last) {
-        hash = hash.with(node.line(id).as_bytes());
+        hash = hash.with(node.line(id, "").as_bytes());
     }
     let losses = format!("{:?} {:?}", model.loss, model.auxiliary);
     hash.with(losses.as_bytes()).value()

@@ -21,6 +21,15 @@ fn the_fingerprint_changes_with_model_and_cluster_alone() {
     let drawn = "embedding(tokens, vocab, width, deviation = 0.5)";
     let drawn = of(&text.replace("embedding(tokens, vocab, width)", drawn));
     assert!(drawn != print && computed(&drawn) == computed(&print));
+    let wide = "linear(gelu(linear(layer_norm(x), 4 * width)), width)";
+    assert!(text.contains(wide));
+    let named = ["wide", "h"].map(|name| {
+        let before = format!("{name} = gelu(linear(layer_norm(x), 4 * width))");
+        let line = format!("linear({name}, width)");
+        of(&text
+            .replace(&format!("x = x + {wide}"), &format!("{before}, x = x + {line}")))
+    });
+    assert!(named[0] != named[1] && computed(&named[0]) == computed(&named[1]));
     for (one, other) in [
         ("causal = true", "causal = false"),
         ("gelu(", "relu("),

@@ -108,6 +108,15 @@ impl Dataset {
         Ok(Self { source, rows: rows.collect(), batch, threads })
     }
 
+    /// The files that a text or tokens were read from; pictures have none.
+    pub fn corpus_files(&self) -> impl Iterator<Item = &Path> {
+        let files = match &self.source {
+            Source::Windows(windows) => windows.corpus().files(),
+            Source::Images(_) | Source::Shapes(_) | Source::Synthetic(_) => &[],
+        };
+        files.iter().map(|(_, path)| path.as_path())
+    }
+
     /// Examples of one micro-batch, b.
     pub fn examples(&self) -> u64 {
         match &self.source {

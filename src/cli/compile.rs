@@ -15,13 +15,12 @@ use roundelay::{
         planner::{self, PlanMistakes},
     },
 };
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub(super) fn compile(args: &CompileArgs) -> Result<(), Failure> {
     let mut loaded = load::program(&args.program)?;
-    let read = [Some(&args.program.file), args.plan.as_ref()].into_iter().flatten();
-    let read: Vec<&Path> = read.map(PathBuf::as_path).collect();
-    load::try_output(&args.output, &read)?;
+    loaded.read.extend(args.plan.clone());
+    load::try_output(&args.output, &loaded.read)?;
     let folder = args.output.parent().unwrap_or(Path::new(""));
     if let Some(root) = loaded.program.train.data.root_mut() {
         *root = load::relative(root, folder);

@@ -16,6 +16,7 @@ pub(super) fn data(args: &DataArgs) -> Result<(), Failure> {
     let examples = written.map_err(|error| match error {
         ExamplesError::Data(error) => Failure::run(file, &error.into()),
         ExamplesError::Write { path, source } => Failure::file(&path, &source),
+        ExamplesError::Overwrites { path } => Failure::overwrites(&path),
     })?;
     if args.json {
         return print_json(&examples, Form::Document);

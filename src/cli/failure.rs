@@ -107,6 +107,15 @@ impl Failure {
         Self { kind: Kind::Usage, ..refused }
     }
 
+    /// An output that is one of the inputs.
+    pub(crate) fn overwrites(path: &Path) -> Self {
+        let message = format!(
+            "`{}` is an input of this command, and would be written over; name another output",
+            path.display()
+        );
+        Self::usage(path, &message)
+    }
+
     /// An input that is refused for one reason.
     pub(crate) fn refused(code: &str, path: &Path, message: String) -> Self {
         let problem = Problem::new(code, path, 0, message.clone());

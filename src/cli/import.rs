@@ -8,6 +8,7 @@ use super::{
 };
 use roundelay::{ImportOptions, Imported, SourceFile};
 use serde::Serialize;
+use std::slice;
 
 #[derive(Serialize)]
 struct Document {
@@ -19,7 +20,7 @@ struct Document {
 }
 
 pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
-    load::try_output(&args.output, &[&args.file])?;
+    load::try_output(&args.output, slice::from_ref(&args.file))?;
     let path = args.file.display().to_string();
     let source = SourceFile::new(path, load::text(&args.file)?);
     let options = ImportOptions {

@@ -4,12 +4,13 @@ use super::{args::ProgramArgs, failure::Failure, note};
 use roundelay::{
     Checked, Program, SourceFile,
     parts::{
-        dsl,
+        dsl::{self, Files},
         kernels::Kernels,
         schedule::{self, Lines},
     },
 };
 use std::{
+    cell::RefCell,
     fs,
     io::{self, Read},
     path::{Path, PathBuf},
@@ -38,8 +39,20 @@ pub(super) struct Loaded {
     pub(super) program: Program,
     /// Its file.
     pub(super) file: PathBuf,
+    /// All files that it is made of, its own first.
+    pub(super) read: Vec<PathBuf>,
     /// Where it says what may be planned.
     pub(super) lines: dsl::PlanLines,
+}
+
+/// Files of the file system, and which of them were read.
+struct Noted(RefCell<Vec<PathBuf>>);
+
+impl Files for Noted {
+    fn read(&self, path: &str) -> Result<String, String> {
+        self.0.borrow_mut().push(path.into());
+        dsl::Disk.read(path)
+    }
 }
 
 /// A program with its `--set` decisions; warnings are printed.
@@ -53,8 +66,9 @@ pub(super) fn program_with(
     tables: dsl::Tables,
 ) -> Result<Loaded, Failure> {
     let source = SourceFile::new(args.file.display().to_string(), text(&args.file)?);
-    let read = dsl::parse_set(&source, &dsl::Disk, tables, &args.set);
-    let (program, warnings) = read.map_err(|refused| match refused {
+    let files = Noted(RefCell::new(vec![args.file.clone()]));
+    let parsed = dsl::parse_set(&source, &files, tables, &args.set);
+    let (program, warnings) = parsed.map_err(|refused| match refused {
         dsl::Refused::Program(mistakes) => Failure::program(&mistakes),
         dsl::Refused::Setting(mistake) => Failure::diagnostic(&mistake),
     })?;
@@ -62,7 +76,7 @@ pub(super) fn program_with(
         note(&warning.to_string());
     }
     let lines = dsl::PlanLines::of(&source, &args.set);
-    Ok(Loaded { program, file: args.file.clone(), lines })
+    Ok(Loaded { program, file: args.file.clone(), read: files.0.into_inner(), lines })
 }
 
 /// A checked schedule; its data paths are relative to its own folder.
@@ -124,18 +138,12 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
 
 /// Looks whether what is written at the end of long work is none of the files that it is made of, and
 /// can be written.
-pub(super) fn try_output(path: &Path, read: &[&Path]) -> Result<(), Failure> {
+pub(super) fn try_output(path: &Path, read: &[PathBuf]) -> Result<(), Failure> {
     let own = path.canonicalize().ok();
-    let same = |other: &&&Path| own.is_some() && own == other.canonicalize().ok();
-    match read.iter().find(same) {
-        Some(other) => {
-            let message = format!(
-                "`{}` is what is read, and would be written over; give what is written another name",
-                other.display()
-            );
-            Err(Failure::usage(path, &message))
-        }
-        None => try_write(path),
+    let same = |other: &PathBuf| own.is_some() && own == other.canonicalize().ok();
+    match read.iter().any(same) {
+        true => Err(Failure::overwrites(path)),
+        false => try_write(path),
     }
 }
 

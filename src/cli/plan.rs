@@ -26,7 +26,7 @@ pub(super) fn plan(args: &PlanArgs) -> Result<(), Failure> {
             let set = args.set.clone();
             let loaded = load::program(&ProgramArgs { file: file.clone(), set })?;
             if let Some(output) = &args.output {
-                load::try_output(output, &[file])?;
+                load::try_output(output, &loaded.read)?;
             }
             ranked(args, &loaded)
         }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub(super) fn profile(args: &ProfileArgs) -> Result<(), Failure> {
     let loaded = load::program_with(&args.program, Tables::Leave)?;
-    load::try_output(&args.output, &[&args.program.file])?;
+    load::try_output(&args.output, &loaded.read)?;
     let usual = ProfileOptions::default();
     let patience = Duration::from_secs(args.patience);
     let options = ProfileOptions {

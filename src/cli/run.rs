@@ -19,13 +19,10 @@ use roundelay::{
     },
 };
 use serde::Serialize;
-use std::{collections::BTreeMap, path::Path, process, time::Duration};
+use std::{collections::BTreeMap, path::Path, process, slice, time::Duration};
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let start = choose_start(args)?;
-    if let Some(save) = &args.save {
-        load::try_output(save, &[&args.program.file])?;
-    }
     let seat =
         Seat::of_environment().map_err(|error| Failure::gpus(&error.to_string()))?;
     let told = Told::of(&seat);
@@ -141,7 +138,15 @@ fn tell_saved(args: &RunArgs) -> Result<(), Failure> {
 
 /// Plans and compiles a program, or reads a schedule.
 fn prepare(args: &RunArgs, told: Told) -> Result<Checked, Failure> {
-    let loaded = match load::input(&args.program)? {
+    let input = load::input(&args.program)?;
+    if let (Told::Here, Some(save)) = (told, &args.save) {
+        let read = match &input {
+            Input::Program(loaded) => &loaded.read[..],
+            Input::Schedule(_) => slice::from_ref(&args.program.file),
+        };
+        load::try_output(save, read)?;
+    }
+    let loaded = match input {
         Input::Program(loaded) => loaded,
         Input::Schedule(schedule) => return Ok(*schedule),
     };

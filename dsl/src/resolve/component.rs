@@ -310,9 +310,14 @@ fn measured_link(
     report: &mut Report,
 ) -> Known<Link> {
     let profile = shelf.profile(Some(entry), report);
-    for key in ["bandwidth", "latency", "startup"] {
+    for key in LINK_KEYS.into_iter().filter(|key| *key != "measured") {
         if let Some(given) = settings.get(key) {
-            let message = format!("`{key}` comes from the table");
+            let message = match key {
+                "form" | "short" | "nvls" => {
+                    format!("`{key}` says nothing of a link whose times are in a table")
+                }
+                _ => format!("`{key}` comes from the table"),
+            };
             let mistake = Mistake::new(Code::Duplicate, message);
             let hint = format!("delete `{key}` or `measured`");
             return Err(report.error(given.key.span, mistake.hint(hint)));

@@ -29,9 +29,7 @@ pub enum Resumed {
     FromWeights,
 }
 
-const OTHER_MODEL: Resumed = Resumed::WithOtherBits {
-    reason: "the model computes something else of the same parameters",
-};
+const OTHER_MODEL: &str = "the model computes something else of the same parameters";
 
 const OTHER_BITS: Resumed = Resumed::WithOtherBits {
     reason: "the plan cuts the model elsewhere, sums gradients in another order or splits \
@@ -94,11 +92,14 @@ impl Checkpoint {
         differences.extend(forgotten(&state, schedule));
         if differences.is_empty() {
             let resumed = match provenance.computes_otherwise(earlier) {
-                true => OTHER_MODEL,
+                true => Resumed::WithOtherBits { reason: OTHER_MODEL },
                 false if other("arithmetic") => OTHER_BITS,
                 false => Resumed::Exactly,
             };
             return Ok((state, resumed));
+        }
+        if provenance.computes_otherwise(earlier) {
+            differences.push(OTHER_MODEL.to_owned());
         }
         state.restart();
         if other("states") {

@@ -69,6 +69,11 @@ impl Corpus {
         Ok(())
     }
 
+    /// Its files, and where each of them starts.
+    pub(super) fn files(&self) -> &[(u64, PathBuf)] {
+        &self.files
+    }
+
     fn width(&self) -> u64 {
         match self.width {
             TokenWidth::U8 => 1,

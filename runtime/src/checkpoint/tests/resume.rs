@@ -34,6 +34,14 @@ fn another_model_of_the_same_parameters_is_said() {
     assert_eq!(found, state(&from, 3));
     let Resumed::WithOtherBits { reason } = resumed else { panic!("{resumed:?}") };
     assert!(reason.starts_with("the model computes something else"), "{reason}");
+    to.job.seed += 1;
+    let Resumed::FromParameters { reason } = resume(&from, &to, 3).1 else {
+        panic!("another seed is another run")
+    };
+    assert!(
+        reason.ends_with("; the model computes something else of the same parameters")
+    );
+    to.job.seed -= 1;
     let mut before = from.clone();
     before.fingerprint = "0123456789abcdef".into();
     assert_eq!(resume(&before, &to, 3).1, Resumed::Exactly);
