@@ -11,7 +11,7 @@ use std::{env, fs, path::Path, process::Command};
 
 /// Kernels of several sources, products among them.
 const SOME: &str = "relu,matmul,affine_gelu,affine_gelu_tanh,matmul_gelu_tanh_backward,\
-                    affine_gradients,softmax,adamw,cross_entropy";
+                    affine_gradients,softmax,adamw,cross_entropy,halo,halo_add";
 
 /// Those of them that are products.
 const PRODUCTS: [&str; 5] = [
@@ -33,7 +33,7 @@ fn kernels_are_held_to_their_references() {
     let mut command = bench.command(&words);
     let told = document(command.env("STANDIN_CUDA_COUNTS", &counts), "kernel-check");
     let rows = told["rows"].as_array().expect("the schema holds");
-    assert_eq!(rows.len(), 9 * 4, "kernels in all element types");
+    assert_eq!(rows.len(), 11 * 4, "kernels in all element types");
     let counted = fs::read_to_string(counts).expect("the stand-in counts");
     for epilogue in ["gelus", "sums"] {
         let none = format!("\n{epilogue} 0\n");

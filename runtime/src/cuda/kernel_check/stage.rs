@@ -8,6 +8,7 @@ use super::super::{
     bounce::{Bounce, Unreached},
     code::{Binding, Code, ReadyCall, Work, number_of},
     driver::{Address, Device, DeviceMemory, Stream},
+    exchange::Ends,
     likeness,
     staging::{scalars, words},
 };
@@ -274,8 +275,18 @@ impl<'a> Room<'a> {
         };
         self.stream.fill(behind, POISON, scratch)?;
         self.bounce.write(&self.stream, start, &stage.given, self.patience)?;
-        if let Work::Alone(steps) = &ready.work {
-            steps.iter().try_for_each(|step| code.run(step, &binding, &self.stream))?;
+        match &ready.work {
+            Work::Alone(steps) => {
+                steps
+                    .iter()
+                    .try_for_each(|step| code.run(step, &binding, &self.stream))?;
+            }
+            // Of what several parts make together, one part's share: it reads what it brings itself.
+            Work::Together(meeting) => {
+                let (brought, got) = operands.split_at(1);
+                let ends = Ends { brought, part: 0, got: got[0], scratch: behind };
+                meeting.join(code, ends, &self.stream)?;
+            }
         }
         self.bounce.read(&self.stream, start, &mut stage.image, self.patience)
     }
