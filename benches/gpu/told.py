@@ -9,7 +9,13 @@ def graphs_of(gpus):
 def products_of(gpus):
     products = gpus["products"]
     why = f" ({products['why_own']})" if products["why_own"] else ""
-    return f"{products['cublaslt']} products by cuBLASLt, {products['own']} by own functions{why}"
+    wrong = f"; {products['wrong']}" if products["wrong"] else ""
+    return f"{products['cublaslt']} products by cuBLASLt, {products['own']} by own functions{why}{wrong}"
+
+
+def unrecorded_of(gpus):
+    """The first way that was left out of trials because it refused to be recorded."""
+    return f"; left out of trials: {gpus['unrecorded']}" if gpus["unrecorded"] else ""
 
 
 def convolutions_of(gpus):

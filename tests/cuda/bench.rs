@@ -93,6 +93,16 @@ impl Bench {
         self.cache_named("cache")
     }
 
+    /// The files of that folder that keep choices.
+    pub(crate) fn choices(&self) -> Vec<PathBuf> {
+        let files = fs::read_dir(self.scratch.path("cache")).expect("the cache is there");
+        let mut files: Vec<PathBuf> =
+            files.map(|file| file.expect("readable").path()).collect();
+        files.retain(|file| file.extension().is_some_and(|it| it == "algorithm"));
+        files.sort();
+        files
+    }
+
     /// One of several.
     pub(crate) fn cache_named(&self, name: &str) -> String {
         let own = self.scratch.path(name);
@@ -313,16 +323,8 @@ pub(crate) fn pixels_program(
     train: &str,
     plan: &str,
 ) -> PathBuf {
-    let text = format!(
-        "{WINDOWS}
-        device core {{ memory 64 MB, compute 40 GFLOP/s, bandwidth 10 GB/s }}
-        link bus {{ bandwidth 8 GB/s, latency 2 us }}
-        cluster some {{ {devices} x core joined by bus }}
-        train {{
-            data synthetic, batch 8, seed 11, optimizer sgd(lr = 0.02, momentum = 0.9)
-            {train}
-        }}
-        plan {{ exactness delayed, {plan}, images split }}"
-    );
-    bench.scratch.file(&format!("{name}.rdl"), &text)
+    let train =
+        format!("batch 8, seed 11, optimizer sgd(lr = 0.02, momentum = 0.9), {train}");
+    let plan = format!("exactness delayed, {plan}, images split");
+    program_of(bench, name, (WINDOWS, devices), &train, &plan)
 }

@@ -51,16 +51,6 @@ fn takes_fastest(run: &Run) -> bool {
     slow == 0
 }
 
-/// The files that keep choices.
-fn choices(bench: &Bench) -> Vec<PathBuf> {
-    let files = fs::read_dir(bench.scratch.path("cache")).expect("the cache is there");
-    let mut files: Vec<PathBuf> =
-        files.map(|file| file.expect("readable").path()).collect();
-    files.retain(|file| file.extension().is_some_and(|it| it == "algorithm"));
-    files.sort();
-    files
-}
-
 /// What the host does for a call is nothing to a trial, and steps that are no graphs take the same ways.
 #[test]
 fn the_device_alone_decides() {
@@ -72,11 +62,11 @@ fn the_device_alone_decides() {
     let graphed = kept(&bench, "", &program, &COSTLY);
     assert!(graphed.count("graph_launches") > 0);
     assert!(takes_fastest(&graphed), "the device needs less for it");
-    let once = choices(&bench);
+    let once = bench.choices();
     let given = run(&bench, "--graphs never", &program, &COSTLY);
     assert_eq!(given.count("graph_launches"), 0);
     assert!(given.is(&graphed) && takes_fastest(&given), "in the ways of graphs");
-    assert_eq!(choices(&bench), once, "it finds all that it looks for");
+    assert_eq!(bench.choices(), once, "it finds all that it looks for");
 }
 
 /// A profile gives every call, but measures what a run replays.
@@ -93,11 +83,11 @@ fn a_profile_takes_what_is_best_in_graphs() {
     profile.env("ROUNDELAY_CACHE", cache).env("STANDIN_CUDA_COUNTS", &counts);
     let profile = ended(profile.envs(COSTLY));
     assert_eq!(profile.code, 0, "{profile:?}");
-    let tried = choices(&bench);
+    let tried = bench.choices();
     assert!(!tried.is_empty(), "it tries");
     let run = run(&bench, "", &program, &COSTLY);
     assert!(takes_fastest(&run), "it finds what is best in graphs");
-    assert_eq!(choices(&bench), tried, "and a run takes that");
+    assert_eq!(bench.choices(), tried, "and a run takes that");
 }
 
 /// While the device gets faster, or slower, no way is the better one for coming earlier or later.
@@ -153,6 +143,26 @@ fn what_cannot_be_recorded_is_left_out_of_graphs() {
     }
 }
 
+/// Where nothing can be recorded nothing is known of times: the first choice stands, and is not kept.
+#[test]
+fn where_nothing_can_be_recorded_nothing_is_kept() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("unrecorded-all");
+    let program = written(&bench);
+    let settings = [
+        ("STANDIN_CUDA_ALGORITHMS", "2"),
+        ("STANDIN_CUDA_CLOCK", ""),
+        ("STANDIN_CUDA_UNRECORDED", "product-0,product-1"),
+    ];
+    for _ in 0..2 {
+        let run = run(&bench, "--graphs never", &program, &settings);
+        assert!(run.notes.contains("cannot be part of a graph"), "{}", run.notes);
+        assert!(bench.choices().is_empty());
+    }
+}
+
 /// Engines of cuDNN take the host long for every call, and that is nothing to a graph.
 #[test]
 fn engines_are_timed_in_graphs() {
@@ -184,7 +194,7 @@ fn what_was_timed_with_another_algorithm_is_not_taken() {
     let bench = Bench::new("timed-places");
     let program = program(&bench, "places", 1, "steps 2, dtype bf16", PLAN);
     let named = |kind: &str| {
-        let mut files = choices(&bench);
+        let mut files = bench.choices();
         files.retain(|file| {
             let name = file.file_name().and_then(|name| name.to_str());
             name.is_some_and(|name| name.starts_with(kind))

@@ -1,26 +1,16 @@
 //! The fastest algorithm of a product is found once and kept, so that runs repeat.
 
 use crate::bench::{Bench, Run, has_compiler, program};
-use std::{fs, path::PathBuf};
+use std::fs;
 
 const PLAN: &str = "rule sync, placement accumulate, micro_batches 2, stages 1";
 
 /// Algorithms that the library offers, of which one is fast.
 const SEVERAL: (&str, &str) = ("STANDIN_CUDA_ALGORITHMS", "4");
 
-/// The files that keep choices.
-fn kept(bench: &Bench) -> Vec<PathBuf> {
-    let files = fs::read_dir(bench.scratch.path("cache")).expect("the cache is there");
-    let files = files.map(|file| file.expect("readable").path());
-    let is_choice = |file: &PathBuf| file.extension().is_some_and(|it| it == "algorithm");
-    let mut kept: Vec<PathBuf> = files.filter(is_choice).collect();
-    kept.sort();
-    kept
-}
-
 fn run(bench: &Bench, setting: (&str, &str)) -> Run {
-    let cache = bench.scratch.path("cache");
-    let cache = ("ROUNDELAY_CACHE", cache.to_str().expect("the path is text"));
+    let cache = bench.own_cache();
+    let cache = ("ROUNDELAY_CACHE", cache.as_str());
     let program = program(bench, "tiny", 1, "steps 2", PLAN);
     bench.run("--device cuda", &program, &[setting, cache])
 }
@@ -33,9 +23,9 @@ fn algorithms_are_tried_once_and_the_best_is_kept() {
     let bench = Bench::new("tuned");
     let one = run(&bench, ("STANDIN_CUDA_ALGORITHMS", "1"));
     assert!(one.count("products") > 0, "the library makes products");
-    assert!(kept(&bench).is_empty(), "nothing is to be chosen of one");
+    assert!(bench.choices().is_empty(), "nothing is to be chosen of one");
     let first = run(&bench, SEVERAL);
-    let choices = kept(&bench);
+    let choices = bench.choices();
     assert!(first.count("products") > one.count("products"), "trials are products");
     assert!(first.count("slow_products") > 0, "slow ones are tried");
     assert!(!choices.is_empty());
@@ -47,7 +37,7 @@ fn algorithms_are_tried_once_and_the_best_is_kept() {
     let mended = run(&bench, SEVERAL);
     assert!(mended.count("slow_products") > 0, "a broken choice is made again");
     assert_eq!(run(&bench, SEVERAL).count("slow_products"), 0);
-    assert_eq!(kept(&bench), choices, "in the same files, and no halves");
+    assert_eq!(bench.choices(), choices, "in the same files, and no halves");
 }
 
 /// The first choice stands for all products from the first trial that fails on. It is kept for that
@@ -58,20 +48,20 @@ fn a_trial_that_fails_is_the_last_one() {
         return;
     }
     let bench = Bench::new("untried");
-    let cache = bench.scratch.path("cache");
-    let cache = ("ROUNDELAY_CACHE", cache.to_str().expect("the path is text"));
+    let cache = bench.own_cache();
+    let cache = ("ROUNDELAY_CACHE", cache.as_str());
     let program = program(&bench, "tiny", 1, "steps 2", PLAN);
     let run = |settings: &[(&str, &str)]| bench.run("--device cuda", &program, settings);
     // All four have been looked at once by then.
     let failed = run(&[SEVERAL, cache, ("STANDIN_CUDA_REFUSE", "12")]);
-    let failing = kept(&bench);
+    let failing = bench.choices();
     assert_eq!(failing.len(), 1, "what would fail again is kept");
     let next = run(&[SEVERAL, cache]);
-    let choices = kept(&bench);
+    let choices = bench.choices();
     assert!(choices.len() > 1 && choices.contains(&failing[0]), "{choices:?}");
     assert!(next.count("products") > failed.count("products"), "others were tried");
     let last = run(&[SEVERAL, cache]);
-    assert_eq!(kept(&bench), choices);
+    assert_eq!(bench.choices(), choices);
     assert!(last.count("slow_products") < last.count("products"), "fast ones were kept");
     assert!(last.is(&next));
 }

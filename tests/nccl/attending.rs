@@ -57,7 +57,7 @@ fn all_ranks_take_and_keep_what_is_fastest_on_the_first() {
     assert!(special > 0 && usual == 0, "{}", ranks.end["gpus"]);
     for cache in &caches {
         let settings = [("ROUNDELAY_CACHE", cache.as_str()), (slow, SLOW_SPECIAL), LONG];
-        let one = world.bench.run("--device cuda --graphs never", &file, &settings);
+        let one = world.bench.run("--device cuda", &file, &settings);
         assert_eq!(counts(&one), [special, usual], "what ranks kept is taken");
         assert!(one.is(&ranks), "by one process with the same bits");
     }

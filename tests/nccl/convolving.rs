@@ -90,7 +90,7 @@ fn convolved(world: &World) -> [u64; 2] {
 fn alone(world: &World, file: &Path, rank: u32, settings: Settings) -> Run {
     let cache = cache(world, rank);
     let settings = [&settings[..], &[("ROUNDELAY_CACHE", &cache)]].concat();
-    world.bench.run("--device cuda --graphs never", file, &settings)
+    world.bench.run("--device cuda", file, &settings)
 }
 
 /// All take what is fastest on the first rank, and keep it: then nothing is tried any more, whatever is

@@ -107,7 +107,7 @@ pub(crate) fn compare(
 ) -> Vec<(u64, u64)> {
     let whole = World::new(name, 1);
     let file = written(&whole.bench);
-    let one = whole.bench.run("--device cuda --graphs never", &file, &[]);
+    let one = whole.bench.run("--device cuda", &file, &[]);
     let trained = orders.iter().enumerate().map(|(number, settings)| {
         let world = settings.iter().fold(
             World::new(&format!("{name}-{number}"), ranks),
@@ -309,7 +309,7 @@ fn numbers_of_16_bits() {
         "rule cyclic_v2, placement data, micro_batches 2, stages 2, states replicated";
     let whole = World::new("bf16", 1);
     let file = program(&whole.bench, "tiny", 2, "steps 5, dtype bf16", plan);
-    let one = whole.bench.run("--device cuda --graphs never", &file, &[]);
+    let one = whole.bench.run("--device cuda", &file, &[]);
     let world = World::new("bf16-ranks", 2).set("STANDIN_CUDA_ORDER", "late");
     assert!(train(&world, "", &file).is(&one));
 }

@@ -371,7 +371,8 @@ impl Case<'_> {
         let Either { words, arrays, .. } = self.either;
         let mut text = format!("{words} {arrays:?}");
         for way in [Some(&self.usual), self.special.as_ref().ok()].into_iter().flatten() {
-            text += &format!(" by {:016x}", sources(way));
+            text +=
+                &format!(" by {:016x}", sources(way.iter().map(|(_, launch)| launch)));
             for (_, launch) in way {
                 text += &format!(" {:?}", launch.arguments);
             }

@@ -111,7 +111,7 @@ enum Given {
 pub(super) enum Work {
     /// Something on its own.
     Alone(Vec<Step>),
-    /// Something that all rows of split tensors do together.
+    /// Something that all parts of split tensors do together.
     Together(Meeting),
 }
 

@@ -166,7 +166,10 @@ impl Convolver {
         own: Own<'_>,
         (cudnn, tuner): (&mut Cudnn, &mut Tuner),
     ) -> Result<Chosen, Reason> {
-        let text = format!("{shape:?} by {:016x}", sources(own.launches));
+        let text = format!(
+            "{shape:?} by {:016x}",
+            sources(own.launches.iter().map(|(_, launch)| launch))
+        );
         let versions = self.versions.clone();
         let words = [versions.as_str(), &text];
         let made = self.best(convolution, own, words, (cudnn, tuner));

@@ -92,9 +92,9 @@ impl Functions {
 }
 
 /// A digest of the sources of functions: others take another time.
-pub(super) fn sources(of: &Loaded) -> u64 {
+pub(super) fn sources<'a>(of: impl IntoIterator<Item = &'a Launch>) -> u64 {
     let mut digest = Digest::new();
-    for (_, launch) in of {
+    for launch in of {
         digest.add(launch.function.source.text.as_bytes());
         digest.add(launch.function.symbol.as_bytes());
     }

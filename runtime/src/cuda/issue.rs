@@ -338,7 +338,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Launches a routine at all coordinates of this process; the rows of split tensors go call by call, so that
+    /// Launches a routine at all coordinates of this process; the parts of split tensors go call by call, so that
     /// each finds what the others bring.
     fn launch(&mut self, turn: &Turn<'_>) -> Result<(), Unreached> {
         let Work::Launch { at, routine, .. } = &turn.action.work else {

@@ -8,7 +8,7 @@ use super::{
     bounce::Unreached,
     code::{Binding, Room},
     driver::{Device, DriverError, Parameters, Products, Stream},
-    functions::Functions,
+    functions::{Functions, sources},
     products::{self, Addresses, Algorithm, Extents, Handle, Plan, Refused, Request},
     tuning::{Bench, Choice, Trials, Tried, Tuner},
 };
@@ -222,9 +222,11 @@ impl Multiplier {
         let handle = self.handle.as_ref().expect("who has plans has their library");
         let plans = self.plans.get_disjoint_mut(both);
         let [(first, one), (other, two)] = plans.expect("they differ in what they make");
-        // By which algorithms, of both; sources of functions behind them stand in the parts.
         let by = [&*one, &*two].map(|plan| plan.algorithm().bytes());
-        let text = format!("{first:?} or {other:?} by {by:?}, {}", self.compiler);
+        let behind = parts.map(|part| sources(&part.behind));
+        let compiler = &self.compiler;
+        let text =
+            format!("{first:?} or {other:?} by {by:?}, then {behind:x?} by {compiler}");
         let mut placing = Placing {
             parts,
             plans: [one, two],

@@ -192,7 +192,7 @@ impl Tuner {
         ways: &[Vec<u8>],
         tried: &mut dyn Tried,
     ) -> Option<usize> {
-        if self.trials != Trials::Made || !self.finds || ways.len() < 2 {
+        if !self.finds || ways.len() < 2 {
             return None;
         }
         let best = match self.try_all(tried) {
@@ -206,10 +206,10 @@ impl Tuner {
                 best
             }
             // It was not tried, or the run ends.
-            Ok(None) | Err(Unreached::Called(_)) => return None,
-            Err(Unreached::Broken(_) | Unreached::Late) => 0,
+            Ok(None) | Err(Unreached::Called(_)) => None,
+            Err(Unreached::Broken(_) | Unreached::Late) => Some(0),
         };
-        find(ways, &self.choices.keep(name, &ways[best])?)
+        find(ways, &self.choices.keep(name, &ways[best?])?)
     }
 
     /// What is known of something, as [`Tuner::choose`] takes it, before its ways are.
@@ -277,14 +277,15 @@ fn find(ways: &[Vec<u8>], kept: &[u8]) -> Option<usize> {
     ways.iter().position(|way| way == kept)
 }
 
-/// The place of the least time; the first one's unless another takes noticeably less.
-fn best(times: &[Option<Nanos>]) -> usize {
+/// The place of the least time; the first one's unless another takes noticeably less; none where
+/// there are no times.
+fn best(times: &[Option<Nanos>]) -> Option<usize> {
     let known =
         times.iter().enumerate().filter_map(|(place, time)| Some(((*time)?, place)));
-    let Some((least, place)) = known.min() else { return 0 };
+    let (least, place) = known.min()?;
     match times.first() {
-        Some(Some(first)) if least.0 * 100 >= first.0 * (100 - NOTICED) => 0,
-        Some(_) | None => place,
+        Some(Some(first)) if least.0 * 100 >= first.0 * (100 - NOTICED) => Some(0),
+        Some(_) | None => Some(place),
     }
 }
 
@@ -328,10 +329,10 @@ mod tests {
             let times: Vec<Option<Nanos>> = times(of);
             super::best(&times)
         };
-        assert_eq!(best(&[100, 99, 98]), 0);
-        assert_eq!(best(&[100, 99, 97]), 2);
-        assert_eq!(best(&[100, 90, 90]), 1, "the earlier of two");
-        assert_eq!(super::best(&[None, Some(Nanos(5)), Some(Nanos(4))]), 2);
-        assert_eq!(super::best(&[None, None]), 0);
+        assert_eq!(best(&[100, 99, 98]), Some(0));
+        assert_eq!(best(&[100, 99, 97]), Some(2));
+        assert_eq!(best(&[100, 90, 90]), Some(1), "the earlier of two");
+        assert_eq!(super::best(&[None, Some(Nanos(5)), Some(Nanos(4))]), Some(2));
+        assert_eq!(super::best(&[None, None]), None);
     }
 }

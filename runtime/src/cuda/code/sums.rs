@@ -1,5 +1,5 @@
-//! Sums of arrays, rows of images of several parts and counts of words, which no call of a routine asks
-//! for.
+//! Launches that are no steps of a routine: sums of what several parts bring, rows of images that they
+//! exchange, counts of words.
 
 use super::{Binding, Code, Step, number_of};
 use crate::cuda::{

@@ -25,10 +25,7 @@ use super::{
     Bench, PATIENCE, Tried, Watch, best,
 };
 use roundelay_schedule::Nanos;
-use std::{
-    mem,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 /// How long what is played between two moments should take, and how often it is repeated at most.
 const LOOK: Nanos = Nanos(500_000);
@@ -55,8 +52,8 @@ const WARMING: Duration = Duration::from_millis(500);
 
 /// What was found.
 pub(super) struct Found {
-    /// The place of the best way.
-    pub(super) best: usize,
+    /// The place of the best way; none where none could be timed.
+    pub(super) best: Option<usize>,
     /// The first way that could not be recorded, and why.
     pub(super) unrecorded: Option<(usize, DriverError)>,
 }
@@ -95,13 +92,8 @@ impl Bench {
         let open = tried.prepare(self)?;
         let mut race = Race { bench: self, tried, watch, unrecorded: None };
         let mut field = Vec::new();
-        let raced = race.run(&open, before, &mut field);
+        race.run(&open, before, &mut field)?;
         let unrecorded = race.unrecorded;
-        if let Err(unreached) = raced {
-            // What is not done may still need its graphs.
-            mem::forget(field);
-            return Err(unreached);
-        }
         let mut times = vec![None; open.len()];
         for entrant in field {
             times[entrant.batch.way] = Some(middle(entrant.times));
