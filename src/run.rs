@@ -63,6 +63,11 @@ fn train(
     control: Option<&Arc<Control>>,
     listener: &mut impl FnMut(RunEvent),
 ) -> Result<Outcome, RunError> {
+    if let Some(control) = control {
+        let agreed =
+            control.agree_on(0, &alike(options), "give all ranks the same options");
+        agreed.map_err(|trouble| Ended::at_start(control.seat(), trouble))?;
+    }
     let settled = Settled::of(schedule, options.on, control, listener)?;
     let data = Dataset::open(&schedule.job, options.data.as_deref())?;
     let provenance = Provenance::new(schedule, &data);
@@ -109,6 +114,27 @@ fn train(
     };
     // Before the machine is given up, which may take its time where a kernel waits.
     told(control, work())
+}
+
+/// What all ranks must have been told alike, because they do it together.
+fn alike(options: &RunOptions) -> [(&'static str, String); 3] {
+    let folder = match &options.start {
+        Start::Anew { keep, .. } => keep.as_ref(),
+        Start::Resume(folder) => Some(folder),
+    };
+    let device = match options.on {
+        On::Best(_) => "the best that all have",
+        On::Cpu => "a CPU",
+        On::Cuda(_) => "a GPU",
+    };
+    let kept =
+        folder.map_or("none".to_owned(), |own| format!("every {} steps", own.every));
+    let saved = if options.save.is_some() { "yes" } else { "no" };
+    [
+        ("choice of devices", device.to_owned()),
+        ("choice of checkpoints", kept),
+        ("choice whether weights are saved", saved.to_owned()),
+    ]
 }
 
 fn evaluating(evaluation: Evaluation, data: &Dataset) -> Result<Evaluating, RunError> {

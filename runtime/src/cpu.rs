@@ -2,7 +2,8 @@
 //!
 //! The driver writes commands into bounded rings, one per queue thread. A queue completes its
 //! commands in order, so "done" is one counter per thread, and a mark is a queue with a number.
-//! Everything is allocated when the machine is made; a replay allocates nothing.
+//! Everything is allocated when the machine is made; a replay allocates nothing, but for messages where
+//! it is one of several ranks.
 #![expect(unsafe_code, reason = "that the machine is at rest is known here")]
 
 #[cfg(test)]
@@ -174,7 +175,7 @@ impl Cpu {
     /// # Errors
     /// When it says that it has too little.
     pub fn room(schedule: &Checked) -> Result<(), CpuError> {
-        room::for_all(schedule, |_| true)
+        room::for_all(schedule)
     }
 
     /// Looks whether this machine has the memory to look at held-out data with a schedule's forward
@@ -363,7 +364,7 @@ impl Shared {
             parking,
             recorder: Recorder::new(recording, queues.threads()),
             queues,
-            arenas: Arenas::new(schedule, |device| share.has(device))?,
+            arenas: Arenas::new(schedule, share.asker())?,
             share,
             meter: Meter::new(schedule),
             feed: Mutex::new(feed),

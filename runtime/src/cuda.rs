@@ -59,13 +59,13 @@ use crate::{
         AttentionCounts, ConvolutionCounts, Fill, Loss, Measured, OnGpus, ProductCounts,
         Record, Touched, touched,
     },
-    ranks::{Among, Control, Position},
+    ranks::{Among, Control, Position, Seat},
     state::State,
 };
 use driver::Device;
 use engine::Engine;
 use lanes::Mark;
-use rank::{Share, of_rank};
+use rank::{Share, ordinal_of};
 use record::Recorder;
 use roundelay_schedule::{Bytes, Checked, DeviceId, Kind, Marks, Segment, replay};
 use session::Session;
@@ -136,6 +136,15 @@ impl Cuda {
         Device::count()
     }
 
+    /// The number of the GPU that a rank takes: its own number on the machine, or that of the only one
+    /// that it sees.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn ordinal_of(seat: &Seat) -> Result<u32, CudaError> {
+        ordinal_of(seat)
+    }
+
     /// What is known of every GPU here.
     ///
     /// # Errors
@@ -179,7 +188,7 @@ impl Cuda {
         control: Arc<Control>,
     ) -> Result<Self, CudaError> {
         let among = Among::of(schedule, control)?;
-        let device = of_rank(among.control.seat())?;
+        let device = Device::open(ordinal_of(among.control.seat())?)?;
         let among = (device, Some(among));
         Ok(Self::of(Engine::new(schedule, feed, options, among)?, options))
     }

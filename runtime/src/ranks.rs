@@ -24,5 +24,5 @@ pub use meeting::MeetingError;
 pub use seated::WorldSize;
 pub use trouble::{Ended, Position, Seen, Trouble};
 
-pub(crate) use mail::{Label, Mail, Missing};
+pub(crate) use mail::{Label, Mail, Missing, Unsent};
 pub(crate) use seated::{Among, Owners, Seated};

@@ -126,7 +126,13 @@ impl<'a> Settled<'a> {
 /// What the first rank without a GPU lacks: ranks of several kinds could not go on together, so all or
 /// none take their CPUs.
 fn lacking(control: &Control) -> Result<Option<String>, Ended> {
-    let own = Cuda::count().err().map_or(String::new(), |absent| absent.to_string());
+    let own = match Cuda::ordinal_of(control.seat()) {
+        Ok(_) => String::new(),
+        Err(CudaError::NoGpu { count, .. }) => {
+            format!("there are {count} GPUs, fewer than processes")
+        }
+        Err(absent) => absent.to_string(),
+    };
     let all = control.gather(own.into_bytes());
     let all = all.map_err(|trouble| Ended::at_start(control.seat(), trouble))?;
     let mut lacking = (0..).zip(&all).filter(|(_, absent)| !absent.is_empty());

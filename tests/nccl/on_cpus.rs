@@ -53,17 +53,23 @@ fn ranks_have_the_bits_of_one_process_and_go_on_with_them() {
     assert!(last == weights, "all weights of one process");
 }
 
-/// Without GPUs, or with some on some ranks alone, all take their CPUs.
+/// Without GPUs, or with too few of them, all take their CPUs.
 #[test]
 fn where_a_rank_has_no_gpu_all_take_cpus_and_say_so() {
     let one = world("alone", 1);
     let file = program(&one.bench, "tiny", 3, "steps 3", PLAN);
     let expected = trained(&one, "--device cpu", &file);
     let many = world("without", 3);
-    assert!(trained(&many, "--device auto", &file) == expected);
-    let said = many.run("run --device auto", Some(&file));
-    let note = "runs on the CPU: on rank 0 there is no NVIDIA driver here";
-    assert!(said[0].err.contains(note), "{}", said[0].err);
+    let few = World::new("cpu-few", 3).set("STANDIN_CUDA_DEVICES", "2");
+    for (world, why) in [
+        (&many, "on rank 0 there is no NVIDIA driver here"),
+        (&few, "on rank 2 there are 2 GPUs, fewer than processes"),
+    ] {
+        assert!(trained(world, "--device auto", &file) == expected);
+        let said = world.run("run --device auto", Some(&file));
+        let note = format!("runs on the CPU: {why}");
+        assert!(said[0].err.contains(&note), "{}", said[0].err);
+    }
     for own in many.run("run --device cuda", Some(&file)) {
         assert_eq!(own.code, 3, "{own:?}");
         assert!(own.err.contains("there is no NVIDIA driver here"), "{}", own.err);
@@ -72,20 +78,36 @@ fn where_a_rank_has_no_gpu_all_take_cpus_and_say_so() {
 
 #[test]
 fn a_killed_rank_is_named_by_all_others() {
-    let world = world("killed", 3);
-    let file = endless(&world);
-    let mut running = world.start(&[0, 1, 2], &words(&keep(&world)), Some(&file));
-    training(&world, &running);
-    running.kill(1);
-    let start = Instant::now();
-    let ended = running.ended();
-    assert!(start.elapsed() < SLACK, "the others end soon");
-    all_say(&ended, &[0, 2], &["rank 1 was lost ", "its process has ended"]);
-    for rank in [0, 2] {
-        let (_, said) = ended[rank].err.split_once(" ends").expect("where it ends");
-        let (own, theirs) = said.split_once(": rank").expect("who was lost");
-        assert!(names_a_place(own) && names_a_place(theirs), "{}", ended[rank].err);
+    for (killed, others) in [(1, [0, 2]), (0, [1, 2])] {
+        let world = world(&format!("killed-{killed}"), 3);
+        let file = endless(&world);
+        let mut running = world.start(&[0, 1, 2], &words(&keep(&world)), Some(&file));
+        training(&world, &running);
+        running.kill(killed);
+        let start = Instant::now();
+        let ended = running.ended();
+        assert!(start.elapsed() < SLACK, "the others end soon");
+        let said = format!("rank {killed} was lost ");
+        all_say(&ended, &others, &[&said, "its process has ended"]);
+        for rank in others {
+            let (_, said) = ended[rank].err.split_once(" ends").expect("where it ends");
+            let (own, theirs) = said.split_once(": rank").expect("who was lost");
+            assert!(names_a_place(own) && names_a_place(theirs), "{}", ended[rank].err);
+        }
     }
+}
+
+/// What one rank alone is told to do with all the others would never be done.
+#[test]
+fn ranks_that_are_told_otherwise_say_so() {
+    let world = world("otherwise", 3);
+    let file = program(&world.bench, "tiny", 3, "steps 4", PLAN);
+    let saved = world.bench.scratch.path("weights.safetensors");
+    let save = words(&format!("--save {}", saved.display()));
+    let running = world.start_each(&[&save, &words(""), &save], &file);
+    let said = "its choice whether weights are saved is not that of rank 0 (no, not yes)";
+    all_say(&running.ended(), &[0, 1, 2], &[said, "give all ranks the same options"]);
+    assert!(!saved.exists());
 }
 
 #[test]

@@ -117,6 +117,16 @@ impl World {
         Running { children: ranks.iter().map(child).collect(), start: Instant::now() }
     }
 
+    /// Starts all ranks, each with words of its own.
+    pub(crate) fn start_each(&self, words: &[&str], file: &Path) -> Running {
+        let child = |(rank, words): (u32, &&str)| {
+            let mut command = self.command(TORCHRUN, rank, words, Some(file));
+            command.spawn().expect("the binary starts")
+        };
+        let children = (0..).zip(words).map(child).collect();
+        Running { children, start: Instant::now() }
+    }
+
     /// Starts all ranks as another launcher does, and waits for their ends.
     pub(crate) fn run_as(&self, names: [&str; 3], words: &str) -> Vec<Ended> {
         let child = |rank| {

@@ -2,7 +2,7 @@
 
 use super::{
     CpuError,
-    room::{self, Demand},
+    room::{self, Asker, Demand},
 };
 use crate::{
     machine::{POISON, Touched, arena_sizes, scan, touched},
@@ -21,12 +21,9 @@ impl Arenas {
     ///
     /// # Errors
     /// When the host has too little memory.
-    pub(super) fn new(
-        schedule: &Schedule,
-        here: impl Fn(DeviceId) -> bool,
-    ) -> Result<Self, CpuError> {
-        room::for_arenas(schedule, &here)?;
-        Self::allocate(schedule, here)
+    pub(super) fn new(schedule: &Schedule, asker: Asker) -> Result<Self, CpuError> {
+        room::for_arenas(schedule, asker)?;
+        Self::allocate(schedule, |device| asker.has(device))
     }
 
     /// The same, however much there is.

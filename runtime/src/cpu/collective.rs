@@ -104,7 +104,7 @@ impl Exchange<'_> {
         if !self.shared.share.has(target.device) {
             return self.contribute(claim, target.device, &part);
         }
-        let brought = self.brought()?;
+        let brought = self.brought(target.len())?;
         let mut sums = [R::ZERO; BLOCK];
         let block = BLOCK as u64 * size;
         for start in (0..target.len()).step_by(BLOCK * size_of::<R>()) {
@@ -145,9 +145,9 @@ impl Exchange<'_> {
         ControlFlow::Continue(())
     }
 
-    /// What members of other processes bring to a part that this one sums, by member; nothing at all
-    /// where all are here.
-    fn brought(&self) -> ControlFlow<(), Vec<Option<Brought<'_>>>> {
+    /// What members of other processes bring to a part of so many bytes that this one sums, by member;
+    /// nothing at all where all are here.
+    fn brought(&self, bytes: u64) -> ControlFlow<(), Vec<Option<Brought<'_>>>> {
         let Share::Part(_) = self.shared.share else {
             return ControlFlow::Continue(Vec::new());
         };
@@ -156,7 +156,7 @@ impl Exchange<'_> {
             let device = self.span(member, self.from).device;
             all.push(match self.shared.share.has(device) {
                 true => None,
-                false => Some(self.shared.receive(label(&self.turn), device)?),
+                false => Some(self.shared.receive(label(&self.turn), device, bytes)?),
             });
         }
         ControlFlow::Continue(all)

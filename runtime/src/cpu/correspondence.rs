@@ -1,5 +1,7 @@
-//! Exchanges of a launch whose other parts are other ranks': what each brings goes as messages, of as
-//! many bytes as are counted, and every part makes the bits that all parts together would make.
+//! Exchanges of a launch whose other parts are other ranks': what each brings goes as messages, and every
+//! part makes the bits that all parts together would make. Messages have as many bytes as are counted; where
+//! a sum of three parts or more is added to something every part gets all, which are more, for a sum that
+//! is rounded before it is added has other bits.
 #![expect(unsafe_code, reason = "operands of an exchange are the launch's own")]
 
 use super::{Shared, rank::Brought};
@@ -108,17 +110,17 @@ impl<'a> Correspondence<'a> {
         unsafe {
             match Way::of(&ends.exchange) {
                 Way::Bring => {
-                    let brought = round.receive_each()?;
+                    let brought = round.receive_each(|_| ends.brought.1)?;
                     self.join(&round, ends, &brought);
                 }
                 Way::Share => {
-                    let (own, brought) =
-                        (round.share(ends, round.own), round.receive_each()?);
+                    let own = round.share(ends, round.own);
+                    let brought = round.receive_each(|_| own.len() as u64)?;
                     self.join(&round, &within(ends, &own), &brought);
                     round.give_shares(ends, own)?;
                 }
                 Way::Cut => {
-                    let brought = round.receive_each()?;
+                    let brought = round.receive_each(|_| cut_bytes(ends))?;
                     self.join_cut(&round, ends, &brought);
                 }
                 Way::Strips => self.join_rows(&round, ends)?,
@@ -217,12 +219,13 @@ impl<'a> Round<'a> {
 
     /// The rows that this part needs of another one, among as much as that brings.
     fn receive_rows(&self, place: usize, ends: &Ends) -> ControlFlow<(), Memory> {
+        let rows: Vec<_> = bytes_of(ends, [place, self.own]).collect();
+        let bytes = rows.iter().map(|row| row.len() as u64).sum();
         let mut all = Memory::new(ends.brought.1);
-        let mut rows = bytes_of(ends, [place, self.own]).peekable();
-        if rows.peek().is_none() {
+        if bytes == 0 {
             return ControlFlow::Continue(all);
         }
-        let mut brought = self.shared.receive(self.label, self.devices[place])?;
+        let mut brought = self.shared.receive(self.label, self.devices[place], bytes)?;
         let mut packed = brought.bytes();
         let target = all.bytes_mut();
         for row in rows {
@@ -233,13 +236,16 @@ impl<'a> Round<'a> {
         ControlFlow::Continue(all)
     }
 
-    /// What the others bring, by their places; none of this part.
-    fn receive_each(&self) -> ControlFlow<(), Vec<Option<Brought<'a>>>> {
+    /// What the others bring, by their places, of each so many bytes; none of this part.
+    fn receive_each(
+        &self,
+        bytes: impl Fn(usize) -> u64,
+    ) -> ControlFlow<(), Vec<Option<Brought<'a>>>> {
         let mut all = Vec::with_capacity(self.devices.len());
         for (place, device) in self.devices.iter().enumerate() {
             all.push(match place == self.own {
                 true => None,
-                false => Some(self.shared.receive(self.label, *device)?),
+                false => Some(self.shared.receive(self.label, *device, bytes(place))?),
             });
         }
         ControlFlow::Continue(all)
@@ -268,7 +274,8 @@ impl<'a> Round<'a> {
         for (_, device) in second.others() {
             second.send(device, &got[own.clone()])?;
         }
-        for (place, brought) in second.receive_each()?.iter_mut().enumerate() {
+        let bytes = |place| second.share(ends, place).len() as u64;
+        for (place, brought) in second.receive_each(bytes)?.iter_mut().enumerate() {
             if let Some(brought) = brought {
                 got[self.share(ends, place)].copy_from_slice(brought.bytes());
             }
@@ -297,6 +304,11 @@ fn cut(ends: &Ends, place: usize, all: &[u8]) -> Vec<u8> {
         cut.resize(cut.len() + (columns - range.len()) * element, 0);
     }
     cut
+}
+
+/// Bytes of that.
+fn cut_bytes(ends: &Ends) -> u64 {
+    (ends.exchange.rows * ends.exchange.columns() * size(ends)) as u64
 }
 
 /// Bytes of what one part brings that another one needs, row by row.

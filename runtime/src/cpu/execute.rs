@@ -126,7 +126,8 @@ impl<'a> Executor<'a> {
                 return self.shared.send(label(&turn), to.device, bytes);
             }
             (false, true) => {
-                let brought = self.shared.receive(label(&turn), from.device)?;
+                let brought =
+                    self.shared.receive(label(&turn), from.device, from.len())?;
                 let (block, target) = (brought.block(), arenas.of(to.device));
                 block.copy(claim, 0..block.len(), target, to.bytes.start);
             }

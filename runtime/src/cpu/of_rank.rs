@@ -29,14 +29,15 @@ impl CpuRank {
         Cpu::with(schedule, feed, options, share).map(Self)
     }
 
-    /// Looks whether this machine has the memory for this rank's device and the state that all start
-    /// from.
+    /// Looks whether this machine has the memory for the devices of all ranks that are on it, and the
+    /// state that each starts from; all ranks look.
     ///
     /// # Errors
-    /// When it says that it has too little, or when there are not as many ranks as devices.
+    /// When it says that it has too little, when there are not as many ranks as devices, or something
+    /// goes wrong on one of them.
     pub fn room(schedule: &Checked, control: &Arc<Control>) -> Result<(), CpuError> {
-        let own = Among::of(schedule, Arc::clone(control))?.seated.device;
-        room::for_all(schedule, |device| device == own)
+        let seated = Among::of(schedule, Arc::clone(control))?.seated;
+        room::for_rank(schedule, seated.asker(control.seat()), control)
     }
 
     fn rank(&self) -> &Rank {

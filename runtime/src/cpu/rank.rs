@@ -6,11 +6,12 @@
 //! queue and its waits. So whatever happens before in the whole list happens before on every rank, and
 //! what one device brings to another is a message, whose end is this rank's half of the action.
 
-use super::{CpuError, Loss, Shared, execute::Turn, lock};
+use super::{CpuError, Loss, Shared, execute::Turn, lock, room::Asker};
 use crate::{
     memory::Memory,
     ranks::{
-        Among, Control, Ended, Label, Mail, Missing, Owners, Position, Seated, Trouble,
+        Among, Control, Ended, Label, Mail, Missing, Owners, Position, Seat, Seated,
+        Trouble, Unsent,
     },
 };
 use roundelay_schedule::{Bytes, DeviceId, Id, Schedule, Work};
@@ -66,6 +67,14 @@ impl Share {
         }
     }
 
+    /// This process as it asks for memory.
+    pub(super) fn asker(&self) -> Asker {
+        match self {
+            Self::Whole => Asker::Whole,
+            Self::Part(rank) => rank.seated.asker(rank.control.seat()),
+        }
+    }
+
     /// Whether a thread has something to do for an action in a period: what takes all coordinates
     /// together looks for its own among them.
     pub(super) fn takes(&self, schedule: &Schedule, turn: &Turn<'_>) -> bool {
@@ -77,6 +86,16 @@ impl Share {
             Work::Collective { .. } | Work::Feed { .. } | Work::Report { .. } => true,
         };
         own && rank.seated.takes(schedule, &turn.action.work, turn.period)
+    }
+}
+
+impl Seated {
+    /// A rank as it asks for memory.
+    pub(super) fn asker(&self, seat: &Seat) -> Asker {
+        match seat.rank {
+            0 => Asker::First(self.device),
+            _ => Asker::Other(self.device),
+        }
     }
 }
 
@@ -158,40 +177,43 @@ impl Shared {
     ) -> ControlFlow<()> {
         let rank = self.own_rank();
         let owner = rank.owners.rank(to);
-        match rank.mail.send(owner, label, bytes) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                self.parted(&format!("it cannot send to rank {owner}: {error}"))
+        let trouble = match rank.mail.send(owner, label, bytes) {
+            Ok(()) => return ControlFlow::Continue(()),
+            Err(Unsent::Late) => rank.control.late(),
+            Err(Unsent::Broken(error)) => {
+                rank.control.echo(&format!("it cannot send to rank {owner}: {error}"))
             }
-        }
+        };
+        self.fail(rank.ended(trouble));
+        ControlFlow::Break(())
     }
 
-    /// What the rank of another device sends; breaks when nothing comes any more.
+    /// What the rank of another device sends, which must be as much as is awaited; breaks when nothing
+    /// comes any more.
     pub(super) fn receive(
         &self,
         label: Label,
         from: DeviceId,
+        bytes: u64,
     ) -> ControlFlow<(), Brought<'_>> {
         let rank = self.own_rank();
         let from = rank.owners.rank(from);
         let stops = || self.parking.is_stopped();
-        match rank.mail.take(from, label, stops) {
-            Ok(block) => {
+        let trouble = match rank.mail.take(from, label, stops) {
+            Ok(block) if block.len() == bytes => {
                 let mail = &rank.mail;
-                ControlFlow::Continue(Brought { mail, from, block: Some(block) })
+                return ControlFlow::Continue(Brought { mail, from, block: Some(block) });
             }
-            Err(Missing::Stopped) => ControlFlow::Break(()),
-            Err(Missing::Lost) => {
-                self.parted(&format!("its connection with rank {from} has ended"))?;
-                ControlFlow::Break(())
-            }
-        }
-    }
-
-    /// Another rank is not there any more, which may have said why.
-    fn parted(&self, what: &str) -> ControlFlow<()> {
-        let rank = self.own_rank();
-        let trouble = rank.control.echo(what);
+            Ok(block) => rank.control.fail(&format!(
+                "rank {from} sent {} bytes, and {bytes} were awaited",
+                block.len()
+            )),
+            Err(Missing::Stopped) => return ControlFlow::Break(()),
+            // The other one may have said why.
+            Err(Missing::Lost(why)) => rank
+                .control
+                .echo(&format!("its connection with rank {from} has ended: {why}")),
+        };
         self.fail(rank.ended(trouble));
         ControlFlow::Break(())
     }

@@ -6,9 +6,11 @@ use super::CpuError;
 use crate::{
     Evaluator,
     machine::{MemoryBound, Queues, Room, arena_sizes},
+    ranks::{Control, Ended},
 };
 use roundelay_schedule::{Bytes, DeviceId, Evaluation, PhysicalQueue, Schedule};
-use std::{env, fmt, thread};
+use serde::{Deserialize, Serialize};
+use std::{env, fmt, fs, path::PathBuf, thread};
 
 /// Addresses that a thread has for its stack: what `std` gives it.
 const STACK: Bytes = Bytes(2 << 20);
@@ -170,36 +172,132 @@ fn fits(
     }
 }
 
+/// Who asks for memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asker {
+    /// A process that has all devices.
+    Whole,
+    /// The first of several ranks, which looks at held-out data for all, with its device.
+    First(DeviceId),
+    /// Another rank, with its device.
+    Other(DeviceId),
+}
+
+impl Asker {
+    /// Whether a device is its.
+    pub(super) fn has(self, device: DeviceId) -> bool {
+        match self {
+            Self::Whole => true,
+            Self::First(own) | Self::Other(own) => own == device,
+        }
+    }
+
+    fn looking(self, schedule: &Schedule) -> Bytes {
+        match self {
+            Self::Whole | Self::First(_) => looking(schedule),
+            Self::Other(_) => Bytes(0),
+        }
+    }
+}
+
 /// Looks whether this machine can hold the arenas of a schedule that are here, and what there will be
 /// beside them.
 ///
 /// # Errors
 /// When it says that it has too little memory.
-pub(super) fn for_arenas(
-    schedule: &Schedule,
-    here: impl Fn(DeviceId) -> bool,
-) -> Result<(), CpuError> {
-    let beside = vec![(LOOKING, looking(schedule))];
-    let arenas = Some(ArenaDemand::of(schedule, here));
+pub(super) fn for_arenas(schedule: &Schedule, asker: Asker) -> Result<(), CpuError> {
+    let beside = vec![(LOOKING, asker.looking(schedule))];
+    let arenas = Some(ArenaDemand::of(schedule, |device| asker.has(device)));
     look(&Demand { arenas, beside }, || threads(schedule))
 }
 
 /// Looks whether this machine can hold the arenas of a schedule that are here and the state that they
-/// start from, which gives way to what looks at held-out data.
+/// start from.
 ///
 /// # Errors
 /// When it says that it has too little memory.
-pub(super) fn for_all(
+pub(super) fn for_all(schedule: &Schedule) -> Result<(), CpuError> {
+    look(&at_start(schedule, Asker::Whole), || threads(schedule))
+}
+
+/// The same for this one of several ranks, with what the others take where it is.
+///
+/// # Errors
+/// When the machine says that it has too little memory, or something goes wrong on another rank.
+pub(super) fn for_rank(
     schedule: &Schedule,
-    here: impl Fn(DeviceId) -> bool,
+    asker: Asker,
+    control: &Control,
 ) -> Result<(), CpuError> {
-    let (start, looking) = (state(schedule, 1), looking(schedule));
+    let wanted = at_start(schedule, asker);
+    let rooms = Room::read();
+    let own = Neighbour::new(wanted.total(), &rooms);
+    let all = control
+        .exchange(&own)
+        .map_err(|trouble| Ended::at_start(control.seat(), trouble))?;
+    rooms.into_iter().try_for_each(|room| {
+        let mut wanted = wanted.clone();
+        let others = own.others(&room.bound, &all);
+        wanted.beside.push(("what other ranks take there", others));
+        fits(wanted, || threads(schedule), room)
+    })
+}
+
+/// What is there when a run starts: the state gives way to what looks at held-out data.
+fn at_start(schedule: &Schedule, asker: Asker) -> Demand {
+    let (start, looking) = (state(schedule, 1), asker.looking(schedule));
     let beside = match looking > start {
         true => (LOOKING, looking),
         false => ("the parameters that they start from", start),
     };
-    let arenas = Some(ArenaDemand::of(schedule, here));
-    look(&Demand { arenas, beside: vec![beside] }, || threads(schedule))
+    let arenas = Some(ArenaDemand::of(schedule, |device| asker.has(device)));
+    Demand { arenas, beside: vec![beside] }
+}
+
+/// A rank as others see it that may be on the same machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Neighbour {
+    /// What names the machine; nothing where the system does not say.
+    machine: String,
+    /// The control groups that bound it.
+    groups: Vec<PathBuf>,
+    /// What it takes, in bytes.
+    wanted: u64,
+}
+
+impl Neighbour {
+    fn new(wanted: Bytes, rooms: &[Room]) -> Self {
+        let groups = rooms.iter().filter_map(|room| match &room.bound {
+            MemoryBound::Group(folder) => Some(folder.clone()),
+            MemoryBound::Host | MemoryBound::Addresses | MemoryBound::Data => None,
+        });
+        Self { machine: machine(), groups: groups.collect(), wanted: wanted.0 }
+    }
+
+    /// What others of all take of what a bound counts, this one among them.
+    fn others(&self, bound: &MemoryBound, all: &[Self]) -> Bytes {
+        let here =
+            |other: &&Self| !self.machine.is_empty() && other.machine == self.machine;
+        let meets = |other: &&Self| match bound {
+            MemoryBound::Host => true,
+            MemoryBound::Group(folder) => other.groups.contains(folder),
+            MemoryBound::Addresses | MemoryBound::Data => false,
+        };
+        let met = all.iter().filter(here).filter(meets);
+        let together = met.map(|other| other.wanted).sum::<u64>();
+        Bytes(together.saturating_sub(self.wanted))
+    }
+}
+
+/// The start of this system, and what it calls the place of its control groups: two processes that see
+/// the same share its memory.
+fn machine() -> String {
+    let start = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let groups = fs::read_link("/proc/self/ns/cgroup").unwrap_or_default();
+    match start.trim() {
+        "" => String::new(),
+        start => format!("{start} {}", groups.display()),
+    }
 }
 
 /// Looks whether this machine can hold what looks at held-out data, without arenas.
@@ -270,5 +368,25 @@ mod tests {
             assert!(said.contains(part), "{part}: {said}");
         }
         refusal(MemoryBound::Data, 3, 6_000 + 3 * (2 << 20));
+    }
+
+    #[test]
+    fn ranks_of_one_machine_share_its_memory() {
+        let rank = |machine: &str, group: &str, wanted| Neighbour {
+            machine: machine.into(),
+            groups: vec![group.into()],
+            wanted,
+        };
+        let all = [rank("one", "/a", 3), rank("one", "/b", 5), rank("two", "/a", 7)];
+        let others = |bound| all[0].others(&bound, &all).0;
+        assert_eq!(others(MemoryBound::Host), 5);
+        assert_eq!(others(MemoryBound::Group("/a".into())), 0);
+        assert_eq!(others(MemoryBound::Group("/b".into())), 2);
+        assert_eq!(others(MemoryBound::Addresses), 0);
+        let lost = [rank("", "/a", 3), rank("", "/a", 5)];
+        assert_eq!(lost[0].others(&MemoryBound::Host, &lost).0, 0, "who knows");
+        let own = Neighbour::new(Bytes(4), &[]);
+        let same = own.others(&MemoryBound::Host, &[own.clone(), own.clone()]);
+        assert_eq!(same.0, if own.machine.is_empty() { 0 } else { 4 });
     }
 }

@@ -198,14 +198,23 @@ impl Session<'_> {
         let (before, since) = self.driver.progress;
         if done != before {
             self.driver.progress = (done, Instant::now());
-        } else if since.elapsed() > self.driver.patience {
-            let stuck = self.stuck();
-            // Where some command ended meanwhile, nothing was more than slow.
-            if done == self.done() {
-                stuck.into_iter().for_each(|stuck| self.shared.fail(stuck));
+            if let Some(rank) = self.shared.rank() {
+                rank.control().moved();
             }
+        } else if since.elapsed().min(self.others_still()) > self.driver.patience
+            && let Some(head) = self.oldest()
+            // Where some command ended meanwhile, nothing was more than slow.
+            && done == self.done()
+        {
+            self.shared.fail(self.stuck(head));
         }
         self.failed()
+    }
+
+    /// For how long other ranks have completed nothing either.
+    fn others_still(&self) -> Duration {
+        let rank = self.shared.rank();
+        rank.map_or(Duration::MAX, |rank| rank.control().still())
     }
 
     /// Commands of all lanes that ended.
@@ -213,14 +222,13 @@ impl Session<'_> {
         self.shared.lanes.iter().map(|lane| lane.done.value()).sum()
     }
 
-    /// Names what holds everything up; nothing where no command is under way.
-    fn stuck(&self) -> Option<CpuError> {
-        let Head { period, action, queue } = self.oldest()?;
+    /// Names what holds everything up.
+    fn stuck(&self, Head { period, action, queue }: Head) -> CpuError {
         if let Some(rank) = self.shared.rank() {
-            return Some(rank.ended(rank.control().late()));
+            return rank.ended(rank.control().late());
         }
         let queue = describe(self.shared.queues.queue(queue));
-        Some(CpuError::Stuck { action, period, queue, patience: self.driver.patience })
+        CpuError::Stuck { action, period, queue, patience: self.driver.patience }
     }
 
     /// What stands at the head of its queue for longest.

@@ -18,7 +18,7 @@ mod sets;
 mod state;
 mod strips;
 
-pub(super) use peers::{Peers, of_rank};
+pub(super) use peers::{Peers, ordinal_of};
 
 use super::{
     CudaError, DriverError,

@@ -9,7 +9,7 @@ use super::{
         Address, Communicator, Device, DeviceMemory, DriverError, Event, Nccl, NcclError,
         Reduction, Stream,
     },
-    rank::{Peers, of_rank},
+    rank::{Peers, ordinal_of},
 };
 use crate::ranks::{Control, Seat, Trouble};
 use roundelay_schedule::{Bytes, BytesPerSecond, Nanos};
@@ -164,7 +164,7 @@ struct Bench {
 
 impl Bench {
     fn open(seat: &Seat, largest: Bytes) -> Result<Self, CudaError> {
-        let device = of_rank(seat)?;
+        let device = Device::open(ordinal_of(seat)?)?;
         let name = device.facts().to_string();
         let refused = |reason| CudaError::Refused {
             device: name.clone(),

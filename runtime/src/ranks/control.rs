@@ -4,7 +4,9 @@
 //! Rank 0 is connected with every other. A thread per connection reads, another one sends signs
 //! of life. Whoever fails says so to rank 0, which says so to all; a connection that ends without
 //! a farewell is a rank that was lost. Whoever waits too long asks rank 0, which knows where all
-//! are; if that does not answer either, it is the one that is stuck.
+//! are; if that does not answer either, it is the one that is stuck. As long as anything is completed on
+//! some rank the others wait: signs of life say for how long nothing was, and those of rank 0 say it of
+//! all.
 
 use super::{
     launcher::Seat,
@@ -73,12 +75,22 @@ struct Inbox {
     left: Vec<bool>,
     closed: Vec<bool>,
     /// By rank, this one too.
-    seen: Vec<(Position, Instant)>,
+    heard: Vec<Heard>,
     trouble: Option<Trouble>,
     /// Whether others are being told of it.
     telling: bool,
     /// Whether this rank is done.
     done: bool,
+}
+
+/// What is known of a rank.
+#[derive(Clone, Copy)]
+struct Heard {
+    position: Position,
+    /// When it was last heard of.
+    last: Instant,
+    /// When it last completed something, as far as is known here; of rank 0, when any rank did.
+    moved: Instant,
 }
 
 impl Control {
@@ -106,7 +118,7 @@ impl Control {
             begun: vec![Vec::new(); links.len()],
             left: vec![false; links.len()],
             closed: vec![false; links.len()],
-            seen: vec![(Position::Starting, Instant::now()); seat.size as usize],
+            heard: vec![Heard::now(Position::Starting); seat.size as usize],
             trouble: None,
             telling: false,
             done: false,
@@ -151,16 +163,30 @@ impl Control {
     pub fn at(&self, position: Position) {
         let rank = self.shared.seat.rank as usize;
         let mut inbox = self.shared.lock();
-        let (last, _) = mem::replace(&mut inbox.seen[rank], (position, Instant::now()));
+        let before = inbox.heard[rank].position;
+        if before != position {
+            inbox.heard[rank] = Heard::now(position);
+        }
         drop(inbox);
-        if mem::discriminant(&last) != mem::discriminant(&position) {
+        if mem::discriminant(&before) != mem::discriminant(&position) {
             self.shared.show();
         }
     }
 
+    /// Something was completed on this rank.
+    pub fn moved(&self) {
+        let rank = self.shared.seat.rank as usize;
+        self.shared.lock().heard[rank].moved = Instant::now();
+    }
+
+    /// For how long nothing was completed on any rank, as far as is known here.
+    pub fn still(&self) -> Duration {
+        self.shared.lock().still()
+    }
+
     /// Where this rank is.
     pub fn position(&self) -> Position {
-        self.shared.lock().seen[self.shared.seat.rank as usize].0
+        self.shared.own_position()
     }
 
     /// What ends the run, if something does.
@@ -216,13 +242,25 @@ impl Control {
         &self,
         own: &T,
     ) -> Result<Option<Vec<T>>, Trouble> {
-        let failed = |error: serde_json::Error| {
-            self.fail(&format!("it does not understand another rank: {error}"))
-        };
+        let failed = |error| self.misunderstood(&error);
         let all = self.collect(serde_json::to_vec(own).map_err(failed)?)?;
         let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes);
         let all = all.map(|all| all.iter().map(read).collect::<Result<_, _>>());
         all.transpose().map_err(failed)
+    }
+
+    /// As [`Control::gather`], of data that is sent as text.
+    ///
+    /// # Errors
+    /// As [`Control::collect_as`].
+    pub fn exchange<T: Serialize + DeserializeOwned>(
+        &self,
+        own: &T,
+    ) -> Result<Vec<T>, Trouble> {
+        let failed = |error| self.misunderstood(&error);
+        let all = self.gather(serde_json::to_vec(own).map_err(failed)?)?;
+        let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes);
+        all.iter().map(read).collect::<Result<_, _>>().map_err(failed)
     }
 
     /// What rank 0 makes of what every rank brings, in their order; all ranks call this, equally often.
@@ -234,14 +272,16 @@ impl Control {
         own: &T,
         settled: impl FnOnce(Vec<T>) -> T,
     ) -> Result<T, Trouble> {
-        let failed = |error: serde_json::Error| {
-            self.fail(&format!("it does not understand another rank: {error}"))
-        };
+        let failed = |error| self.misunderstood(&error);
         let told = match self.collect_as(own)?.map(settled) {
             Some(settled) => serde_json::to_vec(&settled).map_err(failed)?,
             None => Vec::new(),
         };
         serde_json::from_slice(&self.gather(told)?[0]).map_err(failed)
+    }
+
+    fn misunderstood(&self, error: &serde_json::Error) -> Trouble {
+        self.fail(&format!("it does not understand another rank: {error}"))
     }
 
     /// This rank cannot go on; returns what ends the run, which may have been something else.
@@ -318,15 +358,37 @@ impl Link {
     }
 
     /// A sign of life; while somebody else writes, that is one.
-    fn beat(&self, position: Position) {
+    fn beat(&self, position: Position, still: Duration) {
         let line = match self.line.try_lock() {
             Ok(line) => Some(line),
             Err(TryLockError::Poisoned(line)) => Some(line.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         };
         if let Some(mut line) = line {
-            let _ = line.write(&Frame::Said(Message::Beat(position)));
+            let _ = line.write(&Frame::Said(Message::Beat(position, still)));
         }
+    }
+}
+
+impl Heard {
+    fn now(position: Position) -> Self {
+        let now = Instant::now();
+        Self { position, last: now, moved: now }
+    }
+
+    /// Hears where a rank is, and for how long nothing was completed.
+    fn beats(&mut self, position: Position, still: Duration) {
+        let now = Instant::now();
+        let moved = now.checked_sub(still).unwrap_or(self.moved);
+        *self = Self { position, last: now, moved: moved.max(self.moved) };
+    }
+}
+
+impl Inbox {
+    /// For how long nothing was completed, as far as is known.
+    fn still(&self) -> Duration {
+        let moved = self.heard.iter().map(|heard| heard.moved).max();
+        moved.map_or(Duration::ZERO, |moved| moved.elapsed())
     }
 }
 
@@ -393,14 +455,19 @@ impl Shared {
             if self.wait_until(end.min(Instant::now() + SILENCE), come) {
                 break true;
             }
-            match self.lock().seen[rank] {
-                (Position::Starting | Position::Resting { .. }, heard)
-                    if heard.elapsed() < SILENCE =>
+            let (inbox, now) = (self.lock(), Instant::now());
+            let Heard { position, last, .. } = inbox.heard[rank];
+            match position {
+                Position::Starting | Position::Resting { .. }
+                    if last.elapsed() < SILENCE =>
                 {
-                    end = Instant::now() + self.patience;
+                    end = now + self.patience;
                 }
-                _ if Instant::now() >= end => break false,
-                _ => {}
+                _ if now < end => {}
+                _ if inbox.still() < self.patience => {
+                    end = now + (self.patience - inbox.still());
+                }
+                _ => break false,
             }
         };
         let mut inbox = self.lock();
@@ -419,15 +486,18 @@ impl Shared {
     }
 
     fn failed(&self, what: &str) -> Trouble {
-        let rank = self.seat.rank;
-        let position = self.lock().seen[rank as usize].0;
+        let (rank, position) = (self.seat.rank, self.own_position());
         Trouble::Failed { rank, position, what: what.to_owned() }
+    }
+
+    fn own_position(&self) -> Position {
+        self.lock().heard[self.seat.rank as usize].position
     }
 
     /// A rank cannot be reached.
     fn lost(&self, link: usize) -> Trouble {
         let rank = self.links[link].rank;
-        let position = self.lock().seen[rank as usize].0;
+        let position = self.lock().heard[rank as usize].position;
         self.raise(Trouble::Lost { rank, position })
     }
 
@@ -452,8 +522,7 @@ impl Shared {
     /// Rank 0 knows where all are; if it does not answer, this rank says what it knows.
     fn late(&self) -> Trouble {
         if self.seat.rank != 0 {
-            let own = self.lock().seen[self.seat.rank as usize].0;
-            let asked = self.links[0].say(&Message::Late(own));
+            let asked = self.links[0].say(&Message::Late(self.own_position()));
             if asked.is_ok()
                 && let Some(trouble) = self.wait_for_trouble()
             {
@@ -465,10 +534,11 @@ impl Shared {
 
     fn stuck(&self) -> Trouble {
         let inbox = self.lock();
-        let seen = (0..).zip(&inbox.seen).filter_map(|(rank, (position, heard))| {
+        let seen = (0..).zip(&inbox.heard).filter_map(|(rank, heard)| {
+            let Heard { position, last, .. } = heard;
             let silent = match rank == self.seat.rank {
                 true => Duration::ZERO,
-                false => heard.elapsed(),
+                false => last.elapsed(),
             };
             let known = rank == self.seat.rank || rank == 0 || self.seat.rank == 0;
             known.then_some(Seen { rank, position: *position, silent })
@@ -485,8 +555,14 @@ impl Shared {
 
     /// Says to all where this rank is.
     fn show(&self) {
-        let own = self.lock().seen[self.seat.rank as usize].0;
-        self.links.iter().for_each(|link| link.beat(own));
+        let inbox = self.lock();
+        let own = inbox.heard[self.seat.rank as usize];
+        let still = match self.seat.rank {
+            0 => inbox.still(),
+            _ => own.moved.elapsed(),
+        };
+        drop(inbox);
+        self.links.iter().for_each(|link| link.beat(own.position, still));
     }
 
     /// Reads a connection to its end.
@@ -511,7 +587,7 @@ impl Shared {
             Frame::Part(bytes) => {
                 let mut inbox = self.lock();
                 inbox.begun[link].extend(bytes);
-                inbox.seen[rank].1 = Instant::now();
+                inbox.heard[rank].last = Instant::now();
             }
             Frame::Data(bytes) => {
                 let mut inbox = self.lock();
@@ -519,11 +595,11 @@ impl Shared {
                 whole.extend(bytes);
                 inbox.data[link].push_back(whole);
             }
-            Frame::Said(Message::Beat(position)) => {
-                self.lock().seen[rank] = (position, Instant::now());
+            Frame::Said(Message::Beat(position, still)) => {
+                self.lock().heard[rank].beats(position, still);
             }
             Frame::Said(Message::Late(position)) => {
-                self.lock().seen[rank] = (position, Instant::now());
+                self.lock().heard[rank].beats(position, self.patience);
                 self.raise(self.stuck());
             }
             Frame::Said(Message::Trouble(trouble)) => drop(self.raise(trouble)),

@@ -10,6 +10,9 @@ const MEETING: &str = "ROUNDELAY_RENDEZVOUS";
 const HOST: &str = "MASTER_ADDR";
 const PORT: &str = "MASTER_PORT";
 
+/// The most processes of a run: rank 0 speaks with all others, and keeps a thread for each.
+const MOST: u32 = 65_536;
+
 /// The port where nothing says one.
 const DEFAULT_PORT: u16 = 29_500;
 
@@ -172,9 +175,10 @@ struct Variables<'a> {
 impl Variables<'_> {
     fn seat(&self) -> Result<Seat, LaunchError> {
         let Launcher { rank, size, local, .. } = *self.launcher;
-        let count: u32 = self.number(size, "a number of processes, at least 1")?;
-        if count == 0 {
-            return Err(wrong(size, "0", "a number of processes, at least 1"));
+        let counted = format!("a number of processes from 1 to {MOST}");
+        let count: u32 = self.number(size, &counted)?;
+        if !(1..=MOST).contains(&count) {
+            return Err(wrong(size, &count.to_string(), &counted));
         }
         let below = format!("a number below {count}, which is {size}");
         let own: u32 = self.number(rank, &below)?;

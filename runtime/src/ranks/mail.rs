@@ -7,9 +7,8 @@
 
 use super::{
     control::Control,
-    meeting::{loopback, means_here},
+    meeting::{INTRODUCTION, Until, loopback, means_here},
     trouble::Trouble,
-    wire::{self, GREETING},
 };
 use crate::memory::Memory;
 use roundelay_schedule::Bytes;
@@ -30,8 +29,8 @@ use std::{
 const TICK: Duration = Duration::from_millis(2);
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long a rank that comes may take to say who it is.
-const INTRODUCTION: Duration = Duration::from_secs(2);
+/// What a connection begins with: another word than one of [`Control`].
+const GREETING: [u8; 8] = *b"rndmail1";
 
 /// The most bytes of a message: no arena is larger.
 const LONGEST: u64 = 1 << 48;
@@ -51,8 +50,8 @@ pub(crate) struct Label {
 pub(crate) enum Missing {
     /// Everything stops.
     Stopped,
-    /// The connection ended.
-    Lost,
+    /// The connection ended, for this.
+    Lost(io::ErrorKind),
 }
 
 /// The connections of a rank with all others.
@@ -64,9 +63,18 @@ pub(crate) struct Mail {
     sent: AtomicU64,
 }
 
+/// Why a message was not sent.
+#[derive(Debug)]
+pub(crate) enum Unsent {
+    /// The other rank takes nothing any more.
+    Late,
+    /// The connection is broken.
+    Broken(io::Error),
+}
+
 /// The connection with one other rank.
 struct Post {
-    /// Locked by whoever writes.
+    /// Locked by whoever writes; shut down once something was written in part, so nothing follows it.
     line: Mutex<TcpStream>,
     letters: Arc<Letters>,
 }
@@ -83,7 +91,7 @@ struct Kept {
     waiting: BTreeMap<Label, VecDeque<Memory>>,
     /// Blocks that were taken and given back, by length.
     free: BTreeMap<u64, Vec<Memory>>,
-    ended: bool,
+    ended: Option<io::ErrorKind>,
 }
 
 impl Mail {
@@ -116,11 +124,8 @@ impl Mail {
         }
         let guests = streams.len() - own as usize - 1;
         for _ in 0..guests {
-            let (rank, stream) = accept(&listener, (control, end))?;
-            match streams.get_mut(rank as usize) {
-                Some(place @ None) if rank > own => *place = Some(stream),
-                _ => return Err(control.fail(&format!("rank {rank} came twice"))),
-            }
+            let (rank, stream) = accept(&listener, &streams, (control, end))?;
+            streams[rank] = Some(stream);
         }
         Self::over(streams).map_err(|error| failed("begin to read", error))
     }
@@ -147,16 +152,22 @@ impl Mail {
     /// Sends bytes to another rank.
     ///
     /// # Errors
-    /// When the connection has ended.
-    pub(crate) fn send(&self, to: u32, label: Label, bytes: &[u8]) -> io::Result<()> {
-        let mut line = self.post(to).line.lock().unwrap_or_else(PoisonError::into_inner);
+    /// When the connection has ended, or the other rank does not take them in time.
+    pub(crate) fn send(&self, to: u32, label: Label, bytes: &[u8]) -> Result<(), Unsent> {
         let mut head = [0; HEAD];
         head[..8].copy_from_slice(&label.action.to_le_bytes());
         head[8..16].copy_from_slice(&label.period.to_le_bytes());
         head[16..24].copy_from_slice(&label.piece.to_le_bytes());
         head[24..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
-        line.write_all(&head)?;
-        line.write_all(bytes)?;
+        let mut line = self.post(to).line.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = line.write_all(&head).and_then(|()| line.write_all(bytes));
+        if let Err(error) = written {
+            let _ = line.shutdown(Shutdown::Both);
+            return Err(match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Unsent::Late,
+                _ => Unsent::Broken(error),
+            });
+        }
         self.sent.fetch_add(bytes.len() as u64, Relaxed);
         Ok(())
     }
@@ -185,8 +196,8 @@ impl Mail {
             if stops() {
                 return Err(Missing::Stopped);
             }
-            if own.ended {
-                return Err(Missing::Lost);
+            if let Some(why) = own.ended {
+                return Err(Missing::Lost(why));
             }
             let waited = came.wait_timeout(own, LOOK);
             own = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -229,11 +240,16 @@ impl Kept {
 impl Letters {
     /// Reads a connection to its end.
     fn read(&self, stream: &mut TcpStream) {
-        while let Ok((label, block)) = self.letter(stream) {
-            lock(&self.kept).waiting.entry(label).or_default().push_back(block);
-            self.came.notify_all();
-        }
-        lock(&self.kept).ended = true;
+        let end = loop {
+            match self.letter(stream) {
+                Ok((label, block)) => {
+                    lock(&self.kept).waiting.entry(label).or_default().push_back(block);
+                    self.came.notify_all();
+                }
+                Err(error) => break error.kind(),
+            }
+        };
+        lock(&self.kept).ended = Some(end);
         self.came.notify_all();
     }
 
@@ -311,16 +327,23 @@ fn reach(
     Ok(stream)
 }
 
-/// The next rank that comes; whoever does not say that it is one is sent away.
+/// The next rank that comes of those that shall come and are not there; whoever is none of them is sent
+/// away.
 fn accept(
     listener: &TcpListener,
+    there: &[Option<TcpStream>],
     (control, end): (&Control, Instant),
-) -> Result<(u32, TcpStream), Trouble> {
+) -> Result<(usize, TcpStream), Trouble> {
+    let is_missing = |rank: usize| {
+        rank > control.seat().rank as usize
+            && there.get(rank).is_some_and(Option::is_none)
+    };
     loop {
         if let Ok((stream, _)) = listener.accept()
-            && let Ok(rank) = introduced(&stream, control.patience())
+            && let Ok(Some(rank)) = introduced(&stream, control.patience())
+            && is_missing(rank as usize)
         {
-            return Ok((rank, stream));
+            return Ok((rank as usize, stream));
         }
         if let Some(trouble) = control.trouble() {
             return Err(trouble);
@@ -332,19 +355,17 @@ fn accept(
     }
 }
 
-fn introduced(mut stream: &TcpStream, patience: Duration) -> io::Result<u32> {
+/// The rank that comes; none of a stranger.
+fn introduced(stream: &TcpStream, patience: Duration) -> io::Result<Option<u32>> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(patience))?;
-    stream.set_read_timeout(Some(INTRODUCTION))?;
+    let mut until = Until { stream, end: Instant::now() + INTRODUCTION };
     let (mut greeting, mut rank) = ([0; GREETING.len()], [0; 4]);
-    stream.read_exact(&mut greeting)?;
-    stream.read_exact(&mut rank)?;
+    until.read_exact(&mut greeting)?;
+    until.read_exact(&mut rank)?;
     stream.set_read_timeout(None)?;
-    match greeting == GREETING {
-        true => Ok(u32::from_le_bytes(rank)),
-        false => Err(wire::invalid("no rank")),
-    }
+    Ok((greeting == GREETING).then(|| u32::from_le_bytes(rank)))
 }
 
 #[cfg(test)]
@@ -420,7 +441,8 @@ mod tests {
             control.gather(Vec::new()).unwrap();
             (stopped, lost)
         });
-        assert_eq!(found[0], (Some(Missing::Stopped), Some(Missing::Lost)));
+        let lost = Missing::Lost(io::ErrorKind::UnexpectedEof);
+        assert_eq!(found[0], (Some(Missing::Stopped), Some(lost)));
         assert_eq!(found[1].0, Some(Missing::Stopped));
     }
 }

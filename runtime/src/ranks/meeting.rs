@@ -14,7 +14,7 @@ use std::{
 };
 
 /// How long somebody who comes may take to say who it is.
-const INTRODUCTION: Duration = Duration::from_secs(2);
+pub(super) const INTRODUCTION: Duration = Duration::from_secs(2);
 
 /// How long one attempt to reach rank 0 may take; the first address may be one that swallows it.
 const ATTEMPT: Duration = Duration::from_secs(2);
@@ -117,9 +117,9 @@ pub(super) fn loopback(seat: &Seat) -> SocketAddr {
 }
 
 /// A connection that is read until some moment, however little comes at a time.
-struct Until<'a> {
-    stream: &'a TcpStream,
-    end: Instant,
+pub(super) struct Until<'a> {
+    pub(super) stream: &'a TcpStream,
+    pub(super) end: Instant,
 }
 
 impl Read for Until<'_> {
@@ -257,7 +257,7 @@ fn introduced(stream: &mut TcpStream) -> io::Result<Comer> {
         Message::Hello { rank, size } => Ok(Comer::Rank { rank, size }),
         Message::Begin
         | Message::Refused(_)
-        | Message::Beat(_)
+        | Message::Beat(..)
         | Message::Late(_)
         | Message::Trouble(_)
         | Message::Bye => Ok(Comer::Stranger),

@@ -41,7 +41,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::agree`].
-    pub(crate) fn agree_on(
+    pub fn agree_on(
         &self,
         rank: u32,
         facts: &[(&str, String)],

@@ -2,7 +2,10 @@
 
 use super::trouble::{Position, Trouble};
 use serde::{Deserialize, Serialize};
-use std::io::{self, Read, Write};
+use std::{
+    io::{self, Read, Write},
+    time::Duration,
+};
 
 /// What a connection begins with, so that whoever comes by mistake is told apart.
 pub(super) const GREETING: [u8; 8] = *b"rndelay1";
@@ -32,8 +35,8 @@ pub(super) enum Message {
     Begin,
     /// The meeting does not take place.
     Refused(String),
-    /// A rank runs, and is there.
-    Beat(Position),
+    /// A rank runs, and is there; for so long nothing was completed, of rank 0 on no rank at all.
+    Beat(Position, Duration),
     /// A rank has waited long enough.
     Late(Position),
     /// What ends the run.
@@ -136,7 +139,10 @@ mod tests {
     fn frames_come_back_as_they_were_sent() {
         let frames = [
             Frame::Said(Message::Hello { rank: 3, size: 4 }),
-            Frame::Said(Message::Beat(Position::Resting { step: 5 })),
+            Frame::Said(Message::Beat(
+                Position::Resting { step: 5 },
+                Duration::from_millis(7),
+            )),
             Frame::Part(vec![8; PART]),
             Frame::Data(vec![7; 300]),
             Frame::Data(Vec::new()),

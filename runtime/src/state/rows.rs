@@ -5,7 +5,7 @@ use roundelay_schedule::{
     Buffer, DeviceId, Id, Job, Parameter, Rest, Schedule, Slice, Stage, Subject,
 };
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     ops::Range,
 };
 
@@ -132,6 +132,14 @@ fn pieces(schedule: &Schedule, step: u64) -> Vec<Piece> {
     carried(schedule, step).into_iter().flat_map(of).collect()
 }
 
+/// Of all arrays each part once: copies of it hold the same, and the first one stands for them.
+fn firsts(schedule: &Schedule, step: u64) -> Vec<Piece> {
+    let mut known = BTreeSet::new();
+    let mut pieces = pieces(schedule, step);
+    pieces.retain(|piece| known.insert((piece.key, piece.row, piece.part.start)));
+    pieces
+}
+
 /// Fills every carried row through `write(device, first byte, bytes)`.
 pub(crate) fn load<E: From<StateError>>(
     schedule: &Schedule,
@@ -155,7 +163,7 @@ pub(crate) fn reads(
     schedule: &Schedule,
     step: u64,
 ) -> impl Iterator<Item = (DeviceId, u64, usize)> {
-    let pieces = pieces(schedule, step).into_iter();
+    let pieces = firsts(schedule, step).into_iter();
     pieces.map(|piece| (piece.device, piece.start, piece.part.len()))
 }
 
@@ -170,7 +178,7 @@ pub(crate) fn save<E>(
     mut read: impl FnMut(DeviceId, u64, &mut [u8]) -> Result<(), E>,
 ) -> Result<State, E> {
     let mut flats = Flats::new();
-    for Piece { device, start, key, row, part } in pieces(schedule, step) {
+    for Piece { device, start, key, row, part } in firsts(schedule, step) {
         let stage = schedule.job.elements[key.stage()];
         let size = key.size(&schedule.job);
         let flat =

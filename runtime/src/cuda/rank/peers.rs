@@ -24,18 +24,17 @@ use std::{
 const EAGER: Duration = Duration::from_millis(2);
 const TICK: Duration = Duration::from_micros(50);
 
-/// The GPU of a rank: the one with its number on the machine, or the only one that it sees.
+/// The number of a rank's GPU: its own number on the machine, or that of the only one that it sees.
 ///
 /// # Errors
 /// When there is none.
-pub(crate) fn of_rank(seat: &Seat) -> Result<Device, CudaError> {
+pub(crate) fn ordinal_of(seat: &Seat) -> Result<u32, CudaError> {
     let Seat { rank, local, .. } = *seat;
-    let ordinal = match Device::count()? {
-        1 => 0,
-        count if local < count => local,
-        count => return Err(CudaError::NoGpu { rank, local, count }),
-    };
-    Ok(Device::open(ordinal)?)
+    match Device::count()? {
+        1 => Ok(0),
+        count if local < count => Ok(local),
+        count => Err(CudaError::NoGpu { rank, local, count }),
+    }
 }
 
 /// All ranks, seen from this one.

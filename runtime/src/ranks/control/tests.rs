@@ -156,6 +156,28 @@ fn a_rank_at_rest_may_take_its_time() {
     }
 }
 
+/// Whoever waits for one that waits itself goes on while a third one completes anything.
+#[test]
+fn as_long_as_something_moves_all_wait() {
+    for mover in [1, 2] {
+        let found = all(&seats(3), |seat| {
+            let control = Control::meet(seat, SHORT).unwrap();
+            let action = ActionId::new(0);
+            control.at(Position::Replaying { period: 0, action });
+            if seat.rank == mover {
+                for _ in 0..12 {
+                    thread::sleep(SHORT / 6);
+                    control.moved();
+                }
+            }
+            control.gather(vec![seat.rank as u8])
+        });
+        for own in found {
+            assert_eq!(own, Ok(vec![vec![0], vec![1], vec![2]]), "rank {mover} moves");
+        }
+    }
+}
+
 #[test]
 fn a_rank_that_panics_ends_all() {
     let found = all(&seats(2), |seat| {
