@@ -10,7 +10,7 @@ use crate::{
     support::{compiled, plan},
 };
 use roundelay::{
-    Checked, Plan, Program, Seat,
+    Checked, Plan, Program, Search, Seat,
     parts::{
         runtime::{
             Control, Cpu, CpuOptions, CpuRank, Dataset, Fill, Loss, Measured, State,
@@ -128,6 +128,32 @@ fn every_rule_and_placement_trains_in_ranks_like_in_one_process() {
         alike(&program, &plan(&program, kind, 3, 3));
     }
 }
+
+/// Units of layers, each with a head of its own, that hand on gradients of their own losses or of the
+/// next unit's.
+#[test]
+fn local_rules_train_in_ranks_like_in_one_process() {
+    for rule in
+        ["local(units = 2)", "local(units = 2, overlap = 1)", "pairwise(units = 2)"]
+    {
+        let plan = format!(
+            "plan {{ exactness local, rule {rule}, placement pipeline, micro_batches 2, stages 2 }}"
+        );
+        let units = program(&format!("{UNITS}\n{}\n{plan}", job(4)));
+        let ranking = roundelay::plan(&units, &Search::default()).unwrap();
+        alike(&units, ranking.best());
+    }
+}
+
+const UNITS: &str = "model units {
+    input features: real[batch, 12]
+    input wanted: real[batch, 12]
+    x = features
+    repeat 2 as layer {
+        x = relu(linear(x, 12))
+    }
+    loss mse(linear(x, 12), wanted)
+}";
 
 #[test]
 fn pipelines_train_in_ranks_like_in_one_process() {
