@@ -269,7 +269,10 @@ impl Cpu {
         self.driver.start();
         let mut session =
             Session { shared: &self.shared, driver: &mut self.driver, listener, goes_on };
-        self.step = replay(schedule, segment, &mut session, &mut self.marks)?.end;
+        let unfinished = Unfinished(&self.shared);
+        let done = replay(schedule, segment, &mut session, &mut self.marks);
+        mem::forget(unfinished);
+        self.step = done?.end;
         self.shared.rests(self.step);
         Ok(())
     }
@@ -304,6 +307,16 @@ impl Cpu {
         }
         // SAFETY: see above.
         Ok((&self.shared, unsafe { Claim::new() }))
+    }
+}
+
+/// A replay under way: dropped only where a panic leads out of it, which leaves commands behind that may
+/// still run.
+struct Unfinished<'a>(&'a Shared);
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        self.0.fail(CpuError::Left);
     }
 }
 

@@ -69,7 +69,12 @@ use rank::{Share, ordinal_of};
 use record::Recorder;
 use roundelay_schedule::{Bytes, Checked, DeviceId, Kind, Marks, Segment, replay};
 use session::Session;
-use std::{collections::BTreeMap, mem::ManuallyDrop, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    mem::{self, ManuallyDrop},
+    sync::Arc,
+    time::Duration,
+};
 
 /// How a CUDA machine is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -340,7 +345,10 @@ impl Cuda {
         engine.periods.start(&schedule, segment);
         let next = segment.periods(&schedule).start;
         let mut session = Session { engine, next, listener, goes_on };
-        match replay(&schedule, segment, &mut session, marks) {
+        let unfinished = Unfinished(failure);
+        let done = replay(&schedule, segment, &mut session, marks);
+        mem::forget(unfinished);
+        match done {
             Ok(done) => {
                 self.step = done.end;
                 self.engine.at(Position::Resting { step: done.end });
@@ -438,6 +446,16 @@ impl Cuda {
         }
         self.engine.enter()?;
         work(&mut self.engine)
+    }
+}
+
+/// A replay under way: dropped only where a panic leads out of it, after which nobody knows what the
+/// device still does.
+struct Unfinished<'a>(&'a mut Option<CudaError>);
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        *self.0 = Some(CudaError::Left);
     }
 }
 

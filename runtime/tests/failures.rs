@@ -5,7 +5,11 @@ mod support;
 
 use roundelay_runtime::{Cpu, CpuError, CpuOptions, Feed, State};
 use roundelay_schedule::{Checked, InputId, Order, Placement, Rule, States, Work};
-use std::{thread, time::Duration};
+use std::{
+    panic::{self, AssertUnwindSafe},
+    thread,
+    time::Duration,
+};
 use support::{
     Examples,
     models::mlp,
@@ -57,6 +61,24 @@ fn a_panic_ends_the_replay_with_action_and_period() {
     assert_eq!(message, "no data");
     assert_eq!(cpu.replay(7, &mut |_| {}), Err(error.clone()));
     assert_eq!(cpu.save(), Err(error));
+}
+
+/// Whoever catches the panic finds a machine that knows no state: commands of it may still run.
+#[test]
+fn a_listener_that_panics_leaves_a_machine_that_says_so() {
+    let schedule = schedule();
+    let (none, deadline) = (|| {}, Duration::from_secs(60));
+    for at_once in [true, false] {
+        let mut cpu = broken(&schedule, none, deadline);
+        let left = panic::catch_unwind(AssertUnwindSafe(|| {
+            let mut listener = |_| assert!(!at_once, "a loss");
+            cpu.replay_while(6, &mut listener, &mut || at_once || panic!("a wish"))
+        }));
+        assert!(left.is_err());
+        assert_eq!(cpu.save(), Err(CpuError::Left));
+        assert_eq!(cpu.replay(7, &mut |_| {}), Err(CpuError::Left));
+        assert_eq!(cpu.load(&State::initial(&schedule.job)), Err(CpuError::Left));
+    }
 }
 
 #[test]

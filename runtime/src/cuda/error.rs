@@ -153,6 +153,12 @@ pub enum CudaError {
         /// The deadline.
         patience: Duration,
     },
+    /// A replay was left in its middle, so nobody knows what is under way.
+    #[error(
+        "a replay was left in its middle, because what listened to it panicked; make another \
+         machine"
+    )]
+    Left,
 }
 
 impl CudaError {
