@@ -3,8 +3,9 @@
 mod tiny;
 
 use roundelay_schedule::{
-    Access, Action, Bytes, Collective, Content, Culprit, Held, Id, Method, Parameter,
-    Rate, Rest, Schedule, Sum, Treatment, Violation, Violations, Waits, Work, check,
+    Access, Action, Bytes, Collective, Content, Culprit, Held, Id, Initial, Method,
+    Parameter, Rate, Rest, Schedule, Sum, Treatment, Violation, Violations, Waits, Work,
+    check,
 };
 use tiny::{
     Builder, Letters, accumulate, action, at, delayed, id, pipeline, reduced, row,
@@ -401,11 +402,25 @@ fn long_reports_end_with_a_count() {
     assert!(found.to_string().ends_with("and 67 more"));
 }
 
+/// Prices and profiles look at what the plan says, runs at the rings.
+#[test]
+fn a_plan_names_the_devices_of_the_rings() {
+    for named in [vec![], vec![id(0)], vec![id(0), id(0)], vec![id(0), id(1), id(1)]] {
+        let found = refused(pipeline(), |s| s.plan.devices = named.clone()).to_string();
+        let said = "its devices are not those of the rings at all axes: d0, d1";
+        assert!(found.contains(said), "{named:?}: {found}");
+    }
+}
+
 /// One of them at a time, each named with what to write.
 #[test]
 fn numbers_that_no_machine_and_no_optimizer_has_are_named() {
     type Fault = fn(&mut Schedule);
-    let faults: [(Fault, &str); 8] = [
+    let faults: [(Fault, &str); 9] = [
+        (
+            |s| s.job.parameters[0].initial = Initial::Normal(f64::NAN),
+            "begins with NaN; write a number",
+        ),
         (|s| s.target.devices[id(0)].threads = 0, "has no threads; write at least 1"),
         (|s| s.target.devices[id(0)].compute.0 = 0, "has no compute"),
         (|s| s.target.links[id(0)].bandwidth.0 = 0, "has a bandwidth of 0"),

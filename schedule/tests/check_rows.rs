@@ -10,10 +10,17 @@ use roundelay_schedule::{
 };
 use tiny::{Builder, Letters, accumulate, empty, id, reduced, row};
 
+/// Puts it on so many devices, all of them in use.
+fn place(schedule: &mut Schedule, devices: u32) {
+    let Schedule { target, plan, .. } = empty(Rule::Sync, 1, 1, devices);
+    schedule.target = target;
+    schedule.plan.devices = plan.devices;
+}
+
 /// The same with its parameters split among two rows; the forward pass sums up what it keeps.
 fn split(mut schedule: Schedule) -> Schedule {
     let devices = schedule.target.devices.len() as u32;
-    schedule.target = empty(Rule::Sync, 1, 1, 2 * devices).target;
+    place(&mut schedule, 2 * devices);
     schedule.plan.tensor = Tensor { rows: 2, ..Tensor::WHOLE };
     schedule.axes.iter_mut().for_each(|(_, axis)| axis.stride *= 2);
     let splits = Splits::Tensors;
@@ -97,7 +104,7 @@ fn an_exchange_is_made_by_all_rows_that_there_are() {
     });
     assert!(says(&found, routine, "no axis of the schedule splits tensors"), "{found}");
     let found = refused(split(accumulate(1)), |s| {
-        s.target = empty(Rule::Sync, 1, 1, 3).target;
+        place(s, 3);
         s.axes[id(0)].extent = 3;
         s.plan.tensor.rows = 3;
         s.job.parameters[0].split =
@@ -117,7 +124,7 @@ fn an_exchange_is_made_by_all_rows_that_there_are() {
 fn crossed(schedule: Schedule) -> Schedule {
     let mut schedule = split(schedule);
     let devices = schedule.target.devices.len() as u32;
-    schedule.target = empty(Rule::Sync, 1, 1, 2 * devices).target;
+    place(&mut schedule, 2 * devices);
     schedule.plan.tensor = Tensor::grid(2, 2);
     let last = schedule.axes.len() - 1;
     for (id, axis) in schedule.axes.iter_mut() {

@@ -324,7 +324,8 @@ fn cross(lines: [Line; 2]) -> bool {
     behind(lines[0], lines[1]) || behind(lines[1], lines[0])
 }
 
-/// Every device of the cell exists at every coordinate, and no two are the same there.
+/// Every device of the cell exists at every coordinate, no two are the same there, and the plan names
+/// these and no others.
 pub(super) fn coordinates(schedule: &Schedule, faults: &mut Faults) {
     let devices = schedule.target.devices.len() as u64;
     let mut taken = vec![false; schedule.target.devices.len()];
@@ -351,4 +352,12 @@ pub(super) fn coordinates(schedule: &Schedule, faults: &mut Faults) {
             });
         }
     }
+    let used = taken.iter().enumerate().filter(|(_, taken)| **taken);
+    let used: Vec<DeviceId> = used.map(|(device, _)| DeviceId::new(device)).collect();
+    let mut named = schedule.plan.devices.clone();
+    named.sort_unstable();
+    faults.require(named == used, Culprit::Header("plan"), || {
+        let list: Vec<String> = used.iter().map(DeviceId::to_string).collect();
+        format!("its devices are not those of the rings at all axes: {}", list.join(", "))
+    });
 }

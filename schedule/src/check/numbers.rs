@@ -2,7 +2,7 @@
 //! can be. Otherwise a run trains nothing but NaN, or lasts for ever.
 
 use super::{Culprit, faults::Faults};
-use crate::{Device, Link, Method, Optimizer, Rate, Schedule, Way};
+use crate::{Device, Initial, Link, Method, Optimizer, Rate, Schedule, Way};
 
 /// Checks devices, links and the optimizer.
 pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
@@ -16,6 +16,14 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
     for (id, link) in target.links.iter() {
         faults.require(moves(link), Culprit::Header("target"), || {
             format!("{id} has a bandwidth of 0; write at least 1 byte a second")
+        });
+    }
+    for parameter in &schedule.job.parameters {
+        let (Initial::Constant(number)
+        | Initial::Normal(number)
+        | Initial::Uniform(number)) = parameter.initial;
+        faults.require(number.is_finite(), Culprit::Header("job"), || {
+            format!("`{}` begins with {number}; write a number", parameter.name)
         });
     }
     let wrong = optimizer(&schedule.job.optimizer);

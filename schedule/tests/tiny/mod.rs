@@ -90,7 +90,7 @@ pub(crate) fn empty(rule: Rule, n: u32, s: u32, devices: u32) -> Schedule {
             recompute: vec![Recompute::None; s as usize],
             reduction: Reduction::Sequential,
             delays: rule.delays(Timeline::Workers, n, s),
-            devices: vec![id(0)],
+            devices: (0..devices as usize).map(id).collect(),
             lists: Vec::new(),
             rewrites: roundelay_schedule::Rewrites::default(),
             maps: roundelay_schedule::MapWays::default(),
