@@ -7,10 +7,9 @@ use serde_json::Value;
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
-    path::Path,
     process::{Command, Stdio},
 };
-use support::{Scratch, document, lines, printed, refused, roundelay, schema};
+use support::{Scratch, compiled, document, lines, printed, refused, roundelay, schema};
 
 const PROGRAM: &str = r#"
 model line {
@@ -54,12 +53,6 @@ fn diagnostics(command: &mut Command, code: i32) -> Vec<Value> {
     let list = document["diagnostics"].as_array().expect("the schema holds");
     assert!(!list.is_empty(), "{command:?} gives no reason");
     list.clone()
-}
-
-fn compiled(scratch: &Scratch, program: &Path, name: &str) -> std::path::PathBuf {
-    let schedule = scratch.path(name);
-    printed(roundelay("compile").arg(program).arg("-o").arg(&schedule));
-    schedule
 }
 
 /// Lines of one kind.

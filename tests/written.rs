@@ -3,8 +3,8 @@
 #[allow(dead_code, reason = "each test file uses its part")]
 mod support;
 
-use std::{fs, path::Path};
-use support::{Scratch, printed, refused, roundelay};
+use std::fs;
+use support::{Scratch, compiled, printed, refused, roundelay};
 
 const PROGRAM: &str = r#"
 model line {
@@ -24,12 +24,6 @@ plan { exactness delayed, rule sync | cyclic_v2, micro_batches 2, stages 2 }
 "#;
 
 const OVER: &str = "is an input of this command, and would be written over";
-
-fn compiled(scratch: &Scratch, program: &Path, name: &str) -> std::path::PathBuf {
-    let schedule = scratch.path(name);
-    printed(roundelay("compile").arg(program).arg("-o").arg(&schedule));
-    schedule
-}
 
 /// What is written would stand in place of what it is made of.
 #[test]

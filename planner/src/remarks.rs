@@ -95,7 +95,7 @@ fn of_first(plan: &Plan, program: &Program) -> Vec<String> {
     notes
 }
 
-/// A mean over the rows that count, of each micro-batch by itself.
+/// A mean over the rows that count, which every micro-batch takes over its own.
 fn masked_apart(model: &Model, plan: &Plan) -> Option<String> {
     let is_masked = |operation| {
         matches!(
@@ -108,9 +108,9 @@ fn masked_apart(model: &Model, plan: &Plan) -> Option<String> {
     let node = model.nodes.values().find(|node| is_masked(node.operation))?;
     (all > 1).then(|| {
         format!(
-            "`{}` is a mean over the rows that count, of each of {all} micro-batches by itself: where \
-             some have fewer such rows than others, these weigh more than in one mean over all, and \
-             another number of micro-batches trains other numbers",
+            "`{}` averages over the rows that count, separately in each of {all} micro-batches: rows \
+             in micro-batches with fewer of them weigh more than in one mean over all, so another \
+             number of micro-batches changes what is trained",
             node.name
         )
     })
@@ -385,7 +385,7 @@ mod tests {
             let (rule, order) = (Rule::Sync, Order::Sequential);
             let plan = sample::plan(rule, Placement::Accumulate, order, micro_batches, 1);
             let notes = notes(&program, &plan);
-            let said = format!("of each of {micro_batches} micro-batches by itself");
+            let said = format!("separately in each of {micro_batches} micro-batches");
             let own = |note: &String| note.contains(&said);
             assert_eq!(notes.iter().any(own), told, "{loss} {micro_batches}: {notes:?}");
         }

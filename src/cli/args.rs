@@ -236,7 +236,7 @@ pub(crate) struct ShowArgs {
     /// In which form.
     #[arg(long = "as", value_enum, default_value_t = ShowForm::Grid)]
     pub(crate) form: ShowForm,
-    /// Training steps to replay, 3 where nothing is said; passes are those of one.
+    /// Training steps to replay (default 3); not with `--as csv`, which has the passes of one step.
     #[arg(long, value_parser = value_parser!(u64).range(1..))]
     pub(crate) steps: Option<u64>,
 }

@@ -154,8 +154,8 @@ fn print_text(args: &PlanArgs, found: &Found<'_>) -> Result<(), Failure> {
 /// How far a search was that did not come to its end.
 fn stopped(ranking: &Ranking) -> String {
     if ranking.optimal {
-        return "interrupted: the first is proven, and what is below it, weaker classes and other \
-                approaches are the best so far"
+        return "interrupted: the first plan is proven best; the plans below it, of weaker \
+                exactness and of other approaches are only the best found so far"
             .to_owned();
     }
     let gap = planner::improvement(ranking.gap);

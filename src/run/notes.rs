@@ -7,8 +7,8 @@ use roundelay_runtime::{
 use roundelay_schedule::{Checked, Id};
 use std::path::Path;
 
-/// Names parameters that start or end as no numbers: losses need not show them, where nothing that is
-/// drawn reads them.
+/// Names parameters that hold NaN or infinity at the start or the end; losses may not show it, if no
+/// example drawn uses them.
 pub(super) fn tell_not_finite(
     file: &Path,
     found: &[NotFinite],

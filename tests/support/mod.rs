@@ -100,6 +100,13 @@ pub(crate) fn printed(command: &mut Command) -> String {
     ended.out
 }
 
+/// The schedule of a program, compiled into the scratch folder.
+pub(crate) fn compiled(scratch: &Scratch, program: &Path, name: &str) -> PathBuf {
+    let schedule = scratch.path(name);
+    printed(roundelay("compile").arg(program).arg("-o").arg(&schedule));
+    schedule
+}
+
 /// A command that must be refused with an exit code and these words on standard error.
 pub(crate) fn refused(command: &mut Command, code: i32, words: &[&str]) -> Ended {
     let ended = ended(command);

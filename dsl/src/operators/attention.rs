@@ -24,14 +24,16 @@ const BASE: f64 = 10_000.0;
 pub(super) const ATTENTION: Operator = Operator {
     name: "attention",
     summary: "x (batch, s, n) → (batch, s, n), softmax(q kᵀ / √(n / heads)) v per head; \
-              `key_heads`: fewer heads of key and value; `window`: how many positions one \
-              sees; `rotary`: base of the angles, 10000; `head_width`: instead of n / heads; \
-              `turned`: the leading elements of a head that turn; `head_norm`: ε of an RMS norm \
-              of every head's query and key; `scale`: instead of 1 / √head_width; `cap`: scores \
-              become cap · tanh(score / cap); `stored_scores`: all of them are in memory, (batch, heads, \
-              s, s), and `dropout` (rate) is applied to their softmax; `output_bias`: instead of `bias` in the last map; \
-              `deviation`: weights are drawn from normal(deviation), biases are zero; \
-              `output_deviation`: instead of `deviation` in the last map",
+              `key_heads`: number of heads of keys and values (grouped-query attention); `window`: \
+              how many positions each one sees; `rotary`: base of rotary position embeddings, `true` \
+              for 10000; `turned`: how many leading elements of a head these rotate, all unless given; \
+              `head_width`: instead of n / heads; `head_norm`: ε of an RMS norm of every head's query \
+              and key; `scale`: instead of 1 / √head_width; `cap`: scores become \
+              cap · tanh(score / cap); \
+              `stored_scores`: the matrix of scores (batch, heads, s, s) is kept in memory, and \
+              `dropout` (rate) applies to its softmax; `output_bias`: instead of `bias` in the output \
+              projection; `deviation`: weights are drawn from normal(deviation), biases are zero; \
+              `output_deviation`: instead of `deviation` in the output projection",
     formals: &[
         required("x"),
         required("heads"),

@@ -15,7 +15,7 @@ use roundelay_schedule::Initial;
 pub(super) const LINEAR: Operator = Operator {
     name: "linear",
     summary: "x (.., m) → (.., width) = x · weightᵀ + bias; with `weight`: a parameter \
-              (width, m) that others use too; `deviation`: the weight is drawn from \
+              (width, m) that other operators use too; `deviation`: the weight is drawn from \
               normal(deviation), the bias is zero",
     formals: &[
         required("x"),

@@ -19,8 +19,8 @@ const DEVIATION: f64 = 0.02;
 pub(super) const EMBEDDING: Operator = Operator {
     name: "embedding",
     summary: "tokens (..) i32 → (.., width), rows of a table (vocab, width); \
-              `embedding(tokens, table)`: rows of a parameter that others use too; \
-              `deviation`: of the table, 0.02",
+              `embedding(tokens, table)`: rows of a parameter that other operators use too; \
+              `deviation`: the table is drawn from normal(deviation)",
     formals: &[
         required("tokens"),
         optional("vocab", Fallback::Absent),
@@ -36,7 +36,7 @@ pub(super) const EMBEDDING: Operator = Operator {
 pub(super) const POSITIONS: Operator = Operator {
     name: "positions",
     summary: "→ (seq, width), a trained table to add to (batch, seq, width); with `rows`: \
-              the rows from `first` on of a longer table",
+              the table has so many rows, of which those from `first` on are taken",
     formals: &[
         required("seq"),
         required("width"),

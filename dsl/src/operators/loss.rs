@@ -14,7 +14,7 @@ use crate::{
 pub(super) const CROSS_ENTROPY: Operator = Operator {
     name: "cross_entropy",
     summary: "logits (.., v), targets (..) i32 → mean of −log softmax(logits)[target]; \
-              `masked = true`: over the rows whose target is not v",
+              `masked = true`: the mean leaves out rows whose target is v",
     formals: &[
         required("logits"),
         required("targets"),
@@ -27,10 +27,10 @@ pub(super) const CROSS_ENTROPY: Operator = Operator {
 /// as that of `linear`.
 pub(super) const LINEAR_CROSS_ENTROPY: Operator = Operator {
     name: "linear_cross_entropy",
-    summary: "x (.., m), targets (..) i32 → `cross_entropy` of the logits x · weightᵀ, which are \
-              never there together but in `chunks` (8) of rows; `classes`, or `weight`: a parameter \
-              (v, m) that others use too; `deviation` as in `linear`; `masked = true`: over the rows \
-              whose target is not v",
+    summary: "x (.., m), targets (..) i32 → `cross_entropy` of the logits x · weightᵀ, computed in \
+              `chunks` groups of rows, so the full logits never exist; `classes`: their number v, or \
+              `weight`: a parameter (v, m) that other operators use too; `deviation` as in `linear`; \
+              `masked = true`: the mean leaves out rows whose target is v",
     formals: &[
         required("x"),
         required("targets"),

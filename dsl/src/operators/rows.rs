@@ -14,7 +14,7 @@ use roundelay_schedule::Initial;
 pub(super) const CLASS_TOKEN: Operator = Operator {
     name: "class_token",
     summary: "x (batch, s, n) → (batch, s + 1, n) with a trained row in front, drawn \
-              from normal(deviation), 0.02",
+              from normal(deviation)",
     formals: &[required("x"), optional("deviation", Fallback::Number(0.02))],
     build: class_token,
 };

@@ -34,7 +34,7 @@ pub(super) const CONV2D: Operator = Operator {
 pub(super) const PATCHES: Operator = Operator {
     name: "patches",
     summary: "x (batch, height, width, channels) → (batch, tokens, width), an affine map of \
-              every square of size pixels; `deviation`: its weight is drawn from \
+              every square of size × size pixels; `deviation`: its weight is drawn from \
               normal(deviation), its bias is zero",
     formals: &[
         required("x"),
@@ -48,7 +48,7 @@ pub(super) const PATCHES: Operator = Operator {
 /// Padding is never the greatest.
 pub(super) const MAX_POOL: Operator = Operator {
     name: "max_pool",
-    summary: "the greatest number of every window of size pixels; stride is size unless given",
+    summary: "the maximum over every window of size × size pixels; stride is size unless given",
     formals: POOL,
     build: |arguments, graph| {
         let pool = |[size, stride, padding]: [u64; 3]| Operation::MaxPool {
@@ -63,8 +63,8 @@ pub(super) const MAX_POOL: Operator = Operator {
 /// Padding counts as zeros.
 pub(super) const AVG_POOL: Operator = Operator {
     name: "avg_pool",
-    summary: "the mean of every window of size pixels, padding counted as zeros; stride is \
-              size unless given",
+    summary: "the mean over every window of size × size pixels, padding counted as zeros; \
+              stride is size unless given",
     formals: POOL,
     build: |arguments, graph| {
         let pool = |[size, stride, padding]: [u64; 3]| Operation::AvgPool {

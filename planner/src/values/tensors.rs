@@ -99,8 +99,8 @@ fn open_parts(program: &Program, devices: u64) -> (u64, u64) {
 }
 
 /// The ways in which images may lie where tensors are split like this: whole unless the program
-/// says otherwise, for no GPU has kernels for parts of them yet. Where both are said they are split
-/// among rows alone, and where nothing is said of sequences, these are whole then.
+/// says otherwise. Where the program allows both, they are split among rows alone; where it leaves
+/// sequences open, these stay whole beside split images.
 fn pixels(program: &Program) -> impl Fn(Tensor) -> Vec<Tensor> {
     let Search { images, sequence, .. } = &program.search;
     let any_sequence = *sequence == Choice::Open;

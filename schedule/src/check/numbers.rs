@@ -67,7 +67,7 @@ fn optimizer(optimizer: &Optimizer) -> Option<String> {
     };
     let mut amounts =
         vec![("weight_decay", *weight_decay), ("clip", *clip), ("epsilon", epsilon)];
-    if never(rate) {
+    if has_no_interval(rate) {
         return Some("drops its rate every 0 updates; write at least 1".to_owned());
     }
     amounts.extend(rates(rate));
@@ -89,11 +89,11 @@ fn rates(rate: &Rate) -> Vec<(&'static str, f64)> {
     }
 }
 
-/// Whether a rate drops without end at every update.
-fn never(rate: &Rate) -> bool {
+/// Whether a rate counts its drops in steps of no updates.
+fn has_no_interval(rate: &Rate) -> bool {
     match rate {
         Rate::Step { every, .. } => *every == 0,
-        Rate::Warmup { after, .. } => never(after),
+        Rate::Warmup { after, .. } => has_no_interval(after),
         Rate::Constant(_) | Rate::Cosine { .. } => false,
     }
 }
