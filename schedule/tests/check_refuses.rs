@@ -389,6 +389,23 @@ fn routines_must_keep_what_their_arguments_declare() {
     assert!(found.to_string().contains("there is no kernel `x`"), "{found}");
 }
 
+/// Norms and sums read whole arrays: what lies behind the parameters must be written too.
+#[test]
+fn a_gradient_is_begun_as_a_whole() {
+    let short = |schedule: &mut Schedule| {
+        schedule.job.parameters[0].shape = vec![12];
+        let gradient = &mut schedule.routines[id(1)].calls[0].operands[2];
+        gradient.shape = vec![12].into();
+    };
+    let found = refused(accumulate(1), short);
+    let culprit = Culprit::Routine(id(1));
+    assert!(found.iter().any(|violation| matches!(
+        violation,
+        Violation::Malformed { culprit: found, .. } if *found == culprit
+    )));
+    assert!(found.to_string().contains("behind its parameters"), "{found}");
+}
+
 #[test]
 fn long_reports_end_with_a_count() {
     let found = refused(accumulate(3), |s| {

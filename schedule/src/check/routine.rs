@@ -434,6 +434,11 @@ impl<'a> Body<'a> {
                 return Err(missed(argument, &parameter.name));
             }
         }
+        // Norms and sums read it too.
+        let begun = (declared.role, declared.access) == (Role::Gradient, Access::Write);
+        if begun && !reached.covers(&(0..whole)) {
+            return Err(missed(argument, "what lies between and behind its parameters"));
+        }
         Ok(())
     }
 }
