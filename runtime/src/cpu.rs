@@ -30,12 +30,14 @@ pub use jitter::Timing;
 pub use of_rank::CpuRank;
 pub use record::Recording;
 pub use room::{ArenaDemand, Demand};
+pub(crate) use serve::said;
 
 use crate::{
     code::Code,
     feed::Feed,
     machine::{
-        Fill, Loss, Measured, Members, Meter, Queues, Record, Touched, describe, members,
+        Course, Fill, Loss, Measured, Members, Meter, Queues, Record, Touched, describe,
+        members,
     },
     memory::Claim,
     ranks::Position,
@@ -97,9 +99,8 @@ pub struct Cpu {
     driver: Driver,
     marks: Marks<Mark>,
     fill: Fill,
-    step: u64,
-    origin: u64,
-    first: u64,
+    /// None before a state is loaded.
+    course: Option<Course>,
 }
 
 /// What the driver and all queue threads share.
@@ -158,9 +159,7 @@ impl Cpu {
             marks: Marks::new(schedule),
             threads: Vec::new(),
             fill: options.fill,
-            step: 0,
-            origin: 0,
-            first: 0,
+            course: None,
             shared,
         };
         for thread in 0..cpu.shared.queues.threads() {
@@ -192,9 +191,13 @@ impl Cpu {
         &self.shared.schedule
     }
 
-    /// T: the next training step.
+    /// T: the next training step; 0 before a state is loaded.
     pub fn step(&self) -> u64 {
-        self.step
+        self.course.map_or(0, |course| course.step)
+    }
+
+    fn course(&self) -> Result<Course, CpuError> {
+        self.course.ok_or(CpuError::Unloaded)
     }
 
     /// Fills every carried row; the next step is the state's. What is measured starts anew.
@@ -216,19 +219,18 @@ impl Cpu {
             arenas.of(device).write(&mut claim, range).copy_from_slice(bytes);
             Ok(())
         })?;
-        (self.step, self.origin) = (state.step, state.origin);
-        self.first = state.step;
+        self.course = Some(Course::from(state));
         self.shared.meter.reset();
-        self.shared.rests(self.step);
+        self.shared.rests(state.step);
         Ok(())
     }
 
     /// The training state, in global terms.
     ///
     /// # Errors
-    /// When a replay failed before.
+    /// When nothing was loaded, or a replay failed before.
     pub fn save(&mut self) -> Result<State, CpuError> {
-        let (step, origin) = (self.step, self.origin);
+        let Course { step, origin, .. } = self.course()?;
         let (Shared { arenas, schedule, .. }, claim) = self.at_rest()?;
         rows::save(schedule, step, origin, |device, start, bytes| {
             let range = start..start + bytes.len() as u64;
@@ -242,7 +244,8 @@ impl Cpu {
     /// first use of a kernel by a thread, nothing is allocated while it runs.
     ///
     /// # Errors
-    /// When an action failed or nothing moves any more; the machine cannot be used afterwards.
+    /// When nothing was loaded; when an action failed or nothing moves any more, and then the machine
+    /// cannot be used afterwards.
     pub fn replay(
         &mut self,
         end: u64,
@@ -263,7 +266,8 @@ impl Cpu {
         listener: &mut dyn FnMut(Loss),
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), CpuError> {
-        let segment = Segment { first: self.step, end: end.max(self.step) };
+        let mut course = self.course()?;
+        let segment = Segment { first: course.step, end: end.max(course.step) };
         let Shared { parking, queues, schedule, .. } = self.shared.as_ref();
         parking.register(queues.threads());
         self.driver.start();
@@ -272,15 +276,17 @@ impl Cpu {
         let unfinished = Unfinished(&self.shared);
         let done = replay(schedule, segment, &mut session, &mut self.marks);
         mem::forget(unfinished);
-        self.step = done?.end;
-        self.shared.rests(self.step);
+        course.step = done?.end;
+        self.course = Some(course);
+        self.shared.rests(course.step);
         Ok(())
     }
 
     /// What was counted since the state was loaded.
     pub fn measured(&self) -> Measured {
         let Shared { meter, schedule, arenas, .. } = self.shared.as_ref();
-        meter.read(schedule, self.step - self.first, arenas.sizes())
+        let steps = self.course.map_or(0, Course::steps);
+        meter.read(schedule, steps, arenas.sizes())
     }
 
     /// When everything ran since the last record was taken; empty unless

@@ -56,8 +56,8 @@ use crate::{
     evaluate::OnGpu,
     feed::Feed,
     machine::{
-        AttentionCounts, ConvolutionCounts, Fill, Loss, Measured, OnGpus, ProductCounts,
-        Record, Touched, touched,
+        AttentionCounts, ConvolutionCounts, Course, Fill, Loss, Measured, OnGpus,
+        ProductCounts, Record, Touched, touched,
     },
     ranks::{Among, Control, Position, Seat},
     state::State,
@@ -126,9 +126,8 @@ pub struct Cuda {
     engine: ManuallyDrop<Engine>,
     marks: Marks<Mark>,
     fill: Fill,
-    step: u64,
-    origin: u64,
-    first: u64,
+    /// None before a state is loaded.
+    course: Option<Course>,
     failure: Option<CudaError>,
 }
 
@@ -203,9 +202,7 @@ impl Cuda {
             marks: Marks::new(&engine.schedule),
             engine: ManuallyDrop::new(engine),
             fill: options.fill,
-            step: 0,
-            origin: 0,
-            first: 0,
+            course: None,
             failure: None,
         }
     }
@@ -231,9 +228,13 @@ impl Cuda {
         &self.engine.schedule
     }
 
-    /// T: the next training step.
+    /// T: the next training step; 0 before a state is loaded.
     pub fn step(&self) -> u64 {
-        self.step
+        self.course.map_or(0, |course| course.step)
+    }
+
+    fn course(&self) -> Result<Course, CudaError> {
+        self.course.ok_or(CudaError::Unloaded)
     }
 
     /// What is known of the GPU.
@@ -293,19 +294,18 @@ impl Cuda {
     pub fn load(&mut self, state: &State) -> Result<(), CudaError> {
         let fill = self.fill;
         self.attempt(|engine| engine.load(state, fill))?;
-        (self.step, self.origin) = (state.step, state.origin);
-        self.first = state.step;
+        self.course = Some(Course::from(state));
         self.engine.meter.reset();
-        self.engine.at(Position::Resting { step: self.step });
+        self.engine.at(Position::Resting { step: state.step });
         Ok(())
     }
 
     /// The training state, in global terms: on the first rank, and on others none; all ranks save.
     ///
     /// # Errors
-    /// When the device failed, or something goes wrong on another rank.
+    /// When nothing was loaded, the device failed, or something goes wrong on another rank.
     pub fn save(&mut self) -> Result<Option<State>, CudaError> {
-        let (step, origin) = (self.step, self.origin);
+        let Course { step, origin, .. } = self.course()?;
         self.attempt(|engine| engine.save(step, origin))
     }
 
@@ -313,7 +313,8 @@ impl Cuda {
     /// on the calling thread, micro-batches of one step not necessarily in order.
     ///
     /// # Errors
-    /// When an action failed or nothing moves any more; the machine cannot be used afterwards.
+    /// When nothing was loaded; when an action failed or nothing moves any more, and then the machine
+    /// cannot be used afterwards.
     pub fn replay(
         &mut self,
         end: u64,
@@ -334,7 +335,8 @@ impl Cuda {
         listener: &mut dyn FnMut(Loss),
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), CudaError> {
-        let segment = Segment { first: self.step, end: end.max(self.step) };
+        let mut course = self.course()?;
+        let segment = Segment { first: course.step, end: end.max(course.step) };
         let Self { engine, marks, failure, .. } = self;
         if let Some(failure) = failure {
             return Err(failure.clone());
@@ -350,7 +352,8 @@ impl Cuda {
         mem::forget(unfinished);
         match done {
             Ok(done) => {
-                self.step = done.end;
+                course.step = done.end;
+                self.course = Some(course);
                 self.engine.at(Position::Resting { step: done.end });
             }
             Err(error) => {
@@ -368,7 +371,7 @@ impl Cuda {
     /// # Errors
     /// When the device failed, or something goes wrong on another rank.
     pub fn measured(&mut self) -> Result<Measured, CudaError> {
-        let steps = self.step - self.first;
+        let steps = self.course.map_or(0, Course::steps);
         self.attempt(|engine| {
             let Engine {
                 meter,

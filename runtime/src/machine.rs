@@ -2,6 +2,7 @@
 //! counted.
 
 mod bind;
+mod course;
 mod group;
 mod host;
 mod limits;
@@ -18,6 +19,7 @@ pub use record::{Ran, Record};
 pub use touched::Touched;
 
 pub(crate) use bind::{input_of, slice_offset};
+pub(crate) use course::Course;
 pub(crate) use group::{Members, members, part, placed};
 pub(crate) use limits::Room;
 pub(crate) use meter::Meter;

@@ -100,6 +100,14 @@ pub enum StateError {
         /// Of the shape.
         expected: usize,
     },
+    /// It begins with a version that is yet to come.
+    #[error("the state is of step {step}, but goes back to step {origin}")]
+    Origin {
+        /// Where it begins.
+        origin: u64,
+        /// Where it is.
+        step: u64,
+    },
     /// An older version that the rule reads is not there.
     #[error(
         "version {version} of `{name}` is not in the state, but the rule still reads it; \
@@ -136,6 +144,10 @@ impl State {
         if self.dtype != job.dtype {
             return Err(StateError::Element { found: self.dtype, expected: job.dtype });
         }
+        let State { step, origin, .. } = *self;
+        if origin > step {
+            return Err(StateError::Origin { origin, step });
+        }
         job.parameters
             .iter()
             .try_for_each(|parameter| self.tensor(job, parameter).map(drop))?;
@@ -160,6 +172,9 @@ impl State {
             (tensor.optimizer.len(), job.optimizer.arrays(job.dtype) as usize);
         if found != expected {
             return Err(StateError::Optimizer { name: name(), found, expected });
+        }
+        if tensor.versions.is_empty() {
+            return Err(StateError::Version { name: name(), version: self.step });
         }
         let sizes = [job.dtype.size(), job.dtype.wide_size()];
         for (arrays, size) in [&tensor.versions, &tensor.optimizer].into_iter().zip(sizes)

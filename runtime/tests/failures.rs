@@ -3,7 +3,10 @@
 #[allow(dead_code, reason = "each test file uses its part")]
 mod support;
 
-use roundelay_runtime::{Cpu, CpuError, CpuOptions, Feed, State};
+use roundelay_runtime::{
+    Cpu, CpuError, CpuOptions, EvaluateError, Evaluator, Feed, MachineError, State,
+    StateError,
+};
 use roundelay_schedule::{Checked, InputId, Order, Placement, Rule, States, Work};
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -12,7 +15,7 @@ use std::{
 };
 use support::{
     Examples,
-    models::mlp,
+    models::{gpt, mlp},
     runs::{compile, plan},
 };
 
@@ -95,9 +98,60 @@ fn what_stops_moving_is_named_when_the_deadline_is_over() {
 }
 
 #[test]
+fn a_machine_goes_on_from_a_state_that_there_can_be() {
+    let schedule = schedule();
+    let feed = Box::new(Examples::of(&schedule.job));
+    let mut cpu = Cpu::new(&schedule, feed, CpuOptions::default()).unwrap();
+    assert_eq!(cpu.replay(1, &mut |_| {}), Err(CpuError::Unloaded));
+    assert_eq!(cpu.save(), Err(CpuError::Unloaded));
+    let good = State::initial(&schedule.job);
+    let (mut early, mut bare) = (good.clone(), good.clone());
+    early.origin = 1;
+    let tensor = bare.tensors.values_mut().next().expect("something is trained");
+    tensor.versions.clear();
+    let refused = |state: &State| match state.fits(&schedule.job) {
+        Err(error) => error,
+        Ok(()) => panic!("there is no such state"),
+    };
+    assert_eq!(refused(&early), StateError::Origin { origin: 1, step: 0 });
+    assert!(matches!(refused(&bare), StateError::Version { version: 0, .. }));
+    assert_eq!(cpu.load(&early), Err(refused(&early).into()));
+    cpu.load(&good).unwrap();
+    cpu.replay(1, &mut |_| {}).unwrap();
+}
+
+#[test]
 fn a_machine_can_be_dropped_at_any_time() {
     let schedule = schedule();
     drop(broken(&schedule, || {}, Duration::from_secs(60)));
     let mut cpu = broken(&schedule, || {}, Duration::from_secs(60));
     cpu.replay(1, &mut |_| {}).unwrap();
+}
+
+/// Examples with a token that no table has.
+struct Beyond(Examples);
+
+impl Feed for Beyond {
+    fn fill(&mut self, input: InputId, t: u64, micro_batch: u64, bytes: &mut [u8]) {
+        self.0.fill(input, t, micro_batch, bytes);
+        bytes[..4].copy_from_slice(&1_000_000i32.to_ne_bytes());
+    }
+}
+
+#[test]
+fn an_evaluation_of_impossible_tokens_says_so() {
+    let program = gpt(2, 4);
+    let kind = (Rule::Sync, Placement::Accumulate, Order::Sequential, States::Replicated);
+    let schedule = compile(&program, &plan(&program, kind, (2, 1)));
+    let mut evaluator = Evaluator::new(&schedule).expect("kernels are well formed");
+    let state = State::initial(&schedule.job);
+    let mut examples = Examples::of(&schedule.job);
+    let error = evaluator.measure(&state, &mut Beyond(examples.clone()), 1).unwrap_err();
+    let EvaluateError::Machine(MachineError::Cpu(CpuError::Forward { message, .. })) =
+        &error
+    else {
+        panic!("{error}")
+    };
+    assert!(message.contains("1000000"), "{error}");
+    assert!(evaluator.measure(&state, &mut examples, 1).is_ok());
 }

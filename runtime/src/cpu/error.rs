@@ -7,7 +7,7 @@ use crate::{
     ranks::{Ended, WorldSize},
     state::StateError,
 };
-use roundelay_schedule::{ActionId, Bytes};
+use roundelay_schedule::{ActionId, Bytes, RoutineId};
 use std::time::Duration;
 
 /// Why the CPU machine could not go on.
@@ -69,6 +69,14 @@ pub enum CpuError {
         /// What went wrong.
         message: String,
     },
+    /// A forward pass outside of a replay failed.
+    #[error("the forward pass {routine} failed: {message}")]
+    Forward {
+        /// Which.
+        routine: RoutineId,
+        /// What went wrong.
+        message: String,
+    },
     /// Nothing was completed for too long.
     #[error(
         "nothing was completed for {patience:?}; the oldest unfinished action is {action} \
@@ -84,6 +92,11 @@ pub enum CpuError {
         /// The deadline.
         patience: Duration,
     },
+    /// There is nothing to go on from.
+    #[error(
+        "no state was loaded; load one first, as `State::initial` of the schedule's job"
+    )]
+    Unloaded,
     /// A replay was left in its middle, so nobody knows what is under way.
     #[error(
         "a replay was left in its middle, because what listened to it panicked; make another \

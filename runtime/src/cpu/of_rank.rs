@@ -3,6 +3,7 @@
 use super::{Cpu, CpuError, CpuOptions, Loss, Measured, Rank, Share, Touched, room};
 use crate::{
     feed::Feed,
+    machine::Course,
     ranks::{Among, Control, Trouble},
     state::{State, rows},
 };
@@ -97,10 +98,10 @@ impl CpuRank {
     /// The training state, in global terms: on the first rank, and on others none; all ranks save.
     ///
     /// # Errors
-    /// When a replay failed before, or something goes wrong on another rank.
+    /// As [`Cpu::save`], and when something goes wrong on another rank.
     pub fn save(&mut self) -> Result<Option<State>, CpuError> {
-        let (step, origin) = (self.0.step, self.0.origin);
-        let own = self.rows()?;
+        let Course { step, origin, .. } = self.0.course()?;
+        let own = self.rows(step)?;
         let rank = self.rank();
         let whole = (&**self.schedule(), &rank.owners);
         let state = rank.control().whole_state(whole, (step, origin), own);
@@ -108,8 +109,7 @@ impl CpuRank {
     }
 
     /// What this rank brings to the whole state.
-    fn rows(&mut self) -> Result<Vec<u8>, CpuError> {
-        let step = self.0.step;
+    fn rows(&mut self, step: u64) -> Result<Vec<u8>, CpuError> {
         let (shared, claim) = self.0.at_rest()?;
         let mut own = Vec::new();
         for (device, start, length) in rows::reads(&shared.schedule, step) {

@@ -109,7 +109,7 @@ fn run(
     // conflicting touches, and `execute` passes only what `Schedule::touches` lists.
     let claim = unsafe { Claim::new() };
     let execute = AssertUnwindSafe(|| executor.execute(turn, claim));
-    let done = catch_unwind(execute).map_err(|panic| message(panic.as_ref()))?;
+    let done = catch_unwind(execute).map_err(|panic| said(panic.as_ref()))?;
     if done.is_break() {
         return Ok(done);
     }
@@ -136,7 +136,8 @@ fn failure(
     CpuError::Failed { action, period, queue, message }
 }
 
-fn message(panic: &(dyn Any + Send)) -> String {
+/// What a panic says.
+pub(crate) fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     text.unwrap_or_else(|| "a panic without a message".to_string())

@@ -153,6 +153,11 @@ pub enum CudaError {
         /// The deadline.
         patience: Duration,
     },
+    /// There is nothing to go on from.
+    #[error(
+        "no state was loaded; load one first, as `State::initial` of the schedule's job"
+    )]
+    Unloaded,
     /// A replay was left in its middle, so nobody knows what is under way.
     #[error(
         "a replay was left in its middle, because what listened to it panicked; make another \

@@ -1,9 +1,12 @@
 //! Forward passes on threads of the host.
 
 use super::{BOUND, ForwardPass, ForwardPasses, PASSES, forward_passes};
-use crate::{MachineError, code::CodeError, memory::Memory, plain::Plain};
+use crate::{
+    CpuError, MachineError, code::CodeError, cpu::said, memory::Memory, plain::Plain,
+};
 use roundelay_kernels::Context;
 use roundelay_schedule::{Bytes, Id, InputId, Job, Role, Schedule, Stage};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Plain passes and the parameters that they read.
 pub(super) struct HostPasses {
@@ -51,7 +54,11 @@ impl ForwardPasses for HostPasses {
             let parameters = &mut self.parameters[pass.keeper.index()];
             let parameters = parameters.iter_mut().map(Memory::bytes_mut).collect();
             let bound = &mut [(Role::Parameter, parameters)];
-            self.plain.run(pass.routine, context, bound);
+            let run = AssertUnwindSafe(|| self.plain.run(pass.routine, context, bound));
+            catch_unwind(run).map_err(|panic| CpuError::Forward {
+                routine: pass.routine,
+                message: said(panic.as_ref()),
+            })?;
         }
         Ok(self.plain.measured(&self.job).collect())
     }
