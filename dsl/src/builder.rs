@@ -7,7 +7,7 @@ use crate::{
     operators::{self, METRICS, OPERATORS, metric, operator},
 };
 use roundelay_schedule::{Element, Initial};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A model under construction.
 ///
@@ -54,14 +54,15 @@ impl ModelBuilder {
         if self.names.iter().any(|known| known == name) {
             return Err(crate::report::duplicate("input", name));
         }
+        let input = self.graph.input(name, element, shape.to_vec())?;
         self.names.push(name.to_owned());
-        self.graph.input(name, element, shape.to_vec())
+        Ok(input)
     }
 
     /// A parameter; `name` is made unique at the present path.
     ///
     /// # Errors
-    /// When a declared limit is exceeded.
+    /// When a declared limit is exceeded, or it begins with what is no number.
     pub fn parameter(
         &mut self,
         name: &str,
@@ -70,6 +71,12 @@ impl ModelBuilder {
     ) -> Result<Tensor, Mistake> {
         if shape.contains(&0) {
             return Err(Mistake::new(Code::Value, "an extent is at least 1"));
+        }
+        let (Initial::Constant(first) | Initial::Normal(first) | Initial::Uniform(first)) =
+            initial;
+        if !first.is_finite() {
+            let message = format!("expected a number to begin with, found {first}");
+            return Err(Mistake::new(Code::Value, message));
         }
         let role = self.graph.claim(name);
         self.graph.parameter(&role, shape.to_vec(), initial)
@@ -90,7 +97,7 @@ impl ModelBuilder {
     /// An operator under the name `wanted`, with arguments by position or by name.
     ///
     /// # Errors
-    /// When there is no such operator, or the arguments do not fit it.
+    /// When there is no such operator, or the arguments do not fit it or are another model's.
     pub fn call_named(
         &mut self,
         wanted: &str,
@@ -102,6 +109,7 @@ impl ModelBuilder {
             let unknown = || near::unknown("operator", name, known);
             return Err(operators::absent(name).unwrap_or_else(unknown));
         };
+        self.own(arguments.iter().map(|(_, value)| value))?;
         let applied = operator.apply(wanted, arguments, &mut self.graph);
         tensor(applied.map_err(|misfit| misfit.mistake))
     }
@@ -121,6 +129,7 @@ impl ModelBuilder {
             let known = METRICS.iter().map(|known| known.name);
             return Err(near::unknown("metric", name, known));
         };
+        self.own(&arguments)?;
         let arguments = arguments.into_iter().map(|value| (None, value)).collect();
         let applied = metric.measure(wanted, arguments, &mut self.graph);
         match applied.map_err(|misfit| misfit.mistake)? {
@@ -135,6 +144,7 @@ impl ModelBuilder {
     /// # Errors
     /// When the shapes do not fit.
     pub fn add(&mut self, a: &Tensor, b: &Tensor) -> Result<Tensor, Mistake> {
+        self.own([&a.into(), &b.into()])?;
         tensor(operators::add(&mut self.graph, a, b))
     }
 
@@ -143,6 +153,7 @@ impl ModelBuilder {
     /// # Errors
     /// When the shapes do not fit.
     pub fn multiply(&mut self, a: &Tensor, b: &Tensor) -> Result<Tensor, Mistake> {
+        self.own([&a.into(), &b.into()])?;
         tensor(operators::multiply(&mut self.graph, a, b))
     }
 
@@ -151,6 +162,7 @@ impl ModelBuilder {
     /// # Errors
     /// When x is not real or the factor is not finite.
     pub fn scale(&mut self, x: &Tensor, factor: f64) -> Result<Tensor, Mistake> {
+        self.own([&x.into()])?;
         tensor(operators::scale(&mut self.graph, x, factor))
     }
 
@@ -188,11 +200,52 @@ impl ModelBuilder {
     ///
     /// # Errors
     /// When the loss is no single number, or depends on no parameter, or a metric needs a
-    /// parameter or an input that the loss does not.
+    /// parameter or an input that the loss does not; when two parameters have one name, or a name
+    /// is none that files of arrays can hold.
     pub fn loss(self, loss: &Tensor) -> Result<Model, Mistake> {
+        self.own([&loss.into()])?;
         self.metrics.iter().try_for_each(|metric| self.graph.admits(loss, metric))?;
-        self.graph.finish(loss, &self.metrics).map(|(model, _)| model)
+        let (model, _) = self.graph.finish(loss, &self.metrics)?;
+        named(&model)?;
+        Ok(model)
     }
+
+    /// Whether tensors are this model's, as far as their places and shapes tell.
+    fn own<'a>(
+        &self,
+        values: impl IntoIterator<Item = &'a Value>,
+    ) -> Result<(), Mistake> {
+        let strange = |value: &&Value| match value {
+            Value::Tensor(tensor) => !self.graph.has(tensor),
+            _ => false,
+        };
+        match values.into_iter().find(strange) {
+            None => Ok(()),
+            Some(_) => {
+                Err(Mistake::new(Code::Value, "the tensor belongs to another model"))
+            }
+        }
+    }
+}
+
+/// Whether parameters and inputs have names that programs could give them, and one each.
+fn named(model: &Model) -> Result<(), Mistake> {
+    let parameters = model.parameters.values().map(|own| ("parameter", &*own.name));
+    let inputs = model.inputs.values().map(|own| ("input", &*own.name));
+    let mut known = BTreeSet::new();
+    for (what, name) in parameters.chain(inputs) {
+        if !known.insert((what, name)) {
+            return Err(crate::report::duplicate(what, name));
+        }
+        let is_word =
+            |word: &str| !word.is_empty() && word.chars().all(crate::token::in_word);
+        if !name.split('.').all(is_word) {
+            let message = format!("the {what} `{}` has no name", name.escape_debug());
+            let hint = "write letters, digits and `_`, and dots between words";
+            return Err(Mistake::new(Code::Value, message).hint(hint));
+        }
+    }
+    Ok(())
 }
 
 /// Operators return tensors; this keeps the promise where types cannot.

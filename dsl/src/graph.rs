@@ -5,7 +5,7 @@ use crate::{
     ModelParameter, Node, Operation, Source, Tensor, finish, limit,
     value::too_many_elements,
 };
-use roundelay_schedule::{Division, Element, Initial, Treatment};
+use roundelay_schedule::{Division, Element, Id, Initial, Treatment};
 use std::collections::BTreeMap;
 
 /// A model under construction.
@@ -223,6 +223,17 @@ impl Graph {
     /// Takes part in the running averages of another: all have the momentum of the first.
     pub(crate) fn share_momentum(&mut self, other: &Self) {
         self.average.clone_from(&other.average);
+    }
+
+    /// Whether something of this place and shape is here.
+    pub(crate) fn has(&self, tensor: &Tensor) -> bool {
+        let Model { nodes, parameters, inputs, .. } = &self.model;
+        let is_there = match tensor.source {
+            Source::Node(id) => id.index() < nodes.len(),
+            Source::Parameter(id) => id.index() < parameters.len(),
+            Source::Input(id) => id.index() < inputs.len(),
+        };
+        is_there && self.model.shape(tensor.source) == tensor.shape
     }
 
     /// The name of an input.

@@ -187,7 +187,7 @@ fn unit(input: &str) -> Lexed<'_> {
     }
 }
 
-fn in_word(c: char) -> bool {
+pub(crate) fn in_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 

@@ -1,9 +1,9 @@
 //! Whole programs: what the design's examples and small variations of them mean.
 
 use roundelay_dsl::{
-    Choice, Diagnostics, Disk, Extent, Files, Mistake, Model, ModelBuilder, NoFiles,
-    Numbers, Objective, Operation, PinnedStages, Program, Search, Source, SourceFile,
-    format, parse,
+    Choice, Code, Diagnostics, Disk, Extent, Files, Mistake, Model, ModelBuilder,
+    NoFiles, Numbers, Objective, Operation, PinnedStages, Program, Search, Source,
+    SourceFile, Tensor, format, parse,
 };
 use roundelay_schedule::{
     Bytes, Contraction, Data, Element, Evaluation, Exactness, Id, Images, Initial,
@@ -540,6 +540,45 @@ fn a_builder_names_the_argument_at_fault() {
     );
     assert!(model.input("x", Element::Real, &shape).is_err());
     assert!(model.input("y", Element::Real, &[Extent::fixed(6)]).is_err());
+}
+
+#[test]
+fn a_builder_refuses_what_no_program_says() {
+    let shape = [Extent::batch(), Extent::fixed(6)];
+    let mut model = ModelBuilder::new("m");
+    assert!(model.input("x", Element::Real, &[Extent::fixed(6)]).is_err());
+    let x = model.input("x", Element::Real, &shape).expect("it was not taken before");
+    let none = Initial::Normal(f64::NAN);
+    let said = |mistake: Result<Tensor, Mistake>| mistake.expect_err("not so").message;
+    let message = said(model.parameter("w", &[6], none));
+    assert_eq!(message, "expected a number to begin with, found NaN");
+    let mut other = ModelBuilder::new("other");
+    let wide = [Extent::batch(), Extent::fixed(9)];
+    let far = other.input("x", Element::Real, &wide).expect("it is right");
+    let far_down = other.call("relu", vec![(&far).into()]).expect("it is right");
+    let strange = "the tensor belongs to another model";
+    assert_eq!(said(model.call("relu", vec![(&far).into()])), strange);
+    assert_eq!(said(model.add(&x, &far_down)), strange);
+    assert_eq!(said(model.scale(&far_down, 2.0)), strange);
+    let all = |names: [&str; 2]| {
+        let mut model = model.clone();
+        let mut y = x.clone();
+        for name in names {
+            let w = model.parameter(name, &[6], Initial::Constant(1.0))?;
+            y = model.within("a", |model| model.multiply(&y, &w))?;
+        }
+        let b = model
+            .within("a", |model| model.parameter("b", &[6], Initial::Constant(0.0)))?;
+        y = model.add(&y, &b)?;
+        let loss = model.call("mse", vec![(&y).into(), (&x).into()])?;
+        model.loss(&loss).map(drop)
+    };
+    assert_eq!(all(["v", "w"]), Ok(()));
+    assert_eq!(all(["v", "a_2.b"]).expect_err("twice").code, Code::Duplicate);
+    for name in ["", "a weight", ".w", "größe"] {
+        let mistake = all(["v", name]).expect_err("no name");
+        assert!(mistake.message.contains("has no name"), "{mistake:?}");
+    }
 }
 
 #[test]
