@@ -48,19 +48,28 @@ pub use run::{
 };
 
 pub use roundelay_dsl::{
-    Diagnostic, Diagnostics, Disk, Program, SourceFile, fingerprint, format,
+    Diagnostic, Diagnostics, Disk, Extent, Mistake, Model, ModelBuilder, Program,
+    SourceFile, Tensor, Value, fingerprint, format,
 };
+pub use roundelay_kernels::Kernels;
 pub use roundelay_planner::{
-    Options as Search, Ranking, Refusal, explain, plan, read_plan, table, write_plan,
+    Candidate, Compare, Explanation, Options as Search, PlanMistakes, Ranking, Refusal,
+    Repair, explain, plan, read_plan, table, write_plan,
 };
 pub use roundelay_runtime::{
-    Graphs, Interrupt, LaunchError, Measures, Seat, State, Weights, WeightsError,
-    WeightsFile, WeightsMistake,
+    DeviceFacts, Graphs, Interrupt, KernelCheck, KernelRow, KernelTrials, LaunchError,
+    Measures, Report, Resumed, Seat, SelfCheck, Settling, State, Touched, Weights,
+    WeightsError, WeightsFile, WeightsMistake,
 };
 pub use roundelay_schedule::{
-    Checked, FileErrors, Plan, Profile, Schedule, Timeline, Trace, check, grid, read,
-    seal, simulate, trace, write, write_profile,
+    Bytes, Catalogue, Checked, DeviceId, Element, FileErrors, Initial, Kind, Nanos, Plan,
+    Profile, Schedule, Simulation, Timeline, Trace, Violation, Violations, check,
+    enough_steps, grid, read, seal, simulate, trace, write, write_profile,
 };
+
+#[cfg(doctest)]
+#[doc = include_str!("../docs/library.md")]
+struct Documented;
 
 /// The crates behind the façade.
 pub mod parts {

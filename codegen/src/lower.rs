@@ -40,7 +40,8 @@ use rows::Rows;
 use state::StageRows;
 use std::{borrow::Cow, convert::Infallible};
 
-/// Lowers a plan: launches, transfers, collectives, buffers and waits.
+/// Lowers a plan: launches, transfers, collectives, buffers and waits. Its routines have no times yet:
+/// those are for whoever prices them.
 ///
 /// # Errors
 /// When the plan does not fit the program, or asks for what no schedule can do; the message says

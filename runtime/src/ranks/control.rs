@@ -8,18 +8,21 @@
 //! some rank the others wait: signs of life say for how long nothing was, and those of rank 0 say it of
 //! all.
 
+mod gathered;
+mod link;
+
 use super::{
     launcher::Seat,
     meeting::{MeetingError, meet},
     trouble::{Position, SILENCE, Seen, Trouble},
     wire::{self, Frame, Message},
 };
-use serde::{Serialize, de::DeserializeOwned};
+use link::Link;
 use std::{
     collections::VecDeque,
     io, mem,
     net::{IpAddr, Shutdown, TcpStream},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -49,20 +52,6 @@ struct Shared {
 pub(super) struct Ends {
     pub(super) own: IpAddr,
     pub(super) first: IpAddr,
-}
-
-/// A connection with another rank.
-struct Link {
-    rank: u32,
-    /// Locked by whoever writes.
-    line: Mutex<Line>,
-}
-
-/// What a link writes to.
-enum Line {
-    Whole(TcpStream),
-    /// Something was written in part, so nothing may follow.
-    Torn(TcpStream),
 }
 
 /// What has come.
@@ -110,9 +99,8 @@ impl Control {
             .map_err(broken)?;
         let first = if seat.rank == 0 { 1 } else { 0 };
         let links = (first..).zip(streams);
-        let links: Vec<Link> = links
-            .map(|(rank, stream)| Link { rank, line: Mutex::new(Line::Whole(stream)) })
-            .collect();
+        let links: Vec<Link> =
+            links.map(|(rank, stream)| Link::new(rank, stream)).collect();
         let inbox = Inbox {
             data: links.iter().map(|_| VecDeque::new()).collect(),
             begun: vec![Vec::new(); links.len()],
@@ -194,96 +182,6 @@ impl Control {
         self.shared.lock().trouble.clone()
     }
 
-    /// What every rank brings, in their order; all ranks call this, equally often.
-    ///
-    /// # Errors
-    /// When some rank fails or does not come in time.
-    pub fn gather(&self, own: Vec<u8>) -> Result<Vec<Vec<u8>>, Trouble> {
-        let shared = &self.shared;
-        match self.collect(own)? {
-            Some(all) => {
-                let joined = wire::join(&all);
-                (0..shared.links.len())
-                    .try_for_each(|link| shared.send(link, &joined))?;
-                Ok(all)
-            }
-            None => {
-                let all = shared.receive(0)?;
-                wire::split(&all).map_err(|error| {
-                    shared.raise(shared.failed(&format!("rank 0 sent nonsense: {error}")))
-                })
-            }
-        }
-    }
-
-    /// What every rank brings, in their order, on rank 0, and nothing on others; all ranks call
-    /// this, equally often.
-    ///
-    /// # Errors
-    /// When some rank fails or does not come in time.
-    pub fn collect(&self, own: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>, Trouble> {
-        let shared = &self.shared;
-        if shared.seat.rank != 0 {
-            shared.send(0, &own)?;
-            return Ok(None);
-        }
-        let mut all = vec![own];
-        for link in 0..shared.links.len() {
-            all.push(shared.receive(link)?);
-        }
-        Ok(Some(all))
-    }
-
-    /// As [`Control::collect`], of data that is sent as text.
-    ///
-    /// # Errors
-    /// As [`Control::collect`], and when a rank does not understand another one.
-    pub fn collect_as<T: Serialize + DeserializeOwned>(
-        &self,
-        own: &T,
-    ) -> Result<Option<Vec<T>>, Trouble> {
-        let failed = |error| self.misunderstood(&error);
-        let all = self.collect(serde_json::to_vec(own).map_err(failed)?)?;
-        let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes);
-        let all = all.map(|all| all.iter().map(read).collect::<Result<_, _>>());
-        all.transpose().map_err(failed)
-    }
-
-    /// As [`Control::gather`], of data that is sent as text.
-    ///
-    /// # Errors
-    /// As [`Control::collect_as`].
-    pub fn exchange<T: Serialize + DeserializeOwned>(
-        &self,
-        own: &T,
-    ) -> Result<Vec<T>, Trouble> {
-        let failed = |error| self.misunderstood(&error);
-        let all = self.gather(serde_json::to_vec(own).map_err(failed)?)?;
-        let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes);
-        all.iter().map(read).collect::<Result<_, _>>().map_err(failed)
-    }
-
-    /// What rank 0 makes of what every rank brings, in their order; all ranks call this, equally often.
-    ///
-    /// # Errors
-    /// As [`Control::collect_as`].
-    pub fn settle<T: Serialize + DeserializeOwned>(
-        &self,
-        own: &T,
-        settled: impl FnOnce(Vec<T>) -> T,
-    ) -> Result<T, Trouble> {
-        let failed = |error| self.misunderstood(&error);
-        let told = match self.collect_as(own)?.map(settled) {
-            Some(settled) => serde_json::to_vec(&settled).map_err(failed)?,
-            None => Vec::new(),
-        };
-        serde_json::from_slice(&self.gather(told)?[0]).map_err(failed)
-    }
-
-    fn misunderstood(&self, error: &serde_json::Error) -> Trouble {
-        self.fail(&format!("it does not understand another rank: {error}"))
-    }
-
     /// This rank cannot go on; returns what ends the run, which may have been something else.
     pub fn fail(&self, what: &str) -> Trouble {
         self.shared.raise(self.shared.failed(what))
@@ -323,49 +221,6 @@ impl Drop for Control {
         }
         for thread in self.threads.drain(..) {
             let _ = thread.join();
-        }
-    }
-}
-
-impl Line {
-    fn stream(&self) -> &TcpStream {
-        match self {
-            Self::Whole(stream) | Self::Torn(stream) => stream,
-        }
-    }
-
-    fn write(&mut self, frame: &Frame) -> io::Result<()> {
-        let Self::Whole(stream) = self else {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        };
-        let written = wire::write(stream, frame);
-        if written.is_err() {
-            let stream = stream.try_clone()?;
-            let _ = stream.shutdown(Shutdown::Write);
-            *self = Self::Torn(stream);
-        }
-        written
-    }
-}
-
-impl Link {
-    fn lock(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn say(&self, message: &Message) -> io::Result<()> {
-        self.lock().write(&Frame::Said(message.clone()))
-    }
-
-    /// A sign of life; while somebody else writes, that is one.
-    fn beat(&self, position: Position, still: Duration) {
-        let line = match self.line.try_lock() {
-            Ok(line) => Some(line),
-            Err(TryLockError::Poisoned(line)) => Some(line.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        };
-        if let Some(mut line) = line {
-            let _ = line.write(&Frame::Said(Message::Beat(position, still)));
         }
     }
 }

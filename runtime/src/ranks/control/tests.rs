@@ -1,6 +1,6 @@
 //! Ranks as threads of one process.
 
-use super::*;
+use super::{link::Line, *};
 use roundelay_schedule::{ActionId, Id};
 use std::{
     net::TcpListener,
