@@ -346,10 +346,14 @@ impl Cuda {
         engine.start_times()?;
         engine.periods.start(&schedule, segment);
         let next = segment.periods(&schedule).start;
+        let control = match &engine.share {
+            Share::Whole => None,
+            Share::Part(rank) => Some(Arc::clone(rank.peers.control())),
+        };
         let mut session = Session { engine, next, listener, goes_on };
-        let unfinished = Unfinished(failure);
+        let unfinished = Unfinished { failure, control };
         let done = replay(&schedule, segment, &mut session, marks);
-        mem::forget(unfinished);
+        unfinished.finished();
         match done {
             Ok(done) => {
                 course.step = done.end;
@@ -454,11 +458,26 @@ impl Cuda {
 
 /// A replay under way: dropped only where a panic leads out of it, after which nobody knows what the
 /// device still does.
-struct Unfinished<'a>(&'a mut Option<CudaError>);
+struct Unfinished<'a> {
+    failure: &'a mut Option<CudaError>,
+    /// Other ranks hear of it.
+    control: Option<Arc<Control>>,
+}
+
+impl Unfinished<'_> {
+    /// It came to its end.
+    fn finished(mut self) {
+        drop(self.control.take());
+        mem::forget(self);
+    }
+}
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        *self.0 = Some(CudaError::Left);
+        *self.failure = Some(CudaError::Left);
+        if let Some(control) = &self.control {
+            control.fail(&CudaError::Left.to_string());
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::{
     bench::{has_compiler, program},
-    support::Ended,
+    support::{Ended, lines},
     training::{counting, train},
     world::{Running, World, at_once},
 };
@@ -133,6 +133,28 @@ fn a_rank_that_is_stopped_is_named_within_the_deadline() {
             assert!(names_a_place(theirs), "{}", ended[rank].err);
         }
     });
+}
+
+/// A rank waits for one that is slow for longer than the deadline, as long as that completes something.
+#[test]
+fn a_period_may_take_longer_than_the_deadline() {
+    if !has_compiler() {
+        return;
+    }
+    const SHORT: u64 = 5;
+    let world = World::new("slow", 2).on(1, "STANDIN_CUDA_SLOW", "normalise");
+    let world = world.on(1, "STANDIN_CUDA_SLOW_FOR", "1000");
+    let plan = "rule sync, placement data, micro_batches 2, stages 1";
+    let file = program(&world.bench, "tiny", 2, "steps 1", plan);
+    let words = format!("run --json --device cuda --deadline {SHORT}");
+    let ended = world.run(&words, Some(&file));
+    for own in &ended {
+        assert_eq!(own.code, 0, "{}", own.err);
+    }
+    let told = lines(&ended[0].out);
+    let step = told.iter().find(|line| line["event"] == "step").expect("it is done");
+    let seconds = step["elapsed_s"].as_f64();
+    assert!(seconds.is_some_and(|seconds| seconds > SHORT as f64), "{step:?}");
 }
 
 #[test]

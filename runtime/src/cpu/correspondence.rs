@@ -1,7 +1,7 @@
 //! Exchanges of a launch whose other parts are other ranks': what each brings goes as messages, and every
-//! part makes the bits that all parts together would make. Messages have as many bytes as are counted; where
-//! a sum of three parts or more is added to something every part gets all, which are more, for a sum that
-//! is rounded before it is added has other bits.
+//! part makes the bits that all parts together would make. Messages have as many bytes as are counted, and
+//! columns that parts are filled up with; where a sum of three parts or more is added to something every
+//! part gets all, which are more, for a sum that is rounded before it is added has other bits.
 #![expect(unsafe_code, reason = "operands of an exchange are the launch's own")]
 
 use super::{Shared, rank::Brought};
@@ -152,17 +152,15 @@ impl<'a> Correspondence<'a> {
     }
 
     /// What is made of rows of images, of which others send those that this part needs: each row goes to
-    /// its place among all that its part brings, where nobody looks at the others.
+    /// its place among all that its part brings, where nobody looks at the others. So what this part
+    /// brings itself may stand for one of which it needs none.
     ///
     /// # Safety
     /// As for [`Correspondence::finish`].
     unsafe fn join_rows(&mut self, round: &Round<'_>, ends: &Ends) -> ControlFlow<()> {
         let mut all = Vec::with_capacity(round.devices.len());
         for place in 0..round.devices.len() {
-            all.push(match place == round.own {
-                true => None,
-                false => Some(round.receive_rows(place, ends)?),
-            });
+            all.push(round.receive_rows(place, ends)?);
         }
         let addresses = all.iter().map(|other| match other {
             Some(other) => other.start(),
@@ -217,14 +215,14 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// The rows that this part needs of another one, among as much as that brings.
-    fn receive_rows(&self, place: usize, ends: &Ends) -> ControlFlow<(), Memory> {
+    /// The rows that this part needs of another one, among as much as that brings, if it needs some.
+    fn receive_rows(&self, place: usize, ends: &Ends) -> ControlFlow<(), Option<Memory>> {
         let rows: Vec<_> = bytes_of(ends, [place, self.own]).collect();
         let bytes = rows.iter().map(|row| row.len() as u64).sum();
-        let mut all = Memory::new(ends.brought.1);
-        if bytes == 0 {
-            return ControlFlow::Continue(all);
+        if place == self.own || bytes == 0 {
+            return ControlFlow::Continue(None);
         }
+        let mut all = Memory::new(ends.brought.1);
         let mut brought = self.shared.receive(self.label, self.devices[place], bytes)?;
         let mut packed = brought.bytes();
         let target = all.bytes_mut();
@@ -233,7 +231,7 @@ impl<'a> Round<'a> {
             target[row].copy_from_slice(own);
             packed = rest;
         }
-        ControlFlow::Continue(all)
+        ControlFlow::Continue(Some(all))
     }
 
     /// What the others bring, by their places, of each so many bytes; none of this part.

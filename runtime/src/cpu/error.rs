@@ -99,8 +99,7 @@ pub enum CpuError {
     Unloaded,
     /// A replay was left in its middle, so nobody knows what is under way.
     #[error(
-        "a replay was left in its middle, because what listened to it panicked; make another \
-         machine"
+        "a replay was left in its middle, because something in it panicked; make another machine"
     )]
     Left,
 }

@@ -128,7 +128,9 @@ impl<'a> Rendezvous<'a> {
 
     /// Begins an exchange that goes on; one whose time is kept is done at once.
     fn begin(&mut self, ends: &Ends) -> ControlFlow<()> {
+        let start = Instant::now();
         self.show(ends)?;
+        self.spent += start.elapsed();
         self.open.push_back(*ends);
         match self.shared.recorder {
             Some(_) => self.end(self.done + self.open.len()),

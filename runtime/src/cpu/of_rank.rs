@@ -1,6 +1,8 @@
 //! The CPU machine of one of several ranks.
 
-use super::{Cpu, CpuError, CpuOptions, Loss, Measured, Rank, Share, Touched, room};
+use super::{
+    Cpu, CpuError, CpuOptions, Loss, Measured, Rank, Recording, Share, Touched, room,
+};
 use crate::{
     feed::Feed,
     machine::Course,
@@ -15,7 +17,8 @@ use std::{collections::BTreeMap, sync::Arc};
 pub struct CpuRank(Cpu);
 
 impl CpuRank {
-    /// Connects all ranks, and allocates the arena of this one's device.
+    /// Connects all ranks, and allocates the arena of this one's device. No times are kept: where
+    /// launches wait for each other across processes, they cannot take turns.
     ///
     /// # Errors
     /// As [`Cpu::new`], and when there are not as many ranks as devices, or something goes wrong on
@@ -27,6 +30,7 @@ impl CpuRank {
         control: Arc<Control>,
     ) -> Result<Self, CpuError> {
         let share = Share::of(Among::of(schedule, control)?)?;
+        let options = CpuOptions { recording: Recording::Off, ..options };
         Cpu::with(schedule, feed, options, share).map(Self)
     }
 
@@ -121,7 +125,7 @@ impl CpuRank {
         Ok(own)
     }
 
-    /// As [`Cpu::replay_while`]; the first rank's listener gets the losses of all.
+    /// As [`Cpu::replay_while`]; every rank's listener gets the losses of all.
     ///
     /// # Errors
     /// As there, and when something goes wrong on another rank.

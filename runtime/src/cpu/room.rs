@@ -10,7 +10,7 @@ use crate::{
 };
 use roundelay_schedule::{Bytes, DeviceId, Evaluation, PhysicalQueue, Schedule};
 use serde::{Deserialize, Serialize};
-use std::{env, fmt, fs, path::PathBuf, thread};
+use std::{env, fmt, fs, thread};
 
 /// Addresses that a thread has for its stack: what `std` gives it.
 const STACK: Bytes = Bytes(2 << 20);
@@ -119,16 +119,26 @@ fn looking(schedule: &Schedule) -> Bytes {
     }
 }
 
-/// Threads of a machine, of those that help them, and of an evaluator if there is one.
-fn threads(schedule: &Schedule) -> u64 {
-    let evaluator = match schedule.job.evaluate {
-        Evaluation::Never => 0,
-        Evaluation::Every(_) => cores(),
+/// Threads of a machine, of those that help them with the devices that are here, and of an evaluator
+/// if there is one.
+fn threads(schedule: &Schedule, asker: Asker) -> u64 {
+    let evaluator = match asker.looking(schedule) {
+        Bytes(0) => 0,
+        Bytes(_) => cores(),
     };
-    let queues = Queues::new(schedule);
-    let helpers = |thread| match queues.queue(queues.home(thread).0) {
-        PhysicalQueue::Lane(device, _) => schedule.target.devices[device].threads.max(1),
-        PhysicalQueue::Arrival(_) | PhysicalQueue::Group(_) | PhysicalQueue::Host(_) => 1,
+    let (queues, coordinates) = (Queues::new(schedule), schedule.coordinates());
+    let helpers = |thread| {
+        let (queue, coordinate) = queues.home(thread);
+        match queues.queue(queue) {
+            PhysicalQueue::Lane(device, _) => {
+                let own = schedule.device_at(device, &coordinates[coordinate]);
+                let threads = schedule.target.devices[own].threads;
+                if asker.has(own) { threads.max(1) } else { 1 }
+            }
+            PhysicalQueue::Arrival(_)
+            | PhysicalQueue::Group(_)
+            | PhysicalQueue::Host(_) => 1,
+        }
     };
     (0..queues.threads()).map(|thread| u64::from(helpers(thread))).sum::<u64>()
         + evaluator
@@ -208,7 +218,7 @@ impl Asker {
 pub(super) fn for_arenas(schedule: &Schedule, asker: Asker) -> Result<(), CpuError> {
     let beside = vec![(LOOKING, asker.looking(schedule))];
     let arenas = Some(ArenaDemand::of(schedule, |device| asker.has(device)));
-    look(&Demand { arenas, beside }, || threads(schedule))
+    look(&Demand { arenas, beside }, || threads(schedule, asker))
 }
 
 /// Looks whether this machine can hold the arenas of a schedule that are here and the state that they
@@ -217,7 +227,7 @@ pub(super) fn for_arenas(schedule: &Schedule, asker: Asker) -> Result<(), CpuErr
 /// # Errors
 /// When it says that it has too little memory.
 pub(super) fn for_all(schedule: &Schedule) -> Result<(), CpuError> {
-    look(&at_start(schedule, Asker::Whole), || threads(schedule))
+    look(&at_start(schedule, Asker::Whole), || threads(schedule, Asker::Whole))
 }
 
 /// The same for this one of several ranks, with what the others take where it is.
@@ -239,7 +249,7 @@ pub(super) fn for_rank(
         let mut wanted = wanted.clone();
         let others = own.others(&room.bound, &all);
         wanted.beside.push(("what other ranks take there", others));
-        fits(wanted, || threads(schedule), room)
+        fits(wanted, || threads(schedule, asker), room)
     })
 }
 
@@ -257,10 +267,12 @@ fn at_start(schedule: &Schedule, asker: Asker) -> Demand {
 /// A rank as others see it that may be on the same machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Neighbour {
-    /// What names the machine; nothing where the system does not say.
+    /// The start of the system, which names the machine; nothing where that does not say.
     machine: String,
+    /// From where it sees control groups: others may call other groups so.
+    sight: String,
     /// The control groups that bound it.
-    groups: Vec<PathBuf>,
+    groups: Vec<String>,
     /// What it takes, in bytes.
     wanted: u64,
 }
@@ -268,10 +280,11 @@ struct Neighbour {
 impl Neighbour {
     fn new(wanted: Bytes, rooms: &[Room]) -> Self {
         let groups = rooms.iter().filter_map(|room| match &room.bound {
-            MemoryBound::Group(folder) => Some(folder.clone()),
+            MemoryBound::Group(folder) => Some(folder.to_string_lossy().into_owned()),
             MemoryBound::Host | MemoryBound::Addresses | MemoryBound::Data => None,
         });
-        Self { machine: machine(), groups: groups.collect(), wanted: wanted.0 }
+        let groups = groups.collect();
+        Self { machine: machine(), sight: sight(), groups, wanted: wanted.0 }
     }
 
     /// What others of all take of what a bound counts, this one among them.
@@ -280,7 +293,10 @@ impl Neighbour {
             |other: &&Self| !self.machine.is_empty() && other.machine == self.machine;
         let meets = |other: &&Self| match bound {
             MemoryBound::Host => true,
-            MemoryBound::Group(folder) => other.groups.contains(folder),
+            MemoryBound::Group(folder) => {
+                let folder = folder.to_string_lossy();
+                other.sight == self.sight && other.groups.iter().any(|own| *own == folder)
+            }
             MemoryBound::Addresses | MemoryBound::Data => false,
         };
         let met = all.iter().filter(here).filter(meets);
@@ -289,15 +305,16 @@ impl Neighbour {
     }
 }
 
-/// The start of this system, and what it calls the place of its control groups: two processes that see
-/// the same share its memory.
+/// The start of this system: two processes that see the same share its memory.
 fn machine() -> String {
     let start = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let groups = fs::read_link("/proc/self/ns/cgroup").unwrap_or_default();
-    match start.trim() {
-        "" => String::new(),
-        start => format!("{start} {}", groups.display()),
-    }
+    start.trim().to_owned()
+}
+
+/// What the system calls the place from which this process sees its control groups.
+fn sight() -> String {
+    let place = fs::read_link("/proc/self/ns/cgroup").unwrap_or_default();
+    place.to_string_lossy().into_owned()
 }
 
 /// Looks whether this machine can hold what looks at held-out data, without arenas.
@@ -374,12 +391,15 @@ mod tests {
     fn ranks_of_one_machine_share_its_memory() {
         let rank = |machine: &str, group: &str, wanted| Neighbour {
             machine: machine.into(),
+            sight: "whole".into(),
             groups: vec![group.into()],
             wanted,
         };
-        let all = [rank("one", "/a", 3), rank("one", "/b", 5), rank("two", "/a", 7)];
+        let boxed = Neighbour { sight: "box".into(), ..rank("one", "/a", 11) };
+        let all =
+            [rank("one", "/a", 3), rank("one", "/b", 5), rank("two", "/a", 7), boxed];
         let others = |bound| all[0].others(&bound, &all).0;
-        assert_eq!(others(MemoryBound::Host), 5);
+        assert_eq!(others(MemoryBound::Host), 16);
         assert_eq!(others(MemoryBound::Group("/a".into())), 0);
         assert_eq!(others(MemoryBound::Group("/b".into())), 2);
         assert_eq!(others(MemoryBound::Addresses), 0);

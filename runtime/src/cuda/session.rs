@@ -97,11 +97,8 @@ impl Session<'_> {
     /// Waits until a period is done, and hands its losses on.
     fn finish(&mut self, period: i64) -> Result<(), CudaError> {
         let engine = &mut *self.engine;
-        let ended = engine.periods.ended(period);
-        let waited = wait(ended, engine.patience, &mut || engine.watch(period));
-        if let Err(unreached) = waited {
-            return Err(engine.unreached(period, unreached));
-        }
+        let waited = engine.wait_to_end(period);
+        waited.map_err(|unreached| engine.unreached(period, unreached))?;
         engine.periods.finished(period);
         let (schedule, half) = (&engine.schedule, Periods::half(period));
         match &mut engine.share {
@@ -159,6 +156,25 @@ impl Engine {
             (Unreached::Late | Unreached::Called(_), Share::Whole) => {
                 let patience = self.patience;
                 CudaError::Stuck { action, period, queue, device, patience }
+            }
+        }
+    }
+
+    /// Waits until a period is done; with other ranks for as long as something is completed on any.
+    fn wait_to_end(&self, period: i64) -> Result<(), Unreached> {
+        let mut patience = self.patience;
+        loop {
+            let ended = self.periods.ended(period);
+            let waited = wait(ended, patience, &mut || self.watch(period));
+            let more = match (&waited, &self.share) {
+                (Err(Unreached::Late), Share::Part(rank)) => {
+                    rank.peers.control().more_time()
+                }
+                (Ok(()) | Err(_), Share::Whole | Share::Part(_)) => None,
+            };
+            match more {
+                Some(more) => patience = more,
+                None => return waited,
             }
         }
     }

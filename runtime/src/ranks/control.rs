@@ -172,6 +172,13 @@ impl Control {
         self.shared.lock().still()
     }
 
+    /// How much longer others may be waited for, because something was completed on some rank; nothing
+    /// where it was too long ago.
+    pub fn more_time(&self) -> Option<Duration> {
+        let left = self.patience().saturating_sub(self.still());
+        (!left.is_zero()).then_some(left)
+    }
+
     /// Where this rank is.
     pub fn position(&self) -> Position {
         self.shared.own_position()
@@ -312,6 +319,7 @@ impl Shared {
             }
             let (inbox, now) = (self.lock(), Instant::now());
             let Heard { position, last, .. } = inbox.heard[rank];
+            let left = self.patience.saturating_sub(inbox.still());
             match position {
                 Position::Starting | Position::Resting { .. }
                     if last.elapsed() < SILENCE =>
@@ -319,9 +327,7 @@ impl Shared {
                     end = now + self.patience;
                 }
                 _ if now < end => {}
-                _ if inbox.still() < self.patience => {
-                    end = now + (self.patience - inbox.still());
-                }
+                _ if !left.is_zero() => end = now + left,
                 _ => break false,
             }
         };

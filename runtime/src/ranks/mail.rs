@@ -7,7 +7,7 @@
 
 use super::{
     control::Control,
-    meeting::{INTRODUCTION, Until, loopback, means_here},
+    meeting::{ATTEMPT, Door, INTRODUCTION, Until, listen},
     trouble::Trouble,
 };
 use crate::memory::Memory;
@@ -15,7 +15,7 @@ use roundelay_schedule::Bytes;
 use std::{
     collections::{BTreeMap, VecDeque},
     io::{self, Read, Write},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, Shutdown, SocketAddr, TcpStream},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -75,7 +75,7 @@ pub(crate) enum Unsent {
 /// The connection with one other rank.
 struct Post {
     /// Locked by whoever writes; shut down once something was written in part, so nothing follows it.
-    line: Mutex<TcpStream>,
+    line: Mutex<Arc<TcpStream>>,
     letters: Arc<Letters>,
 }
 
@@ -103,8 +103,8 @@ impl Mail {
         let failed = |what: &str, error: io::Error| {
             control.fail(&format!("it cannot {what}: {error}"))
         };
-        let listener =
-            listen(control).map_err(|error| failed("listen for the others", error))?;
+        let listener = listen(control.seat(), 0)
+            .map_err(|error| failed("listen for the others", error))?;
         let port = listener.local_addr().map(|own| own.port());
         let port = port.map_err(|error| failed("listen for the others", error))?;
         let told = Address { ip: control.ends().map(|ends| ends.own), port };
@@ -117,32 +117,30 @@ impl Mail {
             let place = place.ok_or_else(|| {
                 control.fail(&format!("rank {rank} does not say where it is"))
             })?;
-            let stream = reach(place, own, (control, end)).map_err(|error| {
-                failed(&format!("reach rank {rank} at {place}"), error)
-            })?;
-            streams[rank as usize] = Some(stream);
+            streams[rank as usize] = Some(reach((rank, place), (control, end))?);
         }
         let guests = streams.len() - own as usize - 1;
+        let mut door = Door::new(listener);
         for _ in 0..guests {
-            let (rank, stream) = accept(&listener, &streams, (control, end))?;
+            let (rank, stream) = accept(&mut door, &streams, (control, end))?;
             streams[rank] = Some(stream);
         }
-        Self::over(streams).map_err(|error| failed("begin to read", error))
+        Ok(Self::over(streams))
     }
 
-    fn over(streams: Vec<Option<TcpStream>>) -> io::Result<Self> {
+    fn over(streams: Vec<Option<TcpStream>>) -> Self {
         let (mut posts, mut readers) = (Vec::new(), Vec::new());
         for stream in streams {
-            let Some(line) = stream else {
+            let Some(line) = stream.map(Arc::new) else {
                 posts.push(None);
                 continue;
             };
             let letters = Arc::new(Letters::default());
-            let (mut reading, own) = (line.try_clone()?, Arc::clone(&letters));
-            readers.push(thread::spawn(move || own.read(&mut reading)));
+            let (reading, own) = (Arc::clone(&line), Arc::clone(&letters));
+            readers.push(thread::spawn(move || own.read(&mut &*reading)));
             posts.push(Some(Post { line: Mutex::new(line), letters }));
         }
-        Ok(Self { posts, readers, sent: AtomicU64::new(0) })
+        Self { posts, readers, sent: AtomicU64::new(0) }
     }
 
     fn post(&self, rank: u32) -> &Post {
@@ -159,8 +157,9 @@ impl Mail {
         head[8..16].copy_from_slice(&label.period.to_le_bytes());
         head[16..24].copy_from_slice(&label.piece.to_le_bytes());
         head[24..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
-        let mut line = self.post(to).line.lock().unwrap_or_else(PoisonError::into_inner);
-        let written = line.write_all(&head).and_then(|()| line.write_all(bytes));
+        let line = self.post(to).line.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = &**line;
+        let written = writer.write_all(&head).and_then(|()| writer.write_all(bytes));
         if let Err(error) = written {
             let _ = line.shutdown(Shutdown::Both);
             return Err(match error.kind() {
@@ -239,7 +238,7 @@ impl Kept {
 
 impl Letters {
     /// Reads a connection to its end.
-    fn read(&self, stream: &mut TcpStream) {
+    fn read(&self, stream: &mut impl Read) {
         let end = loop {
             match self.letter(stream) {
                 Ok((label, block)) => {
@@ -253,7 +252,7 @@ impl Letters {
         self.came.notify_all();
     }
 
-    fn letter(&self, stream: &mut TcpStream) -> io::Result<(Label, Memory)> {
+    fn letter(&self, stream: &mut impl Read) -> io::Result<(Label, Memory)> {
         let mut head = [0; HEAD];
         stream.read_exact(&mut head)?;
         let (words, _) = head.as_chunks::<8>();
@@ -301,36 +300,40 @@ impl Address {
     }
 }
 
-/// Listens where others may come from: on this machine alone if all ranks are on it.
-fn listen(control: &Control) -> io::Result<TcpListener> {
-    let seat = control.seat();
-    let places = match means_here(&seat.host) {
-        true => vec![loopback(seat).ip()],
-        false => vec![Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()],
-    };
-    let places: Vec<_> = places.into_iter().map(|ip| SocketAddr::new(ip, 0)).collect();
-    TcpListener::bind(&*places).and_then(|own| own.set_nonblocking(true).map(|()| own))
-}
-
 /// Goes to another rank, and says who comes.
 fn reach(
-    place: SocketAddr,
-    own: u32,
+    (rank, place): (u32, SocketAddr),
     (control, end): (&Control, Instant),
-) -> io::Result<TcpStream> {
-    let left = end.saturating_duration_since(Instant::now()).max(TICK);
-    let mut stream = TcpStream::connect_timeout(&place, left)?;
+) -> Result<TcpStream, Trouble> {
+    loop {
+        let wrong = match came(place, control) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => error,
+        };
+        if let Some(trouble) = control.trouble() {
+            return Err(trouble);
+        }
+        if wrong.kind() != io::ErrorKind::TimedOut || Instant::now() > end {
+            let what = format!("it cannot reach rank {rank} at {place}: {wrong}");
+            return Err(control.echo(&what));
+        }
+    }
+}
+
+/// One attempt.
+fn came(place: SocketAddr, control: &Control) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect_timeout(&place, ATTEMPT)?;
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(control.patience()))?;
     stream.write_all(&GREETING)?;
-    stream.write_all(&own.to_le_bytes())?;
+    stream.write_all(&control.seat().rank.to_le_bytes())?;
     Ok(stream)
 }
 
 /// The next rank that comes of those that shall come and are not there; whoever is none of them is sent
 /// away.
 fn accept(
-    listener: &TcpListener,
+    door: &mut Door,
     there: &[Option<TcpStream>],
     (control, end): (&Control, Instant),
 ) -> Result<(usize, TcpStream), Trouble> {
@@ -339,7 +342,10 @@ fn accept(
             && there.get(rank).is_some_and(Option::is_none)
     };
     loop {
-        if let Ok((stream, _)) = listener.accept()
+        let comer = door.comer().map_err(|error| {
+            control.fail(&format!("it can take in no more ranks: {error}"))
+        })?;
+        if let Some(stream) = comer
             && let Ok(Some(rank)) = introduced(&stream, control.patience())
             && is_missing(rank as usize)
         {

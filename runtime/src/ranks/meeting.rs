@@ -16,8 +16,8 @@ use std::{
 /// How long somebody who comes may take to say who it is.
 pub(super) const INTRODUCTION: Duration = Duration::from_secs(2);
 
-/// How long one attempt to reach rank 0 may take; the first address may be one that swallows it.
-const ATTEMPT: Duration = Duration::from_secs(2);
+/// How long one attempt to reach a rank may take; the first address may be one that swallows it.
+pub(super) const ATTEMPT: Duration = Duration::from_secs(2);
 
 /// How long to sleep before looking again: at first, and at most.
 const TICK: Duration = Duration::from_millis(5);
@@ -105,15 +105,63 @@ fn addresses(seat: &Seat) -> Result<Vec<SocketAddr>, MeetingError> {
 }
 
 /// Whether a host can only be reached from itself by this name.
-pub(super) fn means_here(host: &str) -> bool {
+fn means_here(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// Where a host listens that means this machine.
-pub(super) fn loopback(seat: &Seat) -> SocketAddr {
+fn loopback(seat: &Seat) -> SocketAddr {
     let found = addresses(seat).unwrap_or_default();
     let here = found.into_iter().find(|own| own.ip().is_loopback());
     here.unwrap_or_else(|| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), seat.port))
+}
+
+/// Listens where others may come from: on this machine alone if its address says that all ranks come
+/// from here. That its name has such an address says nothing: many systems have that for their own
+/// name. Such a name is not looked up: it may be known later, and to the others alone.
+pub(super) fn listen(seat: &Seat, port: u16) -> io::Result<TcpListener> {
+    let places = match means_here(&seat.host) {
+        true => vec![loopback(seat).ip()],
+        false => vec![Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()],
+    };
+    let places: Vec<_> = places.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
+    let listener = TcpListener::bind(&*places)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Takes in whoever comes to a listener.
+pub(super) struct Door {
+    listener: TcpListener,
+    /// Since when the system lets nobody in.
+    shut: Option<Instant>,
+}
+
+impl Door {
+    pub(super) fn new(listener: TcpListener) -> Self {
+        Self { listener, shut: None }
+    }
+
+    /// Whoever came next, if somebody did.
+    ///
+    /// # Errors
+    /// When the system has let nobody in for a while: it has no room for more connections.
+    pub(super) fn comer(&mut self) -> io::Result<Option<TcpStream>> {
+        match self.listener.accept() {
+            Ok((stream, _)) => {
+                self.shut = None;
+                Ok(Some(stream))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.shut = None;
+                Ok(None)
+            }
+            Err(error) => match self.shut.get_or_insert_with(Instant::now).elapsed() {
+                shut if shut > ATTEMPT => Err(error),
+                _ => Ok(None),
+            },
+        }
+    }
 }
 
 /// A connection that is read until some moment, however little comes at a time.
@@ -135,7 +183,7 @@ impl Read for Until<'_> {
 
 /// Rank 0.
 struct Host {
-    listener: TcpListener,
+    door: Door,
     size: u32,
     patience: Duration,
     /// By rank, from 1.
@@ -149,24 +197,13 @@ enum Comer {
 }
 
 impl Host {
-    /// Listens on this machine alone if its address says that all ranks come from here. That its
-    /// name has such an address says nothing: many systems have that for their own name. Such a name
-    /// is not looked up: it may be known later, and to the others alone.
     fn open(seat: &Seat, patience: Duration) -> Result<Self, MeetingError> {
-        let places = match means_here(&seat.host) {
-            true => vec![loopback(seat)],
-            false => [IpAddr::V6(Ipv6Addr::UNSPECIFIED), Ipv4Addr::UNSPECIFIED.into()]
-                .map(|ip| SocketAddr::new(ip, seat.port))
-                .to_vec(),
-        };
-        let listener = TcpListener::bind(&*places)
-            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
-        let listener = listener.map_err(|error| MeetingError::Port {
+        let listener = listen(seat, seat.port).map_err(|error| MeetingError::Port {
             port: seat.port,
             reason: error.to_string(),
         })?;
         let guests = (1..seat.size).map(|_| None).collect();
-        Ok(Self { listener, size: seat.size, patience, guests })
+        Ok(Self { door: Door::new(listener), size: seat.size, patience, guests })
     }
 
     fn wait(mut self) -> Result<Vec<TcpStream>, MeetingError> {
@@ -175,9 +212,13 @@ impl Host {
             if start.elapsed() > self.patience {
                 return Err(self.refuse(&self.missing()));
             }
-            match self.listener.accept() {
-                Ok((stream, _)) => self.receive(stream)?,
-                Err(_) => thread::sleep(TICK),
+            match self.door.comer() {
+                Ok(Some(stream)) => self.receive(stream)?,
+                Ok(None) => thread::sleep(TICK),
+                Err(error) => {
+                    let why = format!("rank 0 can take in no more ranks: {error}");
+                    return Err(self.refuse(&why));
+                }
             }
         }
         for guest in self.guests.iter_mut().flatten() {
@@ -375,7 +416,7 @@ mod tests {
             let (host, port) = (host.to_owned(), 0);
             let seat = Seat { rank: 0, size: 2, local: 0, host, port };
             let open = Host::open(&seat, Duration::from_secs(1)).unwrap();
-            let here = open.listener.local_addr().unwrap().ip();
+            let here = open.door.listener.local_addr().unwrap().ip();
             assert_eq!(here.is_loopback(), seat.host == "localhost", "{here}");
         }
     }

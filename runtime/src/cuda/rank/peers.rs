@@ -151,7 +151,7 @@ impl Peers {
     }
 
     /// The control of the ranks.
-    pub(crate) fn control(&self) -> &Control {
+    pub(crate) fn control(&self) -> &Arc<Control> {
         &self.control
     }
 
