@@ -10,7 +10,7 @@ use common::{
 };
 use emulation::{
     Bound, can_compile,
-    compare::{compare, steps, tolerance},
+    compare::{compare, near, steps, tolerance},
     run_steps,
     stored::{Placement, Stored},
 };
@@ -106,6 +106,16 @@ fn moments_far_from_zero() {
         let way = (Float::F32, Placement::Aligned);
         compare(&call, &start, way, &CONTEXT, tolerance(Float::F32));
     }
+}
+
+/// Squares are much larger than means, and hide nothing of them.
+#[test]
+#[should_panic(expected = "operand 1[1]")]
+fn a_wrong_mean_beside_large_squares_is_seen() {
+    let call = call("pixel_norm_moments").integer("groups", 2).real(&[1, 900, 2]);
+    let call = call.operand(Element::Wide, &[2, 1, 2]);
+    let (found, expected) = ([0.5, 0.25, 900.0, 910.0], [0.5, 0.251, 900.0, 910.0]);
+    near(&call, 1, &found, &expected, tolerance(BF16));
 }
 
 /// Outside of training statistics are the running ones where there are such, and in training never.
