@@ -301,7 +301,7 @@ fn layers_are_never_laid_out_anew() {
         let moved = |routine: &Routine| -> usize {
             let all = exchanges(routine);
             let is_sum = |exchange: &Exchange| {
-                exchange.kind.collective() == Some(Collective::AllReduce)
+                exchange.kind == Joint::Collective(Collective::AllReduce)
             };
             all.iter().filter(|exchange| !is_sum(exchange)).count()
         };

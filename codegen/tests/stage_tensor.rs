@@ -12,7 +12,7 @@ mod stage_support;
 
 use roundelay_codegen::{BackwardForm, Everywhere, StageError, StageForm, stages_in};
 use roundelay_dsl::{Motion, Operation, Part};
-use roundelay_kernels::{Exchange, Kernel};
+use roundelay_kernels::{Exchange, Joint, Kernel};
 use roundelay_schedule::{
     Argument, Collective, Float, GradientSums, Id, Line, Recompute, Role, Routine,
     Sequence, Stage, Tensor,
@@ -120,7 +120,10 @@ fn exchanges(routine: &Routine) -> Vec<(Collective, usize)> {
     let kernels =
         routine.calls.iter().map(|call| Kernel::parse(call).expect("it is one"));
     let joint = kernels.filter_map(|kernel| kernel.exchange());
-    let kind = |exchange: &Exchange| exchange.kind.collective().expect("it is one");
+    let kind = |exchange: &Exchange| match exchange.kind {
+        Joint::Collective(kind) => kind,
+        Joint::Halo(_) | Joint::HaloAdd(_) => panic!("there are no images"),
+    };
     joint.map(|exchange| (kind(&exchange), exchange.elements())).collect()
 }
 

@@ -2,26 +2,14 @@
 
 constexpr f64 EPSILON = 1e-5;
 
-// partial[s] = means and Σ (x − mean)² of the columns of segment s, in one pass. Nothing outside of training.
+// The moments of the block's segment; nothing outside of training.
 template <class N>
 __device__ void moments_of_segments(const N* x, Wide<N>* partial, u64 rows, u64 columns, u64 per_segment,
                                     const Scalars* scalars) {
-    typedef Wide<N> W;
-    constexpr int COUNT = PACKED<N>;
     if (!scalars->training) return;
     Share<N> share(columns, is_aligned(x));
-    // Means, squares, and last the count.
-    W own[2 * COUNT + 1] = {};
-    share.go([&](auto way) {
-        rows_of_segment(rows, columns, per_segment)
-            .template each<way.rows(4)>([&](u64 place) { return way.read(x + place); },
-                                        [&](const auto& pack, u64, u64) { join_row<N>(own, pack); });
-    });
-    join_rows(own, JoinMoments());
-    W moments[2 * COUNT];
-#pragma unroll
-    for (int i = 0; i < 2 * COUNT; i++) moments[i] = own[i];
-    store_segment<2>(moments, share, blockIdx.y, columns, partial);
+    auto which = [&] { return rows_of_segment(rows, columns, per_segment); };
+    moments_of_segment(which, blockIdx.y, columns, share, x, partial);
 }
 
 // Mean, Σ (x − mean)² and count of a column over all segments that are the thread's. All but the last have as

@@ -36,3 +36,24 @@ __device__ void join_row(Wide<N> (&own)[2 * PACKED<N> + 1], const Pack<N, PACKED
         own[COUNT + k] += apart * (value - own[k]);
     }
 }
+
+// partial[s] = means and Σ (x − mean)² of the columns over the rows of segment s, of which the thread has those of
+// `which()`, in one pass.
+template <class N, class Which>
+__device__ void moments_of_segment(Which which, u64 s, u64 columns, const Share<N>& share, const N* x,
+                                   Wide<N>* partial) {
+    typedef Wide<N> W;
+    constexpr int COUNT = PACKED<N>;
+    // Means, squares, and last the count.
+    W own[2 * COUNT + 1] = {};
+    share.go([&](auto way) {
+        auto read = [&](u64 place) { return way.read(x + place); };
+        auto join = [&](const auto& pack, u64, u64) { join_row<N>(own, pack); };
+        which().template each<way.rows(4)>(read, join);
+    });
+    join_rows(own, JoinMoments());
+    W moments[2 * COUNT];
+#pragma unroll
+    for (int i = 0; i < 2 * COUNT; i++) moments[i] = own[i];
+    store_segment<2>(moments, share, s, columns, partial);
+}

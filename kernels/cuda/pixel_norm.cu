@@ -39,24 +39,11 @@ struct Stretches {
     }
 };
 
-// partial[s] = means and Σ (x − mean)² of the columns of stretch s, in one pass.
+// The moments of the block's stretch.
 template <class N>
 __device__ void moments_of_stretches(const N* x, Wide<N>* partial, const Stretches& all) {
-    typedef Wide<N> W;
-    constexpr int COUNT = PACKED<N>;
     Share<N> share(all.columns, is_aligned(x), blockIdx.y);
-    // Means, squares, and last the count.
-    W own[2 * COUNT + 1] = {};
-    share.go([&](auto way) {
-        auto read = [&](u64 place) { return way.read(x + place); };
-        auto join = [&](const auto& pack, u64, u64) { join_row<N>(own, pack); };
-        all.own().template each<way.rows(4)>(read, join);
-    });
-    join_rows(own, JoinMoments());
-    W moments[2 * COUNT];
-#pragma unroll
-    for (int i = 0; i < 2 * COUNT; i++) moments[i] = own[i];
-    store_segment<2>(moments, share, blockIdx.x, all.columns, partial);
+    moments_of_segment([&] { return all.own(); }, blockIdx.x, all.columns, share, x, partial);
 }
 
 // moments_0 = the means of own pixels, moments_1 = Σ (x − mean)².

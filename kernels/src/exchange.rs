@@ -49,14 +49,6 @@ pub enum Joint {
 }
 
 impl Joint {
-    /// The collective, if it is one.
-    pub fn collective(self) -> Option<Collective> {
-        match self {
-            Joint::Collective(kind) => Some(kind),
-            Joint::Halo(_) | Joint::HaloAdd(_) => None,
-        }
-    }
-
     /// What is made of gradients on the way back: ⟨F x, y⟩ = ⟨x, F* y⟩, summed over all devices. Of
     /// halos whose padding is not zero, that of the rows alone.
     pub fn adjoint(self) -> Self {

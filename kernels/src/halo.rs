@@ -115,20 +115,25 @@ impl Halo {
         start..has.end.min(gets.end).max(start)
     }
 
+    /// How the rows lie that the part at a place has.
+    pub(crate) fn rows_had(&self, part: usize) -> LyingRows {
+        LyingRows { numbers: self.has(part), start: 0, pitch: self.width }
+    }
+
+    /// How those lie that it gets.
+    pub(crate) fn rows_got(&self, part: usize) -> LyingRows {
+        let pitch = self.width + 2 * self.side;
+        LyingRows { numbers: self.gets(part), start: self.side, pitch }
+    }
+
     /// Rows of what one part has that another one gets.
     pub(crate) fn fetched(&self, ends: [usize; 2]) -> RowStrip {
-        let (first, numbers) = (self.has(ends[0]).start, self.shared(ends));
-        let rows = numbers.start.saturating_sub(first)..numbers.end.saturating_sub(first);
-        let (image, pitch) = (self.had(), self.width);
-        RowStrip { rows, image, pitch, inside: 0..self.width }
+        self.rows_had(ends[0]).strip(self.shared(ends), self.width)
     }
 
     /// Rows of what one part got whose gradients go back to another one, which has them.
     pub(crate) fn brought_back(&self, [from, to]: [usize; 2]) -> RowStrip {
-        let (first, numbers) = (self.gets(from).start, self.shared([to, from]));
-        let rows = numbers.start.saturating_sub(first)..numbers.end.saturating_sub(first);
-        let (image, pitch) = (self.got(), self.width + 2 * self.side);
-        RowStrip { rows, image, pitch, inside: self.side..self.side + self.width }
+        self.rows_got(from).strip(self.shared([to, from]), self.width)
     }
 
     /// Rows of the whole image that a part gets, in it.
@@ -226,23 +231,45 @@ impl Halo {
     }
 }
 
+/// How all rows of every image of an array lie.
+#[derive(Clone, Debug)]
+pub(crate) struct LyingRows {
+    pub(crate) numbers: Range<usize>,
+    /// The element at which the first row begins, behind its padding.
+    pub(crate) start: usize,
+    /// Elements from one row to the next.
+    pub(crate) pitch: usize,
+}
+
+impl LyingRows {
+    /// Elements from one image to the next.
+    pub(crate) fn image(&self) -> usize {
+        self.numbers.len() * self.pitch
+    }
+
+    /// Those of these numbers, which it has, without their padding: so many elements of each.
+    fn strip(self, numbers: Range<usize>, width: usize) -> RowStrip {
+        RowStrip { all: self, numbers, width }
+    }
+}
+
 /// Neighbouring rows of every image of an array.
 #[derive(Clone, Debug)]
 pub(crate) struct RowStrip {
-    rows: Range<usize>,
-    /// Elements from one image to the next, and from one row to the next.
-    image: usize,
-    pitch: usize,
-    /// Elements of a row without its padding.
-    inside: Range<usize>,
+    all: LyingRows,
+    numbers: Range<usize>,
+    /// Elements of a row.
+    width: usize,
 }
 
 impl RowStrip {
     /// Elements of its rows in an image.
     pub(crate) fn rows_of(self, image: usize) -> impl Iterator<Item = Range<usize>> {
-        self.rows.map(move |row| {
-            let start = image * self.image + row * self.pitch;
-            start + self.inside.start..start + self.inside.end
+        let Self { all, numbers, width } = self;
+        let first = image * all.image() + all.start;
+        numbers.map(move |number| {
+            let start = first + (number - all.numbers.start) * all.pitch;
+            start..start + width
         })
     }
 }

@@ -209,6 +209,9 @@ impl Define for PixelNormStatistics {
         if !both.is_multiple_of(2) {
             return Err(format!("{both} moments are no means and squares"));
         }
+        if count.checked_mul(parts).is_none() {
+            return Err(format!("attribute `count` is too large for {parts} parts"));
+        }
         let outside = if running { Outside::Running } else { Outside::Own };
         let own = (Access::Read, both / 2);
         match outside {

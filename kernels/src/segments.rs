@@ -88,8 +88,9 @@ impl Pieces {
         let Segments { rows: each, count } = self.segments;
         (0..count).map(move |segment| each.min(self.rows - segment * each))
     }
-    /// Works on every segment of every example: on its rows of `arrays`, and its own `width` sums;
-    /// then joins the sums of all segments of an example, one example after another.
+    /// Works on every segment of every example: on its rows of `arrays`, and its own `width` sums, which
+    /// hold anything before, unlike those of [`Segments::each`], so `work` sets or clears all that `join`
+    /// reads; then joins the sums of all segments of an example, one example after another.
     pub(crate) fn each<R: Real, const K: usize>(
         self,
         threads: usize,

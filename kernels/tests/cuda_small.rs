@@ -18,7 +18,7 @@ use roundelay_kernels::{
     Kernel, NAMES,
     cuda::{SOURCES, Step, Steps, count_words},
 };
-use roundelay_schedule::{Bytes, Call, Float, GradientSums};
+use roundelay_schedule::{Bytes, Call, Element, Float, GradientSums};
 use std::collections::BTreeSet;
 
 const BF16: Float = Float::Bf16(GradientSums::F32);
@@ -87,7 +87,7 @@ fn several_blocks() -> Vec<Call> {
     };
     let (joint, alone) = (|name| window(name, 1), |name| window(name, 16));
     let tokens = [600, 4];
-    vec![
+    let several = vec![
         call("sum_rows").reals(&[array, row]),
         call("multiply_sum_rows").reals(&[array, array, row]),
         call("layer_norm_parameters").reals(&[array, rows, rows, array, row, row]),
@@ -101,7 +101,28 @@ fn several_blocks() -> Vec<Call> {
         alone("conv2d").reals(&[image, each, image]),
         alone("conv2d_backward").reals(&[image, each, image]),
         alone("conv2d_weights").reals(&[image, image, each]),
-    ]
+    ];
+    several.into_iter().chain(pixels_in_stretches()).collect()
+}
+
+/// Sums over images whose pixels are cut into several stretches of each example.
+fn pixels_in_stretches() -> [Call; 2] {
+    let (x, row, statistics): (&[u64], &[u64], &[u64]) = (&[2, 600, 16], &[16], &[2, 2]);
+    let of = |name| call(name).integer("groups", 2).real(x);
+    let wide = |call: Call, shape: &[u64]| call.operand(Element::Wide, shape);
+    let slopes = wide(wide(of("pixel_norm_slopes").real(row), statistics), statistics);
+    [of("pixel_norm_moments"), slopes.real(x)].map(|call| wide(call, &[2, 2, 2]))
+}
+
+/// Else sanitizers would never see stretches joined.
+#[test]
+fn an_example_has_several_stretches() {
+    for call in pixels_in_stretches() {
+        let steps = steps(&call, BF16).steps.into_iter();
+        let first = steps.flat_map(Step::launches).next().expect("a step launches it");
+        let blocks = u64::from(first.grid[0]);
+        assert!(blocks > call.operands[0].shape[0], "{blocks} blocks of {}", call.kernel);
+    }
 }
 
 #[test]

@@ -207,6 +207,12 @@ fn values_out_of_range_are_refused() {
     let given = given.flag("squares", true).reals(&[&[9][..]; 3]);
     refused(&given, "operand 3, `squares`, is missing");
     refused(&given.real(&[2]), "must be [1]");
+    let statistics = |count: i64| {
+        let call = call("pixel_norm_statistics").integer("count", count);
+        call.reals(&[&[4, 6], &[3], &[3]])
+    };
+    assert!(Kernel::parse(&statistics(i64::MAX / 2)).is_ok());
+    refused(&statistics(1 << 62), "attribute `count` is too large for 4 parts");
 }
 
 #[test]

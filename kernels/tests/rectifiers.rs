@@ -169,7 +169,8 @@ fn a_rectifier_in_an_affine_map_makes_what_it_makes_behind_one() {
 fn a_rectifier_in_a_norm_makes_what_it_makes_behind_one() {
     let evaluation = Context { mode: Mode::Evaluation, ..CONTEXT };
     let draw = &mut Draw::new(3);
-    for (rows, columns) in [(37, 8), (20, 13), (9, 300)] {
+    // Of one segment of rows, of several on devices in every type, and in the end on the CPU too.
+    for (rows, columns) in [(37, 8), (1100, 8), (530, 13), (9, 300), (600, 80)] {
         let (x, row): (&[u64], &[u64]) = (&[rows, columns], &[columns]);
         let (count, width) = ((rows * columns) as usize, columns as usize);
         for residual in [false, true] {

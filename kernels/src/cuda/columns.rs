@@ -37,7 +37,7 @@ const FEWEST_ROWS: usize = 4;
 /// Most blocks of a grid along y.
 const MOST_ALONG_Y: usize = 65535;
 /// Threads of a block.
-const THREADS: usize = 256;
+pub(crate) const THREADS: usize = 256;
 
 impl Columns {
     /// Threads of a block along columns, 16 bytes each, and along rows.
@@ -112,7 +112,12 @@ impl Columns {
 
 /// Threads that join `segments` segments of columns: more of them along y the more there are.
 pub(crate) fn joining(columns: usize, segments: usize) -> Shape {
-    let down = (segments / 4).next_power_of_two().min(32);
+    joining_by(32, columns, segments)
+}
+
+/// The same by `most` threads along y at most, a power of two up to those of a block.
+pub(crate) fn joining_by(most: usize, columns: usize, segments: usize) -> Shape {
+    let down = (segments / 4).next_power_of_two().min(most);
     let across = THREADS / down;
     let grid = [extent(columns.div_ceil(across)), 1, 1];
     Shape { grid, block: [extent(across), extent(down), 1], shared: Bytes(0) }

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     Exchange, Halo, Joint,
     exchange::{AddHalo, FetchHalo},
+    halo::LyingRows,
 };
 use roundelay_schedule::Bytes;
 use std::ops::Range;
@@ -50,14 +51,6 @@ pub enum Lies {
     Whole,
     /// Alone, one after another, as [`Halos::pack`] puts them.
     Packed,
-}
-
-/// Rows of all images: their numbers, the element at which the first one begins, and the elements from
-/// one to the next.
-struct Strip {
-    numbers: Range<usize>,
-    start: usize,
-    row: usize,
 }
 
 /// Rows that are made, and the padding at both of their ends.
@@ -148,16 +141,17 @@ impl Halos {
             let strip = match lies(place) {
                 Lies::Whole => self.whole(place),
                 Lies::Packed => {
-                    Strip { numbers: needed.clone(), start: 0, row: self.halo.width() }
+                    let (numbers, pitch) = (needed.clone(), self.halo.width());
+                    LyingRows { numbers, start: 0, pitch }
                 }
             };
             (!needed.is_empty()).then_some((place, strip))
         });
-        let strips: Vec<(usize, Strip)> = strips.collect();
+        let strips: Vec<(usize, LyingRows)> = strips.collect();
         let (first, others) = strips.split_at(strips.len().min(MOST_STRIPS));
         let launches = [first].into_iter().chain(others.chunks(MOST_STRIPS));
         let launches = launches.enumerate();
-        let one = |(number, strips): (usize, &[(usize, Strip)])| match self.motion {
+        let one = |(number, strips): (usize, &[(usize, LyingRows)])| match self.motion {
             Motion::Fetch => {
                 let made = Made { numbers: self.halo.gets(part), side: self.halo.side() };
                 self.rows(&made, (strips, number == 0), places)
@@ -179,14 +173,10 @@ impl Halos {
     }
 
     /// How all lies that a part brings.
-    fn whole(&self, part: usize) -> Strip {
-        let (width, side) = (self.halo.width(), self.halo.side());
+    fn whole(&self, part: usize) -> LyingRows {
         match self.motion {
-            Motion::Fetch => Strip { numbers: self.halo.has(part), start: 0, row: width },
-            Motion::Sum { .. } => {
-                let numbers = self.halo.gets(part);
-                Strip { numbers, start: side, row: width + 2 * side }
-            }
+            Motion::Fetch => self.halo.rows_had(part),
+            Motion::Sum { .. } => self.halo.rows_got(part),
         }
     }
 
@@ -194,7 +184,7 @@ impl Halos {
     fn rows(
         &self,
         made: &Made,
-        (strips, all): (&[(usize, Strip)], bool),
+        (strips, all): (&[(usize, LyingRows)], bool),
         places: Places<'_>,
     ) -> Written {
         let Made { numbers, side } = made;
@@ -212,7 +202,7 @@ impl Halos {
     fn sums(
         &self,
         numbers: Range<usize>,
-        (strips, adds): (&[(usize, Strip)], bool),
+        (strips, adds): (&[(usize, LyingRows)], bool),
         places: Places<'_>,
     ) -> Written {
         let width = self.halo.width();
@@ -230,14 +220,13 @@ impl Halos {
         Shape { grid: [blocks.min(MOST_BLOCKS), 1, 1], block, shared }
     }
 
-    fn strips(&self, strips: &[(usize, Strip)], places: Places<'_>) -> Vec<Argument> {
+    fn strips(&self, strips: &[(usize, LyingRows)], places: Places<'_>) -> Vec<Argument> {
         let none = [NOWHERE, count(0), count(0), count(0), count(0)];
         let each = strips.iter().map(|(place, strip)| {
-            let Strip { numbers, start, row } = strip;
+            let LyingRows { numbers, start, pitch } = strip;
             let at = further(places(Some(*place)), start * self.number.size());
-            let image = numbers.len() * row;
             let [first, length, row, image] =
-                [numbers.start, numbers.len(), *row, image].map(count);
+                [numbers.start, numbers.len(), *pitch, strip.image()].map(count);
             [Argument::Address(at), first, length, row, image]
         });
         let rest = std::iter::repeat(none);

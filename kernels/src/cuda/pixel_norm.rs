@@ -2,8 +2,8 @@
 
 use super::{
     Argument,
-    columns::{Columns, Partial},
-    draft::{Draft, NOWHERE, Shape, adding, count, extent},
+    columns::{Columns, Partial, THREADS, joining, joining_by},
+    draft::{Draft, NOWHERE, Shape, adding, count},
     form::{Form, Role},
     source::PIXEL_NORM,
 };
@@ -15,7 +15,6 @@ use crate::{
     },
 };
 use Role::{Either, Narrow, Wide};
-use roundelay_schedule::Bytes;
 
 /// Rows in stretches, none of which has rows of two examples; how they are cut follows from the
 /// extents alone.
@@ -27,9 +26,6 @@ struct Stretches {
     /// Stretches of an example.
     each: usize,
 }
-
-/// Threads of a block.
-const THREADS: usize = 256;
 
 impl Stretches {
     fn of(draft: &Draft, extents: Groups) -> Self {
@@ -49,12 +45,12 @@ impl Stretches {
     /// Threads that join the terms of every statistic: neighbours along x have neighbouring
     /// statistics, those along y neighbouring columns where a statistic has several.
     fn joining(self) -> Shape {
-        let terms = self.each * self.extents.width;
-        let most = if self.extents.width == 1 { 32 } else { THREADS };
-        let down = (terms / 4).next_power_of_two().min(most);
-        let across = THREADS / down;
-        let grid = [extent(self.extents.statistics().div_ceil(across)), 1, 1];
-        Shape { grid, block: [extent(across), extent(down), 1], shared: Bytes(0) }
+        let (statistics, terms) =
+            (self.extents.statistics(), self.each * self.extents.width);
+        match self.extents.width {
+            1 => joining(statistics, terms),
+            _ => joining_by(THREADS, statistics, terms),
+        }
     }
     /// `operands`, the extents, and `last`.
     fn arguments(self, operands: &[Argument], last: &[Argument]) -> Vec<Argument> {

@@ -127,10 +127,15 @@ vectorize! {
     }
 }
 
+/// 1 / √(variance + ε).
+pub(crate) fn rstd<R: Real>(variance: R) -> R {
+    R::ONE / (variance + R::of(EPSILON)).sqrt()
+}
+
 /// factor = gain / √(variance + ε).
 pub(crate) fn factors<R: Real>(gain: &[R], variance: &[R], factor: &mut [R]) {
     for ((gain, variance), factor) in gain.iter().zip(variance).zip(factor) {
-        *factor = *gain * (R::ONE / (*variance + R::of(EPSILON)).sqrt());
+        *factor = *gain * rstd(*variance);
     }
 }
 
@@ -293,7 +298,7 @@ pub(crate) fn channel_factors<R: Real>(
     let (scale, others) = factors.split_at_mut(columns);
     let (shift, slope) = others.split_at_mut(columns);
     for j in 0..columns {
-        let rstd = R::ONE / (variance[j] + R::of(EPSILON)).sqrt();
+        let rstd = rstd(variance[j]);
         scale[j] = gain[j] * rstd;
         shift[j] = total[j] * share;
         slope[j] = along[j] * rstd * rstd * share;
@@ -303,8 +308,7 @@ pub(crate) fn channel_factors<R: Real>(
 /// dgain = Σ dy · (x − mean) / √(variance + ε).
 pub(crate) fn gain_slopes<R: Real>([along, variance]: [&[R]; 2], dgain: &mut [R]) {
     for ((along, variance), dgain) in along.iter().zip(variance).zip(dgain) {
-        let rstd = R::ONE / (*variance + R::of(EPSILON)).sqrt();
-        *dgain = *along * rstd;
+        *dgain = *along * rstd(*variance);
     }
 }
 

@@ -5,7 +5,6 @@ use crate::{
     Real,
     fast::batch_norm::{self as channels, each_row},
     group_norm::Groups,
-    norm::EPSILON,
     simd::vectorize,
     store::Store,
 };
@@ -33,7 +32,7 @@ pub(crate) fn example<R: Real>(
     for ((((centers, squares), factors), gain), (mean, rstd)) in groups.zip(statistics) {
         let [center, squares] = joined(positions, centers, squares);
         let variance = squares / (positions * R::of(width as f64));
-        (*mean, *rstd) = (center, R::ONE / (variance + R::of(EPSILON)).sqrt());
+        (*mean, *rstd) = (center, channels::rstd(variance));
         centers.fill(*mean);
         for (factor, gain) in factors.iter_mut().zip(gain) {
             *factor = *rstd * *gain;

@@ -4,10 +4,9 @@
 use crate::{
     Real,
     fast::{
-        batch_norm::{self as channels, WIDE, copy_each, own_moments, together},
+        batch_norm::{self as channels, WIDE, copy_each, own_moments, rstd, together},
         group_norm::{self as groups, at_channels, weighed},
     },
-    norm::EPSILON,
     store::Store,
 };
 
@@ -17,10 +16,6 @@ pub(crate) struct Norm<'a, R> {
     pub(crate) gain: &'a [R],
     pub(crate) mean: &'a [R],
     pub(crate) variance: &'a [R],
-}
-
-fn rstd<R: Real>(variance: R) -> R {
-    R::ONE / (variance + R::of(EPSILON)).sqrt()
 }
 
 /// Mean and Σ (x − mean)² of every channel of a segment, in the first two of the four rows of

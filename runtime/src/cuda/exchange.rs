@@ -163,9 +163,8 @@ impl Meeting {
 
     /// First column of a part, and how many of the whole it has.
     fn columns(&self, part: usize) -> (u64, u64) {
-        let (columns, whole) = (self.exchange.columns(), self.exchange.whole);
-        let first = (part * columns).min(whole);
-        (first as u64, columns.min(whole - first) as u64)
+        let columns = self.exchange.columns_of(part);
+        (columns.start as u64, columns.len() as u64)
     }
 
     fn pitches(&self) -> (u64, u64) {
