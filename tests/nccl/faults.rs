@@ -141,10 +141,10 @@ fn a_period_may_take_longer_than_the_deadline() {
     if !has_compiler() {
         return;
     }
-    const SHORT: u64 = 5;
+    const SHORT: u64 = 6;
     let world = World::new("slow", 2).on(1, "STANDIN_CUDA_SLOW", "normalise");
-    let world = world.on(1, "STANDIN_CUDA_SLOW_FOR", "1000");
-    let plan = "rule sync, placement data, micro_batches 2, stages 1";
+    let world = world.on(1, "STANDIN_CUDA_SLOW_FOR", "800");
+    let plan = "rule sync, placement data, micro_batches 2, stages 4";
     let file = program(&world.bench, "tiny", 2, "steps 1", plan);
     let words = format!("run --json --device cuda --deadline {SHORT}");
     let ended = world.run(&words, Some(&file));
