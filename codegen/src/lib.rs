@@ -1,6 +1,6 @@
 //! Lowers a program and a plan to a schedule: derivatives, what is kept for backward, routines.
 //!
-//! This crate must not know: the planner, hardware, which plan is better.
+//! This crate must not know: the planner, which plan is better.
 
 mod lower;
 mod mean;

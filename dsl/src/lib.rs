@@ -3,7 +3,7 @@
 //! [`parse`] reads a file and what it imports; [`format()`] writes it in its canonical form;
 //! [`ModelBuilder`] makes a model from Rust with the same operators.
 //!
-//! This crate must not know: cost, order of execution, memory, kernels.
+//! This crate must not know: cost, what a list of passes makes of memory and messages, kernels.
 
 mod builder;
 mod diagnostic;

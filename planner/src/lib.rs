@@ -5,7 +5,7 @@
 //! is shown was lowered, checked and clocked; what nothing fits is refused with the binding
 //! constraint and what would make it fit.
 //!
-//! This crate must not know: buffer offsets, machines, the schedule file.
+//! This crate must not know: buffer offsets, waits, machines, the schedule file.
 
 mod alike;
 mod appraise;
