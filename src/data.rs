@@ -76,14 +76,9 @@ pub fn write_examples(
         |source| ExamplesError::Write { path, source }
     };
     let named = |name: &str| folder.join(format!("{name}.bin"));
-    for path in schedule.job.inputs.values().map(|input| named(&input.name)) {
-        let own = path.canonicalize().ok();
-        if data
-            .corpus_files()
-            .any(|read| own.is_some() && own == read.canonicalize().ok())
-        {
-            return Err(ExamplesError::Overwrites { path });
-        }
+    let mut paths = schedule.job.inputs.values().map(|input| named(&input.name));
+    if let Some(path) = paths.find(|path| data.is_of(path)) {
+        return Err(ExamplesError::Overwrites { path });
     }
     fs::create_dir_all(folder).map_err(failed(folder))?;
     let index = folder.join("index.json");

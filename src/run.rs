@@ -73,6 +73,9 @@ fn train(
     let provenance = Provenance::new(schedule, &data);
     let first = options.seat.rank == 0;
     let save = options.save.as_deref().filter(|_| first);
+    if let Some(over) = save.filter(|path| data.is_of(path)) {
+        return Err(RunError::Overwrites(over.to_owned()));
+    }
     let save = save.map(WeightsFile::new).transpose()?;
     let (start, checkpoint) = start::begin(schedule, provenance, options, listener)?;
     let end = options.steps.unwrap_or(schedule.job.steps);

@@ -9,24 +9,9 @@ use std::{
     io::{BufRead, BufReader, Read},
     process::{Command, Stdio},
 };
-use support::{Scratch, compiled, document, lines, printed, refused, roundelay, schema};
-
-const PROGRAM: &str = r#"
-model line {
-    input x: real[batch, 8]
-    input y: real[batch, 8]
-    loss mse(linear(relu(linear(x, 8)), 8), y)
-}
-device core { memory 1 GB, compute 10 GFLOP/s, bandwidth 10 GB/s }
-link bus { bandwidth 8 GB/s, latency 2 us }
-cluster two { 2 x core joined by bus }
-train {
-    data synthetic, batch 8, steps 6, seed 3
-    optimizer sgd(lr = 0.1)
-    evaluate { every 3 }
-}
-plan { exactness delayed, rule sync | cyclic_v2, micro_batches 2, stages 2 }
-"#;
+use support::{
+    PROGRAM, Scratch, compiled, document, lines, printed, refused, roundelay, schema,
+};
 
 const READER: &str = r#"
 model reader {
@@ -196,6 +181,20 @@ fn refused_programs_say_where_and_what() {
     for command in ["plan", "run", "compile -o never.schedule"] {
         refused(roundelay(command).arg(&program), 1, &["linera", "line.rdl:5"]);
     }
+}
+
+/// What nobody did takes no time.
+#[test]
+fn a_run_of_no_steps_has_a_prediction_alone() {
+    let scratch = Scratch::new("no-steps");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let run = |words: &str| printed(roundelay(words).arg(&program));
+    let told = run("run --device cpu --steps 0");
+    assert!(told.contains("\n0 steps\n") && told.contains("\npredicted "), "{told}");
+    assert!(!told.contains("measured"), "{told}");
+    let told = lines(&run("run --device cpu --steps 0 --json"));
+    let end = told.last().expect("a run ends with a line");
+    assert!(end["measured"].is_null() && end["predicted"]["bytes"].is_u64(), "{end}");
 }
 
 #[test]

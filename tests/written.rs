@@ -4,24 +4,7 @@
 mod support;
 
 use std::fs;
-use support::{Scratch, compiled, printed, refused, roundelay};
-
-const PROGRAM: &str = r#"
-model line {
-    input x: real[batch, 8]
-    input y: real[batch, 8]
-    loss mse(linear(relu(linear(x, 8)), 8), y)
-}
-device core { memory 1 GB, compute 10 GFLOP/s, bandwidth 10 GB/s }
-link bus { bandwidth 8 GB/s, latency 2 us }
-cluster two { 2 x core joined by bus }
-train {
-    data synthetic, batch 8, steps 6, seed 3
-    optimizer sgd(lr = 0.1)
-    evaluate { every 3 }
-}
-plan { exactness delayed, rule sync | cyclic_v2, micro_batches 2, stages 2 }
-"#;
+use support::{PROGRAM, Scratch, compiled, printed, refused, roundelay};
 
 const OVER: &str = "is an input of this command, and would be written over";
 
@@ -73,6 +56,11 @@ fn no_file_is_written_over_what_is_read_by_a_file() {
     let before = fs::read(&corpus).expect("it is there");
     let mut over = roundelay("data --steps 2");
     refused(over.arg(&file).arg("-o").arg(scratch.path("corpus")), 2, &[OVER]);
+    let mut over = roundelay("run --device cpu --save");
+    refused(over.arg(&corpus).arg(&file), 2, &[OVER]);
+    let mut over = roundelay("run --device cpu --save");
+    let schedule = compiled(&scratch, &file, "letters.schedule");
+    refused(over.arg(&corpus).arg(&schedule), 2, &[OVER]);
     assert!(fs::read(&corpus).expect("it is there") == before);
     printed(roundelay("data --steps 2").arg(&file).arg("-o").arg(scratch.path("apart")));
 }

@@ -20,6 +20,9 @@ pub enum RunError {
     /// The folder has no whole checkpoint.
     #[error("`{0}` holds no whole checkpoint")]
     NoCheckpoint(PathBuf),
+    /// Weights would be written over what the data was read from.
+    #[error("`{0}` is data of this run, and would be written over; name another output")]
+    Overwrites(PathBuf),
     /// Weights cannot be read or written.
     #[error(transparent)]
     Weights(#[from] WeightsError),
@@ -69,6 +72,7 @@ impl RunError {
             RunError::Data(_)
             | RunError::Checkpoint(_)
             | RunError::NoCheckpoint(_)
+            | RunError::Overwrites(_)
             | RunError::Weights(_)
             | RunError::Code(_)
             | RunError::State(_) => true,

@@ -9,6 +9,24 @@ use std::{
     process::{self, Command, Output},
 };
 
+/// A small model on two devices, which trains in a moment.
+pub(crate) const PROGRAM: &str = r#"
+model line {
+    input x: real[batch, 8]
+    input y: real[batch, 8]
+    loss mse(linear(relu(linear(x, 8)), 8), y)
+}
+device core { memory 1 GB, compute 10 GFLOP/s, bandwidth 10 GB/s }
+link bus { bandwidth 8 GB/s, latency 2 us }
+cluster two { 2 x core joined by bus }
+train {
+    data synthetic, batch 8, steps 6, seed 3
+    optimizer sgd(lr = 0.1)
+    evaluate { every 3 }
+}
+plan { exactness delayed, rule sync | cyclic_v2, micro_batches 2, stages 2 }
+"#;
+
 /// An empty folder of its own for one test; it is gone when the test is done.
 pub(crate) struct Scratch(PathBuf);
 

@@ -6,6 +6,7 @@
 
 use super::{Shared, rank::Brought};
 use crate::{
+    blocks::Blocks,
     exchange::{Ends, Join, Way},
     machine::part,
     memory::Memory,
@@ -31,6 +32,8 @@ pub(super) struct Correspondence<'a> {
     begun: u64,
     done: u64,
     join: Join,
+    /// What cuts and rows of others are put together in.
+    blocks: Blocks,
 }
 
 /// One exchange.
@@ -53,7 +56,8 @@ impl<'a> Correspondence<'a> {
         let join = Join::new(dtype, devices.len());
         let launch = Label { action: 0, period: 0, piece: 0 };
         let (begun, done) = (0, 0);
-        Self { shared, devices, own, launch, begun, done, join }
+        let blocks = Blocks::default();
+        Self { shared, devices, own, launch, begun, done, join, blocks }
     }
 
     /// The number of this part.
@@ -143,12 +147,13 @@ impl<'a> Correspondence<'a> {
         // SAFETY: the caller says so.
         let all = unsafe { slice::from_raw_parts(first, bytes as usize) };
         let cut = cut(ends, round.own, all);
-        let mut own = Memory::new(cut.len() as u64);
+        let mut own = self.block(cut.len() as u64);
         own.bytes_mut().copy_from_slice(&cut);
         let exchange = ends.exchange.of_cut();
         let ends = Ends { exchange, brought: (own.start(), own.len()), ..*ends };
         // SAFETY: the caller says so, and the copy is this function's own.
         unsafe { self.join(round, &ends, brought) };
+        self.blocks.give_back(own);
     }
 
     /// What is made of rows of images, of which others send those that this part needs: each row goes to
@@ -160,7 +165,8 @@ impl<'a> Correspondence<'a> {
     unsafe fn join_rows(&mut self, round: &Round<'_>, ends: &Ends) -> ControlFlow<()> {
         let mut all = Vec::with_capacity(round.devices.len());
         for place in 0..round.devices.len() {
-            all.push(round.receive_rows(place, ends)?);
+            let mut block = || self.block(ends.brought.1);
+            all.push(round.receive_rows((place, ends), &mut block)?);
         }
         let addresses = all.iter().map(|other| match other {
             Some(other) => other.start(),
@@ -169,7 +175,12 @@ impl<'a> Correspondence<'a> {
         // SAFETY: the caller says so of its own; blocks are aligned and written, and nobody else knows
         // them.
         unsafe { self.join.join(ends, round.own, addresses) };
+        all.into_iter().flatten().for_each(|block| self.blocks.give_back(block));
         ControlFlow::Continue(())
+    }
+
+    fn block(&mut self, bytes: u64) -> Memory {
+        self.blocks.take(bytes).unwrap_or_else(|| Memory::new(bytes))
     }
 
     /// # Safety
@@ -216,13 +227,17 @@ impl<'a> Round<'a> {
     }
 
     /// The rows that this part needs of another one, among as much as that brings, if it needs some.
-    fn receive_rows(&self, place: usize, ends: &Ends) -> ControlFlow<(), Option<Memory>> {
+    fn receive_rows(
+        &self,
+        (place, ends): (usize, &Ends),
+        block: &mut dyn FnMut() -> Memory,
+    ) -> ControlFlow<(), Option<Memory>> {
         let rows: Vec<_> = bytes_of(ends, [place, self.own]).collect();
         let bytes = rows.iter().map(|row| row.len() as u64).sum();
         if place == self.own || bytes == 0 {
             return ControlFlow::Continue(None);
         }
-        let mut all = Memory::new(ends.brought.1);
+        let mut all = block();
         let mut brought = self.shared.receive(self.label, self.devices[place], bytes)?;
         let mut packed = brought.bytes();
         let target = all.bytes_mut();

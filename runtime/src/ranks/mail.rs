@@ -10,7 +10,7 @@ use super::{
     meeting::{ATTEMPT, Door, INTRODUCTION, Until, listen},
     trouble::Trouble,
 };
-use crate::memory::Memory;
+use crate::{blocks::Blocks, memory::Memory};
 use roundelay_schedule::Bytes;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -89,8 +89,8 @@ struct Letters {
 #[derive(Default)]
 struct Kept {
     waiting: BTreeMap<Label, VecDeque<Memory>>,
-    /// Blocks that were taken and given back, by length.
-    free: BTreeMap<u64, Vec<Memory>>,
+    /// Those that were taken and given back.
+    free: Blocks,
     ended: Option<io::ErrorKind>,
 }
 
@@ -206,7 +206,7 @@ impl Mail {
     /// Gives a message's memory back, for those to come.
     pub(crate) fn give_back(&self, from: u32, block: Memory) {
         let mut kept = lock(&self.post(from).letters.kept);
-        kept.free.entry(block.len()).or_default().push(block);
+        kept.free.give_back(block);
     }
 }
 
@@ -261,7 +261,7 @@ impl Letters {
         if length > LONGEST {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let known = lock(&self.kept).free.get_mut(&length).and_then(Vec::pop);
+        let known = lock(&self.kept).free.take(length);
         let made = known.map_or_else(|| Memory::try_new(length), Ok);
         let mut block = made.map_err(|_| io::ErrorKind::OutOfMemory)?;
         stream.read_exact(block.bytes_mut())?;

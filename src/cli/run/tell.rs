@@ -1,0 +1,146 @@
+//! What happens during a run, as text with a bar, or as JSON lines.
+
+use super::end::End;
+use crate::cli::{FORMAT, Form, failure::Failure, note, print, print_json};
+use indicatif::{ProgressBar, ProgressStyle};
+use roundelay::{Measures, Resumed, RunEvent, TokenFacts};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Any JSON line but the first.
+#[derive(Serialize)]
+struct Line {
+    format: u32,
+    #[serde(flatten)]
+    event: Event,
+}
+
+/// What it says.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub(super) enum Event {
+    Begin { resumed: String, first: u64, end: u64, bigram_entropy: Option<f64> },
+    Step { step: u64, loss: f64, samples_per_s: f64, elapsed_s: f64 },
+    Evaluate { step: u64, loss: f64, metrics: BTreeMap<String, f64> },
+    End(Box<End>),
+}
+
+/// Prints events as they come.
+pub(super) struct Teller {
+    json: bool,
+    bar: ProgressBar,
+    printed: Result<(), Failure>,
+}
+
+impl Teller {
+    pub(super) fn new(json: bool) -> Self {
+        let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(0) };
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Self { json, bar, printed: Ok(()) }
+    }
+
+    pub(super) fn tell(&mut self, event: RunEvent) {
+        let told = if self.json { tell_line(event) } else { self.tell_human(event) };
+        if self.printed.is_ok() {
+            self.printed = told;
+        }
+    }
+
+    /// The run is over: whether all could be printed.
+    pub(super) fn done(self) -> Result<(), Failure> {
+        self.bar.finish_and_clear();
+        self.printed
+    }
+
+    fn tell_human(&self, event: RunEvent) -> Result<(), Failure> {
+        match event {
+            RunEvent::Note(text) => {
+                note(&format!("note: {text}"));
+                Ok(())
+            }
+            RunEvent::Begin { tokens, resumed, ignored, first, end } => {
+                ignored.iter().for_each(|file| note(&format!("warning: {file}")));
+                self.bar.set_length(end.max(first));
+                self.bar.set_position(first);
+                print(&begun(tokens, &resumed, first))
+            }
+            RunEvent::Step { step, loss, samples_per_second, elapsed: _ } => {
+                self.bar.set_position(step + 1);
+                self.bar.set_message(format!(
+                    "loss {loss:.4}, {samples_per_second:.1} samples/s"
+                ));
+                Ok(())
+            }
+            RunEvent::Evaluate { step, loss, metrics } => {
+                let said = held_out(&Measures { loss, metrics });
+                self.bar.suspend(|| print(&format!("step {step}: {said}\n")))
+            }
+        }
+    }
+}
+
+fn tell_line(event: RunEvent) -> Result<(), Failure> {
+    print_line(match event {
+        RunEvent::Note(text) => {
+            note(&format!("note: {text}"));
+            return Ok(());
+        }
+        RunEvent::Begin { tokens, resumed, ignored, first, end } => {
+            ignored.iter().for_each(|file| note(&format!("warning: {file}")));
+            let bigram_entropy = tokens.and_then(|tokens| tokens.bigram_entropy);
+            Event::Begin { resumed: how(&resumed), first, end, bigram_entropy }
+        }
+        RunEvent::Step { step, loss, samples_per_second, elapsed } => Event::Step {
+            step,
+            loss,
+            samples_per_s: samples_per_second,
+            elapsed_s: elapsed.as_secs_f64(),
+        },
+        RunEvent::Evaluate { step, loss, metrics } => {
+            Event::Evaluate { step, loss, metrics }
+        }
+    })
+}
+
+pub(super) fn print_line(event: Event) -> Result<(), Failure> {
+    print_json(&Line { format: FORMAT, event }, Form::Line)
+}
+
+fn begun(tokens: Option<TokenFacts>, resumed: &Resumed, first: u64) -> String {
+    let mut said = String::new();
+    if let Some(TokenFacts { training, held_out, bigram_entropy }) = tokens {
+        said += &format!("data: {training} tokens to train on, {held_out} held out");
+        if let Some(entropy) = bigram_entropy {
+            said += &format!("; held-out bigram entropy {entropy:.4}");
+        }
+        said += "\n";
+    }
+    if *resumed != Resumed::FromStart {
+        said += &format!("step {first}: {}\n", how(resumed));
+    }
+    said
+}
+
+fn how(resumed: &Resumed) -> String {
+    match resumed {
+        Resumed::Exactly => "goes on exactly".to_owned(),
+        Resumed::WithOtherBits { reason } => format!("goes on with other bits: {reason}"),
+        Resumed::FromParameters { reason } => {
+            format!("goes on from the newest parameters alone: {reason}")
+        }
+        Resumed::FromStart => "starts anew".to_owned(),
+        Resumed::WithoutCheckpoint => {
+            "starts anew, for there is no checkpoint to go on from".to_owned()
+        }
+        Resumed::FromWeights => "starts from the weights of a file".to_owned(),
+    }
+}
+
+/// What held-out data says.
+pub(in crate::cli) fn held_out(measures: &Measures) -> String {
+    let Measures { loss, metrics } = measures;
+    let metrics: String =
+        metrics.iter().map(|(name, value)| format!(", {name} {value:.4}")).collect();
+    format!("held-out loss {loss:.4}{metrics}")
+}
