@@ -72,10 +72,9 @@ impl ModelBuilder {
         if shape.contains(&0) {
             return Err(Mistake::new(Code::Value, "an extent is at least 1"));
         }
-        let (Initial::Constant(first) | Initial::Normal(first) | Initial::Uniform(first)) =
-            initial;
-        if !first.is_finite() {
-            let message = format!("expected a number to begin with, found {first}");
+        if !initial.number().is_finite() {
+            let message =
+                format!("expected a number to begin with, found {}", initial.number());
             return Err(Mistake::new(Code::Value, message));
         }
         let role = self.graph.claim(name);

@@ -308,6 +308,17 @@ pub enum Initial {
     Uniform(f64),
 }
 
+impl Initial {
+    /// The number, deviation or bound.
+    pub fn number(self) -> f64 {
+        match self {
+            Self::Constant(number) | Self::Normal(number) | Self::Uniform(number) => {
+                number
+            }
+        }
+    }
+}
+
 impl Parameter {
     /// Number of elements of what one device holds.
     pub fn elements(&self) -> u64 {

@@ -175,8 +175,7 @@ impl Control {
     /// How much longer others may be waited for, because something was completed on some rank; nothing
     /// where it was too long ago.
     pub fn more_time(&self) -> Option<Duration> {
-        let left = self.patience().saturating_sub(self.still());
-        (!left.is_zero()).then_some(left)
+        self.shared.lock().more_time(self.patience())
     }
 
     /// Where this rank is.
@@ -252,6 +251,12 @@ impl Inbox {
         let moved = self.heard.iter().map(|heard| heard.moved).max();
         moved.map_or(Duration::ZERO, |moved| moved.elapsed())
     }
+
+    /// As [`Control::more_time`].
+    fn more_time(&self, patience: Duration) -> Option<Duration> {
+        let left = patience.saturating_sub(self.still());
+        (!left.is_zero()).then_some(left)
+    }
 }
 
 impl Shared {
@@ -319,7 +324,6 @@ impl Shared {
             }
             let (inbox, now) = (self.lock(), Instant::now());
             let Heard { position, last, .. } = inbox.heard[rank];
-            let left = self.patience.saturating_sub(inbox.still());
             match position {
                 Position::Starting | Position::Resting { .. }
                     if last.elapsed() < SILENCE =>
@@ -327,8 +331,10 @@ impl Shared {
                     end = now + self.patience;
                 }
                 _ if now < end => {}
-                _ if !left.is_zero() => end = now + left,
-                _ => break false,
+                _ => match inbox.more_time(self.patience) {
+                    Some(left) => end = now + left,
+                    None => break false,
+                },
             }
         };
         let mut inbox = self.lock();

@@ -2,7 +2,7 @@
 //! can be. Otherwise a run trains nothing but NaN, or lasts for ever.
 
 use super::{Culprit, faults::Faults};
-use crate::{Device, Initial, Link, Method, Optimizer, Rate, Schedule, Way};
+use crate::{Device, Link, Method, Optimizer, Rate, Schedule, Way};
 
 /// Checks devices, links and the optimizer.
 pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
@@ -19,9 +19,7 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
         });
     }
     for parameter in &schedule.job.parameters {
-        let (Initial::Constant(number)
-        | Initial::Normal(number)
-        | Initial::Uniform(number)) = parameter.initial;
+        let number = parameter.initial.number();
         faults.require(number.is_finite(), Culprit::Header("job"), || {
             format!("`{}` begins with {number}; write a number", parameter.name)
         });
