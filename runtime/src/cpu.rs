@@ -362,7 +362,7 @@ impl Shared {
         recording: Recording,
     ) -> Result<Self, CpuError> {
         let waits = schedule.actions.values().map(|action| action.after.len()).max();
-        let queues = Queues::new(schedule);
+        let queues = Queues::at(schedule, share.asker().coordinates(schedule));
         let parking = Parking::new(queues.threads() + 1);
         let lane = |_| Lane::new(&parking, CAPACITY, waits.unwrap_or(0));
         let members = |group| members(schedule, group);

@@ -51,7 +51,31 @@ enum Others<'a> {
     Away(Correspondence<'a>),
 }
 
-impl Others<'_> {
+impl<'a> Others<'a> {
+    /// Those of a thread, with where it runs launches, if it does.
+    fn new(shared: &'a Shared, thread: usize, place: Option<(DeviceId, usize)>) -> Self {
+        let Shared { schedule, coordinates, share, .. } = shared;
+        let dtype = native(schedule.job.dtype);
+        let Some((device, coordinate)) = place else {
+            return Self::Here(Meeting::new(thread, thread..thread + 1, dtype));
+        };
+        let own = schedule.part_at(&coordinates[coordinate]);
+        let before = own as usize;
+        let parts = schedule.tensor_parts() as usize;
+        match share {
+            Share::Whole => {
+                let all = thread - before..thread - before + parts;
+                Self::Here(Meeting::new(thread, all, dtype))
+            }
+            Share::Part(_) => {
+                let all = &coordinates[coordinate - before..][..parts];
+                let devices = all.iter().map(|at| schedule.device_at(device, at));
+                let devices = devices.collect();
+                Self::Away(Correspondence::new(shared, devices, own, dtype))
+            }
+        }
+    }
+
     /// The number of the thread's own part.
     fn part(&self) -> u32 {
         match self {
@@ -75,34 +99,16 @@ enum Sender {
 impl<'a> Rendezvous<'a> {
     /// The exchanges of a thread, before the first.
     pub(super) fn new(shared: &'a Shared, thread: usize) -> Self {
-        let schedule = &shared.schedule;
-        let parts = schedule.tensor_parts() as usize;
         let (queue, coordinate) = shared.queues.home(thread);
-        let (all, senders) = match shared.queues.queue(queue) {
-            PhysicalQueue::Lane(device, _) if parts > 1 => {
-                let first = thread - coordinate % parts;
-                let lines: BTreeSet<Line> =
-                    shared.code.values().flat_map(Code::lines).collect();
-                let sender = |line| (line, sender(shared, (device, coordinate), line));
-                (first..first + parts, lines.into_iter().map(sender).collect())
-            }
-            _ => (thread..thread + 1, BTreeMap::new()),
+        let device = match shared.queues.queue(queue) {
+            PhysicalQueue::Lane(device, _) => Some(device),
+            PhysicalQueue::Arrival(_)
+            | PhysicalQueue::Group(_)
+            | PhysicalQueue::Host(_) => None,
         };
-        let dtype = native(schedule.job.dtype);
-        let others = match (&shared.share, shared.queues.queue(queue)) {
-            (Share::Part(_), PhysicalQueue::Lane(device, _)) => {
-                let own = schedule.part_at(&shared.coordinates[coordinate]);
-                let first = coordinate - own as usize;
-                let own_device = |number: usize| {
-                    schedule.device_at(device, &shared.coordinates[first + number])
-                };
-                let devices = (0..parts).map(own_device).collect();
-                Others::Away(Correspondence::new(shared, devices, own, dtype))
-            }
-            (Share::Part(_) | Share::Whole, _) => {
-                Others::Here(Meeting::new(thread, all, dtype))
-            }
-        };
+        let place = device.map(|device| (device, coordinate));
+        let others = Others::new(shared, thread, place);
+        let senders = place.map_or_else(BTreeMap::new, |own| senders(shared, own));
         let most = most_open(shared.code.values());
         let (open, done) = (VecDeque::with_capacity(most), 0);
         let spent = Duration::ZERO;
@@ -209,7 +215,13 @@ pub(super) fn most_open<'a>(code: impl Iterator<Item = &'a Code>) -> usize {
     code.map(Code::open).max().unwrap_or(0)
 }
 
-/// Who sends where a device runs at a coordinate, along such lines.
+/// Who sends where a device runs at a coordinate, along each kind of line of its launches.
+fn senders(shared: &Shared, place: (DeviceId, usize)) -> BTreeMap<Line, Sender> {
+    let lines: BTreeSet<Line> = shared.code.values().flat_map(Code::lines).collect();
+    lines.into_iter().map(|line| (line, sender(shared, place, line))).collect()
+}
+
+/// Who sends along such lines.
 fn sender(
     shared: &Shared,
     (device, coordinate): (DeviceId, usize),

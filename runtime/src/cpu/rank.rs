@@ -1,10 +1,11 @@
 //! One rank of several: this process has one of the devices of a schedule, and the others are other
 //! processes'.
 //!
-//! Every rank issues the whole list to all queues, as a machine does that has all devices. What touches
-//! no device of this rank is passed over like an action that a segment skips: it keeps its place in its
-//! queue and its waits. So whatever happens before in the whole list happens before on every rank, and
-//! what one device brings to another is a message, whose end is this rank's half of the action.
+//! Every rank issues the whole list to all queues that there are at the coordinate of its device, as a
+//! machine does that has all devices. What touches none of this rank is passed over like an action that a
+//! segment skips: it keeps its place in its queue and its waits. So whatever happens before in the whole
+//! list happens before on every rank, and what one device brings to another is a message, whose end is
+//! this rank's half of the action.
 
 use super::{CpuError, Loss, Shared, execute::Turn, lock, room::Asker};
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
         Trouble, Unsent,
     },
 };
-use roundelay_schedule::{Bytes, DeviceId, Id, Schedule, Work};
+use roundelay_schedule::{Bytes, DeviceId, Id, Schedule};
 use std::{
     ops::ControlFlow,
     sync::{Arc, Mutex},
@@ -75,26 +76,23 @@ impl Share {
         }
     }
 
-    /// Whether a thread has something to do for an action in a period: what takes all coordinates
-    /// together looks for its own among them.
+    /// Whether there is something to do for an action in a period.
     pub(super) fn takes(&self, schedule: &Schedule, turn: &Turn<'_>) -> bool {
-        let Self::Part(rank) = self else { return true };
-        let own = match &turn.action.work {
-            Work::Launch { .. } | Work::Transfer { .. } => {
-                turn.coordinate == rank.seated.coordinate
+        match self {
+            Self::Whole => true,
+            Self::Part(rank) => {
+                rank.seated.takes(schedule, &turn.action.work, turn.period)
             }
-            Work::Collective { .. } | Work::Feed { .. } | Work::Report { .. } => true,
-        };
-        own && rank.seated.takes(schedule, &turn.action.work, turn.period)
+        }
     }
 }
 
 impl Seated {
     /// A rank as it asks for memory.
-    pub(super) fn asker(&self, seat: &Seat) -> Asker {
+    pub(super) fn asker(self, seat: &Seat) -> Asker {
         match seat.rank {
-            0 => Asker::First(self.device),
-            _ => Asker::Other(self.device),
+            0 => Asker::First(self),
+            _ => Asker::Other(self),
         }
     }
 }

@@ -6,11 +6,11 @@ use super::CpuError;
 use crate::{
     Evaluator,
     machine::{MemoryBound, Queues, Room, arena_sizes},
-    ranks::{Control, Ended},
+    ranks::{Control, Ended, Seated},
 };
 use roundelay_schedule::{Bytes, DeviceId, Evaluation, PhysicalQueue, Schedule};
 use serde::{Deserialize, Serialize};
-use std::{env, fmt, fs, thread};
+use std::{env, fmt, fs, ops::Range, thread};
 
 /// Addresses that a thread has for its stack: what `std` gives it.
 const STACK: Bytes = Bytes(2 << 20);
@@ -126,7 +126,8 @@ fn threads(schedule: &Schedule, asker: Asker) -> u64 {
         Bytes(0) => 0,
         Bytes(_) => cores(),
     };
-    let (queues, coordinates) = (Queues::new(schedule), schedule.coordinates());
+    let queues = Queues::at(schedule, asker.coordinates(schedule));
+    let coordinates = schedule.coordinates();
     let helpers = |thread| {
         let (queue, coordinate) = queues.home(thread);
         match queues.queue(queue) {
@@ -187,10 +188,10 @@ fn fits(
 pub(super) enum Asker {
     /// A process that has all devices.
     Whole,
-    /// The first of several ranks, which looks at held-out data for all, with its device.
-    First(DeviceId),
-    /// Another rank, with its device.
-    Other(DeviceId),
+    /// The first of several ranks, which looks at held-out data for all, with its seat.
+    First(Seated),
+    /// Another rank, with its seat.
+    Other(Seated),
 }
 
 impl Asker {
@@ -198,7 +199,15 @@ impl Asker {
     pub(super) fn has(self, device: DeviceId) -> bool {
         match self {
             Self::Whole => true,
-            Self::First(own) | Self::Other(own) => own == device,
+            Self::First(own) | Self::Other(own) => own.device == device,
+        }
+    }
+
+    /// The coordinates at which it has devices.
+    pub(super) fn coordinates(self, schedule: &Schedule) -> Range<usize> {
+        match self {
+            Self::Whole => 0..schedule.coordinates().len(),
+            Self::First(own) | Self::Other(own) => own.coordinate..own.coordinate + 1,
         }
     }
 
