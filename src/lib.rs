@@ -40,7 +40,7 @@ mod run;
 pub use compile::{CompileError, compile};
 pub use data::{Examples, ExamplesError, ExamplesFile, write_examples};
 pub use import::{ImportCluster, ImportDtype, ImportOptions, Imported, families, import};
-pub use machine::{check_kernels, gpus, machine, self_check};
+pub use machine::{check_kernels, compile_kernels, gpus, machine, self_check};
 pub use profile::{Measuring, ProfileError, ProfileOn, ProfileOptions, profile};
 pub use run::{
     Folder, Learned, On, Outcome, RunError, RunEvent, RunOptions, Start, TokenFacts,
@@ -57,9 +57,9 @@ pub use roundelay_planner::{
     Repair, explain, plan, read_plan, table, write_plan,
 };
 pub use roundelay_runtime::{
-    DeviceFacts, Graphs, Interrupt, KernelCheck, KernelRow, KernelTrials, LaunchError,
-    Measures, Report, Resumed, Seat, SelfCheck, Settling, State, Touched, Weights,
-    WeightsError, WeightsFile, WeightsMistake,
+    Came, Compilation, DeviceFacts, Graphs, Interrupt, KernelCheck, KernelRow,
+    KernelTrials, LaunchError, Measures, Report, Resumed, Seat, SelfCheck, Settling,
+    State, Touched, Weights, WeightsError, WeightsFile, WeightsMistake,
 };
 pub use roundelay_schedule::{
     Bytes, Catalogue, Checked, DeviceId, Element, FileErrors, Initial, Kind, Nanos, Plan,

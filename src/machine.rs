@@ -1,8 +1,8 @@
 //! What this machine has: CPU devices as a cluster file, and GPUs.
 
 use roundelay_runtime::{
-    Cuda, CudaError, DeviceFacts, HostMemory, KernelCheck, KernelRow, KernelTrials,
-    NoCuda, Seat, SelfCheck,
+    Compilation, Cuda, CudaError, DeviceFacts, HostMemory, KernelCheck, KernelRow,
+    KernelTrials, NoCuda, Seat, SelfCheck,
 };
 use roundelay_schedule::Bytes;
 use std::{fmt::Write, fs, thread, time::Duration};
@@ -38,6 +38,15 @@ pub fn check_kernels(
     listener: impl FnMut(&KernelRow),
 ) -> Result<KernelCheck, CudaError> {
     roundelay_runtime::check_kernels(0, trials, listener)
+}
+
+/// Compiles all kernels for the first GPU of this machine, on all cores, and keeps the machine code for
+/// later runs.
+///
+/// # Errors
+/// What is missing, or which source is not compiled.
+pub fn compile_kernels() -> Result<Compilation, CudaError> {
+    roundelay_runtime::compile_kernels(0)
 }
 
 /// The devices of this machine as a program file: one `core` per processor, sharing the memory.

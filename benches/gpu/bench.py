@@ -1,6 +1,8 @@
 """What parts measure with, and what becomes of one that ends early."""
 
+import json
 import statistics
+import threading
 import traceback
 from dataclasses import dataclass, field
 
@@ -9,6 +11,9 @@ from sides import Absent, Failed, Late
 # Seconds that one run of ours may take, and a model's first one, which tries algorithms and engines; the
 # stand-ins take longer.
 RUN, FIRST_RUN, TINY_RUN = 120, 240, 900
+
+# And compiling all of our kernels, on all cores.
+COMPILING = 240
 
 
 @dataclass
@@ -29,6 +34,25 @@ class Bench:
     card: Card = field(default_factory=Card)
     # Runs of ours in the usual size, by model: the first one has the GPU to itself.
     runs: dict = field(default_factory=dict)
+    compiled: threading.Lock = field(default_factory=threading.Lock)
+    is_compiled: bool = False
+
+    def compile_kernels(self):
+        """Machine code of all our kernels at once, for what would compile one file after another; where some
+        is not made, only who needs it fails."""
+        with self.compiled:
+            if not self.is_compiled:
+                attempt(self, "kernels", "machine code", self.compile_now)
+            self.is_compiled = True
+
+    def compile_now(self):
+        told = json.loads(self.ours.call(["devices", "--compile", "--json"], self.run_limit(COMPILING)))
+        times = {one["file"]: one["compile_s"] for one in told["sources"] if one["compile_s"]}
+        found = f"{len(told['sources'])} files for {told['architecture']}, {len(times)} of them compiled now"
+        if times:
+            slowest = max(times, key=times.get)
+            found += f", {slowest} in {times[slowest]:.0f} s"
+        self.results.add("kernels", "machine code", found, sources=told["sources"])
 
     def sizes(self, model):
         return self.ours.sizes[model]

@@ -55,6 +55,7 @@ KERNELS = {
 
 
 def kernels(bench):
+    bench.compile_kernels()
     for group, names in KERNELS.items():
         attempt(bench, "kernels", group, lambda: kernels_of(bench, group, names.split()))
 
@@ -106,6 +107,7 @@ def sanitizer(bench):
     tool = shutil.which("compute-sanitizer", path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin")
     if not tool:
         raise Absent("compute-sanitizer is not here")
+    bench.compile_kernels()
     wanted = [(which, group) for which in SANITIZERS for group in KERNELS]
     # Of this program alone: with another one all is looked at anew.
     kept = bench.ours.work / f"sanitized-{zlib.crc32(bench.ours.program.read_bytes()):08x}"

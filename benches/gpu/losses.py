@@ -24,7 +24,8 @@ def losses(bench):
 
 def losses_of(bench, model):
     batch, steps = (TINY_LOSSES if bench.tiny else LOSSES)[model]
-    ours, work = bench.ours, bench.ours.work
+    bench.compile_kernels()
+    ours, work = bench.ours.apart("losses"), bench.ours.work
     name = f"losses-{model}"
     schedule = ours.compile(model, name, [f"train.batch = {batch}"], timeout=bench.timeout(120))
     weights, data = work / f"{name}.safetensors", work / f"{name}-data"

@@ -23,6 +23,8 @@ class Part:
     together: bool
     # What of it is no measurement, as planning and compiling are, and runs before, beside others.
     before: object = None
+    # A part that ends before, where both run beside others.
+    behind: str = ""
 
 
 def run(name, bench):
@@ -141,5 +143,5 @@ PARTS = {
     "virtual": Part(virtual, False, virtual_before),
     "clock": Part(clock, False),
     "overhead": Part(overhead, False),
-    "sanitizer": Part(sanitizer, True),
+    "sanitizer": Part(sanitizer, True, behind="kernels"),
 }

@@ -15,14 +15,15 @@ PEAKS = {"NVIDIA H100 80GB HBM3": 989e12, "NVIDIA H200": 989e12}
 # Models that PyTorch compiles at a time, and the bytes of a card that has room for two of them beside the checks.
 COMPILING, ROOMY = 2, 100e9
 
-# Seconds until a mode is compiled and warm.
-READY = 300
+# Seconds until a mode is compiled and warm, and until attention is chosen: a machine that has just started reads
+# gigabytes of libraries for that.
+READY, CHOSEN = 300, 240
 
 
 def choose(bench):
     """What makes PyTorch's attention, which is timed: nothing else is on the GPU."""
     models = [model for model in bench.models if "heads" in bench.sizes(model)["model"]]
-    chosen = bench.theirs.choose([bench.sizes(model) for model in models], bench.timeout(90))
+    chosen = bench.theirs.choose([bench.sizes(model) for model in models], bench.timeout(CHOSEN))
     for model, one in zip(models, chosen):
         bench.results.add("speed", f"{model}: attention of PyTorch", one["said"], times=one["times"])
 

@@ -76,16 +76,17 @@ EXPORT(f16, f32)
 #undef EXPORT
 #undef EXPORT_WIDE
 
-// Numbers of any type, whose type is said when it is called.
+// Numbers of any type, whose type is said when it is called. Calls, because 16 copies of these choices for each use
+// take compilers most of a minute.
 enum Tag { TAG_BF16 = 0, TAG_F16 = 1, TAG_F32 = 2, TAG_F64 = 3 };
 
-__device__ inline f64 read_any(const void* from, u64 at, u32 tag) {
+__device__ __noinline__ f64 read_any(const void* from, u64 at, u32 tag) {
     if (tag == TAG_BF16) return widen(static_cast<const bf16*>(from)[at]);
     if (tag == TAG_F16) return widen(static_cast<const f16*>(from)[at]);
     if (tag == TAG_F32) return static_cast<const f32*>(from)[at];
     return static_cast<const f64*>(from)[at];
 }
-__device__ inline void write_any(void* to, u64 at, u32 tag, f64 value) {
+__device__ __noinline__ void write_any(void* to, u64 at, u32 tag, f64 value) {
     if (tag == TAG_BF16) static_cast<bf16*>(to)[at] = narrow<bf16>(value);
     else if (tag == TAG_F16) static_cast<f16*>(to)[at] = narrow<f16>(value);
     else if (tag == TAG_F32) static_cast<f32*>(to)[at] = f32(value);

@@ -50,6 +50,7 @@ pub use kernel_check::{
 };
 pub(crate) use passes::GpuPasses;
 pub use periods::Ungraphed;
+pub use precompile::{Came, Compilation, compile_kernels};
 pub use self_check::{Exercise, RankFacts, Row, SelfCheck, self_check};
 
 use crate::{

@@ -38,9 +38,10 @@ pub use cpu::{
     ArenaDemand, Cpu, CpuError, CpuOptions, CpuRank, Demand, Recording, Timing,
 };
 pub use cuda::{
-    Cuda, CudaError, CudaOptions, DeviceFacts, DriverError, Exercise, Graphs,
-    KernelCheck, KernelRow, KernelTrials, NoCuda, RankFacts, Row, SelfCheck, Times,
-    TriedProducts, Ungraphed, check_kernels, gpu_copies, is_formless, self_check,
+    Came, Compilation, Cuda, CudaError, CudaOptions, DeviceFacts, DriverError, Exercise,
+    Graphs, KernelCheck, KernelRow, KernelTrials, NoCuda, RankFacts, Row, SelfCheck,
+    Times, TriedProducts, Ungraphed, check_kernels, compile_kernels, gpu_copies,
+    is_formless, self_check,
 };
 pub use data::{DataError, Dataset, HeldOut};
 pub use evaluate::{EvaluateError, Evaluated, Evaluator, Measures, OnGpu};

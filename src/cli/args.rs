@@ -356,6 +356,9 @@ pub(crate) struct DevicesArgs {
     /// Compute random calls of every kernel on the first GPU, and hold them to the references.
     #[arg(long, conflicts_with_all = ["self_check", "output"])]
     pub(crate) check_kernels: bool,
+    /// Compile all kernels for the first GPU on all cores, and keep the machine code for later runs.
+    #[arg(long, conflicts_with_all = ["check", "output"])]
+    pub(crate) compile: bool,
     /// These kernels alone.
     #[arg(
         long,

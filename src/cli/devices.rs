@@ -1,5 +1,6 @@
 //! `devices`: what this machine has, as a cluster file.
 
+mod compiled;
 mod kernels;
 
 use super::{FORMAT, Form, args::DevicesArgs, failure::Failure, load, print, print_json};
@@ -105,6 +106,9 @@ pub(super) fn devices(args: &DevicesArgs) -> Result<(), Failure> {
     }
     if args.check_kernels {
         return kernels::check(args);
+    }
+    if args.compile {
+        return compiled::compile(args);
     }
     let cluster = roundelay::machine();
     if let Some(path) = &args.output {

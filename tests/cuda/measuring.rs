@@ -5,7 +5,10 @@ use crate::{
     bench::{Bench, has_compiler, program},
     support::{Ended, document, ended, schema},
 };
-use roundelay::parts::{kernels::NAMES, runtime::is_formless};
+use roundelay::parts::{
+    kernels::{NAMES, cuda::SOURCES},
+    runtime::is_formless,
+};
 use serde_json::Value;
 use std::{env, fs, path::Path, process::Command};
 
@@ -59,6 +62,29 @@ fn kernels_are_held_to_their_references() {
         unknown.code == 2 && unknown.err.contains("nearest is `relu`"),
         "{unknown:?}"
     );
+}
+
+#[test]
+fn all_kernels_are_compiled_once_for_runs_to_come() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("compile");
+    let compile =
+        || document(&mut bench.command("devices --compile"), "compiled-kernels");
+    let first = compile();
+    let sources =
+        |told: &Value| told["sources"].as_array().expect("by the schema").clone();
+    let files: Vec<_> = sources(&first).iter().map(|own| own["file"].clone()).collect();
+    let all: Vec<_> = SOURCES.iter().map(|source| Value::from(source.name)).collect();
+    assert_eq!(files, all);
+    assert_eq!(first["architecture"], "sm_90a", "{first}");
+    let again = sources(&compile());
+    assert!(again.iter().all(|own| own["compile_s"].is_null()), "{again:?}");
+    let mut nowhere = bench.command("devices --compile");
+    let nowhere = ended(nowhere.env("ROUNDELAY_CACHE", "/dev/null"));
+    let said = nowhere.err.contains("cannot be kept in `/dev/null`; set ROUNDELAY_CACHE");
+    assert!(nowhere.code == 3 && said, "{nowhere:?}");
 }
 
 #[test]

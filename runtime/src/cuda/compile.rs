@@ -9,7 +9,12 @@ use super::{
 use crate::digest::Digest;
 use cudarc::nvrtc::sys::{nvrtcProgram, nvrtcResult};
 use roundelay_kernels::cuda::{OPTIONS, Source};
-use std::{ffi::CString, fmt, path::PathBuf, ptr};
+use std::{
+    ffi::CString,
+    fmt,
+    path::{Path, PathBuf},
+    ptr,
+};
 
 /// What a source is compiled to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,12 +97,28 @@ impl Compiler {
         accept(&self.make(source)?)
     }
 
-    /// Machine code of a source of which the cache has none; none where that fails, too.
-    pub(super) fn compile_new(&self, source: Source) -> Option<Vec<u8>> {
+    /// Machine code of a source of which the cache has none.
+    ///
+    /// # Errors
+    /// When the source is not compiled.
+    pub(super) fn compile_new(
+        &self,
+        source: Source,
+    ) -> Result<Option<Vec<u8>>, CudaError> {
         match self.file(source).as_deref().and_then(read) {
-            Some(_) => None,
-            None => self.make(source).ok(),
+            Some(_) => Ok(None),
+            None => self.make(source).map(Some),
         }
+    }
+
+    /// The cache.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.cache.as_deref()
+    }
+
+    /// What code is for, as NVRTC calls it.
+    pub(super) fn architecture(&self) -> String {
+        self.target.to_string()
     }
 
     /// Compiles a source, and keeps the machine code.
@@ -130,7 +151,7 @@ impl Compiler {
     fn compile(&self, source: Source) -> Result<Vec<u8>, CudaError> {
         let failed = |log: String| CudaError::Compile {
             file: source.name,
-            architecture: self.target.to_string(),
+            architecture: self.architecture(),
             log: log.trim_end().to_owned(),
         };
         let program = Program::new(source).map_err(|result| failed(result.to_owned()))?;

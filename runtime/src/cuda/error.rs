@@ -7,7 +7,7 @@ use crate::{
     state::StateError,
 };
 use roundelay_schedule::{ActionId, Bytes, RoutineId};
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 /// Why the CUDA machine could not start or go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,6 +55,15 @@ pub enum CudaError {
         architecture: String,
         /// What the compiler says.
         log: String,
+    },
+    /// There is no cache for machine code.
+    #[error(
+        "what is compiled cannot be kept{}; set ROUNDELAY_CACHE to a folder that can be written",
+        folder.as_ref().map_or(String::new(), |own| format!(" in `{}`", own.display()))
+    )]
+    Unkept {
+        /// The folder, if there is one.
+        folder: Option<PathBuf>,
     },
     /// A function of a source cannot be had.
     #[error("`{symbol}` of `{file}` cannot be loaded on {device}: {reason}")]

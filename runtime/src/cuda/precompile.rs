@@ -1,17 +1,72 @@
-//! The sources of all functions that a schedule asks for, compiled side by side before they are asked
-//! for one after another.
+//! Sources compiled side by side before their functions are asked for one after another: those that a
+//! schedule asks for, or all.
 
-use super::{chooser::SM90, compile::Compiler, driver::DeviceFacts};
+use super::{
+    CudaError,
+    cache::can_keep,
+    chooser::SM90,
+    compile::Compiler,
+    driver::{Device, DeviceFacts},
+};
 use roundelay_kernels::{
     Kernel,
-    cuda::{Halos, Launch, Number, Source, Step},
+    cuda::{Halos, Launch, Number, SOURCES, Source, Step},
 };
 use roundelay_schedule::{Call, Float, Schedule};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
     sync::Mutex,
     thread,
+    time::{Duration, Instant},
 };
+
+/// Machine code of all kernels of a GPU, which the cache has now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compilation {
+    /// The GPU.
+    pub device: DeviceFacts,
+    /// The architecture that code is for, as NVRTC calls it.
+    pub architecture: String,
+    /// The cache.
+    pub folder: PathBuf,
+    /// What came of each source, by the names of their files.
+    pub sources: Vec<(&'static str, Came)>,
+}
+
+/// Where machine code comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Came {
+    /// The cache had it.
+    Kept,
+    /// It was compiled, which took so long.
+    Compiled(Duration),
+}
+
+/// Compiles all that the cache lacks of what kernels may ask for on a GPU, on all cores: what checks or
+/// trains on such GPUs with this cache later waits for none of it.
+///
+/// # Errors
+/// When CUDA is missing, nothing can be kept, or a source is not compiled.
+pub fn compile_kernels(ordinal: u32) -> Result<Compilation, CudaError> {
+    let device = Device::open(ordinal)?.facts().clone();
+    let compiler = Compiler::new(&device);
+    let folder = match compiler.folder() {
+        Some(folder) if can_keep(folder) => folder.to_owned(),
+        folder => return Err(CudaError::Unkept { folder: folder.map(Into::into) }),
+    };
+    let came = |source| {
+        let start = Instant::now();
+        compiler.compile_new(source).map(|new| match new {
+            Some(_) => Came::Compiled(start.elapsed()),
+            None => Came::Kept,
+        })
+    };
+    let sources = side_by_side(SOURCES.iter().copied().collect(), came);
+    let sources = sources.into_iter().map(|(source, came)| Ok((source.name, came?)));
+    let sources = sources.collect::<Result<_, CudaError>>()?;
+    Ok(Compilation { device, architecture: compiler.architecture(), folder, sources })
+}
 
 /// Machine code that nobody has loaded yet.
 pub(super) type Compiled = BTreeMap<Source, Vec<u8>>;
@@ -23,21 +78,31 @@ pub(super) fn compile(
     facts: &DeviceFacts,
     compiler: &Compiler,
 ) -> Compiled {
-    let sources: Vec<Source> = sources(schedule, facts).into_iter().collect();
+    let sources = sources(schedule, facts);
+    let compiled = side_by_side(sources, |source| compiler.compile_new(source));
+    let new =
+        compiled.into_iter().filter_map(|(source, code)| Some((source, code.ok()??)));
+    new.collect()
+}
+
+/// What work makes of each source, on all cores.
+fn side_by_side<T: Send>(
+    sources: BTreeSet<Source>,
+    work: impl Fn(Source) -> T + Sync,
+) -> BTreeMap<Source, T> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let (rest, done) = (Mutex::new(sources), Mutex::new(Compiled::new()));
-    let next = || rest.lock().ok().and_then(|mut rest| rest.pop());
-    let work = || {
+    let (rest, done) = (Mutex::new(sources), Mutex::new(BTreeMap::new()));
+    let next = || rest.lock().ok().and_then(|mut rest| rest.pop_first());
+    let one = || {
         while let Some(source) = next() {
-            if let (Some(code), Ok(mut done)) =
-                (compiler.compile_new(source), done.lock())
-            {
-                done.insert(source, code);
+            let made = work(source);
+            if let Ok(mut done) = done.lock() {
+                done.insert(source, made);
             }
         }
     };
     thread::scope(|scope| {
-        (0..cores).for_each(|_| drop(scope.spawn(work)));
+        (0..cores).for_each(|_| drop(scope.spawn(one)));
     });
     done.into_inner().unwrap_or_default()
 }
