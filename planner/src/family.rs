@@ -83,13 +83,13 @@ impl Family {
     /// # Errors
     /// The first law that they break.
     pub fn check(self) -> Result<(), Clash> {
-        let lawful = orders(self.rule, self.placement);
-        let Some(fits) = lawful.first() else {
-            let Self { rule, placement, .. } = self;
+        let Self { rule, placement, order, .. } = self;
+        let belongs = |order| belongs(order, rule, placement);
+        let Some(&fits) = Order::ALL.iter().find(|order| belongs(**order)) else {
             return Err(Clash::UnitsNeedDevices { rule, placement });
         };
-        if !lawful.contains(&self.order) {
-            return Err(Clash::WrongOrder { order: self.order, fits: *fits });
+        if !belongs(order) {
+            return Err(Clash::WrongOrder { order, fits });
         }
         self.check_states()
     }
@@ -126,48 +126,22 @@ impl Family {
     }
 }
 
-/// The orders of a synchronous pipeline.
-const PIPELINES: &[Order] = &[
-    Order::Gpipe,
-    Order::OneForwardOneBackward,
-    Order::Eager,
-    Order::Interleaved,
-    Order::BreadthFirst,
-    Order::ZeroBubbleH1,
-    Order::ZeroBubbleH2,
-    Order::ZeroBubbleOneP,
-    Order::ZeroBubbleTwoP,
-    Order::ZeroBubbleAuto,
-    Order::ZeroBubbleV,
-    Order::HalfV,
-    Order::MinimalV,
-    Order::Wave,
-    Order::Chimera,
-    Order::DualPipe,
-    Order::DualPipePaired,
-    Order::SlicesOneForwardOneBackward,
-    Order::TeraPipe,
-    Order::Listed,
-];
-
-/// The orders of a rule in a placement.
-pub(crate) fn orders(rule: Rule, placement: Placement) -> &'static [Order] {
-    if matches!(rule, Rule::Local { .. }) {
-        return placement.orders_of_units();
-    }
-    match (placement, rule == Rule::Sync) {
-        (Placement::Accumulate, _) => &[Order::Sequential],
-        (Placement::Concurrent | Placement::Data | Placement::Shared, true) => {
-            &[Order::Parallel]
+/// Whether an order is one of a rule in a placement.
+fn belongs(order: Order, rule: Rule, placement: Placement) -> bool {
+    match (placement, rule) {
+        (_, Rule::Local { .. }) => placement.orders_of_units().contains(&order),
+        (Placement::Accumulate, _) => order == Order::Sequential,
+        (Placement::Pipeline, Rule::Sync) => order.is_of_pipelines(),
+        (Placement::Concurrent | Placement::Data | Placement::Shared, Rule::Sync) => {
+            order == Order::Parallel
         }
-        (Placement::Pipeline, true) => PIPELINES,
         (
             Placement::Concurrent
             | Placement::Data
             | Placement::Shared
             | Placement::Pipeline,
-            false,
-        ) => &[Order::Cyclic],
+            Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_),
+        ) => order == Order::Cyclic,
     }
 }
 

@@ -39,6 +39,7 @@ mod schedule;
 mod segment;
 mod shared;
 mod slices;
+mod spelled;
 mod sum;
 mod target;
 mod tensor;

@@ -3,7 +3,6 @@
 mod fault;
 mod placement;
 mod shares;
-mod spelled;
 mod sum;
 
 pub use fault::PlanFault;
