@@ -137,17 +137,6 @@ impl Link {
         self.forms().all(|form| form == Form::Ring)
     }
 
-    /// No way lets more through a port than this: a switch that adds halves what an all-reduce
-    /// moves.
-    pub fn fastest(&self) -> BytesPerSecond {
-        let of = |way: &Way| match way {
-            Way::Form(_) => self.bandwidth,
-            Way::Short(protocol) => protocol.bandwidth,
-            Way::Nvls(protocol) => BytesPerSecond(protocol.bandwidth.0.saturating_mul(2)),
-        };
-        self.ways.iter().map(of).fold(self.bandwidth, BytesPerSecond::max)
-    }
-
     /// The same link at another bandwidth: its other protocols, which run over the same wires,
     /// gain or lose in proportion.
     pub fn set_bandwidth(&mut self, bandwidth: BytesPerSecond) {

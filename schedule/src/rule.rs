@@ -203,10 +203,6 @@ impl Delays {
     pub fn size(&self) -> (usize, usize) {
         (self.0.len(), self.0.first().map_or(0, Vec::len))
     }
-    /// Whether every row has the same number of stages.
-    pub fn is_rectangular(&self) -> bool {
-        self.0.iter().all(|row| row.len() == self.size().1)
-    }
     /// The largest delay of one stage.
     pub fn staleness(&self, stage: usize) -> u32 {
         self.0.iter().map(|row| row[stage]).max().unwrap_or(0)

@@ -7,7 +7,7 @@ mod trace;
 pub use grid::grid;
 pub use trace::{Trace, trace};
 
-use crate::{DeviceId, Entry, LinkId, Nanos, Pass, PhysicalQueue, Schedule, Task, Work};
+use crate::{DeviceId, Entry, Nanos, Pass, PhysicalQueue, Schedule, Task};
 use std::{collections::BTreeMap, ops::Range};
 
 /// The longest pattern of turning rings that a steady state is averaged over, in steps.
@@ -140,35 +140,9 @@ impl<'a> Simulation<'a> {
         spans.into_iter().map(|(device, spans)| (device, covered(spans))).collect()
     }
 
-    /// Time per link level spent in transfers and collectives in the steady state, summed over
-    /// messages; those within one device are left out.
-    pub fn communication(&self) -> BTreeMap<LinkId, Nanos> {
-        let window = self.steady();
-        let mut taken = BTreeMap::new();
-        for entry in &self.entries {
-            if let Some(link) = self.link(entry) {
-                *taken.entry(link).or_default() += overlap(entry, &window);
-            }
-        }
-        taken
-    }
-
     /// The task of an entry, when it is a launch.
     pub fn task(&self, entry: &Entry) -> Option<Task> {
         self.schedule.task(&self.schedule.actions[entry.action])
-    }
-
-    fn link(&self, entry: &Entry) -> Option<LinkId> {
-        let device = |at: crate::Place| {
-            self.schedule.rings[at.ring].device(at.place, entry.period)
-        };
-        match &self.schedule.actions[entry.action].work {
-            Work::Transfer { link, from, to, .. } => {
-                (device(from.at) != device(to.at)).then_some(*link)
-            }
-            Work::Collective { link, .. } => Some(*link),
-            Work::Launch { .. } | Work::Feed { .. } | Work::Report { .. } => None,
-        }
     }
 
     /// Per step the end of its last update; of its last action when nothing is updated.
@@ -211,8 +185,4 @@ fn covered(mut spans: Vec<(Nanos, Nanos)>) -> Nanos {
         until = until.max(end);
     }
     all
-}
-
-fn overlap(entry: &Entry, window: &Range<Nanos>) -> Nanos {
-    entry.end.min(window.end) - entry.start.max(window.start)
 }
