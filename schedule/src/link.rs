@@ -203,7 +203,7 @@ impl Target {
         });
         let switched = self.nvls_time(span, kind, whole);
         timed.chain(switched).min().unwrap_or_else(|| {
-            Paths::new(self, span, Link::long).ring(rounds(kind), whole)
+            Paths::new(self, span, Link::long).ring(kind.rounds(), whole)
         })
     }
 
@@ -256,14 +256,6 @@ fn short_or_long(link: &Link) -> Protocol {
     link.short().unwrap_or_else(|| link.long())
 }
 
-/// How often every member sees the whole array.
-fn rounds(kind: Collective) -> u64 {
-    match kind {
-        Collective::AllReduce => 2,
-        Collective::ReduceScatter | Collective::AllGather => 1,
-    }
-}
-
 impl Span {
     /// All members on one level.
     pub fn flat(link: LinkId, members: u64) -> Self {
@@ -286,7 +278,7 @@ impl<'a> Paths<'a> {
 
     /// The time of a form, where the collective has it.
     fn time(&self, form: Form, kind: Collective, whole: Bytes) -> Option<Nanos> {
-        let rounds = rounds(kind);
+        let rounds = kind.rounds();
         match (form, kind) {
             (Form::Ring, _) => Some(self.ring(rounds, whole)),
             (Form::Rails, _) => Some(self.rails(rounds, whole)),

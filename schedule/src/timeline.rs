@@ -7,7 +7,7 @@ mod trace;
 pub use grid::grid;
 pub use trace::{Trace, trace};
 
-use crate::{DeviceId, Entry, Nanos, Pass, PhysicalQueue, Schedule, Task};
+use crate::{DeviceId, Entry, Nanos, Pass, PhysicalQueue, Schedule, Task, gcd, lcm};
 use std::{collections::BTreeMap, ops::Range};
 
 /// The longest pattern of turning rings that a steady state is averaged over, in steps.
@@ -48,17 +48,12 @@ fn cycle(schedule: &Schedule) -> u64 {
         let length = ring.devices.len().max(1) as u64;
         length / gcd(length, u64::from(ring.turn))
     });
-    lengths.fold(1, |all, own| (all / gcd(all, own) * own).min(CYCLE_MAX))
+    lengths.fold(1, |all, own| lcm(all, own).min(CYCLE_MAX))
 }
 
 /// Steps at the end of a run that do not overlap with as many later ones as the others do.
 fn drain(schedule: &Schedule) -> u64 {
     u64::from(schedule.span().0) + 1
-}
-
-/// The greatest common divisor; with zero it is the other number.
-pub fn gcd(one: u64, other: u64) -> u64 {
-    if other == 0 { one } else { gcd(other, one % other) }
 }
 
 impl<'a> Simulation<'a> {
