@@ -316,11 +316,12 @@ pub enum Operation {
     /// x itself, between two units: no program has it, only a model of [`crate::localised`]. No
     /// gradient passes but the one that hops back.
     Boundary(Hop),
-    /// logits (.., v), targets (..) i32 → mean of −log softmax(logits) at the target, shape ().
-    CrossEntropy,
-    /// logits (.., v), targets (..) i32 up to v → mean of −log softmax(logits) at the target over the
-    /// rows whose target is below v, zero without any, shape ().
-    MaskedCrossEntropy,
+    /// logits (.., v), targets (..) i32 → mean of −log softmax(logits) at the target over the rows
+    /// that count, zero without any, shape ().
+    CrossEntropy {
+        /// Whether targets may be v, for none.
+        masked: Masked,
+    },
     /// x (.., m), weight (v, m), targets (..) i32 → [`Operation::CrossEntropy`] of the logits
     /// x · weightᵀ, of which only so many rows are there at a time; shape ().
     LinearCrossEntropy {
