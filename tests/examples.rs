@@ -212,7 +212,7 @@ fn hold_memory(schedule: &Checked, cpu: &mut Cpu, path: &Path) {
         for (cell, predicted) in &facts.device_arena {
             let device = schedule.device_at(*cell, &coordinate);
             assert_eq!(arenas[&device], *predicted, "{} {device}", path.display());
-            for kind in Kind::ALL {
+            for &kind in Kind::ALL {
                 let declared =
                     facts.kinds.get(&(*cell, kind)).copied().unwrap_or_default();
                 let used = touched.get(&(device, kind)).copied().unwrap_or_default();

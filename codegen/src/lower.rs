@@ -38,7 +38,7 @@ use roundelay_schedule::{
 };
 use rows::Rows;
 use state::StageRows;
-use std::{borrow::Cow, convert::Infallible};
+use std::borrow::Cow;
 
 /// Lowers a plan: launches, transfers, collectives, buffers and waits. Its routines have no times yet:
 /// those are for whoever prices them.
@@ -83,15 +83,10 @@ fn lower_in(
     order: order::Slots,
     choice: &dyn Choice,
 ) -> Result<Schedule, LowerError> {
-    let admit = |_: &Schedule| Ok::<(), Infallible>(());
-    let finish = |draft: Draft<'_>| finished(arranged(draft), admit);
     let code = CodeKey::new(program, plan, &order).derive(program, choice)?;
-    match drafted(program, plan, (order, &code), finish)? {
-        Ok(schedule) => {
-            Ok(Schedule { fingerprint: roundelay_dsl::fingerprint(program), ..schedule })
-        }
-        Err(never) => match never {},
-    }
+    let finish = |draft: Draft<'_>| arranged(draft).with_waits();
+    let schedule = drafted(program, plan, (order, &code), finish)?;
+    Ok(Schedule { fingerprint: roundelay_dsl::fingerprint(program), ..schedule })
 }
 
 /// What `finish` makes of the draft of a plan whose stages have this code.
@@ -191,6 +186,16 @@ struct Arranged {
     writes: Writes,
 }
 
+impl Arranged {
+    /// The finished schedule.
+    fn with_waits(self) -> Schedule {
+        let Self { mut schedule, cells, writes } = self;
+        waits::derive(&mut schedule, (&cells, &writes));
+        pairs::start_together(&mut schedule);
+        schedule
+    }
+}
+
 /// Slots and offsets.
 fn arranged(draft: Draft<'_>) -> Arranged {
     let order = list_order(&draft.actions);
@@ -219,17 +224,6 @@ fn arranged(draft: Draft<'_>) -> Arranged {
     drop(rows);
     pairs::join(&mut schedule, &draft.order);
     Arranged { schedule, cells, writes }
-}
-
-fn finished<E>(
-    arranged: Arranged,
-    admit: impl FnOnce(&Schedule) -> Result<(), E>,
-) -> Result<Schedule, E> {
-    let Arranged { mut schedule, cells, writes } = arranged;
-    admit(&schedule)?;
-    waits::derive(&mut schedule, (&cells, &writes));
-    pairs::start_together(&mut schedule);
-    Ok(schedule)
 }
 
 fn buffers(draft: &Draft<'_>, rows: &Rows) -> Table<BufferId, Buffer> {

@@ -430,7 +430,7 @@ fn embedding_adds_rows_of_equal_tokens() {
 fn losses(build: &mut Build) -> [Source; 3] {
     let logits = build.parameter(&[3, 5]);
     let classes = build.tokens("classes", &[fixed(3)], 5);
-    let loss = build.node(Operation::CrossEntropy, &[logits, classes], &[]);
+    let loss = build.cross_entropy(logits, classes);
     let [a, b] = [(); 2].map(|()| build.parameter(&[3, 2]));
     let both = build.node(Operation::MeanSquaredError, &[a, b], &[]);
     [loss, both, logits]
@@ -460,7 +460,8 @@ fn a_masked_loss_alone_and_as_weighted_sum() {
         let mut build = Build::default();
         let logits = build.parameter(&[7, 5]);
         let classes = build.tokens("classes", &[fixed(7)], 6);
-        let loss = build.node(Operation::MaskedCrossEntropy, &[logits, classes], &[]);
+        let operation = Operation::CrossEntropy { masked: Masked::Yes };
+        let loss = build.node(operation, &[logits, classes], &[]);
         let scaled = build.node(Operation::Scale { factor: weight }, &[loss], &[]);
         hold("masked cross entropy", &build.end(scaled));
     }
@@ -556,7 +557,7 @@ fn a_tied_head() {
     let logits = [per_example(1), fixed(3), fixed(5)];
     let z = build.node(Operation::Linear, &[y, table], &logits);
     let classes = build.tokens("classes", &[per_example(1), fixed(3)], 5);
-    let loss = build.node(Operation::CrossEntropy, &[z, classes], &[]);
+    let loss = build.cross_entropy(z, classes);
     let model = build.end(loss);
     hold("a tied head", &model);
     let tied = StageError::Shared { parameter: "p0".into(), stages: [0, 1] };

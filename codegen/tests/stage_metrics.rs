@@ -5,7 +5,7 @@
 mod stage_support;
 
 use roundelay_codegen::{Differentiated, StageError, Stages, UpdateForm, stages};
-use roundelay_dsl::{Extent, Metric, Model, Operation, Source};
+use roundelay_dsl::{Extent, Masked, Metric, Model, Operation, Source};
 use roundelay_schedule::{
     Access, Float, Id, Method, Optimizer, Rate, Reading, Role, Routine, Stage, ValueId,
 };
@@ -54,7 +54,7 @@ fn measured(model: &Model, numbers: &mut Numbers) -> Model {
         let x = if number == 0 { values[0] } else { numbers.pick(&values) };
         let (operation, y) = match numbers.below(3) {
             0 => (Operation::MeanSquaredError, numbers.pick(&values)),
-            1 => (Operation::CrossEntropy, classes),
+            1 => (Operation::CrossEntropy { masked: Masked::No }, classes),
             _ => (Operation::Accuracy, classes),
         };
         let x = match numbers.below(2) {
@@ -116,7 +116,7 @@ fn early() -> Model {
         let weight = build.parameter(&[4, 4]);
         values.push(build.node(Operation::Linear, &[values[layer], weight], &ROWS));
     }
-    let loss = build.node(Operation::CrossEntropy, &[values[3], classes], &[]);
+    let loss = build.cross_entropy(values[3], classes);
     let metric = build.node(Operation::Accuracy, &[values[1], classes], &[]);
     let mut model = build.end(loss);
     if let Source::Node(node) = metric {

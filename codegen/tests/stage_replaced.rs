@@ -64,7 +64,7 @@ fn logits(build: &mut Build) -> Source {
 
 fn classified(mut build: Build, logits: Source) -> Model {
     let targets = build.tokens("targets", &[per_example(1)], CLASSES);
-    let loss = build.node(Operation::CrossEntropy, &[logits, targets], &[]);
+    let loss = build.cross_entropy(logits, targets);
     build.end(loss)
 }
 
@@ -106,7 +106,7 @@ fn what_is_read_later_stays() {
     let target = build.input("y", &small);
     let other = build.node(Operation::MeanSquaredError, &[branch, target], &[]);
     let targets = build.tokens("targets", &[per_example(1)], CLASSES);
-    let loss = build.node(Operation::CrossEntropy, &[made, targets], &[]);
+    let loss = build.cross_entropy(made, targets);
     let both = build.node(Operation::Add, &[loss, other], &[]);
     let stages = uncut(&build.end(both));
     assert!(!is_in_place(call(backward(&stages), "cross_entropy_backward")));
@@ -137,7 +137,7 @@ fn one_gradient_after_another_takes_the_same_place() {
     let mut build = Build::default();
     let made = logits(&mut build);
     let targets = build.tokens("targets", &[per_example(1)], CLASSES);
-    let loss = build.node(Operation::CrossEntropy, &[made, targets], &[]);
+    let loss = build.cross_entropy(made, targets);
     let part = build.node(Operation::Scale { factor: 0.5 }, &[loss], &[]);
     let stages = uncut(&build.end(part));
     let routine = backward(&stages);

@@ -176,8 +176,12 @@ impl fmt::Display for Operation {
             Operation::Scale { factor } => write!(f, "scale[factor = {factor}]"),
             Operation::Reshape => f.write_str("reshape"),
             Operation::Boundary(hop) => f.write_str(boundary(*hop)),
-            Operation::CrossEntropy => f.write_str("cross_entropy"),
-            Operation::MaskedCrossEntropy => f.write_str("masked_cross_entropy"),
+            Operation::CrossEntropy { masked: Masked::No } => {
+                f.write_str("cross_entropy")
+            }
+            Operation::CrossEntropy { masked: Masked::Yes } => {
+                f.write_str("masked_cross_entropy")
+            }
             Operation::LinearCrossEntropy { chunks, masked: Masked::No } => {
                 write!(f, "linear_cross_entropy[chunks = {chunks}]")
             }

@@ -5,36 +5,9 @@ use roundelay_schedule::{
     Bytes, Contraction, Data, DeviceId, DeviceList, Division, Element, Evaluation,
     Exactness, Float, Hop, Id, Images, Initial, Line, Optimizer, Order, Placement,
     Profile, Reading, Recompute, Rule, Sequence, States, Table, Target, Treatment,
+    define_ids,
 };
-use std::{collections::BTreeMap, fmt, sync::Arc};
-
-macro_rules! define_ids {
-    ($($(#[$doc:meta])* $name:ident $prefix:literal;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(u32);
-
-        impl Id for $name {
-            const PREFIX: &'static str = $prefix;
-            fn new(index: usize) -> Self {
-                Self(u32::try_from(index).expect("a model has fewer than 2^32 nodes"))
-            }
-            fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}{}", $prefix, self.0)
-            }
-        }
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{self}")
-            }
-        }
-    )*};
-}
+use std::{collections::BTreeMap, sync::Arc};
 
 define_ids! {
     /// An operation of the model; operands stand above their users.
@@ -343,11 +316,12 @@ pub enum Operation {
     /// x itself, between two units: no program has it, only a model of [`crate::localised`]. No
     /// gradient passes but the one that hops back.
     Boundary(Hop),
-    /// logits (.., v), targets (..) i32 → mean of −log softmax(logits) at the target, shape ().
-    CrossEntropy,
-    /// logits (.., v), targets (..) i32 up to v → mean of −log softmax(logits) at the target over the
-    /// rows whose target is below v, zero without any, shape ().
-    MaskedCrossEntropy,
+    /// logits (.., v), targets (..) i32 → mean of −log softmax(logits) at the target over the rows
+    /// that count, zero without any, shape ().
+    CrossEntropy {
+        /// Whether targets may be v, for none.
+        masked: Masked,
+    },
     /// x (.., m), weight (v, m), targets (..) i32 → [`Operation::CrossEntropy`] of the logits
     /// x · weightᵀ, of which only so many rows are there at a time; shape ().
     LinearCrossEntropy {

@@ -1,8 +1,8 @@
 //! Metrics of a model: what they are called, what they share, and that they change nothing else.
 
 use roundelay_dsl::{
-    Extent, Model, ModelBuilder, NoFiles, Operation, Program, Source, SourceFile, Value,
-    fingerprint, parse,
+    Extent, Masked, Model, ModelBuilder, NoFiles, Operation, Program, Source, SourceFile,
+    Value, fingerprint, parse,
 };
 use roundelay_schedule::{Element, Id, Reading};
 
@@ -59,10 +59,11 @@ fn perplexity_reads_the_loss_wherever_it_stands() {
         let of = |operation| {
             model.nodes.values().filter(|node| node.operation == operation).count()
         };
-        assert_eq!(of(Operation::CrossEntropy), 2, "{model}");
+        let plain = Operation::CrossEntropy { masked: Masked::No };
+        assert_eq!(of(plain), 2, "{model}");
         let loss = model.loss.expect("it has a loss");
         assert_eq!(model.metrics.iter().filter(|m| m.node == loss).count(), 1);
-        let expected = (Reading::Exponential, Operation::CrossEntropy);
+        let expected = (Reading::Exponential, plain);
         assert!(metrics(&model).iter().all(|(_, r, o)| (*r, *o) == expected));
         assert_eq!(warnings, 0);
     }
@@ -143,7 +144,7 @@ fn models_from_rust_measure_too() {
     let model = model.loss(&loss).unwrap();
     let expected = [
         ("top", Reading::Mean, Operation::Accuracy),
-        ("top_1", Reading::Exponential, Operation::CrossEntropy),
+        ("top_1", Reading::Exponential, Operation::CrossEntropy { masked: Masked::No }),
     ];
     assert_eq!(metrics(&model), expected);
 

@@ -1,7 +1,7 @@
 //! Operators of Llama, GPT-2 and ViT: what they are made of, and how their parameters are called.
 
 use roundelay_dsl::{
-    Cap, Model, NoFiles, Operation, Scale, Source, SourceFile, Window, parse,
+    Cap, Masked, Model, NoFiles, Operation, Scale, Source, SourceFile, Window, parse,
 };
 use roundelay_schedule::Initial;
 
@@ -282,7 +282,7 @@ fn a_masked_loss_has_one_target_more_than_classes() {
          input targets: i32[batch, 6]
          loss cross_entropy(linear(x, 5), targets, masked = true)",
     );
-    assert_eq!(operations(&model)[1], Operation::MaskedCrossEntropy);
+    assert_eq!(operations(&model)[1], Operation::CrossEntropy { masked: Masked::Yes });
     assert_eq!(model.inputs.values().map(|input| input.bound).max(), Some(6));
 }
 

@@ -63,10 +63,9 @@ impl Geometry {
     pub(crate) fn result(&self) -> usize {
         self.window.places() * self.filters
     }
-    /// The result as (places, filters); saturates, which no operand fits.
+    /// The result as (places, filters).
     fn places(&self) -> (usize, usize) {
-        let rows = product([self.batch, self.window.output[0], self.window.output[1]]);
-        (usize::try_from(rows).unwrap_or(usize::MAX), self.filters)
+        (self.window.places_of(self.batch), self.filters)
     }
     fn flops(&self) -> u64 {
         let places = product([2, self.batch, self.window.places(), self.filters]);

@@ -269,6 +269,9 @@ impl Define for AllReduce {
     fn flops(&self) -> u64 {
         product([self.0.line.parts as usize - 1, self.0.elements()])
     }
+    fn exchange(&self) -> Option<Exchange> {
+        Some(self.0)
+    }
     fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
         alone(self.0, operands);
     }
@@ -288,6 +291,9 @@ impl Define for AllGather {
     }
     fn flops(&self) -> u64 {
         0
+    }
+    fn exchange(&self) -> Option<Exchange> {
+        Some(self.0)
     }
     fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
         alone(self.0, operands);
@@ -309,6 +315,9 @@ impl Define for ReduceScatter {
     fn flops(&self) -> u64 {
         product([self.0.line.parts as usize - 1, self.0.rows, self.0.columns()])
     }
+    fn exchange(&self) -> Option<Exchange> {
+        Some(self.0)
+    }
     fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
         alone(self.0, operands);
     }
@@ -326,6 +335,9 @@ impl Define for FetchHalo {
     }
     fn flops(&self) -> u64 {
         0
+    }
+    fn exchange(&self) -> Option<Exchange> {
+        Some(self.0)
     }
     fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
         alone(self.0, operands);
@@ -349,6 +361,9 @@ impl Define for AddHalo {
             }
             Joint::Collective(_) => 0,
         }
+    }
+    fn exchange(&self) -> Option<Exchange> {
+        Some(self.0)
     }
     fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
         alone(self.0, operands);

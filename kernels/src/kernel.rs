@@ -15,7 +15,7 @@ use crate::{
     signature::Signature,
     stored, tanh,
     team::{MOST_PARTS, for_each_part},
-    unit::{multiplies_rows, unit_of, unit_of_rows},
+    unit::Arithmetic,
 };
 use roundelay_schedule::{
     Access, Bytes, Call, Catalogue, Element, Exchanged, Float, Flops, Footprint, Operand,
@@ -42,6 +42,10 @@ pub(crate) trait Define: Sized {
     fn replaces(&self) -> Option<[usize; 2]> {
         None
     }
+    /// What the devices that split a tensor do here together; most do nothing.
+    fn exchange(&self) -> Option<Exchange> {
+        None
+    }
     /// What runs; the plain body unless something is faster.
     fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
         self.plain(operands, context);
@@ -51,7 +55,7 @@ pub(crate) trait Define: Sized {
 }
 
 macro_rules! define_operations {
-    ($($name:literal => $variant:ident($definition:path);)*) => {
+    ($($name:literal => $variant:ident($definition:path): $arithmetic:ident;)*) => {
         /// Which kernel, with its constants.
         #[derive(Clone, Debug, PartialEq)]
         enum Operation {
@@ -60,6 +64,15 @@ macro_rules! define_operations {
 
         /// The names of all kernels.
         pub const NAMES: &[&str] = &[$($name),*];
+
+        /// What the arithmetic of a kernel runs on, where its matrices are aligned.
+        pub fn unit_of(kernel: &str) -> Unit {
+            match kernel {
+                $($name => Arithmetic::$arithmetic,)*
+                _ => Arithmetic::Vector,
+            }
+            .unit()
+        }
 
         impl Operation {
             /// Nothing if no kernel has the name.
@@ -71,6 +84,11 @@ macro_rules! define_operations {
                     $($name => Define::parse(call).map(Self::$variant),)*
                     _ => return None,
                 })
+            }
+            fn arithmetic(&self) -> Arithmetic {
+                match self {
+                    $(Self::$variant(_) => Arithmetic::$arithmetic,)*
+                }
             }
             fn flops(&self) -> u64 {
                 match self {
@@ -90,6 +108,11 @@ macro_rules! define_operations {
             fn replaces(&self) -> Option<[usize; 2]> {
                 match self {
                     $(Self::$variant(definition) => definition.replaces(),)*
+                }
+            }
+            fn exchange(&self) -> Option<Exchange> {
+                match self {
+                    $(Self::$variant(definition) => definition.exchange(),)*
                 }
             }
             fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
@@ -112,106 +135,109 @@ macro_rules! define_operations {
 }
 
 define_operations! {
-    "matmul" => Matmul(matmul::Matmul);
-    "affine" => Affine(affine::Affine);
-    "affine_relu" => AffineRelu(affine::AffineRelu);
-    "affine_gelu" => AffineGelu(affine::AffineGelu);
-    "affine_gelu_tanh" => AffineGeluTanh(affine::AffineGeluTanh);
-    "affine_add" => AffineAdd(affine::AffineAdd);
+    "matmul" => Matmul(matmul::Matmul): Rows;
+    "affine" => Affine(affine::Affine): Rows;
+    "affine_relu" => AffineRelu(affine::AffineRelu): Rows;
+    "affine_gelu" => AffineGelu(affine::AffineGelu): Rows;
+    "affine_gelu_tanh" => AffineGeluTanh(affine::AffineGeluTanh): Rows;
+    "affine_add" => AffineAdd(affine::AffineAdd): Rows;
     "matmul_gelu_tanh_backward" =>
-        MatmulGeluTanhBackward(affine::MatmulGeluTanhBackward);
-    "affine_gradients" => AffineGradients(affine::AffineGradients);
-    "add" => Add(elementwise::Add);
-    "add_rows" => AddRows(elementwise::AddRows);
-    "accumulate" => Accumulate(elementwise::Accumulate);
-    "copy" => Copy(elementwise::Copy);
-    "zero" => Zero(elementwise::Zero);
-    "sum_rows" => SumRows(elementwise::SumRows);
-    "multiply" => Multiply(elementwise::Multiply);
-    "multiply_sum_rows" => MultiplySumRows(elementwise::MultiplySumRows);
-    "scale" => Scale(elementwise::Scale);
-    "relu" => Relu(activation::Relu);
-    "relu_backward" => ReluBackward(activation::ReluBackward);
-    "relu_backward_again" => ReluBackwardAgain(rectified::ReluBackwardAgain);
-    "gelu" => Gelu(activation::Gelu);
-    "gelu_backward" => GeluBackward(activation::GeluBackward);
-    "silu" => Silu(activation::Silu);
-    "silu_backward" => SiluBackward(activation::SiluBackward);
-    "gelu_tanh" => GeluTanh(activation::GeluTanh);
-    "gelu_tanh_backward" => GeluTanhBackward(activation::GeluTanhBackward);
-    "soft_cap" => SoftCap(tanh::SoftCap);
-    "soft_cap_backward" => SoftCapBackward(tanh::SoftCapBackward);
-    "softmax" => Softmax(norm::Softmax);
-    "softmax_backward" => SoftmaxBackward(norm::SoftmaxBackward);
-    "dropout" => Dropout(dropout::Dropout);
-    "dropout_backward" => DropoutBackward(dropout::DropoutBackward);
-    "layer_norm" => LayerNorm(norm::LayerNorm);
-    "layer_norm_backward" => LayerNormBackward(norm::LayerNormBackward);
-    "layer_norm_parameters" => LayerNormParameters(norm::LayerNormParameters);
-    "batch_norm" => BatchNorm(batch_norm::BatchNorm);
-    "batch_norm_backward" => BatchNormBackward(batch_norm::BatchNormBackward);
-    "group_norm" => GroupNorm(group_norm::GroupNorm);
-    "group_norm_backward" => GroupNormBackward(group_norm::GroupNormBackward);
-    "rms_norm" => RmsNorm(rms_norm::RmsNorm);
-    "rms_norm_backward" => RmsNormBackward(rms_norm::RmsNormBackward);
-    "embedding" => Embedding(embedding::Embedding);
-    "embedding_backward" => EmbeddingBackward(embedding::EmbeddingBackward);
-    "attention" => Attention(attention::Attention);
-    "attention_backward" => AttentionBackward(attention::AttentionBackward);
-    "scores" => Scores(stored::Scores);
-    "mix" => Mix(stored::Mix);
-    "mix_backward" => MixBackward(stored::MixBackward);
-    "rotary" => Rotary(rotary::Rotary);
-    "slice" => Slice(rows::Slice);
-    "slice_backward" => SliceBackward(rows::SliceBackward);
-    "slice_integers" => SliceIntegers(rows::SliceIntegers);
-    "prepend" => Prepend(rows::Prepend);
-    "conv2d" => Conv2d(convolution::Conv2d);
-    "conv2d_backward" => Conv2dBackward(convolution::Conv2dBackward);
-    "conv2d_weights" => Conv2dWeights(convolution::Conv2dWeights);
-    "max_pool" => MaxPool(pool::MaxPool);
-    "max_pool_backward" => MaxPoolBackward(pool::MaxPoolBackward);
-    "avg_pool" => AvgPool(pool::AvgPool);
-    "avg_pool_backward" => AvgPoolBackward(pool::AvgPoolBackward);
-    "global_pool" => GlobalPool(pool::GlobalPool);
-    "global_pool_backward" => GlobalPoolBackward(pool::GlobalPoolBackward);
-    "cross_entropy" => CrossEntropy(loss::CrossEntropy<loss::Every>);
+        MatmulGeluTanhBackward(affine::MatmulGeluTanhBackward): Rows;
+    "affine_gradients" => AffineGradients(affine::AffineGradients): Rows;
+    "add" => Add(elementwise::Add): Vector;
+    "add_rows" => AddRows(elementwise::AddRows): Vector;
+    "accumulate" => Accumulate(elementwise::Accumulate): Vector;
+    "copy" => Copy(elementwise::Copy): Vector;
+    "zero" => Zero(elementwise::Zero): Vector;
+    "sum_rows" => SumRows(elementwise::SumRows): Vector;
+    "multiply" => Multiply(elementwise::Multiply): Vector;
+    "multiply_sum_rows" => MultiplySumRows(elementwise::MultiplySumRows): Vector;
+    "scale" => Scale(elementwise::Scale): Vector;
+    "relu" => Relu(activation::Relu): Vector;
+    "relu_backward" => ReluBackward(activation::ReluBackward): Vector;
+    "relu_backward_again" => ReluBackwardAgain(rectified::ReluBackwardAgain): Vector;
+    "gelu" => Gelu(activation::Gelu): Vector;
+    "gelu_backward" => GeluBackward(activation::GeluBackward): Vector;
+    "silu" => Silu(activation::Silu): Vector;
+    "silu_backward" => SiluBackward(activation::SiluBackward): Vector;
+    "gelu_tanh" => GeluTanh(activation::GeluTanh): Vector;
+    "gelu_tanh_backward" => GeluTanhBackward(activation::GeluTanhBackward): Vector;
+    "soft_cap" => SoftCap(tanh::SoftCap): Vector;
+    "soft_cap_backward" => SoftCapBackward(tanh::SoftCapBackward): Vector;
+    "softmax" => Softmax(norm::Softmax): Vector;
+    "softmax_backward" => SoftmaxBackward(norm::SoftmaxBackward): Vector;
+    "dropout" => Dropout(dropout::Dropout): Vector;
+    "dropout_backward" => DropoutBackward(dropout::DropoutBackward): Vector;
+    "layer_norm" => LayerNorm(norm::LayerNorm): Vector;
+    "layer_norm_backward" => LayerNormBackward(norm::LayerNormBackward): Vector;
+    "layer_norm_parameters" => LayerNormParameters(norm::LayerNormParameters): Vector;
+    "batch_norm" => BatchNorm(batch_norm::BatchNorm): Vector;
+    "batch_norm_backward" => BatchNormBackward(batch_norm::BatchNormBackward): Vector;
+    "group_norm" => GroupNorm(group_norm::GroupNorm): Vector;
+    "group_norm_backward" => GroupNormBackward(group_norm::GroupNormBackward): Vector;
+    "rms_norm" => RmsNorm(rms_norm::RmsNorm): Vector;
+    "rms_norm_backward" => RmsNormBackward(rms_norm::RmsNormBackward): Vector;
+    "embedding" => Embedding(embedding::Embedding): Vector;
+    "embedding_backward" => EmbeddingBackward(embedding::EmbeddingBackward): Vector;
+    "attention" => Attention(attention::Attention): Attention;
+    "attention_backward" => AttentionBackward(attention::AttentionBackward): Attention;
+    "scores" => Scores(stored::Scores): Products;
+    "mix" => Mix(stored::Mix): Products;
+    "mix_backward" => MixBackward(stored::MixBackward): Products;
+    "rotary" => Rotary(rotary::Rotary): Vector;
+    "slice" => Slice(rows::Slice): Vector;
+    "slice_backward" => SliceBackward(rows::SliceBackward): Vector;
+    "slice_integers" => SliceIntegers(rows::SliceIntegers): Vector;
+    "prepend" => Prepend(rows::Prepend): Vector;
+    "conv2d" => Conv2d(convolution::Conv2d): Products;
+    "conv2d_backward" => Conv2dBackward(convolution::Conv2dBackward): Products;
+    "conv2d_weights" => Conv2dWeights(convolution::Conv2dWeights): Products;
+    "max_pool" => MaxPool(pool::MaxPool): Vector;
+    "max_pool_backward" => MaxPoolBackward(pool::MaxPoolBackward): Vector;
+    "avg_pool" => AvgPool(pool::AvgPool): Vector;
+    "avg_pool_backward" => AvgPoolBackward(pool::AvgPoolBackward): Vector;
+    "global_pool" => GlobalPool(pool::GlobalPool): Vector;
+    "global_pool_backward" => GlobalPoolBackward(pool::GlobalPoolBackward): Vector;
+    "cross_entropy" => CrossEntropy(loss::CrossEntropy<loss::Every>): Loss;
     "cross_entropy_backward" =>
-        CrossEntropyBackward(loss::CrossEntropyBackward<loss::Every>);
-    "masked_cross_entropy" => MaskedCrossEntropy(loss::CrossEntropy<loss::Masked>);
+        CrossEntropyBackward(loss::CrossEntropyBackward<loss::Every>): Loss;
+    "masked_cross_entropy" => MaskedCrossEntropy(loss::CrossEntropy<loss::Masked>): Loss;
     "masked_cross_entropy_backward" =>
-        MaskedCrossEntropyBackward(loss::CrossEntropyBackward<loss::Masked>);
-    "linear_cross_entropy" => LinearCrossEntropy(linear_loss::LinearCrossEntropy);
-    "mse" => Mse(loss::Mse);
-    "mse_backward" => MseBackward(loss::MseBackward);
-    "accuracy" => Accuracy(metric::Accuracy);
-    "part" => Part(part::Part);
-    "embedding_part" => EmbeddingPart(part::EmbeddingPart);
-    "embedding_part_backward" => EmbeddingPartBackward(part::EmbeddingPartBackward);
-    "cross_entropy_part" => CrossEntropyPart(part_loss::CrossEntropyPart);
-    "cross_entropy_join" => CrossEntropyJoin(part_loss::CrossEntropyJoin);
+        MaskedCrossEntropyBackward(loss::CrossEntropyBackward<loss::Masked>): Loss;
+    "linear_cross_entropy" => LinearCrossEntropy(linear_loss::LinearCrossEntropy): Rows;
+    "mse" => Mse(loss::Mse): Vector;
+    "mse_backward" => MseBackward(loss::MseBackward): Vector;
+    "accuracy" => Accuracy(metric::Accuracy): Vector;
+    "part" => Part(part::Part): Vector;
+    "embedding_part" => EmbeddingPart(part::EmbeddingPart): Vector;
+    "embedding_part_backward" =>
+        EmbeddingPartBackward(part::EmbeddingPartBackward): Vector;
+    "cross_entropy_part" => CrossEntropyPart(part_loss::CrossEntropyPart): Loss;
+    "cross_entropy_join" => CrossEntropyJoin(part_loss::CrossEntropyJoin): Vector;
     "cross_entropy_part_backward" =>
-        CrossEntropyPartBackward(part_loss::CrossEntropyPartBackward);
-    "norm_part_sums" => NormPartSums(part_norm::NormPartSums);
-    "norm_part_squares" => NormPartSquares(part_norm::NormPartSquares);
-    "norm_part" => NormPart(part_norm::NormPart);
-    "norm_part_slopes" => NormPartSlopes(part_norm::NormPartSlopes);
-    "norm_part_backward" => NormPartBackward(part_norm::NormPartBackward);
-    "norm_part_gain" => NormPartGain(part_norm::NormPartGain);
-    "pixel_norm_moments" => PixelNormMoments(pixel_norm::PixelNormMoments);
-    "pixel_norm_statistics" => PixelNormStatistics(pixel_norm::PixelNormStatistics);
-    "pixel_norm" => PixelNorm(pixel_norm::PixelNorm);
-    "pixel_norm_slopes" => PixelNormSlopes(pixel_norm::PixelNormSlopes);
-    "pixel_norm_backward" => PixelNormBackward(pixel_norm::PixelNormBackward);
-    "pixel_norm_parameters" => PixelNormParameters(pixel_norm::PixelNormParameters);
-    "all_reduce" => AllReduce(exchange::AllReduce);
-    "all_gather" => AllGather(exchange::AllGather);
-    "reduce_scatter" => ReduceScatter(exchange::ReduceScatter);
-    "halo" => Halo(exchange::FetchHalo);
-    "halo_add" => HaloAdd(exchange::AddHalo);
-    "squares" => Squares(optimizer::Squares);
-    "sgd" => Sgd(optimizer::Sgd);
-    "adamw" => Adamw(optimizer::Adamw);
+        CrossEntropyPartBackward(part_loss::CrossEntropyPartBackward): Loss;
+    "norm_part_sums" => NormPartSums(part_norm::NormPartSums): Vector;
+    "norm_part_squares" => NormPartSquares(part_norm::NormPartSquares): Vector;
+    "norm_part" => NormPart(part_norm::NormPart): Vector;
+    "norm_part_slopes" => NormPartSlopes(part_norm::NormPartSlopes): Vector;
+    "norm_part_backward" => NormPartBackward(part_norm::NormPartBackward): Vector;
+    "norm_part_gain" => NormPartGain(part_norm::NormPartGain): Vector;
+    "pixel_norm_moments" => PixelNormMoments(pixel_norm::PixelNormMoments): Vector;
+    "pixel_norm_statistics" =>
+        PixelNormStatistics(pixel_norm::PixelNormStatistics): Vector;
+    "pixel_norm" => PixelNorm(pixel_norm::PixelNorm): Vector;
+    "pixel_norm_slopes" => PixelNormSlopes(pixel_norm::PixelNormSlopes): Vector;
+    "pixel_norm_backward" => PixelNormBackward(pixel_norm::PixelNormBackward): Vector;
+    "pixel_norm_parameters" =>
+        PixelNormParameters(pixel_norm::PixelNormParameters): Vector;
+    "all_reduce" => AllReduce(exchange::AllReduce): Vector;
+    "all_gather" => AllGather(exchange::AllGather): Vector;
+    "reduce_scatter" => ReduceScatter(exchange::ReduceScatter): Vector;
+    "halo" => Halo(exchange::FetchHalo): Vector;
+    "halo_add" => HaloAdd(exchange::AddHalo): Vector;
+    "squares" => Squares(optimizer::Squares): Update;
+    "sgd" => Sgd(optimizer::Sgd): Update;
+    "adamw" => Adamw(optimizer::Adamw): Update;
 }
 
 /// A well-formed call: name, attributes and shapes are checked, and no text is left.
@@ -221,9 +247,6 @@ pub struct Kernel {
     slots: Vec<Slot>,
     /// Those of the slots, once somebody asked for them.
     accesses: OnceLock<Vec<Access>>,
-    unit: Unit,
-    /// Whether the lengths of rows of its matrices count.
-    multiplies_rows: bool,
 }
 
 impl Kernel {
@@ -243,9 +266,7 @@ impl Kernel {
         let finished = parsed.and_then(|operation| Ok((operation, signature.finish()?)));
         let (operation, slots) =
             finished.map_err(|mistake| format!("kernel `{name}`: {mistake}"))?;
-        let accesses = OnceLock::new();
-        let (unit, multiplies_rows) = (unit_of(name), multiplies_rows(name));
-        Ok(Self { operation, slots, accesses, unit, multiplies_rows })
+        Ok(Self { operation, slots, accesses: OnceLock::new() })
     }
 
     /// What is done with each operand.
@@ -274,14 +295,7 @@ impl Kernel {
     /// What the devices that split a tensor do here together, if this is such a call. Its operands
     /// are what a device brings and what it gets.
     pub fn exchange(&self) -> Option<Exchange> {
-        match &self.operation {
-            Operation::AllReduce(exchange::AllReduce(joint))
-            | Operation::AllGather(exchange::AllGather(joint))
-            | Operation::ReduceScatter(exchange::ReduceScatter(joint))
-            | Operation::Halo(exchange::FetchHalo(joint))
-            | Operation::HaloAdd(exchange::AddHalo(joint)) => Some(*joint),
-            _ => None,
-        }
+        self.operation.exchange()
     }
 
     /// Bytes of each operand.
@@ -320,10 +334,7 @@ impl Kernel {
     /// What does the arithmetic.
     fn unit(&self, dtype: Float) -> Unit {
         let rows = self.slots.iter().map(|slot| slot.row * slot.element.size(dtype));
-        match self.multiplies_rows {
-            true => unit_of_rows(dtype, rows),
-            false => self.unit,
-        }
+        self.operation.arithmetic().unit_of_rows(dtype, rows)
     }
 
     /// What the call is on a CUDA device: the same numbers, but for rounding.

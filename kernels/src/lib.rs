@@ -172,7 +172,6 @@ mod window;
 pub use context::{Context, Mode};
 pub use exchange::{Exchange, Joint};
 pub use halo::Halo;
-pub use kernel::{Kernel, Kernels, NAMES};
+pub use kernel::{Kernel, Kernels, NAMES, unit_of};
 pub use nearest::nearest;
 pub use real::Real;
-pub use unit::unit_of;

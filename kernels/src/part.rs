@@ -43,12 +43,6 @@ pub(crate) struct EmbeddingPartBackward {
     pub(crate) store: Store,
 }
 
-/// The attribute `whole`: how many there are in all parts together.
-pub(crate) fn whole(call: &mut Signature<'_>) -> Result<usize, String> {
-    let whole = call.integer("whole", "at least 1", |whole| whole >= 1)?;
-    usize::try_from(whole).map_err(|_| "attribute `whole` is too large".to_owned())
-}
-
 /// A part is no larger than the whole.
 pub(crate) fn no_more(part: usize, whole: usize) -> Result<(), String> {
     match part <= whole {
@@ -89,7 +83,7 @@ impl Define for Part {
 
 impl Define for EmbeddingPart {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let whole = whole(call)?;
+        let whole = call.count("whole")?;
         let tokens = call.integers("tokens")?;
         let (rows, columns) = call.matrix("table", Access::Read)?;
         call.looked_up(tokens, columns);
@@ -115,7 +109,7 @@ impl Define for EmbeddingPart {
 impl Define for EmbeddingPartBackward {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let store = call.store()?;
-        let whole = whole(call)?;
+        let whole = call.count("whole")?;
         let tokens = call.integers("tokens")?;
         let (rows, columns) = call.matrix("dy", Access::Read)?;
         if rows != tokens {

@@ -8,7 +8,7 @@ use crate::{
     kernel::Define,
     loss::{Slopes, logits_and_targets},
     operand::Operands,
-    part::{no_more, own, whole},
+    part::{no_more, own},
     plain::{loss::cross_entropy_backward, part as plain},
     signature::{Signature, product},
     store::Store,
@@ -43,7 +43,7 @@ pub(crate) struct CrossEntropyPartBackward {
 
 impl All {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        Ok(Self { classes: whole(call)?, masked: call.flag("masked")? })
+        Ok(Self { classes: call.count("whole")?, masked: call.flag("masked")? })
     }
     /// The own logits (m, c) and the targets (m).
     fn logits_and_targets(

@@ -11,7 +11,7 @@ use crate::{
     kernel::Define,
     norm::epsilon,
     operand::Operands,
-    part::{no_more, whole},
+    part::no_more,
     plain::part_norm as plain,
     signature::{Signature, product},
     store::Store,
@@ -115,7 +115,7 @@ impl Around {
 
 impl Own {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (around, whole) = (Around::parse(call)?, whole(call)?);
+        let (around, whole) = (Around::parse(call)?, call.count("whole")?);
         let (rows, columns) = call.matrix("x", Access::Read)?;
         no_more(columns, whole)?;
         Ok(Self { rows, columns, whole, around })

@@ -152,12 +152,6 @@ impl Groups {
     }
 }
 
-/// The attribute `count`.
-fn count(call: &mut Signature<'_>) -> Result<usize, String> {
-    let count = call.integer("count", "at least 1", |count| count >= 1)?;
-    usize::try_from(count).map_err(|_| "attribute `count` is too large".to_owned())
-}
-
 /// The operands `names`, each a number for every statistic.
 fn statistics(
     call: &mut Signature<'_>,
@@ -204,7 +198,7 @@ impl Define for PixelNormMoments {
 
 impl Define for PixelNormStatistics {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (count, running) = (count(call)?, call.flag("running")?);
+        let (count, running) = (call.count("count")?, call.flag("running")?);
         let (parts, both) = call.matrix("moments", Access::Read)?;
         if !both.is_multiple_of(2) {
             return Err(format!("{both} moments are no means and squares"));
@@ -325,7 +319,7 @@ impl Define for PixelNormSlopes {
 
 impl Define for PixelNormBackward {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (store, count) = (call.store()?, count(call)?);
+        let (store, count) = (call.store()?, call.count("count")?);
         let extents = Groups::parse(call)?;
         call.vector("gain", Access::Read, extents.columns)?;
         statistics(call, &["mean", "variance"], (Access::Read, extents.statistics()))?;

@@ -60,10 +60,9 @@ impl Pool {
         let parts = x.chunks(images * self.image()).zip(parts);
         for_each_part(parts, |(x, y)| pool(self, x, y));
     }
-    /// The result as (places, channels); saturates, which no operand fits.
+    /// The result as (places, channels).
     fn places(&self) -> (usize, usize) {
-        let rows = product([self.batch, self.window.output[0], self.window.output[1]]);
-        (usize::try_from(rows).unwrap_or(usize::MAX), self.channels)
+        (self.window.places_of(self.batch), self.channels)
     }
     /// Elements of one image.
     pub(crate) fn image(&self) -> usize {

@@ -292,6 +292,12 @@ impl<'a> Signature<'a> {
         }
     }
 
+    /// How many there are of something, at least one.
+    pub(crate) fn count(&mut self, name: &'static str) -> Result<usize, String> {
+        let count = self.integer(name, "at least 1", |count| count >= 1)?;
+        usize::try_from(count).map_err(|_| format!("attribute `{name}` is too large"))
+    }
+
     /// Like [`Self::integer`], for an attribute that may be absent.
     pub(crate) fn optional_integer(
         &mut self,

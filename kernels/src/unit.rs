@@ -2,88 +2,60 @@
 
 use roundelay_schedule::{Float, Unit};
 
-/// Kernels that are products of the matrices that they are given, row by row.
-const MATRICES: [&str; 9] = [
-    "matmul",
-    "affine",
-    "affine_relu",
-    "affine_gelu",
-    "affine_gelu_tanh",
-    "affine_add",
-    "matmul_gelu_tanh_backward",
-    "affine_gradients",
-    "linear_cross_entropy",
-];
-
-/// Kernels whose products are of something else: windows of an image, heads.
-const PRODUCTS: [&str; 6] =
-    ["conv2d", "conv2d_backward", "conv2d_weights", "scores", "mix", "mix_backward"];
-
-/// Kernels whose products stay on the chip.
-const ATTENTION: [&str; 2] = ["attention", "attention_backward"];
-
-/// Kernels that pass once over long arrays of parameters and their states.
-const UPDATES: [&str; 3] = ["squares", "sgd", "adamw"];
-
-/// Kernels that pass over the logits of a loss.
-const LOSSES: [&str; 6] = [
-    "cross_entropy",
-    "cross_entropy_backward",
-    "masked_cross_entropy",
-    "masked_cross_entropy_backward",
-    "cross_entropy_part",
-    "cross_entropy_part_backward",
-];
+/// What the arithmetic of a kernel is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arithmetic {
+    /// Products of the matrices that it is given, row by row; rows may be unaligned.
+    Rows,
+    /// Products of something else: windows of an image, heads.
+    Products,
+    /// Products that stay on the chip.
+    Attention,
+    /// One pass over long arrays of parameters and their states.
+    Update,
+    /// A pass over the logits of a loss.
+    Loss,
+    /// Anything else, number by number.
+    Vector,
+}
 
 /// What tensor cores load at once, in bytes.
 const LOADED: u64 = 16;
 
-/// The unit of a kernel, where its matrices are aligned.
-pub fn unit_of(kernel: &str) -> Unit {
-    if MATRICES.contains(&kernel) || PRODUCTS.contains(&kernel) {
-        Unit::Product
-    } else if ATTENTION.contains(&kernel) {
-        Unit::Attention
-    } else if UPDATES.contains(&kernel) {
-        Unit::Update
-    } else if LOSSES.contains(&kernel) {
-        Unit::Loss
-    } else {
-        Unit::Vector
+impl Arithmetic {
+    /// What it runs on, where its matrices are aligned.
+    pub(crate) fn unit(self) -> Unit {
+        match self {
+            Arithmetic::Rows | Arithmetic::Products => Unit::Product,
+            Arithmetic::Attention => Unit::Attention,
+            Arithmetic::Update => Unit::Update,
+            Arithmetic::Loss => Unit::Loss,
+            Arithmetic::Vector => Unit::Vector,
+        }
     }
-}
 
-/// Whether a kernel multiplies matrices whose rows may be unaligned.
-pub(crate) fn multiplies_rows(kernel: &str) -> bool {
-    MATRICES.contains(&kernel)
-}
-
-/// The unit of a product of matrices with rows of so many bytes. Where elements do not have 16
-/// bits, no tensor core is asked.
-pub(crate) fn unit_of_rows(dtype: Float, mut rows: impl Iterator<Item = u64>) -> Unit {
-    let whole = |bytes: u64| bytes.is_multiple_of(LOADED);
-    match dtype {
-        Float::Bf16(_) | Float::F16(_) if !rows.all(whole) => Unit::Unaligned,
-        Float::Bf16(_) | Float::F16(_) | Float::F32 | Float::F64 => Unit::Product,
+    /// What it runs on where the rows of its matrices have so many bytes. Where elements do not
+    /// have 16 bits, no tensor core is asked.
+    pub(crate) fn unit_of_rows(
+        self,
+        dtype: Float,
+        mut rows: impl Iterator<Item = u64>,
+    ) -> Unit {
+        let whole = |bytes: u64| bytes.is_multiple_of(LOADED);
+        match (self, dtype) {
+            (Arithmetic::Rows, Float::Bf16(_) | Float::F16(_)) if !rows.all(whole) => {
+                Unit::Unaligned
+            }
+            _ => self.unit(),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Kernel, NAMES};
+    use crate::Kernel;
     use roundelay_schedule::{Attribute, Bytes, Call, Element, GradientSums, Operand};
-
-    #[test]
-    fn every_name_is_a_kernel() {
-        let products = MATRICES.iter().chain(&PRODUCTS).chain(&ATTENTION);
-        for name in products.chain(&UPDATES).chain(&LOSSES) {
-            assert!(NAMES.contains(name), "{name}");
-        }
-        assert_eq!(unit_of("layer_norm"), Unit::Vector);
-        assert_eq!(unit_of("adamw"), Unit::Update);
-        assert_eq!(unit_of("cross_entropy_backward"), Unit::Loss);
-    }
 
     fn operand(element: Element, shape: &[u64]) -> Operand {
         Operand { argument: 0, offset: Bytes(0), element, shape: shape.into() }

@@ -1,6 +1,6 @@
 //! Windows that move over images: which pixel a tap sees, and how large the result is.
 
-use crate::signature::Signature;
+use crate::signature::{Signature, product};
 
 /// A window that moves over the two extents of an image, padded on all four sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,12 @@ impl Window {
     /// Places of the window in an image.
     pub(crate) fn places(&self) -> usize {
         self.output[0] * self.output[1]
+    }
+
+    /// Places of the window in so many images; saturates, which no operand fits.
+    pub(crate) fn places_of(&self, batch: usize) -> usize {
+        let places = product([batch, self.output[0], self.output[1]]);
+        usize::try_from(places).unwrap_or(usize::MAX)
     }
 
     /// Taps of the window.

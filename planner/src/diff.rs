@@ -222,7 +222,7 @@ fn cost_lines(first: &Candidate, second: &Candidate, goal: &Goal) -> Vec<[String
     line("devices", &|plan| plan.plan.devices.len().to_string());
     line("bubble", &|plan| format!("{:.1} %", 100.0 * plan.bubble));
     line("peak memory", &|plan| plan.device_peak.to_string());
-    for kind in Kind::ALL {
+    for &kind in Kind::ALL {
         let bytes =
             |plan: &Candidate| plan.memory.get(&kind).copied().unwrap_or_default();
         if bytes(first).0 + bytes(second).0 > 0 {

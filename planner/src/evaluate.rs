@@ -95,7 +95,7 @@ fn candidate(
 
 fn kinds(checked: &Checked, cell: DeviceId) -> BTreeMap<Kind, Bytes> {
     let bytes = |kind| (kind, checked.bytes_of(cell, kind));
-    Kind::ALL.into_iter().map(bytes).filter(|(_, bytes)| bytes.0 > 0).collect()
+    Kind::ALL.iter().copied().map(bytes).filter(|(_, bytes)| bytes.0 > 0).collect()
 }
 
 /// What the devices of each pool take together; a device that repeats one of the cell takes as

@@ -1,6 +1,6 @@
 //! Families: the decisions without a number, and the laws that say which of them go together.
 
-use roundelay_schedule::{Fold, Order, Placement, Plan, Rule, States};
+use roundelay_schedule::{Order, Placement, Plan, Rule, States, StatesFault};
 use std::fmt;
 
 /// All decisions without a number.
@@ -33,23 +33,8 @@ pub enum Clash {
         /// What was asked for.
         placement: Placement,
     },
-    /// Sharded states where nothing repeats a whole pass.
-    StatesNeedMembers(States),
-    /// Sharded states where two devices of a cell hold a stage.
-    StatesNeedOneHolder(States),
-    /// Sharded states where slices of sequences add up their gradients.
-    StatesNeedWholeSequences(States),
-    /// Travelling states without workers.
-    HandoffNeedsWorkers,
-    /// ZeRO's collectives under a cyclic rule, where workers never meet.
-    ShardsNeedSync {
-        /// What was asked for.
-        states: States,
-        /// Where.
-        placement: Placement,
-    },
-    /// Hand-over under sync, where all workers want a stage at the same time.
-    HandoffNeedsCyclic,
+    /// States that the other decisions cannot have.
+    States(StatesFault),
 }
 
 impl Family {
@@ -83,91 +68,34 @@ impl Family {
     /// # Errors
     /// The first law that they break.
     pub fn check(self) -> Result<(), Clash> {
-        let lawful = orders(self.rule, self.placement);
-        let Some(fits) = lawful.first() else {
-            let Self { rule, placement, .. } = self;
+        let Self { rule, placement, order, states } = self;
+        let belongs = |order| belongs(order, rule, placement);
+        let Some(&fits) = Order::ALL.iter().find(|order| belongs(**order)) else {
             return Err(Clash::UnitsNeedDevices { rule, placement });
         };
-        if !lawful.contains(&self.order) {
-            return Err(Clash::WrongOrder { order: self.order, fits: *fits });
+        if !belongs(order) {
+            return Err(Clash::WrongOrder { order, fits });
         }
-        self.check_states()
-    }
-
-    fn check_states(self) -> Result<(), Clash> {
-        let sync = self.rule.is_synchronous();
-        let data = self.placement == Placement::Data;
-        let splits = match self.placement {
-            Placement::Accumulate | Placement::Data | Placement::Pipeline => true,
-            Placement::Concurrent | Placement::Shared => false,
-        };
-        match self.states {
-            States::Replicated => Ok(()),
-            States::Handoff if !data => Err(Clash::HandoffNeedsWorkers),
-            States::Handoff if sync => Err(Clash::HandoffNeedsCyclic),
-            States::Handoff => Ok(()),
-            _ if self.order.fold() == Fold::Mirror => {
-                Err(Clash::StatesNeedOneHolder(self.states))
-            }
-            _ if self.order.takes_slices() => {
-                Err(Clash::StatesNeedWholeSequences(self.states))
-            }
-            States::Zero1 | States::Zero2 | States::Zero3 | States::Hsdp => {
-                match (splits, sync) {
-                    (false, _) => Err(Clash::StatesNeedMembers(self.states)),
-                    (true, false) => {
-                        let Self { states, placement, .. } = self;
-                        Err(Clash::ShardsNeedSync { states, placement })
-                    }
-                    (true, true) => Ok(()),
-                }
-            }
-        }
+        states.check(rule, placement, order).map_err(Clash::States)
     }
 }
 
-/// The orders of a synchronous pipeline.
-const PIPELINES: &[Order] = &[
-    Order::Gpipe,
-    Order::OneForwardOneBackward,
-    Order::Eager,
-    Order::Interleaved,
-    Order::BreadthFirst,
-    Order::ZeroBubbleH1,
-    Order::ZeroBubbleH2,
-    Order::ZeroBubbleOneP,
-    Order::ZeroBubbleTwoP,
-    Order::ZeroBubbleAuto,
-    Order::ZeroBubbleV,
-    Order::HalfV,
-    Order::MinimalV,
-    Order::Wave,
-    Order::Chimera,
-    Order::DualPipe,
-    Order::DualPipePaired,
-    Order::SlicesOneForwardOneBackward,
-    Order::TeraPipe,
-    Order::Listed,
-];
-
-/// The orders of a rule in a placement.
-pub(crate) fn orders(rule: Rule, placement: Placement) -> &'static [Order] {
-    if matches!(rule, Rule::Local { .. }) {
-        return placement.orders_of_units();
-    }
-    match (placement, rule == Rule::Sync) {
-        (Placement::Accumulate, _) => &[Order::Sequential],
-        (Placement::Concurrent | Placement::Data | Placement::Shared, true) => {
-            &[Order::Parallel]
+/// Whether an order is one of a rule in a placement.
+fn belongs(order: Order, rule: Rule, placement: Placement) -> bool {
+    match (placement, rule) {
+        (_, Rule::Local { .. }) => placement.orders_of_units().contains(&order),
+        (Placement::Accumulate, _) => order == Order::Sequential,
+        (Placement::Pipeline, Rule::Sync) => order.is_of_pipelines(),
+        (Placement::Concurrent | Placement::Data | Placement::Shared, Rule::Sync) => {
+            order == Order::Parallel
         }
-        (Placement::Pipeline, true) => PIPELINES,
         (
             Placement::Concurrent
             | Placement::Data
             | Placement::Shared
             | Placement::Pipeline,
-            false,
-        ) => &[Order::Cyclic],
+            Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_),
+        ) => order == Order::Cyclic,
     }
 }
 
@@ -197,39 +125,7 @@ impl fmt::Display for Clash {
                 "units of {rule} follow each other, which placement {placement} does not: use \
                  accumulate, data or pipeline"
             ),
-            Clash::StatesNeedMembers(states) => write!(
-                f,
-                "states {states} are split over replicas or workers, one pass at a time: \
-                 use placement accumulate, data or pipeline"
-            ),
-            Clash::StatesNeedOneHolder(states) => write!(
-                f,
-                "states {states} are split over replicas, and pipelines in opposite directions \
-                 have none"
-            ),
-            Clash::StatesNeedWholeSequences(states) => write!(
-                f,
-                "states {states} are split over replicas, and slices of sequences add up their \
-                 gradients where they are: use replicated"
-            ),
-            Clash::HandoffNeedsWorkers => {
-                f.write_str("states handoff travel along the workers of placement data")
-            }
-            Clash::ShardsNeedSync { states, placement: Placement::Data } => write!(
-                f,
-                "states {states} need all workers at one time, which a cyclic rule never \
-                 has: use handoff"
-            ),
-            Clash::ShardsNeedSync { states, placement } => write!(
-                f,
-                "states {states} need all who share a stage at one time, which a cyclic rule \
-                 never has: use replicated in placement {placement}, or rule sync"
-            ),
-            Clash::HandoffNeedsCyclic => write!(
-                f,
-                "under sync all workers want a stage at one time, so it cannot be handed \
-                 over: use zero3"
-            ),
+            Clash::States(fault) => write!(f, "{fault}"),
         }
     }
 }

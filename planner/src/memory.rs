@@ -239,7 +239,7 @@ fn lacking(
 }
 
 fn fullest_kind(schedule: &Schedule, cell: DeviceId) -> Kind {
-    let kinds = Kind::ALL.into_iter();
+    let kinds = Kind::ALL.iter().copied();
     kinds.max_by_key(|kind| schedule.bytes_of(cell, *kind)).unwrap_or(Kind::Parameter)
 }
 

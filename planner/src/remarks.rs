@@ -100,7 +100,7 @@ fn masked_apart(model: &Model, plan: &Plan) -> Option<String> {
     let is_masked = |operation| {
         matches!(
             operation,
-            Operation::MaskedCrossEntropy
+            Operation::CrossEntropy { masked: Masked::Yes }
                 | Operation::LinearCrossEntropy { masked: Masked::Yes, .. }
         )
     };

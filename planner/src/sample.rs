@@ -6,8 +6,8 @@ use crate::{
 };
 use roundelay_codegen::{BackwardForm, StageForm};
 use roundelay_dsl::{
-    Cap, Extent, Metric, Model, ModelInput, ModelInputId, ModelParameter, Node, NodeId,
-    Operation, Program, Scale, Search, Source, Train, Window,
+    Cap, Extent, Masked, Metric, Model, ModelInput, ModelInputId, ModelParameter, Node,
+    NodeId, Operation, Program, Scale, Search, Source, Train, Window,
 };
 use roundelay_schedule::{
     Bytes, BytesPerSecond, CallTime, Contraction, Copies, Data, Device, Division, Domain,
@@ -263,7 +263,8 @@ pub(crate) fn gpt(layers: u64, sequence: u64, width: u64, tied: bool) -> Model {
         linear(&mut model, "head", h, width, vocabulary)
     };
     let operands = vec![logits, Source::Input(targets)];
-    push(&mut model, Operation::CrossEntropy, operands, Vec::new());
+    let loss = Operation::CrossEntropy { masked: Masked::No };
+    push(&mut model, loss, operands, Vec::new());
     model.loss = model.nodes.ids().last();
     model
 }

@@ -291,14 +291,7 @@ impl<'a> Filler<'a> {
         match clash {
             Clash::WrongOrder { .. } => search.order != Choice::Open,
             Clash::UnitsNeedDevices { .. } => search.placement != Choice::Open,
-            Clash::StatesNeedMembers(_)
-            | Clash::StatesNeedOneHolder(_)
-            | Clash::StatesNeedWholeSequences(_)
-            | Clash::HandoffNeedsWorkers
-            | Clash::ShardsNeedSync { .. }
-            | Clash::HandoffNeedsCyclic => {
-                search.states != Choice::Open || !search.depth.allows(1)
-            }
+            Clash::States(_) => search.states != Choice::Open || !search.depth.allows(1),
         }
     }
 }

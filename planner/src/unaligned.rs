@@ -4,7 +4,7 @@
 use crate::{cost::roofline, rewrite::Algebra};
 use roundelay_codegen::node_costs;
 use roundelay_dsl::{
-    Model, ModelParameter, Node, NodeId, Operation, ParameterId, Program, Source,
+    Masked, Model, ModelParameter, Node, NodeId, Operation, ParameterId, Program, Source,
 };
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{Call, Footprint, Id, Initial, Nanos, Plan, Unit};
@@ -27,10 +27,7 @@ impl<'a> Classifier<'a> {
     /// makes its own cannot replace.
     fn of(model: &'a Model, loss: NodeId) -> Option<Self> {
         let node = &model.nodes[loss];
-        let is_loss = matches!(
-            node.operation,
-            Operation::CrossEntropy | Operation::MaskedCrossEntropy
-        );
+        let is_loss = matches!(node.operation, Operation::CrossEntropy { .. });
         let Some(Source::Node(map)) = node.operands.first().filter(|_| is_loss) else {
             return None;
         };
@@ -69,7 +66,8 @@ impl<'a> Classifier<'a> {
             Some(Source::Input(input)) => &model.inputs[*input].name,
             Some(Source::Node(_) | Source::Parameter(_)) | None => "targets",
         };
-        let is_masked = self.loss.operation == Operation::MaskedCrossEntropy;
+        let is_masked =
+            self.loss.operation == Operation::CrossEntropy { masked: Masked::Yes };
         let masked = if is_masked { ", masked = true" } else { "" };
         format!("linear_cross_entropy(x, {targets}, {weight}{masked})")
     }

@@ -135,6 +135,14 @@ impl Collective {
             Collective::AllGather => Collective::ReduceScatter,
         }
     }
+
+    /// How often every member sees the whole array.
+    pub const fn rounds(self) -> u64 {
+        match self {
+            Collective::AllReduce => 2,
+            Collective::ReduceScatter | Collective::AllGather => 1,
+        }
+    }
 }
 
 /// What a move carries; t is the step that the move serves.

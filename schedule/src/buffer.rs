@@ -1,7 +1,10 @@
 //! Where things are: rings of devices, buffers in rings of slots, and what carried buffers hold
 //! between segments.
 
-use crate::{AxisId, BufferId, Bytes, DeviceId, InputId, RingId, Role, Stage, ValueId};
+use crate::{
+    AxisId, BufferId, Bytes, DeviceId, InputId, RingId, Role, Stage, ValueId,
+    spelled::spelled,
+};
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
@@ -154,42 +157,26 @@ pub enum Slice {
     Shard(AxisId),
 }
 
-/// Kinds of memory.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// Parameters.
-    Parameter,
-    /// Gradients of parameters.
-    Gradient,
-    /// Optimizer state.
-    Optimizer,
-    /// Kept for backward.
-    Activation,
-    /// Values and gradients that cross a stage boundary.
-    Boundary,
-    /// Scratch.
-    Workspace,
-    /// Examples.
-    Input,
-    /// Losses.
-    Metric,
-}
-
-impl Kind {
-    /// All kinds, in the order of the arena and of every table.
-    pub const ALL: [Kind; 8] = [
-        Kind::Parameter,
-        Kind::Gradient,
-        Kind::Optimizer,
-        Kind::Activation,
-        Kind::Boundary,
-        Kind::Workspace,
-        Kind::Input,
-        Kind::Metric,
-    ];
+spelled! {
+    /// Kinds of memory, in the order of the arena and of every table.
+    pub enum Kind: "kind of memory" {
+        /// Parameters.
+        Parameter = "parameter",
+        /// Gradients of parameters.
+        Gradient = "gradient",
+        /// Optimizer state.
+        Optimizer = "optimizer",
+        /// Kept for backward.
+        Activation = "activation",
+        /// Values and gradients that cross a stage boundary.
+        Boundary = "boundary",
+        /// Scratch.
+        Workspace = "workspace",
+        /// Examples.
+        Input = "input",
+        /// Losses.
+        Metric = "metric",
+    }
 }
 
 /// Whether and what a buffer holds between segments.
@@ -294,21 +281,6 @@ fn turned(place: u32, turn: u32, period: i64, length: u32) -> u32 {
     }
     let index = i128::from(place) + i128::from(turn) * i128::from(period);
     u32::try_from(index.rem_euclid(i128::from(length))).unwrap_or(0)
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Kind::Parameter => "parameter",
-            Kind::Gradient => "gradient",
-            Kind::Optimizer => "optimizer",
-            Kind::Activation => "activation",
-            Kind::Boundary => "boundary",
-            Kind::Workspace => "workspace",
-            Kind::Input => "input",
-            Kind::Metric => "metric",
-        })
-    }
 }
 
 macro_rules! spelled_with_a_dot {

@@ -56,7 +56,7 @@ impl Exchanged {
         let parts = u64::from(self.line.parts.max(1));
         match self.kind {
             Exchanging::Collective(kind) => {
-                let all = self.whole.0 * rounds(kind) * (parts - 1);
+                let all = self.whole.0 * kind.rounds() * (parts - 1);
                 Bytes(all.div_ceil(parts))
             }
             Exchanging::Strips(strips) => self.rows(strips, strips.most),
@@ -74,14 +74,6 @@ impl Exchanged {
     /// Bytes of so many rows of all images.
     fn rows(&self, strips: Strips, rows: u64) -> Bytes {
         Bytes((self.whole.0 * rows).div_ceil(strips.height.max(1)))
-    }
-}
-
-/// How often every part sees the whole array.
-fn rounds(kind: Collective) -> u64 {
-    match kind {
-        Collective::AllReduce => 2,
-        Collective::ReduceScatter | Collective::AllGather => 1,
     }
 }
 

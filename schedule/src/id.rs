@@ -13,14 +13,15 @@ pub trait Id: Copy + Ord + fmt::Debug + fmt::Display {
     fn index(self) -> usize;
 }
 
+/// Handles, each with the letter that stands in front of its number.
+#[macro_export]
 macro_rules! define_ids {
-    ($($(#[$doc:meta])* $name:ident $prefix:literal;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(into = "String", try_from = "String")]
+    ($($(#[$about:meta])* $name:ident $prefix:literal;)*) => {$(
+        $(#[$about])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(u32);
 
-        impl Id for $name {
+        impl $crate::Id for $name {
             const PREFIX: &'static str = $prefix;
             #[inline]
             fn new(index: usize) -> Self {
@@ -31,41 +32,57 @@ macro_rules! define_ids {
                 self.0 as usize
             }
         }
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 write!(f, "{}{}", $prefix, self.0)
             }
         }
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 write!(f, "{self}")
-            }
-        }
-        impl FromStr for $name {
-            type Err = String;
-            fn from_str(text: &str) -> Result<Self, String> {
-                text.strip_prefix($prefix)
-                    .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
-                    .and_then(|digits| digits.parse().ok())
-                    .map(Self)
-                    .ok_or_else(|| format!("expected a handle like `{}0`, found `{text}`", $prefix))
-            }
-        }
-        impl TryFrom<String> for $name {
-            type Error = String;
-            fn try_from(text: String) -> Result<Self, String> {
-                text.parse()
-            }
-        }
-        impl From<$name> for String {
-            fn from(id: $name) -> String {
-                id.to_string()
             }
         }
     )*};
 }
 
-define_ids! {
+/// The same, which files have as text.
+macro_rules! define_written_ids {
+    ($($(#[$about:meta])* $name:ident $prefix:literal;)*) => {
+        define_ids! {$(
+            $(#[$about])*
+            #[derive(Serialize, Deserialize)]
+            #[serde(into = "String", try_from = "String")]
+            $name $prefix;
+        )*}
+        $(
+            impl FromStr for $name {
+                type Err = String;
+                fn from_str(text: &str) -> Result<Self, String> {
+                    text.strip_prefix($prefix)
+                        .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
+                        .and_then(|digits| digits.parse().ok())
+                        .map(Self)
+                        .ok_or_else(|| {
+                            format!("expected a handle like `{}0`, found `{text}`", $prefix)
+                        })
+                }
+            }
+            impl TryFrom<String> for $name {
+                type Error = String;
+                fn try_from(text: String) -> Result<Self, String> {
+                    text.parse()
+                }
+            }
+            impl From<$name> for String {
+                fn from(id: $name) -> String {
+                    id.to_string()
+                }
+            }
+        )*
+    };
+}
+
+define_written_ids! {
     /// A device of the target.
     DeviceId "d";
     /// A memory that one or more devices allocate from.

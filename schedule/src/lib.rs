@@ -25,6 +25,7 @@ mod list;
 mod local;
 mod map;
 mod metric;
+mod multiple;
 mod norm;
 mod order;
 mod plan;
@@ -39,6 +40,7 @@ mod schedule;
 mod segment;
 mod shared;
 mod slices;
+mod spelled;
 mod sum;
 mod target;
 mod tensor;
@@ -78,9 +80,10 @@ pub use list::{
 pub use local::Units;
 pub use map::{MapWay, MapWays};
 pub use metric::{Metric, Reading};
+pub use multiple::{gcd, lcm};
 pub use norm::uncounted;
 pub use order::{Fold, Misfit, Order};
-pub use plan::{Placement, Plan, PlanFault, Recompute, Reduction, States};
+pub use plan::{Placement, Plan, PlanFault, Recompute, Reduction, States, StatesFault};
 pub use profile::{
     CallTime, Copies, CopyTime, PROFILE_FORMAT, Profile, ProfileError, ProfileErrors,
     feed_text, kernel_of, read_profile, write_profile,
@@ -102,7 +105,7 @@ pub use target::{Device, Domain, Host, Pool, Products, Target};
 pub use tensor::{
     Contraction, Direction, Division, Images, Line, Sequence, Split, Tensor,
 };
-pub use timeline::{Simulation, Trace, enough_steps, gcd, grid, trace};
+pub use timeline::{Simulation, Trace, enough_steps, grid, trace};
 pub use turned::{Cells, Turned};
 pub use unit::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos};
 pub use waits::Waits;

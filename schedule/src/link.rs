@@ -137,17 +137,6 @@ impl Link {
         self.forms().all(|form| form == Form::Ring)
     }
 
-    /// No way lets more through a port than this: a switch that adds halves what an all-reduce
-    /// moves.
-    pub fn fastest(&self) -> BytesPerSecond {
-        let of = |way: &Way| match way {
-            Way::Form(_) => self.bandwidth,
-            Way::Short(protocol) => protocol.bandwidth,
-            Way::Nvls(protocol) => BytesPerSecond(protocol.bandwidth.0.saturating_mul(2)),
-        };
-        self.ways.iter().map(of).fold(self.bandwidth, BytesPerSecond::max)
-    }
-
     /// The same link at another bandwidth: its other protocols, which run over the same wires,
     /// gain or lose in proportion.
     pub fn set_bandwidth(&mut self, bandwidth: BytesPerSecond) {
@@ -214,7 +203,7 @@ impl Target {
         });
         let switched = self.nvls_time(span, kind, whole);
         timed.chain(switched).min().unwrap_or_else(|| {
-            Paths::new(self, span, Link::long).ring(rounds(kind), whole)
+            Paths::new(self, span, Link::long).ring(kind.rounds(), whole)
         })
     }
 
@@ -267,14 +256,6 @@ fn short_or_long(link: &Link) -> Protocol {
     link.short().unwrap_or_else(|| link.long())
 }
 
-/// How often every member sees the whole array.
-fn rounds(kind: Collective) -> u64 {
-    match kind {
-        Collective::AllReduce => 2,
-        Collective::ReduceScatter | Collective::AllGather => 1,
-    }
-}
-
 impl Span {
     /// All members on one level.
     pub fn flat(link: LinkId, members: u64) -> Self {
@@ -297,7 +278,7 @@ impl<'a> Paths<'a> {
 
     /// The time of a form, where the collective has it.
     fn time(&self, form: Form, kind: Collective, whole: Bytes) -> Option<Nanos> {
-        let rounds = rounds(kind);
+        let rounds = kind.rounds();
         match (form, kind) {
             (Form::Ring, _) => Some(self.ring(rounds, whole)),
             (Form::Rails, _) => Some(self.rails(rounds, whole)),

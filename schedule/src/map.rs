@@ -1,31 +1,30 @@
 //! How each affine map of a model is split on a grid, as plain data: ways by name, and the
 //! operations of the model that go each way. How a way is made of parts is up to the compiler.
 
-use crate::{Contraction, Direction, Sites, Tensor};
+use crate::{Contraction, Direction, Sites, Tensor, spelled::spelled};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How an affine map, linear or a convolution, is split: who divides the features or channels that
-/// it reads, and who divides those that it makes. A map without a way is done whole by every part.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum MapWay {
-    /// Columns divide what it reads, rows what it makes; sums of the columns meet.
-    ColumnsToRows,
-    /// Rows divide what it reads, columns what it makes; sums of the rows meet.
-    RowsToColumns,
-    /// It reads all, gathered where columns divide it, and columns divide what it makes.
-    WholeToColumns,
-    /// Columns divide what it reads, and its sums are scattered among them.
-    ColumnsToColumns,
-    /// Columns divide what it reads, and its sums meet in each of them.
-    ColumnsToWhole,
-    /// Rows divide what it reads, and its sums meet in each of them.
-    RowsToWhole,
-    /// It reads all, and every part of the grid makes its own part.
-    WholeToAll,
+spelled! {
+    /// How an affine map, linear or a convolution, is split: who divides the features or channels
+    /// that it reads, and who divides those that it makes. A map without a way is done whole by
+    /// every part.
+    pub enum MapWay: "way of a map" {
+        /// Columns divide what it reads, rows what it makes; sums of the columns meet.
+        ColumnsToRows = "columns_to_rows",
+        /// Rows divide what it reads, columns what it makes; sums of the rows meet.
+        RowsToColumns = "rows_to_columns",
+        /// It reads all, gathered where columns divide it, and columns divide what it makes.
+        WholeToColumns = "whole_to_columns",
+        /// Columns divide what it reads, and its sums are scattered among them.
+        ColumnsToColumns = "columns_to_columns",
+        /// Columns divide what it reads, and its sums meet in each of them.
+        ColumnsToWhole = "columns_to_whole",
+        /// Rows divide what it reads, and its sums meet in each of them.
+        RowsToWhole = "rows_to_whole",
+        /// It reads all, and every part of the grid makes its own part.
+        WholeToAll = "whole_to_all",
+    }
 }
 
 /// The ways of the affine maps of a plan; no map goes two ways.

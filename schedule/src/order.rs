@@ -1,78 +1,62 @@
 //! Orders in time: which of them exist, which device of a pipeline has which stage under them,
 //! and for which numbers they are defined.
 
-use serde::{Deserialize, Serialize};
+use crate::spelled::spelled;
 use std::fmt;
 
-/// In which order each device takes its tasks.
-///
-/// Pipelines count p devices, v chunks (stages on one device), N micro-batches. The sources of
-/// the pipeline orders stand beside their builders, in the lowering.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Order {
-    /// One micro-batch after another, forward then backward.
-    Sequential,
-    /// All workers in step: forward of all stages, then backward.
-    Parallel,
-    /// Micro-batches start evenly spread over the period; also flush-free pipelines.
-    Cyclic,
-    /// All forward passes of a device, then all backward passes.
-    Gpipe,
-    /// Warm-up, then one forward and one backward in turn.
-    #[serde(rename = "1f1b")]
-    OneForwardOneBackward,
-    /// The same with twice the warm-up, so that messages hide behind passes.
-    #[serde(rename = "eager_1f1b")]
-    Eager,
-    /// One forward, one backward over v chunks, p micro-batches of a chunk after another.
-    Interleaved,
-    /// All micro-batches of a chunk, chunk by chunk.
-    BreadthFirst,
-    /// Zero bubble, with the memory of 1F1B.
-    #[serde(rename = "zb_h1")]
-    ZeroBubbleH1,
-    /// Zero bubble, with twice the memory.
-    #[serde(rename = "zb_h2")]
-    ZeroBubbleH2,
-    /// Zero bubble, found from times: activations of p micro-batches on each device at a time.
-    #[serde(rename = "zb_1p")]
-    ZeroBubbleOneP,
-    /// The same with twice the activations.
-    #[serde(rename = "zb_2p")]
-    ZeroBubbleTwoP,
-    /// The same with what the devices have room for.
-    #[serde(rename = "zb_auto")]
-    ZeroBubbleAuto,
-    /// Zero bubble over two chunks that go down and up the devices.
-    #[serde(rename = "zb_v")]
-    ZeroBubbleV,
-    /// The same with about half of the activations of 1F1B.
-    #[serde(rename = "v_half")]
-    HalfV,
-    /// The same with about a third.
-    #[serde(rename = "v_min")]
-    MinimalV,
-    /// Backward passes first, over chunks that go down and up the devices in waves.
-    Wave,
-    /// Two pipelines in opposite directions.
-    Chimera,
-    /// Two pipelines in opposite directions with split backward passes.
-    #[serde(rename = "dualpipe")]
-    DualPipe,
-    /// The same with whole backward passes beside forward passes of the other direction.
-    #[serde(rename = "dualpipe_paired")]
-    DualPipePaired,
-    /// As 1F1B, slice after slice of each sequence; backward from the last slice to the first.
-    #[serde(rename = "seq1f1b")]
-    SlicesOneForwardOneBackward,
-    /// All forward passes of all slices, then all backward passes.
-    #[serde(rename = "terapipe")]
-    TeraPipe,
-    /// What the plan's own lists say.
-    Listed,
+spelled! {
+    /// In which order each device takes its tasks.
+    ///
+    /// Pipelines count p devices, v chunks (stages on one device), N micro-batches. The sources of
+    /// the pipeline orders stand beside their builders, in the lowering.
+    pub enum Order: "order" {
+        /// One micro-batch after another, forward then backward.
+        Sequential = "sequential",
+        /// All workers in step: forward of all stages, then backward.
+        Parallel = "parallel",
+        /// Micro-batches start evenly spread over the period; also flush-free pipelines.
+        Cyclic = "cyclic",
+        /// All forward passes of a device, then all backward passes.
+        Gpipe = "gpipe",
+        /// Warm-up, then one forward and one backward in turn.
+        OneForwardOneBackward = "1f1b",
+        /// The same with twice the warm-up, so that messages hide behind passes.
+        Eager = "eager_1f1b",
+        /// One forward, one backward over v chunks, p micro-batches of a chunk after another.
+        Interleaved = "interleaved",
+        /// All micro-batches of a chunk, chunk by chunk.
+        BreadthFirst = "breadth_first",
+        /// Zero bubble, with the memory of 1F1B.
+        ZeroBubbleH1 = "zb_h1",
+        /// Zero bubble, with twice the memory.
+        ZeroBubbleH2 = "zb_h2",
+        /// Zero bubble, found from times: activations of p micro-batches on each device at a time.
+        ZeroBubbleOneP = "zb_1p",
+        /// The same with twice the activations.
+        ZeroBubbleTwoP = "zb_2p",
+        /// The same with what the devices have room for.
+        ZeroBubbleAuto = "zb_auto",
+        /// Zero bubble over two chunks that go down and up the devices.
+        ZeroBubbleV = "zb_v",
+        /// The same with about half of the activations of 1F1B.
+        HalfV = "v_half",
+        /// The same with about a third.
+        MinimalV = "v_min",
+        /// Backward passes first, over chunks that go down and up the devices in waves.
+        Wave = "wave",
+        /// Two pipelines in opposite directions.
+        Chimera = "chimera",
+        /// Two pipelines in opposite directions with split backward passes.
+        DualPipe = "dualpipe",
+        /// The same with whole backward passes beside forward passes of the other direction.
+        DualPipePaired = "dualpipe_paired",
+        /// As 1F1B, slice after slice of each sequence; backward from the last slice to the first.
+        SlicesOneForwardOneBackward = "seq1f1b",
+        /// All forward passes of all slices, then all backward passes.
+        TeraPipe = "terapipe",
+        /// What the plan's own lists say.
+        Listed = "listed",
+    }
 }
 
 /// Which device of a pipeline has which stage.

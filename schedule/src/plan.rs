@@ -3,12 +3,13 @@
 mod fault;
 mod placement;
 mod shares;
-mod spelled;
+mod states;
 mod sum;
 
 pub use fault::PlanFault;
 pub use placement::Placement;
 pub use shares::{Recompute, States};
+pub use states::StatesFault;
 pub use sum::Reduction;
 
 use crate::{

@@ -1,6 +1,7 @@
 //! Which neighbouring calls of a stage are one call, as plain data: rules by name, and the
 //! operations of the model where each is applied. What a rule says is up to the compiler.
 
+use crate::spelled::spelled;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,39 +9,37 @@ use std::{
     str::FromStr,
 };
 
-/// The name of a rule that makes one call of two neighbouring ones.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Rewrite {
-    /// A product and its bias.
-    Affine,
-    /// An affine map and the rectifier behind it.
-    AffineRelu,
-    /// An affine map and the GELU behind it.
-    AffineGelu,
-    /// An affine map and the GELU by a hyperbolic tangent behind it.
-    AffineGeluTanh,
-    /// An affine map and what is added to it.
-    AffineAdd,
-    /// The gradient of what goes into an affine map, and that of the GELU by a hyperbolic tangent
-    /// before the map.
-    MatmulGeluTanhBackward,
-    /// The gradients of an affine map's weight and of its bias.
-    AffineGradients,
-    /// A batch norm and what is added to it.
-    BatchNormAdd,
-    /// A batch norm and the rectifier behind it.
-    BatchNormRelu,
-    /// The gradients of a rectifier and of the batch norm before it.
-    BatchNormBackwardRelu,
-    /// What was summed and scattered over rows is gathered again: a sum.
-    GatherOfScatter,
-    /// What all rows have is cut into parts and gathered again: it is there.
-    GatherOfPart,
-    /// Each row takes its part of a sum over rows.
-    PartOfSum,
+spelled! {
+    /// The name of a rule that makes one call of two neighbouring ones.
+    pub enum Rewrite: "rewrite" {
+        /// A product and its bias.
+        Affine = "affine",
+        /// An affine map and the rectifier behind it.
+        AffineRelu = "affine_relu",
+        /// An affine map and the GELU behind it.
+        AffineGelu = "affine_gelu",
+        /// An affine map and the GELU by a hyperbolic tangent behind it.
+        AffineGeluTanh = "affine_gelu_tanh",
+        /// An affine map and what is added to it.
+        AffineAdd = "affine_add",
+        /// The gradient of what goes into an affine map, and that of the GELU by a hyperbolic
+        /// tangent before the map.
+        MatmulGeluTanhBackward = "matmul_gelu_tanh_backward",
+        /// The gradients of an affine map's weight and of its bias.
+        AffineGradients = "affine_gradients",
+        /// A batch norm and what is added to it.
+        BatchNormAdd = "batch_norm_add",
+        /// A batch norm and the rectifier behind it.
+        BatchNormRelu = "batch_norm_relu",
+        /// The gradients of a rectifier and of the batch norm before it.
+        BatchNormBackwardRelu = "batch_norm_backward_relu",
+        /// What was summed and scattered over rows is gathered again: a sum.
+        GatherOfScatter = "gather_of_scatter",
+        /// What all rows have is cut into parts and gathered again: it is there.
+        GatherOfPart = "gather_of_part",
+        /// Each row takes its part of a sum over rows.
+        PartOfSum = "part_of_sum",
+    }
 }
 
 /// Operations of a model, by their numbers. Rules name those whose calls come second of the two.

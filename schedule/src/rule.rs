@@ -1,6 +1,6 @@
 //! Training rules: which parameter version each (stage, micro-batch) uses.
 
-use crate::{Id, MicroBatch, Stage};
+use crate::{Id, MicroBatch, Stage, spelled::spelled};
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
@@ -46,22 +46,20 @@ pub enum Hop {
     Alone,
 }
 
-/// How close a plan stays to plain gradient descent; the order is from strict to weak.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Exactness {
-    /// Micro-batches are summed in order 1..N with fresh parameters.
-    Exact,
-    /// Fresh parameters, another reduction tree.
-    Reordered,
-    /// Some gradients are taken at older parameters.
-    Delayed,
-    /// Gradients stop between units but for one hop.
-    Truncated,
-    /// Gradients stop between units.
-    Local,
+spelled! {
+    /// How close a plan stays to plain gradient descent; the order is from strict to weak.
+    pub enum Exactness: "exactness" {
+        /// Micro-batches are summed in order 1..N with fresh parameters.
+        Exact = "exact",
+        /// Fresh parameters, another reduction tree.
+        Reordered = "reordered",
+        /// Some gradients are taken at older parameters.
+        Delayed = "delayed",
+        /// Gradients stop between units but for one hop.
+        Truncated = "truncated",
+        /// Gradients stop between units.
+        Local = "local",
+    }
 }
 
 /// Which timeline the version map belongs to when S ≠ N.
@@ -205,10 +203,6 @@ impl Delays {
     pub fn size(&self) -> (usize, usize) {
         (self.0.len(), self.0.first().map_or(0, Vec::len))
     }
-    /// Whether every row has the same number of stages.
-    pub fn is_rectangular(&self) -> bool {
-        self.0.iter().all(|row| row.len() == self.size().1)
-    }
     /// The largest delay of one stage.
     pub fn staleness(&self, stage: usize) -> u32 {
         self.0.iter().map(|row| row[stage]).max().unwrap_or(0)
@@ -300,18 +294,6 @@ impl Exactness {
                 "units train on losses of their own, no gradient passes between them"
             }
         }
-    }
-}
-
-impl fmt::Display for Exactness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Exactness::Exact => "exact",
-            Exactness::Reordered => "reordered",
-            Exactness::Delayed => "delayed",
-            Exactness::Truncated => "truncated",
-            Exactness::Local => "local",
-        })
     }
 }
 

@@ -4,7 +4,7 @@
 //! A grid of R rows and C columns has R · C parts; part r · C + c stands in row r and column c, so
 //! columns are neighbours. Parts that differ in one of the two alone are a [`Line`].
 
-use crate::{AxisId, Parameter, Schedule, Splits};
+use crate::{AxisId, Parameter, Schedule, Splits, spelled::spelled};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -34,49 +34,46 @@ pub struct Tensor {
     pub overdecompose: u32,
 }
 
-/// How maps multiply features that columns divide.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Contraction {
-    /// They read what one direction of the grid divides and make what the other one divides, in
-    /// turn, and sums meet (Tensor3D, arXiv 2305.13525).
-    #[default]
-    Alternate,
-    /// Each device gathers what it reads from the columns and makes its own columns of the
-    /// result, in one row: products in two dimensions (SUMMA; arXiv 2110.14883) where states are
-    /// sharded among as many devices.
-    Gather,
-    /// Each map in a way of its own: plans list them as `maps`.
-    Each,
+spelled! {
+    /// How maps multiply features that columns divide.
+    #[derive(Default)]
+    pub enum Contraction: "contraction" {
+        /// They read what one direction of the grid divides and make what the other one divides, in
+        /// turn, and sums meet (Tensor3D, arXiv 2305.13525).
+        #[default]
+        Alternate = "alternate",
+        /// Each device gathers what it reads from the columns and makes its own columns of the
+        /// result, in one row: products in two dimensions (SUMMA; arXiv 2110.14883) where states
+        /// are sharded among as many devices.
+        Gather = "gather",
+        /// Each map in a way of its own: plans list them as `maps`.
+        Each = "each",
+    }
 }
 
-/// What the rows do where features are whole, between two split regions.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Sequence {
-    /// Every row does all tokens.
-    #[default]
-    Whole,
-    /// Each row does its share of the tokens (sequence parallelism, arXiv 2205.05198).
-    Split,
+spelled! {
+    /// What the rows do where features are whole, between two split regions.
+    #[derive(Default)]
+    pub enum Sequence: "sequence" {
+        /// Every row does all tokens.
+        #[default]
+        Whole = "whole",
+        /// Each row does its share of the tokens (sequence parallelism, arXiv 2205.05198).
+        Split = "split",
+    }
 }
 
-/// What the rows do with images.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Images {
-    /// They have all pixels; convolutions divide channels, as affine maps do features.
-    #[default]
-    Whole,
-    /// Each row has an equal part of the height, of all channels, and all weights; windows that reach
-    /// over the edge read rows of the neighbours (halos; arXiv 2006.03108).
-    Split,
+spelled! {
+    /// What the rows do with images.
+    #[derive(Default)]
+    pub enum Images: "images" {
+        /// They have all pixels; convolutions divide channels, as affine maps do features.
+        #[default]
+        Whole = "whole",
+        /// Each row has an equal part of the height, of all channels, and all weights; windows that
+        /// reach over the edge read rows of the neighbours (halos; arXiv 2006.03108).
+        Split = "split",
+    }
 }
 
 /// A direction of the grid.

@@ -7,7 +7,7 @@ mod trace;
 pub use grid::grid;
 pub use trace::{Trace, trace};
 
-use crate::{DeviceId, Entry, LinkId, Nanos, Pass, PhysicalQueue, Schedule, Task, Work};
+use crate::{DeviceId, Entry, Nanos, Pass, PhysicalQueue, Schedule, Task, gcd, lcm};
 use std::{collections::BTreeMap, ops::Range};
 
 /// The longest pattern of turning rings that a steady state is averaged over, in steps.
@@ -48,17 +48,12 @@ fn cycle(schedule: &Schedule) -> u64 {
         let length = ring.devices.len().max(1) as u64;
         length / gcd(length, u64::from(ring.turn))
     });
-    lengths.fold(1, |all, own| (all / gcd(all, own) * own).min(CYCLE_MAX))
+    lengths.fold(1, |all, own| lcm(all, own).min(CYCLE_MAX))
 }
 
 /// Steps at the end of a run that do not overlap with as many later ones as the others do.
 fn drain(schedule: &Schedule) -> u64 {
     u64::from(schedule.span().0) + 1
-}
-
-/// The greatest common divisor; with zero it is the other number.
-pub fn gcd(one: u64, other: u64) -> u64 {
-    if other == 0 { one } else { gcd(other, one % other) }
 }
 
 impl<'a> Simulation<'a> {
@@ -140,35 +135,9 @@ impl<'a> Simulation<'a> {
         spans.into_iter().map(|(device, spans)| (device, covered(spans))).collect()
     }
 
-    /// Time per link level spent in transfers and collectives in the steady state, summed over
-    /// messages; those within one device are left out.
-    pub fn communication(&self) -> BTreeMap<LinkId, Nanos> {
-        let window = self.steady();
-        let mut taken = BTreeMap::new();
-        for entry in &self.entries {
-            if let Some(link) = self.link(entry) {
-                *taken.entry(link).or_default() += overlap(entry, &window);
-            }
-        }
-        taken
-    }
-
     /// The task of an entry, when it is a launch.
     pub fn task(&self, entry: &Entry) -> Option<Task> {
         self.schedule.task(&self.schedule.actions[entry.action])
-    }
-
-    fn link(&self, entry: &Entry) -> Option<LinkId> {
-        let device = |at: crate::Place| {
-            self.schedule.rings[at.ring].device(at.place, entry.period)
-        };
-        match &self.schedule.actions[entry.action].work {
-            Work::Transfer { link, from, to, .. } => {
-                (device(from.at) != device(to.at)).then_some(*link)
-            }
-            Work::Collective { link, .. } => Some(*link),
-            Work::Launch { .. } | Work::Feed { .. } | Work::Report { .. } => None,
-        }
     }
 
     /// Per step the end of its last update; of its last action when nothing is updated.
@@ -211,8 +180,4 @@ fn covered(mut spans: Vec<(Nanos, Nanos)>) -> Nanos {
         until = until.max(end);
     }
     all
-}
-
-fn overlap(entry: &Entry, window: &Range<Nanos>) -> Nanos {
-    entry.end.min(window.end) - entry.start.max(window.start)
 }

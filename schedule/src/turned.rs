@@ -1,7 +1,9 @@
 //! Where rows lie in each period, as dense numbers: cells (one slot of one buffer on one device
 //! of the cell), and how far rings and buffers have turned.
 
-use crate::{Access, Action, Buffer, BufferId, DeviceId, Id, Place, Ring, Row, Schedule};
+use crate::{
+    Access, Action, Buffer, BufferId, DeviceId, Id, Place, Ring, Row, Schedule, gcd, lcm,
+};
 use std::ops::Range;
 
 /// The cells of a schedule, numbered buffer by buffer, device by device, slot by slot.
@@ -36,7 +38,7 @@ impl Wheel {
 
     /// Periods after which it is back where it was.
     pub(crate) fn cycle(self) -> u64 {
-        self.length / greatest_divisor(self.length, self.turn)
+        self.length / gcd(self.length, self.turn)
     }
 
     /// The index that a place means one period after it means `place`.
@@ -45,21 +47,12 @@ impl Wheel {
     }
 }
 
-fn greatest_divisor(one: u64, other: u64) -> u64 {
-    if other == 0 { one } else { greatest_divisor(other, one % other) }
-}
-
-/// The least common multiple of cycles, which are at most 2^16 · 2^12; saturates.
-pub(crate) fn least_multiple(one: u64, other: u64) -> u64 {
-    (one / greatest_divisor(one, other)).saturating_mul(other)
-}
-
 impl Schedule {
     /// Periods after which every place and every slot means what it meant before.
     pub fn cycle(&self) -> u64 {
         let rings = self.rings.values().map(Wheel::of_ring);
         let wheels = rings.chain(self.buffers.values().map(Wheel::of_slots));
-        wheels.map(Wheel::cycle).fold(1, least_multiple)
+        wheels.map(Wheel::cycle).fold(1, lcm)
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn lay_out(
     let rings: Vec<RingId> = schedule.rings.ids().collect();
     for ring in rings {
         let mut start = Bytes(0);
-        for kind in Kind::ALL {
+        for &kind in Kind::ALL {
             let mut own = homes.remove(&(ring, kind)).unwrap_or_default();
             own.sort_by_key(|id| {
                 let size = schedule.buffers[*id].total();

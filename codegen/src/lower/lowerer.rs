@@ -2,8 +2,7 @@
 //! alone have the same code, and it is derived once.
 
 use super::{
-    LowerError, arranged, code::CodeKey, draft::Draft, drafted, finished, fitting,
-    order::Slots,
+    LowerError, arranged, code::CodeKey, draft::Draft, drafted, fitting, order::Slots,
 };
 use crate::{Stages, rewrite::Choice};
 use roundelay_dsl::Program;
@@ -45,7 +44,11 @@ impl<'a> Lowerer<'a> {
         plan: &Plan,
         admit: impl FnOnce(&Schedule) -> Result<(), E>,
     ) -> Result<Result<Schedule, E>, LowerError> {
-        self.drafted(plan, |draft| finished(arranged(draft), admit))
+        self.drafted(plan, |draft| {
+            let arranged = arranged(draft);
+            admit(&arranged.schedule)?;
+            Ok(arranged.with_waits())
+        })
     }
 
     /// As [`super::lower_with`], as far as memory is laid out: the schedule lacks the waits of its

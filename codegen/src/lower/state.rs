@@ -49,25 +49,26 @@ pub(crate) fn lay_out(
     let sync = plan.rule.is_synchronous();
     let mirrored =
         plan.placement == Placement::Pipeline && plan.order.fold() == Fold::Mirror;
-    let splits = match plan.placement {
-        Placement::Accumulate | Placement::Data | Placement::Pipeline => sync,
-        Placement::Concurrent | Placement::Shared => false,
-    };
     let folded = !draft.sites.batch_axes().is_empty();
+    if plan.check_states().is_err() {
+        return Err(unsupported(draft));
+    }
     match (plan.placement, plan.states) {
         (_, States::Replicated) if mirrored && !folded => mirror::lay_out(draft, stage),
         _ if mirrored => Err(unsupported(draft)),
-        (Placement::Data, States::Handoff) if !sync => workers::handoff(draft, stage),
-        (_, States::Zero1 | States::Zero2 | States::Zero3 | States::Hsdp)
-            if splits && folded =>
-        {
+        (_, States::Handoff) => workers::handoff(draft, stage),
+        (_, States::Zero1 | States::Zero2 | States::Zero3 | States::Hsdp) if folded => {
             shards::lay_out(draft, stage)
         }
-        (_, states) if states != States::Replicated => Err(unsupported(draft)),
-        (Placement::Data, _) if !sync => workers::replicated(draft, stage),
-        (Placement::Shared, _) if !sync => pool::lay_out(draft, stage),
-        _ if folded => axis::lay_out(draft, stage),
-        _ => local::lay_out(draft, stage),
+        (_, States::Zero1 | States::Zero2 | States::Zero3 | States::Hsdp) => {
+            Err(unsupported(draft))
+        }
+        (Placement::Data, States::Replicated) if !sync => {
+            workers::replicated(draft, stage)
+        }
+        (Placement::Shared, States::Replicated) if !sync => pool::lay_out(draft, stage),
+        (_, States::Replicated) if folded => axis::lay_out(draft, stage),
+        (_, States::Replicated) => local::lay_out(draft, stage),
     }
 }
 

@@ -90,11 +90,11 @@ impl Slicing<'_> {
         shape: &[Extent],
     ) -> Result<Kind, StageError> {
         match operation {
-            Operation::CrossEntropy
+            Operation::CrossEntropy { masked: Masked::No }
             | Operation::LinearCrossEntropy { masked: Masked::No, .. }
             | Operation::MeanSquaredError
             | Operation::Accuracy => return Ok(Kind::Mean),
-            Operation::MaskedCrossEntropy
+            Operation::CrossEntropy { masked: Masked::Yes }
             | Operation::LinearCrossEntropy { masked: Masked::Yes, .. } => {
                 return self.refuse(
                     "its mean is over tokens that a slice does not count: slices need a \
@@ -176,8 +176,7 @@ fn is_by_token(operation: Operation) -> bool {
         | Operation::BatchNorm
         | Operation::GroupNorm { .. }
         | Operation::Boundary(_)
-        | Operation::CrossEntropy
-        | Operation::MaskedCrossEntropy
+        | Operation::CrossEntropy { .. }
         | Operation::LinearCrossEntropy { .. }
         | Operation::MeanSquaredError
         | Operation::Accuracy

@@ -69,8 +69,7 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
         | Operation::Multiply
         | Operation::ClassToken
         | Operation::RmsNorm { .. }
-        | Operation::CrossEntropy
-        | Operation::MaskedCrossEntropy
+        | Operation::CrossEntropy { .. }
         | Operation::MeanSquaredError
         | Operation::Accuracy => (2, 2),
         Operation::Scores { .. } | Operation::Mix { .. } => (2, 2),
@@ -173,8 +172,7 @@ fn calls(graph: &Graph<'_>, node: NodeId) -> Derivative {
         Operation::Reshape | Operation::Boundary(_) => {
             Derivative { forward: vec![], backward: vec![] }
         }
-        Operation::CrossEntropy => loss::cross_entropy(&site),
-        Operation::MaskedCrossEntropy => loss::masked_cross_entropy(&site),
+        Operation::CrossEntropy { masked } => loss::cross_entropy(&site, masked),
         Operation::LinearCrossEntropy { chunks, masked } => {
             loss::linear_cross_entropy(&site, chunks, masked)
         }

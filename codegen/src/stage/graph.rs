@@ -318,8 +318,7 @@ impl<'a> Graph<'a> {
             let passed = match node.operation {
                 Operation::Add | Operation::Reshape => weight,
                 Operation::Scale { factor } => weight * factor,
-                Operation::CrossEntropy
-                | Operation::MaskedCrossEntropy
+                Operation::CrossEntropy { .. }
                 | Operation::LinearCrossEntropy { .. }
                 | Operation::MeanSquaredError
                 | Operation::Part { part: Part::CrossEntropy { .. }, .. } => continue,
@@ -357,8 +356,7 @@ impl<'a> Graph<'a> {
                 let operation = self.model.nodes[id].operation;
                 let ends = matches!(
                     operation,
-                    Operation::CrossEntropy
-                        | Operation::MaskedCrossEntropy
+                    Operation::CrossEntropy { .. }
                         | Operation::LinearCrossEntropy { .. }
                         | Operation::MeanSquaredError
                         | Operation::Accuracy

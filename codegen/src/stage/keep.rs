@@ -225,8 +225,7 @@ fn is_cheap(operation: Operation) -> bool {
         | Operation::Conv2d { .. }
         | Operation::Attention { .. }
         | Operation::Mix { .. }
-        | Operation::CrossEntropy
-        | Operation::MaskedCrossEntropy
+        | Operation::CrossEntropy { .. }
         | Operation::LinearCrossEntropy { .. }
         | Operation::MeanSquaredError
         | Operation::Accuracy => false,

@@ -141,11 +141,7 @@ impl<'a> Absorb<'a> {
             {
                 Use::Even
             }
-            Operation::CrossEntropy | Operation::MaskedCrossEntropy
-                if first && is_last =>
-            {
-                Use::Any
-            }
+            Operation::CrossEntropy { .. } if first && is_last => Use::Any,
             Operation::Rotary { heads, .. } if whole_heads(heads) => {
                 self.of(user, extent).min(Use::Even)
             }

@@ -229,7 +229,7 @@ impl<'a> Halving<'a> {
                 "batch norm takes its statistics over all examples of a micro-batch, and two \
                  halves would have their own: set `tensor { overdecompose 1 }`, or use group norm",
             ),
-            Operation::MaskedCrossEntropy
+            Operation::CrossEntropy { masked: Masked::Yes }
             | Operation::LinearCrossEntropy { masked: Masked::Yes, .. }
             | Operation::Part {
                 part: Part::CrossEntropy { masked: Masked::Yes, .. },

@@ -51,8 +51,7 @@ impl Local<'_> {
             | Operation::Softmax => self.norm(operation, operands, shape),
             Operation::Boundary(_) => self.boundary(operation, operands[0], shape),
             Operation::Add | Operation::Multiply => self.pair(operation, operands, shape),
-            Operation::CrossEntropy => self.loss(operation, operands, Masked::No),
-            Operation::MaskedCrossEntropy => self.loss(operation, operands, Masked::Yes),
+            Operation::CrossEntropy { masked } => self.loss(operation, operands, masked),
             Operation::Conv2d { stride, padding, groups } => {
                 let own = |groups: u64| Operation::Conv2d { stride, padding, groups };
                 self.in_groups((own, groups), operands, shape)

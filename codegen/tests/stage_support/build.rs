@@ -1,7 +1,7 @@
 //! Small models by hand, and random numbers from a seed.
 
 use roundelay_dsl::{
-    Extent, Model, ModelInput, ModelParameter, Node, NodeId, Operation, Source,
+    Extent, Masked, Model, ModelInput, ModelParameter, Node, NodeId, Operation, Source,
 };
 use roundelay_schedule::{Element, Initial, Treatment};
 
@@ -71,6 +71,11 @@ impl Build {
         let operands = operands.to_vec();
         let node = Node { name, operation, operands, shape: shape.to_vec() };
         Source::Node(self.model.nodes.push(node))
+    }
+    /// The mean loss over all rows.
+    pub(crate) fn cross_entropy(&mut self, logits: Source, classes: Source) -> Source {
+        let operation = Operation::CrossEntropy { masked: Masked::No };
+        self.node(operation, &[logits, classes], &[])
     }
     /// Ends with the mean squared distance to an input.
     pub(crate) fn mean_squared_error(mut self, x: Source, shape: &[Extent]) -> Model {

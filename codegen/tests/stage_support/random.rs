@@ -28,7 +28,7 @@ pub(crate) fn random_model(numbers: &mut Numbers, size: usize) -> Model {
         0 => build.mean_squared_error(last, &rows()),
         _ => {
             let classes = build.tokens("classes", &[per_example(2)], WIDTH);
-            let loss = build.node(Operation::CrossEntropy, &[last, classes], &[]);
+            let loss = build.cross_entropy(last, classes);
             build.end(loss)
         }
     }

@@ -1,8 +1,8 @@
 //! Heads for programs that write none.
 
 use crate::{
-    Code, Extent, Mistake, Model, ModelBuilder, ModelInput, Node, NodeId, Operation,
-    Source, value::spelled,
+    Code, Extent, Masked, Mistake, Model, ModelBuilder, ModelInput, Node, NodeId,
+    Operation, Source, value::spelled,
 };
 use roundelay_schedule::{Element, Id};
 use std::collections::BTreeMap;
@@ -66,7 +66,9 @@ fn value(shape: &[Extent]) -> ModelInput {
 /// loss of the model.
 fn classifier(model: &Model, shape: &[Extent]) -> Result<Option<Model>, Mistake> {
     let loss = model.loss.map(|loss| &model.nodes[loss]);
-    let Some(Node { operation: Operation::CrossEntropy, operands, .. }) = loss else {
+    let plain = Operation::CrossEntropy { masked: Masked::No };
+    let loss = loss.filter(|node| node.operation == plain);
+    let Some(Node { operands, .. }) = loss else {
         return Ok(None);
     };
     let (&[Source::Node(logits), Source::Input(targets)], 4) =

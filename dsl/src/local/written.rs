@@ -50,10 +50,9 @@ fn same_classes(model: &Model, head: &Model) -> Result<(), Mistake> {
 fn classes(model: &Model) -> Vec<(&str, u64)> {
     let each = model.nodes.values().filter_map(|node| {
         let (targets, count) = match (node.operation, &node.operands[..]) {
-            (
-                Operation::CrossEntropy | Operation::MaskedCrossEntropy,
-                [logits, Source::Input(targets)],
-            ) => (targets, model.shape(*logits).last()?.size),
+            (Operation::CrossEntropy { .. }, [logits, Source::Input(targets)]) => {
+                (targets, model.shape(*logits).last()?.size)
+            }
             (
                 Operation::LinearCrossEntropy { .. },
                 [_, weight, Source::Input(targets)],

@@ -54,12 +54,26 @@ pub(super) const MSE: Operator = Operator {
     build: mse,
 };
 
+impl Masked {
+    /// What the argument `masked` says.
+    fn of(arguments: &Arguments) -> Result<Self, Mistake> {
+        let masked = arguments.truth("masked")?;
+        Ok(if masked { Masked::Yes } else { Masked::No })
+    }
+
+    /// How many targets there are that are no class.
+    fn more(self) -> u64 {
+        match self {
+            Masked::No => 0,
+            Masked::Yes => 1,
+        }
+    }
+}
+
 fn cross_entropy(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
-    let (operation, more) = match arguments.truth("masked")? {
-        true => (Operation::MaskedCrossEntropy, 1),
-        false => (Operation::CrossEntropy, 0),
-    };
-    let [logits, targets] = targeted(arguments, graph, more)?;
+    let masked = Masked::of(arguments)?;
+    let [logits, targets] = targeted(arguments, graph, masked)?;
+    let operation = Operation::CrossEntropy { masked };
     graph.node("", operation, &[&logits, &targets], Vec::new()).map(Value::Tensor)
 }
 
@@ -68,19 +82,19 @@ pub(super) fn classified(
     arguments: &Arguments,
     graph: &mut Graph,
 ) -> Result<[Tensor; 2], Mistake> {
-    targeted(arguments, graph, 0)
+    targeted(arguments, graph, Masked::No)
 }
 
-/// `logits` (.., v) and `targets` (..), which are below v + `more`.
+/// `logits` (.., v) and `targets` (..), which are below v, or v where rows are masked.
 fn targeted(
     arguments: &Arguments,
     graph: &mut Graph,
-    more: u64,
+    masked: Masked,
 ) -> Result<[Tensor; 2], Mistake> {
     let logits = arguments.real_tensor("logits")?;
     let targets = targets_of(arguments, (&logits, "logits"))?;
     let (classes, _) = last_extent(&logits)?;
-    graph.demand_below(&targets, classes + more);
+    graph.demand_below(&targets, classes + masked.more());
     Ok([logits, targets])
 }
 
@@ -104,16 +118,13 @@ fn linear_cross_entropy(
     let x = arguments.real_tensor("x")?;
     let targets = targets_of(arguments, (&x, "x"))?;
     let chunks = arguments.whole_in("chunks", (1, MOST_CHUNKS))?;
-    let (masked, more) = match arguments.truth("masked")? {
-        true => (Masked::Yes, 1),
-        false => (Masked::No, 0),
-    };
+    let masked = Masked::of(arguments)?;
     let formals = &["x", "targets", "classes"];
     let no_classes = || missing("linear_cross_entropy", "classes", formals);
     let weight = Weight::of(arguments, "classes", no_classes)?;
     let [drawn, _] = Drawn::of(arguments)?.initials(last_extent(&x)?.0);
     let (weight, classes) = weight.tensor(graph, &x, drawn)?;
-    graph.demand_below(&targets, classes + more);
+    graph.demand_below(&targets, classes + masked.more());
     let operation = Operation::LinearCrossEntropy { chunks, masked };
     graph.node("", operation, &[&x, &weight, &targets], Vec::new()).map(Value::Tensor)
 }

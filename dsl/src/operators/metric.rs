@@ -6,7 +6,7 @@
 
 use super::{Operator, loss::classified};
 use crate::{
-    Measure, Mistake, Operation, Value,
+    Masked, Measure, Mistake, Operation, Value,
     graph::Graph,
     signature::{Arguments, required},
 };
@@ -37,7 +37,8 @@ fn accuracy(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> 
 
 /// The loss makes the same number where its operands are the same; then it is computed once.
 fn perplexity(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
-    measure(arguments, graph, Operation::CrossEntropy, Reading::Exponential)
+    let loss = Operation::CrossEntropy { masked: Masked::No };
+    measure(arguments, graph, loss, Reading::Exponential)
 }
 
 fn measure(

@@ -207,14 +207,7 @@ fn apply(
 
 /// `exactness delayed`.
 fn exactness(entry: &Entry, report: &mut Report) -> Known<Exactness> {
-    const ALL: [Exactness; 5] = [
-        Exactness::Exact,
-        Exactness::Reordered,
-        Exactness::Delayed,
-        Exactness::Truncated,
-        Exactness::Local,
-    ];
-    word(single(entry, report)?, "exactness", &ALL, report)
+    word(single(entry, report)?, "exactness", Exactness::ALL, report)
 }
 
 /// `memory <= 1 GB`.

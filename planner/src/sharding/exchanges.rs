@@ -67,7 +67,7 @@ impl Facts<'_> {
         };
         let parts = self.parts(direction);
         both.into_iter().flatten().map(move |(pass, collective, elements)| {
-            let sent = rounds(collective) * elements * (parts - 1) / parts;
+            let sent = collective.rounds() * elements * (parts - 1) / parts;
             Exchange { pass, collective, direction, sent }
         })
     }
@@ -98,13 +98,5 @@ impl Facts<'_> {
         let logits = self.region.size(*logits);
         let tokens = logits.elements / logits.width.max(1) * self.parts("rc");
         SUMS_OF_LOSS * tokens * self.parts(self.name(term, 0))
-    }
-}
-
-/// How often an array goes around a line.
-pub(super) fn rounds(collective: Collective) -> u64 {
-    match collective {
-        Collective::AllReduce => 2,
-        Collective::AllGather | Collective::ReduceScatter => 1,
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn kind(divided: &Divided<'_>, id: NodeId, node: &Node) -> Option<Kin
         }
         Operation::Mix { heads, key_heads } => Kind::Mix { heads: [heads, key_heads] },
         Operation::Rotary { heads, .. } => Kind::Rotary { heads },
-        Operation::CrossEntropy | Operation::MaskedCrossEntropy => Kind::Loss,
+        Operation::CrossEntropy { .. } => Kind::Loss,
         Operation::MeanSquaredError => Kind::Whole,
         Operation::Conv2d { groups, .. } => return in_groups(divided, node, groups),
         Operation::BatchNorm

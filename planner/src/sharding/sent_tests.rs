@@ -2,7 +2,7 @@
 //! random small models whose maps may go random ways.
 
 use super::{
-    exchanges::{Exchange, Pass, rounds},
+    exchanges::{Exchange, Pass},
     image_tests::{GROUPED, JOINED, NARROWED},
     region::Kind,
     tests::{EXAMPLES, lowered, model},
@@ -135,7 +135,7 @@ fn sent_by(code: &Stages, tensor: Tensor) -> Sent {
             };
             let Line { parts, stride } = exchange.line;
             let all = u64::from(parts - 1) * u64::from(tensor.parts());
-            let own = exchange.elements() as u64 * rounds(collective) * all;
+            let own = exchange.elements() as u64 * collective.rounds() * all;
             if own > 0 {
                 *sent.entry((pass, collective, (parts, stride))).or_default() +=
                     own / u64::from(parts);

@@ -14,7 +14,7 @@ use super::{
     staging::{HALVES, Staging},
 };
 use crate::ranks::Seated;
-use roundelay_schedule::{Action, Schedule, Segment};
+use roundelay_schedule::{Action, Schedule, Segment, lcm};
 use std::{collections::BTreeMap, ops::Range};
 
 /// How a period gets to the device.
@@ -253,7 +253,7 @@ impl Periods {
 
 /// Periods after which everything, host memory too, is where it was.
 fn cycle(schedule: &Schedule) -> u64 {
-    least_multiple(schedule.cycle(), HALVES as u64)
+    lcm(schedule.cycle(), HALVES as u64)
 }
 
 /// The periods of a segment in which every action executes.
@@ -264,12 +264,4 @@ fn steady(schedule: &Schedule, segment: Segment) -> Range<i64> {
     let first = schedule.actions.values().map(late).max().unwrap_or(0);
     let last = lags().min().unwrap_or(0);
     signed(segment.first) + first..signed(segment.end) + last
-}
-
-fn greatest_divisor(one: u64, other: u64) -> u64 {
-    if other == 0 { one } else { greatest_divisor(other, one % other) }
-}
-
-fn least_multiple(one: u64, other: u64) -> u64 {
-    (one / greatest_divisor(one, other)).saturating_mul(other)
 }

@@ -150,11 +150,7 @@ impl Traffic<'_> {
         let instances = schedule.cell_count() / copies;
         let count = copies * members.places.len() as u64;
         let whole = rows.map(|row| schedule.buffers[row.buffer].size);
-        let turns = match kind {
-            Collective::AllReduce => 2,
-            Collective::ReduceScatter | Collective::AllGather => 1,
-        };
-        let total = whole[0].max(whole[1]) * (turns * (count - 1));
+        let total = whole[0].max(whole[1]) * (kind.rounds() * (count - 1));
         if count > 1 {
             *self.facts.link_bytes.entry(link).or_default() += total * instances;
             self.facts.messages += instances;

@@ -1,10 +1,7 @@
 //! Which cells share addresses, and after how many periods that and all that is written recurs.
 
 use super::{Culprit, faults::Faults, limit};
-use crate::{
-    BufferId, Cells, DeviceId, Schedule, Writes,
-    turned::{least_multiple, wheels},
-};
+use crate::{BufferId, Cells, DeviceId, Schedule, Writes, lcm, turned::wheels};
 use std::ops::Deref;
 
 /// Cells, and which of them share addresses.
@@ -25,7 +22,7 @@ pub(super) struct Layout {
 /// Periods after which the devices and the slots of a buffer are back where they were.
 fn cycle(schedule: &Schedule, buffer: BufferId) -> u64 {
     let (ring, slots) = wheels(schedule, buffer);
-    least_multiple(ring.cycle(), slots.cycle())
+    lcm(ring.cycle(), slots.cycle())
 }
 
 impl Deref for Layout {
@@ -107,7 +104,7 @@ impl Layout {
                 if self.shared(next).binary_search(&(beside as u32)).is_err() {
                     let pair = [cell, other].map(|c| self.buffer(c));
                     for cycle in pair.map(|buffer| cycle(schedule, buffer)) {
-                        self.symmetry = least_multiple(self.symmetry, cycle);
+                        self.symmetry = lcm(self.symmetry, cycle);
                     }
                     if self.symmetry > limit::PERIODS {
                         let problem = || {

@@ -207,9 +207,10 @@ impl Peaks {
         let devices = schedule.rings.values().flat_map(|ring| &ring.devices);
         for device in devices {
             let level = &levels[device.index()];
-            let some =
-                Kind::ALL.into_iter().zip(level.peaks).filter(|(_, bytes)| *bytes > 0);
-            peaks.kinds.extend(some.map(|(kind, bytes)| ((*device, kind), Bytes(bytes))));
+            let some = Kind::ALL.iter().zip(level.peaks).filter(|(_, bytes)| *bytes > 0);
+            peaks
+                .kinds
+                .extend(some.map(|(kind, bytes)| ((*device, *kind), Bytes(bytes))));
             peaks.devices.insert(*device, Bytes(level.most));
         }
         for ring in schedule.rings.values().filter(|ring| ring.turn > 0) {
@@ -226,7 +227,7 @@ impl Peaks {
         for (start, device) in devices.iter().enumerate() {
             let most = orbit(start).filter_map(|d| self.devices.get(&d)).max().copied();
             self.devices.extend(most.map(|most| (*device, most)));
-            for kind in Kind::ALL {
+            for &kind in Kind::ALL {
                 let peaks = orbit(start).filter_map(|d| self.kinds.get(&(d, kind)));
                 let most = peaks.max().copied();
                 self.kinds.extend(most.map(|most| ((*device, kind), most)));

@@ -1,6 +1,6 @@
 //! What keeps decisions from going together, whatever the model: the one list for all who search,
-//! read, check or lower plans. Each check is a method of what it needs to know, so that everybody
-//! asks for as much as he relies on.
+//! read, check or lower plans, but for what states need (`states.rs`). Each check is a method of
+//! what it needs to know, so that everybody asks for as much as he relies on.
 
 use super::{Placement, Plan, Reduction, States};
 use crate::{

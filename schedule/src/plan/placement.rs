@@ -1,24 +1,21 @@
 //! How tasks meet devices, and how many devices that takes.
 
-use crate::{Rule, Timeline, gcd};
-use serde::{Deserialize, Serialize};
+use crate::{Rule, Timeline, gcd, spelled::spelled};
 
-/// How tasks meet devices.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Placement {
-    /// One device, one micro-batch after another.
-    Accumulate,
-    /// One device, N lanes.
-    Concurrent,
-    /// A device per worker.
-    Data,
-    /// A ring of devices per stage: N − j + 1 under a cyclic rule, N under sync.
-    Shared,
-    /// A device per stage.
-    Pipeline,
+spelled! {
+    /// How tasks meet devices.
+    pub enum Placement: "placement" {
+        /// One device, one micro-batch after another.
+        Accumulate = "accumulate",
+        /// One device, N lanes.
+        Concurrent = "concurrent",
+        /// A device per worker.
+        Data = "data",
+        /// A ring of devices per stage: N − j + 1 under a cyclic rule, N under sync.
+        Shared = "shared",
+        /// A device per stage.
+        Pipeline = "pipeline",
+    }
 }
 
 impl Placement {

@@ -1,39 +1,35 @@
 //! Who holds what: states on devices, and what forward keeps for backward.
 
-use serde::{Deserialize, Serialize};
+use crate::spelled::spelled;
 
-/// Who holds parameters, gradients and optimizer state.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum States {
-    /// Whoever computes with a stage has all of it.
-    Replicated,
-    /// Optimizer state is split over the workers.
-    Zero1,
-    /// Gradients too.
-    Zero2,
-    /// Parameters too: each pass of a stage gathers them, and drops them again.
-    Zero3,
-    /// As `zero3` inside groups of `shards` replicas; the groups are replicas of each other.
-    Hsdp,
-    /// Cyclic point-to-point ZeRO: a stage travels from its user to its next user.
-    Handoff,
+spelled! {
+    /// Who holds parameters, gradients and optimizer state.
+    pub enum States: "states" {
+        /// Whoever computes with a stage has all of it.
+        Replicated = "replicated",
+        /// Optimizer state is split over the workers.
+        Zero1 = "zero1",
+        /// Gradients too.
+        Zero2 = "zero2",
+        /// Parameters too: each pass of a stage gathers them, and drops them again.
+        Zero3 = "zero3",
+        /// As `zero3` inside groups of `shards` replicas; the groups are replicas of each other.
+        Hsdp = "hsdp",
+        /// Cyclic point-to-point ZeRO: a stage travels from its user to its next user.
+        Handoff = "handoff",
+    }
 }
 
-/// What the backward pass of a stage computes again; it changes no bit.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Recompute {
-    /// Nothing: forward keeps all that backward reads.
-    None,
-    /// What is cheap: forward keeps results of products, convolutions and attention.
-    Selective,
-    /// Whole layers: forward keeps what goes into each.
-    Full,
+spelled! {
+    /// What the backward pass of a stage computes again; it changes no bit.
+    pub enum Recompute: "recompute" {
+        /// Nothing: forward keeps all that backward reads.
+        None = "none",
+        /// What is cheap: forward keeps results of products, convolutions and attention.
+        Selective = "selective",
+        /// Whole layers: forward keeps what goes into each.
+        Full = "full",
+    }
 }
 
 impl States {

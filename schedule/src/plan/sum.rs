@@ -1,30 +1,27 @@
 //! In which tree gradients are summed, and how far that and the rule leave the exact gradient.
 
 use super::{Placement, Plan, States};
-use crate::{Exactness, Fold};
-use serde::{Deserialize, Serialize};
+use crate::{Exactness, Fold, spelled::spelled};
 
-/// In which tree the micro-batch gradients of a stage are summed.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Reduction {
-    /// g_1 + g_2 + … + g_N, from left to right.
-    Sequential,
-    /// In a ring of L devices: device by device (micro-batches i, i + L, …) from left to right,
-    /// then the devices' sums in the order of the micro-batch that each took last; then the
-    /// replicas.
-    ByDevice,
-    /// Each replica's micro-batches from left to right, then the replicas' sums.
-    ByReplica,
-    /// The replicas' gradients of each micro-batch, then these sums from left to right.
-    ByMicroBatch,
-    /// In each group of `shards` replicas by micro-batch, then the groups' sums.
-    ByShard,
-    /// Of two pipelines in opposite directions: the micro-batches that go down from left to
-    /// right, then the sum of those that go up.
-    ByDirection,
+spelled! {
+    /// In which tree the micro-batch gradients of a stage are summed.
+    pub enum Reduction: "reduction" {
+        /// g_1 + g_2 + … + g_N, from left to right.
+        Sequential = "sequential",
+        /// In a ring of L devices: device by device (micro-batches i, i + L, …) from left to right,
+        /// then the devices' sums in the order of the micro-batch that each took last; then the
+        /// replicas.
+        ByDevice = "by_device",
+        /// Each replica's micro-batches from left to right, then the replicas' sums.
+        ByReplica = "by_replica",
+        /// The replicas' gradients of each micro-batch, then these sums from left to right.
+        ByMicroBatch = "by_micro_batch",
+        /// In each group of `shards` replicas by micro-batch, then the groups' sums.
+        ByShard = "by_shard",
+        /// Of two pipelines in opposite directions: the micro-batches that go down from left to
+        /// right, then the sum of those that go up.
+        ByDirection = "by_direction",
+    }
 }
 
 impl Plan {

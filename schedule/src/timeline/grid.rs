@@ -178,7 +178,7 @@ struct Scale {
 impl Scale {
     fn fit(launches: &[Launch], span: Range<Nanos>, head: usize, width: usize) -> Self {
         let durations = launches.iter().map(|launch| (launch.end - launch.start).0);
-        let exact = durations.fold(0, super::gcd);
+        let exact = durations.fold(0, crate::gcd);
         let length = (span.end - span.start).0;
         let most = (WIDTH.saturating_sub(head) / width).max(1) as u64;
         let unit = exact.max(length.div_ceil(most)).max(1);

@@ -5,17 +5,12 @@ use crate::stage::call::{Step, Term, call};
 use roundelay_dsl::Masked;
 use roundelay_schedule::Element;
 
-/// y = mean of −log softmax(logits)[target].
-pub(super) fn cross_entropy(site: &Site<'_>) -> Derivative {
-    entropy(site, ["cross_entropy", "cross_entropy_backward"])
-}
-
-/// y = mean of −log softmax(logits)[target] over the rows whose target is a class.
-pub(super) fn masked_cross_entropy(site: &Site<'_>) -> Derivative {
-    entropy(site, ["masked_cross_entropy", "masked_cross_entropy_backward"])
-}
-
-fn entropy(site: &Site<'_>, [forward, backward]: [&'static str; 2]) -> Derivative {
+/// y = mean of −log softmax(logits)[target] over the rows that count.
+pub(super) fn cross_entropy(site: &Site<'_>, masked: Masked) -> Derivative {
+    let [forward, backward] = match masked {
+        Masked::No => ["cross_entropy", "cross_entropy_backward"],
+        Masked::Yes => ["masked_cross_entropy", "masked_cross_entropy_backward"],
+    };
     let [logits, targets] = site.operands();
     let lse = site.auxiliary(0, &[targets.elements()]);
     let inputs = [logits, targets.flat(), lse];

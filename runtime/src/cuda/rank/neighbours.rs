@@ -11,7 +11,7 @@ use crate::{
     ranks::{Owners, Seated},
 };
 use roundelay_schedule::{
-    DeviceId, GroupId, Place, RingId, RoutineId, Schedule, Work, gcd,
+    DeviceId, GroupId, Place, RingId, RoutineId, Schedule, Work, gcd, lcm,
 };
 use std::collections::BTreeSet;
 
@@ -84,7 +84,7 @@ impl Own<'_> {
             let length = ring.devices.len().max(1) as u64;
             length / gcd(length, u64::from(ring.turn))
         });
-        let all = lengths.fold(1, |all, own| all / gcd(all, own) * own);
+        let all = lengths.fold(1, lcm);
         i64::try_from(all).unwrap_or(i64::MAX)
     }
 
