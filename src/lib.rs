@@ -57,9 +57,9 @@ pub use roundelay_planner::{
     Repair, explain, plan, read_plan, table, write_plan,
 };
 pub use roundelay_runtime::{
-    DeviceFacts, Graphs, Interrupt, KernelCheck, KernelRow, KernelTrials, LaunchError,
-    Measures, Report, Resumed, Seat, SelfCheck, Settling, State, Touched, Weights,
-    WeightsError, WeightsFile, WeightsMistake,
+    DeviceFacts, Every, Graphs, Interrupt, KernelCheck, KernelRow, KernelTrials,
+    LaunchError, Measures, Report, Resumed, Seat, SelfCheck, Settling, State, Touched,
+    Weights, WeightsError, WeightsFile, WeightsMistake,
 };
 pub use roundelay_schedule::{
     Bytes, Catalogue, Checked, DeviceId, Element, FileErrors, Initial, Kind, Nanos, Plan,

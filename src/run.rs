@@ -17,7 +17,8 @@ pub use options::{Folder, On, RunOptions, Start};
 use event::Listening;
 use machine::Settled;
 use roundelay_runtime::{
-    Control, Dataset, Ended, Evaluating, HeldOut, Provenance, Rests, Trainer, WeightsFile,
+    Control, Dataset, Ended, Evaluating, Every, HeldOut, Provenance, Rests, Trainer,
+    WeightsFile,
 };
 use roundelay_schedule::{Checked, Evaluation};
 use std::sync::Arc;
@@ -130,8 +131,7 @@ fn alike(options: &RunOptions) -> [(&'static str, String); 3] {
         On::Cpu => "a CPU",
         On::Cuda(_) => "a GPU",
     };
-    let kept =
-        folder.map_or("none".to_owned(), |own| format!("every {} steps", own.every));
+    let kept = folder.map_or("none".to_owned(), |own| own.every.to_string());
     let saved = if options.save.is_some() { "yes" } else { "no" };
     [
         ("choice of devices", device.to_owned()),
@@ -144,6 +144,7 @@ fn evaluating(evaluation: Evaluation, data: &Dataset) -> Result<Evaluating, RunE
     Ok(match evaluation {
         Evaluation::Never => Evaluating::Never,
         Evaluation::Every(steps) => {
+            let steps = Every::new(steps).expect("no checked schedule says 0");
             let held_out = Box::new(data.held_out(HeldOut::EXAMPLES)?);
             Evaluating::Every { steps, held_out }
         }

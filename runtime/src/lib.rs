@@ -58,6 +58,7 @@ pub use ranks::{
 };
 pub use state::{State, StateError, Tensor};
 pub use train::{
-    Checkpointing, Evaluating, Observer, Progress, Report, Rests, TrainError, Trainer,
+    Checkpointing, Evaluating, Every, Observer, Progress, Report, Rests, TrainError,
+    Trainer,
 };
 pub use weights::{NotFinite, Weights, WeightsError, WeightsFile, WeightsMistake};
