@@ -57,7 +57,7 @@ use crate::{
     feed::Feed,
     machine::{
         AttentionCounts, ConvolutionCounts, Course, Fill, Loss, Measured, OnGpus,
-        ProductCounts, Record, Touched, touched,
+        ProductCounts, Record, Touched, Unready, touched,
     },
     ranks::{Among, Control, Position, Seat},
     state::State,
@@ -67,7 +67,7 @@ use engine::Engine;
 use lanes::Mark;
 use rank::{Share, ordinal_of};
 use record::Recorder;
-use roundelay_schedule::{Bytes, Checked, DeviceId, Kind, Marks, Segment, replay};
+use roundelay_schedule::{Bytes, Checked, DeviceId, Kind, Marks, replay};
 use session::Session;
 use std::{
     collections::BTreeMap,
@@ -126,8 +126,7 @@ pub struct Cuda {
     engine: ManuallyDrop<Engine>,
     marks: Marks<Mark>,
     fill: Fill,
-    /// None before a state is loaded.
-    course: Option<Course>,
+    course: Course,
     failure: Option<CudaError>,
 }
 
@@ -202,7 +201,7 @@ impl Cuda {
             marks: Marks::new(&engine.schedule),
             engine: ManuallyDrop::new(engine),
             fill: options.fill,
-            course: None,
+            course: Course::default(),
             failure: None,
         }
     }
@@ -230,11 +229,7 @@ impl Cuda {
 
     /// T: the next training step; 0 before a state is loaded.
     pub fn step(&self) -> u64 {
-        self.course.map_or(0, |course| course.step)
-    }
-
-    fn course(&self) -> Result<Course, CudaError> {
-        self.course.ok_or(CudaError::Unloaded)
+        self.course.step()
     }
 
     /// What is known of the GPU.
@@ -294,7 +289,7 @@ impl Cuda {
     pub fn load(&mut self, state: &State) -> Result<(), CudaError> {
         let fill = self.fill;
         self.attempt(|engine| engine.load(state, fill))?;
-        self.course = Some(Course::from(state));
+        self.course = Course::from(state);
         self.engine.meter.reset();
         self.engine.at(Position::Resting { step: state.step });
         Ok(())
@@ -305,7 +300,7 @@ impl Cuda {
     /// # Errors
     /// When nothing was loaded, the device failed, or something goes wrong on another rank.
     pub fn save(&mut self) -> Result<Option<State>, CudaError> {
-        let Course { step, origin, .. } = self.course()?;
+        let (step, origin) = self.course.here()?;
         self.attempt(|engine| engine.save(step, origin))
     }
 
@@ -335,8 +330,7 @@ impl Cuda {
         listener: &mut dyn FnMut(Loss),
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), CudaError> {
-        let mut course = self.course()?;
-        let segment = Segment { first: course.step, end: end.max(course.step) };
+        let segment = self.course.segment(end)?;
         let Self { engine, marks, failure, .. } = self;
         if let Some(failure) = failure {
             return Err(failure.clone());
@@ -356,8 +350,7 @@ impl Cuda {
         unfinished.finished();
         match done {
             Ok(done) => {
-                course.step = done.end;
-                self.course = Some(course);
+                self.course.reach(done.end);
                 self.engine.at(Position::Resting { step: done.end });
             }
             Err(error) => {
@@ -375,7 +368,7 @@ impl Cuda {
     /// # Errors
     /// When the device failed, or something goes wrong on another rank.
     pub fn measured(&mut self) -> Result<Measured, CudaError> {
-        let steps = self.course.map_or(0, Course::steps);
+        let steps = self.course.steps();
         self.attempt(|engine| {
             let Engine {
                 meter,
@@ -474,9 +467,9 @@ impl Unfinished<'_> {
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        *self.failure = Some(CudaError::Left);
+        *self.failure = Some(Unready::Left.into());
         if let Some(control) = &self.control {
-            control.fail(&CudaError::Left.to_string());
+            control.fail(&Unready::Left.to_string());
         }
     }
 }

@@ -48,7 +48,7 @@ pub use feed::Feed;
 pub use interrupt::Interrupt;
 pub use machine::{
     AttentionCounts, ConvolutionCounts, Fill, HostMemory, Loss, Measured, MemoryBound,
-    OnGpus, ProductCounts, Ran, Record, Touched,
+    OnGpus, ProductCounts, Ran, Record, Touched, Unready,
 };
 pub use native::{NotNative, check_native};
 pub use oracle::{Oracle, OracleError};

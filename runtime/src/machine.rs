@@ -12,6 +12,7 @@ mod record;
 mod span;
 mod touched;
 
+pub use course::Unready;
 pub use host::HostMemory;
 pub use limits::MemoryBound;
 pub use meter::{AttentionCounts, ConvolutionCounts, Measured, OnGpus, ProductCounts};

@@ -5,7 +5,6 @@ use super::{
 };
 use crate::{
     feed::Feed,
-    machine::Course,
     ranks::{Among, Control, Trouble},
     state::{State, rows},
 };
@@ -104,7 +103,7 @@ impl CpuRank {
     /// # Errors
     /// As [`Cpu::save`], and when something goes wrong on another rank.
     pub fn save(&mut self) -> Result<Option<State>, CpuError> {
-        let Course { step, origin, .. } = self.0.course()?;
+        let (step, origin) = self.0.course.here()?;
         let own = self.rows(step)?;
         let rank = self.rank();
         let whole = (&**self.schedule(), &rank.owners);

@@ -3,6 +3,7 @@
 use super::driver::{DriverError, NoCuda};
 use crate::{
     code::CodeError,
+    machine::Unready,
     ranks::{Ended, LaunchError, MeetingError, Position, Seat, Trouble, WorldSize},
     state::StateError,
 };
@@ -154,15 +155,8 @@ pub enum CudaError {
         patience: Duration,
     },
     /// There is nothing to go on from.
-    #[error(
-        "no state was loaded; load one first, as `State::initial` of the schedule's job"
-    )]
-    Unloaded,
-    /// A replay was left in its middle, so nobody knows what is under way.
-    #[error(
-        "a replay was left in its middle, because something in it panicked; make another machine"
-    )]
-    Left,
+    #[error(transparent)]
+    Unready(#[from] Unready),
 }
 
 impl CudaError {
