@@ -17,8 +17,7 @@ pub use options::{Folder, On, RunOptions, Start};
 use event::Listening;
 use machine::Settled;
 use roundelay_runtime::{
-    Control, Dataset, Ended, Evaluating, Every, HeldOut, Provenance, Rests, Trainer,
-    WeightsFile,
+    Control, Dataset, Evaluating, Every, HeldOut, Provenance, Rests, Trainer, WeightsFile,
 };
 use roundelay_schedule::{Checked, Evaluation};
 use std::sync::Arc;
@@ -39,7 +38,7 @@ pub fn run(
         _ => Some(Arc::new(Control::meet(seat, *deadline)?)),
     };
     let mut heard = |event| {
-        if seat.rank == 0 {
+        if seat.is_first() {
             listener(event);
         }
     };
@@ -67,12 +66,12 @@ fn train(
     if let Some(control) = control {
         let agreed =
             control.agree_on(0, &alike(options), "give all ranks the same options");
-        agreed.map_err(|trouble| Ended::at_start(control.seat(), trouble))?;
+        agreed.map_err(|trouble| control.ended(trouble))?;
     }
     let settled = Settled::of(schedule, options.on, control, listener)?;
     let data = Dataset::open(&schedule.job, options.data.as_deref())?;
     let provenance = Provenance::new(schedule, &data);
-    let first = options.seat.rank == 0;
+    let first = options.seat.is_first();
     let save = options.save.as_deref().filter(|_| first);
     if let Some(over) = save.filter(|path| data.is_of(path)) {
         return Err(RunError::Overwrites(over.to_owned()));
@@ -82,7 +81,7 @@ fn train(
     let end = options.steps.unwrap_or(schedule.job.steps);
     if let Some(control) = control {
         let agreed = control.agree(schedule, data.digest(), &start.state, end);
-        agreed.map_err(|trouble| Ended::at_start(control.seat(), trouble))?;
+        agreed.map_err(|trouble| control.ended(trouble))?;
     }
     listener(RunEvent::Begin {
         tokens: TokenFacts::of(&data),

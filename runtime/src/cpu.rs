@@ -228,8 +228,7 @@ impl Cpu {
         let (step, origin) = self.course.here()?;
         let (Shared { arenas, schedule, .. }, claim) = self.at_rest()?;
         rows::save(schedule, step, origin, |device, start, bytes| {
-            let range = start..start + bytes.len() as u64;
-            bytes.copy_from_slice(arenas.of(device).read(&claim, range));
+            arenas.copy(&claim, device, start, bytes);
             Ok(())
         })
     }

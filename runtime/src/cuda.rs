@@ -241,7 +241,7 @@ impl Cuda {
     pub fn is_first(&self) -> bool {
         match &self.engine.share {
             Share::Whole => true,
-            Share::Part(rank) => rank.peers.control().seat().rank == 0,
+            Share::Part(rank) => rank.among.is_first(),
         }
     }
 
@@ -300,8 +300,8 @@ impl Cuda {
     /// # Errors
     /// When nothing was loaded, the device failed, or something goes wrong on another rank.
     pub fn save(&mut self) -> Result<Option<State>, CudaError> {
-        let (step, origin) = self.course.here()?;
-        self.attempt(|engine| engine.save(step, origin))
+        let at = self.course.here()?;
+        self.attempt(|engine| engine.save(at))
     }
 
     /// Runs the training steps from here to `end` and comes to rest. The listener gets every loss
@@ -342,7 +342,7 @@ impl Cuda {
         let next = segment.periods(&schedule).start;
         let control = match &engine.share {
             Share::Whole => None,
-            Share::Part(rank) => Some(Arc::clone(rank.peers.control())),
+            Share::Part(rank) => Some(Arc::clone(&rank.among.control)),
         };
         let mut session = Session { engine, next, listener, goes_on };
         let unfinished = Unfinished { failure, control };

@@ -65,7 +65,7 @@ enum Told {
 
 impl Told {
     fn of(seat: &Seat) -> Self {
-        if seat.rank == 0 { Self::Here } else { Self::Elsewhere }
+        if seat.is_first() { Self::Here } else { Self::Elsewhere }
     }
 }
 

@@ -134,7 +134,7 @@ fn lacking(control: &Control) -> Result<Option<String>, Ended> {
         Err(absent) => absent.to_string(),
     };
     let all = control.gather(own.into_bytes());
-    let all = all.map_err(|trouble| Ended::at_start(control.seat(), trouble))?;
+    let all = all.map_err(|trouble| control.ended(trouble))?;
     let mut lacking = (0..).zip(&all).filter(|(_, absent)| !absent.is_empty());
     let told = |(rank, absent): (u32, &Vec<u8>)| {
         format!("on rank {rank} {}", String::from_utf8_lossy(absent))

@@ -4,7 +4,7 @@ use super::driver::{DriverError, NoCuda};
 use crate::{
     code::CodeError,
     machine::Unready,
-    ranks::{Ended, LaunchError, MeetingError, Position, Seat, Trouble, WorldSize},
+    ranks::{Ended, LaunchError, MeetingError, WorldSize},
     state::StateError,
 };
 use roundelay_schedule::{ActionId, Bytes, RoutineId};
@@ -157,16 +157,4 @@ pub enum CudaError {
     /// There is nothing to go on from.
     #[error(transparent)]
     Unready(#[from] Unready),
-}
-
-impl CudaError {
-    /// The end of a rank before its first step.
-    pub(super) fn at_start(seat: &Seat, trouble: Trouble) -> Self {
-        Self::ranks(seat, Position::Starting, trouble)
-    }
-
-    /// The end of this rank at a position.
-    pub(super) fn ranks(seat: &Seat, position: Position, trouble: Trouble) -> Self {
-        Ended::new(seat, position, trouble).into()
-    }
 }
