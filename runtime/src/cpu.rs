@@ -35,6 +35,7 @@ pub(crate) use serve::said;
 use crate::{
     code::Code,
     feed::Feed,
+    lock::lock,
     machine::{
         Course, Fill, Loss, Measured, Members, Meter, Queues, Record, Touched, Unready,
         describe, members,
@@ -57,7 +58,7 @@ use session::{Driver, Session};
 use std::{
     collections::BTreeMap,
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicUsize},
+    sync::{Arc, Mutex, atomic::AtomicUsize},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -425,8 +426,4 @@ impl Shared {
     fn take_losses(&self, empty: &mut Vec<Loss>) {
         mem::swap(&mut *lock(&self.losses), empty);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

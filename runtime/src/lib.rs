@@ -16,6 +16,8 @@ mod exchange;
 mod feed;
 mod initial;
 mod interrupt;
+mod listed;
+mod lock;
 mod machine;
 mod memory;
 mod native;

@@ -7,8 +7,9 @@
 //! list happens before on every rank, and what one device brings to another is a message, whose end is
 //! this rank's half of the action.
 
-use super::{CpuError, Loss, Shared, execute::Turn, lock, room::Asker};
+use super::{CpuError, Loss, Shared, execute::Turn, room::Asker};
 use crate::{
+    lock::lock,
     memory::Memory,
     ranks::{Among, Control, Ended, Label, Mail, Missing, Position, Trouble, Unsent},
 };

@@ -17,12 +17,13 @@ use super::{
     trouble::{Ended, Position, SILENCE, Seen, Trouble},
     wire::{self, Frame, Message},
 };
+use crate::lock::{held, lock};
 use link::Link;
 use std::{
     collections::VecDeque,
     io, mem,
     net::{IpAddr, Shutdown, TcpStream},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -267,7 +268,7 @@ impl Inbox {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inbox)
     }
 
     /// Waits until something holds, at most until `end`; says whether it does.
@@ -278,8 +279,7 @@ impl Shared {
             if left.is_zero() {
                 return false;
             }
-            let waited = self.changed.wait_timeout(inbox, left);
-            inbox = waited.unwrap_or_else(PoisonError::into_inner).0;
+            (inbox, _) = held(self.changed.wait_timeout(inbox, left));
         }
         true
     }
