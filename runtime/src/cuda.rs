@@ -56,8 +56,8 @@ use crate::{
     evaluate::OnGpu,
     feed::Feed,
     machine::{
-        AttentionCounts, ConvolutionCounts, Course, Fill, Loss, Measured, OnGpus,
-        ProductCounts, Record, Touched, Unready, touched,
+        AttentionCounts, Course, Fill, Loss, Makers, Measured, OnGpus, Record, Touched,
+        Unready, touched,
     },
     ranks::{Among, Control, Position, Seat},
     state::State,
@@ -267,12 +267,12 @@ impl Cuda {
     }
 
     /// Who makes the matrix products of the schedule here.
-    pub fn products(&self) -> &ProductCounts {
+    pub fn products(&self) -> &Makers {
         self.engine.code.products()
     }
 
     /// Who makes its convolutions that are no products.
-    pub fn convolutions(&self) -> &ConvolutionCounts {
+    pub fn convolutions(&self) -> &Makers {
         self.engine.code.convolutions()
     }
 

@@ -49,8 +49,8 @@ pub use evaluate::{EvaluateError, Evaluated, Evaluator, Measures, OnGpu};
 pub use feed::Feed;
 pub use interrupt::Interrupt;
 pub use machine::{
-    AttentionCounts, ConvolutionCounts, Fill, HostMemory, Loss, Measured, MemoryBound,
-    OnGpus, ProductCounts, Ran, Record, Touched, Unready,
+    AttentionCounts, Fill, HostMemory, Loss, Makers, Measured, MemoryBound, OnGpus, Ran,
+    Record, Touched, Unready,
 };
 pub use native::{NotNative, check_native};
 pub use oracle::{Oracle, OracleError};

@@ -1,9 +1,7 @@
 //! What a run says besides its progress: what it does otherwise than it might have, and why.
 
 use super::RunEvent;
-use roundelay_runtime::{
-    AnyMachine, AttentionCounts, ConvolutionCounts, NotFinite, ProductCounts, Ungraphed,
-};
+use roundelay_runtime::{AnyMachine, AttentionCounts, Makers, NotFinite, Ungraphed};
 use roundelay_schedule::{Checked, Id};
 use std::path::Path;
 
@@ -47,7 +45,7 @@ pub(super) fn tell_own_products(
     listener: &mut impl FnMut(RunEvent),
 ) {
     let AnyMachine::Cuda(cuda) = machine else { return };
-    let ProductCounts { library, own, why_own, wrong } = cuda.products();
+    let Makers { library, own, why_own, wrong } = cuda.products();
     if let Some(why) = why_own {
         let all = library + own;
         listener(RunEvent::Note(format!(
@@ -66,7 +64,7 @@ pub(super) fn tell_own_products(
 /// nothing needs to be said.
 pub(super) fn tell_wrong(machine: &AnyMachine, listener: &mut impl FnMut(RunEvent)) {
     let AnyMachine::Cuda(cuda) = machine else { return };
-    let ConvolutionCounts { library, own, wrong, .. } = cuda.convolutions();
+    let Makers { library, own, wrong, .. } = cuda.convolutions();
     if let Some(wrong) = wrong {
         let all = library + own;
         listener(RunEvent::Note(format!(
