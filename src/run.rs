@@ -92,12 +92,7 @@ fn train(
     });
     let evaluate = evaluating(schedule.job.evaluate, &data)?;
     let machine = settled.machine(schedule, data, options.deadline, listener)?;
-    notes::tell_first_device(schedule, options.seat.size, listener);
-    notes::tell_ungraphed(&machine, listener);
-    notes::tell_own_products(&machine, listener);
-    notes::tell_wrong(&machine, listener);
-    notes::tell_unrecorded(&machine, listener);
-    notes::tell_unhidden(&machine, schedule, listener);
+    notes::tell(&machine, schedule, options.seat.size, listener);
     let trainer = Trainer::new(machine, Rests { evaluate, checkpoint });
     let mut trainer = trainer.interruptible(options.interrupt.clone());
     let work = || {
