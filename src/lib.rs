@@ -57,7 +57,7 @@ pub use roundelay_planner::{
     Repair, explain, plan, read_plan, table, write_plan,
 };
 pub use roundelay_runtime::{
-    Came, Compilation, DeviceFacts, Graphs, Interrupt, KernelCheck, KernelRow,
+    Came, Compilation, DeviceFacts, Every, Graphs, Interrupt, KernelCheck, KernelRow,
     KernelTrials, LaunchError, Measures, Report, Resumed, Seat, SelfCheck, Settling,
     State, Touched, Weights, WeightsError, WeightsFile, WeightsMistake,
 };

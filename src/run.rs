@@ -17,7 +17,7 @@ pub use options::{Folder, On, RunOptions, Start};
 use event::Listening;
 use machine::Settled;
 use roundelay_runtime::{
-    Control, Dataset, Ended, Evaluating, HeldOut, Provenance, Rests, Trainer, WeightsFile,
+    Control, Dataset, Evaluating, Every, HeldOut, Provenance, Rests, Trainer, WeightsFile,
 };
 use roundelay_schedule::{Checked, Evaluation};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub fn run(
         _ => Some(Arc::new(Control::meet(seat, *deadline)?)),
     };
     let mut heard = |event| {
-        if seat.rank == 0 {
+        if seat.is_first() {
             listener(event);
         }
     };
@@ -66,12 +66,12 @@ fn train(
     if let Some(control) = control {
         let agreed =
             control.agree_on(0, &alike(options), "give all ranks the same options");
-        agreed.map_err(|trouble| Ended::at_start(control.seat(), trouble))?;
+        agreed.map_err(|trouble| control.ended(trouble))?;
     }
     let settled = Settled::of(schedule, options.on, control, listener)?;
     let data = Dataset::open(&schedule.job, options.data.as_deref())?;
     let provenance = Provenance::new(schedule, &data);
-    let first = options.seat.rank == 0;
+    let first = options.seat.is_first();
     let save = options.save.as_deref().filter(|_| first);
     if let Some(over) = save.filter(|path| data.is_of(path)) {
         return Err(RunError::Overwrites(over.to_owned()));
@@ -81,7 +81,7 @@ fn train(
     let end = options.steps.unwrap_or(schedule.job.steps);
     if let Some(control) = control {
         let agreed = control.agree(schedule, data.digest(), &start.state, end);
-        agreed.map_err(|trouble| Ended::at_start(control.seat(), trouble))?;
+        agreed.map_err(|trouble| control.ended(trouble))?;
     }
     listener(RunEvent::Begin {
         tokens: TokenFacts::of(&data),
@@ -92,12 +92,7 @@ fn train(
     });
     let evaluate = evaluating(schedule.job.evaluate, &data)?;
     let machine = settled.machine(schedule, data, options.deadline, listener)?;
-    notes::tell_first_device(schedule, options.seat.size, listener);
-    notes::tell_ungraphed(&machine, listener);
-    notes::tell_own_products(&machine, listener);
-    notes::tell_wrong(&machine, listener);
-    notes::tell_unrecorded(&machine, listener);
-    notes::tell_unhidden(&machine, schedule, listener);
+    notes::tell(&machine, schedule, options.seat.size, listener);
     let trainer = Trainer::new(machine, Rests { evaluate, checkpoint });
     let mut trainer = trainer.interruptible(options.interrupt.clone());
     let work = || {
@@ -130,8 +125,7 @@ fn alike(options: &RunOptions) -> [(&'static str, String); 3] {
         On::Cpu => "a CPU",
         On::Cuda(_) => "a GPU",
     };
-    let kept =
-        folder.map_or("none".to_owned(), |own| format!("every {} steps", own.every));
+    let kept = folder.map_or("none".to_owned(), |own| own.every.to_string());
     let saved = if options.save.is_some() { "yes" } else { "no" };
     [
         ("choice of devices", device.to_owned()),
@@ -144,6 +138,7 @@ fn evaluating(evaluation: Evaluation, data: &Dataset) -> Result<Evaluating, RunE
     Ok(match evaluation {
         Evaluation::Never => Evaluating::Never,
         Evaluation::Every(steps) => {
+            let steps = Every::new(steps).expect("no checked schedule says 0");
             let held_out = Box::new(data.held_out(HeldOut::EXAMPLES)?);
             Evaluating::Every { steps, held_out }
         }

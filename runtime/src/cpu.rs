@@ -35,9 +35,10 @@ pub(crate) use serve::said;
 use crate::{
     code::Code,
     feed::Feed,
+    lock::lock,
     machine::{
-        Course, Fill, Loss, Measured, Members, Meter, Queues, Record, Touched, describe,
-        members,
+        Course, Fill, Loss, Measured, Members, Meter, Queues, Record, Touched, Unready,
+        describe, members,
     },
     memory::Claim,
     ranks::Position,
@@ -50,14 +51,14 @@ use rank::{Rank, Share};
 use record::Recorder;
 use rendezvous::Booth;
 use roundelay_schedule::{
-    Checked, DeviceId, GroupId, Kind, Marks, RoutineId, Segment, Table, replay,
+    Checked, DeviceId, GroupId, Kind, Marks, RoutineId, Table, replay,
 };
 use serve::Lane;
 use session::{Driver, Session};
 use std::{
     collections::BTreeMap,
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicUsize},
+    sync::{Arc, Mutex, atomic::AtomicUsize},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -99,8 +100,7 @@ pub struct Cpu {
     driver: Driver,
     marks: Marks<Mark>,
     fill: Fill,
-    /// None before a state is loaded.
-    course: Option<Course>,
+    course: Course,
 }
 
 /// What the driver and all queue threads share.
@@ -159,7 +159,7 @@ impl Cpu {
             marks: Marks::new(schedule),
             threads: Vec::new(),
             fill: options.fill,
-            course: None,
+            course: Course::default(),
             shared,
         };
         for thread in 0..cpu.shared.queues.threads() {
@@ -193,11 +193,7 @@ impl Cpu {
 
     /// T: the next training step; 0 before a state is loaded.
     pub fn step(&self) -> u64 {
-        self.course.map_or(0, |course| course.step)
-    }
-
-    fn course(&self) -> Result<Course, CpuError> {
-        self.course.ok_or(CpuError::Unloaded)
+        self.course.step()
     }
 
     /// Fills every carried row; the next step is the state's. What is measured starts anew.
@@ -219,7 +215,7 @@ impl Cpu {
             arenas.of(device).write(&mut claim, range).copy_from_slice(bytes);
             Ok(())
         })?;
-        self.course = Some(Course::from(state));
+        self.course = Course::from(state);
         self.shared.meter.reset();
         self.shared.rests(state.step);
         Ok(())
@@ -230,11 +226,10 @@ impl Cpu {
     /// # Errors
     /// When nothing was loaded, or a replay failed before.
     pub fn save(&mut self) -> Result<State, CpuError> {
-        let Course { step, origin, .. } = self.course()?;
+        let (step, origin) = self.course.here()?;
         let (Shared { arenas, schedule, .. }, claim) = self.at_rest()?;
         rows::save(schedule, step, origin, |device, start, bytes| {
-            let range = start..start + bytes.len() as u64;
-            bytes.copy_from_slice(arenas.of(device).read(&claim, range));
+            arenas.copy(&claim, device, start, bytes);
             Ok(())
         })
     }
@@ -266,8 +261,7 @@ impl Cpu {
         listener: &mut dyn FnMut(Loss),
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), CpuError> {
-        let mut course = self.course()?;
-        let segment = Segment { first: course.step, end: end.max(course.step) };
+        let segment = self.course.segment(end)?;
         let Shared { parking, queues, schedule, .. } = self.shared.as_ref();
         parking.register(queues.threads());
         self.driver.start();
@@ -276,16 +270,16 @@ impl Cpu {
         let unfinished = Unfinished(&self.shared);
         let done = replay(schedule, segment, &mut session, &mut self.marks);
         mem::forget(unfinished);
-        course.step = done?.end;
-        self.course = Some(course);
-        self.shared.rests(course.step);
+        let end = done?.end;
+        self.course.reach(end);
+        self.shared.rests(end);
         Ok(())
     }
 
     /// What was counted since the state was loaded.
     pub fn measured(&self) -> Measured {
         let Shared { meter, schedule, arenas, .. } = self.shared.as_ref();
-        let steps = self.course.map_or(0, Course::steps);
+        let steps = self.course.steps();
         meter.read(schedule, steps, arenas.sizes())
     }
 
@@ -322,7 +316,7 @@ struct Unfinished<'a>(&'a Shared);
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        self.0.fail(CpuError::Left);
+        self.0.fail(Unready::Left.into());
     }
 }
 
@@ -432,8 +426,4 @@ impl Shared {
     fn take_losses(&self, empty: &mut Vec<Loss>) {
         mem::swap(&mut *lock(&self.losses), empty);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

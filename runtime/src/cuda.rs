@@ -57,8 +57,8 @@ use crate::{
     evaluate::OnGpu,
     feed::Feed,
     machine::{
-        AttentionCounts, ConvolutionCounts, Course, Fill, Loss, Measured, OnGpus,
-        ProductCounts, Record, Touched, touched,
+        AttentionCounts, Course, Fill, Loss, Makers, Measured, OnGpus, Record, Touched,
+        Unready, touched,
     },
     ranks::{Among, Control, Position, Seat},
     state::State,
@@ -68,7 +68,7 @@ use engine::Engine;
 use lanes::Mark;
 use rank::{Share, ordinal_of};
 use record::Recorder;
-use roundelay_schedule::{Bytes, Checked, DeviceId, Kind, Marks, Segment, replay};
+use roundelay_schedule::{Bytes, Checked, DeviceId, Kind, Marks, replay};
 use session::Session;
 use std::{
     collections::BTreeMap,
@@ -127,8 +127,7 @@ pub struct Cuda {
     engine: ManuallyDrop<Engine>,
     marks: Marks<Mark>,
     fill: Fill,
-    /// None before a state is loaded.
-    course: Option<Course>,
+    course: Course,
     failure: Option<CudaError>,
 }
 
@@ -203,7 +202,7 @@ impl Cuda {
             marks: Marks::new(&engine.schedule),
             engine: ManuallyDrop::new(engine),
             fill: options.fill,
-            course: None,
+            course: Course::default(),
             failure: None,
         }
     }
@@ -231,11 +230,7 @@ impl Cuda {
 
     /// T: the next training step; 0 before a state is loaded.
     pub fn step(&self) -> u64 {
-        self.course.map_or(0, |course| course.step)
-    }
-
-    fn course(&self) -> Result<Course, CudaError> {
-        self.course.ok_or(CudaError::Unloaded)
+        self.course.step()
     }
 
     /// What is known of the GPU.
@@ -247,7 +242,7 @@ impl Cuda {
     pub fn is_first(&self) -> bool {
         match &self.engine.share {
             Share::Whole => true,
-            Share::Part(rank) => rank.peers.control().seat().rank == 0,
+            Share::Part(rank) => rank.among.is_first(),
         }
     }
 
@@ -273,12 +268,12 @@ impl Cuda {
     }
 
     /// Who makes the matrix products of the schedule here.
-    pub fn products(&self) -> &ProductCounts {
+    pub fn products(&self) -> &Makers {
         self.engine.code.products()
     }
 
     /// Who makes its convolutions that are no products.
-    pub fn convolutions(&self) -> &ConvolutionCounts {
+    pub fn convolutions(&self) -> &Makers {
         self.engine.code.convolutions()
     }
 
@@ -295,7 +290,7 @@ impl Cuda {
     pub fn load(&mut self, state: &State) -> Result<(), CudaError> {
         let fill = self.fill;
         self.attempt(|engine| engine.load(state, fill))?;
-        self.course = Some(Course::from(state));
+        self.course = Course::from(state);
         self.engine.meter.reset();
         self.engine.at(Position::Resting { step: state.step });
         Ok(())
@@ -306,8 +301,8 @@ impl Cuda {
     /// # Errors
     /// When nothing was loaded, the device failed, or something goes wrong on another rank.
     pub fn save(&mut self) -> Result<Option<State>, CudaError> {
-        let Course { step, origin, .. } = self.course()?;
-        self.attempt(|engine| engine.save(step, origin))
+        let at = self.course.here()?;
+        self.attempt(|engine| engine.save(at))
     }
 
     /// Runs the training steps from here to `end` and comes to rest. The listener gets every loss
@@ -336,8 +331,7 @@ impl Cuda {
         listener: &mut dyn FnMut(Loss),
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), CudaError> {
-        let mut course = self.course()?;
-        let segment = Segment { first: course.step, end: end.max(course.step) };
+        let segment = self.course.segment(end)?;
         let Self { engine, marks, failure, .. } = self;
         if let Some(failure) = failure {
             return Err(failure.clone());
@@ -349,7 +343,7 @@ impl Cuda {
         let next = segment.periods(&schedule).start;
         let control = match &engine.share {
             Share::Whole => None,
-            Share::Part(rank) => Some(Arc::clone(rank.peers.control())),
+            Share::Part(rank) => Some(Arc::clone(&rank.among.control)),
         };
         let mut session = Session { engine, next, listener, goes_on };
         let unfinished = Unfinished { failure, control };
@@ -357,8 +351,7 @@ impl Cuda {
         unfinished.finished();
         match done {
             Ok(done) => {
-                course.step = done.end;
-                self.course = Some(course);
+                self.course.reach(done.end);
                 self.engine.at(Position::Resting { step: done.end });
             }
             Err(error) => {
@@ -376,7 +369,7 @@ impl Cuda {
     /// # Errors
     /// When the device failed, or something goes wrong on another rank.
     pub fn measured(&mut self) -> Result<Measured, CudaError> {
-        let steps = self.course.map_or(0, Course::steps);
+        let steps = self.course.steps();
         self.attempt(|engine| {
             let Engine {
                 meter,
@@ -475,9 +468,9 @@ impl Unfinished<'_> {
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        *self.failure = Some(CudaError::Left);
+        *self.failure = Some(Unready::Left.into());
         if let Some(control) = &self.control {
-            control.fail(&CudaError::Left.to_string());
+            control.fail(&Unready::Left.to_string());
         }
     }
 }

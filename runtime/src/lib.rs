@@ -16,6 +16,8 @@ mod exchange;
 mod feed;
 mod initial;
 mod interrupt;
+mod listed;
+mod lock;
 mod machine;
 mod memory;
 mod native;
@@ -48,8 +50,8 @@ pub use evaluate::{EvaluateError, Evaluated, Evaluator, Measures, OnGpu};
 pub use feed::Feed;
 pub use interrupt::Interrupt;
 pub use machine::{
-    AttentionCounts, ConvolutionCounts, Fill, HostMemory, Loss, Measured, MemoryBound,
-    OnGpus, ProductCounts, Ran, Record, Touched,
+    AttentionCounts, Fill, HostMemory, Loss, Makers, Measured, MemoryBound, OnGpus, Ran,
+    Record, Touched, Unready,
 };
 pub use native::{NotNative, check_native};
 pub use oracle::{Oracle, OracleError};
@@ -59,6 +61,7 @@ pub use ranks::{
 };
 pub use state::{State, StateError, Tensor};
 pub use train::{
-    Checkpointing, Evaluating, Observer, Progress, Report, Rests, TrainError, Trainer,
+    Checkpointing, Evaluating, Every, Observer, Progress, Report, Rests, TrainError,
+    Trainer,
 };
 pub use weights::{NotFinite, Weights, WeightsError, WeightsFile, WeightsMistake};

@@ -12,9 +12,10 @@ mod record;
 mod span;
 mod touched;
 
+pub use course::Unready;
 pub use host::HostMemory;
 pub use limits::MemoryBound;
-pub use meter::{AttentionCounts, ConvolutionCounts, Measured, OnGpus, ProductCounts};
+pub use meter::{AttentionCounts, Makers, Measured, OnGpus};
 pub use record::{Ran, Record};
 pub use touched::Touched;
 

@@ -6,13 +6,13 @@ mod losses;
 
 use crate::{
     AnyMachine, CheckpointError, Checkpoints, EvaluateError, Evaluator, HeldOut,
-    Interrupt, MachineError, Measured, Measures, State,
+    Interrupt, Loss, MachineError, Measured, Measures, State,
 };
 use losses::StepLosses;
-use roundelay_schedule::{Bytes, Evaluation, Nanos, enough_steps, simulate};
+use roundelay_schedule::{Bytes, Nanos, enough_steps, simulate};
 use std::{
-    mem,
-    ops::ControlFlow,
+    fmt, mem,
+    num::NonZeroU64,
     time::{Duration, Instant},
 };
 
@@ -37,20 +37,19 @@ pub struct Rests {
     pub checkpoint: Checkpointing,
 }
 
+/// After every so many training steps, and at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Every(NonZeroU64);
+
 /// When held-out data is looked at.
 #[derive(Debug)]
 pub enum Evaluating {
     /// Never.
     Never,
-    /// After every so many training steps, and at the end.
+    /// Again and again.
     Every {
-        /// How many.
-        steps: u64,
-        /// What is looked at.
-        held_out: Box<HeldOut>,
-    },
-    /// At the end.
-    AtEnd {
+        /// When.
+        steps: Every,
         /// What is looked at.
         held_out: Box<HeldOut>,
     },
@@ -61,17 +60,17 @@ pub enum Evaluating {
 pub enum Checkpointing {
     /// Never.
     Never,
-    /// After every so many training steps, and at the end.
+    /// Again and again.
     Every {
-        /// How many.
-        steps: u64,
+        /// When.
+        steps: Every,
         /// Where.
         checkpoints: Checkpoints,
     },
-    /// By another rank, after every so many training steps, and at the end.
+    /// Again and again, by another rank.
     Elsewhere {
-        /// How many.
-        steps: u64,
+        /// When.
+        steps: Every,
     },
 }
 
@@ -94,8 +93,10 @@ pub trait Observer {
     fn step(&mut self, progress: &Progress);
     /// Held-out loss and metrics of θ_`step`.
     fn evaluated(&mut self, step: u64, measures: &Measures);
-    /// The run rests before step `step`; to break ends it here.
-    fn rested(&mut self, step: u64) -> ControlFlow<()>;
+    /// The run rests before step `step`; what is due then is done.
+    fn rested(&mut self, step: u64) {
+        let _ = step;
+    }
 }
 
 /// What a run did.
@@ -131,59 +132,66 @@ pub enum TrainError {
     Evaluate(#[from] EvaluateError),
 }
 
-impl Rests {
-    /// Evaluation as the job says, no checkpoints.
-    pub fn of(evaluation: Evaluation, held_out: HeldOut) -> Self {
-        let held_out = Box::new(held_out);
-        let evaluate = match evaluation {
-            Evaluation::Never => Evaluating::Never,
-            Evaluation::Every(steps) => Evaluating::Every { steps, held_out },
-        };
-        Self { evaluate, checkpoint: Checkpointing::Never }
-    }
-
-    /// The first rest after `step`.
-    fn after(&self, step: u64, end: u64) -> u64 {
-        let evaluate = match self.evaluate {
-            Evaluating::Every { steps, .. } => steps,
-            Evaluating::Never | Evaluating::AtEnd { .. } => 0,
-        };
-        let checkpoint = match self.checkpoint {
-            Checkpointing::Every { steps, .. } | Checkpointing::Elsewhere { steps } => {
-                steps
-            }
-            Checkpointing::Never => 0,
-        };
-        let next = |every: u64| match every {
-            0 => end,
-            _ => (step / every + 1).saturating_mul(every),
-        };
-        next(evaluate).min(next(checkpoint)).min(end)
-    }
-
-    /// Whether held-out data is looked at before step `step`.
-    fn evaluates(&self, step: u64, end: u64) -> bool {
-        match self.evaluate {
-            Evaluating::Never => false,
-            Evaluating::Every { steps, .. } => is_due(step, steps, end),
-            Evaluating::AtEnd { .. } => is_due(step, 0, end),
+impl Every {
+    /// So many steps, if they are any.
+    pub const fn new(steps: u64) -> Option<Self> {
+        match NonZeroU64::new(steps) {
+            Some(steps) => Some(Self(steps)),
+            None => None,
         }
     }
 
-    /// Whether a checkpoint is written before step `step`.
-    fn saves(&self, step: u64, end: u64) -> bool {
-        match self.checkpoint {
-            Checkpointing::Never => false,
-            Checkpointing::Every { steps, .. } | Checkpointing::Elsewhere { steps } => {
-                is_due(step, steps, end)
-            }
+    /// The first multiple after `step`.
+    fn next(self, step: u64) -> u64 {
+        (step / self.0 + 1).saturating_mul(self.0.get())
+    }
+
+    /// Whether it is time before step `step`.
+    fn is_due(self, step: u64, end: u64) -> bool {
+        step == end || step.is_multiple_of(self.0.get())
+    }
+}
+
+impl fmt::Display for Every {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "every {} steps", self.0)
+    }
+}
+
+impl Evaluating {
+    fn every(&self) -> Option<Every> {
+        match self {
+            Self::Never => None,
+            Self::Every { steps, .. } => Some(*steps),
         }
     }
 }
 
-/// Whether something is done before step `step`, every so many steps and at the end.
-fn is_due(step: u64, every: u64, end: u64) -> bool {
-    step == end || every > 0 && step.is_multiple_of(every)
+impl Checkpointing {
+    fn every(&self) -> Option<Every> {
+        match self {
+            Self::Never => None,
+            Self::Every { steps, .. } | Self::Elsewhere { steps } => Some(*steps),
+        }
+    }
+}
+
+impl Rests {
+    /// The first rest after `step`.
+    fn after(&self, step: u64, end: u64) -> u64 {
+        let every = [self.evaluate.every(), self.checkpoint.every()];
+        every.into_iter().flatten().map(|every| every.next(step)).fold(end, u64::min)
+    }
+
+    /// Whether held-out data is looked at before step `step`.
+    fn evaluates(&self, step: u64, end: u64) -> bool {
+        self.evaluate.every().is_some_and(|every| every.is_due(step, end))
+    }
+
+    /// Whether a checkpoint is written before step `step`.
+    fn saves(&self, step: u64, end: u64) -> bool {
+        self.checkpoint.every().is_some_and(|every| every.is_due(step, end))
+    }
 }
 
 impl Trainer {
@@ -205,8 +213,8 @@ impl Trainer {
         mem::forget(self.evaluator.take().filter(here));
     }
 
-    /// Trains up to step `end`, or until the observer breaks or another thread wishes; then
-    /// the last step is kept where checkpoints are.
+    /// Trains up to step `end`, or until another thread wishes to stop; then the last step is kept
+    /// where checkpoints are.
     ///
     /// # Errors
     /// When the machine cannot go on, held-out data cannot be looked at, or a checkpoint cannot be
@@ -216,58 +224,62 @@ impl Trainer {
         end: u64,
         observer: &mut dyn Observer,
     ) -> Result<Report, TrainError> {
-        let first = self.machine.step();
         self.prepare()?;
-        let mut course = Course {
-            start: Instant::now(),
-            idle: Duration::ZERO,
-            batch: u64::from(self.machine.schedule().job.batch),
-            first,
-            losses: Vec::with_capacity(end.saturating_sub(first).min(ROOM) as usize),
-        };
+        let mut watch = Stopwatch::start(&self.machine, end);
+        let mut gathered = StepLosses::new(self.machine.schedule(), watch.first);
         let mut evaluations = Vec::new();
-        let mut gathered = StepLosses::new(self.machine.schedule(), first);
-        let interrupt = self.interrupt.clone();
-        // Ranks end together: what one of them is asked, all do.
-        let mut stopped = false;
-        while self.machine.step() < end {
-            stopped = self.machine.any(interrupt.is_raised())?;
-            if stopped {
-                interrupt.raise();
-                break;
-            }
+        while self.machine.step() < end && !self.is_stopped()? {
             let rest = self.rests.after(self.machine.step(), end);
-            let mut listen = |loss| {
-                gathered.add(loss, |step, mean| course.step(step, mean, observer));
-            };
-            let mut goes_on = || !interrupt.is_raised();
-            if let Err(failure) =
-                self.machine.replay_while(rest, &mut listen, &mut goes_on)
-            {
-                self.leave_looks();
-                return Err(failure.into());
-            }
-            let pause = Instant::now();
-            let flow = self.rest(end, &mut evaluations, observer)?;
-            course.idle += pause.elapsed();
-            if flow.is_break() {
-                break;
-            }
+            self.replay_to(rest, &mut |loss| {
+                gathered.add(loss, |step, mean| watch.step(step, mean, observer));
+            })?;
+            watch.pause(|| self.rest(end, &mut evaluations, observer))?;
         }
+        if self.machine.step() < end {
+            let first = watch.first;
+            watch.pause(|| self.keep_last(first, end))?;
+        }
+        self.report(watch, evaluations)
+    }
+
+    /// Whether somebody wishes to stop. Ranks end together: what one of them is asked, all do.
+    fn is_stopped(&mut self) -> Result<bool, MachineError> {
+        let stopped = self.machine.any(self.interrupt.is_raised())?;
         if stopped {
-            let pause = Instant::now();
-            self.keep_last(first, end)?;
-            course.idle += pause.elapsed();
+            self.interrupt.raise();
         }
+        Ok(stopped)
+    }
+
+    /// Goes on to a rest, or to where another thread wishes to stop.
+    fn replay_to(
+        &mut self,
+        rest: u64,
+        listener: &mut dyn FnMut(Loss),
+    ) -> Result<(), MachineError> {
+        let mut goes_on = || !self.interrupt.is_raised();
+        let done = self.machine.replay_while(rest, listener, &mut goes_on);
+        if done.is_err() {
+            self.leave_looks();
+        }
+        done
+    }
+
+    /// What was done, at rest.
+    fn report(
+        &mut self,
+        watch: Stopwatch,
+        evaluations: Vec<(u64, Measures)>,
+    ) -> Result<Report, TrainError> {
         let mut measured = self.machine.measured()?;
         measured.beside +=
             self.evaluator.as_ref().map_or(Bytes(0), Evaluator::device_bytes);
         let schedule = self.machine.schedule();
         Ok(Report {
-            first,
+            first: watch.first,
             end: self.machine.step(),
-            replayed: course.start.elapsed() - course.idle,
-            losses: course.losses,
+            replayed: watch.replayed(),
+            losses: watch.losses,
             evaluations,
             measured,
             predicted: simulate(schedule, enough_steps(schedule)).step_time(),
@@ -281,12 +293,7 @@ impl Trainer {
 
     /// Makes the evaluator, if this rank will need one.
     fn prepare(&mut self) -> Result<(), EvaluateError> {
-        let looks = match self.rests.evaluate {
-            Evaluating::Never => false,
-            Evaluating::Every { .. } | Evaluating::AtEnd { .. } => {
-                self.machine.is_first()
-            }
-        };
+        let looks = self.rests.evaluate.every().is_some() && self.machine.is_first();
         if looks && self.evaluator.is_none() {
             self.evaluator = Some(self.machine.evaluator()?);
         }
@@ -299,7 +306,7 @@ impl Trainer {
         end: u64,
         evaluations: &mut Vec<(u64, Measures)>,
         observer: &mut dyn Observer,
-    ) -> Result<ControlFlow<()>, TrainError> {
+    ) -> Result<(), TrainError> {
         let step = self.machine.step();
         if (self.rests.evaluates(step, end) || self.rests.saves(step, end))
             && let Some(state) = self.machine.save()?
@@ -314,7 +321,8 @@ impl Trainer {
                 checkpoints.save(&state)?;
             }
         }
-        Ok(observer.rested(step))
+        observer.rested(step);
+        Ok(())
     }
 
     /// A checkpoint of where an interrupted run rests, unless there is one.
@@ -342,11 +350,8 @@ impl Trainer {
         end: u64,
     ) -> Result<Option<Measures>, EvaluateError> {
         let due = self.rests.evaluates(state.step, end);
-        let held_out = match &mut self.rests.evaluate {
-            Evaluating::Every { held_out, .. } | Evaluating::AtEnd { held_out } => {
-                held_out
-            }
-            Evaluating::Never => return Ok(None),
+        let Evaluating::Every { held_out, .. } = &mut self.rests.evaluate else {
+            return Ok(None);
         };
         let Some(evaluator) = self.evaluator.as_mut().filter(|_| due) else {
             return Ok(None);
@@ -357,7 +362,7 @@ impl Trainer {
 }
 
 /// The clock and the losses of one run.
-struct Course {
+struct Stopwatch {
     start: Instant,
     idle: Duration,
     batch: u64,
@@ -365,7 +370,20 @@ struct Course {
     losses: Vec<f64>,
 }
 
-impl Course {
+impl Stopwatch {
+    /// Starts before the next step of a machine that goes on up to `end`.
+    fn start(machine: &AnyMachine, end: u64) -> Self {
+        let first = machine.step();
+        Self {
+            batch: u64::from(machine.schedule().job.batch),
+            first,
+            losses: Vec::with_capacity(end.saturating_sub(first).min(ROOM) as usize),
+            idle: Duration::ZERO,
+            start: Instant::now(),
+        }
+    }
+
+    /// A training step is done.
     fn step(&mut self, step: u64, loss: f64, observer: &mut dyn Observer) {
         self.losses.push(loss);
         let elapsed = self.start.elapsed();
@@ -373,6 +391,19 @@ impl Course {
         let seconds = (elapsed - self.idle).as_secs_f64().max(f64::MIN_POSITIVE);
         let samples_per_second = samples as f64 / seconds;
         observer.step(&Progress { step, loss, samples_per_second, elapsed });
+    }
+
+    /// Does what takes no time of the replay.
+    fn pause<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let done = work();
+        self.idle += start.elapsed();
+        done
+    }
+
+    /// Time without pauses.
+    fn replayed(&self) -> Duration {
+        self.start.elapsed() - self.idle
     }
 }
 
@@ -382,8 +413,10 @@ mod tests {
 
     #[test]
     fn something_is_due_every_so_many_steps_and_at_the_end() {
-        let due: Vec<u64> = (1..=7).filter(|step| is_due(*step, 3, 7)).collect();
+        assert_eq!(Every::new(0), None);
+        let every = Every::new(3).unwrap();
+        let due: Vec<u64> = (1..=7).filter(|step| every.is_due(*step, 7)).collect();
         assert_eq!(due, [3, 6, 7]);
-        assert!(!is_due(4, 0, 7));
+        assert_eq!([2, 3].map(|step| every.next(step)), [3, 6]);
     }
 }

@@ -5,7 +5,7 @@ mod support;
 
 use roundelay_runtime::{
     Cpu, CpuError, CpuOptions, EvaluateError, Evaluator, Feed, MachineError, State,
-    StateError,
+    StateError, Unready,
 };
 use roundelay_schedule::{Checked, InputId, Order, Placement, Rule, States, Work};
 use std::{
@@ -78,9 +78,12 @@ fn a_listener_that_panics_leaves_a_machine_that_says_so() {
             cpu.replay_while(6, &mut listener, &mut || at_once || panic!("a wish"))
         }));
         assert!(left.is_err());
-        assert_eq!(cpu.save(), Err(CpuError::Left));
-        assert_eq!(cpu.replay(7, &mut |_| {}), Err(CpuError::Left));
-        assert_eq!(cpu.load(&State::initial(&schedule.job)), Err(CpuError::Left));
+        assert_eq!(cpu.save(), Err(CpuError::Unready(Unready::Left)));
+        assert_eq!(cpu.replay(7, &mut |_| {}), Err(CpuError::Unready(Unready::Left)));
+        assert_eq!(
+            cpu.load(&State::initial(&schedule.job)),
+            Err(CpuError::Unready(Unready::Left))
+        );
     }
 }
 
@@ -102,8 +105,8 @@ fn a_machine_goes_on_from_a_state_that_there_can_be() {
     let schedule = schedule();
     let feed = Box::new(Examples::of(&schedule.job));
     let mut cpu = Cpu::new(&schedule, feed, CpuOptions::default()).unwrap();
-    assert_eq!(cpu.replay(1, &mut |_| {}), Err(CpuError::Unloaded));
-    assert_eq!(cpu.save(), Err(CpuError::Unloaded));
+    assert_eq!(cpu.replay(1, &mut |_| {}), Err(CpuError::Unready(Unready::Unloaded)));
+    assert_eq!(cpu.save(), Err(CpuError::Unready(Unready::Unloaded)));
     let good = State::initial(&schedule.job);
     let (mut early, mut bare) = (good.clone(), good.clone());
     early.origin = 1;

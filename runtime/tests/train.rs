@@ -5,12 +5,12 @@
 mod support;
 
 use roundelay_runtime::{
-    Checkpointing, Checkpoints, Cpu, CpuOptions, Dataset, Evaluating, Evaluator, HeldOut,
-    Measures, Observer, Oracle, Progress, Provenance, Rests, Resumed, Resumption, State,
-    Trainer,
+    Checkpointing, Checkpoints, Cpu, CpuOptions, Dataset, Evaluating, Evaluator, Every,
+    HeldOut, Interrupt, Measures, Observer, Oracle, Progress, Provenance, Rests, Resumed,
+    Resumption, State, Trainer,
 };
 use roundelay_schedule::{Checked, Order, Placement, Rule, States};
-use std::{env, fs, ops::ControlFlow, path::PathBuf, process};
+use std::{env, fs, path::PathBuf, process};
 use support::{
     models::gpt,
     runs::{compile, plan},
@@ -18,26 +18,29 @@ use support::{
 
 const STEPS: u64 = 6;
 
-/// Writes down what it is told, and ends the run when it rests before step `last`.
+/// Writes down what it is told, and wishes that the run ends with step `last`.
 #[derive(Default)]
 struct Witness {
     steps: Vec<(u64, u64)>,
     evaluated: Vec<(u64, u64)>,
     rested: Vec<u64>,
-    last: u64,
+    last: Option<u64>,
+    interrupt: Interrupt,
 }
 
 impl Observer for Witness {
     fn step(&mut self, progress: &Progress) {
         assert!(progress.samples_per_second > 0.0);
         self.steps.push((progress.step, progress.loss.to_bits()));
+        if self.last == Some(progress.step) {
+            self.interrupt.raise();
+        }
     }
     fn evaluated(&mut self, step: u64, measures: &Measures) {
         self.evaluated.push((step, measures.loss.to_bits()));
     }
-    fn rested(&mut self, step: u64) -> ControlFlow<()> {
+    fn rested(&mut self, step: u64) {
         self.rested.push(step);
-        if step == self.last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 
@@ -58,7 +61,8 @@ fn trainer(schedule: &Checked, state: &State, checkpoint: Checkpointing) -> Trai
     let mut cpu =
         Cpu::new(schedule, Box::new(data), CpuOptions::default()).expect("threads start");
     cpu.load(state).expect("the state fits");
-    let evaluate = Evaluating::Every { steps: 2, held_out: Box::new(held_out) };
+    let held_out = Box::new(held_out);
+    let evaluate = Evaluating::Every { steps: Every::new(2).unwrap(), held_out };
     Trainer::new(cpu, Rests { evaluate, checkpoint })
 }
 
@@ -93,24 +97,28 @@ fn evaluation_and_checkpoints_between_segments_change_nothing() {
     let folder = folder("train");
     let run = Provenance::new(&schedule, &data(&schedule).0);
     let checkpoints = Checkpoints::start(&folder, run.clone()).unwrap();
-    let checkpoint = Checkpointing::Every { steps: 3, checkpoints };
+    let steps = Every::new(3).unwrap();
+    let checkpoint = Checkpointing::Every { steps, checkpoints };
     let state = State::initial(&schedule.job);
-    let mut witness = Witness { last: 4, ..Witness::default() };
-    let first = trainer(&schedule, &state, checkpoint).run(STEPS, &mut witness).unwrap();
+    let mut witness = Witness { last: Some(3), ..Witness::default() };
+    let first = trainer(&schedule, &state, checkpoint)
+        .interruptible(witness.interrupt.clone())
+        .run(STEPS, &mut witness)
+        .unwrap();
     assert_eq!((first.first, first.end, first.losses.len()), (0, 4, 4));
     assert_eq!(witness.rested, [2, 3, 4]);
 
     let resumption = Resumption::of(&folder, &schedule, &run).unwrap();
-    assert_eq!((resumption.state.step, &resumption.resumed), (3, &Resumed::Exactly));
-    let mut rest = Witness { last: u64::MAX, ..Witness::default() };
+    assert_eq!((resumption.state.step, &resumption.resumed), (4, &Resumed::Exactly));
+    let mut rest = Witness::default();
     let mut second = trainer(&schedule, &resumption.state, Checkpointing::Never);
     let report = second.run(STEPS, &mut rest).unwrap();
     fs::remove_dir_all(&folder).unwrap();
 
     let [steps, evaluations] = expected(&schedule);
     assert_eq!(witness.steps, steps[..4]);
-    assert_eq!(rest.steps, steps[3..]);
+    assert_eq!(rest.steps, steps[4..]);
     assert_eq!(witness.evaluated, evaluations[..2]);
-    assert_eq!(rest.evaluated, evaluations[1..]);
-    assert_eq!(report.measured.steps, 3);
+    assert_eq!(rest.evaluated, evaluations[2..]);
+    assert_eq!(report.measured.steps, 2);
 }

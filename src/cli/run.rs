@@ -14,8 +14,8 @@ use super::{
     note, print, print_json,
 };
 use roundelay::{
-    Checked, Folder, Graphs, Interrupt, On, Outcome, RunError, RunOptions, Search, Seat,
-    Start, parts::planner,
+    Checked, Every, Folder, Graphs, Interrupt, On, Outcome, RunError, RunOptions, Search,
+    Seat, Start, parts::planner,
 };
 use serde::Serialize;
 use std::{path::Path, process, slice, time::Duration};
@@ -65,7 +65,7 @@ enum Told {
 
 impl Told {
     fn of(seat: &Seat) -> Self {
-        if seat.rank == 0 { Self::Here } else { Self::Elsewhere }
+        if seat.is_first() { Self::Here } else { Self::Elsewhere }
     }
 }
 
@@ -118,7 +118,7 @@ fn choose_device(args: &RunArgs) -> On {
 }
 
 fn choose_start(args: &RunArgs) -> Result<Start, Failure> {
-    let every = args.checkpoint_every;
+    let every = Every::new(args.checkpoint_every).expect("its range begins at 1");
     let folder = args.checkpoint.clone().map(|path| Folder { path, every });
     match (folder, &args.weights) {
         (Some(_), Some(_)) if args.resume => {

@@ -4,7 +4,7 @@ use roundelay_runtime::{
     Dataset, Measures, Observer, Progress, Report, Resumed, Touched,
 };
 use roundelay_schedule::{DeviceId, Kind};
-use std::{collections::BTreeMap, ops::ControlFlow, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 /// What happens during a run, in order; told on the first rank.
 #[derive(Clone, Debug)]
@@ -102,8 +102,5 @@ impl<F: FnMut(RunEvent)> Observer for Listening<'_, F> {
     fn evaluated(&mut self, step: u64, measures: &Measures) {
         let Measures { loss, metrics } = measures.clone();
         (self.listener)(RunEvent::Evaluate { step, loss, metrics });
-    }
-    fn rested(&mut self, _: u64) -> ControlFlow<()> {
-        ControlFlow::Continue(())
     }
 }

@@ -9,18 +9,21 @@ use roundelay_schedule::{Checked, Float};
 use std::{fmt::Display, sync::Arc, time::Duration};
 
 /// What a run was settled on, after a look at what is here.
-#[derive(Clone, Copy)]
-pub(super) enum Settled<'a> {
+pub(super) struct Settled<'a> {
+    on: Chosen,
+    /// The way to the other ranks, each with one device, if several train together.
+    control: Option<&'a Arc<Control>>,
+}
+
+/// What devices of a schedule are.
+enum Chosen {
     /// CPU threads.
     Cpu,
-    /// CPU threads for the device of this rank.
-    CpuRank(&'a Arc<Control>),
-    /// One GPU.
+    /// A GPU.
     Gpu(Graphs),
-    /// One GPU if it can do what the schedule asks for, else CPU threads.
+    /// One GPU if it can do what the schedule asks for, else CPU threads; no choice of several ranks,
+    /// which must be alike.
     GpuOrCpu(Graphs),
-    /// The GPU of this rank among those that train together.
-    Rank(Graphs, &'a Arc<Control>),
 }
 
 impl<'a> Settled<'a> {
@@ -31,49 +34,33 @@ impl<'a> Settled<'a> {
         listener: &mut impl FnMut(RunEvent),
     ) -> Result<Self, RunError> {
         let dtype = schedule.job.dtype;
-        let settled = match (on, control) {
-            (On::Cpu, None) => Self::Cpu,
-            (On::Cpu, Some(control)) => Self::CpuRank(control),
-            (On::Cuda(graphs), Some(control)) => {
+        let on = match on {
+            On::Cpu => Chosen::Cpu,
+            On::Cuda(graphs) => {
                 some_gpu()?;
-                Self::Rank(graphs, control)
+                Chosen::Gpu(graphs)
             }
-            (On::Best(graphs), Some(control)) => match lacking(control)? {
-                None => Self::Rank(graphs, control),
+            On::Best(graphs) => match lacking(control)? {
+                None if control.is_some() => Chosen::Gpu(graphs),
+                None => Chosen::GpuOrCpu(graphs),
                 Some(absent) => {
                     check_native(dtype)?;
                     listener(on_cpu(&absent));
-                    Self::CpuRank(control)
-                }
-            },
-            (On::Cuda(graphs), None) => {
-                some_gpu()?;
-                Self::Gpu(graphs)
-            }
-            (On::Best(graphs), None) => match Cuda::count() {
-                Ok(_) => Self::GpuOrCpu(graphs),
-                Err(absent) => {
-                    check_native(dtype)?;
-                    listener(on_cpu(&absent));
-                    Self::Cpu
+                    Chosen::Cpu
                 }
             },
         };
-        match settled {
-            Self::Cpu => {
+        match on {
+            Chosen::Cpu => {
                 check_native(dtype)?;
-                Cpu::room(schedule).map_err(MachineError::from)?;
+                room(schedule, control)?;
             }
-            Self::CpuRank(control) => {
-                check_native(dtype)?;
-                CpuRank::room(schedule, control).map_err(MachineError::from)?;
-            }
-            Self::Gpu(_) | Self::GpuOrCpu(_) | Self::Rank(..) => refuse_unscaled(dtype)?,
+            Chosen::Gpu(_) | Chosen::GpuOrCpu(_) => refuse_unscaled(dtype)?,
         }
-        Ok(settled)
+        Ok(Self { on, control })
     }
 
-    /// The machine; its arenas start poisoned.
+    /// The machine.
     pub(super) fn machine(
         self,
         schedule: &Checked,
@@ -81,51 +68,73 @@ impl<'a> Settled<'a> {
         deadline: Duration,
         listener: &mut impl FnMut(RunEvent),
     ) -> Result<AnyMachine, RunError> {
-        let fill = Fill::Poison;
-        let cpu = |data| {
-            let options = CpuOptions { fill, deadline, ..CpuOptions::default() };
-            Cpu::new(schedule, Box::new(data), options).map(AnyMachine::from)
-        };
-        let options =
-            |graphs| CudaOptions { fill, graphs, deadline, ..CudaOptions::default() };
-        let gpu = |data, graphs| {
-            Cuda::new(schedule, Box::new(data), options(graphs)).map(AnyMachine::from)
-        };
-        let made = match self {
-            Self::Cpu => cpu(data).map_err(MachineError::from),
-            Self::CpuRank(control) => {
-                let deadline = control.patience();
-                let options = CpuOptions { fill, deadline, ..CpuOptions::default() };
-                let control = Arc::clone(control);
-                CpuRank::new(schedule, Box::new(data), options, control)
-                    .map(AnyMachine::from)
-                    .map_err(MachineError::from)
-            }
-            Self::Gpu(graphs) => gpu(data, graphs).map_err(MachineError::from),
-            Self::GpuOrCpu(graphs) => match gpu(data.clone(), graphs) {
+        let cpu = |data| cpu(schedule, data, deadline, self.control);
+        let gpu = |data, graphs| gpu(schedule, data, (deadline, graphs), self.control);
+        match self.on {
+            Chosen::Cpu => Ok(cpu(data)?),
+            Chosen::Gpu(graphs) => Ok(gpu(data, graphs)?),
+            Chosen::GpuOrCpu(graphs) => match gpu(data.clone(), graphs) {
                 Ok(made) => Ok(made),
                 Err(refusal) => {
                     check_native(schedule.job.dtype)?;
                     listener(on_cpu(&refusal));
-                    cpu(data).map_err(MachineError::from)
+                    Ok(cpu(data)?)
                 }
             },
-            Self::Rank(graphs, control) => {
-                let deadline = control.patience();
-                let options = CudaOptions { deadline, ..options(graphs) };
-                let control = Arc::clone(control);
-                Cuda::of_rank(schedule, Box::new(data), options, control)
-                    .map(AnyMachine::from)
-                    .map_err(MachineError::from)
-            }
-        };
-        Ok(made?)
+        }
     }
 }
 
-/// What the first rank without a GPU lacks: ranks of several kinds could not go on together, so all or
-/// none take their CPUs.
-fn lacking(control: &Control) -> Result<Option<String>, Ended> {
+/// Looks whether there is the memory that CPU threads take.
+fn room(schedule: &Checked, control: Option<&Arc<Control>>) -> Result<(), MachineError> {
+    match control {
+        None => Cpu::room(schedule)?,
+        Some(control) => CpuRank::room(schedule, control)?,
+    }
+    Ok(())
+}
+
+/// CPU threads, whose arenas start poisoned.
+fn cpu(
+    schedule: &Checked,
+    data: Dataset,
+    deadline: Duration,
+    control: Option<&Arc<Control>>,
+) -> Result<AnyMachine, MachineError> {
+    let options = CpuOptions { fill: Fill::Poison, deadline, ..CpuOptions::default() };
+    let data = Box::new(data);
+    Ok(match control {
+        None => Cpu::new(schedule, data, options)?.into(),
+        Some(control) => {
+            CpuRank::new(schedule, data, options, Arc::clone(control))?.into()
+        }
+    })
+}
+
+/// A GPU, whose arenas start poisoned.
+fn gpu(
+    schedule: &Checked,
+    data: Dataset,
+    (deadline, graphs): (Duration, Graphs),
+    control: Option<&Arc<Control>>,
+) -> Result<AnyMachine, MachineError> {
+    let fill = Fill::Poison;
+    let options = CudaOptions { fill, graphs, deadline, ..CudaOptions::default() };
+    let data = Box::new(data);
+    Ok(match control {
+        None => Cuda::new(schedule, data, options)?.into(),
+        Some(control) => {
+            Cuda::of_rank(schedule, data, options, Arc::clone(control))?.into()
+        }
+    })
+}
+
+/// Why there is no GPU; of several ranks what the first one without a GPU lacks: ranks of several kinds
+/// could not go on together, so all or none take their CPUs.
+fn lacking(control: Option<&Arc<Control>>) -> Result<Option<String>, Ended> {
+    let Some(control) = control else {
+        return Ok(Cuda::count().err().map(|absent| absent.to_string()));
+    };
     let own = match Cuda::ordinal_of(control.seat()) {
         Ok(_) => String::new(),
         Err(CudaError::NoGpu { count, .. }) => {
@@ -134,7 +143,7 @@ fn lacking(control: &Control) -> Result<Option<String>, Ended> {
         Err(absent) => absent.to_string(),
     };
     let all = control.gather(own.into_bytes());
-    let all = all.map_err(|trouble| Ended::at_start(control.seat(), trouble))?;
+    let all = all.map_err(|trouble| control.ended(trouble))?;
     let mut lacking = (0..).zip(&all).filter(|(_, absent)| !absent.is_empty());
     let told = |(rank, absent): (u32, &Vec<u8>)| {
         format!("on rank {rank} {}", String::from_utf8_lossy(absent))

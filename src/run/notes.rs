@@ -2,7 +2,7 @@
 
 use super::RunEvent;
 use roundelay_runtime::{
-    AnyMachine, AttentionCounts, ConvolutionCounts, NotFinite, ProductCounts, Ungraphed,
+    AnyMachine, AttentionCounts, Cuda, Makers, NotFinite, Ungraphed,
 };
 use roundelay_schedule::{Checked, Id};
 use std::path::Path;
@@ -30,98 +30,103 @@ pub(super) fn tell_not_finite(
     }
 }
 
-/// Says why a GPU replays without graphs, unless nobody asked for them.
-pub(super) fn tell_ungraphed(machine: &AnyMachine, listener: &mut impl FnMut(RunEvent)) {
-    let AnyMachine::Cuda(cuda) = machine else { return };
-    match cuda.ungraphed() {
-        Some(why @ (Ungraphed::Turns { .. } | Ungraphed::Ranks)) => {
-            listener(RunEvent::Note(format!("replays without graphs: {why}")));
-        }
-        Some(Ungraphed::Unwanted) | None => {}
-    }
-}
-
-/// Says why matrix products are not the library's, or not all that goes with them.
-pub(super) fn tell_own_products(
+/// Says before a run begins what it does otherwise than it might have.
+pub(super) fn tell(
     machine: &AnyMachine,
-    listener: &mut impl FnMut(RunEvent),
-) {
-    let AnyMachine::Cuda(cuda) = machine else { return };
-    let ProductCounts { library, own, why_own, wrong } = cuda.products();
-    if let Some(why) = why_own {
-        let all = library + own;
-        listener(RunEvent::Note(format!(
-            "own functions make {own} of {all} matrix products: {why}"
-        )));
-    }
-    if let Some(wrong) = wrong {
-        listener(RunEvent::Note(format!(
-            "own functions make the sums beside products, because cuBLASLt makes other numbers: {wrong}"
-        )));
-    }
-}
-
-/// Says what was found to make other numbers than own functions for every GPU: an engine of cuDNN, or own
-/// functions for one kind of GPU. Elsewhere whoever is faster makes them, of which
-/// nothing needs to be said.
-pub(super) fn tell_wrong(machine: &AnyMachine, listener: &mut impl FnMut(RunEvent)) {
-    let AnyMachine::Cuda(cuda) = machine else { return };
-    let ConvolutionCounts { library, own, wrong, .. } = cuda.convolutions();
-    if let Some(wrong) = wrong {
-        let all = library + own;
-        listener(RunEvent::Note(format!(
-            "an engine of cuDNN is left out: {wrong}; own functions make {own} of {all} convolutions"
-        )));
-    }
-    let AttentionCounts { library, sm90, usual, wrong, .. } = cuda.attention();
-    if let Some(wrong) = wrong {
-        let all = library + sm90 + usual;
-        listener(RunEvent::Note(format!(
-            "what makes other numbers is left out: {wrong}; functions for every device make {usual} of \
-             {all} calls of attention"
-        )));
-    }
-}
-
-/// Says what cannot be part of a graph, and was left out for it.
-pub(super) fn tell_unrecorded(machine: &AnyMachine, listener: &mut impl FnMut(RunEvent)) {
-    let AnyMachine::Cuda(cuda) = machine else { return };
-    if let Some(reason) = cuda.unrecorded() {
-        listener(RunEvent::Note(format!(
-            "left out, because it cannot be part of a graph: {reason}"
-        )));
-    }
-}
-
-/// Says who has which device, where a plan leaves out the first ones of its cluster: launchers begin at
-/// the first host.
-pub(super) fn tell_first_device(
     schedule: &Checked,
     ranks: u32,
     listener: &mut impl FnMut(RunEvent),
 ) {
-    if let Some(id) = schedule.plan.devices.iter().copied().min()
-        && ranks > 1
-        && id.index() > 0
-    {
-        let (first, device) = (id.index(), &schedule.target.devices[id].name);
-        let text = format!(
-            "the plan begins at device {first} of its cluster: rank 0 has `{device}`, and each \
-             further rank the device behind it; start the processes on the hosts of those"
-        );
-        listener(RunEvent::Note(text));
+    let on_gpu = match machine {
+        AnyMachine::Cuda(cuda) => Some(on_gpu(cuda, schedule)),
+        AnyMachine::Cpu(_) | AnyMachine::CpuRank(_) => None,
+    };
+    let first = first_device(schedule, ranks);
+    let all = [first].into_iter().chain(on_gpu.into_iter().flatten());
+    all.flatten().for_each(|text| listener(RunEvent::Note(text)));
+}
+
+/// All that a GPU does so.
+fn on_gpu(cuda: &Cuda, schedule: &Checked) -> [Option<String>; 7] {
+    [
+        ungraphed(cuda),
+        own_products(cuda),
+        wrong_sums(cuda),
+        wrong_engine(cuda),
+        wrong_attention(cuda),
+        unrecorded(cuda),
+        unhidden(schedule),
+    ]
+}
+
+/// Why a GPU replays without graphs, unless nobody asked for them.
+fn ungraphed(cuda: &Cuda) -> Option<String> {
+    match cuda.ungraphed()? {
+        why @ (Ungraphed::Turns { .. } | Ungraphed::Ranks) => {
+            Some(format!("replays without graphs: {why}"))
+        }
+        Ungraphed::Unwanted => None,
     }
 }
 
-/// Says that halves of a micro-batch hide nothing on a GPU, whose streams make exchanges in their turn.
-pub(super) fn tell_unhidden(
-    machine: &AnyMachine,
-    schedule: &Checked,
-    listener: &mut impl FnMut(RunEvent),
-) {
-    if matches!(machine, AnyMachine::Cuda(_)) && schedule.plan.tensor.overdecompose > 1 {
-        let text = "exchanges between parts of tensors are made one call after another on GPUs: \
-                    `overdecompose` changes no number there, and hides nothing";
-        listener(RunEvent::Note(text.to_owned()));
-    }
+/// Why matrix products are not the library's.
+fn own_products(cuda: &Cuda) -> Option<String> {
+    let Makers { library, own, why_own, .. } = cuda.products();
+    let (why, all) = (why_own.as_ref()?, library + own);
+    Some(format!("own functions make {own} of {all} matrix products: {why}"))
+}
+
+/// Why what goes with them is not the library's.
+fn wrong_sums(cuda: &Cuda) -> Option<String> {
+    let wrong = cuda.products().wrong.as_ref()?;
+    Some(format!(
+        "own functions make the sums beside products, because cuBLASLt makes other numbers: {wrong}"
+    ))
+}
+
+/// Which engine of cuDNN was found to make other numbers than own functions. Elsewhere whoever is faster
+/// makes convolutions, of which nothing needs to be said.
+fn wrong_engine(cuda: &Cuda) -> Option<String> {
+    let Makers { library, own, wrong, .. } = cuda.convolutions();
+    let (wrong, all) = (wrong.as_ref()?, library + own);
+    Some(format!(
+        "an engine of cuDNN is left out: {wrong}; own functions make {own} of {all} convolutions"
+    ))
+}
+
+/// What was found to make other numbers than own functions for every GPU: an engine of cuDNN, or own
+/// functions for one kind of GPU. Elsewhere whoever is faster makes attention.
+fn wrong_attention(cuda: &Cuda) -> Option<String> {
+    let AttentionCounts { library, sm90, usual, wrong, .. } = cuda.attention();
+    let (wrong, all) = (wrong.as_ref()?, library + sm90 + usual);
+    Some(format!(
+        "what makes other numbers is left out: {wrong}; functions for every device make {usual} of \
+         {all} calls of attention"
+    ))
+}
+
+/// What cannot be part of a graph, and was left out for it.
+fn unrecorded(cuda: &Cuda) -> Option<String> {
+    let reason = cuda.unrecorded()?;
+    Some(format!("left out, because it cannot be part of a graph: {reason}"))
+}
+
+/// That halves of a micro-batch hide nothing on a GPU, whose streams make exchanges in their turn.
+fn unhidden(schedule: &Checked) -> Option<String> {
+    let text = "exchanges between parts of tensors are made one call after another on GPUs: \
+                `overdecompose` changes no number there, and hides nothing";
+    (schedule.plan.tensor.overdecompose > 1).then(|| text.to_owned())
+}
+
+/// Who has which device, where a plan leaves out the first ones of its cluster: launchers begin at the
+/// first host.
+fn first_device(schedule: &Checked, ranks: u32) -> Option<String> {
+    let id = schedule.plan.devices.iter().copied().min()?;
+    let (first, device) = (id.index(), &schedule.target.devices[id].name);
+    (ranks > 1 && first > 0).then(|| {
+        format!(
+            "the plan begins at device {first} of its cluster: rank 0 has `{device}`, and each \
+             further rank the device behind it; start the processes on the hosts of those"
+        )
+    })
 }

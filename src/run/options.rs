@@ -1,6 +1,6 @@
 //! How a run is asked for: on what, from where, and what it keeps.
 
-use roundelay_runtime::{CpuOptions, Graphs, Interrupt, Seat};
+use roundelay_runtime::{CpuOptions, Every, Graphs, Interrupt, Seat};
 use std::{path::PathBuf, time::Duration};
 
 /// How to run a schedule.
@@ -79,6 +79,6 @@ impl Default for Start {
 pub struct Folder {
     /// Where.
     pub path: PathBuf,
-    /// Training steps between checkpoints; the end of the run is always kept.
-    pub every: u64,
+    /// When a checkpoint is written.
+    pub every: Every,
 }

@@ -26,7 +26,7 @@ pub(super) fn begin(
     options: &RunOptions,
     listener: &mut impl FnMut(RunEvent),
 ) -> Result<(Resumption, Checkpointing), RunError> {
-    let first = options.seat.rank == 0;
+    let first = options.seat.is_first();
     let every = |folder: &Folder, open: fn(&Path, Provenance) -> _, provenance| {
         let steps = folder.every;
         Ok::<_, RunError>(match first {

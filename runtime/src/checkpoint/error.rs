@@ -1,7 +1,7 @@
 //! What can be wrong with checkpoints.
 
-use crate::StateError;
-use std::{fmt::Write, io, path::PathBuf};
+use crate::{StateError, listed::listed};
+use std::{io, path::PathBuf};
 use thiserror::Error;
 
 /// Why a checkpoint cannot be written or read. Every message ends with what would repair it.
@@ -92,11 +92,4 @@ pub enum CheckpointError {
         /// Everything that does not fit.
         mistakes: Vec<StateError>,
     },
-}
-
-fn listed(mistakes: &[StateError]) -> String {
-    mistakes.iter().fold(String::new(), |mut list, mistake| {
-        write!(list, "\n  {mistake}").expect("a string takes all text");
-        list
-    })
 }

@@ -76,6 +76,18 @@ impl Arenas {
         }
     }
 
+    /// Copies a device's bytes from a place on.
+    pub(super) fn copy(
+        &self,
+        claim: &Claim,
+        device: DeviceId,
+        start: u64,
+        bytes: &mut [u8],
+    ) {
+        let range = start..start + bytes.len() as u64;
+        bytes.copy_from_slice(self.of(device).read(claim, range));
+    }
+
     /// Which bytes are no longer poisoned, by device and kind. Carried rows count as a whole.
     pub(super) fn touched(
         &self,

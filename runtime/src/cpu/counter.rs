@@ -1,9 +1,10 @@
 //! Counters that only grow, and threads that sleep until one has grown enough.
 
+use crate::lock::lock;
 use std::{
     hint,
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     thread::{self, Thread},
@@ -52,7 +53,7 @@ impl Parking {
 
     /// Makes the calling thread the one that sleeps at `place`; before its first wait.
     pub(super) fn register(&self, place: usize) {
-        *self.lock(place) = Some(thread::current());
+        *lock(&self.threads[place]) = Some(thread::current());
     }
 
     /// Tells every thread to stop.
@@ -67,13 +68,9 @@ impl Parking {
     }
 
     fn wake(&self, place: usize) {
-        if let Some(thread) = self.lock(place).as_ref() {
+        if let Some(thread) = lock(&self.threads[place]).as_ref() {
             thread.unpark();
         }
-    }
-
-    fn lock(&self, place: usize) -> std::sync::MutexGuard<'_, Option<Thread>> {
-        self.threads[place].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

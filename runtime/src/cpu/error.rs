@@ -3,7 +3,7 @@
 use super::Demand;
 use crate::{
     code::CodeError,
-    machine::MemoryBound,
+    machine::{MemoryBound, Unready},
     ranks::{Ended, WorldSize},
     state::StateError,
 };
@@ -93,13 +93,6 @@ pub enum CpuError {
         patience: Duration,
     },
     /// There is nothing to go on from.
-    #[error(
-        "no state was loaded; load one first, as `State::initial` of the schedule's job"
-    )]
-    Unloaded,
-    /// A replay was left in its middle, so nobody knows what is under way.
-    #[error(
-        "a replay was left in its middle, because something in it panicked; make another machine"
-    )]
-    Left,
+    #[error(transparent)]
+    Unready(#[from] Unready),
 }

@@ -1,8 +1,9 @@
 //! What one instance of an action does.
 
-use super::{Loss, Shared, launch::Rendezvous, lock, rank::label};
+use super::{Loss, Shared, launch::Rendezvous, rank::label};
 use crate::{
     code::Code,
+    lock::lock,
     machine::{Span, input_of},
     memory::{Arguments, Claim},
     native::number_of,

@@ -1,13 +1,10 @@
 //! The CPU machine of one of several ranks.
 
-use super::{
-    Cpu, CpuError, CpuOptions, Loss, Measured, Rank, Recording, Share, Touched, room,
-};
+use super::{Cpu, CpuError, CpuOptions, Loss, Measured, Recording, Share, Touched, room};
 use crate::{
     feed::Feed,
-    machine::Course,
-    ranks::{Among, Control, Trouble},
-    state::{State, rows},
+    ranks::{Among, Control},
+    state::State,
 };
 use roundelay_schedule::{Bytes, Checked, DeviceId, Kind};
 use std::{collections::BTreeMap, sync::Arc};
@@ -41,16 +38,12 @@ impl CpuRank {
     /// When it says that it has too little, when there are not as many ranks as devices, or something
     /// goes wrong on one of them.
     pub fn room(schedule: &Checked, control: &Arc<Control>) -> Result<(), CpuError> {
-        let seated = Among::of(schedule, Arc::clone(control))?.seated;
-        room::for_rank(schedule, seated.asker(control.seat()), control)
+        let among = Among::of(schedule, Arc::clone(control))?;
+        room::for_rank(schedule, among.asker(), control)
     }
 
-    fn rank(&self) -> &Rank {
-        self.0.shared.rank().expect("it was made as one")
-    }
-
-    fn ended(&self, trouble: Trouble) -> CpuError {
-        self.rank().ended(trouble)
+    fn among(&self) -> &Among {
+        &self.0.shared.own_rank().among
     }
 
     /// The schedule that is replayed.
@@ -65,7 +58,7 @@ impl CpuRank {
 
     /// Whether this is the first rank.
     pub fn is_first(&self) -> bool {
-        self.rank().control().seat().rank == 0
+        self.among().is_first()
     }
 
     /// Whether some rank wishes something; all ranks ask.
@@ -73,8 +66,7 @@ impl CpuRank {
     /// # Errors
     /// When something goes wrong on one of them.
     pub fn any(&mut self, wish: bool) -> Result<bool, CpuError> {
-        let agreed = self.rank().agree(!wish, &mut |_| {});
-        agreed.map(|none| !none).map_err(|trouble| self.ended(trouble))
+        Ok(self.among().any(wish)?)
     }
 
     /// Parts from the other ranks, when all is done; all ranks do.
@@ -82,13 +74,12 @@ impl CpuRank {
     /// # Errors
     /// When something goes wrong on one of them.
     pub fn leave(&mut self) -> Result<(), CpuError> {
-        let all = self.rank().control().gather(Vec::new());
-        all.map(drop).map_err(|trouble| self.ended(trouble))
+        Ok(self.among().leave()?)
     }
 
     /// Bytes of the messages that this rank sent to others since it was made.
     pub fn sent(&self) -> Bytes {
-        self.rank().sent()
+        self.0.shared.own_rank().sent()
     }
 
     /// As [`Cpu::load`].
@@ -104,25 +95,13 @@ impl CpuRank {
     /// # Errors
     /// As [`Cpu::save`], and when something goes wrong on another rank.
     pub fn save(&mut self) -> Result<Option<State>, CpuError> {
-        let Course { step, origin, .. } = self.0.course()?;
-        let own = self.rows(step)?;
-        let rank = self.rank();
-        let whole = (&**self.schedule(), &rank.owners);
-        let state = rank.control().whole_state(whole, (step, origin), own);
-        state.map_err(|trouble| self.ended(trouble))
-    }
-
-    /// What this rank brings to the whole state.
-    fn rows(&mut self, step: u64) -> Result<Vec<u8>, CpuError> {
+        let at = self.0.course.here()?;
         let (shared, claim) = self.0.at_rest()?;
-        let mut own = Vec::new();
-        for (device, start, length) in rows::reads(&shared.schedule, step) {
-            if shared.arenas.has(device) {
-                let range = start..start + length as u64;
-                own.extend(shared.arenas.of(device).read(&claim, range));
-            }
-        }
-        Ok(own)
+        let among = &shared.own_rank().among;
+        among.save(&shared.schedule, at, |device, start, bytes| {
+            shared.arenas.copy(&claim, device, start, bytes);
+            Ok(())
+        })
     }
 
     /// As [`Cpu::replay_while`]; every rank's listener gets the losses of all.
@@ -143,8 +122,7 @@ impl CpuRank {
     /// # Errors
     /// When something goes wrong on another rank.
     pub fn measured(&mut self) -> Result<Measured, CpuError> {
-        let all = self.rank().control().sum_up(self.0.measured());
-        all.map_err(|trouble| self.ended(trouble))
+        Ok(self.among().sum_up(self.0.measured())?)
     }
 
     /// As [`Cpu::touched`], on the first rank of all of them.
@@ -153,7 +131,6 @@ impl CpuRank {
     /// When a replay failed before, or something goes wrong on another rank.
     pub fn touched(&mut self) -> Result<BTreeMap<(DeviceId, Kind), Touched>, CpuError> {
         let own = self.0.touched()?;
-        let all = self.rank().control().all_touched(&own);
-        all.map_err(|trouble| self.ended(trouble))
+        Ok(self.among().touched(&own)?)
     }
 }

@@ -7,19 +7,14 @@
 //! list happens before on every rank, and what one device brings to another is a message, whose end is
 //! this rank's half of the action.
 
-use super::{CpuError, Loss, Shared, execute::Turn, lock, room::Asker};
+use super::{CpuError, Loss, Shared, execute::Turn, room::Asker};
 use crate::{
+    lock::lock,
     memory::Memory,
-    ranks::{
-        Among, Control, Ended, Label, Mail, Missing, Owners, Position, Seat, Seated,
-        Trouble, Unsent,
-    },
+    ranks::{Among, Control, Ended, Label, Mail, Missing, Position, Trouble, Unsent},
 };
 use roundelay_schedule::{Bytes, DeviceId, Id, Schedule};
-use std::{
-    ops::ControlFlow,
-    sync::{Arc, Mutex},
-};
+use std::{ops::ControlFlow, sync::Mutex};
 
 /// Which devices of a schedule this process has.
 pub(super) enum Share {
@@ -31,9 +26,7 @@ pub(super) enum Share {
 
 /// This rank.
 pub(super) struct Rank {
-    control: Arc<Control>,
-    pub(super) owners: Owners,
-    pub(super) seated: Seated,
+    pub(super) among: Among,
     mail: Mail,
     /// What this rank has to tell.
     losses: Mutex<Vec<Loss>>,
@@ -52,19 +45,17 @@ impl Share {
     /// # Errors
     /// When they do not come together.
     pub(super) fn of(among: Among) -> Result<Self, CpuError> {
-        let Among { control, owners, seated } = among;
-        let mail = Mail::open(&control);
-        let mail = mail
-            .map_err(|trouble| Ended::new(control.seat(), control.position(), trouble))?;
+        let mail = Mail::open(&among.control);
+        let mail = mail.map_err(|trouble| among.control.ended(trouble))?;
         let losses = Mutex::new(Vec::new());
-        Ok(Self::Part(Box::new(Rank { control, owners, seated, mail, losses })))
+        Ok(Self::Part(Box::new(Rank { among, mail, losses })))
     }
 
     /// Whether a device is this process's.
     pub(super) fn has(&self, device: DeviceId) -> bool {
         match self {
             Self::Whole => true,
-            Self::Part(rank) => rank.seated.device == device,
+            Self::Part(rank) => rank.among.seated.device == device,
         }
     }
 
@@ -72,7 +63,7 @@ impl Share {
     pub(super) fn asker(&self) -> Asker {
         match self {
             Self::Whole => Asker::Whole,
-            Self::Part(rank) => rank.seated.asker(rank.control.seat()),
+            Self::Part(rank) => rank.among.asker(),
         }
     }
 
@@ -81,18 +72,18 @@ impl Share {
         match self {
             Self::Whole => true,
             Self::Part(rank) => {
-                rank.seated.takes(schedule, &turn.action.work, turn.period)
+                rank.among.seated.takes(schedule, &turn.action.work, turn.period)
             }
         }
     }
 }
 
-impl Seated {
-    /// A rank as it asks for memory.
-    pub(super) fn asker(self, seat: &Seat) -> Asker {
-        match seat.rank {
-            0 => Asker::First(self),
-            _ => Asker::Other(self),
+impl Among {
+    /// This rank as it asks for memory.
+    pub(super) fn asker(&self) -> Asker {
+        match self.is_first() {
+            true => Asker::First(self.seated),
+            false => Asker::Other(self.seated),
         }
     }
 }
@@ -100,7 +91,7 @@ impl Seated {
 impl Rank {
     /// The way to the others.
     pub(super) fn control(&self) -> &Control {
-        &self.control
+        &self.among.control
     }
 
     /// Bytes that it has sent to others.
@@ -118,19 +109,19 @@ impl Rank {
         &self,
         goes_on: bool,
         listener: &mut dyn FnMut(Loss),
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, Ended> {
         let losses = std::mem::take(&mut *lock(&self.losses));
-        self.control.go_on(goes_on, losses.into_iter(), listener)
+        self.among.go_on(goes_on, losses.into_iter(), listener)
     }
 
     /// The end of this rank.
     pub(super) fn ended(&self, trouble: Trouble) -> CpuError {
-        Ended::new(self.control.seat(), self.control.position(), trouble).into()
+        self.control().ended(trouble).into()
     }
 
     /// This rank is somewhere else now.
     pub(super) fn at(&self, position: Position) {
-        self.control.at(position);
+        self.control().at(position);
     }
 }
 
@@ -162,7 +153,7 @@ impl Drop for Brought<'_> {
 
 impl Shared {
     /// The rank that this process is, for what has found a device that is not here.
-    fn own_rank(&self) -> &Rank {
+    pub(super) fn own_rank(&self) -> &Rank {
         self.rank().expect("a machine that has all devices knows no others")
     }
 
@@ -174,12 +165,12 @@ impl Shared {
         bytes: &[u8],
     ) -> ControlFlow<()> {
         let rank = self.own_rank();
-        let owner = rank.owners.rank(to);
+        let owner = rank.among.owners.rank(to);
         let trouble = match rank.mail.send(owner, label, bytes) {
             Ok(()) => return ControlFlow::Continue(()),
-            Err(Unsent::Late) => rank.control.late(),
+            Err(Unsent::Late) => rank.control().late(),
             Err(Unsent::Broken(error)) => {
-                rank.control.echo(&format!("it cannot send to rank {owner}: {error}"))
+                rank.control().echo(&format!("it cannot send to rank {owner}: {error}"))
             }
         };
         self.fail(rank.ended(trouble));
@@ -195,21 +186,21 @@ impl Shared {
         bytes: u64,
     ) -> ControlFlow<(), Brought<'_>> {
         let rank = self.own_rank();
-        let from = rank.owners.rank(from);
+        let from = rank.among.owners.rank(from);
         let stops = || self.parking.is_stopped();
         let trouble = match rank.mail.take(from, label, stops) {
             Ok(block) if block.len() == bytes => {
                 let mail = &rank.mail;
                 return ControlFlow::Continue(Brought { mail, from, block: Some(block) });
             }
-            Ok(block) => rank.control.fail(&format!(
+            Ok(block) => rank.control().fail(&format!(
                 "rank {from} sent {} bytes, and {bytes} were awaited",
                 block.len()
             )),
             Err(Missing::Stopped) => return ControlFlow::Break(()),
             // The other one may have said why.
             Err(Missing::Lost(why)) => rank
-                .control
+                .control()
                 .echo(&format!("its connection with rank {from} has ended: {why}")),
         };
         self.fail(rank.ended(trouble));

@@ -5,11 +5,13 @@
 //! is never timed while it waits for a processor that another device has. A launch that waits for
 //! other rows of split tensors does not count meanwhile.
 
-use super::lock;
-use crate::machine::{Ran, Record};
+use crate::{
+    lock::{held, lock},
+    machine::{Ran, Record},
+};
 use roundelay_schedule::{Entry, Nanos};
 use std::{
-    sync::{Condvar, Mutex, PoisonError},
+    sync::{Condvar, Mutex},
     time::Instant,
 };
 
@@ -59,7 +61,7 @@ impl Recorder {
     pub(super) fn permit(&self) -> Permit<'_> {
         let mut free = lock(&self.free);
         while *free == 0 {
-            free = self.freed.wait(free).unwrap_or_else(PoisonError::into_inner);
+            free = held(self.freed.wait(free));
         }
         *free -= 1;
         Permit(self)

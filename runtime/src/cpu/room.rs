@@ -6,7 +6,7 @@ use super::CpuError;
 use crate::{
     Evaluator,
     machine::{MemoryBound, Queues, Room, arena_sizes},
-    ranks::{Control, Ended, Seated},
+    ranks::{Control, Seated},
 };
 use roundelay_schedule::{Bytes, DeviceId, Evaluation, PhysicalQueue, Schedule};
 use serde::{Deserialize, Serialize};
@@ -251,9 +251,7 @@ pub(super) fn for_rank(
     let wanted = at_start(schedule, asker);
     let rooms = Room::read();
     let own = Neighbour::new(wanted.total(), &rooms);
-    let all = control
-        .exchange(&own)
-        .map_err(|trouble| Ended::at_start(control.seat(), trouble))?;
+    let all = control.exchange(&own).map_err(|trouble| control.ended(trouble))?;
     rooms.into_iter().try_for_each(|room| {
         let mut wanted = wanted.clone();
         let others = own.others(&room.bound, &all);

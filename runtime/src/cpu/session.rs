@@ -128,8 +128,8 @@ impl Session<'_> {
         let Some(rank) = self.shared.rank() else { return Ok(goes_on) };
         match rank.agree(goes_on, self.listener) {
             Ok(agreed) => Ok(agreed),
-            Err(trouble) => {
-                self.shared.fail(rank.ended(trouble));
+            Err(ended) => {
+                self.shared.fail(ended.into());
                 Err(self.shared.failure())
             }
         }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     code::parse_call,
-    machine::{AttentionCounts, ConvolutionCounts, ProductCounts},
+    machine::{AttentionCounts, Makers},
     ranks::Control,
 };
 use roundelay_kernels::{
@@ -310,7 +310,7 @@ impl Code {
     }
 
     /// Who makes the products of all calls that are ready.
-    pub(super) fn products(&self) -> &ProductCounts {
+    pub(super) fn products(&self) -> &Makers {
         self.multiplier.counts()
     }
 
@@ -320,7 +320,7 @@ impl Code {
     }
 
     /// Who makes the convolutions of all calls that are ready.
-    pub(super) fn convolutions(&self) -> &ConvolutionCounts {
+    pub(super) fn convolutions(&self) -> &Makers {
         self.convolver.counts()
     }
 

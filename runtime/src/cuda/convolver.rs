@@ -14,7 +14,7 @@ use super::{
     functions::{Loaded, sources},
     tuning::{Bench, Choice, Known, Trials, Tried, Tuner},
 };
-use crate::{digest::Digest, machine::ConvolutionCounts};
+use crate::{digest::Digest, machine::Makers};
 use roundelay_kernels::cuda::{Array, CallPlace, Convolution};
 use roundelay_schedule::Bytes;
 
@@ -58,7 +58,7 @@ pub(super) struct Convolver {
     plans: Vec<(Convolution, Result<Chosen, Reason>)>,
     /// Of what times and engines depend on.
     versions: String,
-    counts: ConvolutionCounts,
+    counts: Makers,
 }
 
 impl Convolver {
@@ -69,19 +69,18 @@ impl Convolver {
         Self {
             plans: Vec::new(),
             versions: format!("{driver:?} {compiler:?} {convolutions}"),
-            counts: ConvolutionCounts::default(),
+            counts: Makers::default(),
         }
     }
 
     /// Forgets all plans, but not what trials found to be wrong.
     pub(super) fn forget(&mut self) {
         self.plans.clear();
-        let wrong = self.counts.wrong.take();
-        self.counts = ConvolutionCounts { wrong, ..ConvolutionCounts::default() };
+        self.counts.forget();
     }
 
     /// Who makes the convolutions that were planned so far.
-    pub(super) fn counts(&self) -> &ConvolutionCounts {
+    pub(super) fn counts(&self) -> &Makers {
         &self.counts
     }
 
@@ -94,11 +93,7 @@ impl Convolver {
                 digest.add(&plan.name);
             }
         }
-        let ConvolutionCounts { library, own, .. } = &self.counts;
-        format!(
-            "{library} by the library, {:016x}, and {own} by own functions",
-            digest.value()
-        )
+        self.counts.ways(digest)
     }
 
     /// Memory that the library takes for a plan beside the arrays.
@@ -115,17 +110,8 @@ impl Convolver {
         own: Own<'_>,
         (cudnn, tuner): (&mut Cudnn, &mut Tuner),
     ) -> Option<usize> {
-        match self.planned(convolution, operands, own, (cudnn, tuner)) {
-            Ok(plan) => {
-                self.counts.library += 1;
-                Some(plan)
-            }
-            Err(reason) => {
-                self.counts.own += 1;
-                self.counts.why_own.get_or_insert_with(|| reason.to_string());
-                None
-            }
-        }
+        let plan = self.planned(convolution, operands, own, (cudnn, tuner));
+        self.counts.count(plan)
     }
 
     fn planned(

@@ -3,7 +3,8 @@
 use super::driver::{DriverError, NoCuda};
 use crate::{
     code::CodeError,
-    ranks::{Ended, LaunchError, MeetingError, Position, Seat, Trouble, WorldSize},
+    machine::Unready,
+    ranks::{Ended, LaunchError, MeetingError, WorldSize},
     state::StateError,
 };
 use roundelay_schedule::{ActionId, Bytes, RoutineId};
@@ -163,25 +164,6 @@ pub enum CudaError {
         patience: Duration,
     },
     /// There is nothing to go on from.
-    #[error(
-        "no state was loaded; load one first, as `State::initial` of the schedule's job"
-    )]
-    Unloaded,
-    /// A replay was left in its middle, so nobody knows what is under way.
-    #[error(
-        "a replay was left in its middle, because something in it panicked; make another machine"
-    )]
-    Left,
-}
-
-impl CudaError {
-    /// The end of a rank before its first step.
-    pub(super) fn at_start(seat: &Seat, trouble: Trouble) -> Self {
-        Self::ranks(seat, Position::Starting, trouble)
-    }
-
-    /// The end of this rank at a position.
-    pub(super) fn ranks(seat: &Seat, position: Position, trouble: Trouble) -> Self {
-        Ended::new(seat, position, trouble).into()
-    }
+    #[error(transparent)]
+    Unready(#[from] Unready),
 }

@@ -12,7 +12,7 @@ use super::{
     products::{self, Addresses, Algorithm, Extents, Handle, Plan, Refused, Request},
     tuning::{Bench, Choice, Trials, Tried, Tuner},
 };
-use crate::{digest::Digest, machine::ProductCounts};
+use crate::{digest::Digest, machine::Makers};
 use placing::{Compared, Place, Placing};
 use roundelay_kernels::cuda::{Addend, CallPlace, Epilogue, Matrix, Product};
 use roundelay_schedule::Bytes;
@@ -62,7 +62,7 @@ pub(super) struct Multiplier {
     /// Of what algorithms depend on, and of what our functions do.
     versions: String,
     compiler: String,
-    counts: ProductCounts,
+    counts: Makers,
 }
 
 /// A product whose algorithms are tried.
@@ -111,7 +111,7 @@ impl Multiplier {
             (Products::Library(_) | Products::Own, None) => Err(Reason::Unwanted),
         };
         let (plans, places) = (Vec::new(), Vec::new());
-        let counts = ProductCounts::default();
+        let counts = Makers::default();
         let facts = device.facts();
         let alignment = alignment.unwrap_or(1);
         let versions = format!("{:?} {}", facts.driver, facts.products);
@@ -123,12 +123,11 @@ impl Multiplier {
     pub(super) fn forget(&mut self) {
         self.plans.clear();
         self.places.clear();
-        let wrong = self.counts.wrong.take();
-        self.counts = ProductCounts { wrong, ..ProductCounts::default() };
+        self.counts.forget();
     }
 
     /// Who makes the products that were planned so far.
-    pub(super) fn counts(&self) -> &ProductCounts {
+    pub(super) fn counts(&self) -> &Makers {
         &self.counts
     }
 
@@ -141,11 +140,7 @@ impl Multiplier {
             digest.add(&plan.algorithm().bytes());
         }
         digest.add(format!("{:?}", self.places).as_bytes());
-        let ProductCounts { library, own, .. } = &self.counts;
-        format!(
-            "{library} by the library, {:016x}, and {own} by own functions",
-            digest.value()
-        )
+        self.counts.ways(digest)
     }
 
     /// Memory that the library takes for a plan beside the arrays.
@@ -161,17 +156,8 @@ impl Multiplier {
         room: Room<'_>,
         (functions, tuner): (&mut Functions, &mut Tuner),
     ) -> Option<(Part, usize)> {
-        match self.way(ways, room, (functions, tuner)) {
-            Ok(way) => {
-                self.counts.library += 1;
-                Some(way)
-            }
-            Err(reason) => {
-                self.counts.own += 1;
-                self.counts.why_own.get_or_insert_with(|| reason.to_string());
-                None
-            }
-        }
+        let way = self.way(ways, room, (functions, tuner));
+        self.counts.count(way)
     }
 
     fn way(

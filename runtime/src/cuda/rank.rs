@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     machine::{Loss, Queues},
-    ranks::{Among, Owners, Seated},
+    ranks::{Among, Seated},
 };
 use clocks::{Clocks, Moment};
 use neighbours::neighbours;
@@ -37,7 +37,7 @@ use post::Post;
 use roundelay_schedule::{
     Bytes, Collective, DeviceId, Group, PhysicalQueue, Schedule, Work,
 };
-use std::{cell::Cell, time::Instant};
+use std::{cell::Cell, sync::Arc, time::Instant};
 
 /// Which devices of a schedule this process has.
 pub(super) enum Share {
@@ -50,8 +50,7 @@ pub(super) enum Share {
 /// This rank.
 pub(super) struct Rank {
     pub(super) peers: Peers,
-    seated: Seated,
-    owners: Owners,
+    pub(super) among: Among,
     clocks: Clocks,
     moments: Moments,
     post: Post,
@@ -141,7 +140,7 @@ impl Rank {
         schedule: &Schedule,
         queues: &Queues,
         device: &Device,
-        Among { control, owners, seated }: Among,
+        among: Among,
         (lanes, code): (&Lanes, &Code),
     ) -> Result<Self, CudaError> {
         let streams = lanes.homes.streams;
@@ -157,21 +156,19 @@ impl Rank {
             what: "events".to_owned(),
             reason,
         };
-        let seat = control.seat().clone();
-        let position = control.position();
+        let Among { control, owners, seated } = &among;
         let first = owners.rank(seated.first_part(schedule));
-        parts::agree(schedule, (&control, first), device.facts(), code)
-            .map_err(|trouble| CudaError::ranks(&seat, position, trouble))?;
-        let met = neighbours(schedule, code, seated, &owners);
-        let joined = Peers::join(control, device, lanes.numbered(messages), &met);
+        parts::agree(schedule, (control, first), device.facts(), code)
+            .map_err(|trouble| control.ended(trouble))?;
+        let met = neighbours(schedule, code, *seated, owners);
+        let stream = lanes.numbered(messages);
+        let joined = Peers::join(Arc::clone(control), device, stream, &met);
         Ok(Self {
-            peers: joined
-                .map_err(|trouble| CudaError::ranks(&seat, position, trouble))?,
-            seated,
-            owners,
+            peers: joined.map_err(|trouble| control.ended(trouble))?,
             clocks: Clocks::new(streams, queues.len(), actions, depth),
             moments: moments.map_err(refused)?,
             post: Post::new(seated.device),
+            among,
             messages,
             received,
             received_bytes,
@@ -182,7 +179,7 @@ impl Rank {
 
     /// The rank that has a device.
     pub(super) fn owner(&self, device: DeviceId) -> u32 {
-        self.owners.rank(device)
+        self.among.owners.rank(device)
     }
 
     /// Bytes of the device that it takes.
@@ -194,7 +191,7 @@ impl Rank {
     fn stream(&self, queues: &Queues, homes: &Homes, queue: usize) -> usize {
         let threads = queues.threads_of(queue);
         let thread = match queues.queue(queue) {
-            PhysicalQueue::Lane(..) => threads.start + self.seated.coordinate,
+            PhysicalQueue::Lane(..) => threads.start + self.among.seated.coordinate,
             PhysicalQueue::Host(_)
             | PhysicalQueue::Arrival(_)
             | PhysicalQueue::Group(_) => threads.start,

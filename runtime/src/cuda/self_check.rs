@@ -137,12 +137,12 @@ pub fn self_check(
     patience: Duration,
 ) -> Result<Option<SelfCheck>, CudaError> {
     let control = Arc::new(Control::meet(seat, patience)?);
-    let together = |trouble| CudaError::at_start(seat, trouble);
+    let together = |trouble| CudaError::from(control.ended(trouble));
     let opened = Bench::open(seat, largest);
     let mut bench = opened.map_err(|error| together(control.fail(&error.to_string())))?;
     let facts = bench.facts(seat).map_err(|missing| together(control.fail(&missing)))?;
     let others = (0..seat.size).filter(|rank| *rank != seat.rank).collect();
-    let joined = Peers::join(control, &bench.device, &bench.stream, &others);
+    let joined = Peers::join(Arc::clone(&control), &bench.device, &bench.stream, &others);
     let mut peers = joined.map_err(together)?;
     let found = bench.run(&peers, &facts);
     let left = found.and_then(|found| peers.leave().map(|()| found));

@@ -114,10 +114,7 @@ impl Session<'_> {
     /// Whether all ranks want to go on, and the losses that each of them has.
     fn agree(&mut self, goes_on: bool) -> Result<bool, CudaError> {
         let Share::Part(rank) = &mut self.engine.share else { return Ok(goes_on) };
-        match rank.agree(goes_on, self.listener) {
-            Ok(agreed) => Ok(agreed),
-            Err(trouble) => Err(rank.ended(trouble)),
-        }
+        Ok(rank.agree(goes_on, self.listener)?)
     }
 }
 
@@ -168,7 +165,7 @@ impl Engine {
             let waited = wait(ended, patience, &mut || self.watch(period));
             let more = match (&waited, &self.share) {
                 (Err(Unreached::Late), Share::Part(rank)) => {
-                    rank.peers.control().more_time()
+                    rank.among.control.more_time()
                 }
                 (Ok(()) | Err(_), Share::Whole | Share::Part(_)) => None,
             };

@@ -1,27 +1,76 @@
 //! Where a machine is in a training.
 
 use crate::state::State;
+use roundelay_schedule::Segment;
 
-/// From which state a machine began, and which step comes next.
+/// Why a machine has nothing to go on from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unready {
+    /// It has no state.
+    #[error(
+        "no state was loaded; load one first, as `State::initial` of the schedule's job"
+    )]
+    Unloaded,
+    /// A replay was left in its middle, so nobody knows what is under way.
+    #[error(
+        "a replay was left in its middle, because something in it panicked; make another machine"
+    )]
+    Left,
+}
+
+/// From which state a machine began, and which step comes next; nothing before a state is loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Course(Option<Here>);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Course {
+struct Here {
     /// Step of the state that was loaded.
     first: u64,
     /// That of the state.
-    pub(crate) origin: u64,
+    origin: u64,
     /// T: the next training step.
-    pub(crate) step: u64,
+    step: u64,
 }
 
 impl Course {
     /// At the start of what goes on from a state.
     pub(crate) fn from(state: &State) -> Self {
         let State { step, origin, dtype: _, tensors: _ } = *state;
-        Self { first: step, origin, step }
+        Self(Some(Here { first: step, origin, step }))
+    }
+
+    /// T: the next training step; 0 before a state is loaded.
+    pub(crate) fn step(&self) -> u64 {
+        self.0.map_or(0, |here| here.step)
     }
 
     /// Steps since the state was loaded.
-    pub(crate) fn steps(self) -> u64 {
-        self.step - self.first
+    pub(crate) fn steps(&self) -> u64 {
+        self.0.map_or(0, |here| here.step - here.first)
+    }
+
+    /// The next training step, and the origin of a state that is saved before it.
+    ///
+    /// # Errors
+    /// When nothing was loaded.
+    pub(crate) fn here(&self) -> Result<(u64, u64), Unready> {
+        let Here { step, origin, .. } = self.0.ok_or(Unready::Unloaded)?;
+        Ok((step, origin))
+    }
+
+    /// The training steps from here to `end`.
+    ///
+    /// # Errors
+    /// When nothing was loaded.
+    pub(crate) fn segment(&self, end: u64) -> Result<Segment, Unready> {
+        let (first, _) = self.here()?;
+        Ok(Segment { first, end: end.max(first) })
+    }
+
+    /// The machine rests before a later step.
+    pub(crate) fn reach(&mut self, step: u64) {
+        if let Some(here) = &mut self.0 {
+            here.step = step;
+        }
     }
 }

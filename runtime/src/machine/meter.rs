@@ -1,11 +1,13 @@
 //! What a machine counts while it runs.
 
+use crate::digest::Digest;
 use roundelay_schedule::{
     Bytes, Checked, DeviceId, Id, LinkId, Nanos, RoutineId, Schedule,
 };
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
+    fmt::Display,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
@@ -50,56 +52,58 @@ pub struct OnGpus {
     pub page: Bytes,
     /// What NCCL took to connect ranks with those that they exchange messages with.
     pub connections: Bytes,
-    /// Who makes matrix products.
-    pub products: ProductCounts,
-    /// Who makes convolutions.
-    pub convolutions: ConvolutionCounts,
+    /// Who makes matrix products; the library is cuBLASLt. What is wrong is a sum beside a product, which
+    /// functions of ours make then.
+    pub products: Makers,
+    /// Who makes convolutions that are no matrix products; the library is cuDNN. What is wrong is an
+    /// engine, which is never taken.
+    pub convolutions: Makers,
     /// By which functions attention is made.
     pub attention: AttentionCounts,
 }
 
-/// Matrix products of all routines, by who makes them.
+/// Matrix products, or convolutions, of all routines, by who makes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProductCounts {
-    /// By cuBLASLt.
+pub struct Makers {
+    /// By the library.
     pub library: u64,
     /// By functions of ours.
     pub own: u64,
     /// In words why the first of these is not the library's; none where there are none.
     pub why_own: Option<String>,
-    /// In words the first sums beside a product that a trial here found the library to make other than our
-    /// functions; ours are taken.
+    /// In words the first thing that a trial here found the library to make other than our functions.
     pub wrong: Option<String>,
 }
 
-impl ProductCounts {
-    /// Those of several processes, each of which plans all routines: of the one that makes most itself.
-    fn with(self, other: Self) -> Self {
-        Self {
-            library: self.library.min(other.library),
-            own: self.own.max(other.own),
-            why_own: self.why_own.or(other.why_own),
-            wrong: self.wrong.or(other.wrong),
+impl Makers {
+    /// Counts one more, which the library makes in some way, or functions of ours for a reason.
+    pub(crate) fn count<T>(&mut self, way: Result<T, impl Display>) -> Option<T> {
+        match way {
+            Ok(way) => {
+                self.library += 1;
+                Some(way)
+            }
+            Err(reason) => {
+                self.own += 1;
+                self.why_own.get_or_insert_with(|| reason.to_string());
+                None
+            }
         }
     }
-}
 
-/// Convolutions of all routines that are no matrix products, by who makes them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConvolutionCounts {
-    /// By cuDNN.
-    pub library: u64,
-    /// By functions of ours.
-    pub own: u64,
-    /// In words why the first of these is not the library's; none where there are none.
-    pub why_own: Option<String>,
-    /// In words the first engine of the library that a trial here found to make other numbers than our
-    /// functions; it is never taken.
-    pub wrong: Option<String>,
-}
+    /// Counts anew; what trials found to be wrong stays so.
+    pub(crate) fn forget(&mut self) {
+        *self = Self { wrong: self.wrong.take(), ..Self::default() };
+    }
 
-impl ConvolutionCounts {
-    /// As for products.
+    /// How they are made, with the digest of all that the library makes.
+    pub(crate) fn ways(&self, digest: Digest) -> String {
+        let Self { library, own, .. } = self;
+        let digest = digest.value();
+        format!("{library} by the library, {digest:016x}, and {own} by own functions")
+    }
+
+    /// Those of several processes, each of which plans all routines: of the one that makes most itself.
     fn with(self, other: Self) -> Self {
         Self {
             library: self.library.min(other.library),

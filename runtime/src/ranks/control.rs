@@ -14,15 +14,16 @@ mod link;
 use super::{
     launcher::Seat,
     meeting::{MeetingError, meet},
-    trouble::{Position, SILENCE, Seen, Trouble},
+    trouble::{Ended, Position, SILENCE, Seen, Trouble},
     wire::{self, Frame, Message},
 };
+use crate::lock::{held, lock};
 use link::Link;
 use std::{
     collections::VecDeque,
     io, mem,
     net::{IpAddr, Shutdown, TcpStream},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -97,7 +98,7 @@ impl Control {
             })
             .collect::<Result<_, _>>()
             .map_err(broken)?;
-        let first = if seat.rank == 0 { 1 } else { 0 };
+        let first = if seat.is_first() { 1 } else { 0 };
         let links = (first..).zip(streams);
         let links: Vec<Link> =
             links.map(|(rank, stream)| Link::new(rank, stream)).collect();
@@ -200,6 +201,12 @@ impl Control {
         known.unwrap_or_else(|| self.fail(what))
     }
 
+    /// The end of this rank, where it is.
+    pub fn ended(&self, trouble: Trouble) -> Ended {
+        let Seat { rank, size, .. } = *self.seat();
+        Ended { rank, size, position: self.position(), trouble: Box::new(trouble) }
+    }
+
     /// This rank has waited as long as it may; returns what ends the run.
     pub fn late(&self) -> Trouble {
         self.shared.late()
@@ -261,7 +268,7 @@ impl Inbox {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inbox)
     }
 
     /// Waits until something holds, at most until `end`; says whether it does.
@@ -272,8 +279,7 @@ impl Shared {
             if left.is_zero() {
                 return false;
             }
-            let waited = self.changed.wait_timeout(inbox, left);
-            inbox = waited.unwrap_or_else(PoisonError::into_inner).0;
+            (inbox, _) = held(self.changed.wait_timeout(inbox, left));
         }
         true
     }
@@ -388,7 +394,7 @@ impl Shared {
 
     /// Rank 0 knows where all are; if it does not answer, this rank says what it knows.
     fn late(&self) -> Trouble {
-        if self.seat.rank != 0 {
+        if !self.seat.is_first() {
             let asked = self.links[0].say(&Message::Late(self.own_position()));
             if asked.is_ok()
                 && let Some(trouble) = self.wait_for_trouble()
@@ -407,7 +413,7 @@ impl Shared {
                 true => Duration::ZERO,
                 false => last.elapsed(),
             };
-            let known = rank == self.seat.rank || rank == 0 || self.seat.rank == 0;
+            let known = rank == self.seat.rank || rank == 0 || self.seat.is_first();
             known.then_some(Seen { rank, position: *position, silent })
         });
         Trouble::Stuck { patience: self.patience, seen: seen.collect() }

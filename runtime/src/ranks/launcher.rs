@@ -151,6 +151,11 @@ impl Seat {
         Self { rank: 0, size: 1, local: 0, host: "127.0.0.1".to_owned(), port: 0 }
     }
 
+    /// Whether it is the one that the others meet at, and that speaks for all.
+    pub fn is_first(&self) -> bool {
+        self.rank == 0
+    }
+
     /// Who this process is: one alone, when no launcher started it.
     ///
     /// # Errors

@@ -10,14 +10,18 @@ use super::{
     meeting::{ATTEMPT, Door, INTRODUCTION, Until, listen},
     trouble::Trouble,
 };
-use crate::{blocks::Blocks, memory::Memory};
+use crate::{
+    blocks::Blocks,
+    lock::{held, lock},
+    memory::Memory,
+};
 use roundelay_schedule::Bytes;
 use std::{
     collections::{BTreeMap, VecDeque},
     io::{self, Read, Write},
     net::{IpAddr, Shutdown, SocketAddr, TcpStream},
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
@@ -157,7 +161,7 @@ impl Mail {
         head[8..16].copy_from_slice(&label.period.to_le_bytes());
         head[16..24].copy_from_slice(&label.piece.to_le_bytes());
         head[24..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
-        let line = self.post(to).line.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = lock(&self.post(to).line);
         let mut writer = &**line;
         let written = writer.write_all(&head).and_then(|()| writer.write_all(bytes));
         if let Err(error) = written {
@@ -198,8 +202,7 @@ impl Mail {
             if let Some(why) = own.ended {
                 return Err(Missing::Lost(why));
             }
-            let waited = came.wait_timeout(own, LOOK);
-            own = waited.unwrap_or_else(PoisonError::into_inner).0;
+            (own, _) = held(came.wait_timeout(own, LOOK));
         }
     }
 
@@ -213,7 +216,7 @@ impl Mail {
 impl Drop for Mail {
     fn drop(&mut self) {
         for post in self.posts.iter().flatten() {
-            let line = post.line.lock().unwrap_or_else(PoisonError::into_inner);
+            let line = lock(&post.line);
             let _ = line.shutdown(Shutdown::Both);
         }
         for reader in self.readers.drain(..) {
@@ -267,10 +270,6 @@ impl Letters {
         stream.read_exact(block.bytes_mut())?;
         Ok((Label { action, period: period as i64, piece }, block))
     }
-}
-
-fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Where a rank listens: the address that it has towards rank 0, and a port. Rank 0 knows none.

@@ -60,6 +60,11 @@ impl Among {
         let seated = Seated::of(schedule, &owners, control.seat().rank);
         Ok(Self { control, owners, seated })
     }
+
+    /// Whether this is the first rank, which has what all make together.
+    pub(crate) fn is_first(&self) -> bool {
+        self.control.seat().is_first()
+    }
 }
 
 impl Owners {

@@ -1,12 +1,12 @@
 //! What ranks make of what each of them has: whether all go on, losses, the state, counts.
 
-use super::{control::Control, seated::Owners, trouble::Trouble};
+use super::{seated::Among, trouble::Ended};
 use crate::{
     machine::{Loss, Measured, Touched},
     state::{State, rows},
 };
 use roundelay_schedule::{DeviceId, Kind, Schedule};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, iter};
 
 /// Bytes of a loss.
 const LOSS: usize = 24;
@@ -20,7 +20,7 @@ fn loss(bytes: &[u8; LOSS]) -> Loss {
     Loss { step, micro_batch, loss: f64::from_bits(loss) }
 }
 
-impl Control {
+impl Among {
     /// Whether all ranks want to go on; hands on the losses that each of them brings.
     ///
     /// # Errors
@@ -30,7 +30,7 @@ impl Control {
         goes_on: bool,
         losses: impl Iterator<Item = Loss>,
         listener: &mut dyn FnMut(Loss),
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, Ended> {
         let mut own = vec![u8::from(goes_on)];
         for Loss { step, micro_batch, loss } in losses {
             for word in [step, micro_batch, loss.to_bits()] {
@@ -44,18 +44,59 @@ impl Control {
         Ok(all.iter().all(|own| own.first() != Some(&0)))
     }
 
-    /// The state before a step, on the first rank. Every rank brings the rows of its device in the
-    /// order of [`rows::reads`], in which the whole is put together from them.
+    /// Whether some rank wishes something; losses that a rank has yet to tell stay with it.
     ///
     /// # Errors
     /// When something goes wrong on one of them.
-    pub(crate) fn whole_state(
+    pub(crate) fn any(&self, wish: bool) -> Result<bool, Ended> {
+        self.go_on(!wish, iter::empty(), &mut |_| {}).map(|none| !none)
+    }
+
+    /// All ranks are done.
+    ///
+    /// # Errors
+    /// When something goes wrong on one of them.
+    pub(crate) fn leave(&self) -> Result<(), Ended> {
+        self.gather(Vec::new()).map(drop)
+    }
+
+    fn gather(&self, own: Vec<u8>) -> Result<Vec<Vec<u8>>, Ended> {
+        self.control.gather(own).map_err(|trouble| self.control.ended(trouble))
+    }
+
+    /// The state before a step, on the first rank. Every rank reads the rows of its device through
+    /// `read(device, first byte, bytes)`.
+    ///
+    /// # Errors
+    /// When a row cannot be read, or something goes wrong on one of them.
+    pub(crate) fn save<E: From<Ended>>(
         &self,
-        (schedule, owners): (&Schedule, &Owners),
+        schedule: &Schedule,
+        (step, origin): (u64, u64),
+        mut read: impl FnMut(DeviceId, u64, &mut [u8]) -> Result<(), E>,
+    ) -> Result<Option<State>, E> {
+        let mut own = Vec::new();
+        for (device, start, length) in rows::reads(schedule, step) {
+            if device == self.seated.device {
+                let first = own.len();
+                own.resize(first + length, 0);
+                read(device, start, &mut own[first..])?;
+            }
+        }
+        Ok(self.whole_state(schedule, (step, origin), own)?)
+    }
+
+    /// Every rank brings the rows of its device in the order of [`rows::reads`], in which the whole
+    /// is put together from them.
+    fn whole_state(
+        &self,
+        schedule: &Schedule,
         (step, origin): (u64, u64),
         own: Vec<u8>,
-    ) -> Result<Option<State>, Trouble> {
-        let Some(all) = self.collect(own)? else { return Ok(None) };
+    ) -> Result<Option<State>, Ended> {
+        let Self { control, owners, .. } = self;
+        let all = control.collect(own).map_err(|trouble| control.ended(trouble))?;
+        let Some(all) = all else { return Ok(None) };
         let mut next = vec![0; all.len()];
         let from_all = |device: DeviceId, _, bytes: &mut [u8]| {
             let owner = owners.rank(device) as usize;
@@ -65,7 +106,7 @@ impl Control {
                 Some(theirs) => bytes.copy_from_slice(theirs),
                 None => {
                     let said = format!("rank {owner} sent too little of its state");
-                    return Err(self.fail(&said));
+                    return Err(control.ended(control.fail(&said)));
                 }
             }
             Ok(())
@@ -77,8 +118,9 @@ impl Control {
     ///
     /// # Errors
     /// When something goes wrong on one of them.
-    pub(crate) fn sum_up(&self, own: Measured) -> Result<Measured, Trouble> {
-        let all = self.collect_as(&own)?;
+    pub(crate) fn sum_up(&self, own: Measured) -> Result<Measured, Ended> {
+        let all = self.control.collect_as(&own);
+        let all = all.map_err(|trouble| self.control.ended(trouble))?;
         Ok(all
             .map_or(own, |all| all.into_iter().fold(Measured::default(), Measured::with)))
     }
@@ -87,14 +129,15 @@ impl Control {
     ///
     /// # Errors
     /// When something goes wrong on one of them.
-    pub(crate) fn all_touched(
+    pub(crate) fn touched(
         &self,
         own: &BTreeMap<(DeviceId, Kind), Touched>,
-    ) -> Result<BTreeMap<(DeviceId, Kind), Touched>, Trouble> {
+    ) -> Result<BTreeMap<(DeviceId, Kind), Touched>, Ended> {
         let told: Vec<Used> =
             own.iter().map(|((device, kind), used)| (*device, *kind, *used)).collect();
-        let all = self.collect_as(&told)?.unwrap_or_else(|| vec![told]);
-        let used = all.into_iter().flatten();
+        let all = self.control.collect_as(&told);
+        let all = all.map_err(|trouble| self.control.ended(trouble))?;
+        let used = all.unwrap_or_else(|| vec![told]).into_iter().flatten();
         Ok(used.map(|(device, kind, used)| ((device, kind), used)).collect())
     }
 }

@@ -1,6 +1,5 @@
 //! What ends a run of several ranks, and where each of them was.
 
-use super::launcher::Seat;
 use roundelay_schedule::ActionId;
 use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
@@ -98,17 +97,6 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// The end of a rank before its first step.
-    pub fn at_start(seat: &Seat, trouble: Trouble) -> Self {
-        Self::new(seat, Position::Starting, trouble)
-    }
-
-    /// The end of a rank at a position.
-    pub fn new(seat: &Seat, position: Position, trouble: Trouble) -> Self {
-        let Seat { rank, size, .. } = *seat;
-        Self { rank, size, position, trouble: Box::new(trouble) }
-    }
-
     /// Of its own failure only the reason, because the rest is the same.
     fn said(&self) -> String {
         let Self { rank, size, position, trouble } = self;

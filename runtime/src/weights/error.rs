@@ -1,6 +1,7 @@
 //! What can be wrong with files of weights.
 
-use std::{fmt::Write, io, path::PathBuf};
+use crate::listed::listed;
+use std::{io, path::PathBuf};
 use thiserror::Error;
 
 /// Why weights cannot be read or written.
@@ -90,11 +91,4 @@ pub enum WeightsMistake {
         /// Its place in the array.
         place: usize,
     },
-}
-
-fn listed(mistakes: &[WeightsMistake]) -> String {
-    mistakes.iter().fold(String::new(), |mut list, mistake| {
-        write!(list, "\n  {mistake}").expect("a string takes all text");
-        list
-    })
 }

@@ -5,7 +5,7 @@ use crate::cli::{failure::Failure, print};
 use roundelay::{
     Checked, Outcome,
     parts::{
-        runtime::{Measured, OnGpus},
+        runtime::{Makers, Measured, OnGpus},
         schedule::{self, Kind},
     },
 };
@@ -41,15 +41,21 @@ struct Gpus {
 #[derive(Serialize)]
 struct Products {
     cublaslt: u64,
-    own: u64,
-    why_own: Option<String>,
-    wrong: Option<String>,
+    #[serde(flatten)]
+    own: Own,
 }
 
 /// Convolutions of all routines that are no products, by who makes them.
 #[derive(Serialize)]
 struct Convolutions {
     cudnn: u64,
+    #[serde(flatten)]
+    own: Own,
+}
+
+/// What functions of ours make, and why.
+#[derive(Serialize)]
+struct Own {
     own: u64,
     why_own: Option<String>,
     wrong: Option<String>,
@@ -92,15 +98,11 @@ impl From<&OnGpus> for Gpus {
             page_bytes: gpus.page.0,
             products: Products {
                 cublaslt: gpus.products.library,
-                own: gpus.products.own,
-                why_own: gpus.products.why_own.clone(),
-                wrong: gpus.products.wrong.clone(),
+                own: Own::from(&gpus.products),
             },
             convolutions: Convolutions {
                 cudnn: gpus.convolutions.library,
-                own: gpus.convolutions.own,
-                why_own: gpus.convolutions.why_own.clone(),
-                wrong: gpus.convolutions.wrong.clone(),
+                own: Own::from(&gpus.convolutions),
             },
             attention: Attention {
                 cudnn: gpus.attention.library,
@@ -111,6 +113,12 @@ impl From<&OnGpus> for Gpus {
                 wrong: gpus.attention.wrong.clone(),
             },
         }
+    }
+}
+
+impl From<&Makers> for Own {
+    fn from(Makers { library: _, own, why_own, wrong }: &Makers) -> Self {
+        Self { own: *own, why_own: why_own.clone(), wrong: wrong.clone() }
     }
 }
 

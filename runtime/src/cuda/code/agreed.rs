@@ -28,7 +28,7 @@ impl Code {
         schedule: &Schedule,
         control: &Control,
     ) -> Result<(), CudaError> {
-        let ended = |trouble| CudaError::at_start(control.seat(), trouble);
+        let ended = |trouble| CudaError::from(control.ended(trouble));
         let own = self.tuner.choices().words();
         let agreed = control.settle(&own, merged).map_err(ended)?;
         if self.tuner.choices().stray(&agreed).is_some() {

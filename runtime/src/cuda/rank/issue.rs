@@ -49,12 +49,12 @@ impl Engine {
             self.flush()?;
         }
         let Share::Part(rank) = &mut self.share else { return Ok(()) };
-        if !rank.seated.takes(&self.schedule, &turn.action.work, turn.period) {
+        if !rank.among.seated.takes(&self.schedule, &turn.action.work, turn.period) {
             rank.clocks.pass_on(mark.first, turn.queue);
             return Ok(());
         }
         let position = Position::Replaying { period: turn.period, action: turn.id };
-        rank.peers.control().at(position);
+        rank.among.control.at(position);
         let stream = rank.stream(&self.queues, &self.lanes.homes, turn.queue);
         // What must be before it on the stream of messages does not wait to be given.
         debug_assert!({
@@ -80,7 +80,7 @@ impl Engine {
     /// from one to another, so that of this rank stands for all.
     fn seen(&self, turn: &Turn<'_>) -> Seen {
         let Share::Part(rank) = &self.share else { return Seen::Other(Vec::new()) };
-        let coordinate = rank.seated.coordinate;
+        let coordinate = rank.among.seated.coordinate;
         if let (Work::Transfer { .. }, Instance::Execute(_)) =
             (&turn.action.work, turn.instance)
         {
@@ -168,7 +168,7 @@ impl Engine {
         turn: &Turn<'_>,
     ) -> Result<(), Unreached> {
         let Share::Part(rank) = &self.share else { return Ok(()) };
-        let (from, to) = self.ends(turn, rank.seated.coordinate);
+        let (from, to) = self.ends(turn, rank.among.seated.coordinate);
         let [source, target] = [&from, &to].map(|span| self.arenas.of(span));
         let stream = self.lanes.numbered(rank.messages);
         Ok(stream.copy(source, target, from.len())?)
@@ -200,7 +200,7 @@ impl Engine {
                     }
                     Move::Sum { .. } => {}
                     Move::Copy { from, to } if from.device == to.device => {
-                        if from != to && rank.seated.device == from.device {
+                        if from != to && rank.among.seated.device == from.device {
                             copies.push((at(from), at(to), from.len()));
                         }
                     }
@@ -229,7 +229,7 @@ impl Engine {
     pub(in crate::cuda) fn is_open(&self, id: ActionId, period: i64) -> bool {
         let Share::Part(rank) = &self.share else { return false };
         let action = &self.schedule.actions[id];
-        if !rank.seated.takes(&self.schedule, &action.work, period) {
+        if !rank.among.seated.takes(&self.schedule, &action.work, period) {
             return false;
         }
         let queue = self.queues.number(self.schedule.queue(action, period));
@@ -260,8 +260,8 @@ impl Rank {
         to: &Span,
         at: impl Fn(&Span) -> Address,
     ) -> Option<Message> {
-        let (own, bytes) = (self.seated.device, from.len());
-        let other = |span: &Span| self.owners.rank(span.device);
+        let (own, bytes) = (self.among.seated.device, from.len());
+        let other = |span: &Span| self.among.owners.rank(span.device);
         match (from.device == own, to.device == own) {
             _ if bytes == 0 => None,
             (true, _) => Some(Message::Send { from: at(from), bytes, to: other(to) }),
@@ -279,7 +279,7 @@ impl Rank {
         at: &impl Fn(&Span) -> Address,
         messages: &mut Vec<Message>,
     ) -> Option<Vec<Address>> {
-        let own = self.seated.device;
+        let own = self.among.seated.device;
         if to.device != own {
             let brought = terms.iter().filter(|term| term.device == own);
             messages.extend(brought.filter_map(|term| self.message(term, to, at)));
@@ -290,7 +290,7 @@ impl Rank {
             if term.device == own {
                 return at(term);
             }
-            let (start, from) = (place, self.owners.rank(term.device));
+            let (start, from) = (place, self.among.owners.rank(term.device));
             messages.push(Message::Receive { to: start, bytes: term.len(), from });
             place = place.plus(term.len().next_multiple_of(ALIGNMENT));
             start

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     machine::{Loss, Measured, Touched},
-    ranks::{Position, Trouble},
+    ranks::{Among, Ended, Position, Trouble},
     state::{State, rows},
 };
 use roundelay_schedule::{DeviceId, Kind};
@@ -27,9 +27,8 @@ impl Rank {
         &mut self,
         goes_on: bool,
         listener: &mut dyn FnMut(Loss),
-    ) -> Result<bool, Trouble> {
-        let losses = self.losses.drain(..);
-        self.peers.control().go_on(goes_on, losses, listener)
+    ) -> Result<bool, Ended> {
+        self.among.go_on(goes_on, self.losses.drain(..), listener)
     }
 
     /// Looks after the other ranks, and says where this one is, as often as is useful.
@@ -41,36 +40,42 @@ impl Rank {
         let now = Instant::now();
         if now.duration_since(self.looked.get()) > TICK {
             self.looked.set(now);
-            self.peers.control().at(position());
+            self.among.control.at(position());
         }
         self.peers.check()
     }
 
     /// The end of this rank.
     pub(in crate::cuda) fn ended(&self, trouble: Trouble) -> CudaError {
-        let control = self.peers.control();
-        CudaError::ranks(control.seat(), control.position(), trouble)
+        self.among.control.ended(trouble).into()
     }
 
     /// The end of this rank, which has waited long enough.
     pub(in crate::cuda) fn late(&self) -> CudaError {
-        self.ended(self.peers.control().late())
+        self.ended(self.among.control.late())
     }
 }
 
 impl Engine {
+    /// This rank among all of them, if there are several.
+    fn among(&self) -> Option<&Among> {
+        match &self.share {
+            Share::Whole => None,
+            Share::Part(rank) => Some(&rank.among),
+        }
+    }
+
     /// This rank is somewhere else now.
     pub(in crate::cuda) fn at(&self, position: Position) {
-        if let Share::Part(rank) = &self.share {
-            rank.peers.control().at(position);
+        if let Some(among) = self.among() {
+            among.control.at(position);
         }
     }
 
     /// Whether some rank wishes something.
-    pub(in crate::cuda) fn any(&mut self, wish: bool) -> Result<bool, CudaError> {
-        let Share::Part(rank) = &mut self.share else { return Ok(wish) };
-        let agreed = rank.agree(!wish, &mut |_| {});
-        agreed.map(|none| !none).map_err(|trouble| rank.ended(trouble))
+    pub(in crate::cuda) fn any(&self, wish: bool) -> Result<bool, CudaError> {
+        let Some(among) = self.among() else { return Ok(wish) };
+        Ok(among.any(wish)?)
     }
 
     /// Parts from the other ranks.
@@ -79,36 +84,23 @@ impl Engine {
         rank.peers.leave().map_err(|trouble| rank.ended(trouble))
     }
 
-    /// The state before a step. Every rank reads the rows of its device in the order in which the
-    /// whole is put together from them, and the first one puts it together.
+    /// The state before a step, on the first rank.
     pub(in crate::cuda) fn save(
         &mut self,
-        step: u64,
-        origin: u64,
+        (step, origin): (u64, u64),
     ) -> Result<Option<State>, CudaError> {
-        let schedule = Arc::clone(&self.schedule);
-        if let Share::Whole = self.share {
-            let read = |device, start, bytes: &mut [u8]| self.read(device, start, bytes);
-            return rows::save(&schedule, step, origin, read).map(Some);
+        let (schedule, among) = (Arc::clone(&self.schedule), self.among().cloned());
+        let read = |device, start, bytes: &mut [u8]| self.read(device, start, bytes);
+        match among {
+            None => rows::save(&schedule, step, origin, read).map(Some),
+            Some(among) => among.save(&schedule, (step, origin), read),
         }
-        let mut own = Vec::new();
-        for (device, start, length) in rows::reads(&schedule, step) {
-            if self.arenas.has(device) {
-                let first = own.len();
-                own.resize(first + length, 0);
-                self.read(device, start, &mut own[first..])?;
-            }
-        }
-        let Share::Part(rank) = &self.share else { return Ok(None) };
-        let whole = (&**schedule, &rank.owners);
-        let state = rank.peers.control().whole_state(whole, (step, origin), own);
-        state.map_err(|trouble| rank.ended(trouble))
     }
 
     /// What all ranks counted.
     pub(in crate::cuda) fn sum_up(&self, own: Measured) -> Result<Measured, CudaError> {
-        let Share::Part(rank) = &self.share else { return Ok(own) };
-        rank.peers.control().sum_up(own).map_err(|trouble| rank.ended(trouble))
+        let Some(among) = self.among() else { return Ok(own) };
+        Ok(among.sum_up(own)?)
     }
 
     /// What all ranks used.
@@ -116,7 +108,7 @@ impl Engine {
         &self,
         own: BTreeMap<(DeviceId, Kind), Touched>,
     ) -> Result<BTreeMap<(DeviceId, Kind), Touched>, CudaError> {
-        let Share::Part(rank) = &self.share else { return Ok(own) };
-        rank.peers.control().all_touched(&own).map_err(|trouble| rank.ended(trouble))
+        let Some(among) = self.among() else { return Ok(own) };
+        Ok(among.touched(&own)?)
     }
 }

@@ -34,7 +34,7 @@ impl Control {
     /// When some rank fails or does not come in time.
     pub fn collect(&self, own: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>, Trouble> {
         let shared = &self.shared;
-        if shared.seat.rank != 0 {
+        if !shared.seat.is_first() {
             shared.send(0, &own)?;
             return Ok(None);
         }

@@ -1,13 +1,16 @@
 //! A connection with another rank: frames are written as a whole, by one thread at a time.
 
-use crate::ranks::{
-    trouble::Position,
-    wire::{self, Frame, Message},
+use crate::{
+    lock::lock,
+    ranks::{
+        trouble::Position,
+        wire::{self, Frame, Message},
+    },
 };
 use std::{
     io,
     net::{Shutdown, TcpStream},
-    sync::{Mutex, MutexGuard, PoisonError, TryLockError},
+    sync::{Mutex, MutexGuard, TryLockError},
     time::Duration,
 };
 
@@ -52,7 +55,7 @@ impl Link {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.line)
     }
 
     pub(super) fn say(&self, message: &Message) -> io::Result<()> {
