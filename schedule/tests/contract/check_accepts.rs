@@ -1,9 +1,9 @@
 //! Sound schedules pass, and the facts are those that one counts by hand.
 
-mod tiny;
-
+use crate::tiny::{
+    Letters, accumulate, delayed, halves::halves, pipeline, reduced, turning,
+};
 use roundelay_schedule::{Bytes, Id, Kind, Schedule, Waits, check};
-use tiny::{Letters, accumulate, delayed, halves::halves, pipeline, reduced, turning};
 
 #[test]
 fn sound_schedules_pass() {

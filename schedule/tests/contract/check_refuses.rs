@@ -1,15 +1,13 @@
 //! One planted fault each: refused, with the right violation at the right line.
 
-mod tiny;
-
+use crate::tiny::{
+    Builder, Letters, accumulate, action, at, delayed, id, pipeline, reduced, row,
+    turning,
+};
 use roundelay_schedule::{
     Access, Action, Bytes, Collective, Content, Culprit, Held, Id, Initial, Method,
     Parameter, Rate, Rest, Schedule, Sum, Treatment, Violation, Violations, Waits, Work,
     check,
-};
-use tiny::{
-    Builder, Letters, accumulate, action, at, delayed, id, pipeline, reduced, row,
-    turning,
 };
 
 fn refused(mut schedule: Schedule, fault: impl FnOnce(&mut Schedule)) -> Violations {
@@ -21,7 +19,7 @@ fn erase(schedule: &mut Schedule, index: usize) {
     let mut lines: Vec<Action> = schedule.actions.values().cloned().collect();
     lines.remove(index);
     schedule.actions = lines.into_iter().collect();
-    *schedule = std::mem::replace(schedule, tiny::accumulate(1)).chained();
+    *schedule = std::mem::replace(schedule, accumulate(1)).chained();
 }
 
 fn rows(schedule: &mut Schedule, index: usize) -> &mut [roundelay_schedule::Row] {

@@ -1,8 +1,6 @@
 //! Tiny schedules by hand. Kernels are named by what they do to their operands (`rrw`); every
 //! array has sixteen numbers; every action waits for the one above, the first for the last.
 
-#![allow(dead_code, reason = "each test file uses a part")]
-
 pub(crate) mod halves;
 
 use roundelay_schedule::{

@@ -1,14 +1,12 @@
 //! Tensor rows: exchanges inside of routines are made by as many rows as there are, over a link
 //! that joins them, and count among what is moved.
 
-mod tiny;
-
+use crate::tiny::{Builder, Letters, accumulate, empty, id, reduced, row};
 use roundelay_schedule::{
     Access, Argument, Attribute, Axis, Bytes, Call, Constants, Contraction, Culprit,
     DeviceId, Direction, Division, Element, Id, Line, LinkId, Operand, Pass, Role, Rule,
     Schedule, Split, Splits, Subject, Tensor, Violation, Violations, Work, check,
 };
-use tiny::{Builder, Letters, accumulate, empty, id, reduced, row};
 
 /// Puts it on so many devices, all of them in use.
 fn place(schedule: &mut Schedule, devices: u32) {

@@ -1,12 +1,7 @@
 //! Whatever is done to the text of a schedule, reading it ends in a schedule or in mistakes
 //! with places, never in a panic.
 
-#[allow(dead_code, reason = "other tests want other numbers")]
-#[path = "../../tests/support/random.rs"]
-mod random;
-mod sample;
-
-use random::Random;
+use crate::{random::Random, sample};
 use roundelay_schedule::{FileErrors, read, seal, write};
 
 const MUTANTS: usize = 20_000;

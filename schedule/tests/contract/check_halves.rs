@@ -1,15 +1,13 @@
 //! Backward passes in halves: one planted fault each, refused with the right violation.
 
-mod tiny;
-
-use roundelay_schedule::{
-    Action, Duty, Held, Id, MicroBatch, Nanos, Pass, Schedule, Task, Violation,
-    Violations, Work, check, grid, simulate, trace,
-};
-use tiny::{
+use crate::tiny::{
     Builder, Letters, action, at,
     halves::{halves, line, whole},
     id, row,
+};
+use roundelay_schedule::{
+    Action, Duty, Held, Id, MicroBatch, Nanos, Pass, Schedule, Task, Violation,
+    Violations, Work, check, grid, simulate, trace,
 };
 
 const N: usize = 2;

@@ -1,7 +1,6 @@
 //! What is written is read as it was, and written again byte for byte.
 
-mod sample;
-
+use crate::sample;
 use roundelay_schedule::{
     ActionId, Augmentation, Culprit, Data, Evaluation, Float, Id, Lines, Method, Rate,
     RoutineId, Schedule, TokenWidth, read, seal, write,

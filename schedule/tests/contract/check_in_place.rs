@@ -1,12 +1,10 @@
 //! Backward passes that write over what they read for the last time: sound where the catalogue says
 //! that two operands may be one memory, and nobody finds what was there before.
 
-mod tiny;
-
+use crate::tiny::{Builder, Letters, accumulate, action, id};
 use roundelay_schedule::{
     Access, Action, Bytes, Culprit, Held, Id, Schedule, Violation, Violations, check,
 };
-use tiny::{Builder, Letters, accumulate, action, id};
 
 /// The routine that begins the sum, and the one that adds to it.
 const BACKWARD: [usize; 2] = [1, 2];

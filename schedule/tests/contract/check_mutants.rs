@@ -1,14 +1,12 @@
 //! Whatever number of a schedule is changed, the checker answers; it never panics and stays
 //! within its limits.
 
-mod tiny;
-
+use crate::tiny::{
+    Letters, accumulate, delayed, halves::halves, id, pipeline, reduced, turning,
+};
 use roundelay_schedule::{
     Access, Action, Buffer, BufferId, Bytes, Content, Element, Id, Place, Placement,
     Reduction, Rest, RingId, Routine, Row, Rule, Schedule, Sum, Table, Work, check,
-};
-use tiny::{
-    Letters, accumulate, delayed, halves::halves, id, pipeline, reduced, turning,
 };
 
 /// A small generator: the same numbers in every run.
