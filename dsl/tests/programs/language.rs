@@ -16,7 +16,7 @@ use std::{
 
 /// The design's first program, as a file of the folder `examples`.
 fn first_program() -> SourceFile {
-    SourceFile::new("examples/quickstart.rdl", include_str!("programs/quickstart.rdl"))
+    SourceFile::new("examples/quickstart.rdl", include_str!("quickstart.rdl"))
 }
 
 /// The programs of the folder `examples`.
@@ -431,7 +431,6 @@ fn formatting_keeps_comments_and_meaning() {
 model   m{ # it
   input x:real [batch,8]
       input longer :real[ batch , 8 ]
-
 
   # deep
   z=linear( x,8 ,bias=true)  *  - 2 - -1*x   #end

@@ -4,7 +4,7 @@ use roundelay_dsl::{NoFiles, SourceFile, fingerprint, parse};
 
 #[test]
 fn the_fingerprint_changes_with_model_and_cluster_alone() {
-    let text = include_str!("programs/quickstart.rdl");
+    let text = include_str!("quickstart.rdl");
     let of = |text: &str| {
         let source = SourceFile::new("test.rdl", text);
         fingerprint(&parse(&source, &NoFiles).expect("it is right").0)

@@ -1,18 +1,14 @@
 //! Damaged programs: whatever the text, reading it ends with a program or with diagnostics, and
 //! formatting what is right changes no meaning.
 
-#[path = "../../tests/support/damage.rs"]
-mod damage;
-#[allow(dead_code, reason = "other tests want other numbers")]
-#[path = "../../tests/support/random.rs"]
-mod random;
-
-use damage::{Damage, pieces};
-use random::Random;
+use crate::{
+    damage::{Damage, pieces},
+    random::Random,
+};
 use roundelay_dsl::{NoFiles, SourceFile, format, parse};
 
 const SEEDS: [&str; 3] = [
-    include_str!("programs/quickstart.rdl"),
+    include_str!("quickstart.rdl"),
     r#"import "roundelay:devices/a100.rdl"
 link nvlink     { bandwidth 300 GB/s, latency 2.5 us }
 link infiniband { bandwidth 25 GB/s, latency 5 us }
