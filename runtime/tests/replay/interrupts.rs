@@ -1,14 +1,11 @@
 //! A replay that is asked to stop comes to rest after the steps that were begun, as if it had been
 //! told so before, and goes on from there.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod support;
-
-use roundelay_runtime::Timing;
-use support::{
+use crate::support::{
     models::mlp,
     runs::{all_plans, compile, machine, recursion},
 };
+use roundelay_runtime::Timing;
 
 const STEPS: u64 = 6;
 

@@ -1,9 +1,11 @@
 //! Rows of split tensors on the machine: they meet under any timing and any number of permits, and
 //! whatever stops one of them ends the replay for all.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod support;
-
+use crate::support::{
+    Examples,
+    models::gpt,
+    runs::{compile, machine, plan, recursion, replayed},
+};
 use roundelay_kernels::{Kernel, Kernels};
 use roundelay_runtime::{
     Collection, Cpu, CpuError, CpuOptions, Feed, Recording, Settling, State, Timing,
@@ -14,11 +16,6 @@ use roundelay_schedule::{
     Work,
 };
 use std::{collections::BTreeSet, time::Duration};
-use support::{
-    Examples,
-    models::gpt,
-    runs::{compile, machine, plan, recursion, replayed},
-};
 
 fn schedule(placement: Placement, order: Order, rows: u32) -> Checked {
     let program = gpt(1, 4);

@@ -1,18 +1,15 @@
 //! Training goes on from a state at rest as if it had never stopped, also under another plan.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod support;
-
-use roundelay_dsl::Program;
-use roundelay_runtime::{Oracle, State, StateError, Timing};
-use roundelay_schedule::{Float, Method, Order, Placement, Plan, Rule, States};
-use support::{
+use crate::support::{
     Examples,
     models::{gpt, mlp},
     runs::{
         Outcome, all_plans, compile, machine, plan, recursion, recursion_from, replayed,
     },
 };
+use roundelay_dsl::Program;
+use roundelay_runtime::{Oracle, State, StateError, Timing};
+use roundelay_schedule::{Float, Method, Order, Placement, Plan, Rule, States};
 
 fn cyclic(program: &Program, placement: Placement) -> Plan {
     let kind = (Rule::CyclicV2, placement, Order::Cyclic, States::Replicated);

@@ -1,8 +1,10 @@
 //! Nothing hangs: what fails or stops moving ends the replay with the place where it did.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod support;
-
+use crate::support::{
+    Examples,
+    models::{gpt, mlp},
+    runs::{compile, plan},
+};
 use roundelay_runtime::{
     Cpu, CpuError, CpuOptions, EvaluateError, Evaluator, Feed, MachineError, State,
     StateError,
@@ -12,11 +14,6 @@ use std::{
     panic::{self, AssertUnwindSafe},
     thread,
     time::Duration,
-};
-use support::{
-    Examples,
-    models::{gpt, mlp},
-    runs::{compile, plan},
 };
 
 /// Examples that do something else at step 2.

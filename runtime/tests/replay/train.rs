@@ -1,9 +1,10 @@
 //! The training loop: rests for evaluation and checkpoints change no number, and a run goes on
 //! from a checkpoint as if it had never stopped.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod support;
-
+use crate::support::{
+    models::gpt,
+    runs::{compile, plan},
+};
 use roundelay_runtime::{
     Checkpointing, Checkpoints, Cpu, CpuOptions, Dataset, Evaluating, Evaluator, HeldOut,
     Measures, Observer, Oracle, Progress, Provenance, Rests, Resumed, Resumption, State,
@@ -11,10 +12,6 @@ use roundelay_runtime::{
 };
 use roundelay_schedule::{Checked, Order, Placement, Rule, States};
 use std::{env, fs, ops::ControlFlow, path::PathBuf, process};
-use support::{
-    models::gpt,
-    runs::{compile, plan},
-};
 
 const STEPS: u64 = 6;
 

@@ -1,9 +1,11 @@
 //! Local rules replay bit for bit like the plain recursion of the same local objective, whatever
 //! the timing of devices; one unit is backpropagation.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod support;
-
+use crate::support::{
+    Examples,
+    models::{job, program},
+    runs::{compile, machine, recursion, replayed},
+};
 use roundelay_codegen::lower_halved;
 use roundelay_dsl::{Model, Node, NodeId, Operation, Program, Source};
 use roundelay_kernels::Kernels;
@@ -11,11 +13,6 @@ use roundelay_runtime::{Evaluated, Evaluator, Oracle, State, Timing};
 use roundelay_schedule::{
     Hop, Id, Kind, Order, Placement, Plan, Recompute, Rule, Sequence, States, Subject,
     Tensor, check,
-};
-use support::{
-    Examples,
-    models::{job, program},
-    runs::{compile, machine, recursion, replayed},
 };
 
 const STEPS: u64 = 3;
@@ -101,7 +98,7 @@ fn replayed_all(
     cpu: &mut roundelay_runtime::Cpu,
     rests: &[u64],
     plan: &Plan,
-) -> support::runs::Outcome {
+) -> crate::support::runs::Outcome {
     let all = plan.all_micro_batches() as usize;
     let mut losses = vec![vec![u64::MAX; all]; STEPS as usize];
     for rest in rests {
@@ -110,7 +107,10 @@ fn replayed_all(
         })
         .expect("nothing fails");
     }
-    support::runs::Outcome { losses, state: cpu.save().expect("the machine rests") }
+    crate::support::runs::Outcome {
+        losses,
+        state: cpu.save().expect("the machine rests"),
+    }
 }
 
 #[test]

@@ -1,18 +1,15 @@
 //! What the machine counts and uses is what the checker says: bytes per link and sender, messages,
 //! arenas to the byte, and no memory beyond what is declared.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod support;
-
+use crate::support::{
+    models::mlp,
+    runs::{all_plans, compile, machine, plan},
+};
 use roundelay_runtime::{Cpu, Measured, State, Timing};
 use roundelay_schedule::{
     Bytes, Checked, DeviceId, Id, Kind, Order, Placement, Rule, States, Subject,
 };
 use std::collections::BTreeMap;
-use support::{
-    models::mlp,
-    runs::{all_plans, compile, machine, plan},
-};
 
 const N: u32 = 4;
 
