@@ -1,17 +1,14 @@
 //! Cuts, shards and the form of the update change no bit of losses, gradients and parameters.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod stage_support;
-
-use roundelay_codegen::{StageError, Stages, UpdateForm, stages};
-use roundelay_dsl::Model;
-use roundelay_kernels::Real;
-use roundelay_schedule::{Float, Id, Method, Optimizer, Rate, Role, Stage};
-use stage_support::{
+use crate::support::{
     build::{Numbers, nodes},
     machine::{Machine, Run, Trace, context},
     random::random_model,
 };
+use roundelay_codegen::{StageError, Stages, UpdateForm, stages};
+use roundelay_dsl::Model;
+use roundelay_kernels::Real;
+use roundelay_schedule::{Float, Id, Method, Optimizer, Rate, Role, Stage};
 
 const EXAMPLES: u64 = 2;
 

@@ -1,27 +1,21 @@
 //! Every operation's backward against central differences in f64, through the routines of
 //! stages, with the plain kernels.
 
-#[path = "stage_derivatives/coverage.rs"]
 mod coverage;
-#[path = "stage_derivatives/halves.rs"]
 mod halves;
-#[path = "stage_derivatives/rectified.rs"]
 mod rectified;
-#[path = "stage_derivatives/skips.rs"]
 mod skips;
-#[allow(dead_code, reason = "each test file uses its part")]
-mod stage_support;
 
+use crate::support::{
+    build::{Build, Numbers, fixed, per_example},
+    machine::{Machine, context},
+    random::random_model,
+};
 use roundelay_codegen::{StageError, Stages, stages};
 use roundelay_dsl::{
     Cap, Extent, Masked, Model, Operation, Scale, Sliced, Source, Window,
 };
 use roundelay_schedule::{Float, Id, Parameter, Role, Stage, Treatment};
-use stage_support::{
-    build::{Build, Numbers, fixed, per_example},
-    machine::{Machine, context},
-    random::random_model,
-};
 
 const EXAMPLES: u64 = 2;
 const STEP: f64 = 1e-5;

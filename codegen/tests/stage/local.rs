@@ -1,16 +1,13 @@
 //! Models in units: every parameter has the gradient of its own unit's loss, at every cut, and
 //! without stops and losses of heads all is as if there were no units.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod stage_support;
-
-use roundelay_codegen::{Differentiated, Stages, stages};
-use roundelay_dsl::{Model, Operation, localised};
-use roundelay_schedule::{Float, Hop, Id, Method, Optimizer, Rate, Role, Stage};
-use stage_support::{
+use crate::support::{
     machine::{Machine, Run, Trace, context},
     residual::residual,
 };
+use roundelay_codegen::{Differentiated, Stages, stages};
+use roundelay_dsl::{Model, Operation, localised};
+use roundelay_schedule::{Float, Hop, Id, Method, Optimizer, Rate, Role, Stage};
 use std::collections::BTreeMap;
 
 const EXAMPLES: u64 = 2;

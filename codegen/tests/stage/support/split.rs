@@ -2,7 +2,7 @@
 
 use crate::{
     models,
-    stage_support::{
+    support::{
         lockstep::Lockstep,
         machine::{Machine, context},
     },
@@ -30,14 +30,14 @@ pub(crate) const GPT: &str = "model gpt {
 /// Shared key heads, rotary positions, norms of heads, gates, a head and capped scores.
 pub(crate) const LLAMA: &str = concat!(
     "model llama {\n",
-    include_str!("../../../tests/fixtures/models/llama.model"),
+    include_str!("../../../../tests/fixtures/models/llama.model"),
     "}"
 );
 
 /// Attention with stored scores, dropped in part; in the second layer key heads are shared.
 pub(crate) const STORED: &str = concat!(
     "model stored {\n",
-    include_str!("../../../tests/fixtures/models/stored.model"),
+    include_str!("../../../../tests/fixtures/models/stored.model"),
     "}"
 );
 
@@ -54,7 +54,7 @@ pub(crate) const CHARACTERS: &str = "model characters {
 /// A table of 257 rows whose head adds up columns, so its users want different parts.
 pub(crate) const DEEP_HEAD: &str = concat!(
     "model deep_head {\n",
-    include_str!("../../../tests/fixtures/models/deep_head.model"),
+    include_str!("../../../../tests/fixtures/models/deep_head.model"),
     "}"
 );
 

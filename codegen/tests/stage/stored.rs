@@ -1,16 +1,10 @@
 //! Attention with stored scores against attention that never has them: the same numbers to
 //! rounding, the same parameters, and the memory that the law of stored scores says.
 
-#[allow(dead_code, reason = "other tests use the other models")]
-#[path = "../../tests/support/models.rs"]
-mod models;
-#[allow(dead_code, reason = "each test file uses its part")]
-mod stage_support;
-
+use crate::support::machine::{Machine, context};
 use roundelay_codegen::{BackwardForm, Everywhere, StageForm, Stages, stages_in};
 use roundelay_dsl::{Model, Operation};
 use roundelay_schedule::{Float, GradientSums, Id, Recompute, Role, Stage, Tensor};
-use stage_support::machine::{Machine, context};
 use std::collections::BTreeMap;
 
 const EXAMPLES: u64 = 2;
@@ -20,7 +14,7 @@ const HEADS: u64 = 4;
 
 /// Blocks whose attention is called with these further arguments.
 fn model(layers: u32, attention: &str) -> Model {
-    let program = models::program(&format!(
+    let program = crate::models::program(&format!(
         "model gpt {{
             input tokens:  i32[batch, {LENGTH}]
             input targets: i32[batch, {LENGTH}]
@@ -32,7 +26,7 @@ fn model(layers: u32, attention: &str) -> Model {
             loss cross_entropy(linear(layer_norm(x), 48), targets)
         }}
         {}",
-        models::job(2)
+        crate::models::job(2)
     ));
     program.model
 }

@@ -6,3 +6,4 @@ pub(crate) mod lockstep;
 pub(crate) mod machine;
 pub(crate) mod random;
 pub(crate) mod residual;
+pub(crate) mod split;

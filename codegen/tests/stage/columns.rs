@@ -2,25 +2,18 @@
 //! of the whole model; layers alternate between the directions, so nothing is laid out anew; one
 //! column is what rows alone make.
 
-#[allow(dead_code, reason = "other tests use the other models")]
-#[path = "../../tests/support/models.rs"]
-mod models;
-#[allow(dead_code, reason = "other tests use the other models")]
-#[path = "stage_support/split.rs"]
-mod split;
-#[allow(dead_code, reason = "other tests use the other parts")]
-mod stage_support;
-
+use crate::support::{
+    build::nodes,
+    split::{
+        CHARACTERS, DEEP_HEAD, EXAMPLES, GPT, LLAMA, STORED, assert_same, model, stages,
+    },
+};
 use roundelay_codegen::{BackwardForm, Everywhere, StageForm, stages_in};
 use roundelay_kernels::{Exchange, Joint, Kernel};
 use roundelay_schedule::{
     Collective, Contraction, Division, Float, Id, Line, Recompute, Routine, Sequence,
     Stage, Tensor,
 };
-use split::{
-    CHARACTERS, DEEP_HEAD, EXAMPLES, GPT, LLAMA, STORED, assert_same, model, stages,
-};
-use stage_support::build::nodes;
 
 /// Every grid of several columns and at most eight parts that divides so many heads, in
 /// every way.

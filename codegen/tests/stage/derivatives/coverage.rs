@@ -8,7 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-const SOURCE: &str = include_str!("../../../dsl/src/program.rs");
+const SOURCE: &str = include_str!("../../../../dsl/src/program.rs");
 
 /// Operations that no gradient passes.
 const WITHOUT_DERIVATIVE: [&str; 2] = ["Accuracy", "Boundary"];

@@ -1,8 +1,9 @@
 //! What the routines of stages declare: arguments, accesses, sizes, errors.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod stage_support;
-
+use crate::support::{
+    build::{Build, Numbers, fixed, nodes, per_example},
+    random::random_model,
+};
 use roundelay_codegen::{
     Differentiated, Portion, StageError, Stages, UpdateForm, stages, update,
 };
@@ -10,10 +11,6 @@ use roundelay_dsl::{Extent, Model, NodeId, Operation, Source};
 use roundelay_schedule::{
     Access, Attribute, Bytes, Element, Float, GradientSums, Id, Method, Optimizer, Rate,
     Role, Routine, Stage, ValueId,
-};
-use stage_support::{
-    build::{Build, Numbers, fixed, nodes, per_example},
-    random::random_model,
 };
 
 fn access(routine: &Routine, role: Role) -> Option<Access> {

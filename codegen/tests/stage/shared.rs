@@ -2,19 +2,13 @@
 //! is enough for both until one of them is added to. That it changes no bit, the tests of derivatives
 //! hold for every operation, and halves, which copy more, have the bits of whole passes.
 
-#[allow(dead_code, reason = "other tests use the other models")]
-#[path = "../../tests/support/models.rs"]
-mod models;
-#[allow(dead_code, reason = "other tests use the rest")]
-mod stage_support;
-
-use roundelay_codegen::{BackwardForm, Everywhere, StageForm, Stages, stages, stages_in};
-use roundelay_dsl::{Extent, Model, Operation, Source};
-use roundelay_schedule::{Float, Id, Recompute, Role, Routine, Stage, Tensor};
-use stage_support::{
+use crate::support::{
     build::Build,
     machine::{Machine, context},
 };
+use roundelay_codegen::{BackwardForm, Everywhere, StageForm, Stages, stages, stages_in};
+use roundelay_dsl::{Extent, Model, Operation, Source};
+use roundelay_schedule::{Float, Id, Recompute, Role, Routine, Stage, Tensor};
 
 const EXAMPLES: u64 = 4;
 const WIDTH: u64 = 4;
@@ -30,7 +24,7 @@ fn in_form(model: &Model, form: StageForm) -> Stages {
 }
 
 fn transformer(layer: &str) -> Model {
-    let program = models::program(&format!(
+    let program = crate::models::program(&format!(
         "model gpt {{
             input tokens:  i32[batch, 8]
             input targets: i32[batch, 8]
@@ -39,7 +33,7 @@ fn transformer(layer: &str) -> Model {
             loss cross_entropy(linear(layer_norm(x), 48), targets)
         }}
         {}",
-        models::job(4)
+        crate::models::job(4)
     ));
     program.model
 }

@@ -1,22 +1,15 @@
 //! Routines of rows that divide the height of images: parts in lockstep make the loss and the
 //! gradients of the whole model, and send halos, statistics and sums of gradients alone.
 
-#[allow(dead_code, reason = "other tests use the other models")]
-#[path = "../../tests/support/models.rs"]
-mod models;
-#[allow(dead_code, reason = "other tests use the other models")]
-#[path = "stage_support/split.rs"]
-mod split;
-#[allow(dead_code, reason = "other tests use the other parts")]
-mod stage_support;
-
+use crate::support::{
+    build::nodes,
+    split::{EXAMPLES, assert_same, model, stages},
+};
 use roundelay_codegen::{BackwardForm, Everywhere, StageForm, stages_in};
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{
     Exchanging, Float, Id, Recompute, Routine, Sequence, Stage, Tensor,
 };
-use split::{EXAMPLES, assert_same, model, stages};
-use stage_support::build::nodes;
 
 /// Convolutions of one to seven rows, in steps of one and two, in groups, from an input and behind
 /// others; pools of every kind; both norms, masks, sums, what is whole, and losses of pixels.

@@ -1,18 +1,15 @@
 //! Metrics change no bit of losses, gradients and parameters, and measure the same at every cut,
 //! also where they are the last to read a value of an early stage.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod stage_support;
-
+use crate::support::{
+    build::{Build, Numbers, fixed, per_example},
+    machine::{Machine, Run, Trace},
+    random::random_model,
+};
 use roundelay_codegen::{Differentiated, StageError, Stages, UpdateForm, stages};
 use roundelay_dsl::{Extent, Metric, Model, Operation, Source};
 use roundelay_schedule::{
     Access, Float, Id, Method, Optimizer, Rate, Reading, Role, Routine, Stage, ValueId,
-};
-use stage_support::{
-    build::{Build, Numbers, fixed, per_example},
-    machine::{Machine, Run, Trace},
-    random::random_model,
 };
 
 const ROWS: [Extent; 2] =

@@ -2,15 +2,12 @@
 //! arrays of random shapes, for the plain references at 64 bits and the fast kernels at 32, also where
 //! some are infinite or none; and a rule that is wrong is found out.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod stage_support;
-
+use crate::support::{build::Numbers, machine::context};
 use roundelay_codegen::{CallPattern, FORMS, RewriteForm};
 use roundelay_kernels::{Context, Kernel, Real};
 use roundelay_schedule::{
     Attribute, Attributes, Bytes, Call, Element, Float, Operand, Rewrite,
 };
-use stage_support::{build::Numbers, machine::context};
 use std::collections::BTreeMap;
 
 /// The extents of one trial.

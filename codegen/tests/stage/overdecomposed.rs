@@ -2,15 +2,13 @@
 //! the loss and the gradients of the whole model, exchanges go on beside the calls of the other half,
 //! and what has no halves is refused by name.
 
-#[allow(dead_code, reason = "other tests use the other models")]
-#[path = "../../tests/support/models.rs"]
-mod models;
-#[allow(dead_code, reason = "other tests use the other models")]
-#[path = "stage_support/split.rs"]
-mod split;
-#[allow(dead_code, reason = "other tests use the other parts")]
-mod stage_support;
-
+use crate::support::{
+    build::nodes,
+    split::{
+        CHARACTERS, DEEP_HEAD, EXAMPLES, GPT, LLAMA, MAPS, STORED, assert_same, model,
+        stages,
+    },
+};
 use roundelay_codegen::{BackwardForm, Everywhere, StageError, StageForm, stages_in};
 use roundelay_dsl::Model;
 use roundelay_kernels::Kernel;
@@ -18,10 +16,6 @@ use roundelay_schedule::{
     Contraction, Float, Id, Meanwhile, Recompute, Routine, Sequence, Stage, Tensor,
     Touching, in_turn, most_open, needed_by,
 };
-use split::{
-    CHARACTERS, DEEP_HEAD, EXAMPLES, GPT, LLAMA, MAPS, STORED, assert_same, model, stages,
-};
-use stage_support::build::nodes;
 
 /// Channels in parts, groups over several parts, pools, dropout, a branch that turns back.
 const IMAGES: &str = "model images {

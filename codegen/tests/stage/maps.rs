@@ -2,15 +2,7 @@
 //! the loss and the gradients of the whole model; ways that do not fit are refused by name, with
 //! what would fit.
 
-#[allow(dead_code, reason = "other tests use the other models")]
-#[path = "../../tests/support/models.rs"]
-mod models;
-#[allow(dead_code, reason = "other tests use the other models")]
-#[path = "stage_support/split.rs"]
-mod split;
-#[allow(dead_code, reason = "other tests use the other parts")]
-mod stage_support;
-
+use crate::support::split::{EXAMPLES, GPT, LLAMA, MAPS, STORED, assert_same_by, model};
 use roundelay_codegen::{
     Choice, Divided, Everywhere, Neighbour, StageForm, Stages, stages_in,
 };
@@ -19,7 +11,6 @@ use roundelay_kernels::random::Stream;
 use roundelay_schedule::{
     Contraction, Float, Id, MapWay, MapWays, Rewrite, Sequence, Tensor,
 };
-use split::{EXAMPLES, GPT, LLAMA, MAPS, STORED, assert_same_by, model};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// These ways, and calls that become one wherever they can.

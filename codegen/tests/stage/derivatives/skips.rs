@@ -2,7 +2,7 @@
 //! makes those of its parameters apart.
 
 use super::{EXAMPLES, extents, hold};
-use crate::stage_support::build::Build;
+use crate::support::build::Build;
 use roundelay_codegen::stages;
 use roundelay_dsl::{Model, Operation, Source};
 use roundelay_schedule::{Attribute, Call, Float, Id, Role, Routine, Stage};

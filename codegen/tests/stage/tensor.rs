@@ -1,15 +1,13 @@
 //! Routines of tensor rows: rows in lockstep make the loss and the gradients of the whole model,
 //! wherever it is cut, whatever is computed again, and with dropout's very masks.
 
-#[allow(dead_code, reason = "other tests use the other models")]
-#[path = "../../tests/support/models.rs"]
-mod models;
-#[allow(dead_code, reason = "other tests use the other models")]
-#[path = "stage_support/split.rs"]
-mod split;
-#[allow(dead_code, reason = "other tests use the other parts")]
-mod stage_support;
-
+use crate::support::{
+    build::nodes,
+    split::{
+        CHARACTERS, DEEP_HEAD, EXAMPLES, GPT, LLAMA, MAPS, STORED, assert_same, model,
+        stages,
+    },
+};
 use roundelay_codegen::{BackwardForm, Everywhere, StageError, StageForm, stages_in};
 use roundelay_dsl::{Motion, Operation, Part};
 use roundelay_kernels::{Exchange, Joint, Kernel};
@@ -17,10 +15,6 @@ use roundelay_schedule::{
     Argument, Collective, Float, GradientSums, Id, Line, Recompute, Role, Routine,
     Sequence, Stage, Tensor,
 };
-use split::{
-    CHARACTERS, DEEP_HEAD, EXAMPLES, GPT, LLAMA, MAPS, STORED, assert_same, model, stages,
-};
-use stage_support::build::nodes;
 
 fn tensors() -> Vec<Tensor> {
     let rows = [2, 3, 4, 6];

@@ -1,19 +1,16 @@
 //! Which calls stages launch where one kernel does what neighbouring nodes say, and that the
 //! costs of nodes add up to these calls.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod stage_support;
-
+use crate::support::{
+    build::{Build, Numbers, nodes},
+    random::random_model,
+};
 use roundelay_codegen::{
     BackwardCode, BackwardForm, Everywhere, NodeCost, PassCost, StageCode, StageForm,
     Stages, node_costs, stages, stages_in,
 };
 use roundelay_dsl::{Extent, Model, Operation, Source};
 use roundelay_schedule::{Attribute, Call, Float, Id, Role, Routine, Stage, Tensor};
-use stage_support::{
-    build::{Build, Numbers, nodes},
-    random::random_model,
-};
 
 const EXAMPLES: u64 = 3;
 const ROWS: [Extent; 2] =

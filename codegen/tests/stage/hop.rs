@@ -1,16 +1,13 @@
 //! Units between which a gradient hops back: every parameter has the gradient that the rule says,
 //! against finite differences, which is not that of the summed losses.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod stage_support;
-
-use roundelay_codegen::{BackwardCode, StageError, Stages, stages};
-use roundelay_dsl::{Extent, Mistake, Model, ModelBuilder, Tensor, localised};
-use roundelay_schedule::{Element, Float, Hop, Id, Parameter, Role, Stage, Treatment};
-use stage_support::{
+use crate::support::{
     machine::{Machine, context},
     residual::residual,
 };
+use roundelay_codegen::{BackwardCode, StageError, Stages, stages};
+use roundelay_dsl::{Extent, Mistake, Model, ModelBuilder, Tensor, localised};
+use roundelay_schedule::{Element, Float, Hop, Id, Parameter, Role, Stage, Treatment};
 
 const EXAMPLES: u64 = 3;
 const STEP: f64 = 1e-5;

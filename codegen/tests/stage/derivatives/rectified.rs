@@ -3,7 +3,7 @@
 //! bits.
 
 use super::{EXAMPLES, halves::gradients, hold};
-use crate::stage_support::build::{Build, fixed, per_example};
+use crate::support::build::{Build, fixed, per_example};
 use roundelay_codegen::{Everywhere, NodeCost, Stages, node_costs, stages};
 use roundelay_dsl::{Extent, Model, Operation, Source};
 use roundelay_kernels::Real;

@@ -1,10 +1,6 @@
 //! What recomputation saves and costs, in closed form. That it changes no bit, the tests of
 //! derivatives hold for every operation.
 
-#[allow(dead_code, reason = "other tests use the other models")]
-#[path = "../../tests/support/models.rs"]
-mod models;
-
 use roundelay_codegen::{
     BackwardForm, Everywhere, StageCode, StageForm, Stages, stages_in,
 };
@@ -21,7 +17,7 @@ const FORMS: [BackwardForm; 2] = [BackwardForm::Whole, BackwardForm::Split];
 
 /// Pre-norm blocks without dropout: attention with a product, and two products with a GELU.
 fn gpt(layers: u32) -> Model {
-    let program = models::program(&format!(
+    let program = crate::models::program(&format!(
         "model gpt {{
             input tokens:  i32[batch, {LENGTH}]
             input targets: i32[batch, {LENGTH}]
@@ -33,7 +29,7 @@ fn gpt(layers: u32) -> Model {
             loss cross_entropy(linear(layer_norm(x), 48), targets)
         }}
         {}",
-        models::job(4)
+        crate::models::job(4)
     ));
     program.model
 }

@@ -1,7 +1,7 @@
 //! Backward passes in halves, and those that compute again what forward lost, against whole ones
 //! that find all they read: the same bits, for every model that the tests of derivatives hold.
 
-use crate::stage_support::machine::{Machine, context};
+use crate::support::machine::{Machine, context};
 use roundelay_codegen::{
     BackwardCode, BackwardForm, Everywhere, StageForm, Stages, stages_in,
 };

@@ -2,21 +2,15 @@
 //! that makes one is the last to touch the other. That it changes no bit, the tests of derivatives
 //! hold for every operation: halves, which keep gradients apart, have the bits of whole passes.
 
-#[allow(dead_code, reason = "other tests use the other models")]
-#[path = "../../tests/support/models.rs"]
-mod models;
-#[allow(dead_code, reason = "other tests use the rest")]
-mod stage_support;
-
+use crate::support::{
+    build::{Build, Numbers, fixed, nodes, per_example},
+    random::random_model,
+};
 use roundelay_codegen::{BackwardForm, Everywhere, StageForm, Stages, stages, stages_in};
 use roundelay_dsl::{Model, Operation, Source};
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{
     Access, Call, Float, Id, Recompute, Role, Routine, Stage, Tensor,
-};
-use stage_support::{
-    build::{Build, Numbers, fixed, nodes, per_example},
-    random::random_model,
 };
 
 const ROWS: u64 = 6;
@@ -147,7 +141,7 @@ fn one_gradient_after_another_takes_the_same_place() {
 }
 
 fn gpt(vocabulary: u64) -> Model {
-    let program = models::program(&format!(
+    let program = crate::models::program(&format!(
         "model gpt {{
             input tokens:  i32[batch, 8]
             input targets: i32[batch, 8]
@@ -159,7 +153,7 @@ fn gpt(vocabulary: u64) -> Model {
             loss cross_entropy(linear(layer_norm(x), {vocabulary}), targets)
         }}
         {}",
-        models::job(4)
+        crate::models::job(4)
     ));
     program.model
 }
