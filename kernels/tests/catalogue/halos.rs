@@ -1,9 +1,7 @@
 //! Halos of images whose rows several parts divide: windows over them make the rows that they make
 //! over the whole image, the way back is the adjoint, and what parts send is counted row by row.
 
-mod common;
-
-use common::{Array, Body, Build, CONTEXT, call, run, sample::Draw};
+use crate::common::{Array, Body, Build, CONTEXT, call, run, sample::Draw};
 use roundelay_kernels::{Exchange, Kernel};
 use roundelay_schedule::{Bytes, Call, Exchanging, Float};
 

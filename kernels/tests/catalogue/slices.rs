@@ -1,9 +1,7 @@
 //! Slices of a sequence, one after another, are the whole sequence: causal attention over the keys
 //! of the slices before and its own, positions, masks.
 
-mod common;
-
-use common::{Array, Body, Build, CONTEXT, call, run};
+use crate::common::{Array, Body, Build, CONTEXT, call, run};
 use roundelay_schedule::Call;
 
 const BATCH: usize = 2;

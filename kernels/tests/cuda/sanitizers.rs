@@ -1,9 +1,6 @@
 //! Sanitizers see through the emulation: what is planted is found, and what is right passes.
 
-mod common;
-mod emulation;
-
-use emulation::{can_compile, compiler, host};
+use crate::emulation::{can_compile, compiler, host};
 use std::{
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -12,7 +9,8 @@ use std::{
 fn build(sanitizer: &str) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let program = folder.join(format!("planted-{}", sanitizer.replace(',', "-")));
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulation/planted.cc");
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cuda/emulation/planted.cc");
     let built = Command::new(compiler()?)
         .args(["-std=c++17", "-O1", "-g", "-pthread", "-include"])
         .arg(host().join("emulation.h"))

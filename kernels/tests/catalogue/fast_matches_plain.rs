@@ -1,8 +1,6 @@
 //! Every fast kernel against its plain reference of the same name, on random calls.
 
-mod common;
-
-use common::{
+use crate::common::{
     Array, Body, Build, CONTEXT, call, run,
     sample::{Draw, contents, results, sample},
 };

@@ -1,18 +1,17 @@
 //! Images whose pixels several devices divide, on CUDA devices, run by the emulation: norms of all
 //! widths, and exchanges of rows held bit for bit to what the CPU makes of them.
 
-mod common;
-mod emulation;
-
-use common::{
-    Array, Build, CONTEXT, call,
-    sample::{Draw, contents},
-};
-use emulation::{
-    Bound, can_compile,
-    compare::{compare, near, steps, tolerance},
-    run_steps,
-    stored::{Placement, Stored},
+use crate::{
+    common::{
+        Array, Build, CONTEXT, call,
+        sample::{Draw, contents},
+    },
+    emulation::{
+        Bound, can_compile,
+        compare::{compare, near, steps, tolerance},
+        run_steps,
+        stored::{Placement, Stored},
+    },
 };
 use roundelay_kernels::{
     Context, Exchange, Kernel, Mode,

@@ -1,18 +1,17 @@
 //! Small calls of every family of kernels for CUDA devices, run by the emulation: what sanitizers
 //! have the time for (`.ci/cuda`).
 
-mod common;
-mod emulation;
-
-use common::{
-    Build, CONTEXT, call,
-    sample::{Draw, Mix, contents, mixed, sample_in},
-};
-use emulation::{
-    Bound, can_compile,
-    compare::{compare, steps, tolerance},
-    compile_all, run_steps,
-    stored::Placement,
+use crate::{
+    common::{
+        Build, CONTEXT, call,
+        sample::{Draw, Mix, contents, mixed, sample_in},
+    },
+    emulation::{
+        Bound, can_compile,
+        compare::{compare, steps, tolerance},
+        compile_all, run_steps,
+        stored::Placement,
+    },
 };
 use roundelay_kernels::{
     Kernel, NAMES,

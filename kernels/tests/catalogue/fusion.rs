@@ -1,8 +1,6 @@
 //! A fused kernel computes the bits of the kernels that it stands for, one by one.
 
-mod common;
-
-use common::{
+use crate::common::{
     Array, Body, Build, CONTEXT, call, run,
     sample::{Draw, contents, large, sample},
 };

@@ -1,18 +1,17 @@
 //! Shapes at which kernels for CUDA devices go another way: long rows, many rows, many tokens, many
 //! ranges; and bad input, which must be seen.
 
-mod common;
-mod emulation;
-
-use common::{
-    Array, Body, Build, CONTEXT, call, run,
-    sample::{Draw, Mix, contents, mixed},
-};
-use emulation::{
-    Bound, can_compile,
-    compare::{compare, steps, tolerance},
-    run_steps,
-    stored::{Placement, Stored},
+use crate::{
+    common::{
+        Array, Body, Build, CONTEXT, call, run,
+        sample::{Draw, Mix, contents, mixed},
+    },
+    emulation::{
+        Bound, can_compile,
+        compare::{compare, steps, tolerance},
+        run_steps,
+        stored::{Placement, Stored},
+    },
 };
 use roundelay_kernels::Context;
 use roundelay_schedule::{Attribute, Call, Element, Float, GradientSums};
@@ -167,7 +166,7 @@ fn rows_of_classes_begin_anywhere() {
 
 /// Rows of logits with room behind their classes, whose contents are no numbers at the beginning, for few
 /// classes and for more than a tile of products has. Losses leave zeros there with the slopes; what products
-/// do with other numbers behind rows, `cuda_products` asks.
+/// do with other numbers behind rows, `products` asks.
 #[test]
 fn room_behind_classes_is_never_read() {
     if !can_compile() {

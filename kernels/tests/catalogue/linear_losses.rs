@@ -1,9 +1,7 @@
 //! The loss of a linear classifier: its gradients are those of its loss, and however few rows are
 //! together, the bits are those of a product, its loss and their gradients.
 
-mod common;
-
-use common::{
+use crate::common::{
     Array, Body, Build, CONTEXT, call, evaluate, run,
     sample::{Draw, contents},
 };

@@ -1,18 +1,17 @@
 //! Operands that may be one memory: what a kernel then makes has the bits that it has apart, in every
 //! form, and the kernel says so of no operands that it must not.
 
-mod common;
-mod emulation;
-
-use common::{
-    Array, Body, Build, CONTEXT, call, run_at,
-    sample::{Draw, contents, large, sample, sample_in},
-};
-use emulation::{
-    Bound, can_compile,
-    compare::steps,
-    run_steps,
-    stored::{Placement, Stored},
+use crate::{
+    common::{
+        Array, Body, Build, CONTEXT, call, run_at,
+        sample::{Draw, contents, large, sample, sample_in},
+    },
+    emulation::{
+        Bound, can_compile,
+        compare::steps,
+        run_steps,
+        stored::{Placement, Stored},
+    },
 };
 use roundelay_kernels::{Context, Kernel, NAMES, Real};
 use roundelay_schedule::{Access, Call, Float, GradientSums};

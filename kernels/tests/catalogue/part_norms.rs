@@ -1,9 +1,7 @@
 //! Norms of rows whose columns several parts have: together they are the norm of the whole row, and
 //! its gradients.
 
-mod common;
-
-use common::{Array, Body, Build, CONTEXT, call, run, sample::Draw};
+use crate::common::{Array, Body, Build, CONTEXT, call, run, sample::Draw};
 use roundelay_schedule::Call;
 
 const ROWS: usize = 7;

@@ -1,8 +1,6 @@
 //! `parse` refuses every call that does not follow the table, and never panics.
 
-mod common;
-
-use common::{
+use crate::common::{
     Build, call,
     sample::{Draw, sample},
 };

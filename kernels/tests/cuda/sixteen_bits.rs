@@ -1,15 +1,14 @@
 //! Activations of every number of 16 bits by the emulation, against functions in 64 bits, and the
 //! rounding of numbers of 32 bits to 16, two at once and one by one.
 
-mod common;
-mod emulation;
-
-use common::{Array, Build, CONTEXT, call};
-use emulation::{
-    Bound, can_compile,
-    compare::steps,
-    run_steps,
-    stored::{Placement, Stored, half_value},
+use crate::{
+    common::{Array, Build, CONTEXT, call},
+    emulation::{
+        Bound, can_compile,
+        compare::steps,
+        run_steps,
+        stored::{Placement, Stored, half_value},
+    },
 };
 use roundelay_kernels::cuda::{
     Addend, CallPlace, Epilogue, Matrix, Number, Product, Step, Steps,

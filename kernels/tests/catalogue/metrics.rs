@@ -1,8 +1,6 @@
 //! Metrics against their definition.
 
-mod common;
-
-use common::{Array, Body, Build, CONTEXT, call, run, sample::Draw};
+use crate::common::{Array, Body, Build, CONTEXT, call, run, sample::Draw};
 
 fn accuracy(logits: &[f32], targets: &[i32], classes: u64) -> f32 {
     let rows = targets.len() as u64;

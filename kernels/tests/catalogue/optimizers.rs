@@ -1,9 +1,7 @@
 //! SGD and AdamW over several steps against the formulas of PyTorch's documentation, written
 //! for one element in f64.
 
-mod common;
-
-use common::{Array, Body, Build, CONTEXT, call, run, sample::Draw};
+use crate::common::{Array, Body, Build, CONTEXT, call, run, sample::Draw};
 use roundelay_kernels::Context;
 use roundelay_schedule::{Attribute, Call};
 
@@ -150,7 +148,7 @@ fn averages_leave_the_states_alone() {
     let adamw = with_common("adamw", 0.5).number("beta1", 0.9).number("beta2", 0.99);
     for call in [vectors(sgd, 4), vectors(adamw.number("epsilon", 1e-8), 5)] {
         for body in [Body::Fast, Body::Plain] {
-            let before = common::sample::contents::<f32>(&call, &mut Draw::new(8));
+            let before = crate::common::sample::contents::<f32>(&call, &mut Draw::new(8));
             let mut after = before.clone();
             run(&call, &mut after, body, &CONTEXT);
             for (before, after) in before.iter().zip(&after).skip(3) {
@@ -168,12 +166,12 @@ fn averages_leave_the_states_alone() {
 fn in_place_equals_next_version() {
     let call = vectors(with_common("sgd", 0.0).number("momentum", 0.9), 4);
     let kernel = roundelay_kernels::Kernel::parse(&call).unwrap();
-    let mut arrays = common::sample::contents::<f32>(&call, &mut Draw::new(1));
+    let mut arrays = crate::common::sample::contents::<f32>(&call, &mut Draw::new(1));
     let mut separate = arrays.clone();
     run(&call, &mut separate, Body::Fast, &CONTEXT);
     let [gradient, parameter, _, momentum] = arrays.each_mut_pointer();
     let pointers = [gradient, parameter, parameter, momentum];
-    common::run_at::<f32>(&kernel, &pointers, Body::Fast, &CONTEXT);
+    crate::common::run_at::<f32>(&kernel, &pointers, Body::Fast, &CONTEXT);
     assert_eq!(arrays[1], separate[2]);
     assert_eq!(arrays[3], separate[3]);
 }

@@ -1,15 +1,14 @@
 //! What rectifiers make of every kind of number, and which number of a window is the greatest: what is no
 //! number stays none, in every body, on the CPU and on a device, in every element type.
 
-mod common;
-mod emulation;
-
-use common::{Array, Body, Build, CONTEXT, call, run, sample::Draw};
-use emulation::{
-    Bound, can_compile,
-    compare::steps,
-    run_steps,
-    stored::{Placement, Stored},
+use crate::{
+    common::{Array, Body, Build, CONTEXT, call, run, sample::Draw},
+    emulation::{
+        Bound, can_compile,
+        compare::steps,
+        run_steps,
+        stored::{Placement, Stored},
+    },
 };
 use roundelay_kernels::{Context, Mode, Real};
 use roundelay_schedule::{Call, Element, Float, GradientSums};

@@ -3,7 +3,6 @@
 //! Needs a C++ compiler: `CXX`, or `c++`. Where there is none the tests say so and pass, unless
 //! `ROUNDELAY_REQUIRE_CXX` is set. `ROUNDELAY_CXX_FLAGS` adds to the compiler's options, which is how
 //! sanitizers get in (`.ci/cuda`).
-#![allow(dead_code, reason = "every test file uses another part")]
 #![allow(clippy::print_stderr, reason = "a test that cannot run must say so")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 #![allow(unsafe_code, reason = "kernels are called by their addresses")]

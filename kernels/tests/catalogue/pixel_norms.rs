@@ -1,9 +1,7 @@
 //! Norms of images whose pixels several parts have: together they are the norm of whole images, and
 //! its gradients.
 
-mod common;
-
-use common::{
+use crate::common::{
     Array, Body, Build, CONTEXT, call, run,
     sample::{Draw, contents, results},
 };

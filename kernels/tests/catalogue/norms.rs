@@ -1,8 +1,6 @@
 //! What holds of normalisations besides their derivatives: evaluation, fusion, precision.
 
-mod common;
-
-use common::{Array, Body, Build, CONTEXT, call, run, sample::Draw};
+use crate::common::{Array, Body, Build, CONTEXT, call, run, sample::Draw};
 use roundelay_kernels::{Context, Kernel, Mode};
 use roundelay_schedule::Call;
 

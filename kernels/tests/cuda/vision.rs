@@ -1,17 +1,16 @@
 //! Kernels of images on CUDA devices, run by the emulation, where shapes decide how: tiles that are
 //! full and that are not, groups, channels that fill 16 bytes and that do not.
 
-mod common;
-mod emulation;
-
-use common::{
-    Array, Build, CONTEXT, call, evaluate,
-    sample::{Draw, contents},
-};
-use emulation::{
-    can_compile,
-    compare::{compare, tolerance},
-    stored::Placement,
+use crate::{
+    common::{
+        Array, Build, CONTEXT, call, evaluate,
+        sample::{Draw, contents},
+    },
+    emulation::{
+        can_compile,
+        compare::{compare, tolerance},
+        stored::Placement,
+    },
 };
 use roundelay_kernels::{
     Context, Kernel, Mode,
@@ -192,7 +191,7 @@ fn descriptions_of_convolutions_have_the_same_terms() {
     ];
     for (seed, shape) in (0..).zip(shapes) {
         for call in convolutions(shape, seed % 2 == 1) {
-            let steps = emulation::compare::steps(&call, Float::F64).steps;
+            let steps = crate::emulation::compare::steps(&call, Float::F64).steps;
             let [Step::Convolution(of)] = &steps[..] else {
                 panic!("{} is one convolution: {steps:?}", call.kernel);
             };
@@ -275,7 +274,7 @@ fn filters_of_one_pixel_and_affine_maps_that_add_are_products() {
     let affine = call("affine_add").reals(&[&[6, 40], &[24, 40], &[24], matrix, matrix]);
     let filters = convolutions([2, 6, 7, 40, 16, 1, 1, 0, 1], true);
     for call in filters.into_iter().chain([affine]) {
-        let steps = emulation::compare::steps(&call, BF16).steps;
+        let steps = crate::emulation::compare::steps(&call, BF16).steps;
         assert!(matches!(steps[..], [Step::Product(_)]), "{}", call.kernel);
     }
 }

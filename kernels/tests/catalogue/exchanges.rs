@@ -1,9 +1,7 @@
 //! Collectives among the parts of a line, each against the adjoint that its kind declares, with parts
 //! of equal and of unequal length.
 
-mod common;
-
-use common::{Build, call, sample::Draw};
+use crate::common::{Build, call, sample::Draw};
 use roundelay_kernels::{Exchange, Kernel};
 use roundelay_schedule::Element;
 

@@ -1,8 +1,6 @@
 //! Every backward kernel against central differences of its forward kernel, in f64.
 
-mod common;
-
-use common::{Array, Body, Build, CONTEXT, call, evaluate, run, sample::Draw};
+use crate::common::{Array, Body, Build, CONTEXT, call, evaluate, run, sample::Draw};
 use roundelay_schedule::Call;
 
 /// Largest allowed error, relative to the largest derivative.
@@ -45,7 +43,7 @@ struct Forward {
 
 impl Forward {
     fn new(call: Call, output: usize, draw: &mut Draw) -> Self {
-        let arrays: Vec<Array<f64>> = common::sample::contents(&call, draw);
+        let arrays: Vec<Array<f64>> = crate::common::sample::contents(&call, draw);
         let weights = draw.normals(arrays[output].values().len());
         Self { call, arrays, output, weights }
     }

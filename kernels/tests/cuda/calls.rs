@@ -1,17 +1,16 @@
 //! Every kernel's steps for CUDA devices, run by the emulation, against its plain reference.
 
-mod common;
-mod emulation;
-
-use common::{
-    Array, Body, Build, CONTEXT, call, run,
-    sample::{Draw, Mix, contents, large, mixed, sample, sample_in},
-};
-use emulation::{
-    can_compile,
-    compare::{compare, steps, tolerance},
-    compile_all,
-    stored::Placement,
+use crate::{
+    common::{
+        Array, Body, Build, CONTEXT, call, run,
+        sample::{Draw, Mix, contents, large, mixed, sample, sample_in},
+    },
+    emulation::{
+        can_compile,
+        compare::{compare, steps, tolerance},
+        compile_all,
+        stored::Placement,
+    },
 };
 use roundelay_kernels::{Context, Kernel, Mode, NAMES, cuda::Step};
 use roundelay_schedule::{Call, Element, Float, GradientSums};

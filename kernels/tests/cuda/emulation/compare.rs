@@ -4,7 +4,6 @@ use super::{
     Bound, run_steps,
     stored::{Placement, Stored},
 };
-#[allow(unused_imports, reason = "every test file uses another part")]
 pub(crate) use crate::common::sample::tolerance;
 use crate::common::{Array, Body, run, sample::results};
 use roundelay_kernels::{

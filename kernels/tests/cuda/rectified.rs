@@ -1,15 +1,14 @@
 //! The rectifier behind a batch norm whose norm is made again going back: every gradient counts where
 //! it counts by what forward stored, bit for bit, whatever x, the statistics, gain and bias are.
 
-mod common;
-mod emulation;
-
-use common::{Array, Body, Build, CONTEXT, call, run};
-use emulation::{
-    Bound, can_compile,
-    compare::steps,
-    run_steps,
-    stored::{Placement, Stored, half_value},
+use crate::{
+    common::{Array, Body, Build, CONTEXT, call, run},
+    emulation::{
+        Bound, can_compile,
+        compare::steps,
+        run_steps,
+        stored::{Placement, Stored, half_value},
+    },
 };
 use roundelay_kernels::{Context, Kernel, Mode, Real};
 use roundelay_schedule::{Access, Call, Element, Float, GradientSums, Operand};

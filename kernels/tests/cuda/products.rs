@@ -1,11 +1,10 @@
 //! Products and sums that machines launch themselves: every way in which matrices may lie, every
 //! mix of types, every epilogue, against sums written down.
 
-mod common;
-mod emulation;
-
-use common::{Array, CONTEXT, sample::Draw};
-use emulation::{Bound, can_compile, run_steps, stored::Stored};
+use crate::{
+    common::{Array, CONTEXT, sample::Draw},
+    emulation::{Bound, can_compile, run_steps, stored::Stored},
+};
 use roundelay_kernels::cuda::{
     Accumulation, Addend, Argument, CallPlace, Epilogue, MOST_SUMMED, Matrix, Number,
     Product, Step, Steps, sum,

@@ -1,9 +1,7 @@
 //! A result depends on operand contents and context only: not on the number of threads, not
 //! on addresses or alignment, not on how an optimizer's parameters are cut.
 
-mod common;
-
-use common::{
+use crate::common::{
     Array, Body, Build, CONTEXT, call, run, run_at,
     sample::{Draw, contents, large, results, sample},
 };
