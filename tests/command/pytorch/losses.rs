@@ -1,10 +1,10 @@
 //! What PyTorch says: printed by `benches/pytorch_losses.py`, in 64 bits.
 
-use crate::Case;
+use super::Case;
 
 pub(crate) const MLP: Case = Case {
     name: "mlp.rdl",
-    source: include_str!("mlp.rdl"),
+    source: include_str!("../../pytorch/mlp.rdl"),
     losses: [
         0.6082849244188422,
         0.4953781517470006,
@@ -21,7 +21,7 @@ pub(crate) const MLP: Case = Case {
 
 pub(crate) const GPT: Case = Case {
     name: "gpt.rdl",
-    source: include_str!("gpt.rdl"),
+    source: include_str!("../../pytorch/gpt.rdl"),
     losses: [
         4.611763684258484,
         4.337897276369671,
@@ -38,7 +38,7 @@ pub(crate) const GPT: Case = Case {
 
 pub(crate) const RESNET: Case = Case {
     name: "resnet.rdl",
-    source: include_str!("resnet.rdl"),
+    source: include_str!("../../pytorch/resnet.rdl"),
     losses: [
         2.520756087368658,
         2.8561966671519903,
@@ -55,7 +55,7 @@ pub(crate) const RESNET: Case = Case {
 
 pub(crate) const VIT: Case = Case {
     name: "vit.rdl",
-    source: include_str!("vit.rdl"),
+    source: include_str!("../../pytorch/vit.rdl"),
     losses: [
         2.7313888093294922,
         2.376380215131171,
@@ -72,7 +72,7 @@ pub(crate) const VIT: Case = Case {
 
 pub(crate) const GPT2: Case = Case {
     name: "gpt2.rdl",
-    source: include_str!("gpt2.rdl"),
+    source: include_str!("../../pytorch/gpt2.rdl"),
     losses: [
         4.400605137731652,
         4.355225990123071,
@@ -89,7 +89,7 @@ pub(crate) const GPT2: Case = Case {
 
 pub(crate) const LLAMA: Case = Case {
     name: "llama.rdl",
-    source: include_str!("llama.rdl"),
+    source: include_str!("../../pytorch/llama.rdl"),
     losses: [
         4.309376176651759,
         4.2597976199463385,
@@ -106,7 +106,7 @@ pub(crate) const LLAMA: Case = Case {
 
 pub(crate) const HYBRID: Case = Case {
     name: "hybrid.rdl",
-    source: include_str!("hybrid.rdl"),
+    source: include_str!("../../pytorch/hybrid.rdl"),
     losses: [
         2.7128202209008085,
         2.7127752071700533,
@@ -124,7 +124,7 @@ pub(crate) const HYBRID: Case = Case {
 /// Batch normalisation over whole batches.
 pub(crate) const RESNET_UNSPLIT: Case = Case {
     name: "resnet.rdl",
-    source: include_str!("resnet.rdl"),
+    source: include_str!("../../pytorch/resnet.rdl"),
     losses: [
         2.5499335605499205,
         2.9249675813399736,

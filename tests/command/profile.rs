@@ -1,11 +1,8 @@
 //! `profile` and the tables it writes, as a user meets them.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod support;
-
+use crate::support::{Scratch, document, ended, printed, roundelay};
 use serde_json::Value;
 use std::{fs, path::Path};
-use support::{Scratch, document, ended, printed, roundelay};
 
 const PROGRAM: &str = r#"
 model line {

@@ -1,12 +1,9 @@
 //! Lists of passes as a user meets them: what `check` says of a file, what `show --as csv` writes,
 //! and lists that a program names.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod support;
-
+use crate::support::{Scratch, document, ended, lines, printed, roundelay, schema};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use support::{Scratch, document, ended, lines, printed, roundelay, schema};
 
 /// Two devices, two stages, four micro-batches.
 const FIRST: &str = "0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3\n";

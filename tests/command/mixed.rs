@@ -1,14 +1,11 @@
 //! Training in 16 bits: planned, compiled, checked, written, read and simulated, with the bytes
 //! that mixed precision takes, and refused by machines that compute in 32 bits.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod support;
-
+use crate::support::{Scratch, ended, roundelay};
 use roundelay::{
     Checked, RunOptions, Search, SourceFile,
     parts::schedule::{DeviceId, Id, Kind},
 };
-use support::{Scratch, ended, roundelay};
 
 const PROGRAM: &str = r#"
 model tiny {

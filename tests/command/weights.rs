@@ -1,12 +1,9 @@
 //! Weights and metrics on the command line: what a run saves is what `evaluate` and the next run
 //! start from, and what does not fit is said in full.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod support;
-
+use crate::support::{Scratch, document, ended, lines, printed, roundelay};
 use serde_json::Value;
 use std::{fs, path::PathBuf, process::Command};
-use support::{Scratch, document, ended, lines, printed, roundelay};
 
 const PROGRAM: &str = r#"
 model classifier {

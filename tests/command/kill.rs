@@ -1,8 +1,6 @@
 //! A run that is killed at random instants and resumed trains to the same bits as one that is not.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod support;
-
+use crate::support::{Scratch, lines, printed, refused, roundelay};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -12,7 +10,6 @@ use std::{
     thread,
     time::Duration,
 };
-use support::{Scratch, lines, printed, refused, roundelay};
 
 /// Of each rule.
 const KILLS: u32 = 10;

@@ -1,9 +1,6 @@
 //! Devices and clusters that ship with the compiler: each is read and plans a small model, and
 //! says what the fit in `benches/calibrate` found.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod support;
-
 use roundelay::{Search, SourceFile};
 use std::{collections::BTreeMap, fs, path::Path};
 

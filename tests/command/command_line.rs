@@ -1,16 +1,13 @@
 //! The commands as a user meets them: exit codes, documents, and what is said about mistakes.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod support;
-
+use crate::support::{
+    PROGRAM, Scratch, compiled, document, lines, printed, refused, roundelay, schema,
+};
 use serde_json::Value;
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
     process::{Command, Stdio},
-};
-use support::{
-    PROGRAM, Scratch, compiled, document, lines, printed, refused, roundelay, schema,
 };
 
 const READER: &str = r#"

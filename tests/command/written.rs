@@ -1,10 +1,7 @@
 //! What commands write: never over what they read, and whole before it has its name.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod support;
-
+use crate::support::{PROGRAM, Scratch, compiled, printed, refused, roundelay};
 use std::fs;
-use support::{PROGRAM, Scratch, compiled, printed, refused, roundelay};
 
 const OVER: &str = "is an input of this command, and would be written over";
 

@@ -1,12 +1,9 @@
 //! What a person asks of `plan` beyond the fastest step: other objectives, the front, two plans
 //! side by side, what would make a plan fit, and what would change.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod support;
-
+use crate::support::{Ended, Scratch, document, ended, printed, roundelay, schema};
 use serde_json::Value;
 use std::path::Path;
-use support::{Ended, Scratch, document, ended, printed, roundelay, schema};
 
 const PROGRAM: &str = r#"
 model line {

@@ -4,9 +4,7 @@
 //! optimizers and the formula of all numbers once more, in PyTorch and 64 bits.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps nothing")]
 
-#[path = "pytorch/formula.rs"]
 mod formula;
-#[path = "pytorch/losses.rs"]
 mod losses;
 
 use formula::Examples;

@@ -1,11 +1,8 @@
 //! Slices of sequences from the command line: planned, written, proven, trained, and refused by name
 //! where there are none.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod support;
-
+use crate::support::{Scratch, document, ended, printed, roundelay};
 use std::path::Path;
-use support::{Scratch, document, ended, printed, roundelay};
 
 const PROGRAM: &str = r#"
 model tiny {

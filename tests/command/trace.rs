@@ -1,15 +1,12 @@
 //! `show --as trace`: every span of the clock, arrows between spans, and live memory.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod support;
-
+use crate::support::{Scratch, printed, roundelay};
 use roundelay::{
     Checked, Search, SourceFile,
     parts::schedule::{Entry, Id, Kind, simulate},
 };
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use support::{Scratch, printed, roundelay};
 
 const PROGRAM: &str = r#"
 model ladder {

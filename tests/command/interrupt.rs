@@ -3,9 +3,7 @@
 //! whose plans are told all the same.
 #![cfg(unix)]
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod support;
-
+use crate::support::{Ended, Scratch, lines, printed, root, roundelay, schema};
 use serde_json::Value;
 use std::{
     fs,
@@ -15,7 +13,6 @@ use std::{
     thread,
     time::Duration,
 };
-use support::{Ended, Scratch, lines, printed, root, roundelay, schema};
 
 /// A run that would take hours.
 const PROGRAM: &str = r#"

@@ -3,15 +3,12 @@
 //! programs, of plans that break a line of theirs, of lines that rule every plan out, of folders that are
 //! named as files, of kinds of memory that share addresses, and of pins that say nothing.
 
-#[allow(dead_code, reason = "each test file uses its part")]
-mod support;
-
+use crate::support::{Scratch, document, ended, printed, root, roundelay};
 use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
 };
-use support::{Scratch, document, ended, printed, root, roundelay};
 
 const LAYERS: &str = r#"
 model layers {
@@ -276,7 +273,7 @@ fn problems(command: &mut Command) -> Vec<serde_json::Value> {
     assert_eq!(found.code, 1, "{found:?}");
     let document: serde_json::Value =
         serde_json::from_str(&found.out).expect("it is JSON");
-    support::schema::hold("diagnostics", &document);
+    crate::support::schema::hold("diagnostics", &document);
     document["diagnostics"].as_array().expect("the schema holds").clone()
 }
 
