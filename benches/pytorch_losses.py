@@ -1,9 +1,9 @@
-"""Losses of small models in PyTorch, for tests/pytorch.rs.
+"""Losses of small models in PyTorch, for tests/command/pytorch.rs.
 
     pip install torch && python benches/pytorch_losses.py
 
 prints the ten losses of each program in tests/pytorch, computed in 64 bits. Parameters and inputs
-are the closed formula of tests/pytorch/formula.rs, written down here once more; the models stand
+are the closed formula of tests/command/pytorch/formula.rs, written down here once more; the models stand
 in pytorch_models.py, written with PyTorch's own operators, and train by its own optimizers.
 """
 

@@ -7,6 +7,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{self, Command, Output},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 /// A small model on two devices, which trains in a moment.
@@ -32,7 +33,9 @@ pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new(name: &str) -> Self {
-        let folder = format!("roundelay-{name}-{}", process::id());
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = format!("roundelay-{name}-{}-{number}", process::id());
         let path = std::env::temp_dir().join(folder);
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).expect("the temporary folder can be written");

@@ -1,11 +1,11 @@
 //! Runs of sample calls.
-#![allow(dead_code, reason = "every test file uses another part")]
+#![allow(dead_code, reason = "every program uses another part")]
 #![allow(unsafe_code, reason = "a kernel is run on addresses")]
 
 use roundelay_kernels::{Context, Kernel, Mode, Real};
 use roundelay_schedule::Call;
 
-#[allow(unused_imports, reason = "every test file uses another part")]
+#[allow(unused_imports, reason = "every program uses another part")]
 pub(crate) use roundelay_kernels::samples::{self as sample, Array, Build, call};
 
 /// Which body of a kernel runs.

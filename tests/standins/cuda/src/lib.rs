@@ -62,7 +62,7 @@ mod mesh;
 mod nccl;
 mod numbers;
 mod nvrtc;
-#[path = "../../../../kernels/tests/emulation/objects.rs"]
+#[path = "../../../../kernels/tests/cuda/emulation/objects.rs"]
 mod objects;
 mod products;
 mod random;

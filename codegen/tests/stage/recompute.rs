@@ -1,0 +1,176 @@
+//! What recomputation saves and costs, in closed form. That it changes no bit, the tests of
+//! derivatives hold for every operation.
+
+use roundelay_codegen::{
+    BackwardForm, Everywhere, StageCode, StageForm, Stages, stages_in,
+};
+use roundelay_dsl::Model;
+use roundelay_kernels::Kernel;
+use roundelay_schedule::{Call, Float, Id, Recompute, Role, Routine, Stage, Tensor};
+
+const EXAMPLES: u64 = 4;
+const LENGTH: u64 = 16;
+const WIDTH: u64 = 32;
+const HEADS: u64 = 2;
+const TOKENS: u64 = EXAMPLES * LENGTH;
+const FORMS: [BackwardForm; 2] = [BackwardForm::Whole, BackwardForm::Split];
+
+/// Pre-norm blocks without dropout: attention with a product, and two products with a GELU.
+fn gpt(layers: u32) -> Model {
+    let program = crate::models::program(&format!(
+        "model gpt {{
+            input tokens:  i32[batch, {LENGTH}]
+            input targets: i32[batch, {LENGTH}]
+            x = embedding(tokens, 48, {WIDTH}) + positions({LENGTH}, {WIDTH})
+            repeat {layers} as layer {{
+                x = x + attention(layer_norm(x), {HEADS}, causal = true)
+                x = x + linear(gelu(linear(layer_norm(x), 4 * {WIDTH})), {WIDTH})
+            }}
+            loss cross_entropy(linear(layer_norm(x), 48), targets)
+        }}
+        {}",
+        crate::models::job(4)
+    ));
+    program.model
+}
+
+fn stages(
+    model: &Model,
+    cuts: &[u32],
+    backward: BackwardForm,
+    recompute: Recompute,
+) -> Stages {
+    let form = |_| StageForm { backward, recompute };
+    stages_in(model, (cuts, Tensor::WHOLE), EXAMPLES, (Float::F32, 16), form, &Everywhere)
+        .expect("nothing is shared")
+}
+
+fn code(layers: u32, backward: BackwardForm, recompute: Recompute) -> StageCode {
+    stages(&gpt(layers), &[], backward, recompute).stages[Stage::new(0)].clone()
+}
+
+fn bytes(routine: &Routine, roles: &[Role]) -> u64 {
+    let arguments = routine.arguments.iter();
+    arguments.filter(|a| roles.contains(&a.role)).map(|a| a.size.0).sum()
+}
+
+/// Bytes that forward keeps of one layer.
+fn kept(backward: BackwardForm, recompute: Recompute) -> u64 {
+    let all = |layers| {
+        let forward = code(layers, backward, recompute).forward;
+        bytes(&forward, &[Role::Activation, Role::Retained])
+    };
+    all(4) - all(3)
+}
+
+fn flops(call: &Call) -> u64 {
+    Kernel::parse(call).expect("stages admits calls").footprint(Float::F32).flops.0
+}
+
+fn work(routines: &[&Routine]) -> u64 {
+    routines.iter().flat_map(|routine| &routine.calls).map(flops).sum()
+}
+
+/// arXiv 2205.05198 counts 34 bytes per token and width, and 5 per head and pair of tokens, in 16
+/// bits with dropout masks. Here numbers have 32 bits, masks come from seeds, and attention keeps
+/// one statistic per head and token instead of its weights; GELU and its product keep an array
+/// each. So: x, norm, q, k, v, attention, x, norm, and twice four widths.
+#[test]
+fn a_layer_keeps_what_the_law_says() {
+    let (token, number) = (TOKENS * WIDTH * 4, TOKENS * 4);
+    let statistics = (4 + HEADS) * number;
+    for form in FORMS {
+        assert_eq!(kept(form, Recompute::None), 16 * token + statistics, "{form:?}");
+        // Both norms and the GELU are computed again.
+        assert_eq!(kept(form, Recompute::Selective), 10 * token + statistics, "{form:?}");
+        assert_eq!(kept(form, Recompute::Full), token, "{form:?}");
+    }
+}
+
+/// What W reads is kept from I to W, whether forward kept it or I made it again.
+#[test]
+fn halves_hold_the_same_between_them() {
+    let [none, full] = [Recompute::None, Recompute::Full].map(|recompute| {
+        let code = code(3, BackwardForm::Split, recompute);
+        bytes(code.backward.next()[1], &[Role::Retained, Role::Adjoint])
+    });
+    assert_eq!(none, full);
+}
+
+/// `full`: one more forward of each layer, but for its last product, with what is added to it.
+/// `selective`: norms and GELU again.
+#[test]
+fn a_layer_computes_again_what_the_law_says() {
+    let extra = |form, recompute| {
+        let all =
+            |layers, recompute| work(&code(layers, form, recompute).backward.next());
+        let layer = |recompute| all(4, recompute) - all(3, recompute);
+        layer(recompute) - layer(Recompute::None)
+    };
+    let forward = |layers| code(layers, BackwardForm::Whole, Recompute::None).forward;
+    let short = forward(3);
+    let last = short.calls.iter().filter(|call| call.kernel == "affine_add").map(flops);
+    let layer = work(&[&forward(4)]) - work(&[&forward(3)]);
+    let full = layer - last.max().expect("a layer ends with a product");
+    for form in FORMS {
+        assert_eq!(extra(form, Recompute::Full), full, "{form:?}");
+    }
+    let called = |layers, recompute| {
+        let code = code(layers, BackwardForm::Whole, recompute);
+        let calls = code.backward.next()[0].calls.clone();
+        let again = |kernel: &str| calls.iter().filter(|c| c.kernel == kernel).count();
+        ["layer_norm", "gelu", "affine", "affine_gelu", "affine_add", "attention"]
+            .map(again)
+    };
+    assert_eq!(called(4, Recompute::None), [0; 6]);
+    let [three, four] = [3, 4].map(|layers| called(layers, Recompute::Selective));
+    let layer: Vec<usize> =
+        four.iter().zip(three).map(|(four, three)| four - three).collect();
+    assert_eq!(layer, [2, 1, 0, 0, 0, 0]);
+}
+
+/// What is made again lives one layer at a time.
+#[test]
+fn scratch_holds_one_layer() {
+    for recompute in Recompute::ALL {
+        let scratch = |layers| {
+            let code = code(layers, BackwardForm::Whole, *recompute);
+            bytes(code.backward.next()[0], &[Role::Workspace])
+        };
+        assert_eq!(scratch(3), scratch(6), "{recompute}");
+    }
+}
+
+/// Wherever a model is cut, a stage keeps no more, and each stage decides for itself.
+#[test]
+fn stages_decide_for_themselves() {
+    let model = gpt(3);
+    let end = model.cuttable() as u32;
+    for cut in 1..end {
+        let [none, selective, full] = Recompute::ALL[..3].try_into().expect("three");
+        let of = |recompute| stages(&model, &[cut], BackwardForm::Whole, recompute);
+        let all = [none, selective, full].map(of);
+        let form = |stage: Stage| StageForm {
+            backward: BackwardForm::Whole,
+            recompute: if stage.index() == 0 { full } else { none },
+        };
+        let mixed = stages_in(
+            &model,
+            (&[cut], Tensor::WHOLE),
+            EXAMPLES,
+            (Float::F32, 16),
+            form,
+            &Everywhere,
+        )
+        .expect("nothing is shared");
+        for (stage, code) in mixed.stages.iter() {
+            let same = if stage.index() == 0 { &all[2] } else { &all[0] };
+            assert_eq!(code, &same.stages[stage], "cut at {cut}");
+            let kept = |stages: &Stages| {
+                bytes(&stages.stages[stage].forward, &[Role::Activation])
+            };
+            let [none, selective, full] = [0, 1, 2].map(|which| kept(&all[which]));
+            assert!(selective <= none && full <= none, "{stage} cut at {cut}");
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! What the tests of stages share: a builder of small models, and a machine with plain memory
+//! that runs routines by the plain kernels.
+
+pub(crate) mod build;
+pub(crate) mod lockstep;
+pub(crate) mod machine;
+pub(crate) mod random;
+pub(crate) mod residual;
+pub(crate) mod split;

@@ -1,0 +1,215 @@
+//! Ctrl-C ends a run cleanly: whole checkpoint, all that was promised on standard output, the exit
+//! code of an interruption, and a way to go on to the same bits. It also ends what follows a search,
+//! whose plans are told all the same.
+#![cfg(unix)]
+
+use crate::support::{Ended, Scratch, lines, printed, root, roundelay, schema};
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+/// A run that would take hours.
+const PROGRAM: &str = r#"
+model ladder {
+    input x: real[batch, 16]
+    input y: real[batch, 16]
+    h = x
+    repeat 4 as rung {
+        h = h + dropout(relu(linear(layer_norm(h), 16)), 0.1)
+    }
+    loss mse(linear(h, 16), y)
+}
+device core { memory 1 GB, compute 10 GFLOP/s, bandwidth 10 GB/s }
+link bus { bandwidth 8 GB/s, latency 2 us }
+cluster two { 2 x core joined by bus }
+train {
+    data synthetic, batch 16, steps 1000000, seed 5
+    optimizer adamw(lr = 1e-3)
+}
+plan { exactness delayed, rule cyclic_v2, placement pipeline, micro_batches 2, stages 2 }
+"#;
+
+fn compiled(scratch: &Scratch) -> PathBuf {
+    let source = scratch.file("ladder.rdl", PROGRAM);
+    let schedule = scratch.path("ladder.schedule");
+    printed(roundelay("compile").arg(source).arg("-o").arg(&schedule));
+    schedule
+}
+
+fn interrupt(child: &Child) {
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(sent.expect("`kill` can be called").success());
+}
+
+/// How an interrupted run ended.
+struct Stopped {
+    code: Option<i32>,
+    lines: Vec<Value>,
+    err: String,
+}
+
+/// Interrupts a run after some steps, `times` times.
+fn stopped(command: &mut Command, times: usize) -> Stopped {
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the binary starts");
+    let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut text = String::new();
+    while text.matches("\"event\":\"step\"").count() < 5 {
+        let read = out.read_line(&mut text).expect("output is UTF-8");
+        assert!(read > 0, "it ended on its own: {text}");
+    }
+    (0..times).for_each(|_| interrupt(&child));
+    out.read_to_string(&mut text).expect("output is UTF-8");
+    let mut err = String::new();
+    let mut from = child.stderr.take().expect("it is piped");
+    from.read_to_string(&mut err).expect("messages are UTF-8");
+    let code = child.wait().expect("it ends").code();
+    Stopped { code, lines: lines(&text), err }
+}
+
+fn losses(lines: &[Value]) -> Vec<Value> {
+    let steps = lines.iter().filter(|line| line["event"] == "step");
+    steps.map(|line| line["loss"].clone()).collect()
+}
+
+fn train(schedule: &Path, kept: &Path) -> Command {
+    let mut command = roundelay("run --json --checkpoint-every 1000000 --checkpoint");
+    command.arg(kept).arg(schedule);
+    command
+}
+
+#[test]
+fn an_interrupted_run_keeps_what_it_did_and_goes_on_to_the_same_bits() {
+    let scratch = Scratch::new("interrupt");
+    let (schedule, kept) = (compiled(&scratch), scratch.path("kept"));
+    let first = stopped(&mut train(&schedule, &kept), 1);
+    assert_eq!(first.code, Some(130), "{}", first.err);
+    let done = losses(&first.lines).len() as u64;
+    let end = first.lines.last().expect("there are lines");
+    assert_eq!((&end["event"], &end["steps"]), (&"end".into(), &done.into()));
+    let resume = format!("--checkpoint {} --resume", kept.display());
+    assert!(first.err.contains(&resume), "{}", first.err);
+
+    let until = (done + 5).to_string();
+    let mut again = train(&schedule, &kept);
+    let second = lines(&printed(again.args(["--resume", "--steps", &until])));
+    assert_eq!(second[0]["resumed"], "goes on exactly");
+    assert_eq!(second[0]["first"], done);
+    let mut whole = train(&schedule, &scratch.path("whole"));
+    let whole = losses(&lines(&printed(whole.args(["--steps", &until]))));
+    assert!([losses(&first.lines), losses(&second)].concat() == whole);
+}
+
+#[test]
+fn an_interrupted_run_without_checkpoints_says_so_and_saves_weights() {
+    let scratch = Scratch::new("interrupt-save");
+    let (schedule, saved) = (compiled(&scratch), scratch.path("kept.safetensors"));
+    let mut run = roundelay("run --json --save");
+    let found = stopped(run.arg(&saved).arg(&schedule), 1);
+    assert_eq!(found.code, Some(130), "{}", found.err);
+    assert!(found.err.contains("no checkpoint was kept"), "{}", found.err);
+    let done = losses(&found.lines).len();
+    let mut again = roundelay("run --json --save");
+    let other = scratch.path("whole.safetensors");
+    printed(again.arg(&other).args(["--steps", &done.to_string()]).arg(&schedule));
+    let bytes = |path: &Path| std::fs::read(path).expect("it was saved");
+    assert!(bytes(&saved) == bytes(&other), "weights after {done} steps");
+}
+
+#[test]
+fn a_second_interruption_ends_the_run_at_once() {
+    let scratch = Scratch::new("interrupt-twice");
+    let (schedule, kept) = (compiled(&scratch), scratch.path("kept"));
+    let found = stopped(&mut train(&schedule, &kept), 2);
+    assert_eq!(found.code, Some(130), "{}", found.err);
+}
+
+/// What `plan` with these words prints when Ctrl-C comes between the search and its last line.
+fn known(scratch: &Scratch, words: &str) -> Ended {
+    let best = scratch.path("best.yaml");
+    let _ = fs::remove_file(&best);
+    let program = root().join("examples/quickstart.rdl");
+    let mut command = roundelay(&format!("plan {words} -o"));
+    command.arg(&best).arg(program).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the binary starts");
+    // The best plan is written between the search and what is asked besides.
+    while !best.exists() {
+        let ended = child.try_wait().expect("it is a child");
+        assert!(ended.is_none(), "it ended on its own: {ended:?}");
+        thread::sleep(Duration::from_millis(5));
+    }
+    interrupt(&child);
+    Ended::from(child.wait_with_output().expect("it ends"))
+}
+
+#[test]
+fn an_interruption_after_the_search_leaves_the_ranking() {
+    let scratch = Scratch::new("interrupt-explanation");
+    for (words, missing) in [
+        ("--explain", "the explanation was not made"),
+        ("--pareto", "the front was not found"),
+        ("--pareto --explain", "neither front nor explanation was made"),
+    ] {
+        let found = known(&scratch, words);
+        assert_eq!(found.code, 130, "{found:?}");
+        assert!(found.err.contains(missing), "{}", found.err);
+        assert!(
+            found.out.contains("rank") && found.out.contains("step time"),
+            "{words}: {}",
+            found.out
+        );
+        let found = known(&scratch, &format!("{words} --json"));
+        assert_eq!(found.code, 130, "{found:?}");
+        let document: Value = serde_json::from_str(&found.out).expect("it is whole");
+        schema::hold("plan", &document);
+        assert_eq!(document["plans"][0]["rank"], 1);
+        assert!(document["notes"].to_string().contains(missing), "{}", document["notes"]);
+        assert!(document.get("explain").is_none() && document.get("front").is_none());
+    }
+}
+
+/// Waits until a process listens for Ctrl-C.
+#[cfg(target_os = "linux")]
+fn until_it_listens(child: &Child) {
+    let status = format!("/proc/{}/status", child.id());
+    loop {
+        let text = fs::read_to_string(&status).expect("it runs");
+        let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.map(|mask| u64::from_str_radix(mask.trim(), 16));
+        // Signals count from one, and this one is the second.
+        if caught.expect("Linux tells").expect("a mask") & 2 != 0 {
+            return;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// However early the signal comes, whoever reads JSON gets a document.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_search_that_is_interrupted_before_it_found_a_plan_says_so() {
+    let program = root().join("examples/gpt-1024.rdl");
+    for json in [true, false] {
+        let mut command = roundelay(if json { "plan --json" } else { "plan" });
+        command.arg(&program).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().expect("the binary starts");
+        until_it_listens(&child);
+        interrupt(&child);
+        let found = Ended::from(child.wait_with_output().expect("it ends"));
+        assert_eq!(found.code, 130, "{found:?}");
+        assert!(found.err.contains("interrupted"), "{}", found.err);
+        if !json {
+            assert_eq!(found.out, "");
+            continue;
+        }
+        let document: Value = serde_json::from_str(&found.out).expect("it is whole");
+        schema::hold("diagnostics", &document);
+        assert_eq!(document["diagnostics"][0]["code"], "interrupted");
+    }
+}

@@ -1,0 +1,21 @@
+//! The command as its users meet it, its documents and examples, and the rules of the house.
+
+mod command_line;
+mod examples;
+mod interrupt;
+mod kill;
+mod language_reference;
+mod lists;
+mod mixed;
+mod plan_options;
+mod profile;
+mod pytorch;
+mod shipped;
+mod slices;
+#[path = "../support/mod.rs"]
+mod support;
+mod tidy;
+mod told;
+mod trace;
+mod weights;
+mod written;

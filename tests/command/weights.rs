@@ -1,0 +1,211 @@
+//! Weights and metrics on the command line: what a run saves is what `evaluate` and the next run
+//! start from, and what does not fit is said in full.
+
+use crate::support::{Scratch, document, ended, lines, printed, roundelay};
+use serde_json::Value;
+use std::{fs, path::PathBuf, process::Command};
+
+const PROGRAM: &str = r#"
+model classifier {
+    input x: real[batch, 8]
+    input targets: i32[batch]
+    hidden = relu(linear(x, 16))
+    logits = linear(hidden, 4)
+    loss cross_entropy(logits, targets)
+    metric accuracy(logits, targets)
+    metric perplexity(logits, targets)
+    early = accuracy(hidden, targets)
+    metric early
+}
+device core { memory 1 GB, compute 10 GFLOP/s, bandwidth 10 GB/s }
+link bus { bandwidth 8 GB/s, latency 2 us }
+cluster two { 2 x core joined by bus }
+train {
+    data synthetic, batch 16, steps 6, seed 3
+    optimizer sgd(lr = 0.2)
+    evaluate { every 3 }
+}
+plan { rule sync, placement pipeline, micro_batches 2, stages 2 }
+"#;
+
+/// A scratch folder with the compiled program, so that every start is quick.
+fn compiled(name: &str) -> (Scratch, PathBuf) {
+    let scratch = Scratch::new(name);
+    let program = scratch.file("classifier.rdl", PROGRAM);
+    let schedule = scratch.path("classifier.schedule");
+    printed(roundelay("compile").arg(program).arg("-o").arg(&schedule));
+    (scratch, schedule)
+}
+
+fn evaluations(text: &str) -> Vec<Value> {
+    let evaluates = |line: &Value| line["event"] == "evaluate";
+    lines(text).into_iter().filter(evaluates).collect()
+}
+
+/// Overwrites numbers of the first array of a file of f32.
+fn spoiled(path: &PathBuf, numbers: &[f32]) -> String {
+    let mut bytes = fs::read(path).expect("it was written");
+    let length = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
+    let header: Value =
+        serde_json::from_slice(&bytes[8..8 + length as usize]).expect("a JSON header");
+    let arrays = header.as_object().expect("arrays by name").iter();
+    let first = arrays.filter(|(name, _)| *name != "__metadata__");
+    let (name, _) = first
+        .min_by_key(|(_, array)| array["data_offsets"][0].as_u64())
+        .expect("there are arrays");
+    for (number, place) in numbers.iter().zip((8 + length as usize..).step_by(4)) {
+        bytes[place..place + 4].copy_from_slice(&number.to_le_bytes());
+    }
+    fs::write(path, bytes).expect("the scratch folder can be written");
+    name.clone()
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_told_when_they_are_read() {
+    let (scratch, schedule) = compiled("not-finite");
+    let saved = scratch.path("kept.safetensors");
+    printed(roundelay("run --device cpu --steps 1 --save").arg(&saved).arg(&schedule));
+    let start = |words: &str| {
+        let mut command = roundelay(words);
+        ended(command.arg(&saved).arg(&schedule))
+    };
+    let all = [
+        "run --device cpu --weights",
+        "run --device cpu --json --weights",
+        "evaluate --weights",
+        "evaluate --json --weights",
+    ];
+    for words in all {
+        let whole = start(words);
+        assert!(
+            whole.code == 0 && !whole.err.contains("NaN or infinity"),
+            "{}",
+            whole.err
+        );
+    }
+    let name = spoiled(&saved, &[f32::NAN, 1.0, f32::NEG_INFINITY]);
+    for words in all {
+        let told = start(words).err;
+        assert_eq!(told.matches("NaN or infinity").count(), 1, "{told}");
+        assert!(told.contains(": 2 of ") && told.contains(&name), "{told}");
+    }
+}
+
+#[test]
+fn what_a_run_saves_is_what_the_next_one_starts_from() {
+    let (scratch, schedule) = compiled("weights");
+    let saved = scratch.path("kept.safetensors");
+    let first = printed(roundelay("run --json --save").arg(&saved).arg(&schedule));
+    let last = evaluations(&first).pop().expect("it evaluates at the end");
+    let evaluate = || roundelay("evaluate --weights");
+    let found = document(evaluate().arg(&saved).arg(&schedule), "evaluate");
+    assert_eq!((&found["loss"], &found["metrics"]), (&last["loss"], &last["metrics"]));
+    assert_eq!(found["step"], Value::Null);
+    let said = printed(evaluate().arg(&saved).arg(&schedule));
+    assert!(said.contains("kept.safetensors: held-out loss"), "{said}");
+    assert!(said.contains(", accuracy ") && said.contains(", perplexity "), "{said}");
+
+    let again = || roundelay("run --json --steps 3 --weights");
+    let second = printed(again().arg(&saved).arg("--save").arg(&saved).arg(&schedule));
+    let begun = &lines(&second)[0];
+    assert_eq!(begun["resumed"], "starts from the weights of a file");
+    let loss = |text: &str, event: &str| -> f64 {
+        let of = |line: &Value| line["event"] == event;
+        let line = lines(text).into_iter().find(of).expect("there is one");
+        line["loss"].as_f64().expect("a loss is a number")
+    };
+    assert!(loss(&second, "step") < loss(&first, "step"));
+    let other = document(evaluate().arg(&saved).arg(&schedule), "evaluate");
+    let third = evaluations(&second).pop().expect("it evaluates at the end");
+    assert_eq!(other["loss"], third["loss"]);
+    assert_ne!(other["loss"], found["loss"]);
+}
+
+#[test]
+fn metrics_are_measured_wherever_the_loss_is() {
+    let (scratch, schedule) = compiled("metrics");
+    let kept = scratch.path("kept");
+    let run = roundelay("run --json --checkpoint").arg(&kept).arg(&schedule).output();
+    let text = String::from_utf8(run.expect("the binary starts").stdout).expect("UTF-8");
+    let told = evaluations(&text);
+    assert_eq!(told.len(), 2);
+    for event in &told {
+        let metric = |name: &str| event["metrics"][name].as_f64().expect("a number");
+        let loss = event["loss"].as_f64().expect("a loss is a number");
+        assert!((metric("perplexity") - loss.exp()).abs() < 1e-12);
+        assert!((0.0..=1.0).contains(&metric("accuracy")));
+        assert!((0.0..=1.0).contains(&metric("early")));
+        assert_eq!(event["metrics"].as_object().map(|all| all.len()), Some(3));
+    }
+    let found = document(
+        roundelay("evaluate --checkpoint").arg(&kept).arg(&schedule),
+        "evaluate",
+    );
+    assert_eq!(found["metrics"], told[1]["metrics"]);
+    let said = printed(roundelay("run").arg(&schedule));
+    let line = said.lines().find(|line| line.starts_with("step 6: "));
+    let line = line.unwrap_or_else(|| panic!("nothing is said of step 6: {said}"));
+    for word in ["held-out loss ", ", accuracy ", ", early ", ", perplexity "] {
+        assert!(line.contains(word), "{line}");
+    }
+}
+
+/// A command that must end with this exit code and say all of this.
+fn refused(command: &mut Command, code: i32, words: &[&str]) {
+    let ended = ended(command);
+    assert_eq!(ended.code, code, "{command:?}: {}{}", ended.out, ended.err);
+    for word in words {
+        assert!(ended.err.contains(word), "`{word}` is not in: {}", ended.err);
+    }
+    assert!(!ended.out.contains("\"step\""), "it trained: {}", ended.out);
+}
+
+#[test]
+fn weights_that_do_not_fit_are_refused_in_full() {
+    let (scratch, schedule) = compiled("weights-refused");
+    let saved = scratch.path("kept.safetensors");
+    printed(roundelay("run --steps 1 --save").arg(&saved).arg(&schedule));
+    let other =
+        PROGRAM.replace("hidden", "hiden").replace("linear(hiden, 4)", "other(hiden)");
+    let other =
+        other.replace("model", "block other(x) { y = linear(x, 4), return y }\nmodel");
+    let other = scratch.file("other.rdl", &other);
+    let words = [
+        "does not fit the model",
+        "`logits.weight` is no parameter of the model",
+        "`logits.y.weight` is missing; nearest is `logits.weight`",
+        "`logits.y.bias` is missing",
+    ];
+    refused(roundelay("run --json --weights").arg(&saved).arg(&other), 1, &words);
+    refused(roundelay("evaluate --weights").arg(&saved).arg(&other), 1, &words);
+
+    let bytes = fs::read(&saved).expect("it was saved");
+    let cut = scratch.path("cut.safetensors");
+    fs::write(&cut, &bytes[..bytes.len() - 1]).expect("the folder can be written");
+    let run = || roundelay("run --json --weights");
+    refused(run().arg(&cut).arg(&schedule), 1, &["is no whole safetensors file"]);
+    let nowhere = scratch.path("nowhere/kept.safetensors");
+    refused(run().arg(&nowhere).arg(&schedule), 1, &["cannot read"]);
+    let save = || roundelay("run --json --save");
+    refused(save().arg(&nowhere).arg(&schedule), 1, &["cannot use", "nowhere"]);
+}
+
+#[test]
+fn two_starts_are_a_usage_mistake_with_a_reason() {
+    let (scratch, schedule) = compiled("weights-usage");
+    let [kept, saved] = ["kept", "kept.safetensors"].map(|name| scratch.path(name));
+    let mut resumed = roundelay("run --json --resume --checkpoint");
+    let resumed = resumed.arg(&kept).arg("--weights").arg(&saved).arg(&schedule);
+    refused(
+        resumed,
+        2,
+        &["`--resume` goes on with the weights of the newest checkpoint"],
+    );
+    refused(roundelay("evaluate").arg(&schedule), 2, &["--checkpoint", "--weights"]);
+    let mut both = roundelay("evaluate --checkpoint");
+    refused(
+        both.arg(&kept).arg("--weights").arg(&saved).arg(&schedule),
+        2,
+        &["--weights"],
+    );
+}

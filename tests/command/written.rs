@@ -1,0 +1,89 @@
+//! What commands write: never over what they read, and whole before it has its name.
+
+use crate::support::{PROGRAM, Scratch, compiled, printed, refused, roundelay};
+use std::fs;
+
+const OVER: &str = "is an input of this command, and would be written over";
+
+/// What is written would stand in place of what it is made of.
+#[test]
+fn no_file_is_written_over_what_is_read() {
+    let scratch = Scratch::new("over");
+    let file = scratch.file("line.rdl", PROGRAM);
+    let schedule = compiled(&scratch, &file, "line.schedule");
+    let link = scratch.path("link.rdl");
+    std::os::unix::fs::symlink(&file, &link).expect("a link can be made");
+    for (words, read, option, written) in [
+        ("compile", &file, "-o", &file),
+        ("compile", &file, "-o", &link),
+        ("plan", &file, "-o", &file),
+        ("profile", &file, "-o", &file),
+        ("run", &file, "--save", &file),
+        ("run", &schedule, "--save", &schedule),
+        ("import", &file, "-o", &file),
+    ] {
+        let before = fs::read(read).expect("it is there");
+        refused(roundelay(words).arg(read).arg(option).arg(written), 2, &[OVER]);
+        assert!(fs::read(read).expect("it is there") == before, "{words}");
+    }
+}
+
+/// Nor what a program imports, nor the corpus of its training.
+#[test]
+fn no_file_is_written_over_what_is_read_by_a_file() {
+    let scratch = Scratch::new("over-parts");
+    let at = PROGRAM.find("device core").expect("it has one");
+    let end = PROGRAM.find("link bus").expect("it has one");
+    let device = scratch.file("device.rdl", &PROGRAM[at..end]);
+    let rest = format!("import \"device.rdl\"\n{}{}", &PROGRAM[..at], &PROGRAM[end..]);
+    let file = scratch.file("parts.rdl", &rest);
+    for (words, option) in
+        [("compile", "-o"), ("plan", "-o"), ("profile", "-o"), ("run", "--save")]
+    {
+        let before = fs::read(&device).expect("it is there");
+        refused(roundelay(words).arg(&file).arg(option).arg(&device), 2, &[OVER]);
+        assert!(fs::read(&device).expect("it is there") == before, "{words}");
+    }
+    let corpus = scratch.file("corpus/tokens.bin", &"some words ".repeat(400));
+    let model = "model letters {\n input tokens: i32[batch, 8]\n input targets: i32[batch, 8]\n \
+                 loss cross_entropy(linear(embedding(tokens, 256, 8), 256), targets)\n}\n";
+    let data = "data tokens(\"corpus/tokens.bin\", u8)";
+    let program = PROGRAM[at..].replace("data synthetic", data);
+    let file = scratch.file("letters.rdl", &format!("{model}{program}"));
+    let before = fs::read(&corpus).expect("it is there");
+    let mut over = roundelay("data --steps 2");
+    refused(over.arg(&file).arg("-o").arg(scratch.path("corpus")), 2, &[OVER]);
+    let mut over = roundelay("run --device cpu --save");
+    refused(over.arg(&corpus).arg(&file), 2, &[OVER]);
+    let mut over = roundelay("run --device cpu --save");
+    let schedule = compiled(&scratch, &file, "letters.schedule");
+    refused(over.arg(&corpus).arg(&schedule), 2, &[OVER]);
+    assert!(fs::read(&corpus).expect("it is there") == before);
+    printed(roundelay("data --steps 2").arg(&file).arg("-o").arg(scratch.path("apart")));
+}
+
+/// What is left of an earlier folder has no index before the new one is whole.
+#[test]
+fn a_folder_of_examples_has_an_index_when_it_is_whole() {
+    let scratch = Scratch::new("examples");
+    let schedule = compiled(&scratch, &scratch.file("line.rdl", PROGRAM), "s");
+    let folder = scratch.path("examples");
+    let data = || {
+        let mut command = roundelay("data --steps 2");
+        command.arg(&schedule).arg("-o").arg(&folder);
+        command
+    };
+    printed(&mut data());
+    let names = || {
+        let entries = fs::read_dir(&folder).expect("the folder is there");
+        let name =
+            |own: std::io::Result<fs::DirEntry>| own.expect("it can be read").file_name();
+        let mut names: Vec<_> = entries.map(name).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(), ["index.json", "x.bin", "y.bin"]);
+    fs::create_dir(folder.join("x.bin.unfinished")).expect("a folder stands in the way");
+    refused(&mut data(), 1, &["cannot use", "x.bin.unfinished"]);
+    assert!(!folder.join("index.json").exists(), "nothing says that it is whole");
+}
