@@ -3,6 +3,8 @@
 use super::*;
 use crate::{
     document, plan,
+    progress::Progress,
+    ranking::survey,
     rewrite::Stop,
     sample::{self, Random},
     tests::random_program,
@@ -84,8 +86,9 @@ fn found_again(program: &Program) -> usize {
         let mut changed = program.clone();
         let done = changed.set_all(lines);
         done.unwrap_or_else(|mistake| panic!("{question}: {mistake}"));
-        let again = plan(&changed, &Options::default()).ok();
-        let first = again.and_then(|ranking| ranking.plans.into_iter().next());
+        // What `plan` ranks, without the changes that it would tell where nothing fits.
+        let again = survey(&changed, &Options::default(), &mut Progress::default());
+        let first = again.plans.into_iter().next();
         assert_eq!(first, *answer, "{question}: {lines:?}");
     }
     let text = explanation.to_string();
@@ -97,10 +100,10 @@ fn found_again(program: &Program) -> usize {
 fn every_answer_is_found_again_with_its_lines() {
     let mut random = Random::new(19);
     let mut asked = 0;
-    for _ in 0..8 {
+    for _ in 0..4 {
         asked += found_again(&random_program(&mut random));
     }
-    assert!(asked > 40, "only {asked} questions");
+    assert!(asked > 20, "only {asked} questions");
 }
 
 #[test]
