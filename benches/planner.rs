@@ -77,7 +77,7 @@ fn one(input: &str, options: Search) -> Result<(), Box<dyn Error>> {
         ranking.candidates,
         ranking.pruned,
         ranking.clocked,
-        ranking.gap * 100.0,
+        ranking.gap() * 100.0,
         ranking.elapsed.as_secs_f64(),
         ranking.candidates as f64 / taken,
         peak().map_or("?".to_owned(), |peak| peak.to_string()),

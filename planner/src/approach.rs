@@ -102,13 +102,13 @@ pub(crate) fn leaders(
         Leader { approach, candidate: Some(candidate.clone()), gap, is_complete: true }
     };
     let mut all: Vec<Leader> = ranking.plans.iter().map(|plan| lead(plan, 0.0)).collect();
-    all[0].gap = ranking.gap;
+    all[0].gap = ranking.gap();
     let once = Options { top: 1, ..*options };
     for program in local::programs(program) {
         for program in of_each_class(&program, ranking) {
             let costs = Costs::new(&program);
             for (approach, plans) in approaches(&program) {
-                let is_settled = approach == own && ranking.optimal;
+                let is_settled = approach == own && ranking.is_optimal();
                 if !is_settled && !progress.stopped {
                     let plans = (&program, &costs, plans);
                     let mut found = Ranking::of_plans(plans, &once, progress);
@@ -186,7 +186,8 @@ impl Ranking {
 impl Leader {
     fn new(approach: Approach, found: Ranking) -> Self {
         let is_complete = found.left_open() == 0 && !found.interrupted;
-        let (candidate, gap) = (found.plans.into_iter().next(), found.gap);
+        let gap = found.gap();
+        let candidate = found.plans.into_iter().next();
         Self { approach, candidate, gap, is_complete }
     }
 

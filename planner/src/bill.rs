@@ -130,8 +130,7 @@ fn between([first, second]: &[Priced; 2], examples: u32) -> Priced {
             bytes: bytes_on_line(bytes, examples),
             unit: first.footprint.unit,
         },
-        text: first.text.clone(),
-        adding: first.adding.clone(),
+        spelled: first.spelled.clone(),
         exchange,
     }
 }

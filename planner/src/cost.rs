@@ -72,12 +72,32 @@ fn part(rate: u64, thousandths: u32) -> u64 {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Priced {
     pub(crate) footprint: Footprint,
-    /// The call as tables spell it; empty where no device has one.
-    pub(crate) text: String,
-    /// The same of the call that adds to a sum where this one writes it, where either may be made.
-    pub(crate) adding: String,
+    /// How tables spell it.
+    pub(crate) spelled: Spelled,
     /// What devices that split tensors exchange in it; kernels are nobody's business but their own.
     pub(crate) exchange: Option<Exchanged>,
+}
+
+/// A call as tables spell it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Spelled {
+    /// No device has a table.
+    Nowhere,
+    /// The call.
+    Alone(String),
+    /// Where either may be made: the call that writes a sum, and the one that adds to it.
+    OrAdding([String; 2]),
+}
+
+impl Spelled {
+    /// The call itself first.
+    fn texts(&self) -> &[String] {
+        match self {
+            Self::Nowhere => &[],
+            Self::Alone(text) => std::slice::from_ref(text),
+            Self::OrAdding(both) => both,
+        }
+    }
 }
 
 impl Priced {
@@ -294,14 +314,16 @@ impl Costs {
         let one = |call: &Call| {
             let (kernel, own) = self.parsed(call)?;
             let footprint = kernel.sure_footprint(self.dtype);
-            if own.text.is_empty() {
+            let Spelled::Alone(text) = own.spelled else {
                 return Ok(Priced { footprint, ..own });
-            }
+            };
             let mut adding = call.clone();
             adding.attributes.insert("accumulate".into(), Attribute::Flag(true));
-            let adds = Kernel::parse(&adding).is_ok();
-            let adding = if adds { adding.text() } else { String::new() };
-            Ok(Priced { footprint, adding, ..own })
+            let spelled = match Kernel::parse(&adding) {
+                Ok(_) => Spelled::OrAdding([text, adding.text()]),
+                Err(_) => Spelled::Alone(text),
+            };
+            Ok(Priced { footprint, spelled, ..own })
         };
         calls.into_iter().map(one).collect()
     }
@@ -312,8 +334,11 @@ impl Costs {
         let footprint = kernel.footprint(self.dtype);
         let exchange = kernel.exchange().map(|one| one.exchanged(self.dtype));
         let measured = self.models.iter().any(|model| model.measured.is_some());
-        let text = if measured { call.text() } else { String::new() };
-        Ok((kernel, Priced { footprint, text, adding: String::new(), exchange }))
+        let spelled = match measured {
+            true => Spelled::Alone(call.text()),
+            false => Spelled::Nowhere,
+        };
+        Ok((kernel, Priced { footprint, spelled, exchange }))
     }
 
     /// No device takes less for these calls in one launch, however many others are busy.
@@ -445,14 +470,19 @@ impl Model {
     }
 
     fn time(&self, call: &Priced, busy: u32) -> (Nanos, Origin) {
-        self.spelled((call, &call.text), busy)
+        self.spelled((call, call.spelled.texts().first()), busy)
     }
 
-    /// By what a table says of a text.
-    fn spelled(&self, (call, text): (&Priced, &str), busy: u32) -> (Nanos, Origin) {
+    /// By what a table says of a text, where there are both.
+    fn spelled(
+        &self,
+        (call, text): (&Priced, Option<&String>),
+        busy: u32,
+    ) -> (Nanos, Origin) {
         let roofline = roofline(call.footprint, &self.device);
-        let measured = self.measured.as_ref();
-        let measured = measured.and_then(|measured| measured.time(text, roofline, busy));
+        let both = self.measured.as_ref().zip(text);
+        let measured =
+            both.and_then(|(measured, text)| measured.time(text, roofline, busy));
         let (time, origin) = measured.unwrap_or((roofline, Origin::Guessed));
         (time.max(self.device.issue), origin)
     }
@@ -471,10 +501,9 @@ impl Model {
     fn least(&self, calls: &[(Priced, u64)]) -> Nanos {
         let least = |(call, count): (&Priced, u64)| {
             let levels = self.measured.iter().flat_map(Measured::levels);
-            let texts = [&call.text, &call.adding];
-            let texts = texts.into_iter().filter(|text| !text.is_empty());
             let times = levels.flat_map(|busy| {
-                texts.clone().map(move |text| self.spelled((call, text), busy).0)
+                let texts = call.spelled.texts().iter();
+                texts.map(move |text| self.spelled((call, Some(text)), busy).0)
             });
             times.min().unwrap_or_else(|| self.time(call, 1).0) * count
         };

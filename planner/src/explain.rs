@@ -8,7 +8,7 @@ use crate::{
     ranking::{Options, Ranking},
     rewrite::Stop,
     table::long,
-    what_if::{Subject, WhatIf, questions, turns},
+    what_if::{Answer, Subject, WhatIf, questions, turns},
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{Bytes, Kind, Sites};
@@ -149,10 +149,11 @@ impl Explanation {
 
     /// The answer to a question, against the first plan.
     fn answer(&self, what: &WhatIf) -> String {
-        if let Some(mistake) = &what.mistake {
-            return format!("cannot be set: {mistake}");
-        }
-        let Some(answer) = &what.answer else { return "no plan".to_owned() };
+        let answer = match &what.answer {
+            Answer::Plan(answer) => answer,
+            Answer::NoPlan => return "no plan".to_owned(),
+            Answer::Unsettable(mistake) => return format!("cannot be set: {mistake}"),
+        };
         let first = &self.first;
         let plan = match answer.plan == first.plan {
             true => "the same plan".to_owned(),

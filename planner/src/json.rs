@@ -304,8 +304,8 @@ pub fn document(ranking: &Ranking) -> Document {
         candidates: ranking.candidates,
         pruned: ranking.pruned,
         clocked: ranking.clocked,
-        optimal: ranking.optimal,
-        gap: ranking.gap,
+        optimal: ranking.is_optimal(),
+        gap: ranking.gap(),
         rewriting: ranking.rewriting.clone(),
         sharding: ranking.sharding.clone(),
         elapsed_s: ranking.elapsed.as_secs_f64(),
@@ -404,8 +404,8 @@ impl Document {
         let row = |what: &WhatIf| WhatIfRow {
             question: what.question.clone(),
             set: what.lines.clone(),
-            plan: what.answer.as_ref().map(|answer| plan_row(1, answer, &what.goal)),
-            mistake: what.mistake.clone(),
+            plan: what.answer.plan().map(|answer| plan_row(1, answer, &what.goal)),
+            mistake: what.answer.mistake().map(str::to_owned),
         };
         let reasons = explanation.plans.iter().map(|(_, reasons)| reasons.clone());
         let part = ExplainPart {
@@ -416,12 +416,6 @@ impl Document {
             turns: explanation.turns.iter().map(row).collect(),
         };
         Self { explain: Some(part), ..self }
-    }
-
-    /// The document as text.
-    pub fn to_text(&self) -> String {
-        serde_json::to_string_pretty(self)
-            .expect("a document is made of numbers, names and lists")
     }
 }
 

@@ -111,7 +111,7 @@ pub use rewrite::{Algebra, Stop};
 pub use space::Space;
 pub use table::{front_table, improvement, table};
 pub use tied::Tied;
-pub use what_if::WhatIf;
+pub use what_if::{Answer, WhatIf};
 
 use progress::Progress;
 use roundelay_dsl::Program;

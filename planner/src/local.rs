@@ -75,7 +75,6 @@ fn two(mut one: Ranking, mut other: Ranking, top: usize) -> Ranking {
     one.plans.append(&mut other.plans);
     one.plans.sort_by_key(|plan| plan.score(&one.goal));
     one.plans.truncate(top.max(1));
-    one.conclude();
     one.weaker.append(&mut other.weaker);
     one.weaker
         .sort_by_key(|weaker| (weaker.exactness, weaker.candidate.score(&one.goal)));

@@ -331,13 +331,13 @@ mod tests {
 
     #[test]
     fn pinning_every_decision_of_a_plan_leaves_that_plan() {
-        let mut program = sample::program(4, 8);
+        let mut program = sample::program(4, 4);
         program.search.exactness = Some(roundelay_schedule::Exactness::Delayed);
         program.search.objective = Objective::Memory;
         let every =
             Options { top: usize::MAX, clocked_max: usize::MAX, ..Options::default() };
         let all = plan(&program, &every).expect("plans fit").plans;
-        for candidate in all.iter().step_by(7) {
+        for candidate in all.iter().step_by(11) {
             let mut pinned = program.clone();
             let lines = Decision::ALL
                 .into_iter()

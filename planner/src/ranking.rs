@@ -72,12 +72,8 @@ pub struct Ranking {
     pub pruned: usize,
     /// Of these, plans that were lowered and clocked.
     pub clocked: usize,
-    /// Whether no allowed plan of the space can be better than the first.
-    pub optimal: bool,
     /// Whether the search was stopped before its end.
     pub interrupted: bool,
-    /// (best − least open bound) / best of the objective, at least zero.
-    pub gap: f64,
     /// The least bound of the plans that were neither clocked nor bounded away.
     pub(crate) open: Option<Score>,
     /// How many e-graphs were asked which calls are one, by why they grew no further.
@@ -110,6 +106,22 @@ impl Ranking {
     /// The best allowed plan.
     pub fn best(&self) -> &Plan {
         &self.plans[0].plan
+    }
+
+    /// Whether no allowed plan of the space can be better than the first.
+    pub fn is_optimal(&self) -> bool {
+        let best = self.best_score();
+        self.open.is_none_or(|open| best.is_some_and(|best| best <= open))
+    }
+
+    /// How much better another plan may be than the first: (best − least open bound) / best of
+    /// the objective, at least zero.
+    pub fn gap(&self) -> f64 {
+        gap(self.best_score(), self.open)
+    }
+
+    fn best_score(&self) -> Option<Score> {
+        self.plans.first().map(|best| best.score(&self.goal))
     }
 }
 
@@ -160,7 +172,7 @@ fn ranked(
     let each = programs.iter().map(|own| ranked_alone(own, options, breadth, progress));
     let mut ranking = local::joined(each.collect(), options.top);
     // Where the limit was met, an approach that is searched alone may have a better plan.
-    if !ranking.optimal || options.compare == Compare::Approaches {
+    if !ranking.is_optimal() || options.compare == Compare::Approaches {
         ranking.look_at_approaches(program, options, progress);
     }
     ranking
@@ -208,9 +220,7 @@ impl Ranking {
             candidates: 0,
             pruned: 0,
             clocked: 0,
-            optimal: false,
             interrupted: false,
-            gap: 0.0,
             open: None,
             rewriting: BTreeMap::new(),
             sharding: BTreeMap::new(),
@@ -283,14 +293,6 @@ impl Ranking {
         }
         self.plans.sort_by_key(|candidate| candidate.score(&goal));
         self.plans.truncate(top);
-        self.conclude();
-    }
-
-    /// How far the first plan may be from the best one, by the least bound that is open.
-    pub(crate) fn conclude(&mut self) {
-        let best = self.plans.first().map(|best| best.score(&self.goal));
-        self.gap = gap(best, self.open);
-        self.optimal = self.open.is_none_or(|open| best.is_some_and(|best| best <= open));
     }
 
     /// Plans that were neither clocked nor bounded away.
@@ -322,7 +324,7 @@ impl Ranking {
             let left = left.collect();
             found.best = self.smallest(left, clerk, options, progress);
         }
-        self.settle(found);
+        (self.plans, self.open) = (found.best, found.open);
         for (exactness, plans) in others {
             let (clocked_max, enough) = match options.clocked_max {
                 usize::MAX => (usize::MAX, usize::MAX),
@@ -393,11 +395,6 @@ impl Ranking {
         best.sort_by_key(|candidate| candidate.score(&self.goal));
         best.truncate(options.top.max(1));
         best
-    }
-
-    fn settle(&mut self, found: Found) {
-        (self.plans, self.open) = (found.best, found.open);
-        self.conclude();
     }
 }
 

@@ -102,7 +102,7 @@ impl fmt::Display for Refusal {
 /// The refusal of a program whose search came out empty.
 pub(crate) fn refuse(program: &Program, options: &Options, ranking: &Ranking) -> Refusal {
     let Changes { repairs, mut untried, mistaken } = changes(program, options, ranking);
-    let searched = match ranking.optimal {
+    let searched = match ranking.is_optimal() {
         true => Searched::All,
         false => {
             let limit = options.clocked_max;

@@ -6,6 +6,7 @@
 //! others. Limits are counts, so no result depends on the machine; equal neighbours are asked
 //! about once.
 
+mod answers;
 mod extract;
 mod rules;
 mod sketch;
@@ -23,7 +24,6 @@ use sketch::Sketch;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -31,6 +31,7 @@ use std::{
 const NODES_MAX: usize = 1 << 12;
 const ROUNDS_MAX: usize = 32;
 
+pub(crate) use answers::Answers;
 pub(crate) use term::Term;
 
 /// Arrays as terms: kernels of arrays.
@@ -43,7 +44,7 @@ type Chosen = BTreeSet<(usize, Rewrite)>;
 #[derive(Debug)]
 pub struct Algebra {
     rules: Vec<Rule>,
-    known: Mutex<BTreeMap<Word, (Chosen, Stop)>>,
+    known: Answers<Word, Chosen>,
     shardings: Shardings,
 }
 
@@ -51,7 +52,7 @@ impl Default for Algebra {
     fn default() -> Self {
         Self {
             rules: rules::rules(),
-            known: Mutex::default(),
+            known: Answers::default(),
             shardings: Shardings::default(),
         }
     }
@@ -112,12 +113,7 @@ impl fmt::Display for Stop {
 impl Algebra {
     /// How many e-graphs were made, by why they grew no further.
     pub fn stops(&self) -> BTreeMap<Stop, usize> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut stops = BTreeMap::new();
-        for (_, stop) in known.values() {
-            *stops.entry(*stop).or_default() += 1;
-        }
-        stops
+        self.known.stops()
     }
 
     /// The same of those that say how maps are split.
@@ -137,14 +133,7 @@ impl Algebra {
 impl Choice for Algebra {
     fn choose(&self, neighbours: &[Neighbour<'_>]) -> Chosen {
         let Some(word) = word(neighbours) else { return Chosen::new() };
-        let locked = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((chosen, _)) = locked().get(&word) {
-            return chosen.clone();
-        }
-        let found = self.find(neighbours);
-        let chosen = found.0.clone();
-        locked().insert(word, found);
-        chosen
+        self.known.of(word, |_| self.find(neighbours))
     }
 
     fn ways(&self, divided: &Divided<'_>) -> MapWays {

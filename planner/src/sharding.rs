@@ -32,24 +32,21 @@ mod sketch;
 #[cfg(test)]
 mod tests;
 
-use crate::rewrite::{Stop, Terms, grown};
+use crate::rewrite::{Answers, Stop, Terms, grown};
 use extract::{Cheapest, STEPS_MAX};
 use region::{Found, Region, regions};
 use roundelay_codegen::Divided;
 use roundelay_schedule::{Contraction, Images, MapWay, MapWays};
 use sketch::Sketch;
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-/// The ways of the operations of a region, and why its e-graph grew no further.
-type Answer = (Vec<Option<MapWay>>, Stop);
+/// The ways of the operations of a region.
+type Ways = Vec<Option<MapWay>>;
 
 /// Finds the ways of maps; it remembers what it was asked.
 #[derive(Debug, Default)]
 pub(crate) struct Shardings {
-    known: Mutex<BTreeMap<Region, Answer>>,
+    known: Answers<Region, Ways>,
 }
 
 impl Shardings {
@@ -65,7 +62,8 @@ impl Shardings {
         }
         let found = regions(divided).into_iter();
         for Found { region, sites } in found.filter(|found| found.region.has_maps()) {
-            for (site, way) in sites.iter().zip(self.of(region)) {
+            let own = self.known.of(region, |region| find(region, STEPS_MAX));
+            for (site, way) in sites.iter().zip(own) {
                 let site = u32::try_from(roundelay_schedule::Id::index(*site));
                 let site = site.expect("models have fewer than 2^32 nodes");
                 ways.send(site, way);
@@ -76,24 +74,7 @@ impl Shardings {
 
     /// How many e-graphs were made, by why they grew no further.
     pub(crate) fn stops(&self) -> BTreeMap<Stop, usize> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut stops = BTreeMap::new();
-        for (_, stop) in known.values() {
-            *stops.entry(*stop).or_default() += 1;
-        }
-        stops
-    }
-
-    /// The ways of the operations of a region.
-    fn of(&self, region: Region) -> Vec<Option<MapWay>> {
-        let locked = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((ways, _)) = locked().get(&region) {
-            return ways.clone();
-        }
-        let found = find(&region, STEPS_MAX);
-        let ways = found.0.clone();
-        locked().insert(region, found);
-        ways
+        self.known.stops()
     }
 }
 
@@ -108,7 +89,8 @@ fn fits(divided: &Divided<'_>, (site, way): (u32, MapWay)) -> bool {
     divided.fitting.get(&site).is_some_and(|fitting| fitting.contains(&way))
 }
 
-fn find(region: &Region, steps_max: usize) -> Answer {
+/// The ways of a region, and why its e-graph grew no further.
+fn find(region: &Region, steps_max: usize) -> (Ways, Stop) {
     let (terms, cheapest, stop) = solved(region, steps_max);
     match (stop, cheapest.cost) {
         (Stop::Saturated, Some(_)) => (region.ways(&terms, &cheapest), stop),

@@ -273,10 +273,12 @@ fn doubt(gap: f64) -> String {
 
 /// What was tried, and how sure the first rank is.
 fn searched(ranking: &Ranking) -> String {
-    let Ranking { candidates, pruned, clocked, gap, .. } = ranking;
-    let verdict = match ranking.optimal {
+    let Ranking { candidates, pruned, clocked, .. } = ranking;
+    let verdict = match ranking.is_optimal() {
         true => "the first is the best of the space".to_owned(),
-        false => format!("the best of the space may be {} better", improvement(*gap)),
+        false => {
+            format!("the best of the space may be {} better", improvement(ranking.gap()))
+        }
     };
     let left = match ranking.left_open() {
         0 => String::new(),
@@ -334,7 +336,15 @@ note: devices that share a memory are taken as separate processors: where they a
     fn plans_that_nobody_looked_at_are_counted() {
         let mut ranking = sample::ranking();
         (ranking.candidates, ranking.pruned, ranking.clocked) = (20, 9, 3);
-        (ranking.optimal, ranking.gap) = (false, 0.125);
+        let plan = sample::plan(
+            Rule::Sync,
+            Placement::Pipeline,
+            Order::OneForwardOneBackward,
+            8,
+            4,
+        );
+        ranking.plans = vec![sample::candidate(&plan, Nanos(1_000), 0)];
+        ranking.open = Some((875, [0; 4]));
         let expected = "20 plans: 3 clocked, 9 bounded away, 8 left open; \
                         the best of the space may be 12.5 % better";
         assert!(table(&ranking, &sample::program(4, 8)).contains(expected));

@@ -14,8 +14,8 @@ pub(crate) use brute_force::{pick, random_program, some};
 
 use crate::{
     Candidate, Goal, Look, NoPlan, Observer, Options, Ranking, Refusal,
-    cost::tests::measured, document, explain, plan, plan_watched, sample, sample::Random,
-    table,
+    cost::tests::measured, document, explain, plan, plan_watched, ranking::best, sample,
+    sample::Random, table,
 };
 use roundelay_dsl::{Choice, Learning, NanoDollarsPerHour, Numbers, Objective, Program};
 use roundelay_schedule::{
@@ -105,7 +105,7 @@ fn no_plan_beats_its_bounds() {
                 assert!(open <= real && open.0 <= real.0, "{goal:?} {plan:?}");
             }
         }
-        assert!(ranking.optimal && ranking.clocked > 0);
+        assert!(ranking.is_optimal() && ranking.clocked > 0);
     }
 }
 
@@ -131,7 +131,7 @@ fn bounding_away_changes_no_rank() {
     let program = delayed(4, 4);
     let few = plan(&program, &Options { top: 5, ..everything() }).unwrap();
     assert_eq!(few.plans, all(&program).plans[..5]);
-    assert!(few.optimal && few.gap == 0.0 && few.pruned > 0);
+    assert!(few.is_optimal() && few.gap() == 0.0 && few.pruned > 0);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn the_same_program_gives_the_same_document() {
         let mut document =
             document(&plan(&sample::program(4, 4), &Options::default()).unwrap());
         document.elapsed_s = 0.0;
-        document.to_text()
+        serde_json::to_string_pretty(&document).unwrap()
     };
     assert_eq!(text(), text());
 }
@@ -211,28 +211,21 @@ fn replicas_that_cannot_be_are_refused_with_the_reason() {
 
 #[test]
 fn each_objective_puts_its_own_first() {
-    let best = |objective| all(&priced(&delayed(4, 4), objective)).plans;
-    let fastest = best(Objective::StepTime);
-    let smallest = best(Objective::Memory);
-    let fewest = best(Objective::Devices);
-    let times = |plans: &[Candidate]| plans.iter().map(|c| c.step_time).min();
-    assert_eq!(Some(fastest[0].step_time), times(&fastest));
-    assert_eq!(
-        smallest.iter().map(|c| c.device_peak).min(),
-        Some(smallest[0].device_peak)
-    );
-    assert_eq!(fewest[0].plan.devices.len(), 1);
-    let goal = Goal::new(&priced(&delayed(4, 4), Objective::Cost));
-    let costs =
-        |plans: &[Candidate]| plans.iter().map(|c| goal.cost(&c.plan, c.step_time)).min();
-    let cheapest = best(Objective::Cost);
-    assert_eq!(costs(&cheapest[..1]), costs(&cheapest));
-    let results = |plans: &[Candidate]| {
-        plans.iter().map(|c| goal.time_to_result(&c.plan, c.step_time)).min()
-    };
-    let soonest = best(Objective::TimeToResult);
-    assert_eq!(results(&soonest[..1]), results(&soonest));
-    assert_eq!(costs(&fastest), costs(&cheapest));
+    let program = |objective| priced(&delayed(3, 4), objective);
+    let first = |objective| best(&program(objective), &everything()).expect("it fits");
+    // Where memory is not minimised, one list of plans does for all objectives.
+    let plans = all(&program(Objective::StepTime)).plans;
+    let smallest = all(&program(Objective::Memory)).plans;
+    assert_eq!(plans.iter().map(|c| c.step_time).min(), Some(plans[0].step_time));
+    let least = smallest.iter().map(|c| c.device_peak).min();
+    assert_eq!(least, Some(smallest[0].device_peak));
+    assert_eq!(first(Objective::Devices).plan.devices.len(), 1);
+    let goal = Goal::new(&program(Objective::Cost));
+    let cost = |c: &Candidate| goal.cost(&c.plan, c.step_time);
+    assert_eq!(plans.iter().map(cost).min(), Some(cost(&first(Objective::Cost))));
+    let result = |c: &Candidate| goal.time_to_result(&c.plan, c.step_time);
+    let soonest = first(Objective::TimeToResult);
+    assert_eq!(plans.iter().map(result).min(), Some(result(&soonest)));
 }
 
 #[test]
@@ -240,9 +233,9 @@ fn a_delay_wins_only_where_its_steps_are_cheap() {
     let fastest = |staleness| {
         let mut program = priced(&delayed(4, 4), Objective::TimeToResult);
         program.search.learning.staleness = Some(staleness);
-        all(&program).plans.swap_remove(0)
+        best(&program, &everything()).expect("it fits")
     };
-    let plain = all(&delayed(4, 4)).plans.swap_remove(0);
+    let plain = best(&delayed(4, 4), &everything()).expect("it fits");
     assert!(plain.staleness() > 0, "the fastest step is a delayed one here");
     assert_eq!(fastest(0).plan, plain.plan);
     assert_eq!(fastest(100_000).staleness(), 0);
@@ -334,7 +327,7 @@ fn a_limit_leaves_no_placement_unseen() {
     program.search.recompute = Choice::OneOf(vec![Recompute::None]);
     let few = Options { top: 1, clocked_max: 1, ..Options::default() };
     let answer = plan(&program, &few).expect("something fits");
-    assert!(!answer.optimal && answer.clocked > 3, "{answer:?}");
+    assert!(!answer.is_optimal() && answer.clocked > 3, "{answer:?}");
     for placement in [Placement::Accumulate, Placement::Data, Placement::Pipeline] {
         let mut alone = program.clone();
         alone.search.placement = Choice::OneOf(vec![placement]);

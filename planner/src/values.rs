@@ -1,10 +1,13 @@
 //! The values that each decision is tried with, in order.
 
+mod numbers;
 mod tensors;
 
+pub(crate) use numbers::thinned;
 pub(crate) use tensors::{has_sequences, has_windows};
 
 use crate::{family::Family, grid::Grid, reason::Reason, windows::Windows};
+use numbers::{LONG_RANGE, Tried, listed, number, powers_of_two, sorted};
 use roundelay_dsl::{Choice, Numbers, Objective, Operation, Program, Search};
 use roundelay_schedule::{
     Contraction, Hop, Images, Order, Placement, Recompute, Rule, Sequence, States, Tensor,
@@ -13,15 +16,11 @@ use std::collections::BTreeSet;
 
 /// Divisors of the batch up to this number are tried even when they are no power of two.
 const SMALL: u64 = 16;
-/// Ranges with more values than this are thinned out to their ends and powers of two.
-const RANGE_VALUES: usize = 16;
 /// Stages on one device that are tried when they are left open.
 const OPEN_CHUNKS: [u32; 5] = [1, 2, 3, 4, 8];
 /// Slices of each sequence that are tried when an order asks for some, and most of all.
 const OPEN_SLICES: [u32; 4] = [2, 4, 8, 16];
 const SLICES_MAX: u64 = 4096;
-/// Longer ranges are not even listed.
-const LONG_RANGE: u64 = 4096;
 /// Micro-batches that are left open, at most, or so many for each device: more are tried only
 /// when the program asks for them.
 const OPEN_MICRO_BATCHES: u64 = 512;
@@ -54,10 +53,10 @@ pub(crate) struct Values {
     pub pinned: bool,
     /// Numbers of micro-batches.
     pub micro_batches: Vec<u32>,
-    /// Stages on one device of a pipeline; open where empty.
-    chunks: Vec<u32>,
-    /// Slices of each sequence; open where empty.
-    slices: Vec<u32>,
+    /// Stages on one device of a pipeline.
+    chunks: Tried,
+    /// Slices of each sequence.
+    slices: Tried,
     /// Open numbers of slices that divide the model's sequences.
     divisors: Vec<u32>,
     /// Lists of the order `listed`.
@@ -124,17 +123,14 @@ impl Values {
         let units = program.model.boundaries().len() as u64 + 1;
         let micro_batches =
             micro_batch_counts(micro_batches, u64::from(program.train.batch), devices);
-        let chunks = match chunks {
-            Numbers::Open => Vec::new(),
-            Numbers::Ranges(ranges) => thinned(listed(ranges, nodes.max(1))),
-        };
+        let chunks = Tried::new(chunks, nodes.max(1));
         let stages = match (cuts, stages) {
             (Some(cuts), _) => Stages::Listed(vec![number(cuts.len() as u64 + 1)]),
             (None, Numbers::Open) if program.model.hop() != Hop::None => {
                 Stages::Listed(vec![number(units)])
             }
             (None, Numbers::Open) => {
-                Stages::open((nodes, units), devices, (&micro_batches, &chunks))
+                Stages::open((nodes, units), devices, (&micro_batches, chunks.named()))
             }
             (None, Numbers::Ranges(ranges)) => {
                 Stages::Listed(thinned(listed(ranges, nodes.max(1))))
@@ -151,10 +147,7 @@ impl Values {
             pinned: !program.search.pinned.is_empty(),
             micro_batches,
             chunks,
-            slices: match slices {
-                Numbers::Open => Vec::new(),
-                Numbers::Ranges(ranges) => thinned(listed(ranges, SLICES_MAX)),
-            },
+            slices: Tried::new(slices, SLICES_MAX),
             divisors: divisors(program),
             lists: program.search.lists.len(),
             stages,
@@ -209,10 +202,10 @@ impl Values {
     pub(crate) fn chunks(&self, family: Family, stages: u32) -> Vec<u32> {
         // Lists say which stages a device has; one number of them is as good as any.
         if family.order == Order::Listed {
-            return vec![self.chunks.first().copied().unwrap_or(1)];
+            return vec![self.chunks.named().first().copied().unwrap_or(1)];
         }
-        if !self.chunks.is_empty() {
-            return self.chunks.clone();
+        if let Tried::Listed(values) = &self.chunks {
+            return values.clone();
         }
         if family.placement != Placement::Pipeline {
             return vec![1];
@@ -226,10 +219,10 @@ impl Values {
     /// Slices of each sequence to try. Open ones are for orders that take slices, which are tried
     /// where the program names them.
     pub(crate) fn slices(&self, family: Family) -> Vec<u32> {
-        match (self.slices.is_empty(), family.order.takes_slices()) {
-            (false, _) => self.slices.clone(),
-            (true, true) if !self.divisors.is_empty() => self.divisors.clone(),
-            (true, _) => vec![1],
+        match (&self.slices, family.order.takes_slices()) {
+            (Tried::Listed(values), _) => values.clone(),
+            (Tried::Open, true) if !self.divisors.is_empty() => self.divisors.clone(),
+            (Tried::Open, _) => vec![1],
         }
     }
 
@@ -478,44 +471,6 @@ fn micro_batch_counts(wanted: &Numbers, batch: u64, devices: u64) -> Vec<u32> {
             if dividing.is_empty() { thinned(all) } else { thinned(dividing) }
         }
     }
-}
-
-/// The numbers of the ranges up to `most`; ranges that lie above keep their least number, so
-/// that the reason why it is no plan can be told. Of a very long range only its ends and its
-/// powers of two.
-fn listed(ranges: &[(u64, u64)], most: u64) -> Vec<u32> {
-    let each = ranges.iter().flat_map(|(least, end)| {
-        let least = (*least).max(1);
-        let end = (*end).min(most).max(least);
-        let whole = if end - least <= LONG_RANGE { least..=end } else { end..=end };
-        let powers = powers_of_two(end).filter(move |value| *value >= least);
-        whole.chain([least]).chain(powers)
-    });
-    sorted(each)
-}
-
-pub(crate) fn thinned(values: Vec<u32>) -> Vec<u32> {
-    let ends = [values.first().copied(), values.last().copied()];
-    match values.len() > RANGE_VALUES {
-        true => values
-            .into_iter()
-            .filter(|value| value.is_power_of_two() || ends.contains(&Some(*value)))
-            .collect(),
-        false => values,
-    }
-}
-
-fn powers_of_two(most: u64) -> impl Iterator<Item = u64> {
-    (0..u64::BITS - 1).map(|power| 1 << power).take_while(move |value| *value <= most)
-}
-
-fn sorted(values: impl Iterator<Item = u64>) -> Vec<u32> {
-    let unique: BTreeSet<u64> = values.collect();
-    unique.into_iter().map(number).collect()
-}
-
-fn number(value: u64) -> u32 {
-    u32::try_from(value).unwrap_or(u32::MAX)
 }
 
 fn ascending<T: Ord>(mut values: Vec<T>) -> Vec<T> {

@@ -28,14 +28,41 @@ pub struct WhatIf {
     pub question: String,
     /// The lines that change it.
     pub lines: Vec<String>,
-    /// The best plan then; none when nothing is allowed and fits.
-    pub answer: Option<Candidate>,
-    /// Why the lines cannot be set; there is no answer then.
-    pub mistake: Option<String>,
+    /// What comes of it.
+    pub answer: Answer,
     /// What the change is made to.
     pub(crate) subject: Subject,
     /// What is minimised, with the numbers of the changed program.
     pub(crate) goal: Goal,
+}
+
+/// The answer to a question.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// The best plan then.
+    Plan(Box<Candidate>),
+    /// Nothing is allowed and fits.
+    NoPlan,
+    /// The lines cannot be set; why.
+    Unsettable(String),
+}
+
+impl Answer {
+    /// The best plan, if there is one.
+    pub fn plan(&self) -> Option<&Candidate> {
+        match self {
+            Self::Plan(plan) => Some(plan),
+            Self::NoPlan | Self::Unsettable(_) => None,
+        }
+    }
+
+    /// Why the lines cannot be set, if they cannot.
+    pub fn mistake(&self) -> Option<&str> {
+        match self {
+            Self::Unsettable(mistake) => Some(mistake),
+            Self::Plan(_) | Self::NoPlan => None,
+        }
+    }
 }
 
 /// What a question changes.
@@ -75,12 +102,13 @@ type Question = (String, Vec<String>, Subject);
 fn ask(program: &Program, options: &Options, question: Question) -> WhatIf {
     let (question, lines, subject) = question;
     let mut changed = program.clone();
-    let (answer, mistake) = match changed.set_all(&lines) {
-        Ok(()) => (best(&changed, options), None),
-        Err(mistake) => (None, Some(mistake.message)),
+    let answer = match changed.set_all(&lines) {
+        Ok(()) => best(&changed, options)
+            .map_or(Answer::NoPlan, |plan| Answer::Plan(Box::new(plan))),
+        Err(mistake) => Answer::Unsettable(mistake.message),
     };
     let goal = Goal::new(&changed);
-    WhatIf { question, lines, answer, mistake, subject, goal }
+    WhatIf { question, lines, answer, subject, goal }
 }
 
 fn more_memory(program: &Program) -> Question {
@@ -229,8 +257,12 @@ fn pinned(
     let ways = [lines(&differs), lines(&all)];
     ways.into_iter().flatten().find_map(|lines| {
         let asked = ask(program, options, (question.clone(), lines, Subject::Pinned));
-        let same = asked.answer.as_ref().is_some_and(|found| found.plan == other.plan);
-        (same || asked.mistake.is_some()).then_some(asked)
+        let is_told = match &asked.answer {
+            Answer::Plan(found) => found.plan == other.plan,
+            Answer::NoPlan => false,
+            Answer::Unsettable(_) => true,
+        };
+        is_told.then_some(asked)
     })
 }
 
@@ -279,13 +311,13 @@ pub(crate) fn turns(
 impl WhatIf {
     /// The approach of the best plan then.
     pub(crate) fn approach(&self) -> Option<Approach> {
-        self.answer.as_ref().map(|answer| Approach::of(&answer.plan))
+        self.answer.plan().map(|answer| Approach::of(&answer.plan))
     }
 
     /// The part of the objective that is saved; below zero when it is worse.
     pub(crate) fn saving(&self, first: &Candidate, goal: &Goal) -> f64 {
         let worth = |candidate: &Candidate, goal: &Goal| candidate.score(goal).0 as f64;
-        match &self.answer {
+        match self.answer.plan() {
             Some(answer) => 1.0 - worth(answer, &self.goal) / worth(first, goal).max(1.0),
             None => f64::NEG_INFINITY,
         }

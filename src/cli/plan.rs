@@ -153,12 +153,12 @@ fn print_text(args: &PlanArgs, found: &Found<'_>) -> Result<(), Failure> {
 
 /// How far a search was that did not come to its end.
 fn stopped(ranking: &Ranking) -> String {
-    if ranking.optimal {
+    if ranking.is_optimal() {
         return "interrupted: the first plan is proven best; the plans below it, of weaker \
                 exactness and of other approaches are only the best found so far"
             .to_owned();
     }
-    let gap = planner::improvement(ranking.gap);
+    let gap = planner::improvement(ranking.gap());
     format!("interrupted: these are the best so far; another may be {gap} better")
 }
 

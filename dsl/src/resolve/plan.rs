@@ -18,31 +18,106 @@ use roundelay_schedule::{
     States,
 };
 
-/// Keys that are read.
-pub(super) const KEYS: [&str; 22] = [
-    "minimize",
-    "result",
-    "exactness",
-    "memory",
-    "devices",
-    "first_device",
-    "rule",
-    "placement",
-    "order",
-    "states",
-    "sequence",
-    "images",
-    "recompute",
-    "replicas",
-    "shards",
-    "stages",
-    "chunks",
-    "slices",
-    "micro_batches",
-    "cuts",
-    "tensor",
-    "stage",
+/// Writes what an entry says into a search.
+type Apply = fn(&mut Search, &Entry, &dyn Files, &mut Report) -> Known<()>;
+
+/// The entries that are read.
+const ENTRIES: [(&str, Apply); 22] = [
+    ("minimize", |search, entry, _, report| {
+        set(&mut search.objective, objective::objective(entry, report))
+    }),
+    ("result", |search, entry, _, report| {
+        objective::learning(&mut search.learning, entry, report)
+    }),
+    ("exactness", |search, entry, _, report| {
+        set(&mut search.exactness, exactness(entry, report).map(Some))
+    }),
+    ("memory", |search, entry, _, report| {
+        set(&mut search.memory, memory(entry, report).map(Some))
+    }),
+    ("devices", |search, entry, _, report| {
+        set(&mut search.devices, numbers(entry, report))
+    }),
+    ("first_device", |search, entry, _, report| {
+        set(&mut search.first_device, numbers_from(0, entry, report))
+    }),
+    ("rule", |search, entry, _, report| {
+        set(&mut search.rule, choice(entry, report, rule))
+    }),
+    ("placement", |search, entry, _, report| {
+        set(&mut search.placement, words(Placement::ALL, entry, report))
+    }),
+    ("order", order::apply),
+    ("states", |search, entry, _, report| {
+        set(&mut search.states, words(States::ALL, entry, report))
+    }),
+    ("sequence", |search, entry, _, report| {
+        set(&mut search.sequence, words(Sequence::ALL, entry, report))
+    }),
+    ("images", |search, entry, _, report| {
+        set(&mut search.images, words(Images::ALL, entry, report))
+    }),
+    ("recompute", |search, entry, _, report| {
+        set(&mut search.recompute, words(Recompute::ALL, entry, report))
+    }),
+    ("replicas", |search, entry, _, report| {
+        set(&mut search.replicas, numbers(entry, report))
+    }),
+    ("shards", |search, entry, _, report| {
+        set(&mut search.shards, numbers(entry, report))
+    }),
+    ("stages", |search, entry, _, report| {
+        set(&mut search.stages, numbers(entry, report))
+    }),
+    ("chunks", |search, entry, _, report| {
+        set(&mut search.chunks, numbers(entry, report))
+    }),
+    ("slices", |search, entry, _, report| {
+        set(&mut search.slices, numbers(entry, report))
+    }),
+    ("micro_batches", |search, entry, _, report| {
+        set(&mut search.micro_batches, numbers(entry, report))
+    }),
+    ("cuts", |search, entry, _, report| {
+        set(&mut search.cuts, cuts(entry, report).map(Some))
+    }),
+    ("tensor", tensor),
+    ("stage", |search, entry, _, report| {
+        search.pinned.push(super::stage::pinned(entry, report)?);
+        Ok(())
+    }),
 ];
+
+/// Entries of `tensor { … }`.
+const TENSOR_ENTRIES: [(&str, Apply); 5] = [
+    ("rows", |search, entry, _, report| set(&mut search.rows, numbers(entry, report))),
+    ("columns", |search, entry, _, report| {
+        set(&mut search.columns, numbers(entry, report))
+    }),
+    ("depth", |search, entry, _, report| set(&mut search.depth, numbers(entry, report))),
+    ("contraction", |search, entry, _, report| {
+        set(&mut search.contraction, contraction(entry, report))
+    }),
+    ("overdecompose", |search, entry, _, report| {
+        set(&mut search.overdecompose, halves(entry, report))
+    }),
+];
+
+/// Keys that are read.
+pub(super) const KEYS: [&str; ENTRIES.len()] = keys(&ENTRIES);
+
+/// Keys of `tensor { … }`.
+pub(super) const TENSOR: [&str; TENSOR_ENTRIES.len()] = keys(&TENSOR_ENTRIES);
+
+const fn keys<const N: usize>(entries: &[(&'static str, Apply); N]) -> [&'static str; N] {
+    let mut keys = [""; N];
+    let mut number = 0;
+    while number < N {
+        keys[number] = entries[number].0;
+        number += 1;
+    }
+    keys
+}
 
 /// Words that are no keys but are said elsewhere, and how.
 const ELSEWHERE: [(&str, &str); 5] = [
@@ -52,10 +127,6 @@ const ELSEWHERE: [(&str, &str); 5] = [
     ("overlap", "write `rule local(units = 4, overlap = 1)`"),
     ("heads", "write `head after NAME { … loss … }` in the model"),
 ];
-
-/// Entries of `tensor { … }`.
-pub(super) const TENSOR: [&str; 5] =
-    ["rows", "columns", "depth", "contraction", "overdecompose"];
 
 /// What the planner may choose.
 pub(super) fn resolve(
@@ -157,51 +228,14 @@ fn apply(
     files: &dyn Files,
     report: &mut Report,
 ) -> Known<()> {
-    match entry.key.text.as_str() {
-        "minimize" => search.objective = objective::objective(entry, report)?,
-        "result" => objective::learning(&mut search.learning, entry, report)?,
-        "exactness" => search.exactness = Some(exactness(entry, report)?),
-        "memory" => search.memory = Some(memory(entry, report)?),
-        "devices" => search.devices = numbers(entry, report)?,
-        "first_device" => search.first_device = numbers_from(0, entry, report)?,
-        "stages" => search.stages = numbers(entry, report)?,
-        "replicas" => search.replicas = numbers(entry, report)?,
-        "shards" => search.shards = numbers(entry, report)?,
-        "chunks" => search.chunks = numbers(entry, report)?,
-        "slices" => search.slices = numbers(entry, report)?,
-        "micro_batches" => search.micro_batches = numbers(entry, report)?,
-        "rule" => search.rule = choice(entry, report, rule)?,
-        "placement" => {
-            search.placement = choice(entry, report, |value, report| {
-                word(value, "placement", Placement::ALL, report)
-            })?;
-        }
-        "order" => order::apply(search, entry, files, report)?,
-        "states" => {
-            search.states = choice(entry, report, |value, report| {
-                word(value, "states", States::ALL, report)
-            })?;
-        }
-        "sequence" => {
-            search.sequence = choice(entry, report, |value, report| {
-                word(value, "sequence", Sequence::ALL, report)
-            })?;
-        }
-        "images" => {
-            search.images = choice(entry, report, |value, report| {
-                word(value, "images", Images::ALL, report)
-            })?;
-        }
-        "recompute" => {
-            search.recompute = choice(entry, report, |value, report| {
-                word(value, "recompute", Recompute::ALL, report)
-            })?;
-        }
-        "cuts" => search.cuts = Some(cuts(entry, report)?),
-        "tensor" => tensor(search, entry, report)?,
-        "stage" => search.pinned.push(super::stage::pinned(entry, report)?),
-        _ => elsewhere(entry, report)?,
+    match ENTRIES.iter().find(|(key, _)| *key == entry.key.text) {
+        Some((_, apply)) => apply(search, entry, files, report),
+        None => elsewhere(entry, report),
     }
+}
+
+fn set<T>(place: &mut T, value: Known<T>) -> Known<()> {
+    *place = value?;
     Ok(())
 }
 
@@ -302,6 +336,15 @@ pub(super) fn alternatives<T>(
         values.push(value(&choice.first, report)?);
     }
     Ok(values)
+}
+
+/// `a | b`, each one of some words of the entry's key.
+fn words<T: Copy + std::fmt::Display>(
+    all: &[T],
+    entry: &Entry,
+    report: &mut Report,
+) -> Known<crate::Choice<T>> {
+    choice(entry, report, |value, report| word(value, &entry.key.text, all, report))
 }
 
 /// One of some words.
@@ -438,7 +481,12 @@ fn cuts(entry: &Entry, report: &mut Report) -> Known<Vec<u32>> {
 }
 
 /// `tensor { rows <= 8, columns 1, depth 2 | 4 }`.
-fn tensor(search: &mut Search, entry: &Entry, report: &mut Report) -> Known<()> {
+fn tensor(
+    search: &mut Search,
+    entry: &Entry,
+    files: &dyn Files,
+    report: &mut Report,
+) -> Known<()> {
     if !matches!(entry.value, Setting::Nothing) {
         let mistake = Mistake::new(
             Code::Type,
@@ -448,29 +496,17 @@ fn tensor(search: &mut Search, entry: &Entry, report: &mut Report) -> Known<()> 
         return Err(report.error(entry.key.span, mistake.hint(hint)));
     }
     let inner = Settings::new("tensor", &entry.entries, &TENSOR, report);
-    if let Some(entry) = inner.get("rows") {
-        search.rows = numbers(entry, report)?;
-    }
-    if let Some(entry) = inner.get("columns") {
-        search.columns = numbers(entry, report)?;
-    }
-    if let Some(entry) = inner.get("depth") {
-        search.depth = numbers(entry, report)?;
-    }
-    if let Some(entry) = inner.get("contraction") {
-        search.contraction = contraction(entry, report)?;
-    }
-    if let Some(entry) = inner.get("overdecompose") {
-        search.overdecompose = halves(entry, report)?;
+    for (key, apply) in TENSOR_ENTRIES {
+        if let Some(entry) = inner.get(key) {
+            apply(search, entry, files, report)?;
+        }
     }
     Ok(())
 }
 
 /// `contraction gather`. Where both words are said, each map may also go a way of its own.
 fn contraction(entry: &Entry, report: &mut Report) -> Known<crate::Choice<Contraction>> {
-    let said = choice(entry, report, |value, report| {
-        word(value, "contraction", Contraction::ALL, report)
-    })?;
+    let said = words(Contraction::ALL, entry, report)?;
     let both = [Contraction::Alternate, Contraction::Gather];
     Ok(match said {
         crate::Choice::OneOf(mut words)

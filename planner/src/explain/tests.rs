@@ -3,6 +3,8 @@
 use super::*;
 use crate::{
     document, plan,
+    progress::Progress,
+    ranking::survey,
     rewrite::Stop,
     sample::{self, Random},
     tests::random_program,
@@ -84,9 +86,10 @@ fn found_again(program: &Program) -> usize {
         let mut changed = program.clone();
         let done = changed.set_all(lines);
         done.unwrap_or_else(|mistake| panic!("{question}: {mistake}"));
-        let again = plan(&changed, &Options::default()).ok();
-        let first = again.and_then(|ranking| ranking.plans.into_iter().next());
-        assert_eq!(first, *answer, "{question}: {lines:?}");
+        // What `plan` ranks, without the changes that it would tell where nothing fits.
+        let again = survey(&changed, &Options::default(), &mut Progress::default());
+        let first = again.plans.into_iter().next();
+        assert_eq!(first.as_ref(), answer.plan(), "{question}: {lines:?}");
     }
     let text = explanation.to_string();
     assert_eq!(text.matches(" <- --set ").count(), explanation.what_if.len(), "{text}");
@@ -97,10 +100,10 @@ fn found_again(program: &Program) -> usize {
 fn every_answer_is_found_again_with_its_lines() {
     let mut random = Random::new(19);
     let mut asked = 0;
-    for _ in 0..8 {
+    for _ in 0..4 {
         asked += found_again(&random_program(&mut random));
     }
-    assert!(asked > 40, "only {asked} questions");
+    assert!(asked > 20, "only {asked} questions");
 }
 
 #[test]
@@ -183,7 +186,7 @@ fn every_decision_with_other_values_is_asked_about() {
         .find(|what| what.question.starts_with("without tensor.rows "))
         .expect("there are other rows");
     assert!(rows.lines[0].starts_with("tensor { rows "), "{:?}", rows.lines);
-    assert_eq!(rows.mistake, None);
+    assert_eq!(rows.answer.mistake(), None);
 }
 
 /// A name that the language cannot spell.
@@ -193,10 +196,9 @@ fn a_question_that_cannot_be_set_says_so() {
     program.target.links.iter_mut().for_each(|(_, link)| link.name = "the bus".into());
     let ranking = plan(&program, &Options::default()).expect("plans fit");
     let explanation = explain(&program, &Options::default(), &ranking);
-    let asked = explanation.what_if.iter().find(|what| what.mistake.is_some());
+    let asked = explanation.what_if.iter().find(|what| what.answer.mistake().is_some());
     let asked = asked.expect("its line does not parse");
     assert_eq!(asked.question, "link the bus twice as fast");
-    assert_eq!(asked.answer, None);
     let text = explanation.to_string();
     assert!(text.contains("link the bus twice as fast: cannot be set: "), "{text}");
     let part = document(&ranking).with_explanation(&explanation).explain;

@@ -102,7 +102,7 @@ fn a_limit_says_how_many_may_be_missing() {
 fn the_front_is_that_of_clocking_every_plan() {
     let mut random = Random::new(29);
     let (mut found, mut several) = (0, 0);
-    for round in 0..24 {
+    for round in 0..12 {
         let program = random_program(&mut random);
         let options = Options { top: 3, clocked_max: usize::MAX, ..Options::default() };
         let ranking = survey(&program, &options, &mut Progress::default());
@@ -121,5 +121,5 @@ fn the_front_is_that_of_clocking_every_plan() {
         found += usize::from(!front.plans.is_empty());
         several += usize::from(front.plans.len() > 2);
     }
-    assert!(found > 12 && several > 6, "{found} programs, {several} with a choice");
+    assert!(found > 6 && several > 3, "{found} programs, {several} with a choice");
 }

@@ -10,7 +10,7 @@ use crate::rewrite::Algebra;
 use roundelay_codegen::{Choice, Everywhere, Neighbour, Piece};
 use roundelay_dsl::Model;
 use roundelay_schedule::{Contraction, Rewrite, Tensor};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Mutex};
 
 const GRIDS: [(u32, u32); 9] =
     [(2, 1), (4, 1), (8, 1), (1, 2), (1, 4), (2, 2), (4, 2), (2, 4), (8, 4)];

@@ -11,7 +11,7 @@ use super::{
 use roundelay_codegen::{Choice, Neighbour, StageError, Stages};
 use roundelay_kernels::{Joint, Kernel, random::Stream};
 use roundelay_schedule::{Collective, Direction, Id, Line, Rewrite, Tensor};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Mutex};
 
 /// Numbers that are sent.
 type Sent = BTreeMap<(Pass, Collective, (u32, u32)), u64>;

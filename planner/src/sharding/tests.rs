@@ -8,7 +8,7 @@ use roundelay_codegen::{
 use roundelay_dsl::{Disk, Model, NoFiles, SourceFile, parse};
 use roundelay_kernels::{Joint, Kernel};
 use roundelay_schedule::{Collective, Contraction, Float, Id, Rewrite, Sequence, Tensor};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Mutex};
 
 pub(super) const EXAMPLES: u64 = 2;
 

@@ -2,7 +2,11 @@
 
 use super::{all, delayed, everything};
 use crate::{
-    Candidate, Options, plan, progress::Progress, ranking::survey, sample, sample::Random,
+    Candidate, Options, plan,
+    progress::Progress,
+    ranking::{allowed, best, survey},
+    sample,
+    sample::Random,
 };
 use roundelay_dsl::{Choice, Learning, NanoDollarsPerHour, Numbers, Objective, Program};
 use roundelay_schedule::{
@@ -202,7 +206,7 @@ fn no_plan_beats_its_bound_for_what_it_adds_to_a_table() {
 fn no_plan_of_a_transformer_beats_its_bound() {
     let mut random = Random::new(61);
     let mut compared = 0;
-    for round in 0..40 {
+    for round in 0..24 {
         let mut program = sample::program([2, 4][round % 2], 8);
         program.model = sample::gpt(2, 8, 16, round % 4 < 2);
         for (_, device) in program.target.devices.iter_mut() {
@@ -218,11 +222,11 @@ fn no_plan_of_a_transformer_beats_its_bound() {
         program.search.placement = Choice::OneOf(some(&mut random, Placement::ALL, 2));
         program.search.states = Choice::OneOf(some(&mut random, States::ALL, 2));
         program.search.stages = Numbers::Ranges(vec![(1, 3)]);
-        let Ok(found) = plan(&program, &everything()) else { continue };
-        compared += found.plans.len();
-        found.plans.iter().for_each(within_bounds);
+        let plans = allowed(&program, &everything());
+        compared += plans.len();
+        plans.iter().for_each(within_bounds);
     }
-    assert!(compared > 500, "only {compared} plans");
+    assert!(compared > 300, "only {compared} plans");
 }
 
 #[test]
@@ -246,7 +250,7 @@ fn the_search_finds_what_clocking_every_plan_finds() {
         let every = all(&program);
         every.plans.iter().for_each(within_bounds);
         let [best, least] = [&ranking.plans[0], &every.plans[0]];
-        assert!(ranking.optimal, "round {round}: gap {}", ranking.gap);
+        assert!(ranking.is_optimal(), "round {round}: gap {}", ranking.gap());
         assert_eq!(best.plan, least.plan, "round {round}");
         assert_eq!(best.step_time, least.step_time, "round {round}");
         assert_eq!(best.device_peak, least.device_peak, "round {round}");
@@ -281,9 +285,10 @@ fn no_plan_that_is_pinned_beats_an_answer_without_a_gap() {
         if round % 2 == 0 {
             second_kind(&mut random, &mut program);
         }
-        let best_first = Options { top: 1, ..everything() };
-        let answer = plan(&program, &best_first).expect("something fits");
-        assert!(answer.optimal && answer.gap == 0.0);
+        // A limit that is never met, for weaker classes to end early.
+        let most = Options { top: 1, clocked_max: 1 << 20, ..everything() };
+        let answer = plan(&program, &most).expect("something fits");
+        assert!(answer.is_optimal() && answer.gap() == 0.0);
         for _ in 0..40 {
             let mut pinned = program.clone();
             for (name, values) in pins {
@@ -293,9 +298,9 @@ fn no_plan_that_is_pinned_beats_an_answer_without_a_gap() {
                 }
             }
             let one = Options { top: 1, clocked_max: 4, ..Options::default() };
-            let Ok(other) = plan(&pinned, &one) else { continue };
+            let Some(other) = best(&pinned, &one) else { continue };
             compared += 1;
-            let [best, other] = [&answer.plans[0], &other.plans[0]];
+            let [best, other] = [&answer.plans[0], &other];
             let (least, pinned) = (best.step_time, other.step_time);
             let [best, other] = [&best.plan, &other.plan];
             assert!(

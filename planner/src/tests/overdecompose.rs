@@ -10,10 +10,10 @@ fn one(number: u64) -> Numbers {
     Numbers::Ranges(vec![(number, number)])
 }
 
-/// Four layers on some devices with room.
-fn program(devices: usize) -> Program {
+/// Some layers on some devices with room.
+fn program(devices: usize, layers: u64) -> Program {
     let mut program = sample::program(devices, 8);
-    program.model = sample::gpt(4, 32, 16, false);
+    program.model = sample::gpt(layers, 32, 16, false);
     let roomy = Bytes(1 << 30);
     program.target.devices.iter_mut().for_each(|(_, device)| device.memory = roomy);
     program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = roomy);
@@ -34,7 +34,7 @@ fn halves(program: &Program) -> Vec<u32> {
 
 #[test]
 fn halves_are_tried_where_a_program_names_them() {
-    let mut program = program(4);
+    let mut program = program(2, 1);
     assert_eq!(halves(&program), [1]);
     program.search.overdecompose = Numbers::Ranges(vec![(1, 2)]);
     assert_eq!(halves(&program), [1, 2]);
@@ -54,7 +54,7 @@ fn halves_are_tried_where_a_program_names_them() {
 /// Products for which a link needs as long as a device.
 #[test]
 fn halves_are_faster_where_exchanges_take_as_long_as_calls() {
-    let mut program = program(2);
+    let mut program = program(2, 4);
     for (_, device) in program.target.devices.iter_mut() {
         device.compute = FlopsPerSecond(1_000_000_000);
         device.bandwidth = BytesPerSecond(1 << 40);
@@ -76,8 +76,9 @@ fn halves_are_faster_where_exchanges_take_as_long_as_calls() {
 #[test]
 fn no_halves_beat_their_bounds_and_a_plan_costs_what_the_search_says() {
     let mut random = Random::new(47);
-    for round in 0..6 {
-        let mut program = program(4);
+    for round in 0..4 {
+        let mut program = program(4, 2);
+        program.train.batch = 4;
         cluster(&mut random, &mut program);
         program.search.overdecompose = one(2);
         let plans = all(&program).plans;

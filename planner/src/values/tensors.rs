@@ -1,6 +1,9 @@
 //! The ways to split tensors that are tried: grids of rows and columns.
 
-use super::{listed, one_of, powers_of_two, sorted, thinned};
+use super::{
+    numbers::{listed, powers_of_two, sorted, thinned},
+    one_of,
+};
 use roundelay_dsl::{Choice, Model, Numbers, Operation, Program, Search, Source};
 use roundelay_schedule::{Contraction, Images, Sequence, Tensor};
 
