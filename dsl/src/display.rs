@@ -111,6 +111,14 @@ fn pool(
     write!(f, "{kind}_pool[size = {size}, stride = {stride}, padding = {padding}]")
 }
 
+/// What stands before the name of a loss.
+fn mask(masked: Masked) -> &'static str {
+    match masked {
+        Masked::No => "",
+        Masked::Yes => "masked_",
+    }
+}
+
 fn boundary(hop: Hop) -> &'static str {
     match hop {
         Hop::None => "stop",
@@ -176,17 +184,11 @@ impl fmt::Display for Operation {
             Operation::Scale { factor } => write!(f, "scale[factor = {factor}]"),
             Operation::Reshape => f.write_str("reshape"),
             Operation::Boundary(hop) => f.write_str(boundary(*hop)),
-            Operation::CrossEntropy { masked: Masked::No } => {
-                f.write_str("cross_entropy")
+            Operation::CrossEntropy { masked } => {
+                write!(f, "{}cross_entropy", mask(*masked))
             }
-            Operation::CrossEntropy { masked: Masked::Yes } => {
-                f.write_str("masked_cross_entropy")
-            }
-            Operation::LinearCrossEntropy { chunks, masked: Masked::No } => {
-                write!(f, "linear_cross_entropy[chunks = {chunks}]")
-            }
-            Operation::LinearCrossEntropy { chunks, masked: Masked::Yes } => {
-                write!(f, "masked_linear_cross_entropy[chunks = {chunks}]")
+            Operation::LinearCrossEntropy { chunks, masked } => {
+                write!(f, "{}linear_cross_entropy[chunks = {chunks}]", mask(*masked))
             }
             Operation::MeanSquaredError => f.write_str("mse"),
             Operation::Accuracy => f.write_str("accuracy"),

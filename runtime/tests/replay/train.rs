@@ -59,7 +59,8 @@ fn trainer(schedule: &Checked, state: &State, checkpoint: Checkpointing) -> Trai
         Cpu::new(schedule, Box::new(data), CpuOptions::default()).expect("threads start");
     cpu.load(state).expect("the state fits");
     let held_out = Box::new(held_out);
-    let evaluate = Evaluating::Every { steps: Every::new(2).unwrap(), held_out };
+    let steps = Every::new(2).expect("two steps are some");
+    let evaluate = Evaluating::Every { steps, held_out };
     Trainer::new(cpu, Rests { evaluate, checkpoint })
 }
 
