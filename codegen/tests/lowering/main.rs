@@ -7,12 +7,11 @@ mod golden;
 mod hop;
 mod local;
 mod lowerer;
-#[allow(dead_code, reason = "other tests use the other models")]
+#[allow(dead_code, reason = "other programs use the other models")]
 #[path = "../../../tests/support/models.rs"]
 mod models;
 mod orders;
 mod pairs;
-#[allow(dead_code, reason = "other tests use the other plans")]
 #[path = "../../../tests/support/plans.rs"]
 mod plans;
 mod sizes;
