@@ -27,7 +27,7 @@ fn program() -> Program {
 }
 
 /// Random programs that are compared.
-const PROGRAMS: usize = 10;
+const PROGRAMS: usize = 15;
 
 fn uniform(candidate: &Candidate) -> Recompute {
     candidate.plan.recompute[0]
