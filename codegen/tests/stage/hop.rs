@@ -2,12 +2,13 @@
 //! against finite differences, which is not that of the summed losses.
 
 use crate::support::{
-    machine::{Machine, context},
+    machine::context,
     residual::residual,
+    units::{forward, loss_of},
 };
 use roundelay_codegen::{BackwardCode, StageError, Stages, stages};
 use roundelay_dsl::{Extent, Mistake, Model, ModelBuilder, Tensor, localised};
-use roundelay_schedule::{Element, Float, Hop, Id, Parameter, Role, Stage, Treatment};
+use roundelay_schedule::{Element, Float, Hop, Id, Parameter, Role, Treatment};
 
 const EXAMPLES: u64 = 3;
 const STEP: f64 = 1e-5;
@@ -47,21 +48,7 @@ fn cut(model: &Model, units: u32, hop: Hop) -> Stages {
 fn losses(stages: &Stages, moved: Option<(&Parameter, u64, f64)>) -> Vec<f64> {
     let machine = forward(stages, moved);
     let units = stages.stages.len();
-    let place = |unit: usize| if unit + 1 == units { 0 } else { 1 + unit as u64 };
-    let loss = |unit| machine.get::<f64>(Stage::new(unit), Role::Metric, place(unit));
-    (0..units).map(loss).collect()
-}
-
-fn forward<'a>(stages: &'a Stages, moved: Option<(&Parameter, u64, f64)>) -> Machine<'a> {
-    let mut machine = Machine::new::<f64>(stages, 0);
-    if let Some((parameter, element, delta)) = moved {
-        let place = parameter.offset + element;
-        let old = machine.get::<f64>(parameter.stage, Role::Parameter, place);
-        machine.set::<f64>(parameter.stage, place, old + delta);
-    }
-    machine.feed::<f64>(11);
-    machine.forward::<f64>(&context(3, 0));
-    machine
+    (0..units).map(|unit| loss_of(&machine, unit, units)).collect()
 }
 
 /// Every element of what is trained by gradients, with the gradient that backward passes make and

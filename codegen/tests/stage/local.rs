@@ -4,6 +4,7 @@
 use crate::support::{
     machine::{Machine, Run, Trace, context},
     residual::residual,
+    units::{forward, loss_of},
 };
 use roundelay_codegen::{Differentiated, Stages, stages};
 use roundelay_dsl::{Model, Operation, localised};
@@ -37,29 +38,12 @@ fn train(stages: &Stages) -> Trace {
     Machine::new::<f32>(stages, method.states()).train::<f32>(&run)
 }
 
-/// The loss of a unit, which stands behind that of the model; the last unit has the model's own.
-fn loss_of(machine: &Machine<'_>, unit: usize, units: usize) -> f64 {
-    let place = if unit + 1 == units { 0 } else { 1 + unit as u64 };
-    machine.get::<f64>(Stage::new(unit), Role::Metric, place)
-}
-
 #[test]
 fn a_parameter_has_the_gradient_of_its_own_units_loss() {
     for count in 1..=LAYERS {
         let model = units(count as u32);
         let stages = cut(&model, &model.boundaries(), Float::F64);
-        let at = |delta: Option<(&roundelay_schedule::Parameter, u64, f64)>| {
-            let mut machine = Machine::new::<f64>(&stages, 0);
-            if let Some((parameter, element, delta)) = delta {
-                let place = parameter.offset + element;
-                let old = machine.get::<f64>(parameter.stage, Role::Parameter, place);
-                machine.set::<f64>(parameter.stage, place, old + delta);
-            }
-            machine.feed::<f64>(11);
-            machine.forward::<f64>(&context(3, 0));
-            machine
-        };
-        let mut machine = at(None);
+        let mut machine = forward(&stages, None);
         machine.backward::<f64>(&context(3, 0));
         assert_eq!(stages.stages.len(), count);
         for parameter in &stages.parameters {
@@ -67,7 +51,7 @@ fn a_parameter_has_the_gradient_of_its_own_units_loss() {
                 let place = parameter.offset + element;
                 let found = machine.get::<f64>(parameter.stage, Role::Gradient, place);
                 let [above, below] = [STEP, -STEP].map(|delta| {
-                    let machine = at(Some((parameter, element, delta)));
+                    let machine = forward(&stages, Some((parameter, element, delta)));
                     loss_of(&machine, parameter.stage.index(), count)
                 });
                 let expected = (above - below) / (2.0 * STEP);

@@ -8,6 +8,7 @@ use super::{
     compile::Compiler,
     driver::{Device, DeviceFacts},
 };
+use crate::lock::{held, lock};
 use roundelay_kernels::{
     Kernel,
     cuda::{Halos, Launch, Number, SOURCES, Source, Step},
@@ -92,19 +93,17 @@ fn side_by_side<T: Send>(
 ) -> BTreeMap<Source, T> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let (rest, done) = (Mutex::new(sources), Mutex::new(BTreeMap::new()));
-    let next = || rest.lock().ok().and_then(|mut rest| rest.pop_first());
+    let next = || lock(&rest).pop_first();
     let one = || {
         while let Some(source) = next() {
             let made = work(source);
-            if let Ok(mut done) = done.lock() {
-                done.insert(source, made);
-            }
+            lock(&done).insert(source, made);
         }
     };
     thread::scope(|scope| {
         (0..cores).for_each(|_| drop(scope.spawn(one)));
     });
-    done.into_inner().unwrap_or_default()
+    held(done.into_inner())
 }
 
 /// The sources of functions that a schedule's calls may take on a device.

@@ -7,3 +7,4 @@ pub(crate) mod machine;
 pub(crate) mod random;
 pub(crate) mod residual;
 pub(crate) mod split;
+pub(crate) mod units;
