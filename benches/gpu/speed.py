@@ -6,7 +6,7 @@ import statistics
 import judge
 from bench import FIRST_RUN, attempt, gigabytes, reason_of, total, verdict_of
 from sides import Failed
-from told import attention_of, convolutions_of, graphs_of, products_of, unrecorded_of
+from told import attention_of, convolutions_of, graphs_of, products_of, unrecorded_of, untried_of
 
 # bf16 products with dense matrices, in arithmetic per second (NVIDIA's data sheets), by what
 # `nvidia-smi` calls a card; what is divided by it is called MFU.
@@ -106,7 +106,7 @@ def alone(bench, model):
     run = own_run(bench, model, bench.run_limit(FIRST_RUN))
     gpus, step = run["end"]["gpus"], run["step_s"]
     found = f"{rate_of(bench, model, step)} with {graphs_of(gpus)} and {products_of(gpus)}"
-    found += f"{convolutions_of(gpus)}{attention_of(gpus)}{unrecorded_of(gpus)}"
+    found += f"{convolutions_of(gpus)}{attention_of(gpus)}{unrecorded_of(gpus)}{untried_of(gpus)}"
     figures = {key: gpus[key] for key in ("products", "convolutions", "attention")}
     bench.results.add("speed", f"{name_of(bench, model)}: ours alone", found, step_s=step, **figures)
     tell_arenas(bench, model, run["end"])

@@ -18,6 +18,11 @@ def unrecorded_of(gpus):
     return f"; left out of trials: {gpus['unrecorded']}" if gpus["unrecorded"] else ""
 
 
+def untried_of(gpus):
+    """The first thing that is made in the first of its ways because no trial could be made of them."""
+    return f"; not tried: {gpus['untried']}" if gpus["untried"] else ""
+
+
 def convolutions_of(gpus):
     return ways_of(gpus["convolutions"], [("cudnn", "convolutions by cuDNN"), ("own", "by own functions")])
 

@@ -267,6 +267,12 @@ impl Cuda {
         self.engine.code.unrecorded()
     }
 
+    /// In words the first thing that is made in the way that comes first, because a trial of its ways could not
+    /// be made, or not to its end.
+    pub fn untried(&self) -> Option<&str> {
+        self.engine.code.untried()
+    }
+
     /// Who makes the matrix products of the schedule here.
     pub fn products(&self) -> &Makers {
         self.engine.code.products()
@@ -392,6 +398,7 @@ impl Cuda {
                 graphs: periods.graphs() as u64,
                 ungraphed: periods.none_kept(),
                 unrecorded: code.unrecorded().map(str::to_owned),
+                untried: code.untried().map(str::to_owned),
                 handed: arenas.handed(),
                 page: arenas.page(),
                 connections: match share {

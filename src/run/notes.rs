@@ -47,7 +47,7 @@ pub(super) fn tell(
 }
 
 /// All that a GPU does so.
-fn on_gpu(cuda: &Cuda, schedule: &Checked) -> [Option<String>; 7] {
+fn on_gpu(cuda: &Cuda, schedule: &Checked) -> [Option<String>; 8] {
     [
         ungraphed(cuda),
         own_products(cuda),
@@ -55,6 +55,7 @@ fn on_gpu(cuda: &Cuda, schedule: &Checked) -> [Option<String>; 7] {
         wrong_engine(cuda),
         wrong_attention(cuda),
         unrecorded(cuda),
+        untried(cuda),
         unhidden(schedule),
     ]
 }
@@ -109,6 +110,14 @@ fn wrong_attention(cuda: &Cuda) -> Option<String> {
 fn unrecorded(cuda: &Cuda) -> Option<String> {
     let reason = cuda.unrecorded()?;
     Some(format!("left out, because it cannot be part of a graph: {reason}"))
+}
+
+/// What might be faster in another way, which nobody knows.
+fn untried(cuda: &Cuda) -> Option<String> {
+    let reason = cuda.untried()?;
+    Some(format!(
+        "made in the first of several ways, which may not be the fastest: {reason}"
+    ))
 }
 
 /// That halves of a micro-batch hide nothing on a GPU, whose streams make exchanges in their turn.

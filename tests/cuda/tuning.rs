@@ -54,9 +54,12 @@ fn a_trial_that_fails_is_the_last_one() {
     let run = |settings: &[(&str, &str)]| bench.run("--device cuda", &program, settings);
     // All four have been looked at once by then.
     let failed = run(&[SEVERAL, cache, ("STANDIN_CUDA_REFUSE", "12")]);
+    let told = failed.end["gpus"]["untried"].as_str().unwrap_or_default();
+    assert!(told.starts_with("product: "), "it is said: {told}");
     let failing = bench.choices();
     assert_eq!(failing.len(), 1, "what would fail again is kept");
     let next = run(&[SEVERAL, cache]);
+    assert!(next.end["gpus"]["untried"].is_null(), "all is tried");
     let choices = bench.choices();
     assert!(choices.len() > 1 && choices.contains(&failing[0]), "{choices:?}");
     assert!(next.count("products") > failed.count("products"), "others were tried");
@@ -85,4 +88,27 @@ fn nothing_is_chosen_where_nothing_is_kept() {
         run.count("products"),
         "the first choice stands"
     );
+    assert!(one.end["gpus"]["untried"].is_null(), "nothing is to be chosen of one");
+    let told = run.end["gpus"]["untried"].as_str().unwrap_or_default();
+    let why = "product: what a trial finds cannot be kept in `/dev/null/cache`";
+    assert!(told.contains(why), "{told}");
+    assert!(run.notes.contains(why), "{}", run.notes);
+}
+
+/// Where a trial finds no memory the first way stands, unkept, and that is said.
+#[test]
+fn what_no_memory_is_left_for_is_not_tried() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("cramped");
+    let cache = bench.own_cache();
+    let program = program(&bench, "tiny", 1, "steps 2", PLAN);
+    let little = ("STANDIN_CUDA_MEMORY", "33554432");
+    let settings = [SEVERAL, little, ("ROUNDELAY_CACHE", cache.as_str())];
+    let run = bench.run("--device cuda", &program, &settings);
+    assert!(bench.choices().is_empty(), "nothing is kept");
+    let told = run.end["gpus"]["untried"].as_str().unwrap_or_default();
+    assert!(told.starts_with("product: ") && told.contains("OUT_OF_MEMORY"), "{told}");
+    assert!(run.notes.contains("may not be the fastest: product"), "{}", run.notes);
 }

@@ -1,7 +1,7 @@
 //! Which kept way everything is made in that was asked for: the one that the user's folder has, or the
 //! one that ranks agreed on.
 
-use super::cache::{keep, read, write};
+use super::cache::{keep, read, unkept, write};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
@@ -59,6 +59,11 @@ impl Choices {
             self.found.insert(name.to_owned());
         }
         Some(kept)
+    }
+
+    /// In words that nothing can be kept, and what would help.
+    pub(super) fn unkept(&self) -> String {
+        unkept("what a trial finds", self.folder.as_deref())
     }
 
     /// The ways in which all is made that stands.

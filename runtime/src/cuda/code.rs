@@ -309,6 +309,11 @@ impl Code {
         self.tuner.unrecorded()
     }
 
+    /// In words the first thing whose ways could not be compared, and why.
+    pub(super) fn untried(&self) -> Option<&str> {
+        self.tuner.untried()
+    }
+
     /// Who makes the products of all calls that are ready.
     pub(super) fn products(&self) -> &Makers {
         self.multiplier.counts()

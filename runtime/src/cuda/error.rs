@@ -1,6 +1,9 @@
 //! Why the CUDA machine cannot start or go on.
 
-use super::driver::{DriverError, NoCuda};
+use super::{
+    cache::unkept,
+    driver::{DriverError, NoCuda},
+};
 use crate::{
     code::CodeError,
     machine::Unready,
@@ -58,10 +61,7 @@ pub enum CudaError {
         log: String,
     },
     /// There is no cache for machine code.
-    #[error(
-        "what is compiled cannot be kept{}; set ROUNDELAY_CACHE to a folder that can be written",
-        folder.as_ref().map_or(String::new(), |own| format!(" in `{}`", own.display()))
-    )]
+    #[error("{}", unkept("what is compiled", folder.as_deref()))]
     Unkept {
         /// The folder, if there is one.
         folder: Option<PathBuf>,

@@ -97,19 +97,45 @@ pub(super) enum Known {
     Closed,
 }
 
+/// Whether what is not known is found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finding {
+    /// And kept.
+    Kept,
+    /// It could not be kept.
+    Unkept,
+    /// Others decide, or a trial was not done in time or failed: then nothing more is tried.
+    Left,
+}
+
+/// Why a trial says nothing.
+enum Missed {
+    /// There is none, and nothing is to be said of it.
+    Left,
+    /// There is none, for a reason in words.
+    Untried(String),
+    /// It was not done to its end.
+    Unreached(Unreached),
+}
+
+impl<T: Into<Unreached>> From<T> for Missed {
+    fn from(error: T) -> Self {
+        Self::Unreached(error.into())
+    }
+}
+
 /// Chooses ways for one GPU.
 pub(super) struct Tuner {
     facts: DeviceFacts,
     pub(super) trials: Trials,
     choices: Choices,
-    /// Whether what is not known is found out and kept.
-    finds: bool,
-    /// Whether a trial was not done in time, or the device failed: then nothing more is tried.
-    stalled: bool,
+    finding: Finding,
     /// When the last trial ended.
     before: Option<Instant>,
     /// In words the first way that was left out because it cannot be recorded.
     unrecorded: Option<String>,
+    /// In words the first thing of which nobody knows the best way, and why.
+    untried: Option<String>,
     /// Of the ranks of which this is one; where one of them fails, the others try nothing more.
     control: Option<Arc<Control>>,
 }
@@ -134,16 +160,19 @@ impl Tuner {
     /// For a GPU, with what is kept in the user's folder for such things.
     pub(super) fn new(facts: &DeviceFacts, trials: Trials) -> Self {
         let folder = cache_folder();
-        let made = trials == Trials::Made;
-        let finds = made && folder.as_deref().is_some_and(can_keep);
+        let finding = match trials {
+            Trials::Made if folder.as_deref().is_some_and(can_keep) => Finding::Kept,
+            Trials::Made => Finding::Unkept,
+            Trials::Left | Trials::Skipped => Finding::Left,
+        };
         Self {
             facts: facts.clone(),
             trials,
             choices: Choices::new(folder),
-            finds,
-            stalled: false,
+            finding,
             before: None,
             unrecorded: None,
+            untried: None,
             control: None,
         }
     }
@@ -155,7 +184,7 @@ impl Tuner {
 
     /// What ranks agree on is taken from now on, and nothing tried.
     pub(super) fn agree(&mut self, agreed: Words) {
-        self.finds = false;
+        self.finding = Finding::Left;
         self.choices.agree(agreed);
     }
 
@@ -167,6 +196,12 @@ impl Tuner {
     /// In words the first way that was left out because it cannot be part of a graph, and why.
     pub(super) fn unrecorded(&self) -> Option<&str> {
         self.unrecorded.as_deref()
+    }
+
+    /// In words the first thing that is made in the way that comes first, because its ways were not compared,
+    /// and why.
+    pub(super) fn untried(&self) -> Option<&str> {
+        self.untried.as_deref()
     }
 
     /// The way in which something is made: a `kind` of thing which `text` says in words, by
@@ -192,11 +227,11 @@ impl Tuner {
         ways: &[Vec<u8>],
         tried: &mut dyn Tried,
     ) -> Option<usize> {
-        if !self.finds || ways.len() < 2 {
+        if ways.len() < 2 {
             return None;
         }
         let best = match self.try_all(tried) {
-            Ok(Some(Found { best, unrecorded })) => {
+            Ok(Found { best, unrecorded }) => {
                 if let Some((way, reason)) = unrecorded {
                     let (place, all) = (way + 1, ways.len());
                     self.unrecorded.get_or_insert_with(|| {
@@ -205,9 +240,7 @@ impl Tuner {
                 }
                 best
             }
-            // It was not tried, or the run ends.
-            Ok(None) | Err(Unreached::Called(_)) => None,
-            Err(Unreached::Broken(_) | Unreached::Late) => Some(0),
+            Err(missed) => self.miss(kind, missed),
         };
         find(ways, &self.choices.keep(name, &ways[best?])?)
     }
@@ -218,7 +251,7 @@ impl Tuner {
         self.choices.note(name, known.clone());
         match known {
             Some(way) => Known::Kept(way),
-            None if self.finds => Known::Open,
+            None if self.finding == Finding::Kept => Known::Open,
             None => Known::Closed,
         }
     }
@@ -246,29 +279,43 @@ impl Tuner {
         format!("{kind}-{:016x}.algorithm", digest.value())
     }
 
-    /// The best way; none where there is no memory to try them in, or after a trial that failed.
-    fn try_all(&mut self, tried: &mut dyn Tried) -> Result<Option<Found>, Unreached> {
-        let Self { control, stalled, before, .. } = self;
+    /// The way that is kept of a `kind` of thing whose trial says nothing, of which the reason is told.
+    fn miss(&mut self, kind: &str, missed: Missed) -> Option<usize> {
+        let (kept, reason) = match missed {
+            Missed::Left | Missed::Unreached(Unreached::Called(_)) => return None,
+            Missed::Untried(reason) => (None, reason),
+            Missed::Unreached(unreached @ (Unreached::Broken(_) | Unreached::Late)) => {
+                (Some(0), unreached.reason("the trial", PATIENCE).to_string())
+            }
+        };
+        self.untried.get_or_insert_with(|| format!("{kind}: {reason}"));
+        kept
+    }
+
+    /// The best way that a trial finds.
+    fn try_all(&mut self, tried: &mut dyn Tried) -> Result<Found, Missed> {
+        match self.finding {
+            Finding::Kept => {}
+            Finding::Left => return Err(Missed::Left),
+            Finding::Unkept => return Err(Missed::Untried(self.choices.unkept())),
+        }
+        let Self { control, finding, before, .. } = self;
         let mut watch = || {
             let trouble = control.as_ref().and_then(|control| control.trouble());
             trouble.map_or(Ok(()), Err)
         };
         watch()?;
-        if *stalled {
-            return Ok(None);
-        }
         let memory = (&tried.extents()[..], tried.workspace());
-        let Ok(mut bench) = Bench::new(self.facts.ordinal, memory) else {
-            return Ok(None);
-        };
+        let bench = Bench::new(self.facts.ordinal, memory);
+        let mut bench = bench.map_err(|reason| Missed::Untried(reason.to_string()))?;
         let found = bench.compare(tried, *before, &mut watch);
         *before = Some(Instant::now());
         if found.is_err() {
             // What is not done may still use the memory.
             mem::forget(bench);
-            *stalled = true;
+            *finding = Finding::Left;
         }
-        found.map(Some)
+        Ok(found?)
     }
 }
 

@@ -46,6 +46,9 @@ pub struct OnGpus {
     /// In words the first way of making something that a trial here left out, because it cannot be part of a
     /// graph.
     pub unrecorded: Option<String>,
+    /// In words the first thing that is made in the way that comes first, because a trial of its ways could not
+    /// be made here, or not to its end.
+    pub untried: Option<String>,
     /// What the driver handed out for arenas.
     pub handed: Bytes,
     /// The page that each block of these was rounded up to.
@@ -154,6 +157,7 @@ impl OnGpus {
             graphs: self.graphs + other.graphs,
             ungraphed: self.ungraphed.or(other.ungraphed),
             unrecorded: self.unrecorded.or(other.unrecorded),
+            untried: self.untried.or(other.untried),
             handed: Bytes(self.handed.0 + other.handed.0),
             connections: Bytes(self.connections.0 + other.connections.0),
             page: self.page.max(other.page),
