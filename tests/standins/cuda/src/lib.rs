@@ -43,6 +43,7 @@
 #![expect(unsafe_code, reason = "these are C libraries")]
 
 mod algorithms;
+mod backlog;
 mod batches;
 mod capture;
 mod clock;

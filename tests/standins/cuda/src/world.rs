@@ -5,6 +5,7 @@
 //! given, and an event the pieces that it was set to. So whatever order is allowed can be drawn.
 
 use crate::{
+    backlog::{Backlog, Pending},
     capture::{Capture, Recorded},
     clock::Clock,
     exchange::Ranks,
@@ -37,14 +38,6 @@ pub(crate) const CAPTURE_UNMATCHED: i32 = 903;
 pub(crate) const CAPTURE_UNJOINED: i32 = 904;
 pub(crate) const CAPTURE_ISOLATION: i32 = 905;
 pub(crate) const CAPTURED_EVENT: i32 = 907;
-
-/// A piece of work that is not done.
-struct Pending {
-    work: Work,
-    after: Vec<u64>,
-    /// Where the host was when it was given.
-    given: u64,
-}
 
 /// A stream: what whatever it is given next waits for.
 #[derive(Default)]
@@ -112,7 +105,7 @@ pub(crate) struct World {
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
     pub(crate) memory: Memory,
-    pending: BTreeMap<u64, Pending>,
+    backlog: Backlog,
     next: u64,
     random: Random,
     pub(crate) streams: BTreeMap<u64, Stream>,
@@ -147,7 +140,7 @@ impl World {
             memory: Memory::new(settings.memory),
             clock: Clock::new(settings.costs.clone()),
             settings,
-            pending: BTreeMap::new(),
+            backlog: Backlog::default(),
             next: 1,
             random: Random::new(seed),
             streams: BTreeMap::new(),
@@ -201,11 +194,9 @@ impl World {
     }
 
     /// A new piece of work.
-    pub(crate) fn add(&mut self, work: Work, mut after: Vec<u64>) -> u64 {
-        after.retain(|number| self.pending.contains_key(number));
+    pub(crate) fn add(&mut self, work: Work, after: Vec<u64>) -> u64 {
         let number = self.number();
-        let given = self.clock.host();
-        self.pending.insert(number, Pending { work, after, given });
+        self.backlog.add(number, (work, self.clock.host()), after);
         number
     }
 
@@ -221,8 +212,8 @@ impl World {
     pub(crate) fn finish(&mut self) {
         let mut held_up = BTreeSet::new();
         loop {
-            let open = |number: &u64| !held_up.contains(number) && self.is_ready(*number);
-            let next = self.pending.keys().copied().find(open);
+            let mut ready = self.backlog.ready().iter().copied();
+            let next = ready.find(|number| !held_up.contains(number));
             let Some(number) = next else { return };
             if !self.run(number) {
                 held_up.insert(number);
@@ -232,35 +223,25 @@ impl World {
 
     /// Does a piece; says whether it is done, or waits for another rank.
     fn run(&mut self, number: u64) -> bool {
-        let Some(Pending { work, after, given }) = self.pending.remove(&number) else {
-            return true;
-        };
-        if after.iter().any(|other| self.pending.contains_key(other)) {
+        let Some(Pending { work, given, .. }) = self.backlog.get(number) else {
             forbid("work was to be done before what it waits for");
-        }
-        let done = match &work {
+        };
+        let done = match work {
             Work::Exchange(exchange) => self.ranks.advance(*exchange, &self.settings),
             Work::Stamp(time) => {
-                let _ = time.set(self.clock.done(&work, given));
+                let _ = time.set(self.clock.done(work, *given));
                 true
             }
             work => {
-                self.clock.done(work, given);
+                self.clock.done(work, *given);
                 work.run();
                 true
             }
         };
-        if !done {
-            self.pending.insert(number, Pending { work, after, given });
+        if done {
+            self.backlog.end(number);
         }
         done
-    }
-
-    fn is_ready(&self, number: u64) -> bool {
-        let pending = self.pending.get(&number);
-        pending.is_some_and(|own| {
-            own.after.iter().all(|other| !self.pending.contains_key(other))
-        })
     }
 
     /// Whether pieces of work are done, after some work was done for whoever asks.
@@ -270,7 +251,7 @@ impl World {
             Order::Late => self.run_for(pieces),
             Order::Drawn(_) => self.run_some(),
         }
-        let done = pieces.iter().all(|piece| !self.pending.contains_key(piece));
+        let done = !pieces.iter().any(|piece| self.backlog.has(*piece));
         if done {
             self.clock.seen();
         }
@@ -279,18 +260,11 @@ impl World {
 
     /// Does what pieces need and no more, the newest first that is ready.
     fn run_for(&mut self, pieces: &[u64]) {
-        let mut needed = BTreeSet::new();
-        let mut open: Vec<u64> = pieces.to_vec();
-        while let Some(piece) = open.pop() {
-            if let Some(pending) = self.pending.get(&piece)
-                && needed.insert(piece)
-            {
-                open.extend(&pending.after);
-            }
-        }
-        while let Some(piece) =
-            needed.iter().rev().copied().find(|piece| self.is_ready(*piece))
-        {
+        let mut needed = self.backlog.needs(pieces);
+        let newest = |backlog: &Backlog, needed: &BTreeSet<u64>| {
+            backlog.ready().iter().rev().copied().find(|piece| needed.contains(piece))
+        };
+        while let Some(piece) = newest(&self.backlog, &needed) {
             // What waits for another rank is tried again when somebody asks again.
             needed.remove(&piece);
             self.run(piece);
@@ -300,39 +274,34 @@ impl World {
     /// Does a few pieces, drawn among those that are ready.
     fn run_some(&mut self) {
         for _ in 0..=self.random.below(32) {
-            let ready: Vec<u64> = self
-                .pending
-                .keys()
-                .copied()
-                .filter(|piece| self.is_ready(*piece))
-                .collect();
-            if ready.is_empty() {
+            let count = self.backlog.ready().len();
+            if count == 0 {
                 return;
             }
-            let drawn = ready[self.random.below(ready.len())];
-            self.run(drawn);
+            let drawn = self.random.below(count);
+            if let Some(piece) = self.backlog.ready().iter().nth(drawn).copied() {
+                self.run(piece);
+            }
         }
     }
 
     /// What a stream was given last never ends.
     pub(crate) fn hang(&mut self, stream: u64) {
         let last = self.streams.get(&stream).and_then(|own| own.tail.first().copied());
-        if let Some(last) = last
-            && let Some(pending) = self.pending.get_mut(&last)
-        {
-            pending.after.push(last);
+        if let Some(last) = last {
+            self.backlog.hang(last);
         }
     }
 
     /// The device fails: whatever is under way is lost, and every call hears of it.
     pub(crate) fn fail(&mut self, failure: i32) {
         self.failure = Some(failure);
-        self.pending.clear();
+        self.backlog.clear();
     }
 
     /// Whether no work is left.
     pub(crate) fn is_idle(&self) -> bool {
-        self.pending.is_empty()
+        self.backlog.is_empty()
     }
 
     /// Spoils every capture: something was called that cannot be recorded.
