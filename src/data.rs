@@ -1,12 +1,12 @@
 //! The examples of a training as files, for other programs that shall see the same ones.
 
-use roundelay_runtime::{DataError, Dataset, Feed};
-use roundelay_schedule::{Checked, Element, Float};
+use roundelay_runtime::{DataError, Dataset, Feed, OutputError, OutputFile};
+use roundelay_schedule::{Checked, Element, Float, InputId, Job};
 use serde::Serialize;
 use std::{
     fs::{self, File},
     io::{self, BufWriter, Write},
-    path::{Path, PathBuf},
+    path::Path,
 };
 use thiserror::Error;
 
@@ -42,20 +42,9 @@ pub enum ExamplesError {
     /// The data cannot be used.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// A file of the data has the name of one that would be written.
-    #[error("`{path}` is an input, and would be written over; name another folder")]
-    Overwrites {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Something cannot be written.
-    #[error("cannot write `{path}`: {source}")]
-    Write {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    /// A file of the folder cannot be written, or is one that the data was read from.
+    #[error(transparent)]
+    Output(#[from] OutputError),
 }
 
 /// Writes the examples of training steps 0 .. `steps` into a folder, exactly as a run of the
@@ -70,52 +59,71 @@ pub fn write_examples(
     data: Option<&Path>,
     folder: &Path,
 ) -> Result<Examples, ExamplesError> {
-    let mut data = Dataset::open(&schedule.job, data)?;
-    let failed = |path: &Path| {
+    let data = Dataset::open(&schedule.job, data)?;
+    let refused = |path: &Path| {
         let path = path.to_owned();
-        |source| ExamplesError::Write { path, source }
+        |source| OutputError::Write { path, source }
     };
-    let named = |name: &str| folder.join(format!("{name}.bin"));
-    let mut paths = schedule.job.inputs.values().map(|input| named(&input.name));
-    if let Some(path) = paths.find(|path| data.is_of(path)) {
-        return Err(ExamplesError::Overwrites { path });
-    }
-    fs::create_dir_all(folder).map_err(failed(folder))?;
-    let index = folder.join("index.json");
-    match fs::remove_file(&index) {
+    fs::create_dir_all(folder).map_err(refused(folder))?;
+    let output = |file: &str| OutputFile::beside(data.corpus_files(), &folder.join(file));
+    let index = output("index.json")?;
+    let inputs: Vec<(InputId, ExamplesFile)> = described(&schedule.job).collect();
+    let files = inputs.iter().map(|(_, input)| output(&input.file));
+    let files: Vec<OutputFile> = files.collect::<Result<_, _>>()?;
+    match fs::remove_file(index.path()) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(failed(&index)(error));
+            return Err(refused(index.path())(error).into());
         }
         Ok(()) | Err(_) => {}
     }
-    let job = &schedule.job;
-    let mut inputs = Vec::new();
-    for (id, input) in job.inputs.iter() {
-        let whole = named(&input.name);
-        let path = whole.with_extension("bin.unfinished");
+    let mut writer = Writer { job: &schedule.job, data, steps };
+    for ((id, _), file) in inputs.iter().zip(files) {
+        file.write_by(|out| writer.write(*id, out))?;
+    }
+    let inputs = inputs.into_iter().map(|(_, input)| input).collect();
+    let batch = u64::from(schedule.job.batch);
+    let examples = Examples { format: 1, steps, batch, inputs };
+    index.write_by(|out| {
+        serde_json::to_writer_pretty(&mut *out, &examples)?;
+        out.write_all(b"\n")
+    })?;
+    Ok(examples)
+}
+
+/// All inputs of a job, as the index has them.
+fn described(job: &Job) -> impl Iterator<Item = (InputId, ExamplesFile)> {
+    job.inputs.iter().map(|(id, input)| {
+        let name = input.name.clone();
+        let file = format!("{name}.bin");
+        let element = spelled(input.element, job.dtype);
+        let shape = input.shape.iter().skip(1).copied().collect();
+        (id, ExamplesFile { name, file, element, shape })
+    })
+}
+
+/// Writes inputs one after the other.
+struct Writer<'a> {
+    job: &'a Job,
+    data: Dataset,
+    steps: u64,
+}
+
+impl Writer<'_> {
+    fn write(&mut self, id: InputId, out: &mut File) -> io::Result<()> {
+        let Self { job, data, steps } = self;
+        let input = &job.inputs[id];
         let elements = input.shape.iter().product::<u64>();
         let mut bytes = vec![0; (elements * input.element.size(job.dtype)) as usize];
         let micro_batches = u64::from(job.batch) / data.examples().max(1);
-        let mut out = BufWriter::new(File::create(&path).map_err(failed(&path))?);
-        for step in 0..steps {
+        let mut out = BufWriter::new(out);
+        for step in 0..*steps {
             for micro_batch in 0..micro_batches {
                 data.fill(id, step, micro_batch, &mut bytes);
-                out.write_all(&bytes).map_err(failed(&path))?;
+                out.write_all(&bytes)?;
             }
         }
-        out.flush().map_err(failed(&path))?;
-        fs::rename(&path, &whole).map_err(failed(&path))?;
-        let (name, file) = (input.name.clone(), format!("{}.bin", input.name));
-        let element = spelled(input.element, job.dtype);
-        let shape = input.shape.iter().skip(1).copied().collect();
-        inputs.push(ExamplesFile { name, file, element, shape });
+        out.flush()
     }
-    let examples = Examples { format: 1, steps, batch: u64::from(job.batch), inputs };
-    let path = folder.join("index.json.unfinished");
-    let text = serde_json::to_string_pretty(&examples).map_err(io::Error::from);
-    let written = text.and_then(|text| fs::write(&path, text + "\n"));
-    written.and_then(|()| fs::rename(&path, &index)).map_err(failed(&path))?;
-    Ok(examples)
 }
 
 fn spelled(element: Element, dtype: Float) -> String {

@@ -58,8 +58,8 @@ pub use roundelay_planner::{
 };
 pub use roundelay_runtime::{
     Came, Compilation, DeviceFacts, Every, Graphs, Interrupt, KernelCheck, KernelRow,
-    KernelTrials, LaunchError, Measures, Report, Resumed, Seat, SelfCheck, Settling,
-    State, Touched, Weights, WeightsError, WeightsFile, WeightsMistake,
+    KernelTrials, LaunchError, Measures, OutputError, OutputFile, Report, Resumed, Seat,
+    SelfCheck, Settling, State, Touched, Weights, WeightsError, WeightsMistake,
 };
 pub use roundelay_schedule::{
     Bytes, Catalogue, Checked, DeviceId, Element, FileErrors, Initial, Kind, Nanos, Plan,

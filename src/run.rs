@@ -17,7 +17,7 @@ pub use options::{Folder, On, RunOptions, Start};
 use event::Listening;
 use machine::Settled;
 use roundelay_runtime::{
-    Control, Dataset, Evaluating, Every, HeldOut, Provenance, Rests, Trainer, WeightsFile,
+    Control, Dataset, Evaluating, Every, HeldOut, OutputFile, Provenance, Rests, Trainer,
 };
 use roundelay_schedule::{Checked, Evaluation};
 use std::sync::Arc;
@@ -73,10 +73,8 @@ fn train(
     let provenance = Provenance::new(schedule, &data);
     let first = options.seat.is_first();
     let save = options.save.as_deref().filter(|_| first);
-    if let Some(over) = save.filter(|path| data.is_of(path)) {
-        return Err(RunError::Overwrites(over.to_owned()));
-    }
-    let save = save.map(WeightsFile::new).transpose()?;
+    let save = save.map(|path| OutputFile::beside(data.corpus_files(), path));
+    let save = save.transpose()?;
     let (start, checkpoint) = start::begin(schedule, provenance, options, listener)?;
     let end = options.steps.unwrap_or(schedule.job.steps);
     if let Some(control) = control {
@@ -103,7 +101,7 @@ fn train(
         if options.save.is_some()
             && let (Some(state), Some(save)) = (machine.save()?, save)
         {
-            save.write(&state)?;
+            state.write_weights(&save)?;
             notes::tell_not_finite(save.path(), &state.not_finite(), listener);
         }
         let touched = machine.touched()?;

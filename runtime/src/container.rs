@@ -1,14 +1,11 @@
-//! Safetensors files taken apart, whatever stands in them, and files that are whole at every
-//! instant.
+//! Safetensors files taken apart, whatever stands in them.
 
 use roundelay_schedule::Float;
 use safetensors::{Dtype, tensor::Metadata};
 use std::{
     borrow::Cow,
     collections::BTreeMap,
-    fs::{self, File},
-    io::{self, Read, Write},
-    path::Path,
+    io::{self, Read},
 };
 
 /// The longest header that is read, in bytes.
@@ -100,34 +97,4 @@ pub(crate) fn little_endian(bytes: &[u8], dtype: Float) -> Cow<'_, [u8]> {
     }
     let numbers = bytes.chunks_exact(dtype.size() as usize);
     Cow::Owned(numbers.flat_map(|number| number.iter().rev().copied()).collect())
-}
-
-/// Writes a file under another name, brings it to disk, renames it, and brings the new name to
-/// disk. When that fails, what was there before is untouched.
-pub(crate) fn write_whole(
-    path: &Path,
-    unfinished: &Path,
-    bytes: &[u8],
-) -> io::Result<()> {
-    let written = File::create(unfinished).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()
-    });
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let done = written
-        .and_then(|()| fs::rename(unfinished, path))
-        .and_then(|()| bring_to_disk(folder));
-    if done.is_err() {
-        // The write failed already; that its remains stay is said by whoever lists the folder.
-        let _ = fs::remove_file(unfinished);
-    }
-    done
-}
-
-/// Names reach the disk with their folder; systems that cannot open folders do so on their own.
-pub(crate) fn bring_to_disk(folder: &Path) -> io::Result<()> {
-    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }

@@ -117,14 +117,6 @@ impl Dataset {
         files.iter().map(|(_, path)| path.as_path())
     }
 
-    /// Whether a file is one that a text or tokens were read from.
-    pub fn is_of(&self, path: &Path) -> bool {
-        path.canonicalize().is_ok_and(|own| {
-            self.corpus_files()
-                .any(|read| read.canonicalize().is_ok_and(|read| read == own))
-        })
-    }
-
     /// Examples of one micro-batch, b.
     pub fn examples(&self) -> u64 {
         match &self.source {

@@ -22,6 +22,7 @@ mod machine;
 mod memory;
 mod native;
 mod oracle;
+mod output;
 mod plain;
 mod profile;
 mod ranks;
@@ -55,6 +56,7 @@ pub use machine::{
 };
 pub use native::{NotNative, check_native};
 pub use oracle::{Oracle, OracleError};
+pub use output::{OutputError, OutputFile};
 pub use profile::{Collection, Sample, Settling, copies, sample};
 pub use ranks::{
     Control, Ended, LaunchError, MeetingError, Position, Seat, Seen, Trouble, WorldSize,
@@ -64,4 +66,4 @@ pub use train::{
     Checkpointing, Evaluating, Every, Observer, Progress, Report, Rests, TrainError,
     Trainer,
 };
-pub use weights::{NotFinite, Weights, WeightsError, WeightsFile, WeightsMistake};
+pub use weights::{NotFinite, Weights, WeightsError, WeightsMistake};

@@ -1,8 +1,6 @@
 //! Weights in and out: parameters alone, as one safetensors file under their global names.
 //!
-//! What is read may hold other element types than the job's; what is written has the job's. A file
-//! is written under another name, brought to disk, then renamed. So it must be a file, or nothing yet:
-//! a rename would take the place of a link, a device or a pipe.
+//! What is read may hold other element types than the job's; what is written has the job's.
 
 mod convert;
 mod error;
@@ -10,17 +8,16 @@ mod error;
 pub use error::{WeightsError, WeightsMistake};
 
 use crate::{
-    State, Tensor,
+    OutputError, OutputFile, State, Tensor,
     checkpoint::format,
-    container::{Array, Container, element, little_endian, write_whole},
+    container::{Array, Container, element, little_endian},
 };
 use roundelay_kernels::nearest;
 use roundelay_schedule::{Job, Parameter};
 use safetensors::tensor::TensorView;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, File},
-    io,
+    fs::File,
     path::{Path, PathBuf},
 };
 
@@ -144,49 +141,15 @@ fn numbers(
     }
 }
 
-/// A file that weights will be written to at the end of a run.
-#[derive(Clone, Debug)]
-pub struct WeightsFile {
-    path: PathBuf,
-    /// Where links lead from there.
-    place: PathBuf,
-}
-
-impl WeightsFile {
-    /// Proves that the file can be written, so that a run does not train for nothing. What is
-    /// there stays until [`WeightsFile::write`]; links are followed then.
-    ///
-    /// # Errors
-    /// [`WeightsError::Write`], also where something else than a file stands.
-    pub fn new(path: &Path) -> Result<Self, WeightsError> {
-        let tried = place(path).and_then(|place| {
-            let trial = unfinished(&place);
-            File::create(&trial).and_then(|_| fs::remove_file(&trial))?;
-            Ok(place)
-        });
-        let path = path.to_path_buf();
-        match tried {
-            Ok(place) => Ok(Self { path, place }),
-            Err(source) => Err(WeightsError::Write { path, source }),
-        }
-    }
-
-    /// Writes θ_T of a state, in its element type. The file is on disk when this returns.
-    ///
-    /// # Errors
-    /// [`WeightsError::Write`]; then what was there before is untouched.
-    pub fn write(&self, state: &State) -> Result<(), WeightsError> {
-        write_whole(&self.place, &unfinished(&self.place), &encode(state))
-            .map_err(|source| WeightsError::Write { path: self.path.clone(), source })
-    }
-
-    /// Where it lies.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
 impl State {
+    /// Writes θ_T as a file of weights, in its element type.
+    ///
+    /// # Errors
+    /// Those of [`OutputFile::write`].
+    pub fn write_weights(&self, file: &OutputFile) -> Result<(), OutputError> {
+        file.write(&encode(self))
+    }
+
     /// Parameters whose newest versions hold numbers that are not finite, by name.
     pub fn not_finite(&self) -> Vec<NotFinite> {
         let dtype = element(self.dtype);
@@ -198,29 +161,6 @@ impl State {
         };
         self.tensors.iter().filter_map(of).collect()
     }
-}
-
-/// Where a file of this name lies, or would lie, behind all links.
-fn place(path: &Path) -> io::Result<PathBuf> {
-    match fs::metadata(path) {
-        Ok(found) if found.is_file() => fs::canonicalize(path),
-        Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
-        Ok(_) => Err(io::Error::other("it is no regular file")),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let mut place = path.to_path_buf();
-            while let Ok(next) = fs::read_link(&place) {
-                place = place.parent().unwrap_or(Path::new("")).join(next);
-            }
-            Ok(place)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn unfinished(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".unfinished");
-    name.into()
 }
 
 /// The file's bytes. The one entry of its metadata is what other programs ask for: that numbers

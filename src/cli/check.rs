@@ -43,7 +43,7 @@ fn seal(args: &CheckArgs) -> Result<(), Failure> {
     let lines = Lines::of(&sealed);
     schedule::check(read, &Kernels)
         .map_err(|wrong| Failure::violations(path, &wrong, &lines))?;
-    load::write(path, &sealed)
+    load::replace(path, &sealed)
 }
 
 #[derive(Serialize)]

@@ -20,7 +20,7 @@ use std::path::Path;
 pub(super) fn compile(args: &CompileArgs) -> Result<(), Failure> {
     let mut loaded = load::program(&args.program)?;
     loaded.read.extend(args.plan.clone());
-    load::try_output(&args.output, &loaded.read)?;
+    let output = load::output(&args.output, &loaded.read)?;
     let folder = args.output.parent().unwrap_or(Path::new(""));
     if let Some(root) = loaded.program.train.data.root_mut() {
         *root = load::relative(root, folder);
@@ -32,7 +32,7 @@ pub(super) fn compile(args: &CompileArgs) -> Result<(), Failure> {
         }
         None => (best(&loaded)?, Vec::new()),
     };
-    load::write(&args.output, &roundelay::write(&schedule))?;
+    load::write(&output, &roundelay::write(&schedule))?;
     tell_facts(&schedule, warnings, args.json)
 }
 

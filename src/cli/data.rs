@@ -15,8 +15,7 @@ pub(super) fn data(args: &DataArgs) -> Result<(), Failure> {
         roundelay::write_examples(&schedule, steps, args.data.as_deref(), folder);
     let examples = written.map_err(|error| match error {
         ExamplesError::Data(error) => Failure::run(file, &error.into()),
-        ExamplesError::Write { path, source } => Failure::file(&path, &source),
-        ExamplesError::Overwrites { path } => Failure::overwrites(&path),
+        ExamplesError::Output(error) => Failure::unwritten(&error),
     })?;
     if args.json {
         return print_json(&examples, Form::Document);

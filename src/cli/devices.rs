@@ -112,7 +112,7 @@ pub(super) fn devices(args: &DevicesArgs) -> Result<(), Failure> {
     }
     let cluster = roundelay::machine();
     if let Some(path) = &args.output {
-        load::write(path, &cluster)?;
+        load::replace(path, &cluster)?;
     }
     if args.json {
         let absent = roundelay::gpus().err();

@@ -2,7 +2,8 @@
 
 use super::{FORMAT, Form, broken, json_text, load::Loaded, note, print};
 use roundelay::{
-    CompileError, Diagnostic, Diagnostics, FileErrors, ProfileError, Refusal, RunError,
+    CompileError, Diagnostic, Diagnostics, FileErrors, OutputError, ProfileError,
+    Refusal, RunError,
     parts::{
         dsl::{ListMistake, Place, Severity},
         planner::{PlanMistake, PlanMistakes, Repair, Shortfall},
@@ -107,13 +108,13 @@ impl Failure {
         Self { kind: Kind::Usage, ..refused }
     }
 
-    /// An output that is one of the inputs.
-    pub(crate) fn overwrites(path: &Path) -> Self {
-        let message = format!(
-            "`{}` is an input of this command, and would be written over; name another output",
-            path.display()
-        );
-        Self::usage(path, &message)
+    /// A file that is not written.
+    pub(crate) fn unwritten(error: &OutputError) -> Self {
+        let message = error.to_string();
+        match error {
+            OutputError::Input { path } => Self::usage(path, &message),
+            OutputError::Write { path, .. } => Self::refused("file", path, message),
+        }
     }
 
     /// An input that is refused for one reason.

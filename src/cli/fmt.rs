@@ -13,5 +13,5 @@ pub(super) fn fmt(args: &FmtArgs) -> Result<(), Failure> {
         let message = format!("`{}` is not formatted", args.file.display());
         return Err(Failure::refused("format", &args.file, message));
     }
-    load::write(&args.file, &formatted)
+    load::replace(&args.file, &formatted)
 }

@@ -20,7 +20,7 @@ struct Document {
 }
 
 pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
-    load::try_output(&args.output, slice::from_ref(&args.file))?;
+    let output = load::output(&args.output, slice::from_ref(&args.file))?;
     let path = args.file.display().to_string();
     let source = SourceFile::new(path, load::text(&args.file)?);
     let options = ImportOptions {
@@ -36,7 +36,7 @@ pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
     for warning in &imported.warnings {
         note(&warning.to_string());
     }
-    load::write(&args.output, &imported.text)?;
+    load::write(&output, &imported.text)?;
     tell(args, &imported)
 }
 

@@ -2,7 +2,7 @@
 
 use super::{args::ProgramArgs, failure::Failure, note};
 use roundelay::{
-    Checked, Program, SourceFile,
+    Checked, OutputFile, Program, SourceFile,
     parts::{
         dsl::{self, Files},
         kernels::Kernels,
@@ -12,7 +12,7 @@ use roundelay::{
 use std::{
     cell::RefCell,
     fs,
-    io::{self, Read},
+    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -131,42 +131,17 @@ pub(super) fn relative(root: &str, folder: &Path) -> String {
     path.display().to_string()
 }
 
+/// A text file that is written at the end of long work, and is none of the files that this reads.
+pub(super) fn output(path: &Path, read: &[PathBuf]) -> Result<OutputFile, Failure> {
+    OutputFile::beside(read, path).map_err(|error| Failure::unwritten(&error))
+}
+
 /// Writes a text file.
-pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text).map_err(|error| Failure::file(path, &error))
+pub(super) fn write(file: &OutputFile, text: &str) -> Result<(), Failure> {
+    file.write(text.as_bytes()).map_err(|error| Failure::unwritten(&error))
 }
 
-/// Looks whether what is written at the end of long work is none of the files that it is made of, and
-/// can be written.
-pub(super) fn try_output(path: &Path, read: &[PathBuf]) -> Result<(), Failure> {
-    let own = path.canonicalize().ok();
-    let same = |other: &PathBuf| own.is_some() && own == other.canonicalize().ok();
-    match read.iter().any(same) {
-        true => Err(Failure::overwrites(path)),
-        false => try_write(path),
-    }
-}
-
-/// Proves that a text file can be written at the end of long work, as far as that is known before.
-/// What is there stays; what is no file is tried by nobody but its writer.
-fn try_write(path: &Path) -> Result<(), Failure> {
-    let tried = match fs::symlink_metadata(path) {
-        Ok(_) => match fs::metadata(path) {
-            Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
-            Ok(found) if found.is_file() => {
-                fs::File::options().append(true).open(path).map(drop)
-            }
-            Ok(_) | Err(_) => Ok(()),
-        },
-        Err(_) => {
-            let mut trial = path.as_os_str().to_owned();
-            trial.push(".unfinished");
-            match fs::File::create_new(&trial) {
-                // Somebody else's, in a folder that takes files.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-                made => made.and_then(|_| fs::remove_file(&trial)),
-            }
-        }
-    };
-    tried.map_err(|error| Failure::file(path, &error))
+/// Writes a text file that may be there.
+pub(super) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
+    write(&output(path, &[])?, text)
 }

@@ -11,7 +11,7 @@ use super::{
     watch::{Known, Watch},
 };
 use roundelay::{
-    Plan, Program, Ranking, Search,
+    OutputFile, Plan, Program, Ranking, Search,
     parts::planner::{self, Document, Explanation, Front, Goal, NoPlan},
 };
 use std::path::Path;
@@ -25,16 +25,19 @@ pub(super) fn plan(args: &PlanArgs) -> Result<(), Failure> {
         ([], Some(file)) => {
             let set = args.set.clone();
             let loaded = load::program(&ProgramArgs { file: file.clone(), set })?;
-            if let Some(output) = &args.output {
-                load::try_output(output, &loaded.read)?;
-            }
-            ranked(args, &loaded)
+            let output = args.output.as_ref();
+            let output = output.map(|path| load::output(path, &loaded.read));
+            ranked(args, &loaded, output.transpose()?.as_ref())
         }
         _ => unreachable!("the arguments must name a program or two plans"),
     }
 }
 
-fn ranked(args: &PlanArgs, loaded: &Loaded) -> Result<(), Failure> {
+fn ranked(
+    args: &PlanArgs,
+    loaded: &Loaded,
+    output: Option<&OutputFile>,
+) -> Result<(), Failure> {
     let program = &loaded.program;
     let compare = planner::Compare::Approaches;
     let options = Search { top: args.top.get(), compare, ..Search::default() };
@@ -49,8 +52,8 @@ fn ranked(args: &PlanArgs, loaded: &Loaded) -> Result<(), Failure> {
         NoPlan::Refused(refusal) => Failure::no_plan(loaded, &refusal),
         NoPlan::Interrupted => early(&none.to_string()),
     })?;
-    if let Some(path) = &args.output {
-        load::write(path, &roundelay::write_plan(ranking.best(), program))?;
+    if let Some(output) = output {
+        load::write(output, &roundelay::write_plan(ranking.best(), program))?;
     }
     let found = Found { program, options, ranking, watch };
     match args.json {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub(super) fn profile(args: &ProfileArgs) -> Result<(), Failure> {
     let loaded = load::program_with(&args.program, Tables::Leave)?;
-    load::try_output(&args.output, &loaded.read)?;
+    let output = load::output(&args.output, &loaded.read)?;
     let usual = ProfileOptions::default();
     let patience = Duration::from_secs(args.patience);
     let options = ProfileOptions {
@@ -28,7 +28,7 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<(), Failure> {
     };
     let found = roundelay::profile(&loaded.program, &options, tell)
         .map_err(|error| Failure::profile(&loaded, &error))?;
-    load::write(&args.output, &roundelay::write_profile(&found))?;
+    load::write(&output, &roundelay::write_profile(&found))?;
     if args.json {
         return print_json(&found, Form::Document);
     }

@@ -40,7 +40,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let mut teller = Teller::new(args.json);
     let outcome = roundelay::run(&schedule, &options, |event| teller.tell(event))
         .map_err(|error| match error {
-            RunError::Overwrites(path) => Failure::overwrites(&path),
+            RunError::Output(error) => Failure::unwritten(&error),
             other => Failure::run(&args.program.file, &other),
         })?;
     teller.done()?;
@@ -146,7 +146,7 @@ fn prepare(args: &RunArgs, told: Told) -> Result<Checked, Failure> {
             Input::Program(loaded) => &loaded.read[..],
             Input::Schedule(_) => slice::from_ref(&args.program.file),
         };
-        load::try_output(save, read)?;
+        load::output(save, read)?;
     }
     let loaded = match input {
         Input::Program(loaded) => loaded,

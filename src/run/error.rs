@@ -2,7 +2,7 @@
 
 use roundelay_runtime::{
     CheckpointError, CodeError, DataError, Ended, EvaluateError, MachineError,
-    MeetingError, NotNative, StateError, TrainError, WeightsError,
+    MeetingError, NotNative, OutputError, StateError, TrainError, WeightsError,
 };
 use roundelay_schedule::Float;
 use std::path::PathBuf;
@@ -20,10 +20,10 @@ pub enum RunError {
     /// The folder has no whole checkpoint.
     #[error("`{0}` holds no whole checkpoint")]
     NoCheckpoint(PathBuf),
-    /// Weights would be written over what the data was read from.
-    #[error("`{0}` is data of this run, and would be written over; name another output")]
-    Overwrites(PathBuf),
-    /// Weights cannot be read or written.
+    /// Weights cannot be written where they are to be.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// Weights cannot be read.
     #[error(transparent)]
     Weights(#[from] WeightsError),
     /// The machine does not compute in the job's type.
@@ -72,7 +72,7 @@ impl RunError {
             RunError::Data(_)
             | RunError::Checkpoint(_)
             | RunError::NoCheckpoint(_)
-            | RunError::Overwrites(_)
+            | RunError::Output(_)
             | RunError::Weights(_)
             | RunError::Code(_)
             | RunError::State(_) => true,

@@ -70,7 +70,7 @@ fn a_table_that_cannot_be_written_is_refused_before_anything_is_measured() {
         let mut profile = roundelay("profile --top 1 --patience 1");
         let found = ended(profile.arg(&program).arg("-o").arg(&table));
         assert_eq!(found.code, 1, "{found:?}");
-        assert!(found.err.contains("cannot use `"), "{}", found.err);
+        assert!(found.err.contains("cannot write `"), "{}", found.err);
         assert!(!found.err.contains(" a step, "), "it measured: {}", found.err);
     }
 }

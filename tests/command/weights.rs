@@ -187,7 +187,7 @@ fn weights_that_do_not_fit_are_refused_in_full() {
     let nowhere = scratch.path("nowhere/kept.safetensors");
     refused(run().arg(&nowhere).arg(&schedule), 1, &["cannot read"]);
     let save = || roundelay("run --json --save");
-    refused(save().arg(&nowhere).arg(&schedule), 1, &["cannot use", "nowhere"]);
+    refused(save().arg(&nowhere).arg(&schedule), 1, &["cannot write", "nowhere"]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::support::{PROGRAM, Scratch, compiled, printed, refused, roundelay};
 use std::fs;
 
-const OVER: &str = "is an input of this command, and would be written over";
+const OVER: &str = "is an input, and would be written over";
 
 /// What is written would stand in place of what it is made of.
 #[test]
@@ -83,7 +83,14 @@ fn a_folder_of_examples_has_an_index_when_it_is_whole() {
         names
     };
     assert_eq!(names(), ["index.json", "x.bin", "y.bin"]);
-    fs::create_dir(folder.join("x.bin.unfinished")).expect("a folder stands in the way");
-    refused(&mut data(), 1, &["cannot use", "x.bin.unfinished"]);
+    let way = folder.join("x.bin.unfinished");
+    fs::create_dir(&way).expect("a folder stands in the way");
+    refused(&mut data(), 1, &["cannot write", "x.bin.unfinished"]);
+    assert!(folder.join("index.json").exists(), "what is there is whole");
+    fs::remove_dir(&way).expect("it is empty");
+    fs::remove_file(folder.join("y.bin")).expect("it is there");
+    std::os::unix::fs::symlink("/dev/full", folder.join("y.bin"))
+        .expect("a link can be made");
+    refused(&mut data(), 1, &["cannot write", "y.bin", "space"]);
     assert!(!folder.join("index.json").exists(), "nothing says that it is whole");
 }

@@ -6,7 +6,7 @@ use crate::{
     support::{compiled, plan},
 };
 use roundelay::{
-    Checked, Weights, WeightsFile,
+    Checked, OutputFile, Weights,
     parts::runtime::{Cpu, CpuOptions, Dataset, Fill, Oracle, State},
 };
 use std::{env, fs, process};
@@ -36,7 +36,7 @@ fn a_run_from_weights_is_the_recursion_from_them() {
         let schedule = compiled(&program, &plan(&program, kind, 3, 3));
         let data = Dataset::open(&schedule.job, None).unwrap();
         let first = trained(&schedule, &data, &State::initial(&schedule.job));
-        WeightsFile::new(&path).unwrap().write(&first).unwrap();
+        first.write_weights(&OutputFile::new(&path).unwrap()).unwrap();
         let start = Weights::read(&path).unwrap().state(&schedule.job).unwrap();
         for (name, tensor) in &start.tensors {
             let known = &first.tensors[name];

@@ -1,11 +1,11 @@
 //! A folder of checkpoints: names, atomic writes, what may be removed, and by whom.
 
 use super::CheckpointError;
-use crate::container::{bring_to_disk, write_whole};
+use crate::output::{bring_to_disk, write_whole};
 use std::{
     collections::BTreeMap,
     fs::{self, File, TryLockError},
-    io,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -105,7 +105,7 @@ pub(super) fn write(
 ) -> Result<PathBuf, CheckpointError> {
     let unfinished = folder.join(file_name(step, UNFINISHED));
     let path = folder.join(file_name(step, SUFFIX));
-    match write_whole(&path, &unfinished, bytes) {
+    match write_whole(&path, &unfinished, |file| file.write_all(bytes)) {
         Ok(()) => Ok(path),
         Err(source) => Err(CheckpointError::Write { path, source }),
     }

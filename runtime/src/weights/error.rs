@@ -4,23 +4,12 @@ use crate::listed::listed;
 use std::{io, path::PathBuf};
 use thiserror::Error;
 
-/// Why weights cannot be read or written.
+/// Why weights cannot be read.
 #[derive(Debug, Error)]
 pub enum WeightsError {
     /// The system refused to read.
     #[error("cannot read `{}`: {source}; check that it exists and may be read", path.display())]
     Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// The system refused to write.
-    #[error(
-        "cannot write `{}`: {source}; check space and permissions, or name another file",
-        path.display()
-    )]
-    Write {
         /// The file.
         path: PathBuf,
         /// What the system says.

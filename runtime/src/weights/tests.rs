@@ -92,9 +92,9 @@ fn what_is_written_comes_back() {
         let older = |tensor: &mut crate::Tensor| tensor.versions.push(vec![1; 4]);
         let mut trained = State { step: 7, origin: 2, ..drawn.clone() };
         trained.tensors.values_mut().for_each(older);
-        let target = WeightsFile::new(&path).unwrap();
+        let target = OutputFile::new(&path).unwrap();
         assert!(!path.with_extension("safetensors.unfinished").exists());
-        target.write(&trained).unwrap();
+        trained.write_weights(&target).unwrap();
         assert_eq!(Weights::read(&path).unwrap().state(&job).unwrap(), drawn);
     }
 }
@@ -202,52 +202,4 @@ fn the_newest_parameters_of_a_checkpoint_are_weights_too() {
     state.step = 3;
     let path = checkpoints.save(&state).unwrap();
     assert_eq!(Weights::read(&path).unwrap().state(&job).unwrap(), expected);
-}
-
-#[test]
-fn what_cannot_be_written_is_said_before_and_harms_nothing() {
-    let scratch = Scratch::new("weights-unwritable");
-    let missing = scratch.path().join("nowhere/kept.safetensors");
-    assert!(matches!(WeightsFile::new(&missing), Err(WeightsError::Write { .. })));
-    assert!(matches!(WeightsFile::new(scratch.path()), Err(WeightsError::Write { .. })));
-    let path = scratch.path().join("kept.safetensors");
-    scratch.write("kept.safetensors", b"earlier");
-    let target = WeightsFile::new(&path).unwrap();
-    // A folder in the way of the unfinished file.
-    fs::create_dir(unfinished(&path)).unwrap();
-    let state = State::initial(&trained(Float::F32));
-    assert!(target.write(&state).is_err());
-    assert_eq!(fs::read(&path).unwrap(), b"earlier");
-    fs::remove_dir(unfinished(&path)).unwrap();
-    target.write(&state).unwrap();
-    assert!(fs::read(&path).unwrap().len() > 100 && !unfinished(&path).exists());
-}
-
-#[cfg(unix)]
-#[test]
-fn links_are_followed_and_what_is_no_file_stays() {
-    use std::os::unix::{fs::symlink, net::UnixListener};
-    let scratch = Scratch::new("weights-links");
-    let state = State::initial(&trained(Float::F32));
-    let at = |name: &str| scratch.path().join(name);
-    scratch.write("there", b"earlier");
-    fs::create_dir(at("folder")).unwrap();
-    // From another folder, over two links, and to nothing yet.
-    symlink("../there", at("folder/link")).unwrap();
-    symlink("folder/link", at("links")).unwrap();
-    symlink("folder/new", at("dangling")).unwrap();
-    for (link, file) in [("links", "there"), ("dangling", "folder/new")] {
-        WeightsFile::new(&at(link)).unwrap().write(&state).unwrap();
-        assert!(at(link).is_symlink() && at(file).is_file() && !at(file).is_symlink());
-        assert!(Weights::read(&at(file)).is_ok());
-    }
-    assert!(at("folder/link").is_symlink());
-    let _socket = UnixListener::bind(at("socket")).unwrap();
-    symlink("socket", at("to_socket")).unwrap();
-    for name in ["socket", "to_socket"] {
-        let refused = WeightsFile::new(&at(name)).unwrap_err().to_string();
-        assert!(refused.contains("no regular file"), "{refused}");
-    }
-    symlink("loop", at("loop")).unwrap();
-    assert!(WeightsFile::new(&at("loop")).is_err());
 }

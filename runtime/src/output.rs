@@ -1,0 +1,211 @@
+//! Files that are written at the end of long work: never over what the work reads, known to be writable
+//! before it begins, and whole at every instant.
+//!
+//! A file is written under another name, brought to disk, then renamed. Links are followed before,
+//! because a rename would take their place. What is no file (a pipe, `/dev/stdout`) takes what comes.
+
+use std::{
+    fs::{self, File, FileType},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+use thiserror::Error;
+
+/// What is behind the name of a file that is not whole yet.
+const UNFINISHED: &str = ".unfinished";
+
+/// A file that is written at the end of long work.
+#[derive(Clone, Debug)]
+pub struct OutputFile {
+    path: PathBuf,
+    place: Place,
+}
+
+/// What is written to.
+#[derive(Clone, Debug)]
+enum Place {
+    /// A file, or nothing yet, behind all links.
+    File(PathBuf),
+    /// A pipe or a terminal.
+    Stream,
+}
+
+/// Why a file is not written.
+#[derive(Debug, Error)]
+pub enum OutputError {
+    /// The work reads it.
+    #[error("`{}` is an input, and would be written over; name another output", path.display())]
+    Input {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The system refuses to write.
+    #[error(
+        "cannot write `{}`: {source}; check space and permissions, or name another file",
+        path.display()
+    )]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+impl OutputFile {
+    /// Proves that a file can be written, as far as that is known before. What is there stays until it is.
+    ///
+    /// # Errors
+    /// [`OutputError::Write`], also for folders, sockets and disks.
+    pub fn new(path: &Path) -> Result<Self, OutputError> {
+        let place = place(path).and_then(|place| {
+            if let Place::File(file) = &place {
+                attempt(file)?;
+            }
+            Ok(place)
+        });
+        let path = path.to_path_buf();
+        match place {
+            Ok(place) => Ok(Self { path, place }),
+            Err(source) => Err(OutputError::Write { path, source }),
+        }
+    }
+
+    /// As [`OutputFile::new`], of work that reads these files.
+    ///
+    /// # Errors
+    /// Those of [`OutputFile::new`], and [`OutputError::Input`] where it is one of them, under whatever name.
+    pub fn beside(
+        inputs: impl IntoIterator<Item: AsRef<Path>>,
+        path: &Path,
+    ) -> Result<Self, OutputError> {
+        let own = path.canonicalize().ok();
+        let is_own = |input: &Path| own.is_some() && own == input.canonicalize().ok();
+        match inputs.into_iter().any(|input| is_own(input.as_ref())) {
+            true => Err(OutputError::Input { path: path.to_path_buf() }),
+            false => Self::new(path),
+        }
+    }
+
+    /// The name that it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes it. A file is on disk when this returns.
+    ///
+    /// # Errors
+    /// [`OutputError::Write`]; then a file that was there before is untouched.
+    pub fn write(&self, bytes: &[u8]) -> Result<(), OutputError> {
+        self.write_by(|out| out.write_all(bytes))
+    }
+
+    /// Writes it piece by piece.
+    ///
+    /// # Errors
+    /// Those of [`OutputFile::write`].
+    pub fn write_by(
+        &self,
+        write: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> Result<(), OutputError> {
+        let written = match &self.place {
+            Place::File(file) => write_whole(file, &unfinished(file), write),
+            Place::Stream => File::options()
+                .write(true)
+                .open(&self.path)
+                .and_then(|mut stream| write(&mut stream)),
+        };
+        written.map_err(|source| OutputError::Write { path: self.path.clone(), source })
+    }
+}
+
+/// Writes a file under another name, brings it to disk, renames it, and brings the new name to
+/// disk. When that fails, what was there before is untouched.
+pub(crate) fn write_whole(
+    path: &Path,
+    unfinished: &Path,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut file = begin(unfinished)?;
+    let written = write(&mut file).and_then(|()| {
+        if let Ok(earlier) = fs::metadata(path) {
+            file.set_permissions(earlier.permissions())?;
+        }
+        file.sync_all()
+    });
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let done = written
+        .and_then(|()| fs::rename(unfinished, path))
+        .and_then(|()| bring_to_disk(folder));
+    if done.is_err() {
+        // The write failed already; that its remains stay is said by whoever lists the folder.
+        let _ = fs::remove_file(unfinished);
+    }
+    done
+}
+
+/// Names reach the disk with their folder; systems that cannot open folders do so on their own.
+pub(crate) fn bring_to_disk(folder: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
+/// An empty file for what is not whole yet.
+fn begin(unfinished: &Path) -> io::Result<File> {
+    let named = |error: io::Error| {
+        let told = format!("{error}, at `{}`", unfinished.display());
+        io::Error::new(error.kind(), told)
+    };
+    File::create(unfinished).map_err(named)
+}
+
+/// Tries what writing a file would do first.
+fn attempt(file: &Path) -> io::Result<()> {
+    if file.exists() {
+        File::options().append(true).open(file)?;
+    }
+    let unfinished = unfinished(file);
+    begin(&unfinished).and_then(|_| fs::remove_file(&unfinished))
+}
+
+/// What a name leads to, behind all links.
+fn place(path: &Path) -> io::Result<Place> {
+    match fs::metadata(path).map(|found| found.file_type()) {
+        Ok(found) if found.is_file() => fs::canonicalize(path).map(Place::File),
+        Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(found) if is_stream(found) => Ok(Place::Stream),
+        Ok(_) => Err(io::Error::other("it is no file")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let mut place = path.to_path_buf();
+            while let Ok(next) = fs::read_link(&place) {
+                place = place.parent().unwrap_or(Path::new("")).join(next);
+            }
+            Ok(Place::File(place))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether what is written there goes on to somewhere else.
+#[cfg(unix)]
+fn is_stream(found: FileType) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    found.is_fifo() || found.is_char_device()
+}
+
+/// Whether what is written there goes on to somewhere else, which only Unix says of names.
+#[cfg(not(unix))]
+fn is_stream(_: FileType) -> bool {
+    false
+}
+
+fn unfinished(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(UNFINISHED);
+    name.into()
+}
+
+#[cfg(test)]
+mod tests;
