@@ -20,7 +20,7 @@ use std::{
 };
 
 /// Damaged texts of each kind.
-const TEXTS: usize = 30_000;
+const TEXTS: usize = 15_000;
 
 /// Bytes that one text may take at most, whatever numbers stand in it: the checker's declared
 /// limits for the rows of a file, and the parser's for a program.

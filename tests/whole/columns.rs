@@ -80,17 +80,17 @@ const UNUSUAL: &str = "model unusual {
 
 /// The losses of a few steps, of which the later ones show the gradients of the earlier.
 pub(crate) fn losses(program: &Program, tensor: Tensor, timing: Timing) -> Vec<f64> {
-    trained(program, tensor, timing).0
+    let schedule = sequential(program, tensor);
+    trained(&schedule, &State::initial(&schedule.job), timing).0
 }
 
-/// The losses of a few steps, and what the machine has then.
-fn trained(program: &Program, tensor: Tensor, timing: Timing) -> (Vec<f64>, State) {
+/// The losses of a few steps from a state, and what the machine has then.
+fn trained(schedule: &Checked, start: &State, timing: Timing) -> (Vec<f64>, State) {
     const STEPS: u64 = 3;
-    let schedule = sequential(program, tensor);
     let data = Dataset::open(&schedule.job, None).unwrap();
     let options = CpuOptions { timing, ..CpuOptions::default() };
-    let mut cpu = Cpu::new(&schedule, Box::new(data), options).unwrap();
-    cpu.load(&State::initial(&schedule.job)).unwrap();
+    let mut cpu = Cpu::new(schedule, Box::new(data), options).unwrap();
+    cpu.load(start).unwrap();
     let mut losses = Vec::new();
     cpu.replay(STEPS, &mut |loss| losses.push(loss.loss)).unwrap();
     (losses, cpu.save().unwrap())
@@ -124,18 +124,24 @@ pub(crate) fn trains_like_one_device(
     tensors: impl IntoIterator<Item = Tensor>,
     most: f64,
 ) {
-    let (expected, last) = trained(program, Tensor::WHOLE, Timing::Natural);
+    let whole = sequential(program, Tensor::WHOLE);
+    let start = State::initial(&whole.job);
+    let (expected, last) = trained(&whole, &start, Timing::Natural);
+    let last = parameters(&last);
+    let size =
+        |last: &[f64]| last.iter().fold(0.01, |most: f64, one| most.max(one.abs()));
+    let sizes: Vec<f64> = last.values().map(|last| size(last)).collect();
     for tensor in tensors {
-        let (found, own) = trained(program, tensor, Timing::Natural);
+        let schedule = sequential(program, tensor);
+        let (found, own) = trained(&schedule, &start, Timing::Natural);
         assert_eq!(found.len(), expected.len(), "{tensor:?}");
         for (one, other) in found.iter().zip(&expected) {
             let error = (one - other).abs() / other.abs();
             assert!(error < most, "{tensor:?}: {one} for {other}");
         }
-        let (own, last) = (parameters(&own), parameters(&last));
+        let own = parameters(&own);
         assert!(own.keys().eq(last.keys()), "{tensor:?}");
-        for ((name, own), last) in own.iter().zip(last.values()) {
-            let size = last.iter().fold(0.01, |most: f64, one| most.max(one.abs()));
+        for (((name, own), last), size) in own.iter().zip(last.values()).zip(&sizes) {
             assert_eq!(own.len(), last.len(), "{tensor:?}: {name}");
             for (one, other) in own.iter().zip(last) {
                 let error = (one - other).abs() / size;
