@@ -15,5 +15,6 @@ mod metrics;
 mod norms;
 mod optimizers;
 mod part_norms;
+mod parted;
 mod pixel_norms;
 mod slices;

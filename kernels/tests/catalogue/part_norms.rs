@@ -1,7 +1,10 @@
 //! Norms of rows whose columns several parts have: together they are the norm of the whole row, and
 //! its gradients.
 
-use crate::common::{Array, Body, Build, CONTEXT, call, run, sample::Draw};
+use crate::{
+    common::{Body, Build, call},
+    parted::{self, Case, assert_near, total},
+};
 use roundelay_schedule::Call;
 
 const ROWS: usize = 7;
@@ -15,57 +18,22 @@ fn columns(x: &[f64], first: usize, count: usize) -> Vec<f64> {
 
 /// The last arrays that a call makes of these.
 fn made(call: Call, given: &[&[f64]], sizes: &[usize], body: Body) -> Vec<Vec<f64>> {
-    let zeros = sizes.iter().map(|size| vec![f64::NAN; *size]);
-    let arrays = given.iter().map(|array| array.to_vec()).chain(zeros);
-    let mut arrays: Vec<Array<f64>> = arrays.map(Array::Real).collect();
-    let call = arrays.iter().fold(call, |call, array| {
-        let length = array.values().len() as u64;
-        let rows = ROWS as u64;
-        // Vectors are no longer than a whole row.
-        match length > WHOLE as u64 {
-            true => call.real(&[rows, length / rows]),
-            false => call.real(&[length]),
-        }
-    });
-    run(&call, &mut arrays, body, &CONTEXT);
-    arrays.split_off(given.len()).iter().map(|array| array.values().to_vec()).collect()
+    // Vectors are no longer than a whole row.
+    let shape = |length: usize| match length > WHOLE {
+        true => vec![ROWS as u64, (length / ROWS) as u64],
+        false => vec![length as u64],
+    };
+    parted::made((call, body), shape, given, sizes)
 }
 
-fn total(parts: &[Vec<f64>]) -> Vec<f64> {
-    let sum = |index: usize| parts.iter().map(|part| part[index]).sum();
-    (0..parts[0].len()).map(sum).collect()
+fn drawn(seed: u64) -> Case {
+    Case::new(seed, ROWS * WHOLE, WHOLE)
 }
 
-fn assert_near(found: &[f64], expected: &[f64], what: &str) {
-    assert_eq!(found.len(), expected.len(), "{what}");
-    for (found, expected) in found.iter().zip(expected) {
-        let near = (found - expected).abs() <= 1e-11 * (1.0 + expected.abs());
-        assert!(near, "{what}: {found} for {expected}");
-    }
-}
-
-/// x, gain, bias and dy of a norm, around a mean that is far away.
-struct Case {
-    x: Vec<f64>,
-    gain: Vec<f64>,
-    bias: Vec<f64>,
-    dy: Vec<f64>,
-}
-
-impl Case {
-    fn new(seed: u64) -> Self {
-        let draw = &mut Draw::new(seed);
-        let mut x: Vec<f64> = draw.normals(ROWS * WHOLE);
-        x.iter_mut().for_each(|x| *x += 3.0);
-        let [gain, bias] = [(); 2].map(|()| draw.normals(WHOLE));
-        Self { x, gain, bias, dy: draw.normals(ROWS * WHOLE) }
-    }
-
-    /// First column and number of columns of each part.
-    fn parts() -> impl Iterator<Item = (usize, usize)> {
-        let firsts = [0, OWN[0], OWN[0] + OWN[1]];
-        firsts.into_iter().zip(OWN)
-    }
+/// First column and number of columns of each part.
+fn parts() -> impl Iterator<Item = (usize, usize)> {
+    let firsts = [0, OWN[0], OWN[0] + OWN[1]];
+    firsts.into_iter().zip(OWN)
 }
 
 fn part_call(name: &str, is_centered: bool) -> Call {
@@ -77,20 +45,20 @@ fn part_call(name: &str, is_centered: bool) -> Call {
 fn statistics(case: &Case, is_centered: bool, body: Body) -> [Vec<f64>; 2] {
     let own = |(first, count)| columns(&case.x, first, count);
     let of = |part| made(call("norm_part_sums"), &[&own(part)], &[ROWS], body).remove(0);
-    let totals = total(&Case::parts().map(of).collect::<Vec<_>>());
+    let totals = total(&parts().map(of).collect::<Vec<_>>());
     let of = |part| {
         let (x, call) = (own(part), part_call("norm_part_squares", is_centered));
         let given: &[&[f64]] = if is_centered { &[&x, &totals] } else { &[&x] };
         made(call, given, &[ROWS], body).remove(0)
     };
-    let squares = total(&Case::parts().map(of).collect::<Vec<_>>());
+    let squares = total(&parts().map(of).collect::<Vec<_>>());
     [totals, squares]
 }
 
 #[test]
 fn parts_of_a_norm_make_the_whole_norm() {
     for (seed, is_centered) in [(1, true), (2, false)] {
-        let case = Case::new(seed);
+        let case = drawn(seed);
         for body in [Body::Fast, Body::Plain] {
             let (x, gain, bias) = (&case.x, &case.gain, &case.bias);
             let sizes = [ROWS * WHOLE, ROWS, ROWS];
@@ -99,7 +67,7 @@ fn parts_of_a_norm_make_the_whole_norm() {
                 false => made(call("rms_norm"), &[x, gain], &sizes[..2], body),
             };
             let [totals, squares] = statistics(&case, is_centered, body);
-            for (first, count) in Case::parts() {
+            for (first, count) in parts() {
                 let (x, gain) = (columns(x, first, count), &gain[first..first + count]);
                 let bias = &bias[first..first + count];
                 let sizes = [ROWS * count, ROWS, ROWS];
@@ -123,7 +91,7 @@ fn parts_of_a_norm_make_the_whole_norm() {
 #[test]
 fn parts_of_its_gradient_make_the_whole_gradient() {
     for (seed, is_centered) in [(3, true), (4, false)] {
-        let case = Case::new(seed);
+        let case = drawn(seed);
         let Case { x, gain, dy, .. } = &case;
         let body = Body::Fast;
         let sizes = [ROWS * WHOLE, ROWS, ROWS];
@@ -148,7 +116,7 @@ fn parts_of_its_gradient_make_the_whole_gradient() {
         };
         let dx = back.remove(0);
         for body in [Body::Fast, Body::Plain] {
-            let slopes = Case::parts().map(|(first, count)| {
+            let slopes = parts().map(|(first, count)| {
                 let [x, dy] = [x, dy].map(|array| columns(array, first, count));
                 let gain = &gain[first..first + count];
                 let name = call("norm_part_slopes");
@@ -162,7 +130,7 @@ fn parts_of_its_gradient_make_the_whole_gradient() {
                 .remove(0)
             });
             let slopes = total(&slopes.collect::<Vec<_>>());
-            for (first, count) in Case::parts() {
+            for (first, count) in parts() {
                 let [x, dy] = [x, dy].map(|array| columns(array, first, count));
                 let gain = &gain[first..first + count];
                 let name = part_call("norm_part_backward", is_centered);

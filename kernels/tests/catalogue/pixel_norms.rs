@@ -1,9 +1,12 @@
 //! Norms of images whose pixels several parts have: together they are the norm of whole images, and
 //! its gradients.
 
-use crate::common::{
-    Array, Body, Build, CONTEXT, call, run,
-    sample::{Draw, contents, results},
+use crate::{
+    common::{
+        Array, Body, Build, CONTEXT, call, run,
+        sample::{Draw, contents, results},
+    },
+    parted::{self, Case, assert_near, total},
 };
 use roundelay_kernels::{Context, Mode};
 use roundelay_schedule::Call;
@@ -21,23 +24,8 @@ enum Norm {
     Group(usize),
 }
 
-/// x, gain, bias and dy, around a mean that is far away.
-struct Case {
-    x: Vec<f64>,
-    gain: Vec<f64>,
-    bias: Vec<f64>,
-    dy: Vec<f64>,
-}
-
-impl Case {
-    fn new(seed: u64) -> Self {
-        let draw = &mut Draw::new(seed);
-        let mut x: Vec<f64> = draw.normals(EXAMPLES * POSITIONS * COLUMNS);
-        x.iter_mut().for_each(|x| *x += 3.0);
-        let [gain, bias] = [(); 2].map(|()| draw.normals(COLUMNS));
-        let dy = draw.normals(x.len());
-        Self { x, gain, bias, dy }
-    }
+fn drawn(seed: u64) -> Case {
+    Case::new(seed, EXAMPLES * POSITIONS * COLUMNS, COLUMNS)
 }
 
 /// The positions of a part, of every example.
@@ -49,11 +37,6 @@ fn part_of(whole: &[f64], part: usize) -> Vec<f64> {
 
 fn every_part(of: impl Fn(usize) -> Vec<f64>) -> Vec<Vec<f64>> {
     (0..PARTS).map(of).collect()
-}
-
-fn total(parts: &[Vec<f64>]) -> Vec<f64> {
-    let sum = |index: usize| parts.iter().map(|part| part[index]).sum();
-    (0..parts[0].len()).map(sum).collect()
 }
 
 impl Norm {
@@ -87,19 +70,11 @@ impl Norm {
         (given, sizes): (&[&[f64]], &[usize]),
         body: Body,
     ) -> Vec<Vec<f64>> {
-        let zeros = sizes.iter().map(|size| vec![f64::NAN; *size]);
-        let arrays = given.iter().map(|array| array.to_vec()).chain(zeros);
-        let mut arrays: Vec<Array<f64>> = arrays.map(Array::Real).collect();
-        let call = arrays.iter().fold(call, |call, array| {
-            let length = array.values().len();
-            match length == EXAMPLES * positions * COLUMNS {
-                true => call.real(&self.shape(positions)),
-                false => call.real(&[length as u64]),
-            }
-        });
-        run(&call, &mut arrays, body, &CONTEXT);
-        let made = arrays.split_off(given.len());
-        made.iter().map(|array| array.values().to_vec()).collect()
+        let shape = |length| match length == EXAMPLES * positions * COLUMNS {
+            true => self.shape(positions).to_vec(),
+            false => vec![length as u64],
+        };
+        parted::made((call, body), shape, given, sizes)
     }
     fn own(
         self,
@@ -191,18 +166,14 @@ impl Norm {
 fn parts_together_make_the_norm_of_whole_images_and_its_gradients() {
     let norms = [Norm::Batch, Norm::Group(1), Norm::Group(2), Norm::Group(COLUMNS)];
     for (seed, norm) in (0..).zip(norms) {
-        let case = Case::new(seed);
+        let case = drawn(seed);
         let mut expected = norm.whole(&case);
         for images in &mut expected[..2] {
             *images = every_part(|part| part_of(images, part)).concat();
         }
         for body in [Body::Plain, Body::Fast] {
             for (found, expected) in norm.parts(&case, body).iter().zip(&expected) {
-                assert_eq!(found.len(), expected.len());
-                for (found, expected) in found.iter().zip(expected) {
-                    let near = (found - expected).abs() <= 1e-12 * (1.0 + expected.abs());
-                    assert!(near, "{seed}, {body:?}: {found} for {expected}");
-                }
+                assert_near(found, expected, &format!("{seed}, {body:?}"));
             }
         }
     }
