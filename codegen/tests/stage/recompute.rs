@@ -1,6 +1,7 @@
 //! What recomputation saves and costs, in closed form. That it changes no bit, the tests of
 //! derivatives hold for every operation.
 
+use crate::support::blocks::{self, Extents};
 use roundelay_codegen::{
     BackwardForm, Everywhere, StageCode, StageForm, Stages, stages_in,
 };
@@ -15,23 +16,10 @@ const HEADS: u64 = 2;
 const TOKENS: u64 = EXAMPLES * LENGTH;
 const FORMS: [BackwardForm; 2] = [BackwardForm::Whole, BackwardForm::Split];
 
-/// Pre-norm blocks without dropout: attention with a product, and two products with a GELU.
 fn gpt(layers: u32) -> Model {
-    let program = crate::models::program(&format!(
-        "model gpt {{
-            input tokens:  i32[batch, {LENGTH}]
-            input targets: i32[batch, {LENGTH}]
-            x = embedding(tokens, 48, {WIDTH}) + positions({LENGTH}, {WIDTH})
-            repeat {layers} as layer {{
-                x = x + attention(layer_norm(x), {HEADS}, causal = true)
-                x = x + linear(gelu(linear(layer_norm(x), 4 * {WIDTH})), {WIDTH})
-            }}
-            loss cross_entropy(linear(layer_norm(x), 48), targets)
-        }}
-        {}",
-        crate::models::job(4)
-    ));
-    program.model
+    let extents =
+        Extents { examples: EXAMPLES, length: LENGTH, width: WIDTH, heads: HEADS };
+    blocks::gpt(extents, layers, ", causal = true")
 }
 
 fn stages(

@@ -1,7 +1,10 @@
 //! Attention with stored scores against attention that never has them: the same numbers to
 //! rounding, the same parameters, and the memory that the law of stored scores says.
 
-use crate::support::machine::{Machine, context};
+use crate::support::{
+    blocks::{self, Extents},
+    machine::{Machine, context},
+};
 use roundelay_codegen::{BackwardForm, Everywhere, StageForm, Stages, stages_in};
 use roundelay_dsl::{Model, Operation};
 use roundelay_schedule::{Float, GradientSums, Id, Recompute, Role, Stage, Tensor};
@@ -14,21 +17,9 @@ const HEADS: u64 = 4;
 
 /// Blocks whose attention is called with these further arguments.
 fn model(layers: u32, attention: &str) -> Model {
-    let program = crate::models::program(&format!(
-        "model gpt {{
-            input tokens:  i32[batch, {LENGTH}]
-            input targets: i32[batch, {LENGTH}]
-            x = embedding(tokens, 48, {WIDTH}) + positions({LENGTH}, {WIDTH})
-            repeat {layers} as layer {{
-                x = x + attention(layer_norm(x), {HEADS}{attention})
-                x = x + linear(gelu(linear(layer_norm(x), 4 * {WIDTH})), {WIDTH})
-            }}
-            loss cross_entropy(linear(layer_norm(x), 48), targets)
-        }}
-        {}",
-        crate::models::job(2)
-    ));
-    program.model
+    let extents =
+        Extents { examples: EXAMPLES, length: LENGTH, width: WIDTH, heads: HEADS };
+    blocks::gpt(extents, layers, attention)
 }
 
 fn stages(model: &Model, dtype: Float, form: StageForm) -> Stages {
