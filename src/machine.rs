@@ -86,12 +86,12 @@ fn describe(gpu: &DeviceFacts, text: &mut String) {
     } = gpu;
     let dotted = |(major, minor): &(u32, u32)| format!("{major}.{minor}");
     let products = match products {
-        0 => "own matrix products, because there is no cuBLASLt".to_owned(),
-        version => format!("cuBLASLt {version}"),
+        None => "own matrix products, because there is no cuBLASLt".to_owned(),
+        Some(version) => format!("cuBLASLt {version}"),
     };
     let convolutions = match convolutions {
-        0 => "own convolutions, because there is no cuDNN 8.9 or newer".to_owned(),
-        version => format!("cuDNN {version}"),
+        None => "own convolutions, because there is no cuDNN 8.9 or newer".to_owned(),
+        Some(version) => format!("cuDNN {version}"),
     };
     let _ = writeln!(
         text,

@@ -140,7 +140,7 @@ impl Chooser {
         let (driver, compiler) = (&facts.driver, &facts.compiler);
         Self {
             usable: usable(facts.capability),
-            versions: format!("{driver:?} {compiler:?} {}", facts.convolutions),
+            versions: format!("{driver:?} {compiler:?} {:?}", facts.convolutions),
             made: Vec::new(),
             turns: 0,
             counts: AttentionCounts::default(),

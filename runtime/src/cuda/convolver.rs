@@ -68,7 +68,7 @@ impl Convolver {
         let DeviceFacts { driver, compiler, convolutions, .. } = facts;
         Self {
             plans: Vec::new(),
-            versions: format!("{driver:?} {compiler:?} {convolutions}"),
+            versions: format!("{driver:?} {compiler:?} {convolutions:?}"),
             counts: Makers::default(),
         }
     }

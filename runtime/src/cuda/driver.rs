@@ -17,10 +17,10 @@ mod tables;
 pub(super) use device::Device;
 pub use device::DeviceFacts;
 pub(super) use graph::Graph;
+pub(super) use library::Libraries;
 pub use library::NoCuda;
 #[cfg(test)]
 pub(super) use library::convolutions_version;
-pub(super) use library::{Libraries, Products};
 pub(super) use memory::{Address, DeviceMemory, Pinned};
 pub(super) use module::{Function, Module, Parameters};
 pub(super) use nccl::{Communicator, IDENTITY, Nccl, NcclError, Readiness, Reduction};

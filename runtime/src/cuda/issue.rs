@@ -49,7 +49,7 @@ impl Engine {
         Mark {
             queue: turn.queue,
             sequence: self.issued[turn.queue],
-            first: first.unwrap_or(usize::MAX),
+            first: first.unwrap_or(Mark::NONE),
             fence: self.periods.fence(),
         }
     }
@@ -220,7 +220,7 @@ impl Engine {
         if let Instance::Execute(_) = turn.instance {
             self.execute_noted(turn)?;
         }
-        if mark.first != usize::MAX {
+        if mark.first != Mark::NONE {
             for (event, thread) in (mark.first..).zip(threads) {
                 self.lanes.stream(thread).record(self.marked.event(event))?;
             }

@@ -106,7 +106,10 @@ pub fn check_kernels(
     mut listener: impl FnMut(&KernelRow),
 ) -> Result<KernelCheck, CudaError> {
     let device = Device::open(ordinal)?;
-    let facts = device.facts().clone();
+    let facts = match trials.products {
+        TriedProducts::All => device.facts().clone(),
+        TriedProducts::Own => device.facts().without_libraries(),
+    };
     let wanted = |name: &&&str| {
         let all = trials.only.is_empty() || trials.only.iter().any(|own| own == **name);
         all && !is_formless(name)

@@ -185,10 +185,15 @@ pub(super) struct Mark {
     pub(super) queue: usize,
     /// Instances before it in its queue.
     pub(super) sequence: u64,
-    /// Events before it are those of others.
+    /// Number of its first event, [`Mark::NONE`] where nobody waits for it; of a rank, its row of the clocks.
     pub(super) first: usize,
     /// Number of the fence before it.
     pub(super) fence: u64,
+}
+
+impl Mark {
+    /// No event.
+    pub(super) const NONE: usize = usize::MAX;
 }
 
 /// An event per thread of every action that another one waits for, for as many periods as waits

@@ -7,7 +7,7 @@ use super::{
     arena::ALIGNMENT,
     bounce::Unreached,
     code::{Binding, Room},
-    driver::{Device, DriverError, Parameters, Products, Stream},
+    driver::{Device, DriverError, Parameters, Stream},
     functions::{Functions, sources},
     products::{self, Addresses, Algorithm, Extents, Handle, Plan, Refused, Request},
     tuning::{Bench, Choice, Trials, Tried, Tuner},
@@ -106,15 +106,15 @@ impl Multiplier {
     /// ours without it, or where there is no library.
     pub(super) fn new(device: &Device, alignment: Option<u64>) -> Self {
         let handle = match (device.libraries.products, alignment) {
-            (Products::Library(_), Some(_)) => Handle::new().map_err(Reason::Start),
-            (Products::Own, Some(_)) => Err(Reason::Absent),
-            (Products::Library(_) | Products::Own, None) => Err(Reason::Unwanted),
+            (Some(_), Some(_)) => Handle::new().map_err(Reason::Start),
+            (None, Some(_)) => Err(Reason::Absent),
+            (_, None) => Err(Reason::Unwanted),
         };
         let (plans, places) = (Vec::new(), Vec::new());
         let counts = Makers::default();
         let facts = device.facts();
         let alignment = alignment.unwrap_or(1);
-        let versions = format!("{:?} {}", facts.driver, facts.products);
+        let versions = format!("{:?} {:?}", facts.driver, facts.products);
         let compiler = format!("NVRTC {:?}", facts.compiler);
         Self { handle, plans, places, alignment, versions, compiler, counts }
     }

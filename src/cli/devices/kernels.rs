@@ -91,22 +91,14 @@ fn document(checked: &KernelCheck) -> Document<'_> {
         tolerance: tolerance(row.dtype),
         wrong: row.wrong.as_deref(),
     });
-    let [cublaslt, cudnn] = versions(checked);
+    let version = |library: Option<usize>| library.unwrap_or(0);
     Document {
         format: FORMAT,
         device: checked.device.to_string(),
-        cublaslt,
-        cudnn,
+        cublaslt: version(checked.device.products),
+        cudnn: version(checked.device.convolutions),
         seed: checked.trials.seed,
         rows: rows.collect(),
-    }
-}
-
-/// Versions of cuBLASLt and cuDNN; zero where they make nothing.
-fn versions(checked: &KernelCheck) -> [usize; 2] {
-    match checked.trials.products {
-        TriedProducts::All => [checked.device.products, checked.device.convolutions],
-        TriedProducts::Own => [0; 2],
     }
 }
 
@@ -118,15 +110,8 @@ fn table(checked: &KernelCheck) -> String {
             types.push(row.dtype);
         }
     }
-    let library = |name: &str, version: usize| match version {
-        0 => format!("no {name}"),
-        version => format!("{name} {version}"),
-    };
-    let [products, convolutions] = versions(checked);
-    let libraries =
-        [library("cuBLASLt", products), library("cuDNN", convolutions)].join(", ");
     let (device, seed) = (&checked.device, checked.trials.seed);
-    let mut text = format!("{device}, {libraries}, seed {seed}\n{:<32}", "");
+    let mut text = format!("{device}, {}, seed {seed}\n{:<32}", device.libraries(), "");
     for dtype in &types {
         let _ = write!(text, " {:>12}", dtype.to_string());
     }

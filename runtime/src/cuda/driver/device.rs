@@ -1,6 +1,6 @@
 //! A GPU and its primary context.
 
-use super::{DriverError, Libraries, NoCuda, Products, driver};
+use super::{DriverError, Libraries, NoCuda, driver};
 use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute as Attribute};
 use roundelay_schedule::Bytes;
 use std::{ffi::CStr, fmt, ptr};
@@ -25,10 +25,10 @@ pub struct DeviceFacts {
     pub driver: (u32, u32),
     /// NVRTC's version, major and minor.
     pub compiler: (u32, u32),
-    /// Version of cuBLASLt; zero when own kernels make all products.
-    pub products: usize,
-    /// Version of cuDNN; zero when own kernels make all convolutions.
-    pub convolutions: usize,
+    /// Version of cuBLASLt; none when own kernels make all products.
+    pub products: Option<usize>,
+    /// Version of cuDNN; none when own kernels make all convolutions.
+    pub convolutions: Option<usize>,
 }
 
 /// A GPU whose primary context is held.
@@ -170,12 +170,27 @@ fn facts(
             unsigned(libraries.driver % 1000 / 10),
         ),
         compiler: (unsigned(libraries.compiler.0), unsigned(libraries.compiler.1)),
-        products: match libraries.products {
-            Products::Library(version) => version,
-            Products::Own => 0,
-        },
-        convolutions: libraries.convolutions.unwrap_or(0),
+        products: libraries.products,
+        convolutions: libraries.convolutions,
     })
+}
+
+impl DeviceFacts {
+    /// In words the versions of cuBLASLt and cuDNN, or that there is none.
+    pub fn libraries(&self) -> String {
+        let Self { products, convolutions, .. } = self;
+        let found = [("cuBLASLt", products), ("cuDNN", convolutions)];
+        let words = found.map(|(name, version)| match version {
+            Some(version) => format!("{name} {version}"),
+            None => format!("no {name}"),
+        });
+        words.join(", ")
+    }
+
+    /// Where own kernels make everything, whatever is there.
+    pub(crate) fn without_libraries(&self) -> Self {
+        Self { products: None, convolutions: None, ..self.clone() }
+    }
 }
 
 impl fmt::Display for DeviceFacts {

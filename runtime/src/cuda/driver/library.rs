@@ -82,15 +82,6 @@ pub enum NoCuda {
     Device,
 }
 
-/// Whether there is a library of matrix products.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Products {
-    /// cuBLASLt of this version.
-    Library(usize),
-    /// None; own kernels make all products.
-    Own,
-}
-
 /// The libraries, all loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Libraries {
@@ -98,10 +89,10 @@ pub(crate) struct Libraries {
     pub(crate) driver: i32,
     /// NVRTC's version.
     pub(crate) compiler: (i32, i32),
-    /// What multiplies matrices.
-    pub(crate) products: Products,
-    /// The version of cuDNN, where there is one that is new enough; else own kernels make all
-    /// convolutions.
+    /// The version of cuBLASLt, where there is one that is new enough; else own kernels make all
+    /// products.
+    pub(crate) products: Option<usize>,
+    /// That of cuDNN; else own kernels make all convolutions.
     pub(crate) convolutions: Option<usize>,
 }
 
@@ -168,16 +159,11 @@ fn compiler_version() -> Result<(i32, i32), NoCuda> {
 }
 
 /// A library of products that lacks something is as good as none.
-fn products_version() -> Products {
-    if cublaslt::load().is_err() {
-        return Products::Own;
-    }
+fn products_version() -> Option<usize> {
+    cublaslt::load().ok()?;
     // SAFETY: it takes nothing.
     let version = unsafe { cublaslt::cublasLtGetVersion() };
-    match version / 10_000 >= OLDEST_MAJOR as usize {
-        true => Products::Library(version),
-        false => Products::Own,
-    }
+    (version / 10_000 >= OLDEST_MAJOR as usize).then_some(version)
 }
 
 /// As for products: what is missing, lacks something or is old is none.

@@ -50,17 +50,11 @@ pub(super) fn agree(
     if schedule.tensor_parts() < 2 {
         return Ok(());
     }
-    let DeviceFacts {
-        name, capability, driver, compiler, products, convolutions, ..
-    } = facts;
+    let DeviceFacts { name, capability, driver, compiler, .. } = facts;
+    let libraries = facts.libraries();
     let facts = [
         ("GPU", format!("{name} {capability:?}")),
-        (
-            "CUDA",
-            format!(
-                "driver {driver:?}, NVRTC {compiler:?}, cuBLASLt {products}, cuDNN {convolutions}"
-            ),
-        ),
+        ("CUDA", format!("driver {driver:?}, NVRTC {compiler:?}, {libraries}")),
         ("way of making products", code.ways()),
         ("way of making convolutions", code.convolution_ways()),
         ("way of making attention", code.attention_ways()),
