@@ -8,11 +8,12 @@ const PLAN: &str = "rule sync, placement accumulate, micro_batches 2, stages 1";
 /// Algorithms that the library offers, of which one is fast.
 const SEVERAL: (&str, &str) = ("STANDIN_CUDA_ALGORITHMS", "4");
 
-fn run(bench: &Bench, setting: (&str, &str)) -> Run {
+/// A training whose choices are kept in the scratch folder.
+fn run(bench: &Bench, settings: &[(&str, &str)]) -> Run {
     let cache = bench.own_cache();
     let cache = ("ROUNDELAY_CACHE", cache.as_str());
     let program = program(bench, "tiny", 1, "steps 2", PLAN);
-    bench.run("--device cuda", &program, &[setting, cache])
+    bench.run("--device cuda", &program, &[&[cache], settings].concat())
 }
 
 #[test]
@@ -21,22 +22,22 @@ fn algorithms_are_tried_once_and_the_best_is_kept() {
         return;
     }
     let bench = Bench::new("tuned");
-    let one = run(&bench, ("STANDIN_CUDA_ALGORITHMS", "1"));
+    let one = run(&bench, &[("STANDIN_CUDA_ALGORITHMS", "1")]);
     assert!(one.count("products") > 0, "the library makes products");
     assert!(bench.choices().is_empty(), "nothing is to be chosen of one");
-    let first = run(&bench, SEVERAL);
+    let first = run(&bench, &[SEVERAL]);
     let choices = bench.choices();
     assert!(first.count("products") > one.count("products"), "trials are products");
     assert!(first.count("slow_products") > 0, "slow ones are tried");
     assert!(!choices.is_empty());
-    let again = run(&bench, SEVERAL);
+    let again = run(&bench, &[SEVERAL]);
     assert_eq!(again.count("products"), one.count("products"), "nothing is tried again");
     assert_eq!(again.count("slow_products"), 0, "the fast ones were kept");
     assert!(again.is(&first));
     fs::write(&choices[0], b"broken").expect("writable");
-    let mended = run(&bench, SEVERAL);
+    let mended = run(&bench, &[SEVERAL]);
     assert!(mended.count("slow_products") > 0, "a broken choice is made again");
-    assert_eq!(run(&bench, SEVERAL).count("slow_products"), 0);
+    assert_eq!(run(&bench, &[SEVERAL]).count("slow_products"), 0);
     assert_eq!(bench.choices(), choices, "in the same files, and no halves");
 }
 
@@ -48,22 +49,18 @@ fn a_trial_that_fails_is_the_last_one() {
         return;
     }
     let bench = Bench::new("untried");
-    let cache = bench.own_cache();
-    let cache = ("ROUNDELAY_CACHE", cache.as_str());
-    let program = program(&bench, "tiny", 1, "steps 2", PLAN);
-    let run = |settings: &[(&str, &str)]| bench.run("--device cuda", &program, settings);
     // All four have been looked at once by then.
-    let failed = run(&[SEVERAL, cache, ("STANDIN_CUDA_REFUSE", "12")]);
+    let failed = run(&bench, &[SEVERAL, ("STANDIN_CUDA_REFUSE", "12")]);
     let told = failed.end["gpus"]["untried"].as_str().unwrap_or_default();
     assert!(told.starts_with("product: "), "it is said: {told}");
     let failing = bench.choices();
     assert_eq!(failing.len(), 1, "what would fail again is kept");
-    let next = run(&[SEVERAL, cache]);
+    let next = run(&bench, &[SEVERAL]);
     assert!(next.end["gpus"]["untried"].is_null(), "all is tried");
     let choices = bench.choices();
     assert!(choices.len() > 1 && choices.contains(&failing[0]), "{choices:?}");
     assert!(next.count("products") > failed.count("products"), "others were tried");
-    let last = run(&[SEVERAL, cache]);
+    let last = run(&bench, &[SEVERAL]);
     assert_eq!(bench.choices(), choices);
     assert!(last.count("slow_products") < last.count("products"), "fast ones were kept");
     assert!(last.is(&next));
@@ -102,11 +99,7 @@ fn what_no_memory_is_left_for_is_not_tried() {
         return;
     }
     let bench = Bench::new("cramped");
-    let cache = bench.own_cache();
-    let program = program(&bench, "tiny", 1, "steps 2", PLAN);
-    let little = ("STANDIN_CUDA_MEMORY", "33554432");
-    let settings = [SEVERAL, little, ("ROUNDELAY_CACHE", cache.as_str())];
-    let run = bench.run("--device cuda", &program, &settings);
+    let run = run(&bench, &[SEVERAL, ("STANDIN_CUDA_MEMORY", "33554432")]);
     assert!(bench.choices().is_empty(), "nothing is kept");
     let told = run.end["gpus"]["untried"].as_str().unwrap_or_default();
     assert!(told.starts_with("product: ") && told.contains("OUT_OF_MEMORY"), "{told}");

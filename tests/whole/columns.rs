@@ -133,6 +133,7 @@ pub(crate) fn trains_like_one_device(
     let sizes: Vec<f64> = last.values().map(|last| size(last)).collect();
     for tensor in tensors {
         let schedule = sequential(program, tensor);
+        assert!(State::initial(&schedule.job) == start, "{tensor:?} starts elsewhere");
         let (found, own) = trained(&schedule, &start, Timing::Natural);
         assert_eq!(found.len(), expected.len(), "{tensor:?}");
         for (one, other) in found.iter().zip(&expected) {

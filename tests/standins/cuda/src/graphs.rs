@@ -221,65 +221,42 @@ impl Operation {
         }
     }
 
-    /// What it makes, in its order.
-    fn results(&self, known: &Known) -> Vec<f32> {
-        let of = |array: &Array| {
-            let (array, numbers) = (*array, &known[&array.name]);
-            move |at| numbers[array.place(at)]
-        };
-        let made = self.made();
-        let all = |result: &dyn Fn([i64; 4]) -> f32| {
-            made.elements().map(|at| made.rounded(result(at))).collect()
-        };
+    fn result(&self, known: &Known, at: [i64; 4]) -> f32 {
+        let get = |of: &Array, at| known[&of.name][of.place(at)];
+        let [batch, head, row, column] = at;
         match self {
-            Self::Product([left, right, _]) => {
-                let (a, b, inner) = (of(left), of(right), left.extents[3]);
-                // As many heads of the left array, in order, take one of the right.
-                let shared = |head| head * right.extents[1] / left.extents[1];
-                all(&|[batch, head, row, column]| {
-                    let term = |k| {
-                        a([batch, head, row, k]) * b([batch, shared(head), k, column])
-                    };
-                    (0..inner).map(term).sum()
-                })
+            Self::Product([a, b, _]) => {
+                // As many heads of `a`, in order, take one of `b`.
+                let shared = head * b.extents[1] / a.extents[1];
+                let term = |k| {
+                    get(a, [batch, head, row, k]) * get(b, [batch, shared, k, column])
+                };
+                (0..a.extents[3]).map(term).sum()
             }
             Self::Reduction(operator, [x, _]) => {
-                let (columns, x) = (x.extents[3], of(x));
-                all(&|[batch, head, row, _]| {
-                    let numbers =
-                        (0..columns).map(|column| x([batch, head, row, column]));
-                    match operator {
-                        Operator::Total => numbers.sum(),
-                        Operator::Most => numbers.fold(f32::NEG_INFINITY, f32::max),
-                    }
-                })
+                let numbers =
+                    (0..x.extents[3]).map(|column| get(x, [batch, head, row, column]));
+                match operator {
+                    Operator::Total => numbers.sum(),
+                    Operator::Most => numbers.fold(f32::NEG_INFINITY, f32::max),
+                }
             }
             Self::Pointwise { mode, x, b, t, .. } => {
-                let [b, t] = [b, t].map(|other| other.as_ref().map(of));
-                let x = of(x);
-                all(&|at| {
-                    let [b, t] = [&b, &t]
-                        .map(|other| other.as_ref().map_or(0.0, |other| other(at)));
-                    mode.result([x(at), b, t], at)
-                })
+                let [b, t] =
+                    [b, t].map(|other| other.map_or(0.0, |other| get(&other, at)));
+                let x = get(x, at);
+                match mode {
+                    Mode::Sum => x + b,
+                    Mode::Product => x * b,
+                    Mode::Quotient => x / b,
+                    Mode::Difference => x - b,
+                    Mode::Exponential => x.exp(),
+                    Mode::Logarithm => x.ln(),
+                    Mode::IsNotLess => f32::from(u8::from(x >= b)),
+                    Mode::Index(axis) => at[*axis] as f32,
+                    Mode::Selection => [b, x][usize::from(t != 0.0)],
+                }
             }
-        }
-    }
-}
-
-impl Mode {
-    /// What it makes of numbers of all three operands at a place.
-    fn result(self, [x, b, t]: [f32; 3], at: [i64; 4]) -> f32 {
-        match self {
-            Self::Sum => x + b,
-            Self::Product => x * b,
-            Self::Quotient => x / b,
-            Self::Difference => x - b,
-            Self::Exponential => x.exp(),
-            Self::Logarithm => x.ln(),
-            Self::IsNotLess => f32::from(u8::from(x >= b)),
-            Self::Index(axis) => at[axis] as f32,
-            Self::Selection => [b, x][usize::from(t != 0.0)],
         }
     }
 }
@@ -299,7 +276,9 @@ impl Graph {
                 known.entry(array.name).or_insert_with(|| self.load(&array));
             }
             let made = operation.made();
-            let results = operation.results(&known);
+            let results =
+                made.elements().map(|at| made.rounded(operation.result(&known, at)));
+            let results: Vec<f32> = results.collect();
             if made.held == Held::Given {
                 self.store(&made, &results);
             }
