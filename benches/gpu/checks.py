@@ -168,7 +168,7 @@ def places_of(said):
 def nccl(bench):
     """A communicator of one rank: whether the library is found, starts and reduces."""
     own = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost"}
-    words = ["devices", "--self-check", "--json", "--largest", 1, "--deadline", 30]
+    words = ["devices", "--self-check", "--json", "--largest", 1, "--deadline", 90]
     try:
         told = json.loads(bench.ours.call(words, bench.run_limit(), own))
     except Failed as error:

@@ -188,10 +188,5 @@ constexpr int TOGETHER_BACKWARD = 2;
                     (const N* q, const N* k, const N* v, const f32* lse, const N* slope, const f32* inner, N* dk,   \
                      N* dv, HEADS, u32 add),                                                                        \
                     flash_keys<N, D, CAPPED>(q, k, v, lse, slope, inner, dk, dv, HEADS_OF, add))
-#define EXPORT_BOTH(N, D) EXPORT(N, D, , false) EXPORT(N, D, _capped, true)
-EXPORT_BOTH(bf16, 64)
-EXPORT_BOTH(bf16, 128)
-EXPORT_BOTH(f16, 64)
-EXPORT_BOTH(f16, 128)
-#undef EXPORT_BOTH
-#undef EXPORT
+// For heads of D numbers N, with capped scores and without.
+#define EXPORT_HEADS(N, D) EXPORT(N, D, , false) EXPORT(N, D, _capped, true)

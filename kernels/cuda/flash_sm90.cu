@@ -212,13 +212,9 @@ constexpr int TOGETHER_KEYS = D == 64 && !CAPPED ? 3 : 2;
                     (const N* q, const N* k, const N* v, const f32* lse, const N* slope, const f32* inner, N* dk,  \
                      N* dv, HEADS, u32 add),                                                                       \
                     flash_keys<N, D, CAPPED>(q, k, v, lse, slope, inner, dk, dv, HEADS_OF, add))
-#define EXPORT_BOTH(N, D) EXPORT(N, D, , false) EXPORT(N, D, _capped, true)
-// Other devices have no such instructions.
+// For heads of D numbers N, with capped scores and without. Other devices have no such instructions.
 #if defined(ROUNDELAY_EMULATION) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-EXPORT_BOTH(bf16, 64)
-EXPORT_BOTH(bf16, 128)
-EXPORT_BOTH(f16, 64)
-EXPORT_BOTH(f16, 128)
+#define EXPORT_HEADS(N, D) EXPORT(N, D, , false) EXPORT(N, D, _capped, true)
+#else
+#define EXPORT_HEADS(N, D)
 #endif
-#undef EXPORT_BOTH
-#undef EXPORT

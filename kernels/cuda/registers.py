@@ -124,7 +124,9 @@ def table(folder):
 
 
 def is_hot(source, symbol):
-    return source in HOT and "f64" not in symbol
+    # Some sources are one file for several types and sizes of head.
+    file = re.sub(r"_(bf16|f16)_(64|128)$", "", source)
+    return file in HOT and "f64" not in symbol
 
 
 def faults(spills, frames):

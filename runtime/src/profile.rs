@@ -43,10 +43,8 @@ impl Collection {
     /// Whether every call that a schedule launches was timed with so many busy devices; calls that
     /// rows make together have no row in the table.
     pub fn knows(&self, schedule: &Schedule, busy: u32) -> bool {
-        let actions = schedule.actions.values();
-        let launched: BTreeSet<RoutineId> =
-            actions.filter_map(|action| Some(action.work.routine()?.0)).collect();
-        let calls = launched.into_iter().flat_map(|id| &schedule.routines[id].calls);
+        let launched = schedule.launched().into_iter();
+        let calls = launched.flat_map(|id| &schedule.routines[id].calls);
         let dtype = schedule.job.dtype;
         let alone = calls.filter(|call| Kernels.exchange(call, dtype).is_none());
         let texts: BTreeSet<String> = alone.map(Call::text).collect();

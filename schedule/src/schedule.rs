@@ -5,7 +5,7 @@ use crate::{
     GroupId, Id, Job, Kind, Place, Plan, Queue, Ring, RingId, Routine, RoutineId, Row,
     Splits, Stage, Table, Target, Task, Work,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The file format's version.
 pub const FORMAT: u32 = 1;
@@ -87,6 +87,12 @@ impl Schedule {
     /// Whether a stage is the last, which makes the loss.
     pub fn ends(&self, stage: Stage) -> bool {
         stage.index() + 1 == self.job.elements.len()
+    }
+
+    /// The routines that some action launches; a schedule may have others, which its plan had no use for.
+    pub fn launched(&self) -> BTreeSet<RoutineId> {
+        let launches = self.actions.values().filter_map(|action| action.work.routine());
+        launches.map(|(routine, _)| routine).collect()
     }
 
     /// The task of a launch.

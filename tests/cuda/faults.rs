@@ -95,8 +95,17 @@ fn what_is_missing_is_made_up_for() {
     let own = without.run("--device cuda", &program, &[]);
     assert_eq!((refused.count("products"), own.count("products")), (0, 0));
     assert!(own.is(&refused), "a library that refuses is as good as none");
+    let cache = bench.own_cache();
+    let fail = [
+        ("STANDIN_CUDA_PRODUCTS", "fail"),
+        ("STANDIN_CUDA_ALGORITHMS", "3"),
+        ("ROUNDELAY_CACHE", cache.as_str()),
+    ];
+    let failing = bench.run("--device cuda", &program, &fail);
+    assert_eq!(failing.count("products"), 0, "no algorithm makes what a trial asks for");
+    assert!(own.is(&failing));
     let why = "cuBLASLt answers CUBLAS_STATUS_NOT_SUPPORTED";
-    for (run, why) in [(&refused, why), (&own, "there is no cuBLASLt")] {
+    for (run, why) in [(&refused, why), (&failing, why), (&own, "there is no cuBLASLt")] {
         let products = &run.end["gpus"]["products"];
         assert!(
             products["cublaslt"] == 0 && products["own"].as_u64() > Some(0),

@@ -114,6 +114,27 @@ fn a_wrong_kernel_is_named() {
     assert!(lines.len() == 1 && lines[0].starts_with("relu"), "{found:?}");
 }
 
+/// A library that refuses what it said it could do is wrong in that, and nothing else is.
+#[test]
+fn a_call_that_a_library_refuses_is_named_and_others_are_looked_at() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("kernel-refused");
+    let mut command =
+        bench.command("devices --check-kernels --calls 1 --only matmul,relu");
+    let found = ended(command.env("STANDIN_CUDA_PRODUCTS", "fail").arg("--json"));
+    let told: Value = serde_json::from_str(&found.out).expect("it tells of all");
+    let rows = told["rows"].as_array().expect("the schema holds");
+    assert_eq!((found.code, rows.len()), (3, 2 * 4), "{found:?}");
+    for row in rows {
+        let wrong = row["wrong"].as_str().unwrap_or_default();
+        let is_product = row["kernel"] == "matmul";
+        assert_eq!(wrong.contains("CUBLAS_STATUS_NOT_SUPPORTED"), is_product, "{row}");
+        assert_eq!(row["wrong"].is_null(), !is_product, "{row}");
+    }
+}
+
 const PLAN: &str = "rule sync, placement accumulate, micro_batches 2, stages 1";
 
 /// The table has times of all calls, so nothing of the plan is guessed, and what comes of the

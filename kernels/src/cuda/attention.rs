@@ -2,10 +2,10 @@
 //! each row.
 
 use super::{
-    Argument, Attended, Number, Operand, Sight, Unattended,
+    Argument, Attended, Number, Operand, Sight, Source, Unattended,
     draft::{Draft, Shape, adding, extent},
     form::{Form, Role},
-    source::{ATTENTION, FLASH, FLASH_SM90},
+    source::{self, ATTENTION},
 };
 use crate::{
     attention::{Attention, AttentionBackward, Heads},
@@ -29,20 +29,24 @@ enum Sweep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// By tiles on tensor cores, warp by warp: `flash.cu`.
-    Warps,
+    Warps(Source),
     /// By tiles on tensor cores, by four warps together: `flash_sm90.cu`.
-    WarpGroups,
+    WarpGroups(Source),
     /// Row by row: `attention.cu`.
     Rows,
 }
 
 impl Way {
-    /// Whether tensor cores take heads: of these types and sizes.
-    fn is_tiled(draft: &Draft, heads: &Heads) -> bool {
-        match (draft.types.narrow, heads.depth) {
-            (Number::Bf16 | Number::F16, 64 | 128) => true,
-            (Number::Bf16 | Number::F16 | Number::F32 | Number::F64, _) => false,
-        }
+    /// By tiles on tensor cores, where these take heads of this type and size.
+    fn by_tiles(draft: &Draft, heads: &Heads) -> Option<[Way; 2]> {
+        let (warps, groups) = match (draft.types.narrow, heads.depth) {
+            (Number::Bf16, 64) => (source::FLASH_BF16_64, source::FLASH_SM90_BF16_64),
+            (Number::Bf16, 128) => (source::FLASH_BF16_128, source::FLASH_SM90_BF16_128),
+            (Number::F16, 64) => (source::FLASH_F16_64, source::FLASH_SM90_F16_64),
+            (Number::F16, 128) => (source::FLASH_F16_128, source::FLASH_SM90_F16_128),
+            (Number::Bf16 | Number::F16 | Number::F32 | Number::F64, _) => return None,
+        };
+        Some([Way::Warps(warps), Way::WarpGroups(groups)])
     }
 }
 
@@ -77,12 +81,12 @@ impl Sweep {
     /// Its symbol, without what it is made for.
     fn name(self, way: Way) -> &'static str {
         match (way, self) {
-            (Way::Warps, Sweep::Forward) => "flash",
-            (Way::Warps, Sweep::Queries) => "flash_queries",
-            (Way::Warps, Sweep::Keys) => "flash_keys",
-            (Way::WarpGroups, Sweep::Forward) => "flash_sm90",
-            (Way::WarpGroups, Sweep::Queries) => "flash_sm90_queries",
-            (Way::WarpGroups, Sweep::Keys) => "flash_sm90_keys",
+            (Way::Warps(_), Sweep::Forward) => "flash",
+            (Way::Warps(_), Sweep::Queries) => "flash_queries",
+            (Way::Warps(_), Sweep::Keys) => "flash_keys",
+            (Way::WarpGroups(_), Sweep::Forward) => "flash_sm90",
+            (Way::WarpGroups(_), Sweep::Queries) => "flash_sm90_queries",
+            (Way::WarpGroups(_), Sweep::Keys) => "flash_sm90_keys",
             (Way::Rows, Sweep::Forward) => "attention",
             (Way::Rows, Sweep::Queries) => "query_slopes",
             (Way::Rows, Sweep::Keys) => "key_slopes",
@@ -147,8 +151,8 @@ impl Sweep {
         let capped = if heads.cap.is_some() { "_capped" } else { "" };
         let tiled = format!("{name}{capped}_{depth}");
         let (source, symbol, blocks) = match way {
-            Way::Warps => (FLASH, tiled, self.by_warps(heads)),
-            Way::WarpGroups => (FLASH_SM90, tiled, self.by_warp_groups(heads)),
+            Way::Warps(source) => (source, tiled, self.by_warps(heads)),
+            Way::WarpGroups(source) => (source, tiled, self.by_warp_groups(heads)),
             Way::Rows => {
                 let shared = self.sums() * depth * draft.types.narrow.wide().size();
                 if shared > MOST_SHARED {
@@ -253,9 +257,9 @@ impl Form for Attention {
         let sweep = |draft: &mut Draft, way| {
             Sweep::Forward.launch((draft, way), heads, &operands, None)
         };
-        if !Way::is_tiled(draft, heads) {
+        let Some(ways) = Way::by_tiles(draft, heads) else {
             return sweep(draft, Way::Rows);
-        }
+        };
         let arrays = arrays(
             draft,
             heads,
@@ -269,7 +273,6 @@ impl Form for Attention {
         );
         let words = format!("attention to {}", words(heads));
         let attended = attended(heads, &arrays);
-        let ways = [Way::Warps, Way::WarpGroups];
         draft.either(
             words,
             arrays,
@@ -294,10 +297,10 @@ impl Form for AttentionBackward {
             let keys = [q, k, v, lse, slope, inner, dk, dv];
             Sweep::Keys.launch((draft, way), heads, &keys, add)
         };
-        if !Way::is_tiled(draft, heads) {
+        let Some(ways) = Way::by_tiles(draft, heads) else {
             inner_products(draft, heads, [o, slope, inner]);
             return sweep(draft, Way::Rows, &[q, k, v, lse, slope, inner, dq]);
-        }
+        };
         let made = match self.store {
             Store::Write => Access::Write,
             Store::Add => Access::Update,
@@ -319,7 +322,6 @@ impl Form for AttentionBackward {
         );
         let words = format!("the gradients of attention to {}", words(heads));
         let queries = [q, k, v, o, lse, slope, inner, dq];
-        let ways = [Way::Warps, Way::WarpGroups];
         let sweep = |way| move |draft: &mut Draft| sweep(draft, way, &queries);
         draft.either(words, arrays, Err(Unattended::Gradients), ways.map(sweep))
     }

@@ -2,16 +2,32 @@
 
 use super::Source;
 
+/// The text of a file whose lines the compiler counts anew.
+macro_rules! lines {
+    ($file:literal) => {
+        concat!("#line 1 \"", $file, "\"\n", include_str!(concat!("../../cuda/", $file)))
+    };
+}
+
 macro_rules! source {
     ($(#[$doc:meta])* $name:ident = $file:literal with $($header:literal)*) => {
         $(#[$doc])*
+        pub(crate) const $name: Source =
+            Source { name: $file, text: concat!($(lines!($header), )* lines!($file)) };
+    };
+}
+
+/// Functions of one file for one type and one size of head: what a training needs is a fourth of
+/// all, and this much takes a compiler long enough.
+macro_rules! heads {
+    ($doc:literal $headers:tt $($name:ident = $file:literal of $heads:literal),*) => {
+        $(heads!(@one $doc $headers $name = $file of $heads);)*
+    };
+    (@one $doc:literal ($($header:literal)*) $name:ident = $file:literal of $heads:literal) => {
+        #[doc = $doc]
         pub(crate) const $name: Source = Source {
             name: $file,
-            text: concat!(
-                $("#line 1 \"", $header, "\"\n", include_str!(concat!("../../cuda/", $header)), )*
-                "#line 1 \"", $file, "\"\n",
-                include_str!(concat!("../../cuda/", $file)),
-            ),
+            text: concat!($(lines!($header), )* "EXPORT_HEADS", $heads, "\n"),
         };
     };
 }
@@ -64,15 +80,23 @@ source!(
     ATTENTION = "attention.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h"
         "reduce.h" "heads.h"
 );
-source!(
-    /// Attention on tensor cores.
-    FLASH = "flash.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h" "heads.h"
-        "bands.h" "flash.h"
+heads!(
+    "Attention on tensor cores."
+    ("kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h" "heads.h" "bands.h" "flash.h"
+        "flash.cu")
+    FLASH_BF16_64 = "flash_bf16_64.cu" of "(bf16, 64)",
+    FLASH_BF16_128 = "flash_bf16_128.cu" of "(bf16, 128)",
+    FLASH_F16_64 = "flash_f16_64.cu" of "(f16, 64)",
+    FLASH_F16_128 = "flash_f16_128.cu" of "(f16, 128)"
 );
-source!(
-    /// Attention on tensor cores by warp groups.
-    FLASH_SM90 = "flash_sm90.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h"
-        "heads.h" "bands.h" "flash.h" "warpgroup.h" "panels.h"
+heads!(
+    "Attention on tensor cores by warp groups."
+    ("kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h" "heads.h" "bands.h" "flash.h"
+        "warpgroup.h" "panels.h" "flash_sm90.cu")
+    FLASH_SM90_BF16_64 = "flash_sm90_bf16_64.cu" of "(bf16, 64)",
+    FLASH_SM90_BF16_128 = "flash_sm90_bf16_128.cu" of "(bf16, 128)",
+    FLASH_SM90_F16_64 = "flash_sm90_f16_64.cu" of "(f16, 64)",
+    FLASH_SM90_F16_128 = "flash_sm90_f16_128.cu" of "(f16, 128)"
 );
 source!(
     /// Attention whose scores are stored.
@@ -129,8 +153,14 @@ pub const SOURCES: &[Source] = &[
     DROPOUT,
     ELEMENTWISE,
     EMBEDDING,
-    FLASH,
-    FLASH_SM90,
+    FLASH_BF16_128,
+    FLASH_BF16_64,
+    FLASH_F16_128,
+    FLASH_F16_64,
+    FLASH_SM90_BF16_128,
+    FLASH_SM90_BF16_64,
+    FLASH_SM90_F16_128,
+    FLASH_SM90_F16_64,
     GROUP_NORM,
     GROUPED,
     HALO,

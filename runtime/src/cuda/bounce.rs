@@ -10,7 +10,9 @@ use std::{
 /// Bytes that are on their way at one time.
 const CHUNK: usize = 4 << 20;
 
-/// How long the host sleeps before it asks again.
+/// For so long the host asks again at once, since steps of small models are as short; then it sleeps in
+/// between.
+const EAGER: Duration = Duration::from_micros(200);
 const TICK: Duration = Duration::from_micros(200);
 
 /// A buffer between ordinary host memory and a device.
@@ -69,10 +71,11 @@ pub(super) fn wait(
     let start = Instant::now();
     while event.state()? == State::Ahead {
         watch()?;
-        if start.elapsed() > patience {
-            return Err(Unreached::Late);
+        match start.elapsed() {
+            waited if waited > patience => return Err(Unreached::Late),
+            waited if waited > EAGER => thread::sleep(TICK),
+            _ => thread::yield_now(),
         }
-        thread::sleep(TICK);
     }
     Ok(())
 }

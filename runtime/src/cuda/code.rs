@@ -217,7 +217,7 @@ impl Binding<'_> {
 }
 
 impl Code {
-    /// Makes all routines of a schedule ready, for one process or one rank of several.
+    /// Makes all routines ready that a schedule launches, for one process or one rank of several.
     ///
     /// # Errors
     /// When a call is malformed, a source is not compiled, or something goes wrong on another rank.
@@ -239,16 +239,30 @@ impl Code {
     }
 
     fn fill(&mut self, schedule: &Schedule) -> Result<(), CudaError> {
-        let routines = schedule.routines.iter();
-        let ready = |(id, routine)| self.routine(schedule.job.dtype, id, routine);
-        let routines: Result<_, CudaError> = routines.map(ready).collect();
-        self.routines = routines?;
+        let launched = schedule.launched();
+        self.make(schedule, |id| launched.contains(&id))?;
         self.prepare_sums(schedule)?;
         self.functions.of(&cuda::count_words(1, 1, 0)).map(drop)
     }
 
+    /// Makes some routines of a schedule ready; others have no calls.
+    fn make(
+        &mut self,
+        schedule: &Schedule,
+        is_wanted: impl Fn(RoutineId) -> bool,
+    ) -> Result<(), CudaError> {
+        let ready = |(id, routine)| match is_wanted(id) {
+            true => self.routine(schedule.job.dtype, id, routine),
+            false => Ok(Ready::default()),
+        };
+        let routines: Result<_, CudaError> =
+            schedule.routines.iter().map(ready).collect();
+        self.routines = routines?;
+        Ok(())
+    }
+
     /// Makes the routines of a pass ready, whose rows start at multiples of the alignment of
-    /// scratch; others have no calls.
+    /// scratch.
     ///
     /// # Errors
     /// As [`Code::new`].
@@ -258,13 +272,7 @@ impl Code {
         pass: Pass,
     ) -> Result<Self, CudaError> {
         let mut code = Self::bare(device, Some(ALIGNMENT), Trials::Left);
-        let ready = |(id, routine): (RoutineId, &Routine)| match routine.pass == pass {
-            true => code.routine(schedule.job.dtype, id, routine),
-            false => Ok(Ready::default()),
-        };
-        let routines: Result<_, CudaError> =
-            schedule.routines.iter().map(ready).collect();
-        code.routines = routines?;
+        code.make(schedule, |id| schedule.routines[id].pass == pass)?;
         Ok(code)
     }
 

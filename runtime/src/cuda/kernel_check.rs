@@ -19,7 +19,7 @@ use roundelay_kernels::{
     samples::{self, Draw, Mix},
 };
 use roundelay_schedule::{Call, Float, GradientSums, Id, RoutineId};
-use stage::{Placement, Room, Stage};
+use stage::{Placement, Ran, Room, Stage};
 use std::time::Duration;
 
 /// What is tried.
@@ -142,6 +142,10 @@ const WAYS: u32 = 3;
 /// The way with operands that no vector load may take.
 const UNALIGNED: usize = 1;
 
+/// Bytes of the narrowest element: what all operands start at multiples of that lie one element behind
+/// what is aligned. What a library makes of wider ones at whole elements alone is made by own functions.
+const NARROWEST: u64 = 2;
+
 /// What changes from one trial to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Setting {
@@ -195,7 +199,8 @@ struct Tried {
 /// A GPU on which calls are tried; dropped from first to last.
 struct Bench<'a> {
     trials: &'a KernelTrials,
-    /// By libraries, for operands that start at multiples of 256 and of nothing, and by own functions.
+    /// By libraries, for operands that start at multiples of 256 and of [`NARROWEST`] bytes, and by own
+    /// functions.
     codes: [Code; WAYS as usize],
     room: Room<'a>,
 }
@@ -204,7 +209,7 @@ impl<'a> Bench<'a> {
     fn new(device: &'a Device, trials: &'a KernelTrials) -> Result<Self, CudaError> {
         let room = Room::new(device, trials.patience)?;
         let by_library = trials.products == TriedProducts::All;
-        let codes = [Some(stage::GAP), Some(1), None]
+        let codes = [Some(stage::GAP), Some(NARROWEST), None]
             .map(|alignment| alignment.filter(|_| by_library))
             .map(|alignment| Code::bare(device, alignment, Trials::Skipped));
         let [by_library, unaligned, own] = codes;
@@ -264,8 +269,12 @@ impl<'a> Bench<'a> {
         let alone = RoutineId::new(0);
         let kernel = parse_call(call, alone, 0)?;
         let (ready, scratch) = code.prepare(dtype, (alone, 0), call)?;
-        self.room.run(code, (&ready, scratch), (&kernel, call), &mut stage)?;
-        let (error, wrong) = stage.judge(&kernel, dtype);
+        let given = (&ready, scratch);
+        let (error, wrong) =
+            match self.room.run(code, given, (&kernel, call), &mut stage)? {
+                Ran::Done => stage.judge(&kernel, dtype),
+                Ran::Refused(reason) => (f64::NAN, Some(reason.to_string())),
+            };
         Ok(Tried {
             products: ready.products(),
             convolutions: ready.convolutions(),

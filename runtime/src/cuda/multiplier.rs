@@ -13,7 +13,7 @@ use super::{
     tuning::{Bench, Choice, Trials, Tried, Tuner},
 };
 use crate::{digest::Digest, machine::Makers};
-use placing::{Compared, Place, Placing};
+use placing::{Made, Place, Placing};
 use roundelay_kernels::cuda::{Addend, CallPlace, Epilogue, Matrix, Product};
 use roundelay_schedule::Bytes;
 
@@ -67,10 +67,33 @@ pub(super) struct Multiplier {
 
 /// A product whose algorithms are tried.
 struct Trial<'a> {
+    request: &'a Request,
     plan: &'a mut Plan,
     handle: &'a Handle,
     algorithms: &'a [Algorithm],
-    extents: Extents,
+    answers: Answers,
+}
+
+/// What the library has answered in a trial.
+#[derive(Default)]
+struct Answers {
+    /// Whether it ever did what it was asked for.
+    done: bool,
+    refused: Option<Refused>,
+}
+
+impl Answers {
+    fn note(&mut self, answer: Result<(), Refused>) {
+        match answer {
+            Ok(()) => self.done = true,
+            Err(status) => self.refused = Some(status),
+        }
+    }
+
+    /// What it said to all that it was asked for; none where it did something, or nobody asked.
+    fn refusal(&self) -> Option<Refused> {
+        self.refused.filter(|_| !self.done)
+    }
 }
 
 impl Tried for Trial<'_> {
@@ -79,25 +102,41 @@ impl Tried for Trial<'_> {
     }
 
     fn extents(&self) -> Vec<Bytes> {
-        self.extents.all()
+        Extents::of(self.request).all()
     }
 
-    fn prepare(&mut self, _: &mut Bench) -> Result<Vec<bool>, Unreached> {
+    fn prepare(&mut self, bench: &mut Bench) -> Result<Vec<bool>, Unreached> {
+        let at = tried_at(bench, self.request);
+        draw(bench, self.request, at)?;
         Ok(vec![true; self.algorithms.len()])
     }
 
     fn run(&mut self, way: usize, bench: &Bench) -> Result<(), DriverError> {
         self.plan.take(self.algorithms[way]);
-        let at = tried_at(bench, &self.extents);
-        self.plan.run(self.handle, at, bench.workspace, &bench.stream)?;
-        Ok(())
+        let at = tried_at(bench, self.request);
+        let answer = self.plan.run(self.handle, at, bench.workspace, &bench.stream);
+        self.answers.note(answer);
+        Ok(answer?)
     }
 }
 
-/// Where a product is tried whose arrays reach so far.
-fn tried_at(bench: &Bench, extents: &Extents) -> Addresses {
+/// Draws the factors of a product, and what is before a GELU. How fast a device multiplies depends on
+/// them: where numbers are alike few bits change, and its power limits it less than in a training.
+fn draw(bench: &mut Bench, request: &Request, at: Addresses) -> Result<(), Unreached> {
+    let Extents { a, b, before, .. } = Extents::of(request);
+    let product = &request.product;
+    bench.draw((at.a, a), product.a.number, 0)?;
+    bench.draw((at.b, b), product.b.number, 1)?;
+    match at.before {
+        Some(place) => bench.draw((place, before), product.out.number, 2),
+        None => Ok(()),
+    }
+}
+
+/// Where a product is tried, in arrays as [`Extents`] has them.
+fn tried_at(bench: &Bench, request: &Request) -> Addresses {
     let [a, b, out, bias, before] = [0, 1, 2, 3, 4].map(|array| bench.arrays[array]);
-    let before = (extents.before > Bytes(0)).then_some(before);
+    let before = products::before(&request.product).map(|_| before);
     Addresses { a, b, out, added: out, bias: Some(bias), before }
 }
 
@@ -194,7 +233,7 @@ impl Multiplier {
     fn place(
         &mut self,
         ways: [(&Part, usize); 2],
-        compared: Option<Compared>,
+        compared: Option<Made>,
         room: Room<'_>,
         (functions, tuner): (&mut Functions, &mut Tuner),
     ) -> Place {
@@ -264,15 +303,19 @@ impl Multiplier {
         let (mut plan, algorithms) =
             Plan::new(handle, request, key.1).map_err(refused)?;
         let mut trial = Trial {
+            request,
             plan: &mut plan,
             handle,
             algorithms: &algorithms,
-            extents: Extents::of(request),
+            answers: Answers::default(),
         };
         let words = [self.versions.as_str(), &format!("{key:?}")];
         let chosen = match tuner.choose(&mut trial, "product", words) {
             Choice::Kept(way) => way,
-            Choice::First => 0,
+            Choice::First => match trial.answers.refusal() {
+                Some(status) => return Err(refused(status)),
+                None => 0,
+            },
         };
         plan.take(algorithms[chosen]);
         self.plans.push((key, plan));

@@ -108,7 +108,8 @@ fn side_by_side<T: Send>(
 
 /// The sources of functions that a schedule's calls may take on a device.
 fn sources(schedule: &Schedule, facts: &DeviceFacts) -> BTreeSet<Source> {
-    let calls = schedule.routines.values().flat_map(|routine| routine.calls.iter());
+    let launched = schedule.launched().into_iter();
+    let calls = launched.flat_map(|id| schedule.routines[id].calls.iter());
     let steps = calls.flat_map(|call| steps(call, schedule.job.dtype));
     let launches = steps.flat_map(|step| launches(step, facts));
     launches.map(|launch| launch.function.source).collect()

@@ -42,7 +42,7 @@ pub(super) enum Trials {
 }
 
 /// How times were found, in the names of what is kept: times that are found otherwise say nothing of these.
-const TIMED: &str = "replayed";
+const TIMED: &str = "replayed, of what is drawn";
 
 /// Of how many hundredths of the time a way may take less without being noticed.
 const NOTICED: u64 = 2;

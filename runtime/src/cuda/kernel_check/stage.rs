@@ -7,7 +7,7 @@ use super::super::{
     arena::{ALIGNMENT, allocate},
     bounce::{Bounce, Unreached},
     code::{Binding, Code, ReadyCall, Work, number_of},
-    driver::{Address, Device, DeviceMemory, Stream},
+    driver::{Address, Device, DeviceMemory, DriverError, Stream},
     exchange::Ends,
     likeness,
     staging::{scalars, words},
@@ -201,6 +201,13 @@ fn in_range(values: &[f64], element: Element, dtype: Float) -> Vec<f64> {
     values.iter().map(cut).collect()
 }
 
+/// What became of a call.
+pub(super) enum Ran {
+    Done,
+    /// Nobody made it, for this reason.
+    Refused(DriverError),
+}
+
 /// A stream and memory for one call at a time; dropped from first to last.
 pub(super) struct Room<'a> {
     stream: Stream,
@@ -231,19 +238,34 @@ impl<'a> Room<'a> {
 
     /// Runs a call on the device, on poisoned outputs and scratch; the stage then holds what it
     /// left.
+    ///
+    /// # Errors
+    /// When there is too little memory, or the device fails: one that still answers has refused the call
+    /// alone, as a library may, and takes others.
     pub(super) fn run(
         &mut self,
         code: &mut Code,
         (ready, scratch): (&ReadyCall, Bytes),
         (kernel, call): (&Kernel, &Call),
         stage: &mut Stage,
-    ) -> Result<(), CudaError> {
+    ) -> Result<Ran, CudaError> {
         let image = stage.image.len() as u64;
         let scratch = scratch.0.next_multiple_of(ALIGNMENT);
         self.demand(image + scratch + code.workspace(ready).0)?;
         stage.given = stage.poisoned(kernel.accesses());
-        let done = self.give(code, ready, scratch, stage);
-        done.map_err(|unreached| self.failed(call, unreached))
+        match self.give(code, ready, scratch, stage) {
+            Ok(()) => Ok(Ran::Done),
+            Err(Unreached::Broken(reason)) if self.bring_back(stage).is_ok() => {
+                Ok(Ran::Refused(reason))
+            }
+            Err(unreached) => Err(self.failed(call, unreached)),
+        }
+    }
+
+    /// What the device has left.
+    fn bring_back(&mut self, stage: &mut Stage) -> Result<(), Unreached> {
+        let start = self.memory.start();
+        self.bounce.read(&self.stream, start, &mut stage.image, self.patience)
     }
 
     fn demand(&mut self, bytes: u64) -> Result<(), CudaError> {
@@ -288,7 +310,7 @@ impl<'a> Room<'a> {
                 meeting.join(code, ends, &self.stream)?;
             }
         }
-        self.bounce.read(&self.stream, start, &mut stage.image, self.patience)
+        self.bring_back(stage)
     }
 
     fn failed(&self, call: &Call, unreached: Unreached) -> CudaError {

@@ -13,10 +13,10 @@ use super::{
         driver::{DriverError, Parameters},
         functions::{Functions, Loaded},
         likeness::{numbers, worst},
-        products::{Extents, Handle, Plan, Request},
+        products::{Handle, Plan, Request},
         tuning::{Bench, PATIENCE, Tried},
     },
-    addresses,
+    addresses, draw,
 };
 use roundelay_kernels::cuda::{Array, Gradients, Launch, Product, Sums};
 use roundelay_schedule::Bytes;
@@ -52,15 +52,12 @@ pub(in super::super) struct Ways {
     /// What stands unless the other is known to be faster.
     pub(super) first: Part,
     pub(super) other: Option<Part>,
-    pub(super) compared: Option<Compared>,
+    /// What both must make alike.
+    pub(super) compared: Option<Made>,
 }
 
-/// What two ways must make alike, of what is drawn.
-#[derive(Clone, Copy)]
-pub(super) struct Compared {
-    drawn: (Array, Bytes),
-    made: (Array, Bytes),
-}
+/// An array that a way makes, and how far it reaches.
+pub(super) type Made = (Array, Bytes);
 
 impl From<&Product> for Ways {
     fn from(product: &Product) -> Self {
@@ -86,15 +83,11 @@ impl From<&Gradients> for Ways {
             Part { place: Place::Within, request, behind }
         };
         let request = Request::from(*product);
-        let (place, number) = (product.a.place, product.a.number);
         let sums_of = Bytes((product.m * bias.number.size()) as u64);
         Self {
             first: Part { place: Place::Behind, request, behind: own.clone() },
             other: sums.as_ref().map(within),
-            compared: Some(Compared {
-                drawn: (Array { place, number }, Extents::of(&request).a),
-                made: (*bias, sums_of),
-            }),
+            compared: Some((*bias, sums_of)),
         }
     }
 }
@@ -106,7 +99,7 @@ pub(super) struct Placing<'a> {
     pub(super) handle: &'a Handle,
     pub(super) functions: &'a mut Functions,
     pub(super) room: Room<'a>,
-    pub(super) compared: Option<Compared>,
+    pub(super) compared: Option<Made>,
     pub(super) behind: [Loaded; 2],
     pub(super) parameters: Parameters,
     /// In words how the library makes other numbers than our functions.
@@ -123,15 +116,8 @@ impl Placing<'_> {
         is_loaded
     }
 
-    /// Whether both ways make the same numbers.
-    fn agree(
-        &mut self,
-        bench: &mut Bench,
-        Compared { drawn, made }: Compared,
-    ) -> Result<bool, Unreached> {
-        let (array, size) = drawn;
-        let at = bench.binding().address(array.place);
-        bench.draw((at, size), array.number, 0)?;
+    /// Whether both ways make the same numbers of what was drawn.
+    fn agree(&mut self, bench: &mut Bench, made: Made) -> Result<bool, Unreached> {
         let own = self.made_by(0, bench, made)?;
         let found = self.made_by(1, bench, made)?;
         let (Some(own), Some(found)) = (own, found) else { return Ok(false) };
@@ -153,7 +139,7 @@ impl Placing<'_> {
         &mut self,
         way: usize,
         bench: &mut Bench,
-        (array, Bytes(bytes)): (Array, Bytes),
+        (array, Bytes(bytes)): Made,
     ) -> Result<Option<Vec<f64>>, Unreached> {
         let at = bench.binding().address(array.place);
         bench.stream.fill(at, 0, bytes)?;
@@ -177,6 +163,9 @@ impl Tried for Placing<'_> {
 
     fn prepare(&mut self, bench: &mut Bench) -> Result<Vec<bool>, Unreached> {
         let [first, mut other] = [0, 1].map(|way| self.load(way));
+        let request = &self.parts[0].request;
+        let at = addresses(request, &bench.binding());
+        draw(bench, request, at)?;
         if let Some(compared) = self.compared.filter(|_| first && other) {
             other = self.agree(bench, compared)?;
         }

@@ -17,7 +17,7 @@
 //! | `STANDIN_CUDA_FORGET` | number of a wait between streams that is not kept |
 //! | `STANDIN_CUDA_FAIL` | number of a kernel launch at which the device fails |
 //! | `STANDIN_CUDA_HANG` | number of a kernel launch that never ends |
-//! | `STANDIN_CUDA_PRODUCTS` | `refuse`: the library of products has no algorithm |
+//! | `STANDIN_CUDA_PRODUCTS` | `refuse`: the library of products has no algorithm; `fail`: it has, and refuses what it is given |
 //! | `STANDIN_CUDA_REFUSE` | number of a launch of a graph that the driver has no memory for |
 //! | `STANDIN_CUDA_ALGORITHMS` | algorithms that are offered for each product, 1 unless said |
 //! | `STANDIN_CUDA_FASTEST` | place of the one of several that is the fastest, from 0; 2 unless said |

@@ -5,7 +5,7 @@ use crate::{
     matrices::{Layout, Matrix},
     memory::is_of_device,
     numbers::Number,
-    settings::Summed,
+    settings::{Multiplied, Summed},
     sums::{self, Sums},
     work::Work,
     world::{World, world},
@@ -393,8 +393,12 @@ unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
             && sums::are_made(epilogue, transposed, all[2].batches)
             && !refused;
         let preference = &*preference;
-        if !fits || world().settings.refuses_products || preference.workspace < WORKSPACE
-        {
+        let refuses = world().settings.products == Multiplied::Refused;
+        // No matrix starts within a number.
+        let whole = all
+            .iter()
+            .all(|layout| preference.alignment.is_multiple_of(layout.number.size()));
+        if !fits || refuses || !whole || preference.workspace < WORKSPACE {
             *count = 0;
             return NOT_SUPPORTED;
         }
@@ -467,6 +471,9 @@ unsafe extern "C" fn cublasLtMatmul(
             pause: Duration::ZERO,
         }
     };
+    if world().settings.products == Multiplied::Failing {
+        return NOT_SUPPORTED;
+    }
     if workspace_bytes < WORKSPACE as usize
         || product.sums.is_some_and(|it| it.start == 0)
     {

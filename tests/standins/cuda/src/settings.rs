@@ -23,6 +23,17 @@ pub(crate) enum Sends {
     Eager,
 }
 
+/// What becomes of products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Multiplied {
+    /// They are made.
+    Well,
+    /// There is no algorithm for them.
+    Refused,
+    /// There is one, which refuses what it is given.
+    Failing,
+}
+
 /// How the library of products makes sums beside them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Summed {
@@ -128,7 +139,7 @@ pub(crate) struct Settings {
     pub(crate) forget: Option<u64>,
     pub(crate) fail: Option<u64>,
     pub(crate) hang: Option<u64>,
-    pub(crate) refuses_products: bool,
+    pub(crate) products: Multiplied,
     /// The number of a launch of a graph that is refused.
     pub(crate) refuse: Option<u64>,
     /// Sources that must once have been compiled at the same time, before any is done.
@@ -209,7 +220,11 @@ impl Settings {
             algorithms: number("ALGORITHMS").unwrap_or(1).max(1),
             fastest: number("FASTEST").unwrap_or(2),
             refuse: number("REFUSE"),
-            refuses_products: text("PRODUCTS").as_deref() == Some("refuse"),
+            products: match text("PRODUCTS").as_deref() {
+                Some("refuse") => Multiplied::Refused,
+                Some("fail") => Multiplied::Failing,
+                Some(_) | None => Multiplied::Well,
+            },
             slow_gelus: text("GELUS").as_deref() == Some("slow"),
             sums: match text("SUMS").as_deref() {
                 Some("slow") => Summed::Slow,
