@@ -48,7 +48,7 @@ fn self_check(args: &DevicesArgs) -> Result<(), Failure> {
     }
     match checked.is_right() {
         true => Ok(()),
-        false => Err(Failure::gpus(
+        false => Err(Failure::wrong(
             "some ranks got other numbers than they should; do not train on these GPUs, links \
              or libraries before they get the right ones",
         )),

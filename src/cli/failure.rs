@@ -140,6 +140,12 @@ impl Failure {
         Self { kind: Kind::Run, text, problems: vec![problem] }
     }
 
+    /// A GPU that is not as it should be, of which a document has said all: nothing is printed behind that.
+    pub(crate) fn wrong(message: &str) -> Self {
+        let text = format!("error: {message}");
+        Self { kind: Kind::Run, text, problems: Vec::new() }
+    }
+
     /// A run that was interrupted and is at rest.
     pub(crate) fn interrupted(text: &str) -> Self {
         Self { kind: Kind::Interrupted, text: text.to_owned(), problems: Vec::new() }
