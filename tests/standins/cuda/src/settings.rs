@@ -47,6 +47,27 @@ pub(crate) enum Summed {
     Refused,
 }
 
+impl Multiplied {
+    fn named(text: Option<String>) -> Self {
+        match text.as_deref() {
+            Some("refuse") => Self::Refused,
+            Some("fail") => Self::Failing,
+            Some(_) | None => Self::Well,
+        }
+    }
+}
+
+impl Summed {
+    fn named(text: Option<String>) -> Self {
+        match text.as_deref() {
+            Some("slow") => Self::Slow,
+            Some("short") => Self::Short,
+            Some("refuse") => Self::Refused,
+            Some(_) | None => Self::Fast,
+        }
+    }
+}
+
 /// An engine of the library of graphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offered {
@@ -220,18 +241,9 @@ impl Settings {
             algorithms: number("ALGORITHMS").unwrap_or(1).max(1),
             fastest: number("FASTEST").unwrap_or(2),
             refuse: number("REFUSE"),
-            products: match text("PRODUCTS").as_deref() {
-                Some("refuse") => Multiplied::Refused,
-                Some("fail") => Multiplied::Failing,
-                Some(_) | None => Multiplied::Well,
-            },
+            products: Multiplied::named(text("PRODUCTS")),
             slow_gelus: text("GELUS").as_deref() == Some("slow"),
-            sums: match text("SUMS").as_deref() {
-                Some("slow") => Summed::Slow,
-                Some("short") => Summed::Short,
-                Some("refuse") => Summed::Refused,
-                Some(_) | None => Summed::Fast,
-            },
+            sums: Summed::named(text("SUMS")),
             slow_for: Duration::from_millis(number("SLOW_FOR").unwrap_or(4)),
             slow: names("SLOW"),
             costs: text("CLOCK")
