@@ -136,8 +136,7 @@ impl Failure {
     /// GPUs that cannot be used, or that do wrong.
     pub(crate) fn gpus(message: &str) -> Self {
         let problem = Problem::new("cuda", Path::new(""), 0, message.to_owned());
-        let text = format!("error: {message}");
-        Self { kind: Kind::Run, text, problems: vec![problem] }
+        Self { problems: vec![problem], ..Self::wrong(message) }
     }
 
     /// A GPU that is not as it should be, of which a document has said all: nothing is printed behind that.

@@ -71,29 +71,8 @@ struct Trial<'a> {
     plan: &'a mut Plan,
     handle: &'a Handle,
     algorithms: &'a [Algorithm],
-    answers: Answers,
-}
-
-/// What the library has answered in a trial.
-#[derive(Default)]
-struct Answers {
-    /// Whether it ever did what it was asked for.
-    done: bool,
-    refused: Option<Refused>,
-}
-
-impl Answers {
-    fn note(&mut self, answer: Result<(), Refused>) {
-        match answer {
-            Ok(()) => self.done = true,
-            Err(status) => self.refused = Some(status),
-        }
-    }
-
-    /// What it said to all that it was asked for; none where it did something, or nobody asked.
-    fn refusal(&self) -> Option<Refused> {
-        self.refused.filter(|_| !self.done)
-    }
+    /// What the library has answered: that it did what it was asked for, once it ever did, else why not.
+    answer: Option<Result<(), Refused>>,
 }
 
 impl Tried for Trial<'_> {
@@ -115,7 +94,9 @@ impl Tried for Trial<'_> {
         self.plan.take(self.algorithms[way]);
         let at = tried_at(bench, self.request);
         let answer = self.plan.run(self.handle, at, bench.workspace, &bench.stream);
-        self.answers.note(answer);
+        if self.answer != Some(Ok(())) {
+            self.answer = Some(answer);
+        }
         Ok(answer?)
     }
 }
@@ -307,14 +288,14 @@ impl Multiplier {
             plan: &mut plan,
             handle,
             algorithms: &algorithms,
-            answers: Answers::default(),
+            answer: None,
         };
         let words = [self.versions.as_str(), &format!("{key:?}")];
         let chosen = match tuner.choose(&mut trial, "product", words) {
             Choice::Kept(way) => way,
-            Choice::First => match trial.answers.refusal() {
-                Some(status) => return Err(refused(status)),
-                None => 0,
+            Choice::First => match trial.answer {
+                Some(Err(status)) => return Err(refused(status)),
+                Some(Ok(())) | None => 0,
             },
         };
         plan.take(algorithms[chosen]);

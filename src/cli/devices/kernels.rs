@@ -73,8 +73,8 @@ pub(super) fn check(args: &DevicesArgs) -> Result<(), Failure> {
     match checked.is_right() {
         true => Ok(()),
         false => Err(Failure::wrong(
-            "some kernels make other numbers than their references; do not train on this GPU, \
-             driver or libraries before they make the right ones",
+            "some kernels make other numbers than their references, or none; do not train on \
+             this GPU, driver or libraries before they make the right ones",
         )),
     }
 }
