@@ -114,11 +114,13 @@ fn draw(bench: &mut Bench, request: &Request, at: Addresses) -> Result<(), Unrea
     }
 }
 
-/// Where a product is tried, in arrays as [`Extents`] has them.
+/// Where a product is tried, in arrays as [`Extents`] has them. The library refuses a bias that its
+/// epilogue does not have.
 fn tried_at(bench: &Bench, request: &Request) -> Addresses {
     let [a, b, out, bias, before] = [0, 1, 2, 3, 4].map(|array| bench.arrays[array]);
+    let bias = products::bias(request).map(|_| bias);
     let before = products::before(&request.product).map(|_| before);
-    Addresses { a, b, out, added: out, bias: Some(bias), before }
+    Addresses { a, b, out, added: out, bias, before }
 }
 
 impl Multiplier {

@@ -474,8 +474,10 @@ unsafe extern "C" fn cublasLtMatmul(
     if world().settings.products == Multiplied::Failing {
         return NOT_SUPPORTED;
     }
+    let unused = product.epilogue & BIAS == 0 && product.sums.is_none();
     if workspace_bytes < WORKSPACE as usize
         || product.sums.is_some_and(|it| it.start == 0)
+        || (unused && product.bias != 0)
     {
         return INVALID_VALUE;
     }
