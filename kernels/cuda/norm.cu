@@ -167,7 +167,8 @@ __device__ void store_columns(W (&own)[HELD][COUNT], u64 columns, W* partial) {
 
 // The same dx, and on the way partial[s, 0, j] = Σ dy · x̂ and partial[s, 1, j] = Σ dy over the
 // rows of segment s, which is the block's. A row belongs to a row of the block, whose threads have
-// PACKS of its neighbours each, the same in all rows.
+// PACKS of its neighbours each, the same in all rows. All of a row is asked for before any of it is
+// used, so that a row waits for memory once.
 template <class N>
 __device__ void normalise_slopes(const N* x, const N* gain, const Wide<N>* means, const Wide<N>* rstds, const N* dy,
                                  N* dx, Wide<N>* partial, u64 rows, u64 columns, u64 per_segment, bool add) {
@@ -178,27 +179,34 @@ __device__ void normalise_slopes(const N* x, const N* gain, const Wide<N>* means
     u64 begin = blockIdx.x * per_segment, end = least(rows, begin + per_segment);
     for (u64 top = begin; top < end; top += blockDim.y) {
         u64 row = top + threadIdx.y, count = row < end ? columns : 0;
-        W mean = count && means ? means[row] : W(0), rstd = count ? rstds[row] : W(0);
-        W average = W(0), along = W(0);
-        auto all = [&](auto body) {
+        auto each = [&](auto body) {
 #pragma unroll
             for (int p = 0; p < PACKS<N>; p++) {
                 u64 column = (u64(p) * blockDim.x + threadIdx.x) * COUNT;
-                if (column >= count) continue;
-                u64 i = row * columns + column, valid = columns - column;
-                auto pack = load_some<COUNT>(x + i, valid, packed), slope = load_some<COUNT>(dy + i, valid, packed);
-                auto factor = load_some<COUNT>(gain + column, valid, packed);
-                W normal[COUNT], slopes[COUNT], scaled[COUNT];
-#pragma unroll
-                for (int k = 0; k < COUNT; k++) {
-                    normal[k] = (widen(pack.at[k]) - mean) * rstd;
-                    slopes[k] = widen(slope.at[k]);
-                    scaled[k] = slopes[k] * widen(factor.at[k]);
-                }
-                body(p, i, valid, normal, slopes, scaled);
+                if (column < count) body(p, column, row * columns + column, columns - column);
             }
         };
-        all([&](int, u64, u64, auto& normal, auto&, auto& scaled) {
+        Pack<N, COUNT> packs[PACKS<N>], slopes[PACKS<N>], before[PACKS<N>] = {};
+        each([&](int p, u64, u64 i, u64 valid) {
+            packs[p] = load_some<COUNT>(x + i, valid, packed);
+            slopes[p] = load_some<COUNT>(dy + i, valid, packed);
+            if (add) before[p] = load_some<COUNT>(dx + i, valid, packed);
+        });
+        W mean = count && means ? means[row] : W(0), rstd = count ? rstds[row] : W(0);
+        W average = W(0), along = W(0);
+        auto all = [&](auto body) {
+            each([&](int p, u64 column, u64 i, u64 valid) {
+                auto factor = load_some<COUNT>(gain + column, valid, packed);
+                W normal[COUNT], scaled[COUNT];
+#pragma unroll
+                for (int k = 0; k < COUNT; k++) {
+                    normal[k] = (widen(packs[p].at[k]) - mean) * rstd;
+                    scaled[k] = widen(slopes[p].at[k]) * widen(factor.at[k]);
+                }
+                body(p, i, valid, normal, scaled);
+            });
+        };
+        all([&](int, u64, u64, auto& normal, auto& scaled) {
 #pragma unroll
             for (int k = 0; k < COUNT; k++) {
                 average += scaled[k];
@@ -207,14 +215,16 @@ __device__ void normalise_slopes(const N* x, const N* gain, const Wide<N>* means
         });
         average = means ? row_sum(average) / W(columns) : W(0);
         along = row_sum(along) / W(columns);
-        all([&](int p, u64 i, u64 valid, auto& normal, auto& slopes, auto& scaled) {
+        all([&](int p, u64 i, u64 valid, auto& normal, auto& scaled) {
 #pragma unroll
             for (int k = 0; k < COUNT; k++) {
-                gain_sums[p][k] += slopes[k] * normal[k];
-                bias_sums[p][k] += slopes[k];
+                W slope = widen(slopes[p].at[k]);
+                gain_sums[p][k] += slope * normal[k];
+                bias_sums[p][k] += slope;
                 scaled[k] = rstd * (scaled[k] - average - normal[k] * along);
+                if (add) scaled[k] += W(widen(before[p].at[k]));
             }
-            put_some(dx + i, scaled, valid, packed, add);
+            put_some(dx + i, scaled, valid, packed, false);
         });
     }
     store_columns<0>(gain_sums, columns, partial);

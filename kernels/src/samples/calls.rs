@@ -428,10 +428,21 @@ pub fn contents<R: Real>(call: &Call, draw: &mut Draw) -> Vec<Array<R>> {
             Element::Real | Element::Wide if is_square(call, index) => {
                 Array::Real((0..length).map(|_| R::of(draw.normal().powi(2))).collect())
             }
+            Element::Real | Element::Wide if makes_logits(call, index) => {
+                let deviation = (extent(index, 1) as f64).sqrt().recip();
+                let normals = (0..length).map(|_| R::of(deviation * draw.normal()));
+                Array::Real(normals.collect())
+            }
             Element::Real | Element::Wide => Array::Real(draw.normals(length)),
         }
     });
     fill.collect()
+}
+
+/// Whether an operand is the weight of logits, which a call stores rounded: a power is off by as much as
+/// its logit, so these are drawn as large as those of a model.
+fn makes_logits(call: &Call, operand: usize) -> bool {
+    &*call.kernel == "linear_cross_entropy" && operand == 1
 }
 
 /// Whether an operand is a mean of squares, or a sum.
