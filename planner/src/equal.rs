@@ -187,7 +187,8 @@ fn same_device(values: &Values, family: Family, counts: Counts) -> Option<Superi
     let Counts { micro_batches: n, stages: s, replicas, .. } = counts;
     let Family { rule, placement, order, .. } = family;
     let parts = counts.tensor.parts();
-    // Parts of an arena fit one another by chance, so plans that keep as much may differ in memory.
+    // Parts of an arena fit one another by chance, so plans that keep as much may differ in memory;
+    // whoever looks for the front asks by memory.
     let by_time = values.objective != Objective::Memory;
     if counts.devices(family, values.lists) != replicas * parts || !by_time {
         return None;

@@ -15,9 +15,13 @@ use crate::{
     reason::Reason,
     search::{Judge, Open, ROUND, SHARPENED},
     sharpen::Sharpness,
+    space::Space,
 };
-use roundelay_dsl::Program;
-use std::time::{Duration, Instant};
+use roundelay_dsl::{Objective, Program};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 /// What was found.
 #[derive(Clone, Debug)]
@@ -65,24 +69,21 @@ impl Open {
 /// `clocked_max` plans are clocked besides at most.
 pub fn front(program: &Program, ranking: &Ranking, clocked_max: usize) -> Front {
     let started = Instant::now();
-    let all = &ranking.space.plans;
-    let weaker = all.iter().filter(|plan| plan.exactness(program) > ranking.allowed);
-    let candidates = all.len() - weaker.count();
+    let known = ranking.plans.iter().map(|plan| ranking.space.plans[plan.number]);
+    let known: BTreeSet<Outline> = known.collect();
     let mut search = Search { found: Vec::new(), clocked: 0 };
     ranking.plans.iter().for_each(|candidate| search.add(candidate.clone()));
-    let known: Vec<usize> = ranking.plans.iter().map(|plan| plan.number).collect();
-    let (mut first, mut open) = (0, 0);
+    let (mut candidates, mut open) = (0, 0);
     for program in local::programs(program) {
         let costs = Costs::new(&program);
-        let own = all.iter().filter(|plan| local::has(&program, plan.family.rule));
-        let own: Vec<Outline> = own.copied().collect();
-        let count = own.len();
+        let own = plans(&program);
+        let allowed = |plan: &&Outline| plan.exactness(&program) <= ranking.allowed;
+        candidates += own.iter().filter(allowed).count();
         let (mut clerk, classes) = Clerk::new(&program, &costs, own, Grouping::None);
         let allowed = classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
         let plans = allowed.flat_map(|(_, parts)| parts).flatten();
-        let is_new = |open: &Open| !known.contains(&(first + open.number));
+        let is_new = |open: &Open| !known.contains(&open.outline);
         open += search.run(plans.filter(is_new).collect(), clocked_max, &mut clerk);
-        first += count;
     }
     let clocked = search.clocked + known.len();
     let mut plans = search.found;
@@ -90,6 +91,15 @@ pub fn front(program: &Program, ranking: &Ranking, clocked_max: usize) -> Front 
     let pruned = candidates - clocked - open;
     let elapsed = started.elapsed();
     Front { plans, candidates, pruned, clocked, open, elapsed }
+}
+
+/// The plans that may belong to a front. Here memory counts whatever is minimised, so none is left
+/// out for another one that is as fast and may take a little more of it; what a ranking looks at is
+/// among them.
+fn plans(program: &Program) -> Vec<Outline> {
+    let mut by_memory = program.clone();
+    by_memory.search.objective = Objective::Memory;
+    Space::new(&by_memory, threads()).plans
 }
 
 /// Who makes bounds sharper and clocks plans.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    Options,
+    Options, plan,
     progress::Progress,
     ranking::survey,
     sample::{self, Random},
@@ -108,7 +108,8 @@ fn the_front_is_that_of_clocking_every_plan() {
         let ranking = survey(&program, &options, &mut Progress::default());
         let front = front(&program, &ranking, usize::MAX);
         let costs = Costs::new(&program);
-        let all = ranking.space.plans.clone();
+        let all = plans(&program);
+        assert!(ranking.space.plans.iter().all(|plan| all.contains(plan)));
         let (mut clerk, classes) = Clerk::new(&program, &costs, all, Grouping::None);
         let every = classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
         let every: Vec<Open> = every.flat_map(|(_, parts)| parts).flatten().collect();
@@ -122,4 +123,22 @@ fn the_front_is_that_of_clocking_every_plan() {
         several += usize::from(front.plans.len() > 2);
     }
     assert!(found > 6 && several > 3, "{found} programs, {several} with a choice");
+}
+
+/// On one device more stages are no faster, but some plans of two take a little less memory.
+#[test]
+fn the_front_is_the_same_whatever_is_minimised() {
+    let mut program = sample::program(1, 4);
+    program.model = sample::gpt(1, 16, 16, false);
+    let roomy = Bytes(1 << 30);
+    program.target.devices.iter_mut().for_each(|(_, device)| device.memory = roomy);
+    program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = roomy);
+    let fronts = [Objective::StepTime, Objective::Memory].map(|objective| {
+        program.search.objective = objective;
+        let ranking = plan(&program, &Options::default()).expect("it fits");
+        front(&program, &ranking, usize::MAX)
+    });
+    let [by_time, by_memory] = fronts.each_ref().map(|front| points(&front.plans));
+    assert_eq!(by_time, by_memory);
+    assert!(fronts[0].plans.iter().any(|found| found.plan.stages > 1));
 }
