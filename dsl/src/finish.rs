@@ -2,6 +2,7 @@
 
 use crate::{
     Code, Head, Measure, Metric, Mistake, Model, Node, NodeId, Operation, Source, Tensor,
+    WrongLoss,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,12 +14,11 @@ pub(crate) fn admits(
 ) -> Result<(), Mistake> {
     let trained = needed(model, [loss.source]);
     for source in needed(model, [metric.tensor.source]).difference(&trained) {
-        let (what, name) = match source {
-            Source::Node(_) => continue,
-            Source::Parameter(id) => ("parameter", &model.parameters[*id].name),
-            Source::Input(id) => ("input", &model.inputs[*id].name),
-        };
-        let message = format!("the metric needs the {what} `{name}`, the loss does not");
+        if let Source::Node(_) = source {
+            continue;
+        }
+        let what = called(model, *source);
+        let message = format!("the metric needs {what}, the loss does not");
         let hint = "measure what the loss is computed from";
         return Err(Mistake::new(Code::Value, message).hint(hint));
     }
@@ -50,7 +50,13 @@ pub(crate) fn head(model: Model, name: &str, loss: &Tensor) -> Result<Model, Mis
         let hint = "a unit is trained by what its head makes of its value";
         return Err(Mistake::new(Code::Value, message).hint(hint));
     }
-    Ok(Trimmed::new(model, needed).finish(&[]).0)
+    let (model, _) = Trimmed::new(model, needed).finish(&[]);
+    // The value goes on from what is trained, and is the first input.
+    let value = model.inputs.ids().next().map(Source::Input);
+    let is_trained =
+        |source| matches!(source, Source::Parameter(_)) || Some(source) == value;
+    minimised(&model, &model.behind(is_trained))?;
+    Ok(model)
 }
 
 /// The model that minimises `loss` and measures `metrics`, and what neither needs.
@@ -73,7 +79,39 @@ pub(crate) fn finish(
     let measured = needed(&model, metrics.iter().map(|metric| metric.tensor.source));
     let mut small = Trimmed::new(model, trained);
     small.nodes_behind(&measured);
-    Ok(small.finish(metrics))
+    let (model, unused) = small.finish(metrics);
+    minimised(&model, &model.trained())?;
+    Ok((model, unused))
+}
+
+/// Whether a loss can be minimised: it is one, or a sum of losses times constants.
+fn minimised(model: &Model, trained: &[bool]) -> Result<(), Mistake> {
+    let Err(wrong) = model.terms(trained) else { return Ok(()) };
+    let (message, hint) = match wrong {
+        WrongLoss::Term(term) => (
+            format!("expected a loss or a sum of losses, found {}", called(model, term)),
+            "losses are what `cross_entropy`, `linear_cross_entropy` and `mse` make; add them up, \
+             each times a number if need be: `loss a + 0.5 * b`",
+        ),
+        WrongLoss::Inside { loss, user } => {
+            let [loss, user] = [loss, user].map(|id| called(model, Source::Node(id)));
+            (
+                format!("{user} uses the loss {loss}, which has no gradient there"),
+                "a loss can be added to others and multiplied by a number, nothing else: \
+                 `loss a + 0.5 * b`",
+            )
+        }
+    };
+    Err(Mistake::new(Code::Type, message).hint(hint))
+}
+
+/// What something is called in a message.
+fn called(model: &Model, source: Source) -> String {
+    match source {
+        Source::Node(id) => format!("`{}`", model.nodes[id].name),
+        Source::Parameter(id) => format!("the parameter `{}`", model.parameters[id].name),
+        Source::Input(id) => format!("the input `{}`", model.inputs[id].name),
+    }
 }
 
 /// Everything from which these are computed, and these; operands stand above their users.

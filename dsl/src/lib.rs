@@ -31,6 +31,7 @@ mod signature;
 mod sliced;
 mod source;
 mod syntax;
+mod terms;
 mod token;
 mod value;
 
@@ -55,4 +56,5 @@ pub use resolve::{Refused, SECTIONS, Tables, kind_of, parse, parse_set, parse_wi
 pub use signature::{Fallback, Formal};
 pub use sliced::Sliced;
 pub use source::{SourceFile, Span};
+pub use terms::WrongLoss;
 pub use value::{Measure, Tensor, Value};

@@ -33,16 +33,20 @@ impl Model {
 
     /// Per node whether it depends on a parameter behind the last stop.
     pub fn trained(&self) -> Vec<bool> {
-        let mut trained: Vec<bool> = Vec::with_capacity(self.nodes.len());
+        self.behind(|source| matches!(source, Source::Parameter(_)))
+    }
+
+    /// Per node whether it depends on a parameter or an input that is trained behind the last stop.
+    pub(crate) fn behind(&self, is_trained: impl Fn(Source) -> bool) -> Vec<bool> {
+        let mut behind: Vec<bool> = Vec::with_capacity(self.nodes.len());
         for node in self.nodes.values() {
             let depends = |operand: &Source| match operand {
-                Source::Node(above) => trained[above.index()],
-                Source::Parameter(_) => true,
-                Source::Input(_) => false,
+                Source::Node(above) => behind[above.index()],
+                Source::Parameter(_) | Source::Input(_) => is_trained(*operand),
             };
             let depends = node.operands.iter().any(depends);
-            trained.push(node.operation.passes_gradient() && depends);
+            behind.push(node.operation.passes_gradient() && depends);
         }
-        trained
+        behind
     }
 }

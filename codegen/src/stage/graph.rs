@@ -9,6 +9,7 @@ use super::{
 use crate::tensor::Strand;
 use roundelay_dsl::{
     Extent, Metric, Model, Motion, Node, NodeId, Operation, Part, Sliced, Source,
+    WrongLoss,
 };
 use roundelay_schedule::{Element, Extents, Hop, Id};
 use std::{cell::OnceCell, collections::BTreeMap, ops::Range};
@@ -57,7 +58,7 @@ impl<'a> Graph<'a> {
             loss: end,
             metrics: vec![],
             trunk: model.needed([end], |_| true),
-            reached: model.needed(minimised(model, end), Operation::passes_gradient),
+            reached: model.needed(model.minimised(), Operation::passes_gradient),
             measured: vec![],
             trained: model.trained(),
             weights: vec![None; model.nodes.len()],
@@ -74,7 +75,9 @@ impl<'a> Graph<'a> {
             model.metrics.iter().map(|m| graph.measure(m)).collect::<Result<_, _>>()?;
         graph.measured = model.needed(graph.metrics.iter().copied(), |_| true);
         graph.views_fit()?;
-        graph.weigh_losses()?;
+        graph.losses_fit()?;
+        let terms = model.terms(&graph.trained);
+        graph.weights = terms.map_err(|wrong| wrong_loss(model, wrong))?;
         Ok(graph)
     }
 
@@ -301,89 +304,39 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Carries ∂loss/∂loss = 1 down through sums and factors to the terms of each minimised loss.
-    fn weigh_losses(&mut self) -> Result<(), StageError> {
-        let nodes = &self.model.nodes;
+    /// Each minimised loss is a single number, and none stands behind that of the model.
+    fn losses_fit(&self) -> Result<(), StageError> {
         let end = self.model.loss.map_or(0, Id::index);
-        for loss in minimised(self.model, self.loss) {
-            if self.elements(Source::Node(loss)) != 1 || loss.index() > end {
-                return Err(wrong_loss(&nodes[loss], "the loss is not a single number"));
+        let fits = |loss: &NodeId| {
+            self.elements(Source::Node(*loss)) == 1 && loss.index() <= end
+        };
+        match self.model.minimised().find(|loss| !fits(loss)) {
+            None => Ok(()),
+            Some(loss) => {
+                let node = self.model.nodes[loss].name.clone();
+                Err(StageError::Loss { node, problem: NO_NUMBER.to_owned() })
             }
         }
-        for loss in minimised(self.model, NodeId::new(end)) {
-            *self.weights[loss.index()].get_or_insert(0.0) += 1.0;
-        }
-        for (id, node) in nodes.iter().rev().filter(|(id, _)| id.index() <= end) {
-            let Some(weight) = self.weights[id.index()] else { continue };
-            let passed = match node.operation {
-                Operation::Add | Operation::Reshape => weight,
-                Operation::Scale { factor } => weight * factor,
-                Operation::CrossEntropy { .. }
-                | Operation::LinearCrossEntropy { .. }
-                | Operation::MeanSquaredError
-                | Operation::Part { part: Part::CrossEntropy { .. }, .. } => continue,
-                _ => return Err(wrong_loss(node, NOT_A_LOSS)),
-            };
-            for operand in node.operands.clone() {
-                self.weigh(node, operand, passed)?;
-            }
-        }
-        self.no_loss_inside()
-    }
-
-    fn weigh(
-        &mut self,
-        node: &Node,
-        term: Source,
-        weight: f64,
-    ) -> Result<(), StageError> {
-        match term {
-            Source::Node(id) if self.trained[id.index()] => {
-                let sum = self.weights[id.index()].unwrap_or(0.0) + weight;
-                self.weights[id.index()] = Some(sum);
-                Ok(())
-            }
-            Source::Parameter(_) => Err(wrong_loss(node, NOT_A_LOSS)),
-            Source::Node(_) | Source::Input(_) => Ok(()),
-        }
-    }
-
-    /// A term of the loss has the gradient that the sum gives it and no other.
-    fn no_loss_inside(&self) -> Result<(), StageError> {
-        let nodes = self.model.nodes.iter();
-        for (_, node) in nodes.filter(|(id, _)| self.has_gradient(Source::Node(*id))) {
-            let loss = |id: NodeId| {
-                let operation = self.model.nodes[id].operation;
-                let ends = matches!(
-                    operation,
-                    Operation::CrossEntropy { .. }
-                        | Operation::LinearCrossEntropy { .. }
-                        | Operation::MeanSquaredError
-                        | Operation::Accuracy
-                        | Operation::Part { part: Part::CrossEntropy { .. }, .. }
-                );
-                self.weights[id.index()].is_some() || ends
-            };
-            for operand in &node.operands {
-                match operand {
-                    Source::Node(id) if loss(*id) && self.trained[id.index()] => {
-                        return Err(wrong_loss(node, LOSS_INSIDE));
-                    }
-                    _ => {}
-                }
-            }
-        }
-        Ok(())
     }
 }
 
+const NO_NUMBER: &str = "the loss is not a single number";
 const NOT_A_LOSS: &str =
     "the loss must be `cross_entropy`, `mse`, or a sum of such losses times constants";
 const LOSS_INSIDE: &str = "a loss is used inside the model; only sums of losses and \
                            constants times losses have a gradient";
 
-fn wrong_loss(node: &Node, problem: &str) -> StageError {
-    StageError::Loss { node: node.name.clone(), problem: problem.to_owned() }
+fn wrong_loss(model: &Model, wrong: WrongLoss) -> StageError {
+    let (source, problem) = match wrong {
+        WrongLoss::Term(source) => (source, NOT_A_LOSS),
+        WrongLoss::Inside { user, .. } => (Source::Node(user), LOSS_INSIDE),
+    };
+    let node = match source {
+        Source::Node(id) => &model.nodes[id].name,
+        Source::Parameter(id) => &model.parameters[id].name,
+        Source::Input(id) => &model.inputs[id].name,
+    };
+    StageError::Loss { node: node.clone(), problem: problem.to_owned() }
 }
 
 /// Operations whose result is their operand's memory, in every part.
@@ -393,12 +346,6 @@ fn is_view(operation: Operation) -> bool {
 
 fn is_hop(operation: Operation) -> bool {
     matches!(operation, Operation::Boundary(Hop::Added | Hop::Alone))
-}
-
-/// The loss and those of heads.
-fn minimised(model: &Model, loss: NodeId) -> impl Iterator<Item = NodeId> + use<> {
-    let all = model.auxiliary.iter().copied().chain([loss]);
-    all.collect::<Vec<_>>().into_iter()
 }
 
 fn sound(model: &Model, id: NodeId, node: &Node) -> Result<(), StageError> {
