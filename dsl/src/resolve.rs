@@ -5,6 +5,7 @@ mod changed;
 mod cluster;
 mod component;
 mod constant;
+mod cuts;
 mod data;
 mod definitions;
 mod evaluate;

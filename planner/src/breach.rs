@@ -1,6 +1,6 @@
 //! What a plan that somebody wrote down decides otherwise than its program says.
 
-use crate::pins::Decision;
+use crate::pins::{Decision, cuts_line};
 use roundelay_dsl::{Program, Search};
 use roundelay_schedule::{Exactness, Order, Plan};
 use std::collections::BTreeSet;
@@ -20,10 +20,15 @@ pub struct Breach {
 /// gradients apart.
 pub fn breaches(plan: &Plan, program: &Program) -> Vec<Breach> {
     let search = &program.search;
-    let broken = |decision: &Decision| !decision.allows(search, plan);
+    // Cuts have a line of their own.
+    let broken = |decision: &Decision| match *decision == Decision::Stages {
+        true => !search.stages.allows(plan.stages.into()),
+        false => !decision.allows(search, plan),
+    };
     let others = Decision::ALL.into_iter().rev().filter(|d| *d != Decision::Recompute);
     let others = others.filter(broken).map(|decision| breach(decision, search, plan));
-    others.chain(other_lists(search, plan)).chain(recomputed(search, plan)).collect()
+    let pinned = other_cuts(search, plan).into_iter().chain(other_lists(search, plan));
+    others.chain(pinned).chain(recomputed(search, plan)).collect()
 }
 
 /// The class of a plan's gradients, where it is weaker than the program allows.
@@ -34,13 +39,16 @@ pub fn weaker(plan: &Plan, program: &Program) -> Option<Exactness> {
 
 fn breach(decision: Decision, search: &Search, plan: &Plan) -> Breach {
     let lines = decision.lines(search, plan).unwrap_or_default();
-    let last = lines.last().map(|line| format!("`{line}`"));
-    let has = last.unwrap_or_else(|| format!("`{} {}`", decision.name(), plan.order));
-    let key = match (decision, &search.cuts) {
-        (Decision::Stages, Some(_)) => "cuts",
-        _ => decision.name(),
-    };
-    Breach { key, number: 0, has }
+    let first = lines.first().map(|line| format!("`{line}`"));
+    let has = first.unwrap_or_else(|| format!("`{} {}`", decision.name(), plan.order));
+    Breach { key: decision.name(), number: 0, has }
+}
+
+/// Cuts are pinned beside the number of stages.
+fn other_cuts(search: &Search, plan: &Plan) -> Option<Breach> {
+    let has = format!("`{}`", cuts_line(plan));
+    let breach = Breach { key: "cuts", number: 0, has };
+    search.cuts.as_ref().filter(|cuts| **cuts != plan.cuts).map(|_| breach)
 }
 
 /// Lists are pinned by their file.
@@ -122,7 +130,8 @@ mod tests {
                 &[("stage", 0), ("stage", 1)],
             ),
             (&["recompute full", "stage 0 .. 1 { recompute none }"], &[]),
-            (&["cuts [1]", "stages 4"], &[("cuts", 0)]),
+            (&["cuts [1]", "stages 2"], &[("cuts", 0)]),
+            (&["cuts [1, 2]", "stages 3"], &[("stages", 0), ("cuts", 0)]),
         ] {
             let mut other = program.clone();
             other.search = Search::default();

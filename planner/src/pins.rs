@@ -162,10 +162,10 @@ impl Decision {
                 }
             }),
             Self::MicroBatches => search.micro_batches.allows(plan.micro_batches.into()),
-            Self::Stages => match &search.cuts {
-                Some(cuts) => *cuts == plan.cuts,
-                None => search.stages.allows(plan.stages.into()),
-            },
+            Self::Stages => {
+                let is_cut = search.cuts.as_ref().is_none_or(|cuts| *cuts == plan.cuts);
+                is_cut && search.stages.allows(plan.stages.into())
+            }
             Self::Chunks => search.chunks.allows(plan.chunks.into()),
             Self::Slices => search.slices.allows(plan.slices.into()),
             Self::Order => search.order.allows(&plan.order),
@@ -212,9 +212,7 @@ impl Decision {
                 same.then(|| [line(first)].into_iter().chain(pinned).collect())?
             }
             Self::Stages => {
-                let cuts: Vec<String> = plan.cuts.iter().map(u32::to_string).collect();
-                let cuts = format!("cuts [{}]", cuts.join(", "));
-                let pinned = search.cuts.is_some().then_some(cuts);
+                let pinned = search.cuts.is_some().then(|| cuts_line(plan));
                 [line(&plan.stages)].into_iter().chain(pinned).collect()
             }
             Self::Order if plan.order == Order::Listed => return None,
@@ -266,6 +264,12 @@ impl Decision {
             | Self::Rule => 0,
         }
     }
+}
+
+/// The line that pins the cuts of a plan.
+pub(crate) fn cuts_line(plan: &Plan) -> String {
+    let cuts: Vec<String> = plan.cuts.iter().map(u32::to_string).collect();
+    format!("cuts [{}]", cuts.join(", "))
 }
 
 /// From a number to the nearest that is allowed.

@@ -124,8 +124,10 @@ impl Values {
         let micro_batches =
             micro_batch_counts(micro_batches, u64::from(program.train.batch), devices);
         let chunks = Tried::new(chunks, nodes.max(1));
-        let stages = match (cuts, stages) {
-            (Some(cuts), _) => Stages::Listed(vec![number(cuts.len() as u64 + 1)]),
+        // Other stages than those that pinned cuts make are refused by the law of cuts.
+        let made = cuts.as_ref().map(|cuts| cuts.len() as u64 + 1);
+        let stages = match (made.filter(|made| stages.allows(*made)), stages) {
+            (Some(made), _) => Stages::Listed(vec![number(made)]),
             (None, Numbers::Open) if program.model.hop() != Hop::None => {
                 Stages::Listed(vec![number(units)])
             }
@@ -529,6 +531,23 @@ mod tests {
         program.model = sample::gpt(30, 32, 16, false);
         program.search.chunks = Numbers::Ranges(vec![(2, 2)]);
         assert!(Values::new(&program).tries_stages(4, 96));
+    }
+
+    #[test]
+    fn cuts_say_how_many_stages_there_are_unless_stages_say_otherwise() {
+        let mut program = sample::program(4, 8);
+        program.search.cuts = Some(vec![2, 5]);
+        for (stages, tried) in [
+            (Numbers::Open, &[3][..]),
+            (Numbers::Ranges(vec![(1, 4)]), &[3]),
+            (Numbers::Ranges(vec![(2, 2), (4, 4)]), &[2, 4]),
+        ] {
+            program.search.stages = stages;
+            assert_eq!(Values::new(&program).stages(), tried);
+        }
+        let refused = crate::plan(&program, &crate::Options::default());
+        let refused = refused.expect_err("no stages are both").to_string();
+        assert!(refused.contains("2 cuts make 3 stages"), "{refused}");
     }
 
     #[test]

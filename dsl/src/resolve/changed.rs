@@ -2,7 +2,7 @@
 //! section, or what a device, a link, a shared memory, the cluster or the training has.
 
 use super::{
-    first,
+    cuts, first,
     hinted::{foreign_keys, unknown_part},
     objective::{kind_of, lacking, unmade},
     plan::{all_keys, as_entry},
@@ -62,17 +62,8 @@ impl Program {
         for setting in settings {
             changed.set(setting.as_ref(), files)?;
         }
-        let mut report = Report::default();
-        let asks = |text: &&str| {
-            let key = text.trim_start();
-            key.starts_with("minimize") || key.starts_with("result")
-        };
-        let all = || settings.iter().map(AsRef::as_ref);
-        let lacking = lacking(&changed).into_iter().map(|(_, mistake)| mistake).next();
-        let rules = |text: &&str| text.trim_start().starts_with("rule");
-        let objective = lacking.zip(all().rev().find(asks));
-        let rule = unmade(&changed).into_iter().next().zip(all().rev().find(rules));
-        if let Some((mistake, text)) = objective.or(rule) {
+        if let Some((mistake, text)) = unmet(&changed, settings) {
+            let mut report = Report::default();
             let text = as_entry(text);
             report.add_file(SourceFile::new("--set", text.as_str()));
             let span =
@@ -277,6 +268,22 @@ impl Program {
         }
         Ok(())
     }
+}
+
+/// What a changed program lacks for the last setting that asks for it.
+fn unmet<'a>(
+    changed: &Program,
+    settings: &'a [impl AsRef<str>],
+) -> Option<(Mistake, &'a str)> {
+    let last = |keys: &[&str]| {
+        let mut all = settings.iter().map(AsRef::as_ref).rev();
+        all.find(|text: &&str| keys.iter().any(|key| text.trim_start().starts_with(key)))
+    };
+    let lacking = lacking(changed).into_iter().map(|(_, mistake)| mistake).next();
+    let objective = lacking.zip(last(&["minimize", "result"]));
+    let rule = unmade(changed).into_iter().next().zip(last(&["rule"]));
+    let stages = cuts::other_stages(&changed.search).zip(last(&["stages", "cuts"]));
+    objective.or(rule).or(stages)
 }
 
 fn positive(entry: &Entry, dimension: Dimension, report: &mut Report) -> Known<u64> {

@@ -1,6 +1,7 @@
 //! The `plan` section: objective, exactness, and the values that each decision may take.
 
 use super::{
+    cuts,
     definitions::Definitions,
     objective,
     optimizer::called,
@@ -11,7 +12,7 @@ use crate::{
     Code, Diagnostic, Dimension, Files, Mistake, NoFiles, Numbers, Program, Search,
     SourceFile, Span, parse,
     report::{Known, Report},
-    syntax::{Argument, Choice, Entry, Expression, ExpressionKind, Setting},
+    syntax::{Argument, Choice, Entry, Expression, Setting},
 };
 use roundelay_schedule::{
     Bytes, Contraction, Exactness, Hop, Images, Placement, Recompute, Rule, Sequence,
@@ -79,7 +80,7 @@ const ENTRIES: [(&str, Apply); 22] = [
         set(&mut search.micro_batches, numbers(entry, report))
     }),
     ("cuts", |search, entry, _, report| {
-        set(&mut search.cuts, cuts(entry, report).map(Some))
+        set(&mut search.cuts, cuts::cuts(entry, report).map(Some))
     }),
     ("tensor", tensor),
     ("stage", |search, entry, _, report| {
@@ -460,26 +461,6 @@ fn units_of(
     Err(report.error(span, Mistake::new(code, message).hint(hint)))
 }
 
-/// `cuts [3, 9]`.
-fn cuts(entry: &Entry, report: &mut Report) -> Known<Vec<u32>> {
-    let value = single(entry, report)?;
-    let ExpressionKind::Shape(items) = &value.kind else {
-        let mistake = Mistake::new(Code::Type, "expected node numbers such as `[3, 9]`");
-        return Err(report.error(value.span, mistake));
-    };
-    let mut cuts: Vec<u32> = Vec::new();
-    for item in items {
-        let cut = whole(item, 1, u64::from(u32::MAX), report)?;
-        let cut = u32::try_from(cut).unwrap_or(u32::MAX);
-        if cuts.last().is_some_and(|last| *last >= cut) {
-            let mistake = Mistake::new(Code::Value, "cuts must ascend");
-            return Err(report.error(item.span, mistake));
-        }
-        cuts.push(cut);
-    }
-    Ok(cuts)
-}
-
 /// `tensor { rows <= 8, columns 1, depth 2 | 4 }`.
 fn tensor(
     search: &mut Search,
@@ -541,7 +522,7 @@ fn elsewhere(entry: &Entry, report: &mut Report) -> Known<()> {
     Err(report.error(entry.key.span, hint.into_iter().fold(mistake, Mistake::hint)))
 }
 
-/// Every rule has a model, and pinned cuts lie inside of one.
+/// Every rule has a model, and pinned cuts lie inside of one and make stages that are allowed.
 pub(super) fn fit(definitions: &Definitions<'_>, program: &Program, report: &mut Report) {
     let Some(section) = definitions.plan() else { return };
     let span = |key: &str| {
@@ -551,18 +532,11 @@ pub(super) fn fit(definitions: &Definitions<'_>, program: &Program, report: &mut
     for mistake in objective::unmade(program) {
         report.error(span("rule"), mistake);
     }
-    if let Some(mistake) = cut_behind(program) {
+    if let Some(mistake) = cuts::behind(program) {
         report.error(span("cuts"), mistake);
     }
-}
-
-/// The last cut, where it lies behind the model under every rule that the program names.
-fn cut_behind(program: &Program) -> Option<Mistake> {
-    let last = *program.search.cuts.as_ref()?.last()?;
-    let models = program.under_each().into_iter().flatten();
-    let nodes = models.map(|own| own.model.cuttable()).max()?;
-    let message = format!("cut {last} lies behind the model's {nodes} operations");
-    let hint =
-        format!("cuts are the numbers of operations that begin a stage, below {nodes}");
-    (last as usize >= nodes).then(|| Mistake::new(Code::Value, message).hint(hint))
+    if let Some(mistake) = cuts::other_stages(&program.search) {
+        let labels = vec![(span("cuts"), "the cuts are here".to_owned())];
+        report.error_with(span("stages"), mistake, labels);
+    }
 }

@@ -462,3 +462,25 @@ fn units_and_names_as_others_write_them_are_hinted() {
         assert!(refused.contains(hint), "{setting}: {refused}");
     }
 }
+
+/// Neither takes the place of the other without a word.
+#[test]
+fn stages_that_cuts_do_not_make_are_refused_whichever_is_set() {
+    let said = "`stages` does not allow 2, which is how many `cuts` make";
+    for (plan, settings, place) in [
+        ("plan { cuts [1] }", &["stages=3"][..], "1 | stages 3"),
+        ("plan { stages 3 }", &["cuts=[1]"], "1 | cuts [1]"),
+        ("", &["cuts=[1]", "stages=3 .. 4"], "1 | stages 3 .. 4"),
+    ] {
+        let refused = set(&format!("{FLAT}\n{plan}"), settings).expect_err("they differ");
+        for words in [said, place, "hint: write `stages 2` or other cuts"] {
+            assert!(refused.contains(words), "`{words}` is not in {refused}");
+        }
+    }
+    for settings in [&["stages=2"][..], &["stages=3", "cuts=[1, 2]"]] {
+        let both = set(&format!("{FLAT}\nplan {{ cuts [1] }}"), settings);
+        let search = both.unwrap_or_else(|mistake| panic!("{mistake}")).search;
+        let made = search.cuts.map_or(0, |cuts| cuts.len() as u64 + 1);
+        assert!(search.stages.allows(made), "{settings:?}");
+    }
+}
