@@ -57,6 +57,7 @@ fn spoken_of(reason: &Reason) -> &'static [&'static str] {
         Reason::OddHalves { .. } => &["tensor.overdecompose"],
         Reason::OtherDepth { .. } => &["tensor.depth"],
         Reason::WrongCuts(_) => &["cuts"],
+        Reason::WrongLists(_) => &["order"],
         Reason::Uncuttable(_) => &["stages", "cuts"],
         Reason::NoStage { .. } => &["stage"],
         Reason::Clash(_) => &["placement", "order", "states"],

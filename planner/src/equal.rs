@@ -182,6 +182,16 @@ fn tried(values: &Values, placement: Placement, order: Order) -> bool {
     values.placements.contains(&placement) && values.orders.contains(&order)
 }
 
+/// Whether micro-batches one after another are tried with so many stages, which then are neither
+/// chunks nor in slices.
+fn accumulates(values: &Values, family: Family, stages: u32) -> bool {
+    let (placement, order) = (Placement::Accumulate, Order::Sequential);
+    let family = Family { placement, order, ..family };
+    tried(values, placement, order)
+        && values.slices(family).contains(&1)
+        && values.chunks(family, stages).contains(&1)
+}
+
 /// On one device nothing is gained by a placement that moves things, nor by many stages.
 fn same_device(values: &Values, family: Family, counts: Counts) -> Option<Superior> {
     let Counts { micro_batches: n, stages: s, replicas, .. } = counts;
@@ -206,7 +216,7 @@ fn same_device(values: &Values, family: Family, counts: Counts) -> Option<Superi
         && in_turn
         && one_by_one
         && !hides
-        && tried(values, Placement::Accumulate, Order::Sequential)
+        && accumulates(values, family, s)
     {
         return Some(Superior::OneDevice);
     }

@@ -57,9 +57,9 @@ impl Exclusions {
     ) {
         let told = match reason {
             Reason::Equal(superior) => Some(Told::By(*superior)),
-            Reason::Refused(text) | Reason::WrongCuts(text) => {
-                Some(Told::In(text.clone()))
-            }
+            Reason::Refused(text)
+            | Reason::WrongCuts(text)
+            | Reason::WrongLists(text) => Some(Told::In(text.clone())),
             _ => None,
         };
         let new = || Excluded { family, sizes, reason: reason.clone(), number: 0 };

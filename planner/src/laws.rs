@@ -84,7 +84,7 @@ fn check_order(
     if family.order == Order::Listed {
         let faults = list_faults(lists, s, n);
         let first = faults.into_iter().next();
-        return first.map_or(Ok(()), |fault| Err(Reason::Refused(fault.to_string())));
+        return first.map_or(Ok(()), |fault| Err(Reason::WrongLists(fault.to_string())));
     }
     family.order.fits(chunks, s, n).map_err(Reason::Misfit)?;
     match (family.order.fold(), replicas) {

@@ -180,7 +180,7 @@ fn decision(reason: &Reason, plan: &Plan) -> &'static str {
         Reason::Misfit(misfit) => misfitting(*misfit, plan),
         Reason::Uncuttable(_) | Reason::NoStage { .. } => "stages",
         Reason::WrongCuts(_) => "cuts",
-        Reason::Refused(_) if !plan.lists.is_empty() => "lists",
+        Reason::WrongLists(_) => "lists",
         Reason::Refused(_) => "order",
         Reason::TooFewDevices { .. }
         | Reason::BehindTheLast { .. }

@@ -79,6 +79,8 @@ pub enum Reason {
     Uncuttable(Uncuttable),
     /// The pinned cuts are no cuts of this model.
     WrongCuts(String),
+    /// The lists do not go with the numbers.
+    WrongLists(String),
     /// Another plan of the space is the same or never worse; which, and why.
     Equal(Superior),
     /// A device or pool is too small.
@@ -145,6 +147,7 @@ impl Reason {
             Reason::DelayTooShort { .. } => "delay_too_short",
             Reason::Uncuttable(_) => "uncuttable",
             Reason::WrongCuts(_) => "wrong_cuts",
+            Reason::WrongLists(_) => "wrong_lists",
             Reason::Equal(_) => "same_or_never_better",
             Reason::Memory(_) => "memory",
             Reason::Endless(_) => "endless",
@@ -204,7 +207,9 @@ impl fmt::Display for Reason {
             Reason::NoStage { stage } => {
                 write!(f, "the program pins stage {stage}, which is not there")
             }
-            Reason::WrongCuts(text) | Reason::Refused(text) => f.write_str(text),
+            Reason::WrongCuts(text)
+            | Reason::WrongLists(text)
+            | Reason::Refused(text) => f.write_str(text),
             Reason::Equal(superior) => write!(f, "{superior}"),
             Reason::Memory(shortfall) => write!(f, "{shortfall}"),
             Reason::Endless(endless) => write!(f, "{endless}"),

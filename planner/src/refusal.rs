@@ -111,7 +111,7 @@ pub(crate) fn refuse(program: &Program, options: &Options, ranking: &Ranking) ->
             Searched::Part { clocked: ranking.clocked, unseen: ranking.left_open() }
         }
     };
-    let furthest = furthest(program, ranking);
+    let furthest = furthest(program, ranking, &repairs);
     let binding = binding(program, ranking, furthest) + &possible_depths(program);
     let reason = furthest.map(|excluded| &excluded.reason);
     let blamed = blamed(program, ranking, (reason, &repairs)).into();
@@ -166,15 +166,22 @@ fn binding(program: &Program, ranking: &Ranking, furthest: Option<&Excluded>) ->
 }
 
 /// Of the plans that were excluded one that came furthest.
-fn furthest<'a>(program: &Program, ranking: &'a Ranking) -> Option<&'a Excluded> {
-    let Search { rows, columns, states, .. } = &program.search;
+fn furthest<'a>(
+    program: &Program,
+    ranking: &'a Ranking,
+    repairs: &[Repair],
+) -> Option<&'a Excluded> {
+    let Search { states, lists, .. } = &program.search;
     let divided = [States::Zero3, States::Hsdp].iter().any(|own| states.allows(own));
-    let whole = rows.allows(1) && columns.allows(1);
-    let depth = |excluded: &&Excluded| match &excluded.reason {
-        // More devices do not help a model that cannot be split as the program asks.
-        Reason::Refused(_) if !whole => (1, 0),
+    let devices_help = repairs.iter().any(Repair::changes_devices);
+    let depth = |excluded: &&Excluded| match (&excluded.reason, excluded.sizes) {
+        // Where other devices do not help, what has them and is refused says why; of several plans
+        // the one on fewest devices has least that nobody asked for.
+        (Reason::Refused(_), Sizes::One(counts)) if !devices_help => {
+            (1, counts.devices(excluded.family, lists.len()).into())
+        }
         // Nor do they give depth to states that have none.
-        Reason::OtherDepth { .. } if !divided => (1, 0),
+        (Reason::OtherDepth { .. }, _) if !divided => (1, 0),
         _ => depth(excluded),
     };
     ranking.space.excluded.iter().min_by_key(depth)
@@ -187,23 +194,23 @@ fn depth(excluded: &Excluded) -> (u32, u64) {
         Reason::Memory(short) => (0, short.missing.0),
         Reason::TooFewDevices { needed, .. }
         | Reason::BehindTheLast { end: needed, .. }
-        | Reason::DevicesNotAllowed { needed } => (1, u64::from(*needed)),
-        Reason::DelayTooShort { least } => (2, u64::from(*least)),
-        Reason::Refused(_) => (3, 0),
-        Reason::WrongCuts(_) | Reason::Uncuttable(_) | Reason::NoStage { .. } => (4, 0),
-        Reason::Indivisible { .. } => (5, 0),
-        Reason::TooLong { passes, .. } => (5, *passes),
+        | Reason::DevicesNotAllowed { needed } => (2, u64::from(*needed)),
+        Reason::DelayTooShort { least } => (3, u64::from(*least)),
+        Reason::Refused(_) | Reason::WrongLists(_) => (4, 0),
+        Reason::WrongCuts(_) | Reason::Uncuttable(_) | Reason::NoStage { .. } => (5, 0),
+        Reason::Indivisible { .. } => (6, 0),
+        Reason::TooLong { passes, .. } => (6, *passes),
         Reason::NotAsMany { .. }
         | Reason::OneWorker
         | Reason::OneReplica
         | Reason::MirroredReplicas
         | Reason::Misfit(_)
         | Reason::OtherDepth { .. }
-        | Reason::OddHalves { .. } => (6, 0),
-        Reason::Plan(PlanFault::SlicedTensor(_)) => (7, 0),
-        Reason::Plan(_) => (6, 0),
-        Reason::Clash(_) => (7, 1),
-        Reason::Equal(_) => (8, 0),
+        | Reason::OddHalves { .. } => (7, 0),
+        Reason::Plan(PlanFault::SlicedTensor(_)) => (8, 0),
+        Reason::Plan(_) => (7, 0),
+        Reason::Clash(_) => (8, 1),
+        Reason::Equal(_) => (9, 0),
     }
 }
 
@@ -220,7 +227,7 @@ fn constraint(reason: &Reason) -> &'static str {
         | Reason::TooLong { .. }
         | Reason::OneWorker => "micro_batches",
         Reason::OneReplica | Reason::MirroredReplicas => "replicas",
-        Reason::Misfit(_) => "order",
+        Reason::Misfit(_) | Reason::WrongLists(_) => "order",
         Reason::Plan(fault) => fault.decision(),
         Reason::OddHalves { .. } | Reason::OtherDepth { .. } => "tensor",
         Reason::WrongCuts(_) => "cuts",

@@ -335,6 +335,13 @@ impl Mender<'_> {
 }
 
 impl Repair {
+    /// Whether it changes which devices there are, or which a plan may take.
+    pub(crate) fn changes_devices(&self) -> bool {
+        let keys = ["cluster.devices", "devices", "first_device"];
+        let changes = |line: &String| keys.iter().any(|key| line.starts_with(key));
+        self.lines.iter().any(changes)
+    }
+
     fn new(lines: Vec<String>, amount: String, found: &Candidate) -> Self {
         let (plan, step_time) = (summary(&found.plan), found.step_time);
         Self { lines, amount, plan, step_time }

@@ -531,4 +531,13 @@ fn halves_of_a_micro_batch_are_pinned_written_and_trained() {
         command.arg(&program).args(["--set", "tensor.columns=1"]),
         &["let there be rows"],
     );
+    let normed = PROGRAM.replace("relu(linear(x, 32))", "batch_norm(linear(x, 32))");
+    let normed = scratch.file("normed.rdl", &normed);
+    refused(
+        roundelay("plan --set tensor.overdecompose=2").arg(&normed),
+        &[
+            "no plan fits: the model: ",
+            "batch norm takes its statistics over all examples",
+        ],
+    );
 }

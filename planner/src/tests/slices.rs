@@ -2,7 +2,7 @@
 
 use super::{all, refusal};
 use crate::{Candidate, appraise, sample};
-use roundelay_dsl::{Choice, Numbers, Program};
+use roundelay_dsl::{Choice, Numbers, Operation, Program};
 use roundelay_schedule::{Bytes, Exactness, Order, Placement};
 
 /// Six layers on four devices with room.
@@ -42,6 +42,37 @@ fn slices_are_tried_where_a_program_names_them() {
     program.search.replicas = Numbers::Ranges(vec![(1, 1)]);
     let refused = refusal(&program).to_string();
     assert!(refused.contains("5 slices do not divide its sequence of 32"), "{refused}");
+}
+
+/// Some plans would take more devices than there are, but those on fewer cannot be cut in slices
+/// either.
+#[test]
+fn slices_that_do_not_fit_the_model_are_told_before_devices() {
+    let mut program = program();
+    program.search.placement = Choice::Open;
+    program.search.stages = Numbers::Open;
+    program.search.slices = Numbers::Ranges(vec![(5, 5)]);
+    let refused = refusal(&program);
+    let why = "5 slices do not divide its sequence of 32";
+    assert!(refused.binding.starts_with("the model: ") && refused.binding.contains(why));
+    assert_eq!(refused.blamed.first().map(String::as_str), Some("slices"));
+    let target = sample::program(1, 4).target;
+    let alone = refusal(&Program { target, ..program.clone() });
+    assert!(alone.binding.contains(why), "{alone}");
+    program.search.slices = Numbers::Ranges(vec![(2, 2)]);
+    for (_, node) in program.model.nodes.iter_mut() {
+        if let Operation::Attention { causal, .. } = &mut node.operation {
+            *causal = false;
+        }
+    }
+    let refused = refusal(&program);
+    assert!(refused.binding.contains("causal"), "{refused}");
+    // Here more devices are what is missing.
+    program.search.slices = Numbers::Open;
+    program.search.replicas = Numbers::Ranges(vec![(8, 8)]);
+    program.train.batch = 8;
+    let refused = refusal(&program);
+    assert!(refused.binding.contains("it needs 8 devices, the cluster has 4"));
 }
 
 #[test]
