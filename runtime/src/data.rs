@@ -20,7 +20,7 @@ pub use error::DataError;
 use images::Images;
 use roundelay_schedule::{Data, Element, Id, InputId, Job};
 use shapes::Shapes;
-use std::{num::NonZeroUsize, path::Path, thread};
+use std::{num::NonZeroUsize, path::Path, slice, thread};
 use synthetic::Synthetic;
 use windows::Windows;
 
@@ -71,10 +71,10 @@ impl Dataset {
     ///
     /// # Errors
     /// Files that are missing, unreadable, too large or too short; tokens above the bound of
-    /// an input; inputs that the source cannot serve.
+    /// an input; inputs that the source cannot serve; a `root` that would change nothing.
     pub fn open(job: &Job, root: Option<&Path>) -> Result<Self, DataError> {
-        if let (Some(root), Data::Shapes { .. } | Data::Synthetic) = (root, &job.data) {
-            return Err(DataError::Drawn { root: root.to_path_buf() });
+        if let Some(root) = root {
+            demand_relative(&job.data, root)?;
         }
         let source = match &job.data {
             Data::Text { root: own, globs } => {
@@ -224,6 +224,26 @@ impl Dataset {
                     synthetic.fill(input, example(e), row);
                 }
             }
+        }
+    }
+}
+
+/// Another root moves only what lies relative to it.
+fn demand_relative(data: &Data, root: &Path) -> Result<(), DataError> {
+    let paths: &[String] = match data {
+        Data::Text { globs, .. } => globs,
+        Data::Tokens { file: path, .. }
+        | Data::Cifar10 { folder: path, .. }
+        | Data::Images { folder: path, .. } => slice::from_ref(path),
+        Data::Shapes { .. } | Data::Synthetic => {
+            return Err(DataError::Drawn { root: root.to_path_buf() });
+        }
+    };
+    match paths.iter().find(|path| Path::new(path).is_absolute()) {
+        None => Ok(()),
+        Some(path) => {
+            let (root, path) = (root.to_path_buf(), path.clone());
+            Err(DataError::Absolute { root, path })
         }
     }
 }

@@ -139,7 +139,7 @@ pub(crate) struct RunArgs {
     /// Stop after this many training steps, instead of the program's number.
     #[arg(long)]
     pub(crate) steps: Option<u64>,
-    /// Take the data from this folder instead of the program's.
+    /// Let the program's paths of data start at this folder, instead of the program's own.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     /// Write checkpoints here.
@@ -195,7 +195,7 @@ pub(crate) struct EvaluateArgs {
     /// Where to compute.
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
     pub(crate) device: DeviceChoice,
-    /// Take the data from this folder instead of the program's.
+    /// Let the program's paths of data start at this folder, instead of the program's own.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     /// One JSON document on standard output.
@@ -311,7 +311,7 @@ pub(crate) struct ProfileArgs {
     /// Seconds after which a plan whose times have not settled is given up.
     #[arg(long, default_value_t = 20, value_parser = value_parser!(u64).range(1..))]
     pub(crate) patience: u64,
-    /// Take the data from this folder instead of the program's.
+    /// Let the program's paths of data start at this folder, instead of the program's own.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     /// Where the table goes.
@@ -331,7 +331,7 @@ pub(crate) struct DataArgs {
     /// How many training steps, instead of the program's number.
     #[arg(long)]
     pub(crate) steps: Option<u64>,
-    /// Take the data from this folder instead of the program's.
+    /// Let the program's paths of data start at this folder, instead of the program's own.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     /// Folder for a file of every input, and `index.json`, which says what they hold.

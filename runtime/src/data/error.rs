@@ -25,6 +25,18 @@ pub enum DataError {
         /// The folder.
         root: PathBuf,
     },
+    /// A folder for data whose path does not start at one.
+    #[error(
+        "the program names its data by the absolute path `{path}`, so nothing would be read in `{}`; \
+         leave --data away, or name the data in `train` by a path that starts at a folder",
+        named(root).display()
+    )]
+    Absolute {
+        /// The folder.
+        root: PathBuf,
+        /// The first such path of the program.
+        path: String,
+    },
     /// A pattern that means nothing.
     #[error("file pattern `{pattern}`: {reason}; write a path with `*`, `?` or `**`")]
     BadPattern {

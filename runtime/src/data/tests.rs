@@ -196,6 +196,27 @@ fn another_root_can_be_given() {
     assert_eq!(own.tokens(), Some((90, 10)));
 }
 
+/// It would be left unread without a word.
+#[test]
+fn another_root_is_refused_where_it_changes_nothing() {
+    let folder = Scratch::new("data-absolute");
+    folder.write("a.txt", &[b'a'; 100]);
+    let (root, path) = (String::new(), folder.path().join("a.txt").display().to_string());
+    let mixed = vec!["*.txt".to_owned(), path.clone()];
+    for data in [
+        Data::Text { root: root.clone(), globs: mixed },
+        Data::Tokens { root: root.clone(), file: path.clone(), width: TokenWidth::U8 },
+        Data::Images { root, folder: path.clone() },
+        Data::Synthetic,
+    ] {
+        let job = job(data, &pair(1, 4, 256));
+        let error = Dataset::open(&job, Some(folder.path())).unwrap_err().to_string();
+        assert!(error.contains("leave --data away"), "{error}");
+        let is_named = error.contains(&format!("the absolute path `{path}`"));
+        assert_eq!(is_named, job.data != Data::Synthetic, "{error}");
+    }
+}
+
 #[test]
 fn mistakes_are_errors_with_a_hint() {
     let folder = Scratch::new("data-mistakes");
