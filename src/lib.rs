@@ -58,8 +58,9 @@ pub use roundelay_planner::{
 };
 pub use roundelay_runtime::{
     Came, Compilation, DeviceFacts, Every, Graphs, Interrupt, KernelCheck, KernelRow,
-    KernelTrials, LaunchError, Measures, OutputError, OutputFile, Report, Resumed, Seat,
-    SelfCheck, Settling, State, Touched, Weights, WeightsError, WeightsMistake,
+    KernelTrials, LaunchError, Measures, OptimizerState, OutputError, OutputFile, Report,
+    Resumed, Seat, SelfCheck, Settling, State, Touched, Weights, WeightsError,
+    WeightsMistake,
 };
 pub use roundelay_schedule::{
     Bytes, Catalogue, Checked, DeviceId, Element, FileErrors, Initial, Kind, Nanos, Plan,

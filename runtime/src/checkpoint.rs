@@ -13,7 +13,7 @@ mod resume;
 
 pub use error::CheckpointError;
 pub use provenance::Provenance;
-pub use resume::{Resumed, Resumption};
+pub use resume::{OptimizerState, Resumed, Resumption};
 
 use crate::State;
 use folder::Hold;

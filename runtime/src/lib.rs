@@ -34,7 +34,8 @@ mod weights;
 
 pub use any_machine::{AnyMachine, MachineError};
 pub use checkpoint::{
-    Checkpoint, CheckpointError, Checkpoints, Latest, Provenance, Resumed, Resumption,
+    Checkpoint, CheckpointError, Checkpoints, Latest, OptimizerState, Provenance,
+    Resumed, Resumption,
 };
 pub use code::CodeError;
 pub use cpu::{

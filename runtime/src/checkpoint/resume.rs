@@ -15,9 +15,10 @@ pub enum Resumed {
         /// In what they differ, as a sentence without full stop.
         reason: &'static str,
     },
-    /// From the newest parameters θ_T alone: older versions are taken equal to them. The optimizer
-    /// state stays, unless the optimizer is another one; then it is zero.
+    /// From the newest parameters θ_T: older versions are taken equal to them.
     FromParameters {
+        /// What goes on beside them.
+        optimizer: OptimizerState,
         /// What keeps it from going on exactly, as a sentence without full stop.
         reason: String,
     },
@@ -29,7 +30,20 @@ pub enum Resumed {
     FromWeights,
 }
 
+/// What becomes of the optimizer state of a checkpoint under another rule, seed, optimizer or data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptimizerState {
+    /// It stays as it was.
+    Kept,
+    /// It was another method's, so it begins at zero.
+    Zero,
+    /// The optimizer has none.
+    Absent,
+}
+
 const OTHER_MODEL: &str = "the model computes something else of the same parameters";
+
+const OTHER_HEADS: &str = "heads of units begin as they are drawn";
 
 const OTHER_BITS: Resumed = Resumed::WithOtherBits {
     reason: "the plan cuts the model elsewhere, sums gradients in another order or splits \
@@ -79,7 +93,9 @@ impl Checkpoint {
     ) -> Result<(State, Resumed), CheckpointError> {
         let mut state = self.state;
         let rules = [provenance, &self.provenance].map(|run| run.entry("rule"));
-        if rules[0] != rules[1] && rules.iter().any(|rule| rule.starts_with(LOCAL)) {
+        let other_heads =
+            rules[0] != rules[1] && rules.iter().any(|rule| rule.starts_with(LOCAL));
+        if other_heads {
             share(&mut state, &schedule.job);
         }
         let mistakes = mistakes(&state, &schedule.job);
@@ -101,11 +117,20 @@ impl Checkpoint {
         if provenance.computes_otherwise(earlier) {
             differences.push(OTHER_MODEL.to_owned());
         }
+        if other_heads && state.tensors.keys().any(|name| is_of_head(name)) {
+            differences.push(OTHER_HEADS.to_owned());
+        }
         state.restart();
         if other("states") {
             forget_optimizer(&mut state, &schedule.job);
         }
-        Ok((state, Resumed::FromParameters { reason: differences.join("; ") }))
+        let optimizer = match schedule.job.optimizer.method.states() {
+            0 => OptimizerState::Absent,
+            _ if other("states") => OptimizerState::Zero,
+            _ => OptimizerState::Kept,
+        };
+        let reason = differences.join("; ");
+        Ok((state, Resumed::FromParameters { optimizer, reason }))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::end::End;
 use crate::cli::{FORMAT, Form, failure::Failure, note, print, print_json};
 use indicatif::{ProgressBar, ProgressStyle};
-use roundelay::{Measures, Resumed, RunEvent, TokenFacts};
+use roundelay::{Measures, OptimizerState, Resumed, RunEvent, TokenFacts};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -126,8 +126,13 @@ fn how(resumed: &Resumed) -> String {
     match resumed {
         Resumed::Exactly => "goes on exactly".to_owned(),
         Resumed::WithOtherBits { reason } => format!("goes on with other bits: {reason}"),
-        Resumed::FromParameters { reason } => {
-            format!("goes on from the newest parameters alone: {reason}")
+        Resumed::FromParameters { optimizer, reason } => {
+            let beside = match optimizer {
+                OptimizerState::Kept => " and the optimizer state",
+                OptimizerState::Zero => ", with optimizer state at zero",
+                OptimizerState::Absent => "",
+            };
+            format!("goes on from the newest parameters{beside}: {reason}")
         }
         Resumed::FromStart => "starts anew".to_owned(),
         Resumed::WithoutCheckpoint => {
@@ -143,4 +148,30 @@ pub(in crate::cli) fn held_out(measures: &Measures) -> String {
     let metrics: String =
         metrics.iter().map(|(name, value)| format!(", {name} {value:.4}")).collect();
     format!("held-out loss {loss:.4}{metrics}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever reads that parameters go on alone takes momentum and means for lost.
+    #[test]
+    fn what_goes_on_beside_parameters_is_told() {
+        let told =
+            |optimizer| how(&Resumed::FromParameters { optimizer, reason: "why".into() });
+        let kept = told(OptimizerState::Kept);
+        assert_eq!(
+            kept,
+            "goes on from the newest parameters and the optimizer state: why"
+        );
+        let zero = told(OptimizerState::Zero);
+        assert_eq!(
+            zero,
+            "goes on from the newest parameters, with optimizer state at zero: why"
+        );
+        assert_eq!(
+            told(OptimizerState::Absent),
+            "goes on from the newest parameters: why"
+        );
+    }
 }

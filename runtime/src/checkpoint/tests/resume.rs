@@ -1,7 +1,7 @@
 //! What a run goes on with, and what it says about it.
 
 use super::{run, schedule, state};
-use crate::{Checkpoint, CheckpointError, Resumed, State, StateError};
+use crate::{Checkpoint, CheckpointError, OptimizerState, Resumed, State, StateError};
 use roundelay_schedule::{
     Axis, Division, Float, Hop, Id, Job, Method, Placement, Reduction, Rule, Schedule,
     Split, Splits, Stage, Tensor, Timeline,
@@ -35,7 +35,7 @@ fn another_model_of_the_same_parameters_is_said() {
     let Resumed::WithOtherBits { reason } = resumed else { panic!("{resumed:?}") };
     assert!(reason.starts_with("the model computes something else"), "{reason}");
     to.job.seed += 1;
-    let Resumed::FromParameters { reason } = resume(&from, &to, 3).1 else {
+    let Resumed::FromParameters { reason, .. } = resume(&from, &to, 3).1 else {
         panic!("another seed is another run")
     };
     assert!(
@@ -82,7 +82,8 @@ fn other_replicas_go_on_as_their_sums_say() {
     assert_eq!(resumed(Placement::Data, 2, 2), Resumed::Exactly);
     let other = resumed(Placement::Accumulate, 2, 2);
     assert!(matches!(other, Resumed::WithOtherBits { .. }), "{other:?}");
-    let Resumed::FromParameters { reason } = resumed(Placement::Accumulate, 1, 2) else {
+    let Resumed::FromParameters { reason, .. } = resumed(Placement::Accumulate, 1, 2)
+    else {
         panic!("another number of micro-batches is another run")
     };
     assert!(reason.contains("micro_batches times replicas was 4 and is 2"), "{reason}");
@@ -146,7 +147,10 @@ fn another_run_starts_from_the_parameters_and_says_why() {
         let mut to = from.clone();
         change(&mut to);
         let (found, resumed) = resume(&from, &to, 3);
-        let Resumed::FromParameters { reason } = resumed else { panic!("{expected}") };
+        let Resumed::FromParameters { optimizer, reason } = resumed else {
+            panic!("{expected}")
+        };
+        assert_eq!(optimizer, OptimizerState::Kept, "{expected}");
         assert!(reason.contains(expected), "{reason}");
         let mut wanted = state(&from, 3);
         wanted.restart();
@@ -160,6 +164,11 @@ fn another_optimizer_starts_from_zero() {
     let from = schedule(Rule::Sync);
     let mut to = from.clone();
     to.job.optimizer.method = Method::Sgd { momentum: 0.9, nesterov: false };
+    let kept = |to: &Schedule| match resume(&from, to, 3).1 {
+        Resumed::FromParameters { optimizer, .. } => optimizer,
+        other => panic!("another optimizer is another run: {other:?}"),
+    };
+    assert_eq!(kept(&to), OptimizerState::Zero);
     let (found, _) = resume(&from, &to, 3);
     assert_eq!(found.fits(&to.job), Ok(()));
     assert!(found.tensors.values().all(|t| t.optimizer.concat().iter().all(|b| *b == 0)));
@@ -167,6 +176,8 @@ fn another_optimizer_starts_from_zero() {
         found.tensors["last.bias"].versions,
         state(&from, 3).tensors["last.bias"].versions
     );
+    to.job.optimizer.method = Method::Sgd { momentum: 0.0, nesterov: false };
+    assert_eq!(kept(&to), OptimizerState::Absent);
 }
 
 #[test]
@@ -175,7 +186,7 @@ fn a_rule_that_reads_further_back_says_so() {
     let mut to = from.clone();
     to.plan.delays = Rule::CyclicV1.delays(Timeline::FlushFree, 2, 2);
     let (_, resumed) = resume(&from, &to, 3);
-    let Resumed::FromParameters { reason } = resumed else { panic!("{resumed:?}") };
+    let Resumed::FromParameters { reason, .. } = resumed else { panic!("{resumed:?}") };
     assert!(reason.contains("`last.bias` of 1 updates before"), "{reason}");
     let (_, resumed) = resume(&from, &to, 0);
     let kept = matches!(resumed, Resumed::WithOtherBits { .. });
@@ -224,10 +235,12 @@ fn a_local_rule_shares_what_is_no_head() {
     headed.job.elements[Stage::new(0)] = 12;
     for (from, to) in [(&whole, &headed), (&headed, &whole)] {
         let (found, resumed) = resume(from, to, 3);
-        let Resumed::FromParameters { reason } = resumed else {
+        let Resumed::FromParameters { reason, .. } = resumed else {
             panic!("another rule is another run")
         };
         assert!(reason.contains("local(units = 2)"), "{reason}");
+        let has_heads = to.job.parameters.iter().any(|own| own.name.contains(".head."));
+        assert_eq!(reason.contains("heads of units begin as they are drawn"), has_heads);
         found.fits(&to.job).unwrap();
         let first = &found.tensors["first.weight"].versions[0];
         assert_eq!(first, &state(from, 3).tensors["first.weight"].versions[0]);
