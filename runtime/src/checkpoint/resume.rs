@@ -2,7 +2,7 @@
 
 use super::{Checkpoint, CheckpointError, Latest, Provenance};
 use crate::{State, StateError, Tensor};
-use roundelay_schedule::{Job, Parameter, Schedule};
+use roundelay_schedule::{Job, Parameter, Rule, Schedule};
 use std::{collections::BTreeSet, path::Path};
 
 /// How a run goes on.
@@ -94,7 +94,7 @@ impl Checkpoint {
         let mut state = self.state;
         let rules = [provenance, &self.provenance].map(|run| run.entry("rule"));
         let other_heads =
-            rules[0] != rules[1] && rules.iter().any(|rule| rule.starts_with(LOCAL));
+            rules[0] != rules[1] && rules.iter().any(|rule| has_heads(rule));
         if other_heads {
             share(&mut state, &schedule.job);
         }
@@ -134,8 +134,10 @@ impl Checkpoint {
     }
 }
 
-/// How the rules are spelled whose models have heads.
-const LOCAL: &str = "local";
+/// Whether models under a rule, as checkpoints spell it, have heads.
+fn has_heads(rule: &str) -> bool {
+    matches!(rule.parse(), Ok(Rule::Local { .. }))
+}
 
 /// Keeps what is no head: heads of the earlier rule are dropped, and those of the new one begin as
 /// they are drawn, without optimizer state.

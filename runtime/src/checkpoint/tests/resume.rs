@@ -228,17 +228,21 @@ fn all_mistakes_of_another_model_are_listed() {
 #[test]
 fn a_local_rule_shares_what_is_no_head() {
     let whole = schedule(Rule::Sync);
-    let mut headed = schedule(Rule::Local { units: 2, hop: Hop::None });
-    let mut head = headed.job.parameters[0].clone();
-    (head.name, head.offset) = ("unit0.head.weight".into(), 6);
-    headed.job.parameters.insert(1, head);
-    headed.job.elements[Stage::new(0)] = 12;
-    for (from, to) in [(&whole, &headed), (&headed, &whole)] {
+    let [headed, paired] = [Hop::None, Hop::Alone].map(|hop| {
+        let mut headed = schedule(Rule::Local { units: 2, hop });
+        let mut head = headed.job.parameters[0].clone();
+        (head.name, head.offset) = ("unit0.head.weight".into(), 6);
+        headed.job.parameters.insert(1, head);
+        headed.job.elements[Stage::new(0)] = 12;
+        headed
+    });
+    let both = [&headed, &paired];
+    for (from, to) in both.into_iter().flat_map(|own| [(&whole, own), (own, &whole)]) {
         let (found, resumed) = resume(from, to, 3);
         let Resumed::FromParameters { reason, .. } = resumed else {
             panic!("another rule is another run")
         };
-        assert!(reason.contains("local(units = 2)"), "{reason}");
+        assert!(reason.contains("(units = 2)"), "{reason}");
         let has_heads = to.job.parameters.iter().any(|own| own.name.contains(".head."));
         assert_eq!(reason.contains("heads of units begin as they are drawn"), has_heads);
         found.fits(&to.job).unwrap();
