@@ -9,7 +9,8 @@ use std::{collections::BTreeMap, sync::Arc};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the schedule uses {devices} devices, but {ranks} ranks were started; start {devices}, or \
-     plan for {ranks} (`--set \"cluster.devices = {ranks}\"`)"
+     plan the program for {ranks} (`--set \"devices = {ranks}\"`, for a schedule file at \
+     `compile`)"
 )]
 pub struct WorldSize {
     /// Devices of the schedule.
@@ -113,5 +114,17 @@ impl Seated {
                 schedule.groups[*group].places.iter().any(|at| has(*at))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many devices the cluster has says nothing of how many a plan takes.
+    #[test]
+    fn another_number_of_ranks_is_told_with_what_helps() {
+        let told = WorldSize { devices: 2, ranks: 3 }.to_string();
+        assert!(told.contains("(`--set \"devices = 3\"`, for a schedule file"), "{told}");
     }
 }
