@@ -4,8 +4,8 @@ use crate::{CompileError, RunError, compile, machine, run::refuse_unscaled};
 use roundelay_dsl::Program;
 use roundelay_planner::{Candidate, Options, Refusal, plan};
 use roundelay_runtime::{
-    AnyMachine, Collection, Cpu, CpuOptions, Cuda, CudaError, CudaOptions, Dataset,
-    MachineError, Recording, Settling, Times, check_native, copies, gpu_copies, sample,
+    AnyMachine, Collection, Cpu, CpuOptions, Cuda, CudaOptions, Dataset, MachineError,
+    Recording, Settling, Times, check_native, copies, gpu_copies, sample,
 };
 use roundelay_schedule::{Checked, Copies, Host, Nanos, Profile};
 use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, thread, time::Duration};
@@ -145,7 +145,6 @@ struct Site {
 
 impl Site {
     fn of(program: &Program, on: ProfileOn, threads: u32) -> Result<Self, RunError> {
-        let on_gpu = |absent| RunError::from(MachineError::from(CudaError::from(absent)));
         match on {
             ProfileOn::Cpu => {
                 check_native(program.train.dtype)?;
@@ -157,7 +156,7 @@ impl Site {
             }
             ProfileOn::Cuda => {
                 refuse_unscaled(program.train.dtype)?;
-                let gpu = Cuda::facts_of(0).map_err(on_gpu)?;
+                let gpu = Cuda::facts_of(0).map_err(RunError::NoCuda)?;
                 let copies = gpu_copies(0).map_err(MachineError::from)?;
                 Ok(Self { processor: gpu.name, launches: usize::MAX, copies })
             }

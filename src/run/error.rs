@@ -2,7 +2,7 @@
 
 use roundelay_runtime::{
     CheckpointError, CodeError, DataError, Ended, EvaluateError, MachineError,
-    MeetingError, NotNative, OutputError, StateError, TrainError, WeightsError,
+    MeetingError, NoCuda, NotNative, OutputError, StateError, TrainError, WeightsError,
 };
 use roundelay_schedule::Float;
 use std::path::PathBuf;
@@ -35,6 +35,9 @@ pub enum RunError {
          scaling yet; train with `dtype bf16`"
     )]
     Unscaled(Float),
+    /// There is no GPU where one was asked for.
+    #[error("{0}; `--device cpu` needs none of it")]
+    NoCuda(NoCuda),
     /// The schedule's kernels cannot be called.
     #[error(transparent)]
     Code(#[from] CodeError),
@@ -78,6 +81,7 @@ impl RunError {
             | RunError::State(_) => true,
             RunError::Element(_)
             | RunError::Unscaled(_)
+            | RunError::NoCuda(_)
             | RunError::Meeting(_)
             | RunError::Ranks(_)
             | RunError::Machine(_)

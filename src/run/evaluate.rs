@@ -2,7 +2,7 @@
 
 use super::{
     On, RunError, RunEvent,
-    machine::{on_cpu, some_gpu},
+    machine::{demanded_gpu, on_cpu, some_gpu},
     start::weights,
 };
 use roundelay_runtime::{
@@ -59,7 +59,7 @@ fn evaluator(
     match on {
         On::Cpu => on_host(schedule),
         On::Cuda(_) => {
-            some_gpu()?;
+            demanded_gpu()?;
             on_gpu(schedule)
         }
         On::Best(_) => {

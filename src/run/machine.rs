@@ -37,7 +37,7 @@ impl<'a> Settled<'a> {
         let on = match on {
             On::Cpu => Chosen::Cpu,
             On::Cuda(graphs) => {
-                some_gpu()?;
+                demanded_gpu()?;
                 Chosen::Gpu(graphs)
             }
             On::Best(graphs) => match lacking(control)? {
@@ -153,6 +153,11 @@ fn lacking(control: Option<&Arc<Control>>) -> Result<Option<String>, Ended> {
 
 pub(super) fn some_gpu() -> Result<(), MachineError> {
     Cuda::count().map(drop).map_err(|absent| CudaError::from(absent).into())
+}
+
+/// A GPU that nothing else stands in for.
+pub(super) fn demanded_gpu() -> Result<(), RunError> {
+    Cuda::count().map(drop).map_err(RunError::NoCuda)
 }
 
 pub(super) fn on_cpu(reason: &dyn Display) -> RunEvent {

@@ -24,6 +24,21 @@ fn without_a_driver_it_says_what_to_install() {
     refused(&ALL[1..], &[], &["there is no NVIDIA driver here", "--device cpu"]);
 }
 
+/// A way out that a command does not have is none.
+#[test]
+fn without_a_driver_no_command_names_options_of_others() {
+    let bench = Bench::with("absent-options", &ALL[1..]);
+    for words in ["devices", "devices --check-kernels", "devices --compile"] {
+        let ended = ended(&mut bench.command(words));
+        let told = format!("{}{}", ended.out, ended.err);
+        assert!(told.contains("there is no NVIDIA driver here"), "{words}: {told}");
+        assert!(!told.contains("--device cpu"), "{words}: {told}");
+    }
+    let program = program(&bench, "tiny", 1, "steps 2", PLAN);
+    let ended = ended(bench.command("run").arg(&program));
+    assert!(!ended.err.contains("--device cpu"), "it does so: {}", ended.err);
+}
+
 #[test]
 fn without_a_compiler_it_says_what_to_install() {
     refused(

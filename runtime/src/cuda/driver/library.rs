@@ -36,7 +36,7 @@ pub enum NoCuda {
     /// No driver.
     #[error(
         "there is no NVIDIA driver here (libcuda.so was not found): install one for CUDA 12 or \
-         newer, or use `--device cpu`"
+         newer"
     )]
     Driver,
     /// A driver that is too old.
