@@ -35,6 +35,7 @@ mod parts;
 
 pub use error::{FileError, FileErrors};
 pub use lines::Lines;
+pub use parts::begins_schedule;
 
 use crate::{Action, ActionId, FORMAT, Routine, RoutineId, Schedule, Table};
 use error::Mistakes;

@@ -60,7 +60,7 @@ pub use clock::{Clock, Entry, simulate};
 pub use element::{Element, Float, GradientSums, Native, NoFloat};
 pub use exchanged::{Exchanged, Exchanging, Meanwhile, Strips};
 pub use extents::Extents;
-pub use file::{FileError, FileErrors, Lines, read, seal, write};
+pub use file::{FileError, FileErrors, Lines, begins_schedule, read, seal, write};
 pub use hash::Fnv;
 pub use horizon::Horizon;
 pub use id::{

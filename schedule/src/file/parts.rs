@@ -57,6 +57,17 @@ impl<'a> Line<'a> {
     }
 }
 
+/// A text without the mark that some editors write before it.
+fn unmarked(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
+/// Whether a text begins as schedule files do, in whatever format they are.
+pub fn begins_schedule(text: &str) -> bool {
+    let first = unmarked(text).lines().next().unwrap_or("");
+    first.split_whitespace().take(2).eq(["roundelay", "schedule"])
+}
+
 /// Takes a file apart; none when it has not the outline of a schedule file.
 pub(super) fn split<'a>(text: &'a str, mistakes: &mut Mistakes) -> Option<Parts<'a>> {
     if text.len() > FILE_BYTES_MAX {
@@ -64,6 +75,7 @@ pub(super) fn split<'a>(text: &'a str, mistakes: &mut Mistakes) -> Option<Parts<
         mistakes.add(1, 1, message, "fold symmetric devices into an axis");
         return None;
     }
+    let text = unmarked(text);
     if !starts_well(text, mistakes) {
         return None;
     }

@@ -2,7 +2,7 @@
 //! with places, never in a panic.
 
 use crate::{random::Random, sample};
-use roundelay_schedule::{FileErrors, read, seal, write};
+use roundelay_schedule::{FileErrors, Lines, read, seal, write};
 
 const MUTANTS: usize = 20_000;
 
@@ -130,6 +130,16 @@ fn texts_that_are_no_schedule_are_refused() {
         says_where(text, &read(text).unwrap_err());
         says_where(text, &seal(text).unwrap_err());
     }
+}
+
+/// Some editors write a mark before a text, which is no part of it.
+#[test]
+fn a_mark_before_a_schedule_is_passed_over() {
+    let text = original();
+    let marked = format!("\u{feff}{text}");
+    assert_eq!(read(&marked), read(&text));
+    assert_eq!(Lines::of(&marked), Lines::of(&text));
+    assert_eq!(seal(&marked), Ok(text));
 }
 
 #[test]
