@@ -57,4 +57,5 @@ pub use signature::{Fallback, Formal};
 pub use sliced::Sliced;
 pub use source::{SourceFile, Span};
 pub use terms::WrongLoss;
+pub use token::begins_program;
 pub use value::{Measure, Tensor, Value};

@@ -1,5 +1,6 @@
 //! Text to tokens: names, numbers, units right after numbers, texts, symbols, line ends.
 
+use crate::source::unmarked;
 use nom::{
     IResult, Parser,
     branch::alt,
@@ -12,6 +13,14 @@ use nom::{
 /// Items that begin a file's line; after a mistake, reading goes on at the next of them.
 pub(crate) const ITEMS: [&str; 8] =
     ["import", "model", "block", "device", "link", "cluster", "train", "plan"];
+
+/// Whether a text begins as programs do: with an item, behind comments.
+pub fn begins_program(text: &str) -> bool {
+    let mut lines = unmarked(text).lines().map(str::trim_start);
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
+    let word = first.and_then(|line| line.split([' ', '\t', '{', '"']).next());
+    word.is_some_and(|word| ITEMS.contains(&word))
+}
 
 /// Units, from a closed list; a unit is one only right after a number.
 pub(crate) const UNITS: [&str; 41] = [

@@ -127,6 +127,13 @@ impl Failure {
         }
     }
 
+    /// A file that is something else than the command takes, and what to do with it.
+    pub(crate) fn mistaken(path: &Path, message: &str, hint: &str) -> Self {
+        let mut problem = Problem::new("file", path, 1, message.to_owned());
+        (problem.column, problem.hint) = (1, hint.to_owned());
+        Self::listed(vec![problem])
+    }
+
     /// Standard output that cannot be written.
     pub(crate) fn output(error: &io::Error) -> Self {
         let text = format!("error: cannot print: {error}");

@@ -3,7 +3,7 @@
 use super::{args::FmtArgs, failure::Failure, load};
 
 pub(super) fn fmt(args: &FmtArgs) -> Result<(), Failure> {
-    let text = load::text(&args.file)?;
+    let text = load::program_text(&args.file)?;
     let formatted = roundelay::format(&text)
         .map_err(|refused| Failure::unnamed_program(&args.file, &refused))?;
     if formatted == text {

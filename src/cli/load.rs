@@ -65,7 +65,27 @@ pub(super) fn program_with(
     args: &ProgramArgs,
     tables: dsl::Tables,
 ) -> Result<Loaded, Failure> {
-    let source = SourceFile::new(args.file.display().to_string(), text(&args.file)?);
+    parsed(args, program_text(&args.file)?, tables)
+}
+
+/// A text that does not begin as schedules do.
+pub(super) fn program_text(path: &Path) -> Result<String, Failure> {
+    let text = text(path)?;
+    if schedule::begins_schedule(&text) {
+        let message = "this is no program, but a schedule file";
+        let hint =
+            "it has every decision made; `check`, `simulate`, `show` and `run` take it";
+        return Err(Failure::mistaken(path, message, hint));
+    }
+    Ok(text)
+}
+
+fn parsed(
+    args: &ProgramArgs,
+    text: String,
+    tables: dsl::Tables,
+) -> Result<Loaded, Failure> {
+    let source = SourceFile::new(args.file.display().to_string(), text);
     let files = Noted(RefCell::new(vec![args.file.clone()]));
     let parsed = dsl::parse_set(&source, &files, tables, &args.set);
     let (program, warnings) = parsed.map_err(|refused| match refused {
@@ -82,13 +102,22 @@ pub(super) fn program_with(
 /// A checked schedule; its data paths are relative to its own folder.
 pub(super) fn schedule(path: &Path) -> Result<Checked, Failure> {
     let text = text(path)?;
-    let read = schedule::read(&text);
+    if dsl::begins_program(&text) {
+        let message = "this is no schedule file, but a program";
+        let hint = "`roundelay compile` makes a schedule file of it";
+        return Err(Failure::mistaken(path, message, hint));
+    }
+    checked(path, &text)
+}
+
+fn checked(path: &Path, text: &str) -> Result<Checked, Failure> {
+    let read = schedule::read(text);
     let mut read = read.map_err(|errors| Failure::schedule_file(path, &errors))?;
     let folder = path.parent().unwrap_or(Path::new(""));
     if let Some(root) = read.job.data.root_mut() {
         *root = folder.join(&*root).display().to_string();
     }
-    let lines = Lines::of(&text);
+    let lines = Lines::of(text);
     schedule::check(read, &Kernels)
         .map_err(|wrong| Failure::violations(path, &wrong, &lines))
 }
@@ -101,20 +130,21 @@ pub(super) enum Input {
     Schedule(Box<Checked>),
 }
 
-/// A program by its extension; anything else is read as a schedule.
+/// A program or a schedule, by how the file begins, and by its extension where that does not say.
 pub(super) fn input(args: &ProgramArgs) -> Result<Input, Failure> {
-    if args
-        .file
-        .extension()
-        .is_some_and(|extension| extension.eq_ignore_ascii_case("rdl"))
-    {
-        return program(args).map(|program| Input::Program(Box::new(program)));
+    let path = &args.file;
+    let text = text(path)?;
+    let named = path.extension().is_some_and(|own| own.eq_ignore_ascii_case("rdl"));
+    let is_program = dsl::begins_program(&text) || named;
+    if is_program && !schedule::begins_schedule(&text) {
+        let program = parsed(args, text, dsl::Tables::Read)?;
+        return Ok(Input::Program(Box::new(program)));
     }
     if !args.set.is_empty() {
         let message = "`--set` needs a program; a schedule has every decision made";
-        return Err(Failure::usage(&args.file, message));
+        return Err(Failure::usage(path, message));
     }
-    schedule(&args.file).map(|schedule| Input::Schedule(Box::new(schedule)))
+    checked(path, &text).map(|schedule| Input::Schedule(Box::new(schedule)))
 }
 
 /// The path of a program's data as seen from the folder that a schedule file lies in.

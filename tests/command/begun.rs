@@ -1,0 +1,49 @@
+//! What a file is, is known by how it begins, whatever its name.
+
+use crate::support::{PROGRAM, Scratch, compiled, printed, refused, roundelay};
+use std::fs;
+
+#[test]
+fn programs_and_schedules_run_under_any_name() {
+    let scratch = Scratch::new("any-name");
+    let commented = format!("# a line\n\n  # and another\n{PROGRAM}");
+    let program = scratch.file("line.txt", &commented);
+    printed(roundelay("run --steps 1").arg(&program));
+    let schedule = compiled(&scratch, &program, "line.schedule");
+    let text = fs::read_to_string(&schedule).expect("it was written");
+    for (name, text) in
+        [("renamed.rdl", text.clone()), ("marked", format!("\u{feff}{text}"))]
+    {
+        let schedule = scratch.file(name, &text);
+        printed(roundelay("run --steps 1").arg(&schedule));
+        printed(roundelay("check").arg(&schedule));
+        let mut set = roundelay("run --set rule=sync");
+        refused(set.arg(&schedule), 2, &["`--set` needs a program"]);
+    }
+}
+
+#[test]
+fn a_file_of_another_kind_is_said_to_be_one() {
+    let scratch = Scratch::new("another-kind");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let schedule = compiled(&scratch, &program, "line.schedule");
+    for command in ["check", "simulate", "show"] {
+        let words =
+            ["no schedule file, but a program", "roundelay compile", "line.rdl:1:1"];
+        refused(roundelay(command).arg(&program), 1, &words);
+    }
+    for command in ["plan", "compile -o never", "profile -o never", "fmt"] {
+        let words = ["no program, but a schedule file", "`run`", "line.schedule:1:1"];
+        refused(roundelay(command).arg(&schedule), 1, &words);
+    }
+}
+
+/// A name is all there is to go by where the text begins as neither.
+#[test]
+fn what_begins_as_neither_is_what_it_is_called() {
+    let scratch = Scratch::new("neither");
+    let yaml = "plan: none\n";
+    refused(roundelay("run").arg(scratch.file("p.yaml", yaml)), 1, &["no schedule file"]);
+    let words = ["expected import, model, block", "p.rdl:1:1"];
+    refused(roundelay("run").arg(scratch.file("p.rdl", "modle x\n")), 1, &words);
+}
