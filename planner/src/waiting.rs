@@ -48,22 +48,20 @@ pub(crate) fn idle(
     Ok(kinds.into_iter().map(|(name, kind)| (name, share(kind))).collect())
 }
 
-/// How long each device of the cell spends in each routine in the steady state.
+/// How long each device of the cell spends in each routine for the steps of the steady state.
 fn launched(
     schedule: &Schedule,
     run: &Simulation<'_>,
 ) -> BTreeMap<(DeviceId, RoutineId), Nanos> {
-    let window = run.steady();
     let mut all = BTreeMap::new();
-    for entry in run.entries() {
+    for entry in run.steady_entries() {
         let work = &schedule.actions[entry.action].work;
         let (PhysicalQueue::Lane(device, _), Work::Launch { routine, .. }) =
             (entry.queue, work)
         else {
             continue;
         };
-        let (start, end) = (entry.start.max(window.start), entry.end.min(window.end));
-        *all.entry((device, *routine)).or_default() += end - start.min(end);
+        *all.entry((device, *routine)).or_default() += entry.end - entry.start;
     }
     all
 }

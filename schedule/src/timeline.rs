@@ -13,6 +13,9 @@ use std::{collections::BTreeMap, ops::Range};
 /// The longest pattern of turning rings that a steady state is averaged over, in steps.
 const CYCLE_MAX: u64 = 128;
 
+/// Steps after which times repeat where a step waits for the last but one.
+const ALTERNATING: u64 = 2;
+
 /// Actions of one period from which on half as many steps are simulated: what differs from one
 /// step to the next is small beside a step, and every instance is remembered.
 const LONG: usize = 1 << 18;
@@ -31,7 +34,16 @@ pub struct Simulation<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Window {
     time: Range<Nanos>,
-    steps: u64,
+    /// Those whose last updates end in that time.
+    steps: Range<u64>,
+}
+
+impl Window {
+    /// Whether an entry serves a step of it. Devices that wait for no other run ahead, so that it may
+    /// lie before the window's time.
+    fn has(&self, entry: &Entry) -> bool {
+        u64::try_from(entry.step).is_ok_and(|step| self.steps.contains(&step))
+    }
 }
 
 /// Number of training steps to simulate so that the steady state is seen over a whole pattern
@@ -96,7 +108,8 @@ impl<'a> Simulation<'a> {
     /// It is the time between the last updates of two steps that lie k apart, over k. The later
     /// one is the last whose successors ran as far as in the steady state; k is the largest
     /// multiple of the rings' pattern that leaves the first half of the run out, or that half
-    /// when the pattern is longer. A run too short for this gives its makespan per step.
+    /// when the pattern is longer; an even one where there is one, because steps that wait for the
+    /// last but one may alternate. A run too short for this gives its makespan per step.
     /// [`enough_steps`] says how many steps it takes. Where the clock came to the end of what it
     /// counts, a step never ends.
     pub fn step_time(&self) -> Nanos {
@@ -104,12 +117,18 @@ impl<'a> Simulation<'a> {
         if time.end == Nanos::NEVER {
             return Nanos::NEVER;
         }
-        Nanos((time.end - time.start).0 / steps.max(1))
+        Nanos((time.end - time.start).0 / (steps.end - steps.start).max(1))
     }
 
     /// The span over which step time and idle share are taken.
     pub fn steady(&self) -> Range<Nanos> {
         self.window().time
+    }
+
+    /// What serves the steps of the steady state.
+    pub fn steady_entries(&self) -> impl Iterator<Item = &Entry> {
+        let window = self.window();
+        self.entries.iter().filter(move |entry| window.has(entry))
     }
 
     /// Share of the steady state in which the devices that launch anything do nothing, from 0
@@ -119,17 +138,18 @@ impl<'a> Simulation<'a> {
         let Range { start, end } = self.steady();
         let all = (end - start).0 as f64 * busy.len() as f64;
         let used = busy.values().copied().sum::<Nanos>().0 as f64;
-        if all > 0.0 { 1.0 - used / all } else { 0.0 }
+        if all > 0.0 { (1.0 - used / all).max(0.0) } else { 0.0 }
     }
 
-    /// Time per device spent in launches in the steady state; what runs at once counts once.
+    /// Time per device spent in launches for the steps of the steady state; what runs at once
+    /// counts once.
     pub fn busy(&self) -> BTreeMap<DeviceId, Nanos> {
-        let window = self.steady();
+        let window = self.window();
         let mut spans: BTreeMap<DeviceId, Vec<(Nanos, Nanos)>> = BTreeMap::new();
-        for Entry { queue, start, end, .. } in &self.entries {
-            if let PhysicalQueue::Lane(device, _) = queue {
-                let span = (*start.max(&window.start), *end.min(&window.end));
-                spans.entry(*device).or_default().push(span);
+        for entry in &self.entries {
+            if let PhysicalQueue::Lane(device, _) = entry.queue {
+                let own = spans.entry(device).or_default();
+                own.extend(window.has(entry).then_some((entry.start, entry.end)));
             }
         }
         spans.into_iter().map(|(device, spans)| (device, covered(spans))).collect()
@@ -157,7 +177,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn window(&self) -> Window {
-        let whole = Window { time: Nanos(0)..self.makespan(), steps: self.steps };
+        let whole = Window { time: Nanos(0)..self.makespan(), steps: 0..self.steps };
         let Some(last) = self.steps.checked_sub(1 + drain(self.schedule)) else {
             return whole;
         };
@@ -165,13 +185,15 @@ impl<'a> Simulation<'a> {
             return whole;
         }
         let (half, cycle) = (last.div_ceil(2), cycle(self.schedule));
-        let steps = if cycle <= half { half / cycle * cycle } else { half };
+        let patterns = [lcm(cycle, ALTERNATING), cycle];
+        let pattern = patterns.into_iter().find(|steps| *steps <= half).unwrap_or(half);
+        let first = last - half / pattern * pattern;
         let end = |step: u64| self.ends[usize::try_from(step).unwrap_or(0)];
-        Window { time: end(last - steps)..end(last), steps }
+        Window { time: end(first)..end(last), steps: first + 1..last + 1 }
     }
 }
 
-/// The time that spans cover together; those that end before they start count nothing.
+/// The time that spans cover together.
 fn covered(mut spans: Vec<(Nanos, Nanos)>) -> Nanos {
     spans.sort_unstable();
     let (mut until, mut all) = (Nanos(0), Nanos(0));

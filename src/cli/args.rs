@@ -220,9 +220,9 @@ pub(crate) struct LearnedArgs {
 pub(crate) struct SimulateArgs {
     /// The schedule file.
     pub(crate) file: PathBuf,
-    /// Training steps to replay.
-    #[arg(long, default_value_t = 8, value_parser = value_parser!(u64).range(1..))]
-    pub(crate) steps: u64,
+    /// Training steps to replay; by default as many as the steady state is seen in.
+    #[arg(long, value_parser = value_parser!(u64).range(1..))]
+    pub(crate) steps: Option<u64>,
     /// One JSON document on standard output.
     #[arg(long)]
     pub(crate) json: bool,

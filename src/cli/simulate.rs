@@ -10,7 +10,7 @@ use roundelay::{
     Checked,
     parts::{
         dsl::write_lists,
-        schedule::{Nanos, Simulation, lists_of},
+        schedule::{Nanos, Simulation, enough_steps, lists_of},
     },
 };
 use serde::Serialize;
@@ -37,12 +37,14 @@ struct Document {
 
 pub(super) fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
     let schedule = load::schedule(&args.file)?;
-    let timeline = replayed(&schedule, args.steps, &args.file)?;
+    let usual = || enough_steps(&schedule).min(steps_most(&schedule));
+    let steps = args.steps.unwrap_or_else(usual);
+    let timeline = replayed(&schedule, steps, &args.file)?;
     let seconds = |nanos: u64| nanos as f64 / 1e9;
     let step_time = timeline.step_time();
     let document = Document {
         format: FORMAT,
-        steps: args.steps,
+        steps,
         step_time_s: seconds(step_time.0),
         makespan_s: seconds(timeline.makespan().0),
         bubble: timeline.bubble(),
@@ -60,13 +62,18 @@ pub(super) fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
     ))
 }
 
+/// The longest timeline that memory can hold.
+fn steps_most(schedule: &Checked) -> u64 {
+    (REPLAYED_MAX / schedule.actions.len().max(1) as u64).max(STEPS_LEAST)
+}
+
 /// The timeline of so many training steps, if it is one that memory can hold.
 fn replayed<'a>(
     schedule: &'a Checked,
     steps: u64,
     path: &Path,
 ) -> Result<Simulation<'a>, Failure> {
-    let most = (REPLAYED_MAX / schedule.actions.len().max(1) as u64).max(STEPS_LEAST);
+    let most = steps_most(schedule);
     if steps > most {
         let message = format!(
             "{steps} training steps of {} actions are too long a timeline: at most {most} fit",

@@ -147,6 +147,14 @@ fn documents_keep_their_schemas() {
     let clocked = document(roundelay("simulate --steps 20").arg(&schedule), "simulate");
     let planned = document(roundelay("plan --top 1").arg(&program), "plan");
     assert_eq!(clocked["step_time_s"], planned["plans"][0]["step_time_s"]);
+    let usual = document(roundelay("simulate").arg(&schedule), "simulate");
+    assert!(
+        usual["steps"].as_u64() > Some(8),
+        "one more than leaves the end out: {usual}"
+    );
+    for cost in ["step_time_s", "bubble"] {
+        assert_eq!(usual[cost], planned["plans"][0][cost], "{cost}");
+    }
     let trained = printed(roundelay("run --json --checkpoint").arg(&kept).arg(&schedule));
     let evaluated = document(
         roundelay("evaluate --checkpoint").arg(&kept).arg(&schedule),

@@ -464,6 +464,42 @@ fn the_step_time_is_the_mean_over_a_turn_of_the_rings() {
     }
 }
 
+/// The first device is through with all steps before the steady state is measured.
+#[test]
+fn a_device_that_runs_ahead_is_as_busy_as_one_that_does_not() {
+    let mut s = schedule(2, 1);
+    let f = routine(&mut s, Pass::Forward, 0, 10);
+    let u = routine(&mut s, Pass::Update, 1, 100);
+    let ahead = push(&mut s, launch(0, 0, f, 0), &[]);
+    push(&mut s, launch(1, 0, u, 0), &[(ahead, 0)]);
+    let steps = enough_steps(&s);
+    let checked = Checked::unproven_for_tests(s);
+    for steps in [steps, steps + 1, 100] {
+        let run = simulate(&checked, steps);
+        assert_eq!(run.step_time(), Nanos(100));
+        assert!((run.bubble() - 0.45).abs() < 1e-12, "{steps}: {}", run.bubble());
+    }
+}
+
+/// Each of two devices waits for what the other one sent a step before: the round takes two steps, of
+/// 537 and 517 ns in turn.
+#[test]
+fn steps_that_alternate_are_averaged_in_pairs() {
+    let mut s = schedule(2, 1);
+    let u = routine(&mut s, Pass::Update, 0, 10);
+    let f = routine(&mut s, Pass::Forward, 1, 30);
+    let [there, back] = [1, 3].map(ActionId::new);
+    let first = push(&mut s, launch(0, 0, u, 0), &[(back, 1)]);
+    push(&mut s, transfer(0, 1), &[(first, 0)]);
+    let second = push(&mut s, launch(1, 0, f, 0), &[(there, 1)]);
+    push(&mut s, transfer(1, 0), &[(second, 0)]);
+    let least = enough_steps(&s);
+    let checked = Checked::unproven_for_tests(s);
+    for steps in [8, 9, least, least + 1, least + 2] {
+        assert_eq!(simulate(&checked, steps).step_time(), Nanos(527), "{steps}");
+    }
+}
+
 #[test]
 fn a_run_of_no_steps_takes_no_time() {
     let checked = Checked::unproven_for_tests(pipeline(2, [1000, 2000]));
