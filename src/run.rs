@@ -73,8 +73,8 @@ fn train(
     let provenance = Provenance::new(schedule, &data);
     let first = options.seat.is_first();
     let save = options.save.as_deref().filter(|_| first);
-    let save = save.map(|path| OutputFile::beside(data.corpus_files(), path));
-    let save = save.transpose()?;
+    let read = data.corpus_files().chain(options.start.weights());
+    let save = save.map(|path| OutputFile::beside(read, path)).transpose()?;
     let (start, checkpoint) = start::begin(schedule, provenance, options, listener)?;
     let end = options.steps.unwrap_or(schedule.job.steps);
     if let Some(control) = control {

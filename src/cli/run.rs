@@ -146,7 +146,8 @@ fn prepare(args: &RunArgs, told: Told) -> Result<Checked, Failure> {
             Input::Program(loaded) => &loaded.read[..],
             Input::Schedule(_) => slice::from_ref(&args.program.file),
         };
-        load::output(save, read)?;
+        let read = read.iter().chain(&args.weights).cloned();
+        load::output(save, &read.collect::<Vec<_>>())?;
     }
     let loaded = match input {
         Input::Program(loaded) => loaded,

@@ -1,7 +1,10 @@
 //! How a run is asked for: on what, from where, and what it keeps.
 
 use roundelay_runtime::{CpuOptions, Every, Graphs, Interrupt, Seat};
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// How to run a schedule.
 #[derive(Clone, Debug)]
@@ -65,6 +68,16 @@ pub enum Start {
     /// At the newest checkpoint of this folder, or at step zero where it has none; it gets those that
     /// follow too.
     Resume(Folder),
+}
+
+impl Start {
+    /// The file of parameters that it reads, if it is one.
+    pub(super) fn weights(&self) -> Option<&Path> {
+        match self {
+            Self::Anew { weights, .. } => weights.as_deref(),
+            Self::Resume(_) => None,
+        }
+    }
 }
 
 impl Default for Start {

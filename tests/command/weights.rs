@@ -106,7 +106,8 @@ fn what_a_run_saves_is_what_the_next_one_starts_from() {
     assert!(said.contains(", accuracy ") && said.contains(", perplexity "), "{said}");
 
     let again = || roundelay("run --json --steps 3 --weights");
-    let second = printed(again().arg(&saved).arg("--save").arg(&saved).arg(&schedule));
+    let next = scratch.path("next.safetensors");
+    let second = printed(again().arg(&saved).arg("--save").arg(&next).arg(&schedule));
     let begun = &lines(&second)[0];
     assert_eq!(begun["resumed"], "starts from the weights of a file");
     let loss = |text: &str, event: &str| -> f64 {
@@ -115,7 +116,7 @@ fn what_a_run_saves_is_what_the_next_one_starts_from() {
         line["loss"].as_f64().expect("a loss is a number")
     };
     assert!(loss(&second, "step") < loss(&first, "step"));
-    let other = document(evaluate().arg(&saved).arg(&schedule), "evaluate");
+    let other = document(evaluate().arg(&next).arg(&schedule), "evaluate");
     let third = evaluations(&second).pop().expect("it evaluates at the end");
     assert_eq!(other["loss"], third["loss"]);
     assert_ne!(other["loss"], found["loss"]);

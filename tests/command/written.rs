@@ -62,6 +62,27 @@ fn no_file_is_written_over_what_is_read_by_a_file() {
     printed(roundelay("data --steps 2").arg(&file).arg("-o").arg(scratch.path("apart")));
 }
 
+/// Nor the weights that a run starts from, by whatever name.
+#[test]
+fn no_weights_are_written_over_what_they_are_made_from() {
+    let scratch = Scratch::new("over-weights");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let schedule = compiled(&scratch, &program, "line.schedule");
+    let weights = scratch.path("kept.safetensors");
+    printed(roundelay("run --steps 1 --save").arg(&weights).arg(&schedule));
+    let before = fs::read(&weights).expect("it was written");
+    let link = scratch.path("link.safetensors");
+    std::os::unix::fs::symlink(&weights, &link).expect("a link can be made");
+    for (read, written) in [(&weights, &weights), (&weights, &link), (&link, &weights)] {
+        for file in [&program, &schedule] {
+            let mut over = roundelay("run --weights");
+            let over = over.arg(read).arg("--save").arg(written).arg(file);
+            assert_eq!(refused(over, 2, &[OVER]).out, "", "nothing is planned before");
+        }
+    }
+    assert!(fs::read(&weights).expect("it is there") == before);
+}
+
 /// What is left of an earlier folder has no index before the new one is whole.
 #[test]
 fn a_folder_of_examples_has_an_index_when_it_is_whole() {
