@@ -2,6 +2,7 @@
 
 use crate::{Code, Extent, Mistake, Tensor, Value, value::spelled};
 use roundelay_schedule::Element;
+use std::ops::RangeInclusive;
 
 /// An argument that a callee knows.
 #[derive(Clone, Copy, Debug)]
@@ -148,6 +149,11 @@ impl Arguments {
         Mistake::new(Code::Type, message).argument(name)
     }
 
+    /// A number that is out of its bounds.
+    fn outside(&self, name: &'static str, expected: &str, found: &str) -> Mistake {
+        Mistake { code: Code::Value, ..self.wrong(name, expected, found) }
+    }
+
     /// A tensor of real numbers.
     pub(crate) fn real_tensor(&self, name: &'static str) -> Result<Tensor, Mistake> {
         let tensor = self.tensor(name, "a tensor of real numbers")?;
@@ -195,17 +201,7 @@ impl Arguments {
 
     /// A whole number of at least zero.
     pub(crate) fn whole(&self, name: &'static str) -> Result<u64, Mistake> {
-        let value = self.value(name);
-        match value {
-            Value::Integer(number) => u64::try_from(number)
-                .map_err(|_| self.wrong(name, "at least 0", &number.to_string())),
-            Value::Real(number)
-                if (0.0..2f64.powi(64)).contains(&number) && number.fract() == 0.0 =>
-            {
-                Ok(number as u64)
-            }
-            other => Err(self.wrong(name, "a whole number", other.kind())),
-        }
+        self.whole_within(name, "at least 0", 0..=u64::MAX)
     }
 
     /// A whole number from `least` to `most`.
@@ -214,11 +210,27 @@ impl Arguments {
         name: &'static str,
         (least, most): (u64, u64),
     ) -> Result<u64, Mistake> {
-        let number = self.whole(name)?;
-        let expected = format!("from {least} to {most}");
-        let wrong = || self.wrong(name, &expected, &number.to_string());
-        let fits = (least..=most).contains(&number);
-        fits.then_some(number).ok_or_else(|| Mistake { code: Code::Value, ..wrong() })
+        self.whole_within(name, &format!("from {least} to {most}"), least..=most)
+    }
+
+    fn whole_within(
+        &self,
+        name: &'static str,
+        expected: &str,
+        bounds: RangeInclusive<u64>,
+    ) -> Result<u64, Mistake> {
+        let value = self.value(name);
+        let number = match value {
+            Value::Integer(number) => i128::from(number),
+            Value::Real(number)
+                if number.abs() < 2f64.powi(64) && number.fract() == 0.0 =>
+            {
+                number as i128
+            }
+            other => return Err(self.wrong(name, "a whole number", other.kind())),
+        };
+        let found = u64::try_from(number).ok().filter(|found| bounds.contains(found));
+        found.ok_or_else(|| self.outside(name, expected, &number.to_string()))
     }
 
     /// A text in quotes.
@@ -236,32 +248,37 @@ impl Arguments {
         least: f64,
         most: f64,
     ) -> Result<f64, Mistake> {
-        let value = self.value(name);
-        let number =
-            value.real().ok_or_else(|| self.wrong(name, "a number", value.kind()))?;
-        let fits = (least..=most).contains(&number);
         let expected = match most {
             f64::MAX => format!("at least {least}"),
             _ => format!("from {least} to {most}"),
         };
-        let wrong = || self.wrong(name, &expected, &number.to_string());
-        fits.then_some(number).ok_or_else(|| Mistake { code: Code::Value, ..wrong() })
+        self.real_within(name, &expected, |number| (least..=most).contains(&number))
     }
 
     /// A finite real number above zero.
     pub(crate) fn above_zero(&self, name: &'static str) -> Result<f64, Mistake> {
-        let number = self.real_in(name, 0.0, f64::MAX)?;
-        let wrong = || self.wrong(name, "a number above 0", "0");
-        let valid = number > 0.0;
-        valid.then_some(number).ok_or_else(|| Mistake { code: Code::Value, ..wrong() })
+        let fits = |number: f64| number > 0.0 && number.is_finite();
+        self.real_within(name, "a number above 0", fits)
     }
 
     /// A real number of at least zero and below one.
     pub(crate) fn share(&self, name: &'static str) -> Result<f64, Mistake> {
-        let number = self.real_in(name, 0.0, 1.0)?;
-        let wrong = || self.wrong(name, "at least 0 and below 1", "1");
-        let valid = number < 1.0;
-        valid.then_some(number).ok_or_else(|| Mistake { code: Code::Value, ..wrong() })
+        let fits = |number: f64| (0.0..1.0).contains(&number);
+        self.real_within(name, "at least 0 and below 1", fits)
+    }
+
+    /// Every refusal names the bounds in full, whichever of them is crossed.
+    fn real_within(
+        &self,
+        name: &'static str,
+        expected: &str,
+        fits: impl Fn(f64) -> bool,
+    ) -> Result<f64, Mistake> {
+        let value = self.value(name);
+        let number =
+            value.real().ok_or_else(|| self.wrong(name, "a number", value.kind()))?;
+        let found = Some(number).filter(|number| fits(*number));
+        found.ok_or_else(|| self.outside(name, expected, &number.to_string()))
     }
 
     /// `true` or `false`.

@@ -293,13 +293,17 @@ fn arguments_that_do_not_go_together_are_refused() {
         ("attention(x, 3, rotary = true, turned = 3)", "a head has 3"),
         ("attention(x, 3, rotary = true, turned = 6)", "from 2 to 4"),
         ("attention(x, 3, cap = 0)", "above 0"),
-        ("attention(x, 3, scale = -1)", "at least 0"),
+        ("attention(x, 3, scale = -1)", "above 0"),
         ("attention(x, 3, head_norm = 0)", "above 0"),
         ("attention(x, 5)", "5 heads do not divide the width 12"),
         ("gated(x, 8, activation = \"swish\")", "unknown activation \"swish\""),
         ("x + positions(6, 12, rows = 7, first = 2)", "not in a table of 7"),
         ("x + positions(6, 12, first = 2)", "not in a table of 6"),
         ("layer_norm(x, epsilon = 0)", "above 0"),
+        ("layer_norm(x, -1)", "must be a number above 0, found -1"),
+        ("dropout(x, -0.1)", "must be at least 0 and below 1, found -0.1"),
+        ("dropout(x, 1)", "must be at least 0 and below 1, found 1"),
+        ("attention(x, 3, rotary = true, turned = -2)", "must be from 2 to 4, found -2"),
         ("gelu_new(x)", "there is no operator `gelu_new`"),
     ] {
         let text =
