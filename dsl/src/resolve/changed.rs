@@ -19,6 +19,7 @@ use crate::{
 use roundelay_schedule::{
     Bytes, BytesPerSecond, DeviceId, FlopsPerSecond, LinkId, Nanos,
 };
+use std::collections::BTreeSet;
 
 /// What a device may be set to have.
 pub(super) const DEVICE: [&str; 5] = ["memory", "compute", "bandwidth", "issue", "price"];
@@ -151,7 +152,7 @@ impl Program {
                 LINK.iter().filter(|key| !keys.contains(key)).collect::<Vec<_>>(),
             );
         }
-        if self.target.pools.values().any(|pool| pool.name == name) {
+        if self.shared_pools().any(|pool| pool == name) {
             keys.push("sharing");
         }
         match name {
@@ -166,10 +167,17 @@ impl Program {
         let target = &self.target;
         let devices = target.devices.values().map(|device| kind_of(&device.name));
         let links = target.links.values().map(|link| link.name.as_str());
-        let pools = target.pools.values().map(|pool| pool.name.as_str());
-        let shared = pools.filter(|name| !name.contains('.'));
+        let shared = self.shared_pools().filter(|name| !name.contains('.'));
         let names = devices.chain(links).chain(shared).chain(["cluster", "train"]);
         names.map(str::to_owned).collect()
+    }
+
+    /// The memories that groups share; any other is one device's own, and called as the device.
+    pub(super) fn shared_pools(&self) -> impl Iterator<Item = &str> {
+        let devices = self.target.devices.values().map(|device| device.name.as_str());
+        let own: BTreeSet<&str> = devices.collect();
+        let pools = self.target.pools.values().map(|pool| pool.name.as_str());
+        pools.filter(move |name| !own.contains(name))
     }
 
     fn devices_of(&self, kind: &str) -> Vec<DeviceId> {

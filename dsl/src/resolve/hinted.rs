@@ -22,7 +22,7 @@ pub(super) fn unknown_part(program: &Program, entry: &Entry) -> Mistake {
             None => format!(
                 "write `cluster.devices = …`; {}; {}",
                 devices(program, DEVICE[0]),
-                links(program)
+                links(program, LINK[0])
             ),
         });
     }
@@ -102,7 +102,7 @@ impl Owner {
     /// What there is of it in a program, and how to write its key.
     fn told(self, program: &Program, key: &str) -> String {
         match self {
-            Self::Link => links(program),
+            Self::Link => links(program, key),
             Self::Device => devices(program, key),
             Self::Pool => pools(program),
             Self::Cluster => "write `cluster.devices = …` for how many there are, and \
@@ -135,8 +135,7 @@ fn devices(program: &Program, key: &str) -> String {
 
 /// The memories that groups share.
 fn pools(program: &Program) -> String {
-    let pools = program.target.pools.values().map(|pool| pool.name.as_str());
-    match quoted(pools.filter(|name| !name.contains('.'))) {
+    match quoted(program.shared_pools().filter(|name| !name.contains('.'))) {
         (_, None) => "no group shares a memory".to_owned(),
         (all, Some(first)) => {
             format!("groups that share a memory are {all}; write `{first}.sharing = …`")
@@ -145,14 +144,14 @@ fn pools(program: &Program) -> String {
 }
 
 /// The links of the cluster, innermost first.
-fn links(program: &Program) -> String {
+fn links(program: &Program, key: &str) -> String {
     let target = &program.target;
     let links = target.domains.iter().map(|domain| &target.links[domain.link].name);
     match quoted(links.map(String::as_str)) {
         (_, None) => format!("cluster `{}` has no links", target.name),
         (all, Some(first)) => format!(
             "the links of cluster `{}` are {all}, innermost first; write \
-             `{first}.bandwidth = …`",
+             `{first}.{key} = …`",
             target.name
         ),
     }

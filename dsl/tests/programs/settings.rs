@@ -238,6 +238,8 @@ fn who_sets_a_key_of_something_else_hears_what_has_it() {
         ("bus.devices = 4", cluster),
         ("bus.memory = 2 GB", devices),
         ("core.latency = 1 us", links),
+        ("core.latency = 1 us", "write `bus.latency = …`"),
+        ("c.bandwidth = 1 GB/s", "write `bus.bandwidth = …`"),
         ("c.sharing = 9 GB", "no group shares a memory"),
         ("cluster.memory = 2 GB", devices),
         ("cluster.batch = 4", "write `train.batch = …`"),
@@ -257,6 +259,20 @@ fn who_sets_a_key_of_something_else_hears_what_has_it() {
         let told = set(SHARED, &[setting]).expect_err(setting);
         assert!(told.contains(hint), "{setting}: {told}");
         assert!(!told.contains("the links of"), "{setting}: {told}");
+    }
+}
+
+/// Its memory has its name, and is nobody else's.
+#[test]
+fn a_device_of_no_group_shares_no_memory() {
+    let source = SourceFile::new("m.rdl", MODEL);
+    let (mut alone, _) = parse(&source, &NoFiles).expect("a model is a program");
+    for (setting, hint) in [
+        ("core.overlap = 0.5", "known are memory, compute, bandwidth, issue, price\n"),
+        ("core.sharing = 5 GB", "no group shares a memory"),
+    ] {
+        let told = alone.set_all(&[setting]).expect_err(setting).to_string();
+        assert!(format!("{told}\n").contains(hint), "{setting}: {told}");
     }
 }
 
