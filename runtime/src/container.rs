@@ -1,6 +1,6 @@
 //! Safetensors files taken apart, whatever stands in them.
 
-use roundelay_schedule::Float;
+use roundelay_schedule::{Bytes, Float};
 use safetensors::{Dtype, tensor::Metadata};
 use std::{
     borrow::Cow,
@@ -40,24 +40,32 @@ impl Container {
         mut file: impl Read,
         length: u64,
     ) -> io::Result<Result<Self, String>> {
-        let cut = || Ok(Err("it ends too early".to_string()));
+        let cut = || Ok(Err("it ends too early".to_owned()));
         if length < LENGTH {
             return cut();
         }
         let mut size = [0; LENGTH as usize];
         file.read_exact(&mut size)?;
         let size = u64::from_le_bytes(size);
-        if size > HEADER || size > length - LENGTH {
-            return cut();
+        if size > HEADER {
+            let most = Bytes(HEADER);
+            return Ok(Err(format!(
+                "its header would take {size} bytes, more than {most}"
+            )));
         }
+        let Some(rest) = (length - LENGTH).checked_sub(size) else { return cut() };
         let mut header = vec![0; size as usize];
         file.read_exact(&mut header)?;
         let header: Metadata = match serde_json::from_slice(&header) {
             Ok(header) => header,
             Err(error) => return Ok(Err(format!("its header does not read ({error})"))),
         };
-        if header.data_len() as u64 != length - LENGTH - size {
-            return cut();
+        match rest.checked_sub(header.data_len() as u64) {
+            None => return cut(),
+            Some(0) => {}
+            Some(more) => {
+                return Ok(Err(format!("{more} bytes stand behind its last array")));
+            }
         }
         let mut data = vec![0; header.data_len()];
         file.read_exact(&mut data)?;

@@ -186,6 +186,20 @@ fn damaged_files_are_found_out_and_never_panic() {
 }
 
 #[test]
+fn what_a_damaged_file_has_too_much_or_too_little_of_is_told() {
+    let scratch = Scratch::new("weights-length");
+    let job = trained(Float::F32);
+    let whole = encode(&State::initial(&job));
+    let told = |bytes: &[u8]| read(&scratch, bytes, &job).unwrap_err().to_string();
+    let cut = told(&whole[..whole.len() - 1]);
+    assert!(cut.ends_with(": it ends too early"), "{cut}");
+    let more = told(&[whole.as_slice(), b"more"].concat());
+    assert!(more.ends_with(": 4 bytes stand behind its last array"), "{more}");
+    let other = told(b"a text that is no such file");
+    assert!(other.contains("its header would take"), "{other}");
+}
+
+#[test]
 fn the_newest_parameters_of_a_checkpoint_are_weights_too() {
     let scratch = Scratch::new("weights-checkpoint");
     let job = trained(Float::F32);
