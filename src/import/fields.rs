@@ -307,11 +307,26 @@ impl<'a> Fields<'a> {
                 Standing::Unknown => self.refuse_unknown(&name),
             }
         }
-        for name in ignored {
-            if !self.fields.iter().any(|field| field.name == *name) {
-                let message = format!("there is no field `{name}` to ignore");
-                self.refuse(name, Code::UnknownKey, message, "");
+        ignored.iter().for_each(|name| self.hold_ignored(name));
+    }
+
+    /// Holds a field that is to be ignored to be one that can be.
+    fn hold_ignored(&mut self, name: &str) {
+        if !self.fields.iter().any(|field| field.name == name) {
+            let message = format!("there is no field `{name}` to ignore");
+            return self.refuse(name, Code::UnknownKey, message, "");
+        }
+        if self.read.contains(name) {
+            let message = format!("`{name}` is read, so it cannot be ignored");
+            let hint = format!("leave `--ignore {name}` away");
+            return self.refuse(name, Code::Value, message, &hint);
+        }
+        match standing(name) {
+            Standing::Inert | Standing::Only(..) => {
+                let why = "changes nothing in training, so there is nothing to ignore";
+                self.warn(name, format!("`{name}` {why}"));
             }
+            Standing::Unknown => {}
         }
     }
 
