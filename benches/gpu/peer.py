@@ -297,7 +297,7 @@ def for_model(numbers):
 def optimizer_of(name, model, device):
     fused = device.type == "cuda"
     if name == "resnet50":
-        return torch.optim.SGD(groups(model, 1e-4), lr=0.01, momentum=0.9, fused=fused)
+        return torch.optim.SGD(groups(model, 1e-4), lr=0.001, momentum=0.9, fused=fused)
     betas = (0.9, 0.999)
     return torch.optim.AdamW(groups(model, 0.1), lr=3e-4, betas=betas, eps=1e-8, fused=fused)
 
