@@ -165,48 +165,59 @@ __device__ void store_columns(W (&own)[HELD][COUNT], u64 columns, W* partial) {
     }
 }
 
-// The same dx, and on the way partial[s, 0, j] = Σ dy · x̂ and partial[s, 1, j] = Σ dy over the
-// rows of segment s, which is the block's. A row belongs to a row of the block, whose threads have
-// PACKS of its neighbours each, the same in all rows. All of a row is asked for before any of it is
-// used, so that a row waits for memory once.
+// Sums of the columns that a thread has in all of its rows.
 template <class N>
-__device__ void normalise_slopes(const N* x, const N* gain, const Wide<N>* means, const Wide<N>* rstds, const N* dy,
-                                 N* dx, Wide<N>* partial, u64 rows, u64 columns, u64 per_segment, bool add) {
+using Sums = Wide<N>[PACKS<N>][PACKED<N>];
+
+// The same dx of the rows from `begin` to before `end`, and on the way the sums of dy · x̂ and of dy. A row
+// belongs to a row of the block, whose threads have PACKS of its neighbours each, the same in all rows. Where
+// neighbours are read at once, all of a row is asked for before any of it is used, so that it waits for memory
+// once; held one by one they would take the registers of a second block.
+template <class N, bool AT_ONCE>
+__device__ void normalise_rows(const N* x, const N* gain, const Wide<N>* means, const Wide<N>* rstds, const N* dy,
+                               N* dx, Sums<N>& gain_sums, Sums<N>& bias_sums, u64 begin, u64 end, u64 columns,
+                               bool add) {
     typedef Wide<N> W;
     constexpr int COUNT = PACKED<N>;
-    bool packed = is_aligned(x) && is_aligned(dy) && is_aligned(dx) && is_aligned(gain) && columns % COUNT == 0;
-    W gain_sums[PACKS<N>][COUNT] = {}, bias_sums[PACKS<N>][COUNT] = {};
-    u64 begin = blockIdx.x * per_segment, end = least(rows, begin + per_segment);
     for (u64 top = begin; top < end; top += blockDim.y) {
-        u64 row = top + threadIdx.y, count = row < end ? columns : 0;
+        u64 row = top + threadIdx.y, count = row < end ? columns : 0, first = row * columns;
+        auto column_of = [](int p) { return (u64(p) * blockDim.x + threadIdx.x) * COUNT; };
         auto each = [&](auto body) {
 #pragma unroll
             for (int p = 0; p < PACKS<N>; p++) {
-                u64 column = (u64(p) * blockDim.x + threadIdx.x) * COUNT;
-                if (column < count) body(p, column, row * columns + column, columns - column);
+                u64 column = column_of(p);
+                if (column < count) body(p, Way<N, AT_ONCE>{column, columns - column});
             }
         };
-        Pack<N, COUNT> packs[PACKS<N>], slopes[PACKS<N>], before[PACKS<N>] = {};
-        each([&](int p, u64, u64 i, u64 valid) {
-            packs[p] = load_some<COUNT>(x + i, valid, packed);
-            slopes[p] = load_some<COUNT>(dy + i, valid, packed);
-            if (add) before[p] = load_some<COUNT>(dx + i, valid, packed);
-        });
+        Pack<N, COUNT> packs[PACKS<N>], slopes[PACKS<N>], before[PACKS<N>];
+        if constexpr (AT_ONCE) {
+#pragma unroll
+            for (int p = 0; p < PACKS<N>; p++) {
+                // Something is read where there is no column and nothing to add to, for a branch would wait.
+                u64 i = least(row, end - 1) * columns + least(column_of(p), columns - COUNT);
+                packs[p] = load<COUNT>(x + i);
+                slopes[p] = load<COUNT>(dy + i);
+                before[p] = load<COUNT>((add ? dx : dy) + i);
+            }
+        }
+        auto read = [&](const auto& held, const N* from, auto way) {
+            if constexpr (AT_ONCE) return widen(held);
+            else return widen(way.read(from + first));
+        };
         W mean = count && means ? means[row] : W(0), rstd = count ? rstds[row] : W(0);
         W average = W(0), along = W(0);
         auto all = [&](auto body) {
-            each([&](int p, u64 column, u64 i, u64 valid) {
-                auto factor = load_some<COUNT>(gain + column, valid, packed);
-                W normal[COUNT], scaled[COUNT];
+            each([&](int p, auto way) {
+                auto normal = read(packs[p], x, way), slope = read(slopes[p], dy, way), scaled = widen(way.read(gain));
 #pragma unroll
                 for (int k = 0; k < COUNT; k++) {
-                    normal[k] = (widen(packs[p].at[k]) - mean) * rstd;
-                    scaled[k] = widen(slopes[p].at[k]) * widen(factor.at[k]);
+                    normal.at[k] = (normal.at[k] - mean) * rstd;
+                    scaled.at[k] *= slope.at[k];
                 }
-                body(p, i, valid, normal, scaled);
+                body(p, way, normal.at, slope.at, scaled.at);
             });
         };
-        all([&](int, u64, u64, auto& normal, auto& scaled) {
+        all([&](int, auto, auto& normal, auto&, auto& scaled) {
 #pragma unroll
             for (int k = 0; k < COUNT; k++) {
                 average += scaled[k];
@@ -215,18 +226,33 @@ __device__ void normalise_slopes(const N* x, const N* gain, const Wide<N>* means
         });
         average = means ? row_sum(average) / W(columns) : W(0);
         along = row_sum(along) / W(columns);
-        all([&](int p, u64 i, u64 valid, auto& normal, auto& scaled) {
+        all([&](int p, auto way, auto& normal, auto& slope, auto& scaled) {
 #pragma unroll
             for (int k = 0; k < COUNT; k++) {
-                W slope = widen(slopes[p].at[k]);
-                gain_sums[p][k] += slope * normal[k];
-                bias_sums[p][k] += slope;
+                gain_sums[p][k] += slope[k] * normal[k];
+                bias_sums[p][k] += slope[k];
                 scaled[k] = rstd * (scaled[k] - average - normal[k] * along);
-                if (add) scaled[k] += W(widen(before[p].at[k]));
             }
-            put_some(dx + i, scaled, valid, packed, false);
+            if (add) {
+                auto own = read(before[p], dx, way);
+#pragma unroll
+                for (int k = 0; k < COUNT; k++) scaled[k] += own.at[k];
+            }
+            way.put(dx + first, scaled, false);
         });
     }
+}
+
+// The same, with partial[s, 0, j] = Σ dy · x̂ and partial[s, 1, j] = Σ dy over the rows of segment s, which
+// is the block's. Whether rows are read at once is known before any of them is.
+template <class N>
+__device__ void normalise_slopes(const N* x, const N* gain, const Wide<N>* means, const Wide<N>* rstds, const N* dy,
+                                 N* dx, Wide<N>* partial, u64 rows, u64 columns, u64 per_segment, bool add) {
+    bool packed = is_aligned(x) && is_aligned(dy) && is_aligned(dx) && is_aligned(gain) && columns % PACKED<N> == 0;
+    Sums<N> gain_sums = {}, bias_sums = {};
+    u64 begin = blockIdx.x * per_segment, end = least(rows, begin + per_segment);
+    if (packed) normalise_rows<N, true>(x, gain, means, rstds, dy, dx, gain_sums, bias_sums, begin, end, columns, add);
+    else normalise_rows<N, false>(x, gain, means, rstds, dy, dx, gain_sums, bias_sums, begin, end, columns, add);
     store_columns<0>(gain_sums, columns, partial);
     store_columns<1>(bias_sums, columns, partial);
 }
