@@ -74,23 +74,24 @@ def overhead(bench):
     per = lambda step: f"{step * 1e3:.3f} ms a step, {step / count * 1e6:.2f} us a kernel"
     found = f"{count} kernels; with {graphs_of(end['gpus'])} {per(times['periods'])}; without {per(times['never'])}"
     bench.results.add("overhead", "gpt2, narrow, with one short sequence", found, figures=times, kernels=count)
-    tell_share(bench, times["periods"], count)
+    tell_share(bench, (schedule, steps), times["periods"], count)
 
 
-def tell_share(bench, narrow, count):
+def tell_share(bench, narrow, narrow_s, count):
     """The host does for a step of the usual size what it does for a narrow one, call by call, but for more
-    tokens that it copies, and a whole narrow step is no less than that. What all of its threads compute for
-    a step is told beside, from two runs of which one has more steps."""
-    schedule, steps = speed.speed_schedule(bench, "gpt2"), bench.sizes("gpt2")["steps"]
-    # What a first run tries is no step's.
-    bench.ours.run(schedule, 1, bench.run_limit(FIRST_RUN))
-    (_, first), (run, second) = (
-        with_processor(lambda: bench.ours.run(schedule, more, bench.run_limit(FIRST_RUN)))
-        for more in (steps, 2 * steps))
-    whole, own, busy = run["step_s"], run["end"]["kernels"], (second - first) / steps
-    bound = narrow * max(own / count, 1) / whole
-    found = (f"a step of the usual size takes {whole * 1e3:.3f} ms for {own} kernels, of which the host takes at "
-             f"most {bound:.2%}; its threads compute for {busy * 1e3:.3f} ms in a step")
+    tokens that it copies. That is no more than a narrow step takes, and than what all of its threads compute for
+    one, waits that ask again and again among it; which two runs tell, of which one has more steps."""
+    schedule, steps = narrow
+    more = (2 if bench.tiny else 10) * steps
+    (_, first), (_, second) = (
+        with_processor(lambda: bench.ours.run(schedule, some, bench.run_limit()))
+        for some in (steps, more))
+    busy = (second - first) / (more - steps)
+    whole = step_of(bench, "gpt2", speed.speed_schedule(bench, "gpt2"))
+    own = bench.runs["gpt2"][-1]["end"]["kernels"]
+    bound = (min(narrow_s, busy) if busy > 0 else narrow_s) * max(own / count, 1) / whole
+    found = (f"threads compute for {busy * 1e3:.3f} ms in a narrow step; a step of the usual size takes "
+             f"{whole * 1e3:.3f} ms for {own} kernels, of which the host takes at most {bound:.2%}")
     bench.results.add("overhead", "gpt2, the host's part with graphs", found,
                       target=judge.bounded(bound, judge.HOST), bound=bound, processor_s=busy)
 
