@@ -28,8 +28,8 @@ KERNELS = {
         "conv2d conv2d_backward conv2d_weights",
     "norms":
         "softmax softmax_backward layer_norm layer_norm_backward layer_norm_parameters batch_norm "
-        "batch_norm_backward relu_backward_again group_norm group_norm_backward rms_norm "
-        "rms_norm_backward",
+        "batch_norm_again batch_norm_backward relu_backward_again group_norm group_norm_backward "
+        "rms_norm rms_norm_backward",
     "losses":
         "cross_entropy cross_entropy_backward masked_cross_entropy masked_cross_entropy_backward "
         "linear_cross_entropy mse mse_backward accuracy",

@@ -99,6 +99,8 @@ const MAP: &[&str] = &["x", "weight", "bias"];
 const MAP_AND: &[&str] = &["x", "weight", "bias", "a"];
 const NORM: &[&str] = &["x", "gain", "bias", "mean_before", "variance_before"];
 const NORM_AND: &[&str] = &["x", "gain", "bias", "mean_before", "variance_before", "a"];
+const NORM_KEPT: &[&str] = &["x", "gain", "bias", "mean", "variance"];
+const NORM_KEPT_AND: &[&str] = &["x", "gain", "bias", "mean", "variance", "a"];
 const NORM_BETWEEN: &[&str] = &["t", "mean", "variance"];
 const NORM_MADE: &[&str] = &["y", "mean", "variance"];
 const NORM_GRADIENTS: &[&str] = &["dx", "dgain", "dbias"];
@@ -111,6 +113,9 @@ const AFFINE: CallPattern = making(&["t"], line("affine", MAP));
 const AFFINE_ADD: CallPattern = line("affine_add", MAP_AND);
 const BATCH_NORM: CallPattern = making(NORM_BETWEEN, line("batch_norm", NORM));
 const RESIDUAL: CallPattern = with(&["residual"], line("batch_norm", NORM_AND));
+const NORM_AGAIN: CallPattern = making(&["t"], line("batch_norm_again", NORM_KEPT));
+const RESIDUAL_AGAIN: CallPattern =
+    with(&["residual"], line("batch_norm_again", NORM_KEPT_AND));
 
 const NORM_BACKWARD: CallPattern = making(
     NORM_GRADIENTS,
@@ -126,7 +131,7 @@ const fn norm_opened(
 }
 
 /// All rules, in all their forms.
-pub const FORMS: [RewriteForm; 17] = [
+pub const FORMS: [RewriteForm; 21] = [
     RewriteForm {
         rewrite: Rewrite::Affine,
         before: [
@@ -197,6 +202,18 @@ pub const FORMS: [RewriteForm; 17] = [
         alike: &["a", "y"],
     },
     RewriteForm {
+        rewrite: Rewrite::BatchNormAdd,
+        before: [NORM_AGAIN, line("add", &["a", "t"])],
+        after: RESIDUAL_AGAIN,
+        alike: &["a", "y"],
+    },
+    RewriteForm {
+        rewrite: Rewrite::BatchNormAdd,
+        before: [NORM_AGAIN, line("add", &["t", "a"])],
+        after: RESIDUAL_AGAIN,
+        alike: &["a", "y"],
+    },
+    RewriteForm {
         rewrite: Rewrite::BatchNormRelu,
         before: [BATCH_NORM, line("relu", &["t"])],
         after: making(NORM_MADE, with(&["relu"], line("batch_norm", NORM))),
@@ -206,6 +223,18 @@ pub const FORMS: [RewriteForm; 17] = [
         rewrite: Rewrite::BatchNormRelu,
         before: [making(NORM_BETWEEN, RESIDUAL), line("relu", &["t"])],
         after: making(NORM_MADE, with(&["relu", "residual"], RESIDUAL)),
+        alike: &["y"],
+    },
+    RewriteForm {
+        rewrite: Rewrite::BatchNormRelu,
+        before: [NORM_AGAIN, line("relu", &["t"])],
+        after: with(&["relu"], line("batch_norm_again", NORM_KEPT)),
+        alike: &["y"],
+    },
+    RewriteForm {
+        rewrite: Rewrite::BatchNormRelu,
+        before: [making(&["t"], RESIDUAL_AGAIN), line("relu", &["t"])],
+        after: with(&["relu", "residual"], RESIDUAL_AGAIN),
         alike: &["y"],
     },
     RewriteForm {

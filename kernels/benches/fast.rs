@@ -50,6 +50,7 @@ fn typical(name: &str) -> Call {
             call(name).reals(&[rows, count, count, rows, row, row])
         }
         "batch_norm"
+        | "batch_norm_again"
         | "batch_norm_backward"
         | "relu_backward_again"
         | "group_norm"

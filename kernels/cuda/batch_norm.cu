@@ -48,11 +48,6 @@ __device__ void moments(const Wide<N>* partial, const N* running_mean, const N* 
     variances[j] = segments ? own[1] / W(rows) : W(widen(running_variance[j]));
 }
 
-// The thread's rows where blocks along y share all of them.
-__device__ inline Rows shared_rows(u64 rows, u64 columns) {
-    return {u64(blockIdx.y) * blockDim.y + threadIdx.y, rows, u64(gridDim.y) * blockDim.y, columns};
-}
-
 // The norm of columns, (x − mean) · factor + bias, rounded once behind x − mean however a function is
 // compiled: backward makes it again, and every number must be > 0 there where it was forward.
 template <class N>
@@ -78,7 +73,7 @@ struct Norm {
 // max(·, 0) of that if `relu`.
 template <class N>
 __device__ void batch_norm(const N* x, const N* gain, const N* bias, const Wide<N>* means, const Wide<N>* variances,
-                           const N* residual, N* y, u64 rows, u64 columns, bool relu) {
+                           const N* residual, N* y, u64 rows, u64 columns, u64 per_segment, bool relu) {
     typedef Wide<N> W;
     constexpr int COUNT = PACKED<N>;
     Share<N> share(columns, is_aligned(x) && is_aligned(residual) && is_aligned(y));
@@ -89,7 +84,7 @@ __device__ void batch_norm(const N* x, const N* gain, const N* bias, const Wide<
             for (int k = 0; k < COUNT; k++) values[k] = relu ? rectified(values[k]) : values[k];
             way.put(y + place, values, false);
         };
-        Rows own = shared_rows(rows, columns);
+        RowsBack own = rows_back(rows, columns, per_segment);
         if (residual) {
             auto read = [&](u64 place) { return Both<N>{way.read(x + place), way.read(residual + place)}; };
             own.template each<way.rows(2)>(read, [&](const auto& both, u64 place, u64) {
@@ -215,7 +210,7 @@ __device__ void batch_slopes(const W* partial, const W* variances, G* dgain, G* 
 template <class N, class All>
 __device__ void spread_slopes(const All& all, const Share<N>& share, const Wide<N> (&mean)[PACKED<N>],
                               const Wide<N> (&factor)[PACKED<N>], const Wide<N>* shifts, const Wide<N>* slopes, N* dx,
-                              u64 rows, u64 columns, bool add) {
+                              u64 rows, u64 columns, u64 per_segment, bool add) {
     typedef Wide<N> W;
     constexpr int COUNT = PACKED<N>;
     W shift[COUNT], slope[COUNT];
@@ -231,14 +226,14 @@ __device__ void spread_slopes(const All& all, const Share<N>& share, const Wide<
                 values[k] = factor[k] * (dy.at[k] - shift[k] - (value.at[k] - mean[k]) * slope[k]);
             way.put(dx + place, values, add);
         };
-        shared_rows(rows, columns).template each<way.rows(2)>(read, put);
+        rows_back(rows, columns, per_segment).template each<way.rows(2)>(read, put);
     });
 }
 
 template <class N>
 __device__ void batch_norm_backward(const N* x, const N* gain, const Wide<N>* means, const Wide<N>* variances,
                                     const N* y, const N* dy, const Wide<N>* shifts, const Wide<N>* slopes, N* dx,
-                                    u64 rows, u64 columns, bool add) {
+                                    u64 rows, u64 columns, u64 per_segment, bool add) {
     typedef Wide<N> W;
     constexpr int COUNT = PACKED<N>;
     Share<N> share(columns, is_aligned(x) && is_aligned(y) && is_aligned(dy) && is_aligned(dx));
@@ -248,23 +243,25 @@ __device__ void batch_norm_backward(const N* x, const N* gain, const Wide<N>* me
     share.spread(gain, factor);
 #pragma unroll
     for (int k = 0; k < COUNT; k++) factor[k] *= one_over_root(variance[k] + W(EPSILON));
-    spread_slopes(Slopes<N>{x, y, dy}, share, mean, factor, shifts, slopes, dx, rows, columns, add);
+    spread_slopes(Slopes<N>{x, y, dy}, share, mean, factor, shifts, slopes, dx, rows, columns, per_segment,
+                  add);
 }
 
 template <class N>
 __device__ void batch_norm_backward_again(const N* x, const N* gain, const Wide<N>* means, const Wide<N>* variances,
                                           const N* bias, const N* dy, const Wide<N>* shifts, const Wide<N>* slopes,
-                                          N* dx, u64 rows, u64 columns, bool add) {
+                                          N* dx, u64 rows, u64 columns, u64 per_segment, bool add) {
     Share<N> share(columns, is_aligned(x) && is_aligned(dy) && is_aligned(dx));
     Norm<N> norm(share, gain, bias, means, variances);
     SlopesAgain<N> all{x, dy, norm};
-    spread_slopes(all, share, norm.mean, norm.factor, shifts, slopes, dx, rows, columns, add);
+    spread_slopes(all, share, norm.mean, norm.factor, shifts, slopes, dx, rows, columns, per_segment, add);
 }
 
 // dt = dy where the norm of x is > 0 when it is stored.
 template <class N>
 __device__ void relu_backward_again(const N* x, const N* gain, const N* bias, const Wide<N>* means,
-                                    const Wide<N>* variances, const N* dy, N* dt, u64 rows, u64 columns, bool add) {
+                                    const Wide<N>* variances, const N* dy, N* dt, u64 rows, u64 columns,
+                                    u64 per_segment, bool add) {
     Share<N> share(columns, is_aligned(x) && is_aligned(dy) && is_aligned(dt));
     Norm<N> norm(share, gain, bias, means, variances);
     SlopesAgain<N> all{x, dy, norm};
@@ -274,7 +271,7 @@ __device__ void relu_backward_again(const N* x, const N* gain, const N* bias, co
             auto values = all.slopes(met, widen(met.x));
             way.put(dt + place, values.at, add);
         };
-        shared_rows(rows, columns).template each<way.rows(2)>(read, put);
+        rows_back(rows, columns, per_segment).template each<way.rows(2)>(read, put);
     });
 }
 
@@ -288,28 +285,30 @@ __device__ void relu_backward_again(const N* x, const N* gain, const N* bias, co
            moments(partial, running_mean, running_variance, means, variances, rows, columns, per_segment, scalars)) \
     KERNEL_TOGETHER(3, 256, batch_norm_##N,                                                                        \
            (const N* x, const N* gain, const N* bias, const Wide<N>* means, const Wide<N>* variances,              \
-            const N* residual, N* y, u64 rows, u64 columns, u32 relu),                                             \
-           batch_norm(x, gain, bias, means, variances, residual, y, rows, columns, relu))                          \
+            const N* residual, N* y, u64 rows, u64 columns, u64 per_segment, u32 relu),                            \
+           batch_norm(x, gain, bias, means, variances, residual, y, rows, columns, per_segment, relu))             \
     KERNEL_TOGETHER(3, 256, batch_slopes_of_segments_##N,                                                          \
            (const N* x, const Wide<N>* means, const N* y, const N* dy, Wide<N>* partial, u64 rows, u64 columns,    \
             u64 per_segment),                                                                                      \
            batch_slopes_of_segments(x, means, y, dy, partial, rows, columns, per_segment))                         \
     KERNEL_TOGETHER(3, 256, batch_norm_backward_##N,                                                               \
            (const N* x, const N* gain, const Wide<N>* means, const Wide<N>* variances, const N* y, const N* dy,    \
-            const Wide<N>* shifts, const Wide<N>* slopes, N* dx, u64 rows, u64 columns, u32 add),                  \
-           batch_norm_backward(x, gain, means, variances, y, dy, shifts, slopes, dx, rows, columns, add))          \
+            const Wide<N>* shifts, const Wide<N>* slopes, N* dx, u64 rows, u64 columns, u64 per_segment, u32 add), \
+           batch_norm_backward(x, gain, means, variances, y, dy, shifts, slopes, dx, rows, columns, per_segment,   \
+                               add))                                                                               \
     KERNEL_TOGETHER(3, 256, batch_slopes_again_##N,                                                                \
            (const N* x, const Wide<N>* means, const N* gain, const Wide<N>* variances, const N* bias, const N* dy, \
             Wide<N>* partial, u64 rows, u64 columns, u64 per_segment),                                             \
            batch_slopes_again(x, means, gain, variances, bias, dy, partial, rows, columns, per_segment))           \
     KERNEL_TOGETHER(3, 256, batch_norm_backward_again_##N,                                                         \
            (const N* x, const N* gain, const Wide<N>* means, const Wide<N>* variances, const N* bias, const N* dy, \
-            const Wide<N>* shifts, const Wide<N>* slopes, N* dx, u64 rows, u64 columns, u32 add),                  \
-           batch_norm_backward_again(x, gain, means, variances, bias, dy, shifts, slopes, dx, rows, columns, add)) \
+            const Wide<N>* shifts, const Wide<N>* slopes, N* dx, u64 rows, u64 columns, u64 per_segment, u32 add), \
+           batch_norm_backward_again(x, gain, means, variances, bias, dy, shifts, slopes, dx, rows, columns,       \
+                                     per_segment, add))                                                            \
     KERNEL_TOGETHER(3, 256, relu_backward_again_##N,                                                               \
            (const N* x, const N* gain, const N* bias, const Wide<N>* means, const Wide<N>* variances, const N* dy, \
-            N* dt, u64 rows, u64 columns, u32 add),                                                                \
-           relu_backward_again(x, gain, bias, means, variances, dy, dt, rows, columns, add))
+            N* dt, u64 rows, u64 columns, u64 per_segment, u32 add),                                               \
+           relu_backward_again(x, gain, bias, means, variances, dy, dt, rows, columns, per_segment, add))
 FOR_NUMBERS(EXPORT)
 #undef EXPORT
 

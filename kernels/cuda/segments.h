@@ -84,6 +84,27 @@ __device__ inline Rows rows_of_segment(u64 rows, u64 columns, u64 per_segment) {
     return {begin + threadIdx.y, least(rows, begin + per_segment), blockDim.y, columns};
 }
 
+// Rows from the last one back: `rows` counts from row `last`.
+struct RowsBack {
+    Rows rows;
+    u64 last;
+
+    // As Rows::each, in this order.
+    template <int TOGETHER, class Read, class Meet>
+    __device__ void each(Read read, Meet meet) const {
+        u64 from = last * rows.columns;
+        rows.template each<TOGETHER>([&](u64 place) { return read(from - place); },
+                                     [&](const auto& met, u64 place, u64 row) { meet(met, from - place, last - row); });
+    }
+};
+
+// The rows of a segment that are the thread's, where blocks take all segments back from where functions of
+// the same grid ended that summed them: what those read last is still in the second-level cache.
+__device__ inline RowsBack rows_back(u64 rows, u64 columns, u64 per_segment) {
+    u64 begin = u64(gridDim.y - 1 - blockIdx.y) * per_segment, end = least(rows, begin + per_segment);
+    return {{threadIdx.y, end - begin, blockDim.y, columns}, end - 1};
+}
+
 // Joins what the rows of the block have, half with half, into row 0: `join(own, other)` adds SIZE
 // numbers to SIZE numbers.
 template <int SIZE, class W, class Join>

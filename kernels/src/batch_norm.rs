@@ -60,7 +60,7 @@ pub(crate) enum Tail {
 const COST: usize = 8;
 
 impl Tail {
-    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+    pub(crate) fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         match (call.flag("relu")?, call.flag("residual")?) {
             (false, false) => Ok(Tail::None),
             (true, false) => Ok(Tail::Relu),
@@ -83,11 +83,41 @@ impl Tail {
         }
     }
     /// Operations per element.
-    fn flops(self) -> usize {
+    pub(crate) fn flops(self) -> usize {
         match self {
             Tail::None => 0,
             Tail::Relu | Tail::Add => 1,
             Tail::AddRelu => 2,
+        }
+    }
+    /// y = (x − mean) · factor + bias of all rows, and what follows.
+    pub(crate) fn normalise<R: Real>(
+        self,
+        context: &Context,
+        [x, residual]: [&[R]; 2],
+        channels @ [mean, ..]: [&[R]; 3],
+        y: &mut [R],
+    ) {
+        let columns = mean.len();
+        let rows = rows_per_part(context.threads, y.len() / columns, COST * columns);
+        let share = rows * columns;
+        let parts = x.chunks(share).zip(residual.chunks(share));
+        for_each_part(parts.zip(y.chunks_mut(share)), |((x, residual), y)| match self {
+            Tail::None => fast::normalise(x, channels, y),
+            Tail::Relu => fast::normalise_relu(x, channels, y),
+            Tail::Add => fast::normalise_add([x, residual], channels, y),
+            Tail::AddRelu => fast::normalise_add_relu([x, residual], channels, y),
+        });
+    }
+    /// What follows the plain norms in y.
+    pub(crate) fn follow<R: Real>(self, residual: &[R], y: &mut [R]) {
+        for (y, residual) in y.iter_mut().zip(residual) {
+            *y = match self {
+                Tail::None => *y,
+                Tail::Relu => y.rectified(),
+                Tail::Add => *y + *residual,
+                Tail::AddRelu => (*y + *residual).rectified(),
+            };
         }
     }
 }
@@ -108,6 +138,15 @@ impl Counted {
             Counted::Open | Counted::OpenAgain => true,
         }
     }
+}
+
+/// What is added at the end; x, which is as long, where nothing is.
+pub(crate) fn residual_or<'a, R: Real>(
+    x: &'a [R],
+    tail: Tail,
+    operands: &mut Operands<'a, R>,
+) -> &'a [R] {
+    if tail.adds() { operands.read() } else { x }
 }
 
 pub(crate) fn columns_of_many_rows(
@@ -148,7 +187,7 @@ impl Define for BatchNorm {
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let [x, gain, bias, running_mean, running_variance] =
             [(); 5].map(|()| operands.read());
-        let residual = self.residual(&mut operands, x);
+        let residual = residual_or(x, self.tail, &mut operands);
         let [y, mean, variance] = [(); 3].map(|()| operands.write());
         with_scratch(self.scratch(), |scratch, _| {
             let (factor, partial) = scratch.split_at_mut(self.columns);
@@ -160,27 +199,13 @@ impl Define for BatchNorm {
                 }
             }
             fast::factors(gain, variance, factor);
-            let rows = rows_per_part(context.threads, self.rows, COST * self.columns);
-            let share = rows * self.columns;
-            let parts = x.chunks(share).zip(residual.chunks(share));
-            let channels = [&*mean, &*factor, bias];
-            for_each_part(
-                parts.zip(y.chunks_mut(share)),
-                |((x, residual), y)| match self.tail {
-                    Tail::None => fast::normalise(x, channels, y),
-                    Tail::Relu => fast::normalise_relu(x, channels, y),
-                    Tail::Add => fast::normalise_add([x, residual], channels, y),
-                    Tail::AddRelu => {
-                        fast::normalise_add_relu([x, residual], channels, y);
-                    }
-                },
-            );
+            self.tail.normalise(context, [x, residual], [mean, factor, bias], y);
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let [x, gain, bias, running_mean, running_variance] =
             [(); 5].map(|()| operands.read());
-        let residual = self.residual(&mut operands, x);
+        let residual = residual_or(x, self.tail, &mut operands);
         let [y, mean, variance] = [(); 3].map(|()| operands.write());
         match context.mode {
             Mode::Training => plain::moments(x, mean, variance),
@@ -190,30 +215,11 @@ impl Define for BatchNorm {
             }
         }
         plain::normalise(x, [gain, bias, mean, variance], y);
-        for (y, residual) in y.iter_mut().zip(residual) {
-            *y = match self.tail {
-                Tail::None => *y,
-                Tail::Relu => y.rectified(),
-                Tail::Add => *y + *residual,
-                Tail::AddRelu => (*y + *residual).rectified(),
-            };
-        }
+        self.tail.follow(residual, y);
     }
 }
 
 impl BatchNorm {
-    /// What is added at the end; anything of the right length where nothing is.
-    fn residual<'a, R: Real>(
-        &self,
-        operands: &mut Operands<'a, R>,
-        x: &'a [R],
-    ) -> &'a [R] {
-        match self.tail.adds() {
-            false => x,
-            true => operands.read(),
-        }
-    }
-
     /// Mean and variance of every channel, joined from segments; four numbers of every
     /// channel for each segment in `partial`.
     fn moments<R: Real>(

@@ -7,7 +7,7 @@ use crate::{
     exchange::{self, Exchange},
     group_norm, linear_loss, loss, matmul, metric,
     nearest::nearest,
-    norm,
+    norm, norm_again,
     operand::{Operands, Slot},
     optimizer, part, part_loss, part_norm, pixel_norm, pool,
     product::lend_lines,
@@ -172,6 +172,7 @@ define_operations! {
     "layer_norm_backward" => LayerNormBackward(norm::LayerNormBackward): Vector;
     "layer_norm_parameters" => LayerNormParameters(norm::LayerNormParameters): Vector;
     "batch_norm" => BatchNorm(batch_norm::BatchNorm): Vector;
+    "batch_norm_again" => BatchNormAgain(norm_again::BatchNormAgain): Vector;
     "batch_norm_backward" => BatchNormBackward(batch_norm::BatchNormBackward): Vector;
     "group_norm" => GroupNorm(group_norm::GroupNorm): Vector;
     "group_norm_backward" => GroupNormBackward(group_norm::GroupNormBackward): Vector;

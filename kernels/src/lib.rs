@@ -46,6 +46,7 @@
 //! | `layer_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u, dgain (n) w, dbias (n) w | `accumulate` |
 //! | `layer_norm_parameters` | x r, mean r, rstd r, dy r, dgain (n) w/u, dbias (n) w/u | the latter two alone; `accumulate` |
 //! | `batch_norm` | x (m, n) r, gain (n) r, bias (n) r, running_mean (n) r, running_variance (n) r, residual (m, n) r (present when `residual`), y (m, n) w, mean (n) w, variance (n) w | `residual`: added at the end; `relu`: y = max(·, 0) of that; m ≥ 2; outside training mean and variance are the running ones |
+//! | `batch_norm_again` | x r, gain r, bias r, mean (n) r, variance (n) r, residual (m, n) r (present when `residual`), y (m, n) w | y of the `batch_norm` that made mean and variance; `residual`, `relu` |
 //! | `batch_norm_backward` | x r, gain r, mean r, variance r, y r (present when `relu` and not `again`), bias (n) r (present when `again`), dy r, dx w/u, dgain (n) w, dbias (n) w | `relu`: dy counts where y > 0; `again` (only with `relu`): where the norm of x is, stored as x is, which says the same where y had no residual; `accumulate` |
 //! | `group_norm` | x (b, s, n) r, gain (n) r, bias (n) r, y w, mean (b, groups) w, rstd (b, groups) w | `groups` (integer): divides n |
 //! | `group_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u, dgain (n) w, dbias (n) w | `groups`, `accumulate` |
@@ -141,6 +142,7 @@ mod matmul;
 mod metric;
 mod nearest;
 mod norm;
+mod norm_again;
 mod operand;
 mod optimizer;
 mod part;

@@ -1,9 +1,11 @@
 //! What a backward pass computes again before it reads it: the forward calls that make it, once
 //! per pass, over the same operands, so with the same bits. Dropout draws its mask from the same
-//! seed; a norm's running statistics are no business of forward calls.
+//! seed; a norm's running statistics are no business of forward calls. Where the statistics of a norm of
+//! columns are still there, the norm is made from them, in the same bits.
 
 use super::{
     call::{Step, Tensor},
+    derivative::again,
     graph::Graph,
     hashed::HashedSet,
     keep::Keep,
@@ -55,8 +57,22 @@ impl<'a> Again<'a> {
         }
     }
 
+    /// The call that makes a node's result from what is still there of it, if there is one.
+    fn from_kept(&self, node: NodeId) -> Option<Step> {
+        let step = again(self.graph, node)?;
+        let mut terms = step.terms.iter();
+        let is_lost = terms.any(|term| match term.tensor {
+            Tensor::Auxiliary(..) => self.keep.is_lost(term.tensor),
+            _ => false,
+        });
+        (!is_lost).then_some(step)
+    }
+
     /// The forward calls of a node. What they make and is still there goes to scratch.
     fn forward(&self, node: NodeId) -> Vec<Step> {
+        if let Some(step) = self.from_kept(node) {
+            return vec![step];
+        }
         let mut steps = self.graph.derivative(node).forward.clone();
         let mut there: Vec<Tensor> = Vec::new();
         for term in steps.iter_mut().flat_map(|step| &mut step.terms) {

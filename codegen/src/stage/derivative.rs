@@ -119,6 +119,18 @@ pub(super) fn beside(graph: &Graph<'_>, node: NodeId) -> Option<Beside> {
     Some(beside)
 }
 
+/// The call that makes a node's result again from what forward kept of it besides; none where that is
+/// no less than to make both again.
+pub(super) fn again(graph: &Graph<'_>, node: NodeId) -> Option<Step> {
+    let site = Site { graph, node };
+    let mut step = match graph.model.nodes[node].operation {
+        Operation::BatchNorm => norm::batch_norm_again(&site),
+        _ => return None,
+    };
+    belong(graph, node, &mut step);
+    Some(step)
+}
+
 /// A call stands for a node.
 fn belong(graph: &Graph<'_>, node: NodeId, step: &mut Step) {
     step.node = Some(node);

@@ -10,7 +10,9 @@ use roundelay_codegen::{
     Stages, node_costs, stages, stages_in,
 };
 use roundelay_dsl::{Extent, Model, Operation, Source};
-use roundelay_schedule::{Attribute, Call, Float, Id, Role, Routine, Stage, Tensor};
+use roundelay_schedule::{
+    Attribute, Call, Float, Id, Recompute, Role, Routine, Stage, Tensor,
+};
 
 const EXAMPLES: u64 = 3;
 const ROWS: [Extent; 2] =
@@ -81,6 +83,21 @@ fn batch_norms_take_in_residuals_and_activations() {
     assert_eq!(norms, ["batch_norm_backward", "batch_norm_backward again relu"]);
     let opened = backward.iter().filter(|name| *name == "relu_backward");
     assert_eq!(opened.count(), 1);
+}
+
+/// Backward makes norms again from the statistics that forward kept, with what follows them.
+#[test]
+fn norms_that_are_made_again_take_their_statistics() {
+    let form =
+        |_| StageForm { backward: BackwardForm::Whole, recompute: Recompute::Selective };
+    let (cut, jobs) = ((&[], Tensor::WHOLE), (Float::F32, 16));
+    let made = stages_in(&residual(), cut, EXAMPLES, jobs, form, &Everywhere);
+    let made = made.expect("no parameter is shared");
+    let backward = kernels(made.stages[Stage::new(0)].backward.first()[0]);
+    let again = backward.into_iter().filter(|name| name.starts_with("batch_norm"));
+    let again: Vec<String> =
+        again.filter(|name| !name.starts_with("batch_norm_backward")).collect();
+    assert_eq!(again, ["batch_norm_again relu", "batch_norm_again relu residual"]);
 }
 
 /// The product for what goes into the outer map stands behind the map's other gradients, where it

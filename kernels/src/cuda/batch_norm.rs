@@ -8,7 +8,8 @@ use super::{
     source::BATCH_NORM,
 };
 use crate::{
-    batch_norm::{BatchNorm, BatchNormBackward, Counted},
+    batch_norm::{BatchNorm, BatchNormBackward, Counted, Tail},
+    norm_again::BatchNormAgain,
     rectified::ReluBackwardAgain,
 };
 use Role::{Either, Narrow, Wide};
@@ -20,21 +21,49 @@ impl Form for BatchNorm {
         roles
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        let [x, gain, bias] = draft.operands(0);
-        let (residual, next) = match self.tail.adds() {
-            true => (draft.operand(5), 6),
-            false => (NOWHERE, 5),
-        };
-        let [y, mean, variance] = draft.operands(next);
+        let [x] = draft.operands(0);
+        let [_, mean, variance] = draft.operands(made(self.tail));
         self.write_moments(draft, [x, mean, variance]);
         let columns = Columns { rows: self.rows, columns: self.columns };
-        let mut arguments = vec![x, gain, bias, mean, variance, residual, y];
-        arguments.extend([self.rows, self.columns].map(count));
-        arguments.push(Argument::Unsigned(self.tail.cuts().into()));
-        let shape = columns.each_row(draft);
-        draft.narrow((BATCH_NORM, "batch_norm"), shape, arguments);
+        write_norm(draft, columns, self.tail, [mean, variance]);
         Ok(())
     }
+}
+
+impl Form for BatchNormAgain {
+    fn roles(&self) -> Vec<Role> {
+        let rest = 1 + usize::from(self.tail.adds());
+        let first = [Narrow, Narrow, Narrow, Wide, Wide].into_iter();
+        first.chain(std::iter::repeat_n(Narrow, rest)).collect()
+    }
+    fn write(&self, draft: &mut Draft) -> Result<(), String> {
+        let columns = Columns { rows: self.rows, columns: self.columns };
+        let statistics = draft.operands(3);
+        write_norm(draft, columns, self.tail, statistics);
+        Ok(())
+    }
+}
+
+/// The operand y: behind x, gain, bias, two statistics, and the residual.
+fn made(tail: Tail) -> usize {
+    5 + usize::from(tail.adds())
+}
+
+/// y from mean and variance.
+fn write_norm(
+    draft: &mut Draft,
+    columns: Columns,
+    tail: Tail,
+    [mean, variance]: [Argument; 2],
+) {
+    let [x, gain, bias] = draft.operands(0);
+    let residual = if tail.adds() { draft.operand(5) } else { NOWHERE };
+    let y = draft.operand(made(tail));
+    let mut arguments = vec![x, gain, bias, mean, variance, residual, y];
+    arguments.extend(columns.extents(draft));
+    arguments.push(Argument::Unsigned(tail.cuts().into()));
+    let shape = columns.each_row(draft);
+    draft.narrow((BATCH_NORM, "batch_norm"), shape, arguments);
 }
 
 impl BatchNorm {
@@ -44,7 +73,7 @@ impl BatchNorm {
         let function = (BATCH_NORM, "moments_of_segments");
         let partial = columns.sum(draft, function, [&[x], &[Argument::Scalars]], 2);
         let [running_mean, running_variance] = draft.operands(3);
-        let extents = [self.rows, self.columns, columns.per_segment(draft)].map(count);
+        let extents = columns.extents(draft);
         let mut arguments =
             vec![partial.sums(), running_mean, running_variance, mean, variance];
         arguments.extend(extents);
@@ -83,7 +112,8 @@ impl Form for BatchNormBackward {
         let rest = self.write_joined(draft, partial, [variance, dgain, dbias]);
         let mut arguments = vec![x, gain, mean, variance, said, dy];
         arguments.extend(rest);
-        arguments.extend([dx, count(self.rows), count(self.columns)]);
+        arguments.push(dx);
+        arguments.extend(columns.extents(draft));
         arguments.push(adding(self.store));
         let shape = columns.each_row(draft);
         draft.narrow((BATCH_NORM, spread), shape, arguments);
@@ -118,7 +148,7 @@ impl Form for ReluBackwardAgain {
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let columns = Columns { rows: self.rows, columns: self.columns };
         let mut arguments: Vec<Argument> = draft.operands::<7>(0).into();
-        arguments.extend([self.rows, self.columns].map(count));
+        arguments.extend(columns.extents(draft));
         arguments.push(adding(self.store));
         let shape = columns.each_row(draft);
         draft.narrow((BATCH_NORM, "relu_backward_again"), shape, arguments);

@@ -54,12 +54,20 @@ impl Columns {
     pub(crate) fn per_segment(self, draft: &Draft) -> usize {
         self.per_segment_of_each(draft, 1)
     }
+    /// Segments of rows.
+    fn segments(self, draft: &Draft) -> usize {
+        self.rows.div_ceil(self.per_segment(draft))
+    }
     /// The same where so many images have as many rows each, and no block those of two.
     pub(crate) fn per_segment_of_each(self, draft: &Draft, images: usize) -> usize {
         let blocks = self.blocks(draft).saturating_mul(images);
         let segments = (ENOUGH_BLOCKS / blocks).clamp(1, MOST_ALONG_Y);
         let [_, down] = self.block(draft);
         self.rows.div_ceil(segments).max(FEWEST_ROWS * down)
+    }
+    /// Rows, columns, and the rows of a segment.
+    pub(crate) fn extents(self, draft: &Draft) -> [Argument; 3] {
+        [self.rows, self.columns, self.per_segment(draft)].map(count)
     }
     /// Blocks of columns along x, blocks that share the rows along y.
     fn shape(self, draft: &Draft, shares: usize) -> Shape {
@@ -70,7 +78,7 @@ impl Columns {
     /// The threads of a function that takes every row, each thread the same columns in all of
     /// its rows.
     pub(crate) fn each_row(self, draft: &Draft) -> Shape {
-        self.shape(draft, self.rows.div_ceil(self.per_segment(draft)))
+        self.shape(draft, self.segments(draft))
     }
     /// Blocks along x that have so many pieces of rows, and blocks of columns along y.
     pub(crate) fn each_piece(self, draft: &Draft, pieces: usize) -> Shape {
@@ -90,11 +98,10 @@ impl Columns {
         [inputs, last]: [&[Argument]; 2],
         terms: usize,
     ) -> Partial {
-        let per_segment = self.per_segment(draft);
-        let segments = self.rows.div_ceil(per_segment);
+        let segments = self.segments(draft);
         let partial = Partial::terms(draft, segments, self.columns, terms);
         let shape = self.shape(draft, segments);
-        let extents = [self.rows, self.columns, per_segment].map(count);
+        let extents = self.extents(draft);
         let inputs = inputs.iter().copied().chain([partial.sums()]);
         let arguments = inputs.chain(extents).chain(last.iter().copied()).collect();
         draft.narrow(function, shape, arguments);

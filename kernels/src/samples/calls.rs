@@ -192,6 +192,7 @@ pub fn large(name: &str, draw: &mut Draw) -> Call {
         }
         "conv2d" | "conv2d_backward" | "conv2d_weights" => images::large(call(name)),
         "batch_norm"
+        | "batch_norm_again"
         | "batch_norm_backward"
         | "relu_backward_again"
         | "group_norm"
@@ -453,6 +454,7 @@ fn is_square(call: &Call, operand: usize) -> bool {
     let squares = [
         ("adamw", 4),
         ("batch_norm", 4),
+        ("batch_norm_again", 4),
         ("batch_norm_backward", 3),
         ("relu_backward_again", 4),
         ("pixel_norm", 4),

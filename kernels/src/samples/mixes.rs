@@ -17,7 +17,7 @@ fn statistics(name: &str, operands: usize) -> &'static [usize] {
         "layer_norm_backward" => &[2, 3],
         "layer_norm_parameters" => &[1, 2],
         "batch_norm_backward" => &[2, 3],
-        "relu_backward_again" => &[3, 4],
+        "batch_norm_again" | "relu_backward_again" => &[3, 4],
         "group_norm" => &[4, 5],
         "group_norm_backward" => &[2, 3],
         "pixel_norm_moments" => &[1],

@@ -13,7 +13,10 @@ pub(crate) fn sample(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
     let (batch, m, n) = (1 + draw.below(3), draw.extent(), draw.extent());
     let array: &[u64] = &[batch, m, n];
     match &*call.kernel {
-        "batch_norm" | "batch_norm_backward" | "relu_backward_again" => {
+        "batch_norm"
+        | "batch_norm_again"
+        | "batch_norm_backward"
+        | "relu_backward_again" => {
             sample_batch_norm(call, accumulate, [1 + batch, m, n], draw)
         }
         "group_norm" | "group_norm_backward" => {
@@ -69,6 +72,11 @@ pub(crate) fn large(call: Call) -> Call {
         "batch_norm" => call
             .reals(&[rows, columns, columns, columns, columns])
             .reals(&[rows, columns, columns]),
+        "batch_norm_again" => call
+            .flag("relu", true)
+            .flag("residual", true)
+            .reals(&[rows, columns, columns, columns, columns])
+            .reals(&[rows, rows]),
         "batch_norm_backward" => call
             .flag("relu", true)
             .flag("again", true)
@@ -110,6 +118,12 @@ fn sample_batch_norm(
             .reals(&[array, row, row, row, row])
             .reals(some(other))
             .reals(&[array, row, row]),
+        "batch_norm_again" => call
+            .flag("relu", relu)
+            .flag("residual", other)
+            .reals(&[array, row, row, row, row])
+            .reals(some(other))
+            .real(array),
         _ => call
             .flag("accumulate", accumulate)
             .flag("relu", relu)

@@ -89,15 +89,30 @@ fn fused_batch_norm_is_the_sequence_of_its_parts() {
                 }
                 if tail.relu && !tail.residual {
                     let again = again(&apart, rows, columns, body);
-                    let bits = |all: &[Array<f32>]| -> Vec<u32> {
-                        let values = all.iter().flat_map(Array::values);
-                        values.map(|value| value.to_bits()).collect()
-                    };
                     assert_eq!(bits(&again), bits(&apart.made[3..]), "{body:?}");
                 }
             }
         }
     }
+}
+
+fn bits(all: &[Array<f32>]) -> Vec<u32> {
+    all.iter().flat_map(Array::values).map(|value| value.to_bits()).collect()
+}
+
+/// y of a batch norm of these operands from the statistics that it has made.
+fn norm_again(
+    forward: &Call,
+    (read, statistics): (&[Array<f32>], &[Array<f32>]),
+    body: Body,
+) -> Array<f32> {
+    let y = read.len();
+    let operands = forward.operands[..=y].to_vec();
+    let call = Call { kernel: "batch_norm_again".into(), operands, ..forward.clone() };
+    let mut arrays = [&read[..3], statistics, &read[5..]].concat();
+    arrays.push(zeros(read[0].values().len()));
+    run(&call, &mut arrays, body, &CONTEXT);
+    arrays.remove(y)
 }
 
 /// What a kernel without attributes makes of arrays that are as long as its result.
@@ -174,6 +189,8 @@ fn fused(
     arrays.extend([size, width, width].map(zeros));
     run(&forward, &mut arrays, body, &CONTEXT);
     let made = arrays.split_off(read);
+    let y = norm_again(&forward, (&arrays, &made[1..]), body);
+    assert_eq!(bits(&[y]), bits(&made[..1]), "{tail:?} {body:?}");
     let backward = call("batch_norm_backward").flag("relu", tail.relu);
     let backward = backward.reals(&[array, row, row, row]).reals(some(tail.relu));
     let backward = backward.reals(&[array, array, row, row]);

@@ -58,6 +58,15 @@ pub(super) fn batch_norm(site: &Site<'_>) -> Derivative {
     }
 }
 
+/// The same y from the statistics of forward, which go over all rows again otherwise.
+pub(super) fn batch_norm_again(site: &Site<'_>) -> Step {
+    let [x, gain, bias, _, _] = site.operands();
+    let (x, y) = (x.matrix(), site.result().matrix());
+    let columns = x.shape[1];
+    let [mean, variance] = [0, 1].map(|number| site.auxiliary(number, &[columns]));
+    call("batch_norm_again", [x, gain, bias, mean, variance, y])
+}
+
 /// What a rectifier has right behind a batch norm: y is > 0 where the norm is, which follows from what
 /// the norm's own backward call reads, and from its bias.
 pub(super) fn rectified(site: &Site<'_>) -> Option<Beside> {
