@@ -87,7 +87,7 @@ __device__ void batch_norm(const N* x, const N* gain, const N* bias, const Wide<
         RowsBack own = rows_back(rows, columns, per_segment);
         if (residual) {
             auto read = [&](u64 place) { return Both<N>{way.read(x + place), way.read(residual + place)}; };
-            own.template each<way.rows(2)>(read, [&](const auto& both, u64 place, u64) {
+            own.template each<way.rows(2)>(read, [&](const auto& both, u64 place) {
                 auto left = widen(both.left), right = widen(both.right);
                 W values[COUNT];
 #pragma unroll
@@ -96,7 +96,7 @@ __device__ void batch_norm(const N* x, const N* gain, const N* bias, const Wide<
             });
         } else {
             auto read = [&](u64 place) { return way.read(x + place); };
-            own.template each<way.rows(2)>(read, [&](const auto& pack, u64 place, u64) {
+            own.template each<way.rows(2)>(read, [&](const auto& pack, u64 place) {
                 auto wide = widen(pack);
                 W values[COUNT];
 #pragma unroll
@@ -218,7 +218,7 @@ __device__ void spread_slopes(const All& all, const Share<N>& share, const Wide<
     share.spread(slopes, slope);
     share.go([&](auto way) {
         auto read = [&](u64 place) { return all.read(way, place); };
-        auto put = [&](const auto& met, u64 place, u64) {
+        auto put = [&](const auto& met, u64 place) {
             auto value = widen(met.x), dy = all.slopes(met, value);
             W values[COUNT];
 #pragma unroll
@@ -267,7 +267,7 @@ __device__ void relu_backward_again(const N* x, const N* gain, const N* bias, co
     SlopesAgain<N> all{x, dy, norm};
     share.go([&](auto way) {
         auto read = [&](u64 place) { return all.read(way, place); };
-        auto put = [&](const auto& met, u64 place, u64) {
+        auto put = [&](const auto& met, u64 place) {
             auto values = all.slopes(met, widen(met.x));
             way.put(dt + place, values.at, add);
         };

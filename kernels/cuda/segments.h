@@ -58,23 +58,43 @@ struct Both {
     Pack<N, PACKED<N>> left, right;
 };
 
+// Calls meet(read(place), place, left) for every `step`-th of `left` rows, where `left` says how many there still are
+// from it on; the first number of the first is at `place`, and those of others are `apart`. Of TOGETHER rows all is
+// read before any is met, so that memory answers once for them.
+template <int TOGETHER, class Read, class Meet>
+__device__ void each_row(i64 left, i64 step, u64 place, u64 apart, Read read, Meet meet) {
+    for (; left > (TOGETHER - 1) * step; left -= TOGETHER * step, place += TOGETHER * apart) {
+        decltype(read(place)) all[TOGETHER];
+#pragma unroll
+        for (int r = 0; r < TOGETHER; r++) all[r] = read(place + r * apart);
+#pragma unroll
+        for (int r = 0; r < TOGETHER; r++) meet(all[r], place + r * apart, left - r * step);
+    }
+    for (; left > 0; left -= step, place += apart) meet(read(place), place, left);
+}
+
 // Rows that a thread works on: from one to before `end`, `step` apart, of so many columns.
 struct Rows {
     u64 first, end, step, columns;
 
-    // Calls meet(read(place), place, row) for every row, in order, whose first number is at `place`. Of
-    // TOGETHER rows all is read before any is met, so that memory answers once for them.
+    // Calls meet(read(place), place, row) for each, in order.
     template <int TOGETHER, class Read, class Meet>
     __device__ void each(Read read, Meet meet) const {
-        u64 row = first, place = first * columns, apart = step * columns;
-        for (; row + (TOGETHER - 1) * step < end; row += TOGETHER * step, place += TOGETHER * apart) {
-            decltype(read(place)) all[TOGETHER];
-#pragma unroll
-            for (int r = 0; r < TOGETHER; r++) all[r] = read(place + r * apart);
-#pragma unroll
-            for (int r = 0; r < TOGETHER; r++) meet(all[r], place + r * apart, row + r * step);
-        }
-        for (; row < end; row += step, place += apart) meet(read(place), place, row);
+        auto met = [&](const auto& own, u64 place, i64 left) { meet(own, place, end - left); };
+        each_row<TOGETHER>(end - first, step, first * columns, step * columns, read, met);
+    }
+};
+
+// The same rows counted from row `last` back, which nobody numbers.
+struct RowsBack {
+    Rows rows;
+    u64 last;
+
+    template <int TOGETHER, class Read, class Meet>
+    __device__ void each(Read read, Meet meet) const {
+        u64 place = (last - rows.first) * rows.columns, apart = 0 - rows.step * rows.columns;
+        auto met = [&](const auto& own, u64 place, i64) { meet(own, place); };
+        each_row<TOGETHER>(rows.end - rows.first, rows.step, place, apart, read, met);
     }
 };
 
@@ -83,20 +103,6 @@ __device__ inline Rows rows_of_segment(u64 rows, u64 columns, u64 per_segment) {
     u64 begin = u64(blockIdx.y) * per_segment;
     return {begin + threadIdx.y, least(rows, begin + per_segment), blockDim.y, columns};
 }
-
-// Rows from the last one back: `rows` counts from row `last`.
-struct RowsBack {
-    Rows rows;
-    u64 last;
-
-    // As Rows::each, in this order.
-    template <int TOGETHER, class Read, class Meet>
-    __device__ void each(Read read, Meet meet) const {
-        u64 from = last * rows.columns;
-        rows.template each<TOGETHER>([&](u64 place) { return read(from - place); },
-                                     [&](const auto& met, u64 place, u64 row) { meet(met, from - place, last - row); });
-    }
-};
 
 // The rows of a segment that are the thread's, where blocks take all segments back from where functions of
 // the same grid ended that summed them: what those read last is still in the second-level cache.

@@ -27,6 +27,7 @@ mod functions;
 mod issue;
 mod kernel_check;
 mod lanes;
+mod launches;
 mod likeness;
 mod moves;
 mod multiplier;
@@ -102,11 +103,13 @@ pub enum Times {
     Kept,
 }
 
-/// Whether periods are recorded as graphs; changes no number.
+/// What is recorded as graphs; changes no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Graphs {
-    /// Whole periods of the steady state.
+    /// Whole periods of the steady state; launches where no period can be.
     Periods,
+    /// Launches of routines, each for itself.
+    Launches,
     /// Every action is given to the device anew.
     Never,
 }
@@ -252,9 +255,14 @@ impl Cuda {
         OnGpu { ordinal, patience: self.engine.patience }
     }
 
-    /// Graphs that were recorded so far.
+    /// Graphs of whole periods that were recorded so far.
     pub fn graphs(&self) -> usize {
         self.engine.periods.graphs()
+    }
+
+    /// Graphs of launches that were recorded so far.
+    pub fn launch_graphs(&self) -> usize {
+        self.engine.launches.graphs()
     }
 
     /// Why no period is recorded as a graph, if none is.
@@ -385,6 +393,7 @@ impl Cuda {
                 staging,
                 share,
                 periods,
+                launches,
                 code,
                 ..
             } = &*engine;
@@ -396,6 +405,7 @@ impl Cuda {
             let kernels = engine.kernels();
             let gpus = Some(OnGpus {
                 graphs: periods.graphs() as u64,
+                launch_graphs: launches.graphs() as u64,
                 ungraphed: periods.none_kept(),
                 unrecorded: code.unrecorded().map(str::to_owned),
                 untried: code.untried().map(str::to_owned),

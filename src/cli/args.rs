@@ -177,8 +177,10 @@ pub(crate) enum DeviceChoice {
 /// Whether a GPU replays graphs; changes no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum GraphChoice {
-    /// Whole periods of the steady state.
+    /// Whole periods of the steady state, or launches of routines where no period can be.
     Periods,
+    /// Launches of routines, each for itself.
+    Launches,
     /// Every action is given to the GPU anew.
     Never,
 }

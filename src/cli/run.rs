@@ -112,6 +112,7 @@ pub(super) fn on(device: DeviceChoice, graphs: Graphs) -> On {
 fn choose_device(args: &RunArgs) -> On {
     let graphs = match args.graphs {
         GraphChoice::Periods => Graphs::Periods,
+        GraphChoice::Launches => Graphs::Launches,
         GraphChoice::Never => Graphs::Never,
     };
     on(args.device, graphs)

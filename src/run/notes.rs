@@ -60,11 +60,11 @@ fn on_gpu(cuda: &Cuda, schedule: &Checked) -> [Option<String>; 8] {
     ]
 }
 
-/// Why a GPU replays without graphs, unless nobody asked for them.
+/// Why a GPU replays without graphs of whole periods, unless nobody asked for them.
 fn ungraphed(cuda: &Cuda) -> Option<String> {
     match cuda.ungraphed()? {
         why @ (Ungraphed::Turns { .. } | Ungraphed::Ranks) => {
-            Some(format!("replays without graphs: {why}"))
+            Some(format!("only launches are replayed as graphs: {why}"))
         }
         Ungraphed::Unwanted => None,
     }

@@ -1,4 +1,5 @@
-//! Every kind of plan, held to the CPU machine: captured as graphs, given action by action, twice.
+//! Every kind of plan, held to the CPU machine: captured as graphs, whole periods or single launches, given
+//! action by action, twice.
 
 use crate::bench::{Bench, Run, arenas, clipping, has_compiler, program};
 use std::path::PathBuf;
@@ -47,16 +48,26 @@ fn near(cuda: &Run, cpu: &Run, what: &str) {
 
 fn holds((name, devices, plan): (&str, u32, &str), recurrence: Recurrence) {
     let written = |bench: &Bench| program(bench, name, devices, "steps 7", plan);
-    holds_for(name, recurrence, written);
+    let Some(run) = holds_for(name, recurrence, written) else { return };
+    let [periods, launches] = ["graphs", "launch_graphs"].map(|of| &run.end["gpus"][of]);
+    assert_eq!(*periods, 0, "{name}: launches alone are recorded");
+    let [recorded, launched] = ["graphs", "graph_launches"].map(|what| run.count(what));
+    assert_eq!(*launches, recorded, "{name}: all that is recorded is kept");
+    // Of split tensors, calls of a launch find what other rows bring.
+    match plan.contains("tensor") {
+        true => assert_eq!(recorded, 0, "{name}"),
+        false => assert!(launched > recorded && recorded > 0, "{name}: {recorded}"),
+    }
 }
 
+/// Holds a program to the CPU machine; the run in which launches are recorded, if there is a compiler.
 pub(crate) fn holds_for(
     name: &str,
     recurrence: Recurrence,
     written: impl Fn(&Bench) -> PathBuf,
-) {
+) -> Option<Run> {
     if !has_compiler() {
-        return;
+        return None;
     }
     let bench = Bench::new(name);
     let program = written(&bench);
@@ -74,11 +85,15 @@ pub(crate) fn holds_for(
     let ungraphed = bench.run("--device cuda --graphs never", &program, &late);
     assert_eq!(ungraphed.count("graphs"), 0, "{name}");
     assert!(ungraphed.is(&graphed), "{name}: graphs change no bit");
-    for (seed, words) in [("1", "--device cuda"), ("2", "--device cuda --graphs never")] {
+    let ordered = |seed, words| {
         let run = bench.run(words, &program, &[("STANDIN_CUDA_ORDER", seed)]);
         assert!(run.is(&graphed), "{name}: order {seed}, {words}");
-    }
+        run
+    };
+    ordered("1", "--device cuda");
+    let launches = ordered("2", "--device cuda --graphs launches");
     figures(&graphed, &cpu, name);
+    Some(launches)
 }
 
 /// Arenas are as large as was planned, to the byte, and as much is moved as on the CPU.

@@ -98,6 +98,11 @@ pub(crate) const ORDERS: [[(&str, &str); 2]; 3] = [
     [("STANDIN_CUDA_ORDER", "9"), ("STANDIN_NCCL_SENDS", "eager")],
 ];
 
+/// Whether a plan splits no tensor, so that launches are a rank's own from end to end.
+fn is_whole(name: &str) -> bool {
+    PLANS.iter().any(|(own, _, plan)| *own == name && !plan.contains("tensor"))
+}
+
 /// Ranks have the bits of one process on a program in all these orders; returns the bytes of a
 /// step's messages, as they were given to NCCL and as they are counted.
 pub(crate) fn compare(
@@ -118,6 +123,8 @@ pub(crate) fn compare(
         assert!(many.is(&one), "{name}, {settings:?}: the bits of one process");
         assert!(many.count("exchanges") > 0, "{name}: ranks speak through NCCL");
         assert!(many.count("grouped") > 0, "{name}: some messages go together");
+        let recorded = many.end["gpus"]["launch_graphs"].as_u64();
+        assert!(recorded > Some(0) || !is_whole(name), "{name}: launches are graphs");
         let measured = &many.end["measured"];
         for figure in ["pools", "transfers", "bytes"] {
             assert_eq!(measured[figure], one.end["measured"][figure], "{name}: {figure}");

@@ -8,6 +8,7 @@ use super::{
     code::{Code, ReadyCall},
     driver::{Device, DriverError, Event},
     lanes::{Homes, Lanes, Marked},
+    launches::Launches,
     periods::Periods,
     rank::{Rank, Share},
     record::Recorder,
@@ -26,6 +27,7 @@ use std::{sync::Arc, time::Duration};
 pub(super) struct Engine {
     pub(super) share: Share,
     pub(super) periods: Periods,
+    pub(super) launches: Launches,
     pub(super) marked: Marked,
     pub(super) lanes: Lanes,
     pub(super) staging: Staging,
@@ -90,8 +92,10 @@ impl Engine {
             }
         };
         let why_not = Ungraphed::of(schedule, graphs, seated);
+        let launches = Launches::new(graphs.of_launches(why_not.as_ref()));
         let periods = Periods::new(schedule, why_not);
         Ok(Self {
+            launches,
             periods: periods.map_err(refused("events"))?,
             share,
             marked: Marked::new(schedule, &queues).map_err(refused("events"))?,

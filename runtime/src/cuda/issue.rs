@@ -345,19 +345,52 @@ impl Engine {
             unreachable!("the caller matched a launch")
         };
         let rows = self.schedule.tensor_parts() as usize;
-        let count = self.code.routines[*routine].calls.len();
         for members in self.here(*at, turn.period).chunks(rows) {
             let places: Vec<Bound> =
                 members.iter().map(|(_, number)| self.bind(turn, *number)).collect();
-            let threads = || places.iter().map(|place| place.thread);
-            let mut moments = vec![self.moments(threads())?];
-            for call in 0..count {
-                self.call(*routine, call, &places)?;
-                moments.push(self.moments(threads())?);
+            let code = &self.code.routines[*routine];
+            match self.launches.mode(*routine, code, &places) {
+                Mode::Given => {
+                    let moments = self.give_calls(*routine, &places)?;
+                    self.keep_launch(turn, members, &moments);
+                }
+                Mode::Recorded => self.record_launch(*routine, &places)?,
+                Mode::Launched => {
+                    let stream = self.lanes.stream(places[0].thread);
+                    self.launches.launch((*routine, &places[0]), stream)?;
+                }
             }
-            self.keep_launch(turn, members, &moments);
         }
         Ok(())
+    }
+
+    /// Gives the calls of a routine one by one; the moments before, between and after, if times are
+    /// kept.
+    fn give_calls(
+        &mut self,
+        routine: RoutineId,
+        places: &[Bound],
+    ) -> Result<Vec<Vec<usize>>, Unreached> {
+        let threads = || places.iter().map(|place| place.thread);
+        let mut moments = vec![self.moments(threads())?];
+        for call in 0..self.code.routines[routine].calls.len() {
+            self.call(routine, call, places)?;
+            moments.push(self.moments(threads())?);
+        }
+        Ok(moments)
+    }
+
+    /// Records a launch at one coordinate as a graph, and launches that.
+    fn record_launch(
+        &mut self,
+        routine: RoutineId,
+        places: &[Bound],
+    ) -> Result<(), Unreached> {
+        let bound = &places[0];
+        self.lanes.stream(bound.thread).begin_capture()?;
+        self.give_calls(routine, places)?;
+        let stream = self.lanes.stream(bound.thread);
+        Ok(self.launches.end((routine, bound), stream)?)
     }
 
     /// Keeps what members of a launch took, if times are kept.
@@ -502,7 +535,8 @@ impl Engine {
     }
 }
 
-/// What a launch binds at one coordinate.
+/// What a launch binds at one coordinate: all that its functions take that the routine does not say.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Bound {
     pub(super) thread: usize,
     arguments: Vec<Address>,

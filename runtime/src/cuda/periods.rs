@@ -11,6 +11,7 @@ use super::{
     Graphs,
     driver::{DriverError, Event, Graph},
     lanes::Lanes,
+    launches::Wanted,
     staging::{HALVES, Staging},
 };
 use crate::ranks::Seated;
@@ -32,7 +33,7 @@ pub(super) enum Mode {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ungraphed {
     /// Nobody asked for it.
-    #[error("nobody asked for graphs")]
+    #[error("nobody asked for graphs of periods")]
     Unwanted,
     /// What goes between processes is not recorded.
     #[error("messages between ranks are given to the device anew in every period")]
@@ -59,12 +60,22 @@ impl Ungraphed {
     ) -> Option<Self> {
         let cycle = cycle(schedule);
         match graphs {
-            Graphs::Never => Some(Self::Unwanted),
+            Graphs::Never | Graphs::Launches => Some(Self::Unwanted),
             Graphs::Periods if seated.is_some() => Some(Self::Ranks),
             Graphs::Periods if cycle > MOST_GRAPHS => {
                 Some(Self::Turns { graphs: cycle, most: MOST_GRAPHS })
             }
             Graphs::Periods => None,
+        }
+    }
+}
+
+impl Graphs {
+    /// Whether launches are recorded, of a schedule whose periods are, or why they are not.
+    pub(super) fn of_launches(self, why_not: Option<&Ungraphed>) -> Wanted {
+        match (self, why_not) {
+            (Self::Launches, _) | (Self::Periods, Some(_)) => Wanted::Recorded,
+            (Self::Never, _) | (Self::Periods, None) => Wanted::Given,
         }
     }
 }

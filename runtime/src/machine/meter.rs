@@ -41,7 +41,9 @@ pub struct Measured {
 pub struct OnGpus {
     /// Graphs of whole periods that are kept.
     pub graphs: u64,
-    /// In words why there is none.
+    /// Graphs of launches that are kept.
+    pub launch_graphs: u64,
+    /// In words why there is none of whole periods.
     pub ungraphed: Option<String>,
     /// In words the first way of making something that a trial here left out, because it cannot be part of a
     /// graph.
@@ -155,6 +157,7 @@ impl OnGpus {
     fn with(self, other: Self) -> Self {
         Self {
             graphs: self.graphs + other.graphs,
+            launch_graphs: self.launch_graphs + other.launch_graphs,
             ungraphed: self.ungraphed.or(other.ungraphed),
             unrecorded: self.unrecorded.or(other.unrecorded),
             untried: self.untried.or(other.untried),

@@ -27,6 +27,7 @@ pub(super) struct End {
 #[derive(Serialize)]
 struct Gpus {
     graphs: u64,
+    launch_graphs: u64,
     ungraphed: Option<String>,
     unrecorded: Option<String>,
     untried: Option<String>,
@@ -92,6 +93,7 @@ impl From<&OnGpus> for Gpus {
     fn from(gpus: &OnGpus) -> Self {
         Self {
             graphs: gpus.graphs,
+            launch_graphs: gpus.launch_graphs,
             ungraphed: gpus.ungraphed.clone(),
             unrecorded: gpus.unrecorded.clone(),
             untried: gpus.untried.clone(),

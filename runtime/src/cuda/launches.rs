@@ -1,0 +1,114 @@
+//! Launches of routines as graphs, where whole periods are none.
+//!
+//! A launch that binds what an earlier one bound gives the same functions with the same parameters in
+//! the same order: what is recorded of the one is launched for the other, so no bit depends on it. The
+//! first of them is given, so that whatever happens at a first use has happened; the second is recorded,
+//! on its own stream, because few come back a second time but not a third. Waits and ends of actions
+//! stay outside. So the host's time for a step does not grow with its functions.
+//!
+//! What is kept is bounded: a launch that finds no room is given as ever.
+
+use super::{
+    code::{Ready, Work},
+    driver::{DriverError, Graph, Stream},
+    issue::Bound,
+    periods::Mode,
+};
+use roundelay_schedule::RoutineId;
+use std::collections::BTreeMap;
+
+/// Fewer functions of a launch are given as fast as a graph is launched.
+const FEWEST: u64 = 4;
+
+/// The most functions of all graphs together: the driver keeps the parameters of each.
+const MOST: u64 = 100_000;
+
+/// Whether launches are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// They are.
+    Recorded,
+    /// They are given, or their periods are recorded with all that is in them.
+    Given,
+}
+
+/// The launches that came by.
+pub(super) struct Launches {
+    wanted: Wanted,
+    seen: BTreeMap<(RoutineId, Bound), Option<Graph>>,
+    /// Functions that graphs may still have.
+    room: u64,
+}
+
+impl Launches {
+    /// None yet.
+    pub(super) fn new(wanted: Wanted) -> Self {
+        Self { wanted, seen: BTreeMap::new(), room: MOST }
+    }
+
+    /// Graphs that are kept.
+    pub(super) fn graphs(&self) -> usize {
+        self.seen.values().flatten().count()
+    }
+
+    /// How a launch gets to its stream; of several rows, each finds what the others bring, call by
+    /// call.
+    pub(super) fn mode(&mut self, id: RoutineId, code: &Ready, rows: &[Bound]) -> Mode {
+        let ([bound], Wanted::Recorded, Some(functions)) =
+            (rows, self.wanted, functions(code))
+        else {
+            return Mode::Given;
+        };
+        match self.seen.get(&(id, bound.clone())) {
+            Some(Some(_)) => Mode::Launched,
+            Some(None) => Mode::Recorded,
+            None if self.room >= functions => {
+                self.room -= functions;
+                self.seen.insert((id, bound.clone()), None);
+                Mode::Given
+            }
+            None => Mode::Given,
+        }
+    }
+
+    /// Keeps what was recorded of a launch, and launches it.
+    ///
+    /// # Errors
+    /// When something was called that cannot be recorded, or the device refuses.
+    pub(super) fn end(
+        &mut self,
+        (id, bound): (RoutineId, &Bound),
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        let graph = stream.end_capture()?;
+        stream.launch_graph(&graph)?;
+        self.seen.insert((id, bound.clone()), Some(graph));
+        Ok(())
+    }
+
+    /// Launches what is kept of a launch.
+    ///
+    /// # Errors
+    /// When the device refuses.
+    pub(super) fn launch(
+        &self,
+        (id, bound): (RoutineId, &Bound),
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        match self.seen.get(&(id, bound.clone())) {
+            Some(Some(graph)) => stream.launch_graph(graph),
+            Some(None) | None => unreachable!("only what is kept is launched"),
+        }
+    }
+}
+
+/// The functions of a launch that is worth a graph; exchanges between parts go by other streams.
+fn functions(code: &Ready) -> Option<u64> {
+    let is_alone = |work: &Work| match work {
+        Work::Alone(_) => true,
+        Work::Together(_) => false,
+    };
+    let functions: u64 = code.calls.iter().map(|call| call.steps()).sum();
+    let alone = code.calls.iter().all(|call| is_alone(&call.work));
+    (alone && functions >= FEWEST).then_some(functions)
+}
