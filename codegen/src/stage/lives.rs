@@ -62,6 +62,13 @@ impl Lives {
         self.places.get(&tensor).map(|place| self.all[*place])
     }
 
+    /// Of so many calls, the lives that end with each; an exchange may go on to behind the last.
+    pub(crate) fn ending(&self, calls: usize) -> Vec<Vec<Life>> {
+        let mut ending = vec![Vec::new(); calls + 1];
+        self.all.iter().for_each(|(life, _)| ending[life.last].push(*life));
+        ending
+    }
+
     /// The lives of tensors without a home.
     pub(crate) fn homeless(&self) -> impl Iterator<Item = Life> {
         self.all.iter().filter(|(_, home)| home.is_none()).map(|(life, _)| *life)

@@ -1,18 +1,21 @@
 //! What a backward pass makes in the memory of what it has read for the last time.
 //!
-//! The law: an array takes the place of a kept one where the call that makes it is the last one to
-//! touch that, both are as large, and the catalogue says that the two may be one memory. Nobody
+//! The law: an array takes the place of a kept one that is as large where an earlier call was the last one to
+//! touch that; or where the call is that makes it, and the catalogue says that the two may be one memory. Nobody
 //! reads what was kept until this pass after it, so nobody misses it. So the gradient of the
-//! logits lies where the logits lay.
+//! logits lies where the logits lay, and scratch memory is what the pass takes before it has read much. That
+//! sizes are the same and do not only fit keeps what is found the same for micro-batches of all sizes.
 
 use super::{
     call::{Step, Tensor, Term},
     hashed::HashedMap,
     layout::Layout,
     lives::{Home, Lives},
+    memory::Life,
 };
 use roundelay_kernels::Kernel;
-use roundelay_schedule::{Pass, Role};
+use roundelay_schedule::{Bytes, Pass, Role};
+use std::collections::BTreeMap;
 
 /// The argument with arrays that are kept until a pass, and no further.
 pub(crate) fn kept_until(pass: Pass) -> Option<Role> {
@@ -28,37 +31,43 @@ pub(crate) fn kept_until(pass: Pass) -> Option<Role> {
 
 /// The homes of arrays that take the place of kept ones, or of others that do.
 #[derive(Default)]
-pub(crate) struct Replaced(HashedMap<Tensor, Home>);
+pub(crate) struct Replaced {
+    homes: HashedMap<Tensor, Home>,
+    /// By size, places that nobody needs any more.
+    free: BTreeMap<Bytes, Vec<Home>>,
+}
 
 impl Replaced {
     /// By the calls of a pass.
     pub(crate) fn new(layout: &Layout<'_>, steps: &[Step], lives: &Lives) -> Self {
         let mut replaced = Self::default();
-        for (index, step) in steps.iter().enumerate() {
-            if let Some((tensor, home)) = replaced.by(layout, (index, step), lives) {
-                replaced.0.insert(tensor, home);
-            }
+        let ending = lives.ending(steps.len());
+        for (index, (step, ending)) in steps.iter().zip(ending).enumerate() {
+            let handed = replaced.hand_over(layout, (index, step), lives);
+            replaced.take_free((index, step), lives);
+            let left = ending.into_iter().filter(|life| Some(life.tensor) != handed);
+            left.for_each(|life| replaced.leave(life, lives));
         }
         replaced
     }
 
     /// The home of an array that took the place of another one.
     pub(crate) fn home(&self, tensor: Tensor) -> Option<Home> {
-        self.0.get(&tensor).copied()
+        self.homes.get(&tensor).copied()
     }
 
     /// Whether no array did.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.homes.is_empty()
     }
 
-    /// The array that a call makes in the place of one that it touches last, and that place.
-    fn by(
-        &self,
+    /// Gives the place of an array that a call touches last to one that it makes; the array that had it.
+    fn hand_over(
+        &mut self,
         layout: &Layout<'_>,
         (index, step): (usize, &Step),
         lives: &Lives,
-    ) -> Option<(Tensor, Home)> {
+    ) -> Option<Tensor> {
         let left = |term: &Term| {
             let (life, home) = lives.of(term.tensor)?;
             let home = home.or(self.home(term.tensor))?;
@@ -81,7 +90,32 @@ impl Replaced {
         };
         let ((home, size), fresh) = (left(read)?, begun(written)?);
         let alike = size == fresh && layout.element(read) == layout.element(written);
-        (alike && alone(read) && alone(written)).then_some((written.tensor, home))
+        (alike && alone(read) && alone(written)).then(|| {
+            self.homes.insert(written.tensor, home);
+            read.tensor
+        })
+    }
+
+    /// Gives places that earlier calls left to arrays that a call makes.
+    fn take_free(&mut self, (index, step): (usize, &Step), lives: &Lives) {
+        for term in &step.terms {
+            let Some((life, None)) = lives.of(term.tensor) else { continue };
+            if life.first != index || self.home(term.tensor).is_some() {
+                continue;
+            }
+            let places = self.free.get_mut(&life.size);
+            if let Some(home) = places.and_then(Vec::pop) {
+                self.homes.insert(term.tensor, home);
+            }
+        }
+    }
+
+    /// The place of an array that was touched for the last time is free.
+    fn leave(&mut self, life: Life, lives: &Lives) {
+        let kept = lives.of(life.tensor).and_then(|(_, home)| home);
+        if let Some(home) = kept.or(self.home(life.tensor)) {
+            self.free.entry(life.size).or_default().push(home);
+        }
     }
 }
 
