@@ -1,24 +1,40 @@
 // A window that moves over the two extents of images (batch, height, width, channels), padded.
 
+// Rows and columns of an image, each from the first to before the end.
+struct Box {
+    u32 first[2], end[2];
+};
+
 struct Window {
     u32 input[2], output[2], kernel[2], stride, padding;
 
-    // The row or column of the image that a tap sees from a place; none is beyond the image.
-    __device__ u32 seen(int axis, u32 place, u32 tap) const { return place * stride + tap - padding; }
-    // The place from which a tap sees a row or column; beyond the result if there is none.
-    __device__ u32 place(int axis, u32 at, u32 tap) const {
-        u32 from = at + padding - tap;
-        return at + padding >= tap && from % stride == 0 ? from / stride : 0xffffffff;
-    }
-    __device__ u32 pixels() const { return input[0] * input[1]; }
-    __device__ u32 places() const { return output[0] * output[1]; }
     __device__ u32 taps() const { return kernel[0] * kernel[1]; }
-    // The first and one behind the last place that sees a row or column.
+    // What a place sees of its image.
+    __device__ Box seen(u32 row, u32 column) const {
+        return {{first_seen(row), first_seen(column)}, {end_seen(0, row), end_seen(1, column)}};
+    }
+    // The places that see a pixel.
+    __device__ Box places_of(u32 row, u32 column) const {
+        return {{first_place(0, row), first_place(1, column)}, {end_place(0, row), end_place(1, column)}};
+    }
+    // The cells with pixels of the image: each is stride × stride pixels, from the one that a place's first tap sees.
+    __device__ Box cells() const { return {{padding / stride, padding / stride}, {end_cell(0), end_cell(1)}}; }
+    // The tap through which a place sees a row or column that it sees.
+    __device__ u32 tap(u32 place, u32 at) const { return at + padding - place * stride; }
+
+  private:
+    __device__ u32 first_seen(u32 place) const {
+        return place * stride > padding ? place * stride - padding : 0;
+    }
+    __device__ u32 end_seen(int axis, u32 place) const {
+        return least(place * stride + kernel[axis] - padding, input[axis]);
+    }
     __device__ u32 first_place(int axis, u32 at) const {
         u32 reach = kernel[axis] - 1;
         return at + padding > reach ? (at + padding - reach + stride - 1) / stride : 0;
     }
     __device__ u32 end_place(int axis, u32 at) const { return least((at + padding) / stride + 1, output[axis]); }
+    __device__ u32 end_cell(int axis) const { return (input[axis] - 1 + padding) / stride + 1; }
 };
 
 #define WINDOW \

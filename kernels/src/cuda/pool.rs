@@ -24,10 +24,10 @@ pub(super) fn window(window: &Window) -> [Argument; 8] {
         .map(|number| Argument::Unsigned(extent(number)))
 }
 
-/// How many elements there are, in how many channels, under which window.
-fn extents(pool: &Pool, elements: usize) -> impl Iterator<Item = Argument> {
+/// How many elements or images there are, in how many channels, under which window.
+fn extents(pool: &Pool, number: usize) -> impl Iterator<Item = Argument> {
     let channels = Argument::Unsigned(extent(pool.channels));
-    [count(elements), channels].into_iter().chain(window(&pool.window))
+    [count(number), channels].into_iter().chain(window(&pool.window))
 }
 
 fn forward(draft: &mut Draft, name: &str, pool: &Pool) {
@@ -46,7 +46,7 @@ fn tap(window: &Window) -> (&'static str, usize) {
     }
 }
 
-/// A pass back to images of so many elements.
+/// A pass back to images: a thread for each of their packs, or fewer where it takes several pixels.
 fn backward(
     draft: &mut Draft,
     name: &str,
@@ -55,7 +55,7 @@ fn backward(
     store: Store,
 ) {
     let elements = pool.batch * pool.image();
-    let extents = extents(pool, elements).chain([adding(store)]);
+    let extents = extents(pool, pool.batch).chain([adding(store)]);
     let arguments = inputs.iter().copied().chain(extents).collect();
     draft.pair((POOL, name), Shape::each(elements, draft.at_once()), arguments);
 }

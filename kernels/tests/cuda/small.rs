@@ -137,6 +137,35 @@ fn small_calls_of_several_blocks() {
     }
 }
 
+/// Windows whose taps are read all at once and row by row, and whose slopes are those of cells and of pixels.
+fn pools_of_all_ways() -> Vec<Call> {
+    let pools = |[size, stride, padding]: [i64; 3]| {
+        let places = |extent: u64| {
+            let room = extent + 2 * padding as u64 - size as u64;
+            room / stride as u64 + 1
+        };
+        let (x, y) = ([2, 9, 8, 16], [2, places(9), places(8), 16]);
+        let window = move |name| {
+            let call = call(name).integer("size", size).integer("stride", stride);
+            call.integer("padding", padding)
+        };
+        [
+            window("max_pool").reals(&[&x, &y]),
+            window("max_pool_backward").reals(&[&x, &y, &x]),
+            window("avg_pool").reals(&[&x, &y]),
+            window("avg_pool_backward").reals(&[&y, &x]),
+        ]
+    };
+    [[2, 2, 0], [3, 2, 1], [3, 1, 1], [5, 1, 2]].into_iter().flat_map(pools).collect()
+}
+
+#[test]
+fn small_pools_of_all_ways() {
+    if can_compile() {
+        pools_of_all_ways().iter().for_each(check);
+    }
+}
+
 /// No call of the catalogue launches it: machines do.
 #[test]
 fn words_of_a_small_array_are_counted() {

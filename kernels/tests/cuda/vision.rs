@@ -378,6 +378,13 @@ fn pools_of_all_widths() {
         ([1, 12, 9, 8], [5, 3, 2]),
         ([1, 40, 30, 300], [2, 3, 0]),
         ([2, 3, 3, 1], [3, 1, 0]),
+        // Pixels that no window sees, and those whose windows overlap by all but a stride.
+        ([2, 7, 6, 24], [1, 2, 0]),
+        ([1, 9, 6, 16], [2, 1, 1]),
+        ([1, 11, 9, 24], [4, 2, 1]),
+        ([1, 13, 10, 8], [7, 4, 3]),
+        ([2, 8, 7, 8], [5, 1, 2]),
+        ([1, 13, 14, 16], [9, 5, 4]),
         // Taps that have no room in 8 bits, and as many as just have.
         ([1, 18, 19, 8], [17, 1, 0]),
         ([1, 17, 16, 8], [15, 2, 0]),
