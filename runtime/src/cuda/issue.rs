@@ -367,8 +367,8 @@ impl Engine {
         members: &[(usize, usize)],
         moments: &[Vec<usize>],
     ) {
-        let Some(recorder) = &mut self.recorder else { return };
         let queue = self.queues.queue(turn.queue);
+        let Some(recorder) = self.call_recorder() else { return };
         for (place, (_, coordinate)) in members.iter().enumerate() {
             let own = moments.iter().map(|all| all[place]).collect();
             recorder.keep(turn, (queue, *coordinate), own);
