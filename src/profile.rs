@@ -51,9 +51,9 @@ pub struct Measuring {
     pub candidate: Candidate,
     /// Devices that computed at one time.
     pub busy: u32,
-    /// Median over rounds of the time of a training step while calls were timed.
+    /// The time of a training step: of a GPU as a run replays it, of a CPU while calls were timed.
     pub step_time: Nanos,
-    /// Training steps.
+    /// Training steps in which calls were timed.
     pub steps: u64,
     /// Whether its times settled.
     pub settled: bool,

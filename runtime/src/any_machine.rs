@@ -6,7 +6,7 @@ use crate::{
     cpu::{Cpu, CpuRank},
     cuda::Cuda,
 };
-use roundelay_schedule::{Checked, DeviceId, Kind};
+use roundelay_schedule::{Checked, DeviceId, Kind, Nanos};
 use std::collections::BTreeMap;
 
 /// A machine that replays one schedule.
@@ -158,6 +158,19 @@ impl AnyMachine {
             Self::Cpu(cpu) => Ok(cpu.record()),
             Self::CpuRank(_) => Ok(Record::default()),
             Self::Cuda(cuda) => Ok(cuda.record()?),
+        }
+    }
+
+    /// Runs the training steps from here to `end` as a machine that keeps no times does, and says
+    /// what steady periods took; does nothing, and says nothing, where to time calls costs so
+    /// little that a step takes the same.
+    ///
+    /// # Errors
+    /// As [`AnyMachine::replay_while`].
+    pub fn pace(&mut self, end: u64) -> Result<Option<Vec<Nanos>>, MachineError> {
+        match self {
+            Self::Cpu(_) | Self::CpuRank(_) => Ok(None),
+            Self::Cuda(cuda) => Ok(Some(cuda.pace(end)?)),
         }
     }
 

@@ -68,8 +68,8 @@ use driver::Device;
 use engine::Engine;
 use lanes::Mark;
 use rank::{Share, ordinal_of};
-use record::Recorder;
-use roundelay_schedule::{Bytes, Checked, DeviceId, Kind, Marks, replay};
+use record::{Look, Recorder};
+use roundelay_schedule::{Bytes, Checked, DeviceId, Kind, Marks, Nanos, replay};
 use session::Session;
 use std::{
     collections::BTreeMap,
@@ -99,7 +99,8 @@ pub struct CudaOptions {
 pub enum Times {
     /// It does not.
     Dropped,
-    /// It does, and records no graphs.
+    /// It does: events stand between calls, and periods are no graphs, but where nothing but their
+    /// pace is looked at ([`Cuda::pace`]).
     Kept,
 }
 
@@ -353,7 +354,8 @@ impl Cuda {
         let schedule = Arc::clone(&engine.schedule);
         engine.enter()?;
         engine.start_times()?;
-        engine.periods.start(&schedule, segment);
+        let graphs = engine.graphs();
+        engine.periods.start(&schedule, segment, graphs);
         let next = segment.periods(&schedule).start;
         let control = match &engine.share {
             Share::Whole => None,
@@ -375,6 +377,19 @@ impl Cuda {
             }
         }
         Ok(())
+    }
+
+    /// Like [`Cuda::replay`], but as a machine that keeps no times does it: without events between
+    /// calls, and with graphs. Says what steady periods took; nothing where no times are kept.
+    ///
+    /// # Errors
+    /// As [`Cuda::replay`].
+    pub fn pace(&mut self, end: u64) -> Result<Vec<Nanos>, CudaError> {
+        self.engine.look_at(Look::Periods);
+        let replayed = self.replay(end, &mut |_| ());
+        let record = replayed.and_then(|()| self.record());
+        self.engine.look_at(Look::Calls);
+        Ok(record?.periods)
     }
 
     /// What was counted since the state was loaded, on the first rank by all of them. Times of

@@ -4,9 +4,11 @@
 //! memory that the schedule gives it, while the other devices do what they do. Law of a row: per
 //! place (a call of a routine) the [`usual`] time over all steps, devices and coordinates; per
 //! text the mean of these, weighted by how often a step launches the routine. So the times of a
-//! routine's calls add up to what the routine takes.
+//! routine's calls add up to what the routine takes. Where moments are events of a GPU, what these
+//! cost is taken off first (`profile/events.rs`).
 
 mod copies;
+mod events;
 mod sample;
 
 pub use copies::copies;
@@ -14,6 +16,7 @@ pub(crate) use copies::{BLOCK, REPETITIONS, SIZES, fit};
 pub use sample::{Sample, Settling, sample};
 
 use crate::code::{CodeError, parse_call};
+use events::without;
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
     Bytes, Call, CallTime, Catalogue, Copies, Float, Footprint, Nanos, PROFILE_FORMAT,
@@ -56,19 +59,22 @@ impl Collection {
     /// # Errors
     /// When a kernel call is malformed.
     pub fn add(&mut self, schedule: &Schedule, sample: &Sample) -> Result<(), CodeError> {
-        self.launches.extend(&sample.launches);
+        let event = sample.event();
+        let launch = usual(&sample.launches);
+        let off = launch - without(launch, event);
+        self.launches.extend(sample.launches.iter().map(|time| *time - off));
         self.wakes.extend(&sample.wakes);
         for ((routine, index), times) in &sample.calls {
             let call = &schedule.routines[*routine].calls[*index];
             let footprint = footprint(*routine, *index, call, schedule.job.dtype)?;
-            self.row(call.text(), sample.busy, footprint).take(times);
+            self.row(call.text(), sample.busy, footprint).take(times, event);
         }
         for (input, times) in &sample.feeds {
             let input = &schedule.job.inputs[*input];
             let size = input.element.size(schedule.job.dtype);
             let bytes = Bytes(input.shape.iter().product::<u64>() * size);
             let footprint = Footprint { bytes, ..Footprint::default() };
-            self.row(feed_text(input), sample.busy, footprint).take(times);
+            self.row(feed_text(input), sample.busy, footprint).take(times, Nanos(0));
         }
         Ok(())
     }
@@ -112,11 +118,12 @@ impl Collection {
 }
 
 impl Mean {
-    /// One more place.
-    fn take(&mut self, times: &[Nanos]) {
+    /// One more place, where an event costs so much.
+    fn take(&mut self, times: &[Nanos], event: Nanos) {
         let [lower, median, upper] = quartiles(times);
+        let [own, median] = [usual(times), median].map(|time| without(time, event));
         let weight = times.len() as f64;
-        self.nanos += weight * usual(times).0 as f64;
+        self.nanos += weight * own.0 as f64;
         self.spread += weight * (upper - lower).0 as f64 / median.0.max(1) as f64;
         self.weight += weight;
         self.samples += times.len() as u64;

@@ -209,6 +209,14 @@ impl Run {
     }
 }
 
+/// What the stand-ins counted under a name.
+pub(crate) fn counted(counts: &Path, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(counts).expect("it counts");
+    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+    let found = lines.find(|(own, _)| *own == name);
+    found.and_then(|(_, count)| count.parse().ok())
+}
+
 /// Bytes of the arenas of every pool, as predicted or as measured.
 pub(crate) fn arenas(figures: &Value) -> Vec<(String, u64)> {
     let pools = figures["pools"].as_object().expect("pools are an object");

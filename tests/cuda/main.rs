@@ -22,6 +22,7 @@ mod looking;
 mod measuring;
 mod pixels;
 mod precision;
+mod profiling;
 mod rectifying;
 mod rules;
 mod timing;

@@ -2,7 +2,7 @@
 //! for the device.
 
 use crate::{
-    bench::{Bench, Run, has_compiler, program},
+    bench::{Bench, Run, counted, has_compiler, program},
     convolving,
     support::ended,
 };
@@ -235,12 +235,7 @@ fn looks_take_what_is_kept() {
         look.arg(&weights).arg(&program).env("STANDIN_CUDA_COUNTS", &counts);
         let look = ended(look.env("ROUNDELAY_CACHE", cache).envs(settings));
         assert_eq!(look.code, 0, "{look:?}");
-        let text = fs::read_to_string(&counts).expect("it counts");
-        ["products", "slow_products"].map(|name| {
-            let mut lines = text.lines().filter_map(|line| line.split_once(' '));
-            let found = lines.find(|(own, _)| *own == name);
-            found.and_then(|(_, count)| count.parse::<u64>().ok())
-        })
+        ["products", "slow_products"].map(|name| counted(&counts, name))
     });
     assert_eq!(kept[0], nowhere[0], "nothing is tried");
     assert_eq!(nowhere[0], nowhere[1], "without choices the first stand");

@@ -86,7 +86,7 @@ impl Recorder {
     pub(super) fn take(&self) -> Record {
         let mut all = Record::default();
         for tape in &self.tapes {
-            let Record { ran, times } = std::mem::take(&mut *lock(tape));
+            let Record { ran, times, .. } = std::mem::take(&mut *lock(tape));
             let first = all.times.len();
             all.times.extend(times);
             all.ran.extend(ran.into_iter().map(|ran| Ran {

@@ -2,7 +2,7 @@
 //! start.
 
 use super::{
-    CudaError, CudaOptions, Graphs, IDLE, Times, Ungraphed,
+    CudaError, CudaOptions, IDLE, Times, Ungraphed,
     arena::Arenas,
     bounce::{Bounce, Unreached, alone, wait},
     code::{Code, ReadyCall},
@@ -85,14 +85,12 @@ impl Engine {
                 Share::Part(Box::new(rank))
             }
         };
-        let (graphs, recorder) = match options.times {
-            Times::Dropped => (options.graphs, None),
-            Times::Kept => {
-                (Graphs::Never, Some(Recorder::new().map_err(refused("events"))?))
-            }
+        let recorder = match options.times {
+            Times::Dropped => None,
+            Times::Kept => Some(Recorder::new().map_err(refused("events"))?),
         };
-        let why_not = Ungraphed::of(schedule, graphs, seated);
-        let launches = Launches::new(graphs.of_launches(why_not.as_ref()));
+        let why_not = Ungraphed::of(schedule, options.graphs, seated);
+        let launches = Launches::new(options.graphs.of_launches(why_not.as_ref()));
         let periods = Periods::new(schedule, why_not);
         Ok(Self {
             launches,

@@ -348,8 +348,7 @@ impl Engine {
         for members in self.here(*at, turn.period).chunks(rows) {
             let places: Vec<Bound> =
                 members.iter().map(|(_, number)| self.bind(turn, *number)).collect();
-            let code = &self.code.routines[*routine];
-            match self.launches.mode(*routine, code, &places) {
+            match self.mode_of(*routine, &places) {
                 Mode::Given => {
                     let moments = self.give_calls(*routine, &places)?;
                     self.keep_launch(turn, members, &moments);
@@ -362,6 +361,17 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// How a launch gets to its streams: call by call where these are looked at.
+    fn mode_of(&mut self, routine: RoutineId, places: &[Bound]) -> Mode {
+        match self.call_recorder() {
+            Some(_) => Mode::Given,
+            None => {
+                let code = &self.code.routines[routine];
+                self.launches.mode(routine, code, places)
+            }
+        }
     }
 
     /// Gives the calls of a routine one by one; the moments before, between and after, if times are
@@ -400,8 +410,8 @@ impl Engine {
         members: &[(usize, usize)],
         moments: &[Vec<usize>],
     ) {
-        let Some(recorder) = &mut self.recorder else { return };
         let queue = self.queues.queue(turn.queue);
+        let Some(recorder) = self.call_recorder() else { return };
         for (place, (_, coordinate)) in members.iter().enumerate() {
             let own = moments.iter().map(|all| all[place]).collect();
             recorder.keep(turn, (queue, *coordinate), own);

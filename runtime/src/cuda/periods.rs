@@ -87,6 +87,8 @@ pub(super) struct Periods {
     /// Periods after which everything, host memory too, is where it was.
     cycle: u64,
     why_not: Option<Ungraphed>,
+    /// Whether the segment's periods are graphs, where they can be.
+    wanted: Graphs,
     /// The period that is open, and how.
     open: Option<(i64, Mode)>,
     /// Whether the last closed period was a graph.
@@ -116,6 +118,7 @@ impl Periods {
             graphs: BTreeMap::new(),
             cycle: cycle(schedule),
             why_not,
+            wanted: Graphs::Periods,
             open: None,
             after_graph: false,
             steady: 0..0,
@@ -129,7 +132,13 @@ impl Periods {
 
     /// A segment begins; its first steady period is given, so that whatever happens at a first
     /// use has happened before anything is recorded.
-    pub(super) fn start(&mut self, schedule: &Schedule, segment: Segment) {
+    pub(super) fn start(
+        &mut self,
+        schedule: &Schedule,
+        segment: Segment,
+        wanted: Graphs,
+    ) {
+        self.wanted = wanted;
         let Range { start, end } = steady(schedule, segment);
         let warm = if self.graphs.is_empty() { 1 } else { 0 };
         self.steady = start + warm..end;
@@ -163,6 +172,14 @@ impl Periods {
     pub(super) fn open(&self) -> (i64, Mode) {
         self.open
             .expect("actions are issued between the beginning and the end of a period")
+    }
+
+    /// The open period, if it gets to the device as all do in the long run: by launching a graph
+    /// where there are any, and otherwise action by action.
+    pub(super) fn steady(&self) -> Option<i64> {
+        let (period, mode) = self.open?;
+        let usual = if self.records() { Mode::Launched } else { Mode::Given };
+        (self.steady.contains(&period) && mode == usual).then_some(period)
     }
 
     /// The number of the last fence.
@@ -225,7 +242,7 @@ impl Periods {
     }
 
     fn mode(&self, period: i64) -> Mode {
-        let steady = self.why_not.is_none() && self.steady.contains(&period);
+        let steady = self.records() && self.steady.contains(&period);
         match (steady, self.graphs.contains_key(&self.phase(period))) {
             (false, _) => Mode::Given,
             (true, false) => Mode::Recorded,
@@ -233,12 +250,22 @@ impl Periods {
         }
     }
 
+    /// Whether steady periods are graphs.
+    fn records(&self) -> bool {
+        self.why_not.is_none() && self.wanted == Graphs::Periods
+    }
+
     fn phase(&self, period: i64) -> u64 {
         period.rem_euclid(self.cycle as i64) as u64
     }
 
-    /// Closes the open period: launches its graph, and notes when all of it is done.
-    pub(super) fn end(&mut self, lanes: &Lanes) -> Result<(), DriverError> {
+    /// Closes the open period: launches its graph, and notes when all of it is done; a moment that
+    /// is to be kept comes before that, so that it has passed for whoever waits for the period.
+    pub(super) fn end(
+        &mut self,
+        lanes: &Lanes,
+        moment: Option<&Event>,
+    ) -> Result<(), DriverError> {
         let Some((period, mode)) = self.open.take() else { return Ok(()) };
         match mode {
             Mode::Given => lanes.join()?,
@@ -256,6 +283,9 @@ impl Periods {
         }
         self.after_graph = mode != Mode::Given;
         let half = Self::half(period);
+        if let Some(moment) = moment {
+            lanes.origin.record(moment)?;
+        }
         lanes.origin.record(&self.ended[half])?;
         self.under_way[half] = Some(period);
         Ok(())

@@ -89,8 +89,7 @@ impl Session<'_> {
         if let Err(unreached) = engine.end_messages() {
             return Err(engine.unreached(self.next - 1, unreached));
         }
-        let Engine { periods, lanes, .. } = engine;
-        let ended = periods.end(lanes);
+        let ended = engine.end_period();
         ended.map_err(|reason| self.engine.refused("the end of a period", reason))
     }
 

@@ -10,6 +10,8 @@ pub struct Record {
     pub ran: Vec<Ran>,
     /// Times of kernel calls, as [`Ran::calls`] names them.
     pub times: Vec<Nanos>,
+    /// What steady periods took, each from the end of the one before it to its own; known of GPUs.
+    pub periods: Vec<Nanos>,
 }
 
 /// One instance that executed.

@@ -1,6 +1,9 @@
 //! Replays a schedule until the times of its calls have settled.
 
-use super::{quartiles, usual};
+use super::{
+    events::{Events, Piece},
+    quartiles, usual,
+};
 use crate::{AnyMachine, MachineError, Ran, Record, State};
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
@@ -18,8 +21,8 @@ const ROUND: u64 = 8;
 const AGREEING: usize = 3;
 
 /// When the times of a schedule have settled: the sum over all calls of their usual times lay
-/// within `agreement` of itself in three looks in a row, or `patience` is over. The first
-/// eight steps never count.
+/// within `agreement` of itself in three looks in a row, and so did the time of a step without
+/// events, where that is looked at; or `patience` is over. The first eight steps never count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settling {
     /// Largest minus smallest of three sums, over the smallest.
@@ -42,14 +45,17 @@ pub struct Sample {
     pub feeds: BTreeMap<InputId, Vec<Nanos>>,
     /// How long queues needed to go on after what they waited for was done.
     pub wakes: Vec<Nanos>,
-    /// Time per training step in the steady state of each round.
+    /// Time per training step in the steady state of each round in which calls were timed.
     pub steps: Vec<Nanos>,
     /// Whether the times settled before patience was over.
     pub settled: bool,
+    events: Events,
 }
 
 /// Replays the schedule of a machine that keeps times from its initial state; at most `launches`
-/// launches run there at one time.
+/// launches run there at one time. Where it costs something to time calls, rounds in which they
+/// are timed and rounds in which they are not take turns, so that a clock that rises or falls
+/// meets both alike.
 ///
 /// # Errors
 /// When the machine cannot run it.
@@ -62,21 +68,40 @@ pub fn sample(
     machine.load(&State::initial(&schedule.job))?;
     replay(&mut machine, ROUND)?;
     let mut sample = Sample::new(&schedule, launches);
-    let mut sums = Vec::new();
+    let (mut sums, mut paces) = (Vec::new(), Vec::new());
     let start = Instant::now();
-    while start.elapsed() < settling.patience && !sample.settled {
+    let over = || start.elapsed() >= settling.patience;
+    while !over() && !sample.settled {
         let first = machine.step();
         let record = replay(&mut machine, first + ROUND)?;
         sample.take(&schedule, first, record);
-        sums.push(sample.sum().0);
-        let last = sums.rchunks(AGREEING).next().unwrap_or_default();
-        let (least, most) = (last.iter().min(), last.iter().max());
-        sample.settled = last.len() == AGREEING
-            && least.zip(most).is_some_and(|(least, most)| {
-                (most - least) as f64 <= settling.agreement * *least as f64
-            });
+        sums.push(sample.sum());
+        if over() && sample.events.pace().is_some() {
+            break;
+        }
+        let paced = match machine.pace(first + 2 * ROUND)? {
+            None => true,
+            Some(periods) => {
+                sample.events.paced(&periods);
+                paces.extend(sample.events.pace());
+                settling.agrees(&paces)
+            }
+        };
+        sample.settled = settling.agrees(&sums) && paced;
     }
     Ok(sample)
+}
+
+impl Settling {
+    /// Whether the last times agree.
+    fn agrees(&self, times: &[Nanos]) -> bool {
+        let last = times.rchunks(AGREEING).next().unwrap_or_default();
+        let (least, most) = (last.iter().min(), last.iter().max());
+        last.len() == AGREEING
+            && least.zip(most).is_some_and(|(least, most)| {
+                (*most - *least).0 as f64 <= self.agreement * least.0 as f64
+            })
+    }
 }
 
 /// What a machine does up to a step.
@@ -91,12 +116,25 @@ impl Sample {
         Self { busy: u32::try_from(busy).unwrap_or(u32::MAX), ..Self::default() }
     }
 
-    /// Median over rounds of the time of a training step.
+    /// The time of a training step: without events between calls where that is known, otherwise
+    /// the median over rounds.
     pub fn step_time(&self) -> Nanos {
-        quartiles(&self.steps)[1]
+        self.events.pace().unwrap_or_else(|| quartiles(&self.steps)[1])
     }
 
-    /// Training steps that were looked at.
+    /// What an event costs whatever stands before it; nothing where no step was replayed without.
+    pub fn event(&self) -> Nanos {
+        self.events.cost(|piece| match piece {
+            Piece::Call(routine, call) => {
+                // What rows make together has no time in the table, and gives what is asked.
+                let times = self.calls.get(&(routine, call));
+                times.map_or(Nanos::NEVER, |times| usual(times))
+            }
+            Piece::Launch => usual(&self.launches),
+        })
+    }
+
+    /// Training steps in which calls were timed.
     pub fn training_steps(&self) -> u64 {
         self.steps.len() as u64 * ROUND
     }
@@ -111,7 +149,8 @@ impl Sample {
 
     /// Takes in a round.
     fn take(&mut self, schedule: &Checked, first: u64, record: Record) {
-        let Record { ran, times } = record;
+        self.events.timed(schedule, ROUND, &record);
+        let Record { ran, times, .. } = record;
         ran.iter().for_each(|ran| self.instance(schedule, ran, &times));
         self.gaps(schedule, &ran, &times);
         let cell = ran.into_iter().filter(|ran| ran.coordinate == 0);

@@ -5,7 +5,7 @@ use crate::support::{
     models::mlp,
     runs::{all_plans, compile, machine, plan},
 };
-use roundelay_runtime::{Cpu, Measured, State, Timing};
+use roundelay_runtime::{AnyMachine, Cpu, Measured, State, Timing};
 use roundelay_schedule::{
     Bytes, Checked, DeviceId, Id, Kind, Order, Placement, Rule, States, Subject,
 };
@@ -46,6 +46,16 @@ fn bytes_and_messages_of_a_training_step_are_those_of_the_facts() {
             assert_eq!(Bytes(exact), *bytes, "{device} {:?}", schedule.plan);
         }
     }
+}
+
+/// Calls are timed by a clock that costs next to nothing, so no step is replayed to find out what it costs.
+#[test]
+fn a_pace_is_no_work_of_a_cpu() {
+    let schedule = compiled().next().expect("there are plans");
+    let mut machine: AnyMachine = machine(&schedule, Timing::Natural).into();
+    machine.load(&State::initial(&schedule.job)).expect("a new state fits");
+    assert_eq!(machine.pace(ROUND), Ok(None));
+    assert_eq!(machine.step(), 0, "nothing was replayed");
 }
 
 #[test]

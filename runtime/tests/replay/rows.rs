@@ -12,8 +12,8 @@ use roundelay_runtime::{
     sample,
 };
 use roundelay_schedule::{
-    Catalogue, Checked, Id, InputId, Order, Placement, Rule, Sequence, States, Tensor,
-    Work,
+    Catalogue, Checked, Id, InputId, Nanos, Order, Placement, Rule, Sequence, States,
+    Tensor, Work,
 };
 use std::{collections::BTreeSet, time::Duration};
 
@@ -122,6 +122,7 @@ fn a_table_of_kernels_has_no_calls_that_rows_make_together() {
     let mut table = Collection::default();
     table.add(&schedule, &sample).unwrap();
     assert!(table.knows(&schedule, sample.busy), "nothing else is missing");
+    assert_eq!(sample.event(), Nanos(0), "to read a clock costs nothing");
     let timed: BTreeSet<_> = sample.calls.keys().copied().collect();
     for (id, routine) in schedule.routines.iter() {
         for (index, call) in routine.calls.iter().enumerate() {

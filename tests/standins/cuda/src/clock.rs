@@ -10,6 +10,9 @@ use std::time::Instant;
 /// What something takes of which nothing is said, in nanoseconds: of the device, and of the host.
 const USUAL: [u64; 2] = [100_000, 1_000];
 
+/// What costs call a moment that is kept.
+const EVENT: &str = "event";
+
 /// What the launch of a graph takes of the host.
 const GRAPH: u64 = 10_000;
 
@@ -77,11 +80,18 @@ impl Costs {
         Self { named: text.split(',').filter_map(cost).collect(), drift }
     }
 
-    /// Of the device and of the host. Moments, copies and messages cost nothing.
+    /// Of the device and of the host. Copies and messages cost nothing, and moments that are kept
+    /// what is said of `event`.
     fn of(&self, work: &Work) -> [u64; 2] {
-        let Some(name) = work.name() else { return [0; 2] };
-        let known = self.named.iter().find(|(own, _)| name.contains(own.as_str()));
-        known.map_or(USUAL, |(_, cost)| *cost)
+        let named = |is: &dyn Fn(&str) -> bool| {
+            let known = self.named.iter().find(|(own, _)| is(own));
+            known.map(|(_, cost)| *cost)
+        };
+        match (work, work.name()) {
+            (Work::Stamp(_), _) => named(&|own| own == EVENT).unwrap_or_default(),
+            (_, Some(name)) => named(&|own| name.contains(own)).unwrap_or(USUAL),
+            (_, None) => [0; 2],
+        }
     }
 }
 

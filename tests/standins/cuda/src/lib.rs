@@ -25,7 +25,7 @@
 //! | `STANDIN_CUDA_SUMS` | of sums beside products: `slow` (products with them take a long time), `short` (parts of them are rounded to 16 bits), `refuse` (there are none) |
 //! | `STANDIN_CUDA_SLOW` | functions whose names contain this take a long time; several, separated by commas |
 //! | `STANDIN_CUDA_SLOW_FOR` | how many milliseconds these take besides, 4 unless said |
-//! | `STANDIN_CUDA_CLOCK` | events keep the time of a clock on which things take as long as is said here, not of the system's: `NAME=DEVICE/HOST` in microseconds of the device and of the host, separated by commas; the first name that is part of a function's, of `product-PLACE` or of `engine-NAME` counts; all others take 100 and 1 |
+//! | `STANDIN_CUDA_CLOCK` | events keep the time of a clock on which things take as long as is said here, not of the system's: `NAME=DEVICE/HOST` in microseconds of the device and of the host, separated by commas; the first name that is part of a function's, of `product-PLACE` or of `engine-NAME` counts, and `event` for events that keep the time, which take none unless it is said; all others take 100 and 1 |
 //! | `STANDIN_CUDA_DRIFT` | on that clock: `rising` (the device takes three times as long until it has worked for 3.2 ms), `swaying` (with every 50 ms of work it comes to take e times as long, after half a second e times as short, and so on) |
 //! | `STANDIN_CUDA_UNRECORDED` | what refuses while a stream records it: `product-PLACE`, `engine-NAME` or functions, separated by commas |
 //! | `STANDIN_CUDA_OBJECTS` | folder that keeps what the C++ compiler made, from one process to the next; without one, or where `CXX` names a compiler, nothing is kept |
