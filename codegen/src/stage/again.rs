@@ -58,7 +58,7 @@ impl<'a> Again<'a> {
     }
 
     /// The call that makes a node's result from what is still there of it, if there is one.
-    fn from_kept(&self, node: NodeId) -> Option<Step> {
+    fn by_what_is_kept(&self, node: NodeId) -> Option<Step> {
         let step = again(self.graph, node)?;
         let mut terms = step.terms.iter();
         let is_lost = terms.any(|term| match term.tensor {
@@ -70,7 +70,7 @@ impl<'a> Again<'a> {
 
     /// The forward calls of a node. What they make and is still there goes to scratch.
     fn forward(&self, node: NodeId) -> Vec<Step> {
-        if let Some(step) = self.from_kept(node) {
+        if let Some(step) = self.by_what_is_kept(node) {
             return vec![step];
         }
         let mut steps = self.graph.derivative(node).forward.clone();
