@@ -3,7 +3,8 @@
 
 def graphs_of(gpus):
     why = f" ({gpus['ungraphed']})" if gpus["ungraphed"] else ""
-    return f"{gpus['graphs']} graphs{why}"
+    launches = f" and {gpus['launch_graphs']} of launches" if gpus["launch_graphs"] else ""
+    return f"{gpus['graphs']} graphs{launches}{why}"
 
 
 def products_of(gpus):
