@@ -238,16 +238,23 @@ fn rotary(arguments: &Arguments, depth: u64) -> Result<Rotary, Mistake> {
         Some(Value::Truth(true)) => BASE,
         Some(_) => arguments.real_in("rotary", 1.0, f64::MAX)?,
     };
-    let elements = match arguments.given("turned") {
-        Some(_) => arguments.whole_in("turned", (2, depth))?,
-        None => depth,
+    let (elements, said, what, hint) = match arguments.given("turned") {
+        Some(_) => {
+            let elements = arguments.whole_in("turned", (2, depth))?;
+            (elements, "turned", "`turned` is", "write an even number")
+        }
+        None => (
+            depth,
+            "rotary",
+            "a head has",
+            "the width must be an even multiple of the number of heads",
+        ),
     };
     if elements.is_multiple_of(2) {
         return Ok(Rotary::Turned { base, elements });
     }
-    let message = format!("rotary positions turn pairs, but a head has {elements}");
-    let hint = "the width must be an even multiple of the number of heads";
-    Err(Mistake::new(Code::Shape, message).hint(hint).argument("rotary"))
+    let message = format!("rotary positions turn pairs, but {what} {elements}");
+    Err(Mistake::new(Code::Shape, message).hint(hint).argument(said))
 }
 
 fn head_norm(arguments: &Arguments) -> Result<HeadNorm, Mistake> {

@@ -290,7 +290,7 @@ fn a_masked_loss_has_one_target_more_than_classes() {
 fn arguments_that_do_not_go_together_are_refused() {
     for (body, expected) in [
         ("attention(x, 3, turned = 2)", "nothing turns without `rotary`"),
-        ("attention(x, 3, rotary = true, turned = 3)", "a head has 3"),
+        ("attention(x, 3, rotary = true, turned = 3)", "`turned` is 3"),
         ("attention(x, 3, rotary = true, turned = 6)", "from 2 to 4"),
         ("attention(x, 3, cap = 0)", "above 0"),
         ("attention(x, 3, scale = -1)", "above 0"),
