@@ -62,10 +62,11 @@ impl Lives {
         self.places.get(&tensor).map(|place| self.all[*place])
     }
 
-    /// Of so many calls, the lives that end with each; an exchange may go on to behind the last.
-    pub(crate) fn ending(&self, calls: usize) -> Vec<Vec<Life>> {
+    /// Of so many calls, the lives that end with each, and their homes; an exchange may go on to behind
+    /// the last.
+    pub(crate) fn ending(&self, calls: usize) -> Vec<Vec<(Life, Option<Home>)>> {
         let mut ending = vec![Vec::new(); calls + 1];
-        self.all.iter().for_each(|(life, _)| ending[life.last].push(*life));
+        self.all.iter().for_each(|own| ending[own.0.last].push(*own));
         ending
     }
 

@@ -45,8 +45,8 @@ impl Replaced {
         for (index, (step, ending)) in steps.iter().zip(ending).enumerate() {
             let handed = replaced.hand_over(layout, (index, step), lives);
             replaced.take_free((index, step), lives);
-            let left = ending.into_iter().filter(|life| Some(life.tensor) != handed);
-            left.for_each(|life| replaced.leave(life, lives));
+            let left = ending.into_iter().filter(|(life, _)| Some(life.tensor) != handed);
+            left.for_each(|(life, kept)| replaced.leave(life, kept));
         }
         replaced
     }
@@ -111,8 +111,7 @@ impl Replaced {
     }
 
     /// The place of an array that was touched for the last time is free.
-    fn leave(&mut self, life: Life, lives: &Lives) {
-        let kept = lives.of(life.tensor).and_then(|(_, home)| home);
+    fn leave(&mut self, life: Life, kept: Option<Home>) {
         if let Some(home) = kept.or(self.home(life.tensor)) {
             self.free.entry(life.size).or_default().push(home);
         }

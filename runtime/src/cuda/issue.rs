@@ -348,30 +348,33 @@ impl Engine {
         for members in self.here(*at, turn.period).chunks(rows) {
             let places: Vec<Bound> =
                 members.iter().map(|(_, number)| self.bind(turn, *number)).collect();
-            match self.mode_of(*routine, &places) {
+            match self.begin_launch(*routine, &places)? {
                 Mode::Given => {
                     let moments = self.give_calls(*routine, &places)?;
                     self.keep_launch(turn, members, &moments);
                 }
-                Mode::Recorded => self.record_launch(*routine, &places)?,
-                Mode::Launched => {
+                Mode::Recorded => {
+                    self.give_calls(*routine, &places)?;
                     let stream = self.lanes.stream(places[0].thread);
-                    self.launches.launch((*routine, &places[0]), stream)?;
+                    self.launches.end((*routine, &places[0]), stream)?;
                 }
+                Mode::Launched => {}
             }
         }
         Ok(())
     }
 
     /// How a launch gets to its streams: call by call where these are looked at.
-    fn mode_of(&mut self, routine: RoutineId, places: &[Bound]) -> Mode {
-        match self.call_recorder() {
-            Some(_) => Mode::Given,
-            None => {
-                let code = &self.code.routines[routine];
-                self.launches.mode(routine, code, places)
-            }
+    fn begin_launch(
+        &mut self,
+        routine: RoutineId,
+        places: &[Bound],
+    ) -> Result<Mode, DriverError> {
+        if self.call_recorder().is_some() {
+            return Ok(Mode::Given);
         }
+        let code = (routine, &self.code.routines[routine]);
+        self.launches.begin(code, places, self.lanes.stream(places[0].thread))
     }
 
     /// Gives the calls of a routine one by one; the moments before, between and after, if times are
@@ -388,19 +391,6 @@ impl Engine {
             moments.push(self.moments(threads())?);
         }
         Ok(moments)
-    }
-
-    /// Records a launch at one coordinate as a graph, and launches that.
-    fn record_launch(
-        &mut self,
-        routine: RoutineId,
-        places: &[Bound],
-    ) -> Result<(), Unreached> {
-        let bound = &places[0];
-        self.lanes.stream(bound.thread).begin_capture()?;
-        self.give_calls(routine, places)?;
-        let stream = self.lanes.stream(bound.thread);
-        Ok(self.launches.end((routine, bound), stream)?)
     }
 
     /// Keeps what members of a launch took, if times are kept.

@@ -15,7 +15,7 @@ use super::{
     periods::Mode,
 };
 use roundelay_schedule::RoutineId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 /// Fewer functions of a launch are given as fast as a graph is launched.
 const FEWEST: u64 = 4;
@@ -51,23 +51,35 @@ impl Launches {
         self.seen.values().flatten().count()
     }
 
-    /// How a launch gets to its stream; of several rows, each finds what the others bring, call by
-    /// call.
-    pub(super) fn mode(&mut self, id: RoutineId, code: &Ready, rows: &[Bound]) -> Mode {
+    /// Begins a launch on its stream, and says how it gets there: one that is kept is launched; of one to
+    /// record the calls are given next, and [`Launches::end`] follows. Several rows find call by call what
+    /// the others bring.
+    ///
+    /// # Errors
+    /// When the device refuses.
+    pub(super) fn begin(
+        &mut self,
+        (id, code): (RoutineId, &Ready),
+        rows: &[Bound],
+        stream: &Stream,
+    ) -> Result<Mode, DriverError> {
         let ([bound], Wanted::Recorded, Some(functions)) =
             (rows, self.wanted, functions(code))
         else {
-            return Mode::Given;
+            return Ok(Mode::Given);
         };
-        match self.seen.get(&(id, bound.clone())) {
-            Some(Some(_)) => Mode::Launched,
-            Some(None) => Mode::Recorded,
-            None if self.room >= functions => {
-                self.room -= functions;
-                self.seen.insert((id, bound.clone()), None);
-                Mode::Given
+        match self.seen.entry((id, bound.clone())) {
+            Entry::Occupied(seen) => match seen.get() {
+                Some(graph) => stream.launch_graph(graph).map(|()| Mode::Launched),
+                None => stream.begin_capture().map(|()| Mode::Recorded),
+            },
+            Entry::Vacant(new) => {
+                if self.room >= functions {
+                    self.room -= functions;
+                    new.insert(None);
+                }
+                Ok(Mode::Given)
             }
-            None => Mode::Given,
         }
     }
 
@@ -84,21 +96,6 @@ impl Launches {
         stream.launch_graph(&graph)?;
         self.seen.insert((id, bound.clone()), Some(graph));
         Ok(())
-    }
-
-    /// Launches what is kept of a launch.
-    ///
-    /// # Errors
-    /// When the device refuses.
-    pub(super) fn launch(
-        &self,
-        (id, bound): (RoutineId, &Bound),
-        stream: &Stream,
-    ) -> Result<(), DriverError> {
-        match self.seen.get(&(id, bound.clone())) {
-            Some(Some(graph)) => stream.launch_graph(graph),
-            Some(None) | None => unreachable!("only what is kept is launched"),
-        }
     }
 }
 
