@@ -26,8 +26,6 @@ pub enum Superior {
     WholeGroup,
     /// Micro-batches one after another, for there is one device.
     OneDevice,
-    /// Fewer stages, for on one device cuts move nothing.
-    FewerStages,
     /// Placement data, for there is one stage.
     OneStage,
     /// A pipeline, for there is one micro-batch.
@@ -56,9 +54,6 @@ impl fmt::Display for Superior {
             }
             Self::WholeGroup => f.write_str("one group of all replicas is zero3"),
             Self::OneDevice => f.write_str("accumulate is no worse on one device"),
-            Self::FewerStages => {
-                f.write_str("on one device cuts move nothing: fewer stages are the same")
-            }
             Self::OneStage => f.write_str("data is the same with one stage"),
             Self::OneInPipeline => {
                 f.write_str("pipeline is the same with one micro-batch")
@@ -192,7 +187,8 @@ fn accumulates(values: &Values, family: Family, stages: u32) -> bool {
         && values.chunks(family, stages).contains(&1)
 }
 
-/// On one device nothing is gained by a placement that moves things, nor by many stages.
+/// On one device nothing is gained by a placement that moves things. Stages stay a choice: each
+/// frees its gradients before the next one has any.
 fn same_device(values: &Values, family: Family, counts: Counts) -> Option<Superior> {
     let Counts { micro_batches: n, stages: s, replicas, .. } = counts;
     let Family { rule, placement, order, .. } = family;
@@ -212,18 +208,9 @@ fn same_device(values: &Values, family: Family, counts: Counts) -> Option<Superi
     let one_by_one = n == 1 || (sync && placement != Placement::Concurrent);
     // Without a flush sums over replicas hide behind the next step.
     let hides = !sync && replicas > 1 && placement == Placement::Pipeline;
-    if placement != Placement::Accumulate
-        && in_turn
-        && one_by_one
-        && !hides
-        && accumulates(values, family, s)
-    {
-        return Some(Superior::OneDevice);
-    }
-    // Units of a local rule are stages at least, so the fewest that are listed may be too few; and
-    // where memory is bounded the few bytes by which stages differ may be those that are missing.
-    let fewer = rule == Rule::Sync && !values.is_bounded && values.tries_fewer_stages(s);
-    (replicas == 1 && fewer && !looped && !values.pinned).then_some(Superior::FewerStages)
+    let moves = placement != Placement::Accumulate;
+    (moves && in_turn && one_by_one && !hides && accumulates(values, family, s))
+        .then_some(Superior::OneDevice)
 }
 
 /// A ring of devices per stage turns nothing where there is one stage, or one micro-batch.

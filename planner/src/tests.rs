@@ -19,7 +19,7 @@ use crate::{
 };
 use roundelay_dsl::{Choice, Learning, NanoDollarsPerHour, Numbers, Objective, Program};
 use roundelay_schedule::{
-    BytesPerSecond, Exactness, Nanos, Placement, Recompute, Rule, States,
+    BytesPerSecond, Exactness, Nanos, Order, Placement, Recompute, Rule, States,
 };
 use std::ops::ControlFlow;
 
@@ -321,6 +321,24 @@ fn a_period_without_end_is_refused_at_once() {
 
 /// Bounds may be far from the truth for one placement and close to it for another; where the limit
 /// is met, the likeliest plan of each was clocked.
+/// A stage frees its gradients before the next one has any, so on one device too there are plans
+/// that fit by their stages alone.
+#[test]
+fn more_stages_fit_where_fewer_do_not() {
+    let mut program = sample::program(1, 4);
+    program.search.recompute = Choice::OneOf(vec![Recompute::None]);
+    program.search.micro_batches = Numbers::Ranges(vec![(1, 1)]);
+    program.search.order = Choice::OneOf(vec![Order::Sequential]);
+    let plans = all(&program).plans;
+    let tightest = plans.iter().min_by_key(|c| c.device_peak).expect("plans fit");
+    assert!(tightest.plan.stages > 1 && plans[0].plan.stages == 1, "{plans:?}");
+    for (_, device) in program.target.devices.iter_mut() {
+        device.memory = tightest.device_peak;
+    }
+    let found = plan(&program, &Options::default()).expect("one plan fits");
+    assert_eq!(found.plans[0].plan, tightest.plan);
+}
+
 #[test]
 fn a_limit_leaves_no_placement_unseen() {
     let mut program = sample::program(4, 8);

@@ -37,8 +37,6 @@ const OPEN_PASSES: u64 = 8192;
 pub(crate) struct Values {
     /// What is minimised.
     pub objective: Objective,
-    /// Whether the program bounds memory further than its devices do.
-    pub is_bounded: bool,
     /// Rules.
     pub rules: Vec<Rule>,
     /// Placements.
@@ -49,8 +47,6 @@ pub(crate) struct Values {
     pub states: Vec<States>,
     /// What all stages compute again that the program does not pin.
     pub recompute: Vec<Recompute>,
-    /// Whether some stages are pinned to what they compute again.
-    pub pinned: bool,
     /// Numbers of micro-batches.
     pub micro_batches: Vec<u32>,
     /// Stages on one device of a pipeline.
@@ -140,13 +136,11 @@ impl Values {
         };
         Self {
             objective: program.search.objective,
-            is_bounded: program.search.memory.is_some(),
             rules: one_of(rule, &known_rules()),
             placements: one_of(placement, Placement::ALL),
             orders: one_of(order, &known_orders(program)),
             states: one_of(states, States::ALL),
             recompute: ascending(one_of(recompute, Recompute::ALL)),
-            pinned: !program.search.pinned.is_empty(),
             micro_batches,
             chunks,
             slices: Tried::new(slices, SLICES_MAX),
@@ -286,11 +280,6 @@ impl Values {
     pub(crate) fn tries_stages(&self, micro_batches: u32, stages: u32) -> bool {
         self.stages().contains(&stages)
             && self.check_stages(micro_batches, stages).is_ok()
-    }
-
-    /// Whether fewer stages are tried as well, whatever the micro-batches.
-    pub(crate) fn tries_fewer_stages(&self, stages: u32) -> bool {
-        self.stages().first().is_some_and(|least| *least < stages)
     }
 
     /// Name and values of every decision, as text, in the order in which tables name them.
@@ -504,7 +493,6 @@ mod tests {
         }
         for s in 1..20 {
             assert_eq!(values.tries_stages(s, s), values.stages().contains(&s));
-            assert_eq!(values.tries_fewer_stages(s), values.stages()[0] < s);
         }
     }
 

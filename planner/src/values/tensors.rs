@@ -5,7 +5,8 @@ use super::{
     one_of,
 };
 use roundelay_dsl::{Choice, Model, Numbers, Operation, Program, Search, Source};
-use roundelay_schedule::{Contraction, Images, Sequence, Tensor};
+use roundelay_schedule::{Contraction, Images, Sequence, Target, Tensor};
+use std::ops::Range;
 
 /// Parts of tensors that are tried when rows or columns are left open, at most.
 const MOST_OPEN_PARTS: u64 = 16;
@@ -21,9 +22,10 @@ const LEAST_OPEN_GRID_OF_IMAGES: u64 = 4;
 /// Parts of a micro-batch that may take turns, at most.
 const MOST_HALVES: u64 = 2;
 
-/// Ways to split tensors. Open rows and columns are powers of two whose grid fills part of an
-/// innermost link level, or for images of any: weights are much of what replicas of these exchange,
-/// and a grid shares them out. Columns are tried in larger grids alone. Sequences are split where
+/// Ways to split tensors. Open rows and columns are powers of two whose grid fits into the widest
+/// innermost link level, or for images into all devices: weights are much of what replicas of these
+/// exchange, and a grid shares them out. What they leave over may stay idle, so that one device more
+/// makes no plan worse. Columns are tried in larger grids alone. Sequences are split where
 /// there are some, and several parts. Each map goes a way of its own unless a program says otherwise,
 /// and where there are convolutions all take turns as well; one column leaves them nothing else.
 /// Examples are taken in halves where the program says so, and tensors are split.
@@ -42,9 +44,7 @@ pub(super) fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
     let (least, most) = open_parts(program, devices);
     let values = |numbers: &Numbers| match numbers {
         Numbers::Ranges(ranges) => thinned(listed(ranges, devices.max(1))),
-        Numbers::Open => {
-            sorted(powers_of_two(most).filter(|parts| devices.is_multiple_of(*parts)))
-        }
+        Numbers::Open => sorted(powers_of_two(most)),
     };
     let open = [rows, columns].map(|numbers| *numbers == Numbers::Open);
     let fits = |rows: u32, columns: u32| {
@@ -92,13 +92,23 @@ pub(super) fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
 
 /// The fewest parts of a grid in which columns that are left open are tried, and the most parts.
 fn open_parts(program: &Program, devices: u64) -> (u64, u64) {
-    let inner = program.target.domains.iter().map(|d| d.devices.len() as u64);
-    let level = inner.min().unwrap_or(1).min(MOST_OPEN_PARTS);
+    let level = widest_innermost(&program.target).min(devices).clamp(1, MOST_OPEN_PARTS);
     match (convolves(program), has_odd_heads(&program.model)) {
         (true, _) => (LEAST_OPEN_GRID_OF_IMAGES, devices.clamp(1, MOST_OPEN_PARTS)),
         (false, true) => (LEAST_OPEN_GRID_OF_ODD_HEADS, level),
         (false, false) => (LEAST_OPEN_GRID, level),
     }
+}
+
+/// Devices in the widest link level that has none inside it.
+fn widest_innermost(target: &Target) -> u64 {
+    let all = target.domains.iter().map(|domain| &domain.devices);
+    let inside = |one: &Range<u32>, other: &Range<u32>| {
+        one.len() < other.len() && other.start <= one.start && one.end <= other.end
+    };
+    let innermost =
+        all.clone().filter(|own| !all.clone().any(|other| inside(other, own)));
+    innermost.map(|devices| devices.len() as u64).max().unwrap_or(1)
 }
 
 /// The ways in which images may lie where tensors are split like this: whole unless the program
@@ -158,7 +168,8 @@ mod tests {
     use super::*;
     use crate::sample;
     use roundelay_dsl::{Cap, Node, Scale, Window};
-    use roundelay_schedule::Id;
+    use roundelay_schedule::{Domain, Id};
+    use std::collections::BTreeSet;
 
     fn with(mut program: Program, operation: Operation) -> Program {
         let operands = vec![Source::Node(Id::new(0))];
@@ -196,6 +207,30 @@ mod tests {
         let found = tensors(&images, 4);
         let is_split = |own: &Tensor| own.parts() == 1 || own.images == Images::Split;
         assert!(found.iter().all(is_split) && found.iter().any(|own| !own.can_lie()));
+    }
+
+    /// Grids that fit on fewer devices are tried on more, and those that fit into one node where
+    /// another node is short.
+    #[test]
+    fn one_device_more_takes_no_grid_away() {
+        let forms: [fn(Program) -> Program; 3] =
+            [|program| program, with_images, |program| with_heads(program, 9)];
+        for form in forms {
+            let grids = |devices: usize| -> BTreeSet<(u32, u32)> {
+                let program = form(sample::program(devices, 8));
+                let all = tensors(&program, devices as u64).into_iter();
+                all.map(|tensor| (tensor.rows, tensor.columns)).collect()
+            };
+            assert!((1..20).all(|devices| grids(devices).is_subset(&grids(devices + 1))));
+            assert!(grids(5).contains(&(4, 1)) && !grids(3).contains(&(4, 1)));
+        }
+        let mut program = sample::program(23, 8);
+        let whole = program.target.domains[0].clone();
+        program.target.domains = [0..8, 8..16, 16..23, 0..23]
+            .map(|devices| Domain { devices, ..whole.clone() })
+            .to_vec();
+        let rows = tensors(&program, 23).into_iter().map(|tensor| tensor.rows).max();
+        assert_eq!(rows, Some(8));
     }
 
     #[test]
