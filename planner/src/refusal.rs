@@ -3,13 +3,14 @@
 use crate::{
     blame::blamed,
     excluded::{Excluded, Sizes},
+    outline::Outline,
     ranking::{Options, Ranking, threads},
     reason::Reason,
     repair::{Changes, Repair, changes},
     space::Space,
 };
 use roundelay_dsl::{Mistake, Numbers, Program, Search};
-use roundelay_schedule::{PlanFault, States};
+use roundelay_schedule::{Exactness, PlanFault, Recompute, States};
 use std::fmt;
 
 /// Why no plan of the space fits, and what would make one fit.
@@ -165,7 +166,8 @@ fn binding(program: &Program, ranking: &Ranking, furthest: Option<&Excluded>) ->
     }
 }
 
-/// Of the plans that were excluded one that came furthest.
+/// Of the plans that were excluded one that came furthest; of those that came equally far one whose
+/// exactness is allowed, for no memory would help another.
 fn furthest<'a>(
     program: &Program,
     ranking: &'a Ranking,
@@ -184,7 +186,24 @@ fn furthest<'a>(
         (Reason::OtherDepth { .. }, _) if !divided => (1, 0),
         _ => depth(excluded),
     };
-    ranking.space.excluded.iter().min_by_key(depth)
+    let rank = |excluded: &&Excluded| {
+        let (phase, missing) = depth(excluded);
+        (phase, exactness(program, excluded) > ranking.allowed, missing)
+    };
+    ranking.space.excluded.iter().min_by_key(rank)
+}
+
+/// The class of an excluded plan; of several the strictest that its rule has.
+fn exactness(program: &Program, excluded: &Excluded) -> Exactness {
+    let family = excluded.family;
+    match (&excluded.reason, excluded.sizes) {
+        (Reason::Memory(_) | Reason::Endless(_), Sizes::One(counts)) => {
+            let devices = counts.devices(family, program.search.lists.len());
+            let recompute = Recompute::None;
+            Outline { family, counts, recompute, devices }.exactness(program)
+        }
+        _ => family.rule.exactness(),
+    }
 }
 
 /// How far an excluded plan is from fitting: the last phase it reached, then what is missing.

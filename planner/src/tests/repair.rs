@@ -272,6 +272,27 @@ fn what_fits_is_found_though_the_limit_is_met_first() {
     assert!(second > 0 && cut > 0, "{second} second looks, {cut} refusals");
 }
 
+/// A cyclic plan that lacks fewer bytes is not what the program may have.
+#[test]
+fn what_lacks_memory_is_a_plan_of_the_allowed_exactness() {
+    let mut program = separate(4, 4);
+    let mut binding = |memory, class| {
+        program.target.devices.iter_mut().for_each(|(_, own)| own.memory = Bytes(memory));
+        program.search.exactness = class;
+        refusal(&program).binding
+    };
+    let delayed = (1..).map(|step| 200 * step).find_map(|memory| {
+        let delayed = binding(memory, Some(Exactness::Delayed));
+        delayed.contains("cyclic").then_some((memory, delayed))
+    });
+    let (memory, delayed) = delayed.expect("cyclic plans take least");
+    assert!(delayed.starts_with("memory: cyclic"), "{delayed}");
+    for class in [None, Some(Exactness::Reordered), Some(Exactness::Exact)] {
+        let allowed = binding(memory, class);
+        assert!(allowed.starts_with("memory: sync "), "{class:?}: {allowed}");
+    }
+}
+
 #[test]
 fn what_is_cut_short_is_said() {
     let repair = Repair {
