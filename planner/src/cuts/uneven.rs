@@ -16,6 +16,7 @@
 use super::Chain;
 use crate::cost::Kinds;
 use roundelay_schedule::{Bytes, Nanos};
+use std::collections::BTreeMap;
 
 /// What stages take on their devices.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +43,7 @@ const WHOLE: u64 = 1 << 10;
 /// The places of a chain where stages may begin or end, and what they take between them.
 struct Places<'a> {
     kinds: &'a [Kinds],
+    sorts: Sorts,
     /// Time of everything before each place, on each kind of device.
     elapsed: Vec<Vec<Nanos>>,
     /// Bytes that cross there.
@@ -53,6 +55,29 @@ struct Places<'a> {
     /// Where the unit of a local rule begins that ends at each place or goes on there: no stage that
     /// ends there begins before.
     unit: Vec<usize>,
+}
+
+/// Stages that take and have room for the same are of one sort.
+struct Sorts {
+    /// The sort of each stage.
+    of: Vec<usize>,
+    /// A stage of each sort.
+    some: Vec<usize>,
+}
+
+impl Sorts {
+    fn new(uneven: &Uneven<'_>) -> Self {
+        let own = |stage: usize| (&uneven.kinds[stage], uneven.rooms.get(stage));
+        let mut known = BTreeMap::new();
+        let mut some = Vec::new();
+        let of = (0..uneven.kinds.len()).map(|stage| {
+            *known.entry(own(stage)).or_insert_with(|| {
+                some.push(stage);
+                some.len() - 1
+            })
+        });
+        Self { of: of.collect(), some }
+    }
 }
 
 /// How far devices may be filled where the emptiest cuts fill them so far.
@@ -108,6 +133,7 @@ impl<'a> Places<'a> {
         let before = |at: &usize| held.get(*at).copied().unwrap_or(all);
         Self {
             kinds: uneven.kinds,
+            sorts: Sorts::new(uneven),
             held: positions.iter().map(before).collect(),
             most: vec![u64::MAX; uneven.kinds.len()],
             elapsed: uneven.times.iter().map(elapsed).collect(),
@@ -170,15 +196,20 @@ impl<'a> Places<'a> {
         (0..=self.end()).map(own).collect()
     }
 
+    /// Where the stages of each sort begin.
+    fn begins_of_sorts(&self, limit: Nanos) -> Vec<Vec<usize>> {
+        self.sorts.some.iter().map(|stage| self.begins(*stage, limit)).collect()
+    }
+
     /// Whether all stages can stay within a limit.
     fn fits(&self, limit: Nanos) -> bool {
+        let begins = self.begins_of_sorts(limit);
         let mut reached = vec![false; self.end() + 1];
         reached[0] = true;
-        for stage in 0..self.kinds.len() {
+        for sort in &self.sorts.of {
             let mut latest: Option<usize> = None;
-            let begins = self.begins(stage, limit);
-            let next = begins.into_iter().enumerate().map(|(end, begin)| {
-                let fits = latest.is_some_and(|latest| begin <= latest);
+            let next = begins[*sort].iter().enumerate().map(|(end, begin)| {
+                let fits = latest.is_some_and(|latest| *begin <= latest);
                 latest = if reached[end] { Some(end) } else { latest };
                 fits
             });
@@ -207,11 +238,12 @@ impl<'a> Places<'a> {
         let mut rows: Vec<Vec<Option<Bytes>>> = Vec::new();
         let mut follows = vec![None; self.end() + 1];
         follows[self.end()] = Some(Bytes(0));
-        for stage in (0..self.kinds.len()).rev() {
+        let begins = self.begins_of_sorts(limit);
+        for sort in self.sorts.of.iter().rev() {
             let mut row = vec![None; self.end() + 1];
-            for (end, begin) in self.begins(stage, limit).into_iter().enumerate() {
+            for (end, begin) in begins[*sort].iter().enumerate() {
                 let Some(sum) = follows[end] else { continue };
-                for least in &mut row[begin..end] {
+                for least in &mut row[*begin..end] {
                     *least = Some(least.map_or(sum, |least: Bytes| least.min(sum)));
                 }
             }
