@@ -62,7 +62,7 @@ pub fn write_examples(
     let data = Dataset::open(&schedule.job, data)?;
     let refused = |path: &Path| {
         let path = path.to_owned();
-        |source| OutputError::Write { path, source }
+        |source| OutputError::Unwritable { path, source }
     };
     fs::create_dir_all(folder).map_err(refused(folder))?;
     let output = |file: &str| OutputFile::beside(data.corpus_files(), &folder.join(file));

@@ -39,7 +39,18 @@ pub enum OutputError {
         /// The file.
         path: PathBuf,
     },
-    /// The system refuses to write.
+    /// It cannot be, which is known before the work begins.
+    #[error(
+        "cannot write `{}`: {source}; check space and permissions, or name another file",
+        path.display()
+    )]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The work is done, and the system takes no more of the file.
     #[error(
         "cannot write `{}`: {source}; check space and permissions, or name another file",
         path.display()
@@ -56,7 +67,7 @@ impl OutputFile {
     /// Proves that a file can be written, as far as that is known before. What is there stays until it is.
     ///
     /// # Errors
-    /// [`OutputError::Write`], also for folders, sockets and disks.
+    /// [`OutputError::Unwritable`], also for folders, sockets and disks.
     pub fn new(path: &Path) -> Result<Self, OutputError> {
         let place = place(path).and_then(|place| {
             if let Place::File(file) = &place {
@@ -67,7 +78,7 @@ impl OutputFile {
         let path = path.to_path_buf();
         match place {
             Ok(place) => Ok(Self { path, place }),
-            Err(source) => Err(OutputError::Write { path, source }),
+            Err(source) => Err(OutputError::Unwritable { path, source }),
         }
     }
 

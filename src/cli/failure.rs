@@ -113,7 +113,10 @@ impl Failure {
         let message = error.to_string();
         match error {
             OutputError::Input { path } => Self::usage(path, &message),
-            OutputError::Write { path, .. } => Self::refused("file", path, message),
+            OutputError::Unwritable { path, .. } => Self::refused("file", path, message),
+            OutputError::Write { path, .. } => {
+                Self { kind: Kind::Run, ..Self::refused("file", path, message) }
+            }
         }
     }
 

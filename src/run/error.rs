@@ -75,11 +75,14 @@ impl RunError {
             RunError::Data(_)
             | RunError::Checkpoint(_)
             | RunError::NoCheckpoint(_)
-            | RunError::Output(_)
+            | RunError::Output(
+                OutputError::Input { .. } | OutputError::Unwritable { .. },
+            )
             | RunError::Weights(_)
             | RunError::Code(_)
             | RunError::State(_) => true,
-            RunError::Element(_)
+            RunError::Output(OutputError::Write { .. })
+            | RunError::Element(_)
             | RunError::Unscaled(_)
             | RunError::NoCuda(_)
             | RunError::Meeting(_)

@@ -28,6 +28,16 @@ fn no_file_is_written_over_what_is_read() {
     }
 }
 
+/// A disk that is full when the training is done is no input that is refused.
+#[test]
+fn a_full_disk_is_a_run_that_failed() {
+    let scratch = Scratch::new("full");
+    let file = scratch.file("line.rdl", PROGRAM);
+    let full = ["cannot write `/dev/full`", "space"];
+    refused(roundelay("run --steps 1 --save /dev/full").arg(&file), 3, &full);
+    refused(roundelay("run --steps 1 --save /nowhere/x").arg(&file), 1, &["/nowhere/x"]);
+}
+
 /// Nor what a program imports, nor the corpus of its training.
 #[test]
 fn no_file_is_written_over_what_is_read_by_a_file() {
@@ -112,6 +122,6 @@ fn a_folder_of_examples_has_an_index_when_it_is_whole() {
     fs::remove_file(folder.join("y.bin")).expect("it is there");
     std::os::unix::fs::symlink("/dev/full", folder.join("y.bin"))
         .expect("a link can be made");
-    refused(&mut data(), 1, &["cannot write", "y.bin", "space"]);
+    refused(&mut data(), 3, &["cannot write", "y.bin", "space"]);
     assert!(!folder.join("index.json").exists(), "nothing says that it is whole");
 }

@@ -7,8 +7,10 @@ use crate::scratch::Scratch;
 fn what_cannot_be_written_is_said_before_and_harms_nothing() {
     let scratch = Scratch::new("output-unwritable");
     let missing = scratch.path().join("nowhere/kept");
-    assert!(matches!(OutputFile::new(&missing), Err(OutputError::Write { .. })));
-    assert!(matches!(OutputFile::new(scratch.path()), Err(OutputError::Write { .. })));
+    for wrong in [&missing, scratch.path()] {
+        let refused = OutputFile::new(wrong);
+        assert!(matches!(refused, Err(OutputError::Unwritable { .. })));
+    }
     let path = scratch.path().join("kept");
     scratch.write("kept", b"earlier");
     let output = OutputFile::new(&path).unwrap();
@@ -24,8 +26,9 @@ fn what_cannot_be_written_is_said_before_and_harms_nothing() {
         out.write_all(b"la")?;
         Err(io::Error::other("the disk is full"))
     };
-    let refused = output.write_by(cut).unwrap_err().to_string();
-    assert!(refused.contains("the disk is full"), "{refused}");
+    let refused = output.write_by(cut).unwrap_err();
+    assert!(matches!(refused, OutputError::Write { .. }));
+    assert!(refused.to_string().contains("the disk is full"), "{refused}");
     assert_eq!(fs::read(&path).unwrap(), b"earlier");
     assert!(!unfinished(&path).exists());
     output.write(b"later").unwrap();
