@@ -29,7 +29,8 @@ use roundelay_schedule::{Element, Extents};
 pub(crate) struct Derivative {
     /// Makes the result and auxiliaries.
     pub(crate) forward: Vec<Step>,
-    /// Makes one contribution for every operand that has a gradient. The last call may hand
+    /// Makes one contribution for every operand that has a gradient; that of what goes into a map comes
+    /// last, so that it may lie where the input lay. The last call may hand
     /// its own gradient over, so none but the last may be a `copy` that others read after.
     pub(crate) backward: Vec<Step>,
 }

@@ -4,9 +4,8 @@
 //! No rule changes a bit: what fused kernels compute is defined as the kernels one by one.
 //! Nothing is kept that was not kept before; a tensor that only went from the one call to the
 //! other is not made any more. A call that does two joins what stands before it in turn, so a
-//! product grows into an affine map, and that into one with an activation. Backward, a map's product
-//! for what goes into it comes behind the map's other calls where an activation takes it right then.
-//! These others, which read one gradient, are one call where both write sums, or both add to them.
+//! product grows into an affine map, and that into one with an activation. Two that read one
+//! gradient are one call where both write sums, or both add to them.
 
 use super::{
     call::{Step, Tensor, Term},
@@ -89,7 +88,6 @@ pub(crate) fn fuse_nodes<N: Copy + PartialEq>(
     rewriting: &Rewriting<'_>,
     kept: impl Fn(Tensor) -> bool,
 ) -> Vec<Made<N>> {
-    let steps = meeting(steps);
     let runs = runs(&steps);
     let mut touched = Touched::new(&steps, &runs);
     let chosen = chosen(&steps, runs, rewriting, &touched, &kept);
@@ -116,32 +114,6 @@ pub(crate) fn fuse_nodes<N: Copy + PartialEq>(
         fused.push(made);
     }
     fused
-}
-
-/// Puts a product behind the other calls of its operation where the call after them takes its result
-/// and a rule has the two as neighbours. These calls read what they share, and nothing else of each
-/// other, so no bit changes.
-fn meeting<N>(mut steps: Vec<(N, Step)>) -> Vec<(N, Step)> {
-    for place in 0..steps.len() {
-        let (_, product) = &steps[place];
-        let own = |(_, step): &&(N, Step)| step.node == product.node;
-        let behind = place + steps[place..].iter().take_while(own).count();
-        let taken = steps.get(behind).is_some_and(|(_, next)| meets(product, next));
-        if taken && product.node.is_some() {
-            steps[place..behind].rotate_left(1);
-        }
-    }
-    steps
-}
-
-/// Whether a call takes what a product makes, and a rule has both.
-fn meets(product: &Step, next: &Step) -> bool {
-    let pair = [product.kernel, next.kernel];
-    let mut rules = FORMS.iter().filter(|form| form.between().is_some());
-    let is_rule = rules.any(|form| form.before.map(|line| line.kernel) == pair);
-    let made = product.terms.last().map(|term| term.tensor);
-    let read = next.terms.iter().any(|term| Some(term.tensor) == made);
-    product.kernel == "matmul" && is_rule && read && product.strand == next.strand
 }
 
 /// The rules that are wanted, by the place of the call that comes second.

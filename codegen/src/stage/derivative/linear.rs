@@ -26,11 +26,11 @@ pub(super) fn linear(site: &Site<'_>) -> Derivative {
     Derivative {
         forward: [product.flag("transpose_b")].into_iter().chain(bias).collect(),
         backward: site.each([
-            (0, &|dx| call("matmul", [dy.clone(), weight.clone(), dx.matrix()])),
             (1, &|dweight| {
                 call("matmul", [dy.clone(), x.clone(), dweight]).flag("transpose_a")
             }),
             (2, &|dbias| call("sum_rows", [dy.clone(), dbias])),
+            (0, &|dx| call("matmul", [dy.clone(), weight.clone(), dx.matrix()])),
         ]),
     }
 }

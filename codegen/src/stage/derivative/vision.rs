@@ -26,11 +26,11 @@ pub(super) fn conv2d(
     Derivative {
         forward: [product].into_iter().chain(bias).collect(),
         backward: site.each([
-            (0, &|dx| with(call("conv2d_backward", [dy.clone(), weight.clone(), dx]))),
             (1, &|dweight| {
                 with(call("conv2d_weights", [x.clone(), dy.clone(), dweight]))
             }),
             (2, &|dbias| call("sum_rows", [dy.clone().matrix(), dbias])),
+            (0, &|dx| with(call("conv2d_backward", [dy.clone(), weight.clone(), dx]))),
         ]),
     }
 }
