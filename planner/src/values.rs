@@ -14,7 +14,8 @@ use roundelay_schedule::{
 };
 use std::collections::BTreeSet;
 
-/// Divisors of the batch up to this number are tried even when they are no power of two.
+/// Divisors of the batch up to this number are tried even when they are no power of two, as
+/// micro-batches and as replicas.
 const SMALL: u64 = 16;
 /// Stages on one device that are tried when they are left open.
 const OPEN_CHUNKS: [u32; 5] = [1, 2, 3, 4, 8];
@@ -73,7 +74,7 @@ pub(crate) struct Values {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Replicas {
     Open {
-        /// Divisors of the number of devices and powers of two.
+        /// Divisors of the number of devices, powers of two and small numbers.
         known: Vec<u32>,
         batch: u64,
     },
@@ -349,7 +350,8 @@ impl Replicas {
             Numbers::Open => {
                 let divisors =
                     (1..=devices.min(LONG_RANGE)).filter(|r| devices.is_multiple_of(*r));
-                let known = sorted(powers_of_two(devices).chain(divisors));
+                let small = 1..=devices.min(SMALL);
+                let known = sorted(powers_of_two(devices).chain(divisors).chain(small));
                 Self::Open { known, batch }
             }
             Numbers::Ranges(ranges) => {
@@ -494,6 +496,19 @@ mod tests {
         for s in 1..20 {
             assert_eq!(values.tries_stages(s, s), values.stages().contains(&s));
         }
+    }
+
+    /// What one device more leaves over stays idle.
+    #[test]
+    fn one_device_more_takes_no_replicas_away() {
+        let replicas = |devices, micro_batches| {
+            let known = Values::new(&sample::program(devices, 96));
+            known.replicas(micro_batches).into_iter().collect::<BTreeSet<u32>>()
+        };
+        for (devices, n) in (1..SMALL as usize).flat_map(|d| [1, 3, 8].map(|n| (d, n))) {
+            assert!(replicas(devices, n).is_subset(&replicas(devices + 1, n)));
+        }
+        assert!(replicas(8, 2).contains(&6) && !replicas(8, 2).contains(&7));
     }
 
     /// What is listed is tried with every N but where it stands for as many micro-batches, or known to

@@ -36,10 +36,15 @@ pub(super) fn compile(args: &CompileArgs) -> Result<(), Failure> {
     tell_facts(&schedule, warnings, args.json)
 }
 
-/// A plan file has every decision made, so `--set` may change anything but those beside it.
+/// A plan file has every decision made, so `--set` may change anything but those beside it; what exactness
+/// a plan may have is none.
 fn refuse_decisions(args: &ProgramArgs) -> Result<(), Failure> {
-    let decides =
-        |line: &&String| dsl::Search::default().set_from(line, &dsl::Disk).is_ok();
+    let decides = |line: &&String| {
+        let mut search = dsl::Search::default();
+        let is_read = search.set_from(line, &dsl::Disk).is_ok();
+        let allows = search.exactness.take().is_some();
+        is_read && !(allows && search == dsl::Search::default())
+    };
     let Some(line) = args.set.iter().find(decides) else { return Ok(()) };
     let message = format!(
         "`--set \"{line}\"` is for a search, and the plan of `--plan` has every decision made: leave \

@@ -330,6 +330,9 @@ fn a_plan_file_pins_what_is_compiled() {
     for line in ["rule = sync", "memory <= 1 kB", "minimize = step_time"] {
         refused(compile().args(["--set", line]), 2, &[line, "--plan"]);
     }
+    // Which plans may be is no decision of one.
+    printed(compile().args(["--set", "exactness = truncated"]));
+    refused(compile().args(["--set", "exactness = exact"]), 1, &["delayed", "exactness"]);
     let plan_text = fs::read_to_string(&plan).expect("it was written");
     scratch.file(
         "plan.yaml",
