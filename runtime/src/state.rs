@@ -7,6 +7,13 @@ use crate::native::rounded;
 use roundelay_schedule::{Division, Float, Job, Parameter, Stage};
 use std::{borrow::Cow, collections::BTreeMap};
 
+/// Whether a parameter is one of the head of a unit, as `unit0.head.linear.weight` is.
+pub(crate) fn is_of_head(name: &str) -> bool {
+    let unit = name.split_once(".head.").and_then(|(unit, _)| unit.strip_prefix("unit"));
+    let number = |unit: &str| unit.chars().all(|c| c.is_ascii_digit() || c == '_');
+    unit.is_some_and(|unit| !unit.is_empty() && number(unit))
+}
+
 /// Everything that training carries from step to step, at rest before step `step`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {

@@ -11,6 +11,7 @@ use crate::{
     OutputError, OutputFile, State, Tensor,
     checkpoint::format,
     container::{Array, Container, element, little_endian},
+    state::is_of_head,
 };
 use roundelay_kernels::nearest;
 use roundelay_schedule::{Job, Parameter};
@@ -58,7 +59,8 @@ impl Weights {
     }
 
     /// The state of a new run of a job that starts from these parameters: before step 0, with
-    /// optimizer state zero.
+    /// optimizer state zero. A model and its units differ in heads alone, so those that the job has not
+    /// are left out, and those that the file has not are as they are drawn.
     ///
     /// # Errors
     /// [`WeightsError::Mismatch`] with everything that does not fit.
@@ -72,6 +74,7 @@ impl Weights {
                     let tensor = Tensor::first(job, parameter.whole_shape(), numbers);
                     state.tensors.insert(parameter.name.clone(), tensor);
                 }
+                Err(WeightsMistake::Missing { name, .. }) if is_of_head(&name) => {}
                 Err(mistake) => mistakes.push(mistake),
             }
         }
@@ -79,6 +82,13 @@ impl Weights {
             true => Ok(state),
             false => Err(WeightsError::Mismatch { path: self.path.clone(), mistakes }),
         }
+    }
+
+    /// Parameters of heads of units that a job has and the file has not, in the job's order.
+    pub fn drawn_heads(&self, job: &Job) -> Vec<String> {
+        let arrays = self.arrays();
+        let names = job.parameters.iter().map(|own| own.name.clone());
+        names.filter(|name| is_of_head(name) && !arrays.contains_key(name)).collect()
     }
 
     /// Parameters of a job that hold numbers which are not finite, in the job's order.
@@ -104,14 +114,15 @@ impl Weights {
 
 type Arrays<'a> = BTreeMap<String, Array<'a>>;
 
-/// Arrays that the job has no parameter for.
+/// Arrays that the job has no parameter for, but for heads.
 fn strangers(arrays: &Arrays<'_>, job: &Job) -> Vec<WeightsMistake> {
     let known: BTreeSet<&str> = job.parameters.iter().map(|p| p.name.as_str()).collect();
     let stranger = |name: &String| {
         let hint = nearest(name, known.iter().copied());
         WeightsMistake::Unknown { name: name.clone(), hint }
     };
-    let unknown = arrays.keys().filter(|name| !known.contains(name.as_str()));
+    let is_known = |name: &str| known.contains(name) || is_of_head(name);
+    let unknown = arrays.keys().filter(|name| !is_known(name));
     unknown.map(stranger).collect()
 }
 

@@ -44,7 +44,7 @@ pub fn evaluate(
             let found = found.ok_or_else(|| RunError::NoCheckpoint(folder.to_owned()))?;
             found.resume(schedule, &Provenance::new(schedule, &data))?.0
         }
-        Learned::Weights(file) => weights(schedule, file, &mut listener)?,
+        Learned::Weights(file) => weights(schedule, file, &mut listener)?.0,
     };
     let mut held_out = data.held_out(HeldOut::EXAMPLES)?;
     let micro_batches = held_out.micro_batches();

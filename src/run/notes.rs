@@ -30,6 +30,21 @@ pub(super) fn tell_not_finite(
     }
 }
 
+/// Says which parameters of heads of units training begins with as they are drawn.
+pub(super) fn tell_drawn_heads(
+    file: &Path,
+    drawn: &[String],
+    listener: &mut impl FnMut(RunEvent),
+) {
+    if let [first, rest @ ..] = drawn {
+        let further = if rest.is_empty() { "" } else { ", …" };
+        let file = file.display();
+        listener(RunEvent::Note(format!(
+            "`{file}` has not all heads of units (`{first}`{further}): these begin as they are drawn"
+        )));
+    }
+}
+
 /// Says before a run begins what it does otherwise than it might have.
 pub(super) fn tell(
     machine: &AnyMachine,

@@ -7,16 +7,17 @@ use roundelay_runtime::{
 use roundelay_schedule::Checked;
 use std::path::Path;
 
-/// The state of a file of weights; what is no number in it is told.
+/// The state of a file of weights, and the parameters of heads that it has not; what is no number in
+/// it is told.
 pub(super) fn weights(
     schedule: &Checked,
     file: &Path,
     listener: &mut impl FnMut(RunEvent),
-) -> Result<State, RunError> {
+) -> Result<(State, Vec<String>), RunError> {
     let weights = Weights::read(file)?;
     let state = weights.state(&schedule.job)?;
     notes::tell_not_finite(file, &weights.not_finite(&schedule.job), listener);
-    Ok(state)
+    Ok((state, weights.drawn_heads(&schedule.job)))
 }
 
 /// The state that a run begins with, and who writes its checkpoints.
@@ -41,7 +42,11 @@ pub(super) fn begin(
         Start::Anew { weights: file, keep } => {
             let (state, resumed) = match file {
                 None => (State::initial(&schedule.job), Resumed::FromStart),
-                Some(file) => (weights(schedule, file, listener)?, Resumed::FromWeights),
+                Some(file) => {
+                    let (state, drawn) = weights(schedule, file, listener)?;
+                    notes::tell_drawn_heads(file, &drawn, listener);
+                    (state, Resumed::FromWeights)
+                }
             };
             let kept = match keep {
                 None => Checkpointing::Never,

@@ -1,7 +1,7 @@
 //! How a run goes on from a checkpoint.
 
 use super::{Checkpoint, CheckpointError, Latest, Provenance};
-use crate::{State, StateError, Tensor};
+use crate::{State, StateError, Tensor, state::is_of_head};
 use roundelay_schedule::{Job, Parameter, Rule, Schedule};
 use std::{collections::BTreeSet, path::Path};
 
@@ -145,13 +145,6 @@ fn share(state: &mut State, job: &Job) {
     state.tensors.retain(|name, _| !is_of_head(name));
     let fresh = State::initial(job).tensors.into_iter();
     state.tensors.extend(fresh.filter(|(name, _)| is_of_head(name)));
-}
-
-/// Whether a parameter is one of a head, as `unit0.head.linear.weight` is.
-fn is_of_head(name: &str) -> bool {
-    let unit = name.split_once(".head.").and_then(|(unit, _)| unit.strip_prefix("unit"));
-    let number = |unit: &str| unit.chars().all(|c| c.is_ascii_digit() || c == '_');
-    unit.is_some_and(|unit| !unit.is_empty() && number(unit))
 }
 
 /// Everything in which the parameters are others than the job's.

@@ -82,6 +82,41 @@ fn mistakes(scratch: &Scratch, rows: &[Row<'_>]) -> Vec<String> {
     }
 }
 
+/// A model and its units differ in heads: one that is missing is as it is drawn, one too many is left out.
+#[test]
+fn a_model_and_its_units_exchange_weights() {
+    const HEAD: &str = "unit0.head.linear.bias";
+    let scratch = Scratch::new("weights-heads");
+    let path = scratch.path().join("weights");
+    let plain = trained(Float::F64);
+    let mut local = plain.clone();
+    let head =
+        |name: &str| Parameter { name: name.into(), ..plain.parameters[1].clone() };
+    local.parameters.push(head(HEAD));
+    for (from, to, drawn) in [(&plain, &local, &[HEAD][..]), (&local, &plain, &[])] {
+        let kept = State::initial(from);
+        kept.write_weights(&OutputFile::new(&path).unwrap()).unwrap();
+        let weights = Weights::read(&path).unwrap();
+        assert_eq!(weights.drawn_heads(to), drawn);
+        let state = weights.state(to).unwrap();
+        let fresh = State::initial(to);
+        assert_eq!(
+            state.tensors.keys().collect::<Vec<_>>(),
+            fresh.tensors.keys().collect::<Vec<_>>()
+        );
+        assert!(to.parameters.iter().all(|own| {
+            let source =
+                if kept.tensors.contains_key(&own.name) { &kept } else { &fresh };
+            state.tensors[&own.name] == source.tensors[&own.name]
+        }));
+    }
+    // Only heads of units are, not what has such a name otherwise.
+    let mut other = plain.clone();
+    other.parameters.push(head("united.head.bias"));
+    State::initial(&other).write_weights(&OutputFile::new(&path).unwrap()).unwrap();
+    assert!(Weights::read(&path).unwrap().state(&plain).is_err());
+}
+
 #[test]
 fn what_is_written_comes_back() {
     let scratch = Scratch::new("weights-back");
