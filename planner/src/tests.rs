@@ -319,8 +319,6 @@ fn a_period_without_end_is_refused_at_once() {
     assert!(refused.binding.contains("4000000 passes"), "{refused}");
 }
 
-/// Bounds may be far from the truth for one placement and close to it for another; where the limit
-/// is met, the likeliest plan of each was clocked.
 /// A stage frees its gradients before the next one has any, so on one device too there are plans
 /// that fit by their stages alone.
 #[test]
@@ -339,6 +337,8 @@ fn more_stages_fit_where_fewer_do_not() {
     assert_eq!(found.plans[0].plan, tightest.plan);
 }
 
+/// Bounds may be far from the truth for one placement and close to it for another; where the limit
+/// is met, the likeliest plan of each was clocked.
 #[test]
 fn a_limit_leaves_no_placement_unseen() {
     let mut program = sample::program(4, 8);
