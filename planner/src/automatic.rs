@@ -5,6 +5,7 @@
 //! keep and what else lies in the arenas are then known exactly; the order that is found for them
 //! stands in the plan as lists, so lowering decides nothing.
 
+mod alarms;
 mod find;
 mod greedy;
 mod pipe;

@@ -3,9 +3,11 @@
 //! arXiv 2401.10241, section 3; here each decision is made when its time has come, with what is
 //! known of all devices by then.
 
-use super::pipe::{Account, Arrivals, Half, Passes, Pipe, StageHalves};
+use super::{
+    alarms::Alarms,
+    pipe::{Account, Arrivals, Half, Passes, Pipe, StageHalves},
+};
 use roundelay_schedule::Nanos;
-use std::{cmp::Reverse, collections::BinaryHeap};
 
 /// How the devices choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +30,7 @@ pub(crate) struct Habit {
 /// same passes may be a little faster; of such orders some are given up.
 pub(crate) fn fill(pipe: &Pipe, habit: Habit, longest: Nanos) -> Option<Passes> {
     let mut filling = Filling::new(pipe, habit, longest);
-    while let Some(Reverse((time, device))) = filling.wakes.pop() {
+    while let Some((time, device)) = filling.alarms.next() {
         filling.wake(device, time);
         if filling.desks[device].idle > filling.idle_most[device] {
             return None;
@@ -59,7 +61,7 @@ struct Filling<'a> {
     desks: Vec<Desk>,
     arrivals: Arrivals,
     /// When devices look for something to do.
-    wakes: BinaryHeap<Reverse<(Nanos, usize)>>,
+    alarms: Alarms,
     /// The longest time that a device has idled.
     worst: Nanos,
     /// How long each device may idle.
@@ -68,7 +70,11 @@ struct Filling<'a> {
 
 impl<'a> Filling<'a> {
     fn new(pipe: &'a Pipe, habit: Habit, longest: Nanos) -> Self {
-        let desk = |turn| Desk { turn, ..Desk::default() };
+        let all = 3 * pipe.micro_batches;
+        let desk =
+            |turn| Desk { turn, passes: Vec::with_capacity(all), ..Desk::default() };
+        let mut alarms = Alarms::new(pipe.devices());
+        (0..pipe.devices()).for_each(|device| alarms.set(device, Nanos(0)));
         let work = |stage: &StageHalves| {
             (stage.forward + stage.input + stage.weight) * pipe.micro_batches as u64
         };
@@ -77,9 +83,7 @@ impl<'a> Filling<'a> {
             habit,
             desks: turns(pipe).into_iter().map(desk).collect(),
             arrivals: Arrivals::new(pipe),
-            wakes: (0..pipe.devices())
-                .map(|device| Reverse((Nanos(0), device)))
-                .collect(),
+            alarms,
             worst: Nanos(0),
             idle_most: pipe.stages.iter().map(|stage| longest - work(stage)).collect(),
         }
@@ -104,20 +108,26 @@ impl<'a> Filling<'a> {
         desk.passes.push(half);
         desk.free = now + stage.time(half);
         let end = desk.free;
-        self.wakes.push(Reverse((end, device)));
+        self.alarms.set(device, end);
         let sent = self.arrivals.send(self.pipe, (half, device, number), end);
-        self.wakes.extend(sent.map(|(to, time)| Reverse((time, to))));
+        // A device that is at a pass until later looks by itself when that ends.
+        if let Some((to, time)) = sent
+            && self.desks[to].free <= time
+        {
+            self.alarms.set(to, time);
+        }
     }
 
     /// What a free device starts now, if anything.
     fn choose(&self, device: usize, now: Nanos) -> Option<Half> {
         let open =
             |half| self.wanted(device, half, now).filter(|_| self.fits(device, half));
-        let [forward, input] = [Half::Forward, Half::Input].map(open);
         let ready = |arrival: Option<Nanos>| arrival.is_some_and(|time| time <= now);
+        let input = open(Half::Input);
         if ready(input) {
             return Some(Half::Input);
         }
+        let forward = open(Half::Forward);
         if ready(forward) {
             return Some(Half::Forward);
         }

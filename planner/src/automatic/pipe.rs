@@ -1,9 +1,7 @@
 //! What the search for an order knows of a pipeline: times of its passes and messages, what they
 //! keep, and how much room each device has.
 
-use roundelay_schedule::{
-    Bytes, DeviceList, Id, Item, ItemTime, Nanos, Pass, Units, item_times,
-};
+use roundelay_schedule::{Bytes, DeviceList, Item, Nanos, Pass};
 
 /// One stage, which is alone on its device, for one micro-batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,11 +18,14 @@ pub(crate) struct StageHalves {
     pub up: Nanos,
     /// What it keeps.
     pub kept: Kept,
-    /// What the values of a micro-batch take that come from the stage before.
-    pub values: Bytes,
-    /// What the gradients take that come from the stage behind.
-    pub gradients: Bytes,
+    /// The values of a micro-batch that come from the stage before.
+    pub values: Received,
+    /// The gradients that come from the stage behind.
+    pub gradients: Received,
 }
+
+/// What the messages of one micro-batch from a neighbour take, by the last pass that reads them.
+pub(crate) type Received = [Bytes; 3];
 
 /// What a stage keeps of one micro-batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,6 +72,11 @@ pub(crate) enum Half {
     Input,
     /// W.
     Weight,
+}
+
+impl Half {
+    /// All, in the order of a micro-batch.
+    pub(crate) const ALL: [Self; 3] = [Half::Forward, Half::Input, Half::Weight];
 }
 
 /// How many passes of each kind a device has started, and the most that it held at one time.
@@ -123,13 +129,22 @@ impl StageHalves {
     }
 }
 
-impl StageHalves {
-    /// What the slots take of so many messages that wait at a time; one more is on its way while
-    /// a pass reads the one before.
-    fn messages(&self, waiting: [usize; 2]) -> Bytes {
-        let [values, gradients] =
-            waiting.map(|count| count as u64 + u64::from(count > 0));
-        self.values * values + self.gradients * gradients
+impl Kept {
+    /// What is kept from one pass to a later one of the same micro-batch.
+    pub(crate) fn between(&mut self, from: Half, until: Half) -> Option<&mut Bytes> {
+        let sizes = [&mut self.activation, &mut self.retained, &mut self.adjoint];
+        sizes.into_iter().nth(kind(from, until)?)
+    }
+}
+
+/// Which of the three that a stage keeps lasts from one pass to another.
+fn kind(from: Half, until: Half) -> Option<usize> {
+    match (from, until) {
+        (Half::Forward, Half::Input) => Some(0),
+        (Half::Forward, Half::Weight) => Some(1),
+        (Half::Input, Half::Weight) => Some(2),
+        (_, Half::Forward) | (Half::Input | Half::Weight, Half::Input) => None,
+        (Half::Weight, Half::Weight) => None,
     }
 }
 
@@ -228,57 +243,75 @@ impl Pipe {
     /// How much more than its room the device takes, in bytes, that has least left; negative
     /// where all have something left.
     pub(crate) fn excess(&self, passes: &Passes) -> i128 {
-        let waiting = self.waiting(passes);
-        let each = (0..).zip(passes).zip(waiting).map(|((device, own), waiting)| {
-            let (stage, room) = (&self.stages[device], self.room[device]);
+        let starts = self.starts(passes);
+        let each = (0..).zip(passes).map(|(device, own)| {
+            let (kept, room) = (&self.stages[device].kept, self.room[device]);
+            let account = self.account(device, own);
             let messages = match room {
                 Room::Live(_) => Bytes(0),
-                Room::Slots(_) => stage.messages(waiting),
+                Room::Slots(_) => self.received(&starts, device, &account),
             };
-            let kept = self.account(device, own).taken(&stage.kept, room);
-            i128::from((kept + messages).0) - i128::from(room.limit().0)
+            let taken = account.taken(kept, room) + messages;
+            i128::from(taken.0) - i128::from(room.limit().0)
         });
         each.max().unwrap_or_default()
     }
 
-    /// The most messages of values and of gradients that wait on each device in list order: that
-    /// in which a lowered schedule has these passes, each with its own length of time.
-    fn waiting(&self, passes: &Passes) -> Vec<[usize; 2]> {
-        let stages = u32::try_from(self.devices()).unwrap_or(u32::MAX);
-        let mut times =
-            item_times(&self.lists(passes), &Units::one(stages)).unwrap_or_default();
-        times.sort_by_key(ItemTime::list_order);
-        let mut now = vec![[0usize; 2]; self.devices()];
-        let mut most = now.clone();
-        for ItemTime { item, .. } in times {
-            let listed = item.first();
-            let device = listed.stage.index();
-            let (kind, next) = match listed.pass {
-                Pass::Forward => (0, device.checked_add(1)),
-                Pass::InputGradient => (1, device.checked_sub(1)),
-                Pass::Backward
-                | Pass::WeightGradient
-                | Pass::Combine
-                | Pass::Norm
-                | Pass::Update => {
-                    continue;
-                }
-            };
-            now[device][kind] = now[device][kind].saturating_sub(1);
-            let Some(next) = next.filter(|next| *next < self.devices()) else { continue };
-            now[next][kind] += 1;
-            most[next][kind] = most[next][kind].max(now[next][kind]);
-        }
-        most
+    /// When the passes of each kind start on each device in list order: that in which a lowered
+    /// schedule has them, where each takes as long as any other.
+    fn starts(&self, passes: &Passes) -> Vec<[Vec<Nanos>; 3]> {
+        let beat = StageHalves {
+            forward: Nanos(1),
+            input: Nanos(1),
+            weight: Nanos(1),
+            ..StageHalves::default()
+        };
+        let beats = Self { stages: vec![beat; self.devices()], ..self.clone() };
+        let mut starts = vec![[const { Vec::new() }; 3]; self.devices()];
+        beats.play(passes, |device, half, end| {
+            starts[device][half as usize].push(end - Nanos(1));
+        });
+        starts
     }
 
-    /// How good an order is when each device takes its passes in turn as soon as what they need
-    /// has come; nothing for one in which devices wait for ever.
-    pub(crate) fn merit(&self, passes: &Passes) -> Option<Merit> {
+    /// What the slots of messages take beyond what a device keeps anyway; one message is on its
+    /// way while a pass reads the one before.
+    fn received(
+        &self,
+        starts: &[[Vec<Nanos>; 3]],
+        device: usize,
+        account: &Account,
+    ) -> Bytes {
+        let StageHalves { values, gradients, .. } = &self.stages[device];
+        let slots = |from: Half, sender: Option<usize>, received: &Received| {
+            let Some(sent) = sender.and_then(|sender| starts.get(sender)) else {
+                return Bytes(0);
+            };
+            let of = |(until, size): (Half, &Bytes)| {
+                let there =
+                    most_there(&sent[from as usize], &starts[device][until as usize]);
+                let kept = kind(from, until).map_or(0, |kind| account.most[kind]);
+                *size * (there + 1).saturating_sub(kept) as u64
+            };
+            let some = Half::ALL.into_iter().zip(received).filter(|(_, size)| size.0 > 0);
+            some.map(of).sum()
+        };
+        slots(Half::Forward, device.checked_sub(1), values)
+            + slots(Half::Input, Some(device + 1), gradients)
+    }
+
+    /// Lets each device take its passes in turn as soon as what they need has come, and tells when
+    /// each ends; nothing for an order in which devices wait for ever.
+    fn play(
+        &self,
+        passes: &Passes,
+        mut ends: impl FnMut(usize, Half, Nanos),
+    ) -> Option<Vec<Line>> {
         let mut run = Run::new(self);
         let mut open: Vec<usize> = (0..self.devices()).rev().collect();
         while let Some(device) = open.pop() {
             while let Some(half) = run.step(device, &passes[device]) {
+                ends(device, half, run.lines[device].free);
                 match half {
                     Half::Forward if device + 1 < self.devices() => open.push(device + 1),
                     Half::Input if device > 0 => open.push(device - 1),
@@ -287,12 +320,16 @@ impl Pipe {
             }
         }
         let whole = |(own, run): (&Vec<Half>, &Line)| run.taken == own.len();
-        if !passes.iter().zip(&run.lines).all(whole) {
-            return None;
-        }
-        let spans = run.lines.iter().map(|line| line.free - line.first);
-        let last = run.lines.iter().map(|line| line.free).max().unwrap_or_default();
-        let first = run.lines.iter().map(|line| line.first).min().unwrap_or_default();
+        passes.iter().zip(&run.lines).all(whole).then_some(run.lines)
+    }
+
+    /// How good an order is when each device takes its passes in turn as soon as what they need
+    /// has come; nothing for one in which devices wait for ever.
+    pub(crate) fn merit(&self, passes: &Passes) -> Option<Merit> {
+        let lines = self.play(passes, |_, _, _| {})?;
+        let spans = lines.iter().map(|line| line.free - line.first);
+        let last = lines.iter().map(|line| line.free).max().unwrap_or_default();
+        let first = lines.iter().map(|line| line.first).min().unwrap_or_default();
         let kept = (0..).zip(passes).map(|(device, own)| {
             self.account(device, own).slots(&self.stages[device].kept)
         });
@@ -316,6 +353,18 @@ impl Pipe {
         };
         (0..).zip(passes).map(list).collect()
     }
+}
+
+/// The most messages that are there at a time, from the start of the pass that sends each to that
+/// of the last one that reads it. Of passes that start together the latter comes first in a lowered
+/// schedule.
+fn most_there(sent: &[Nanos], read: &[Nanos]) -> usize {
+    let mut gone = 0;
+    let each = sent.iter().enumerate().map(|(number, sent)| {
+        gone += read[gone..].iter().take_while(|read| *read <= sent).count();
+        number + 1 - gone
+    });
+    each.max().unwrap_or(0)
 }
 
 impl From<Half> for Pass {

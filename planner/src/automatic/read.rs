@@ -1,11 +1,11 @@
 //! What a lowered and priced schedule says of its pipeline.
 
-use super::pipe::{Pipe, Room, StageHalves};
+use super::pipe::{Half, Pipe, Room, StageHalves};
 use crate::memory;
 use roundelay_dsl::Program;
 use roundelay_schedule::{
     Buffer, BufferId, Bytes, Content, DeviceId, Id, Nanos, Order, Pass, Place, Schedule,
-    Subject, Work,
+    Subject, Touch, Work,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,11 +16,11 @@ pub(super) fn pipe(program: &Program, schedule: &Schedule) -> Pipe {
     let mut stages = vec![StageHalves::default(); plan.stages as usize];
     for (_, routine) in schedule.routines.iter() {
         let stage = &mut stages[routine.stage.index()];
-        let time = match routine.pass {
-            Pass::Forward => &mut stage.forward,
-            Pass::InputGradient => &mut stage.input,
-            Pass::WeightGradient => &mut stage.weight,
-            Pass::Backward | Pass::Combine | Pass::Norm | Pass::Update => continue,
+        let time = match half(routine.pass) {
+            Some(Half::Forward) => &mut stage.forward,
+            Some(Half::Input) => &mut stage.input,
+            Some(Half::Weight) => &mut stage.weight,
+            None => continue,
         };
         *time = routine.predicted.max(*time);
     }
@@ -64,8 +64,8 @@ fn kept(buffer: &Buffer) -> Option<(usize, usize)> {
     }
 }
 
-/// Reads what the messages of a micro-batch between neighbours take, one after another, and what
-/// they fill where they arrive; gives the buffers there.
+/// Reads what the messages of a micro-batch between neighbours take, one after another, what they
+/// fill where they arrive, and until when; gives the buffers there.
 fn messages(schedule: &Schedule, stages: &mut [StageHalves]) -> BTreeSet<BufferId> {
     let rank = |place: Place| {
         let device = schedule.rings[place.ring].devices[place.place as usize];
@@ -85,12 +85,18 @@ fn messages(schedule: &Schedule, stages: &mut [StageHalves]) -> BTreeSet<BufferI
             received.insert(to.row.buffer, receiver);
         }
     }
+    let last = last_readers(schedule, &received);
     for (buffer, receiver) in &received {
         let Some(stage) = stages.get_mut(*receiver) else { continue };
         let Buffer { subject, size, .. } = schedule.buffers[*buffer];
-        match subject {
-            Subject::ValueGradient(_) => stage.gradients += size,
-            _ => stage.values += size,
+        let (from, messages) = match subject {
+            Subject::ValueGradient(_) => (Half::Input, &mut stage.gradients),
+            _ => (Half::Forward, &mut stage.values),
+        };
+        let until = last.get(buffer).copied().unwrap_or(from);
+        messages[until as usize] += size;
+        if let Some(kept) = stage.kept.between(from, until) {
+            *kept += size;
         }
     }
     let n = u64::from(schedule.plan.micro_batches);
@@ -103,6 +109,36 @@ fn messages(schedule: &Schedule, stages: &mut [StageHalves]) -> BTreeSet<BufferI
         }
     }
     received.into_keys().collect()
+}
+
+/// The last pass that reads what some buffers receive: a pass that makes activations again reads
+/// values once more.
+fn last_readers(
+    schedule: &Schedule,
+    received: &BTreeMap<BufferId, usize>,
+) -> BTreeMap<BufferId, Half> {
+    let mut last = BTreeMap::new();
+    for action in schedule.actions.values() {
+        let Work::Launch { routine, .. } = &action.work else { continue };
+        let Some(half) = half(schedule.routines[*routine].pass) else { continue };
+        schedule.each_touch(&action.work, |Touch { row, .. }| {
+            if received.contains_key(&row.buffer) {
+                let known = last.entry(row.buffer).or_insert(half);
+                *known = half.max(*known);
+            }
+        });
+    }
+    last
+}
+
+/// The half of a micro-batch's work that a pass is.
+fn half(pass: Pass) -> Option<Half> {
+    match pass {
+        Pass::Forward => Some(Half::Forward),
+        Pass::InputGradient => Some(Half::Input),
+        Pass::WeightGradient => Some(Half::Weight),
+        Pass::Backward | Pass::Combine | Pass::Norm | Pass::Update => None,
+    }
 }
 
 /// What each device may keep: its capacity without what lies there under any order. Devices of

@@ -245,7 +245,10 @@ fn a_stage_with_rows_is_read_like_any_other() {
     let (_, senders) = pipe.stages.split_last().unwrap();
     assert!(senders.iter().all(|stage| stage.down > Nanos(0)), "{pipe:?}");
     assert!(pipe.stages[1..].iter().all(|stage| stage.up > Nanos(0)), "{pipe:?}");
-    assert!(pipe.stages[1..].iter().all(|stage| stage.values > Bytes(0)), "{pipe:?}");
+    assert!(
+        pipe.stages[1..].iter().all(|stage| stage.values != [Bytes(0); 3]),
+        "{pipe:?}"
+    );
     let roomy = |room: &Room| matches!(room, Room::Slots(room) if *room > Bytes(0));
     assert!(pipe.room.len() == 4 && pipe.room.iter().all(roomy), "{pipe:?}");
     let found = with_found_lists(&program, &bare).unwrap();

@@ -67,8 +67,7 @@ fn giving_up_early_changes_nothing_that_is_found() {
     for round in 0..100 {
         let pipe = random_pipe(&mut random);
         let known = [handcrafted(&pipe, 1), handcrafted(&pipe, 2), plain(&pipe)];
-        let filled =
-            habits(&pipe).filter_map(|habit| fill(&pipe, habit, Nanos(u64::MAX)));
+        let filled = habits().filter_map(|habit| fill(&pipe, habit, Nanos(u64::MAX)));
         let fitting = known.into_iter().chain(filled).filter(|own| pipe.fits(own));
         let best = fitting.filter_map(|passes| pipe.merit(&passes)).min();
         let found = find(&pipe, Aim::Time, &[]).map(|(merit, _)| merit);
@@ -89,8 +88,8 @@ fn random_pipe(random: &mut Random) -> Pipe {
             retained: Bytes(1 + random.below(10)),
             adjoint: Bytes(random.below(10)),
         },
-        values: Bytes(0),
-        gradients: Bytes(0),
+        values: [Bytes(0); 3],
+        gradients: [Bytes(0); 3],
     };
     let stages: Vec<StageHalves> = (0..devices).map(|_| stage(random)).collect();
     let room = stages.iter().map(|stage| {
