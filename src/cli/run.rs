@@ -69,8 +69,8 @@ impl Told {
     }
 }
 
-/// The first Ctrl-C ends a run after the steps that were begun, the second one at once. Before
-/// the run, while the planner works, nothing is lost, and the signal does what it always does.
+/// The first Ctrl-C, or SIGTERM, ends a run after the steps that were begun, the second one at once.
+/// Before the run, while the planner works, nothing is lost, and signals do what they always do.
 fn interrupt(file: &Path) -> Result<Interrupt, Failure> {
     let interrupt = Interrupt::default();
     let raised = interrupt.clone();
@@ -80,13 +80,29 @@ fn interrupt(file: &Path) -> Result<Interrupt, Failure> {
         }
         note("interrupted: finishes the steps that were begun; again to end now");
     };
-    match ctrlc::set_handler(handler) {
-        Ok(()) => Ok(interrupt),
-        Err(error) => {
-            let message = format!("cannot listen for Ctrl-C: {error}");
-            Err(Failure::refused("signal", file, message))
-        }
-    }
+    let refused = |error: &dyn std::fmt::Display| {
+        let message = format!("cannot listen for signals: {error}");
+        Failure::refused("signal", file, message)
+    };
+    on_termination(handler.clone()).map_err(|error| refused(&error))?;
+    ctrlc::set_handler(handler).map_err(|error| refused(&error))?;
+    Ok(interrupt)
+}
+
+/// Calls a handler whenever SIGTERM comes, which launchers and schedulers of jobs send before they end a
+/// process. SIGHUP stays as it is: it is ignored under `nohup`.
+#[cfg(unix)]
+fn on_termination(handler: impl Fn() + Send + 'static) -> std::io::Result<()> {
+    use signal_hook::{consts::SIGTERM, iterator::Signals};
+    let mut signals = Signals::new([SIGTERM])?;
+    std::thread::spawn(move || signals.forever().for_each(|_| handler()));
+    Ok(())
+}
+
+/// There is no such signal.
+#[cfg(not(unix))]
+fn on_termination(_: impl Fn() + Send + 'static) -> std::io::Result<()> {
+    Ok(())
 }
 
 /// Where an interrupted run stands, and how it goes on.

@@ -43,7 +43,11 @@ fn compiled(scratch: &Scratch) -> PathBuf {
 }
 
 fn interrupt(child: &Child) {
-    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    signal(child, "-INT");
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args([name, &child.id().to_string()]).status();
     assert!(sent.expect("`kill` can be called").success());
 }
 
@@ -54,8 +58,8 @@ struct Stopped {
     err: String,
 }
 
-/// Interrupts a run after some steps, `times` times.
-fn stopped(command: &mut Command, times: usize) -> Stopped {
+/// Sends some signals to a run after some steps.
+fn stopped(command: &mut Command, signals: &[&str]) -> Stopped {
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary starts");
     let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -64,7 +68,7 @@ fn stopped(command: &mut Command, times: usize) -> Stopped {
         let read = out.read_line(&mut text).expect("output is UTF-8");
         assert!(read > 0, "it ended on its own: {text}");
     }
-    (0..times).for_each(|_| interrupt(&child));
+    signals.iter().for_each(|name| signal(&child, name));
     out.read_to_string(&mut text).expect("output is UTF-8");
     let mut err = String::new();
     let mut from = child.stderr.take().expect("it is piped");
@@ -88,7 +92,7 @@ fn train(schedule: &Path, kept: &Path) -> Command {
 fn an_interrupted_run_keeps_what_it_did_and_goes_on_to_the_same_bits() {
     let scratch = Scratch::new("interrupt");
     let (schedule, kept) = (compiled(&scratch), scratch.path("kept"));
-    let first = stopped(&mut train(&schedule, &kept), 1);
+    let first = stopped(&mut train(&schedule, &kept), &["-INT"]);
     assert_eq!(first.code, Some(130), "{}", first.err);
     let done = losses(&first.lines).len() as u64;
     let end = first.lines.last().expect("there are lines");
@@ -111,7 +115,7 @@ fn an_interrupted_run_without_checkpoints_says_so_and_saves_weights() {
     let scratch = Scratch::new("interrupt-save");
     let (schedule, saved) = (compiled(&scratch), scratch.path("kept.safetensors"));
     let mut run = roundelay("run --json --save");
-    let found = stopped(run.arg(&saved).arg(&schedule), 1);
+    let found = stopped(run.arg(&saved).arg(&schedule), &["-TERM"]);
     assert_eq!(found.code, Some(130), "{}", found.err);
     assert!(found.err.contains("no checkpoint was kept"), "{}", found.err);
     let done = losses(&found.lines).len();
@@ -126,7 +130,7 @@ fn an_interrupted_run_without_checkpoints_says_so_and_saves_weights() {
 fn a_second_interruption_ends_the_run_at_once() {
     let scratch = Scratch::new("interrupt-twice");
     let (schedule, kept) = (compiled(&scratch), scratch.path("kept"));
-    let found = stopped(&mut train(&schedule, &kept), 2);
+    let found = stopped(&mut train(&schedule, &kept), &["-INT", "-TERM"]);
     assert_eq!(found.code, Some(130), "{}", found.err);
 }
 
