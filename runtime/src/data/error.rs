@@ -195,6 +195,16 @@ pub enum DataError {
         /// The folder.
         folder: String,
     },
+    /// A folder of a class that holds nothing.
+    #[error(
+        "the class folder `{}` has no image; put some there, or remove it: classes count in the \
+         order of the folders",
+        path.display()
+    )]
+    EmptyClass {
+        /// The folder.
+        path: PathBuf,
+    },
     /// A file that cannot be read as an image.
     #[error("cannot read the image `{}`: {reason}; repair or remove it", path.display())]
     Image {

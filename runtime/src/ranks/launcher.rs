@@ -135,7 +135,7 @@ pub enum LaunchError {
     /// Nothing says where rank 0 is.
     #[error(
         "nothing says on which host rank 0 is: set MASTER_ADDR to it on all {size} ranks \
-         ({launcher} does not)"
+         (in the environment from {launcher} it is not set)"
     )]
     NoHost {
         /// Name of the launcher.

@@ -73,7 +73,9 @@ fn jpeg(bytes: &[u8]) -> Result<Image, String> {
             bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions,
         },
     };
-    let options = DecoderOptions::default().jpeg_set_out_colorspace(ColorSpace::RGB);
+    // Otherwise what a file that breaks off does not say would be grey.
+    let options = DecoderOptions::default().set_strict_mode(true);
+    let options = options.jpeg_set_out_colorspace(ColorSpace::RGB);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
     decoder.decode_headers().map_err(|error| error.to_string())?;
     let (width, height) = decoder.dimensions().ok_or("it has no size")?;

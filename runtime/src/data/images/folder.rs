@@ -54,7 +54,11 @@ fn files(folder: &Path) -> Result<(Vec<Labelled>, Vec<Labelled>), DataError> {
     let (mut training, mut held_out) = (Vec::new(), Vec::new());
     let classes = entries(folder, folder)?.into_iter().filter(|path| path.is_dir());
     for (class, of_class) in (0..).zip(classes) {
-        for (index, path) in entries(&of_class, folder)?.into_iter().enumerate() {
+        let own = entries(&of_class, folder)?;
+        if own.is_empty() {
+            return Err(DataError::EmptyClass { path: of_class });
+        }
+        for (index, path) in own.into_iter().enumerate() {
             let is_held_out = index % HELD_OUT == HELD_OUT - 1;
             let part = if is_held_out { &mut held_out } else { &mut training };
             part.push((path, class));
