@@ -43,8 +43,8 @@ pub use import::{ImportCluster, ImportDtype, ImportOptions, Imported, families, 
 pub use machine::{check_kernels, compile_kernels, gpus, machine, self_check};
 pub use profile::{Measuring, ProfileError, ProfileOn, ProfileOptions, profile};
 pub use run::{
-    Folder, Learned, On, Outcome, RunError, RunEvent, RunOptions, Start, TokenFacts,
-    evaluate, run,
+    Assessment, Folder, Learned, On, Outcome, RunError, RunEvent, RunOptions, Start,
+    TokenFacts, evaluate, run,
 };
 
 pub use roundelay_dsl::{
@@ -57,10 +57,10 @@ pub use roundelay_planner::{
     Repair, explain, plan, read_plan, table, write_plan,
 };
 pub use roundelay_runtime::{
-    Came, Compilation, DeviceFacts, Every, Graphs, Interrupt, KernelCheck, KernelRow,
-    KernelTrials, LaunchError, Measures, OptimizerState, OutputError, OutputFile, Report,
-    Resumed, Seat, SelfCheck, Settling, State, Touched, Weights, WeightsError,
-    WeightsMistake,
+    Came, Compilation, Coverage, DeviceFacts, Every, Graphs, HeldOut, Interrupt,
+    KernelCheck, KernelRow, KernelTrials, LaunchError, Measures, OptimizerState,
+    OutputError, OutputFile, Report, Resumed, Seat, SelfCheck, Settling, State, Touched,
+    Weights, WeightsError, WeightsMistake,
 };
 pub use roundelay_schedule::{
     Bytes, Catalogue, Checked, DeviceId, Element, FileErrors, Initial, Kind, Nanos, Plan,

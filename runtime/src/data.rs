@@ -18,7 +18,7 @@ use crate::{Feed, digest::Digest};
 use corpus::Corpus;
 pub use error::DataError;
 use images::Images;
-use roundelay_schedule::{Data, Element, Id, InputId, Job};
+use roundelay_schedule::{Data, Element, Id, InputId, Job, gcd};
 use shapes::Shapes;
 use std::{num::NonZeroUsize, path::Path, slice, thread};
 use synthetic::Synthetic;
@@ -42,10 +42,38 @@ const LARGE: usize = 4 << 20;
 #[derive(Clone, Debug)]
 pub struct HeldOut {
     data: Dataset,
+    places: Places,
+}
+
+/// Which held-out examples are looked at.
+#[derive(Clone, Copy, Debug)]
+struct Places {
     /// Windows or images there are to choose from.
     windows: u64,
     /// Examples looked at.
     examples: u64,
+    spread: Spread,
+}
+
+/// How the examples that are looked at are spread over what is held out.
+#[derive(Clone, Copy, Debug)]
+enum Spread {
+    /// At equal distances, in order: neighbours in a text are alike.
+    Even,
+    /// At this distance round and round, which meets every one before any twice: classes of images
+    /// that come in any order, period or blocks, are met as often as they are there, and fewer
+    /// examples are the first of more.
+    Round(u64),
+}
+
+/// How much of what is held out was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coverage {
+    /// Examples looked at.
+    pub examples: u64,
+    /// Of so many; more are looked at where a batch has more, and some count twice then. None for
+    /// drawn data, which has no end.
+    pub of: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -127,9 +155,9 @@ impl Dataset {
         }
     }
 
-    /// About `limit` held-out examples, evenly spread over the held-out part: whole batches, so
-    /// that they do not depend on N, and at least one; where a corpus is too short for a
-    /// batch, some windows count twice.
+    /// About `limit` held-out examples, spread over the held-out part: whole batches, so
+    /// that they do not depend on N, and at least one; where there are fewer than a batch has,
+    /// some count twice.
     ///
     /// # Errors
     /// When the held-out part is shorter than one window, or has no image.
@@ -140,7 +168,12 @@ impl Dataset {
             Source::Shapes(_) | Source::Synthetic(_) => limit.max(self.batch),
         };
         let batches = (windows.min(limit) / self.batch).max(1);
-        Ok(HeldOut { data: self.clone(), windows, examples: batches * self.batch })
+        let spread = match &self.source {
+            Source::Images(_) => Spread::Round(round(windows)),
+            Source::Windows(_) | Source::Shapes(_) | Source::Synthetic(_) => Spread::Even,
+        };
+        let places = Places { windows, examples: batches * self.batch, spread };
+        Ok(HeldOut { data: self.clone(), places })
     }
 
     /// Entropy of the held-out part under a bigram model of the training part, in nats per
@@ -278,20 +311,48 @@ impl Feed for Dataset {
 }
 
 impl HeldOut {
-    /// How many examples are looked at when nothing else is said.
+    /// How many examples are looked at while training, and when nothing else is said.
     pub const EXAMPLES: u64 = 64;
 
     /// Micro-batches to look at.
     pub fn micro_batches(&self) -> u64 {
-        (self.examples / self.data.examples()).max(1)
+        (self.places.examples / self.data.examples()).max(1)
     }
+
+    /// How much of what is held out that is.
+    pub fn coverage(&self) -> Coverage {
+        let Places { windows, examples, .. } = self.places;
+        let of = match &self.data.source {
+            Source::Windows(_) | Source::Images(_) => Some(windows),
+            Source::Shapes(_) | Source::Synthetic(_) => None,
+        };
+        Coverage { examples, of }
+    }
+}
+
+impl Places {
+    /// The held-out example that is looked at in some place.
+    fn index(self, place: u64) -> u64 {
+        let windows = u128::from(self.windows);
+        let index = match self.spread {
+            Spread::Even => u128::from(place) * windows / u128::from(self.examples),
+            Spread::Round(distance) => u128::from(place) * u128::from(distance),
+        };
+        (index % windows) as u64
+    }
+}
+
+/// The distance next to the golden section of a whole with which steps round it meet every place
+/// before any twice.
+fn round(whole: u64) -> u64 {
+    let golden = (whole as f64 * 0.618_033_988_749_895) as u64;
+    (golden.max(1)..whole).find(|distance| gcd(*distance, whole) == 1).unwrap_or(1)
 }
 
 impl Feed for HeldOut {
     fn fill(&mut self, input: InputId, _: u64, micro_batch: u64, bytes: &mut [u8]) {
-        let (windows, examples) = (u128::from(self.windows), u128::from(self.examples));
-        let spread = |e: u64| (u128::from(e) * windows / examples) as u64 % self.windows;
-        let example = |e| Example::HeldOut { index: spread(e) };
+        let places = self.places;
+        let example = |place| Example::HeldOut { index: places.index(place) };
         self.data.fill_rows(input, micro_batch, bytes, example);
     }
 }

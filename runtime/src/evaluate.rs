@@ -15,7 +15,8 @@ use crate::{
 use host::HostPasses;
 use roundelay_kernels::{Context, Mode};
 use roundelay_schedule::{
-    Bytes, Checked, InputId, Job, Metric, Pass, Role, Routine, RoutineId, Schedule, Stage,
+    Attribute, Bytes, Call, Checked, Element, InputId, Job, Metric, Operand, Pass, Role,
+    Routine, RoutineId, Schedule, Stage,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,6 +33,21 @@ pub struct Evaluator {
     threads: usize,
     /// Metrics that nothing measures, by their places.
     unmeasured: BTreeSet<usize>,
+    weight: Weight,
+}
+
+/// What a micro-batch counts in means over many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Weight {
+    /// As much as any other.
+    Same,
+    /// As many of its targets as are no mask, so that the mean is that over all targets.
+    Targets {
+        /// Where they come in.
+        input: InputId,
+        /// The number that stands for none.
+        mask: u64,
+    },
 }
 
 /// The forward passes of all stages, on memory of their own.
@@ -146,7 +162,8 @@ impl Evaluator {
     ) -> Self {
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let (job, parts) = (schedule.job.clone(), schedule.tensor_parts());
-        Self { job, parts, passes, threads, unmeasured }
+        let weight = Weight::of(schedule);
+        Self { job, parts, passes, threads, unmeasured, weight }
     }
 
     /// Bytes of an evaluator on the host: flat parameters, and what forward passes work on.
@@ -163,7 +180,8 @@ impl Evaluator {
         self.passes.device_bytes()
     }
 
-    /// Loss and metrics of θ_T over micro-batches 0 .. `micro_batches` of a feed.
+    /// Loss and metrics of θ_T over micro-batches 0 .. `micro_batches` of a feed. A masked loss is the
+    /// mean over all targets, and no number where there is none.
     ///
     /// # Errors
     /// When the state is of another model, or the machine fails.
@@ -181,16 +199,19 @@ impl Evaluator {
             }
         }
         let mut sums = vec![0.0; 1 + self.job.metrics.len()];
+        let mut whole = 0.0;
         for micro_batch in 0..micro_batches {
             let context = self.context(state.step, micro_batch);
+            let mut own = Weight::SAME;
             let mut fill = |input, bytes: &mut [u8]| {
                 feed.fill(input, state.step, micro_batch, bytes);
+                own = self.weight.after(own, input, bytes);
             };
             let numbers = self.passes.run(&mut fill, &context)?;
-            sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
+            sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += own * number);
+            whole += own;
         }
-        let means = sums.into_iter().map(|sum| sum / micro_batches as f64);
-        Ok(self.readings(means.collect()))
+        Ok(self.readings(sums.into_iter().map(|sum| sum / whole).collect()))
     }
 
     fn readings(&self, means: Vec<f64>) -> Measures {
@@ -214,6 +235,69 @@ impl Evaluator {
             part: 0,
             threads: self.threads,
         }
+    }
+}
+
+impl Weight {
+    /// What a micro-batch counts without a mask.
+    const SAME: f64 = 1.0;
+
+    /// That of the forward passes of a schedule: by its targets where a masked loss is all that is
+    /// minimised, and its targets are an input.
+    fn of(schedule: &Schedule) -> Self {
+        let forward = schedule.routines.values().filter(|own| own.pass == Pass::Forward);
+        let losses = forward.flat_map(|routine| {
+            let calls = routine.calls.iter().filter(|call| makes_loss(routine, call));
+            calls.filter_map(|call| Some((targets(routine, call)?, mask(call)?)))
+        });
+        match losses.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()[..] {
+            [(input, mask)] => Self::Targets { input, mask },
+            _ => Self::Same,
+        }
+    }
+
+    /// What a micro-batch counts, of which an input is there now.
+    fn after(self, known: f64, input: InputId, bytes: &[u8]) -> f64 {
+        match self {
+            Self::Targets { input: targets, mask } if targets == input => {
+                let (numbers, _) = bytes.as_chunks();
+                let numbers = numbers.iter().map(|bytes| u32::from_ne_bytes(*bytes));
+                numbers.filter(|number| u64::from(*number) != mask).count() as f64
+            }
+            Self::Targets { .. } | Self::Same => known,
+        }
+    }
+}
+
+/// Whether a call writes the loss itself, rather than a term of it.
+fn makes_loss(routine: &Routine, call: &Call) -> bool {
+    let is_loss = |operand: &Operand| {
+        operand.offset == Bytes(0)
+            && routine.arguments[operand.argument as usize].role == Role::Metric
+    };
+    call.operands.iter().any(is_loss)
+}
+
+/// The target that stands for none in a loss that leaves out rows: the number of classes.
+fn mask(call: &Call) -> Option<u64> {
+    let is_masked = call.attributes.get("masked") == Some(&Attribute::Flag(true));
+    match (&*call.kernel, is_masked) {
+        ("masked_cross_entropy", _) => call.operands.first()?.shape.last().copied(),
+        ("linear_cross_entropy", true) => call.operands.get(1)?.shape.first().copied(),
+        ("cross_entropy_join", true) => match call.attributes.get("whole")? {
+            Attribute::Integer(classes) => u64::try_from(*classes).ok(),
+            Attribute::Flag(_) | Attribute::Real(_) | Attribute::Integers(_) => None,
+        },
+        _ => None,
+    }
+}
+
+/// The input of whole numbers that a call reads.
+fn targets(routine: &Routine, call: &Call) -> Option<InputId> {
+    let integers = call.operands.iter().find(|own| own.element == Element::I32)?;
+    match routine.arguments[integers.argument as usize].role {
+        Role::Input(input) => Some(input),
+        _ => None,
     }
 }
 

@@ -47,7 +47,7 @@ pub use cuda::{
     Times, TriedProducts, Ungraphed, check_kernels, compile_kernels, gpu_copies,
     is_formless, self_check,
 };
-pub use data::{DataError, Dataset, HeldOut};
+pub use data::{Coverage, DataError, Dataset, HeldOut};
 pub use evaluate::{EvaluateError, Evaluated, Evaluator, Measures, OnGpu};
 pub use feed::Feed;
 pub use interrupt::Interrupt;

@@ -5,7 +5,7 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
     value_parser,
 };
-use roundelay::{ImportCluster, ImportDtype};
+use roundelay::{HeldOut, ImportCluster, ImportDtype};
 use std::{num::NonZeroUsize, path::PathBuf};
 
 /// A compiler for parallel training.
@@ -194,6 +194,9 @@ pub(crate) struct EvaluateArgs {
     /// What was learned.
     #[command(flatten)]
     pub(crate) learned: LearnedArgs,
+    /// Held-out examples to look at, in whole batches: by default those that `run` looks at.
+    #[arg(long, value_parser = value_parser!(u64).range(1..), default_value_t = HeldOut::EXAMPLES)]
+    pub(crate) examples: u64,
     /// Where to compute.
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
     pub(crate) device: DeviceChoice,

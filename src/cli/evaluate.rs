@@ -7,7 +7,7 @@ use super::{
     failure::Failure,
     load, note, print, print_json, run,
 };
-use roundelay::{Graphs, Learned, Measures, RunEvent};
+use roundelay::{Assessment, Coverage, Graphs, Learned, Measures, RunEvent};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -17,6 +17,8 @@ struct Document {
     step: Option<u64>,
     loss: f64,
     metrics: BTreeMap<String, f64>,
+    examples: u64,
+    held_out: Option<u64>,
 }
 
 pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
@@ -33,19 +35,35 @@ pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
     };
     let data = args.data.as_deref();
     let on = run::on(args.device, Graphs::Never);
-    let evaluated = roundelay::evaluate(&schedule, &learned, on, data, told);
-    let (step, measures) = evaluated.map_err(|error| Failure::run(file, &error))?;
+    let evaluated =
+        roundelay::evaluate(&schedule, &learned, on, data, args.examples, told);
+    let Assessment { step, measures, coverage } =
+        evaluated.map_err(|error| Failure::run(file, &error))?;
     if args.json {
         let Measures { loss, metrics } = measures;
         let step = matches!(learned, Learned::Checkpoint(_)).then_some(step);
-        let document = Document { format: FORMAT, step, loss, metrics };
+        let Coverage { examples, of: held_out } = coverage;
+        let document =
+            Document { format: FORMAT, step, loss, metrics, examples, held_out };
         return print_json(&document, Form::Document);
     }
     let of = match learned {
         Learned::Checkpoint(_) => format!("step {step}"),
         Learned::Weights(file) => file.display().to_string(),
     };
-    print(&format!("{of}: {}\n", run::held_out(&measures)))
+    print(&format!("{of}: {} {}\n", run::held_out(&measures), over(coverage)))
+}
+
+/// Over how much of the held-out data.
+fn over(Coverage { examples, of }: Coverage) -> String {
+    match of {
+        None => format!("over {examples} drawn examples"),
+        Some(all) if all < examples => format!(
+            "over {examples} examples, of which {all} are different: a batch has more than are \
+             held out"
+        ),
+        Some(all) => format!("over {examples} of {all} held-out examples"),
+    }
 }
 
 fn learned(args: &LearnedArgs) -> Learned {

@@ -6,7 +6,7 @@ use super::{
     start::weights,
 };
 use roundelay_runtime::{
-    Cpu, CudaOptions, Dataset, Evaluated, Evaluator, HeldOut, Latest, MachineError,
+    Coverage, Cpu, CudaOptions, Dataset, Evaluated, Evaluator, Latest, MachineError,
     Measures, OnGpu, Provenance, check_native,
 };
 use roundelay_schedule::Checked;
@@ -21,9 +21,20 @@ pub enum Learned {
     Weights(PathBuf),
 }
 
-/// Held-out loss and metrics of what was learned, and the number of updates that a checkpoint
-/// has seen; weights do not say. One process computes them, call by call, so it does not matter
-/// whether periods are graphs. The listener hears of weights that are no numbers, and why a GPU is
+/// What held-out data says of what was learned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assessment {
+    /// Updates that a checkpoint has seen; weights do not say, and are taken for new.
+    pub step: u64,
+    /// Loss and metrics.
+    pub measures: Measures,
+    /// Over how much of the held-out data.
+    pub coverage: Coverage,
+}
+
+/// Held-out loss and metrics of what was learned, over about `examples` examples; training looks at
+/// [`HeldOut::EXAMPLES`](crate::HeldOut::EXAMPLES). One process computes them, call by call, so it
+/// does not matter whether periods are graphs. The listener hears of weights that are no numbers, and why a GPU is
 /// not used.
 ///
 /// # Errors
@@ -34,8 +45,9 @@ pub fn evaluate(
     learned: &Learned,
     on: On,
     data: Option<&Path>,
+    examples: u64,
     mut listener: impl FnMut(RunEvent),
-) -> Result<(u64, Measures), RunError> {
+) -> Result<Assessment, RunError> {
     let mut evaluator = evaluator(schedule, on, &mut listener)?;
     let data = Dataset::open(&schedule.job, data)?;
     let state = match learned {
@@ -46,9 +58,10 @@ pub fn evaluate(
         }
         Learned::Weights(file) => weights(schedule, file, &mut listener)?.0,
     };
-    let mut held_out = data.held_out(HeldOut::EXAMPLES)?;
-    let micro_batches = held_out.micro_batches();
-    Ok((state.step, evaluator.measure(&state, &mut held_out, micro_batches)?))
+    let mut held_out = data.held_out(examples)?;
+    let (micro_batches, coverage) = (held_out.micro_batches(), held_out.coverage());
+    let measures = evaluator.measure(&state, &mut held_out, micro_batches)?;
+    Ok(Assessment { step: state.step, measures, coverage })
 }
 
 fn evaluator(

@@ -210,3 +210,48 @@ fn two_starts_are_a_usage_mistake_with_a_reason() {
         &["--weights"],
     );
 }
+
+const MASKED: &str = r#"
+model masked {
+    input tokens: i32[batch, 8]
+    input targets: i32[batch, 8]
+    logits = linear(embedding(tokens, 5, 8), 4)
+    loss cross_entropy(logits, targets, masked = true)
+}
+device core { memory 1 GB, compute 10 GFLOP/s, bandwidth 10 GB/s }
+link bus { bandwidth 8 GB/s, latency 2 us }
+cluster two { 2 x core joined by bus }
+train { data tokens("masked.bin", u8), batch 8, steps 2, seed 3, optimizer sgd(lr = 0.2) }
+plan { rule sync, placement accumulate }
+"#;
+
+/// Most rows have no target, and a micro-batch of one row mostly has none.
+#[test]
+fn a_masked_loss_on_held_out_data_is_a_mean_over_targets_whatever_the_micro_batches() {
+    let scratch = Scratch::new("masked");
+    let program = scratch.file("masked.rdl", MASKED);
+    let token = |k: usize| if k % 23 == 5 { (k % 4) as u8 } else { 4 };
+    let tokens: Vec<u8> = (0..6000).map(token).collect();
+    fs::write(scratch.path("masked.bin"), tokens).expect("it can be written");
+    let weights = scratch.path("w.safetensors");
+    printed(roundelay("run --save").arg(&weights).arg(&program));
+    let evaluated = |more: &str| {
+        let mut command = roundelay(&format!("evaluate {more} --weights"));
+        document(command.arg(&weights).arg(&program), "evaluate")
+    };
+    let loss = |found: &Value| found["loss"].as_f64().expect("there are targets");
+    let whole = evaluated("--set micro_batches=1");
+    for n in [2, 4, 8] {
+        let own = evaluated(&format!("--set micro_batches={n}"));
+        let apart = (loss(&own) - loss(&whole)).abs();
+        assert!(apart < 1e-5 * loss(&whole), "{n}: {own} {whole}");
+    }
+    assert_eq!((&whole["examples"], &whole["held_out"]), (&64.into(), &66.into()));
+    let fewer = evaluated("--examples 9");
+    assert_eq!(fewer["examples"], 8, "whole batches");
+    let said = printed(roundelay("evaluate --weights").arg(&weights).arg(&program));
+    assert!(said.contains(" over 64 of 66 held-out examples"), "{said}");
+
+    fs::write(scratch.path("masked.bin"), vec![4; 6000]).expect("it can be written");
+    assert_eq!(evaluated("")["loss"], Value::Null, "no target, no mean");
+}

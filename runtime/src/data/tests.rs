@@ -164,6 +164,29 @@ fn held_out_windows_are_fixed_apart_and_spread() {
     assert_eq!(few.micro_batches(), 2, "one batch at least");
 }
 
+/// Every class is met about as often as it is there, however classes come one after another.
+#[test]
+fn images_are_looked_at_round_and_round() {
+    for windows in [1, 2, 3, 10, 997, 10_000] {
+        let spread = Spread::Round(round(windows));
+        let places = Places { windows, examples: windows, spread };
+        let all: std::collections::BTreeSet<u64> =
+            (0..windows).map(|place| places.index(place)).collect();
+        assert_eq!(all.len() as u64, windows, "each once before any twice");
+        let more = Places { examples: 2 * windows, ..places };
+        assert!((0..windows).all(|place| places.index(place) == more.index(place)));
+    }
+    let (windows, examples) = (10_000, 1000);
+    let places = Places { windows, examples, spread: Spread::Round(round(windows)) };
+    let classes: [fn(u64) -> u64; 3] =
+        [|image| image / 1000, |image| image % 10, |image| image / 10 % 10];
+    for class in classes {
+        let mut met = [0; 10];
+        (0..examples).for_each(|place| met[class(places.index(place)) as usize] += 1);
+        assert!(met.iter().all(|met| (98..=102).contains(met)), "{met:?}");
+    }
+}
+
 #[test]
 fn a_short_held_out_part_repeats_windows_or_is_an_error() {
     let (_folder, data) = counting("data-short", 100);

@@ -119,7 +119,7 @@ fn cifar_records_become_rows_of_pixels_with_the_usual_numbers() {
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
     let (_, classes) =
         batch(&mut held_out(&data, &inputs(2, 32, 32)), 0, 0, 2, 3 * PIXELS);
-    assert_eq!(classes, [8, 8], "four examples of two images");
+    assert_eq!(classes, [8, 9], "four examples of two images, in turn");
 }
 
 #[test]
@@ -219,9 +219,19 @@ fn folders_are_classes_and_every_tenth_file_is_held_out() {
         batch(&mut held_out(&data, &inputs(4, 6, 8)), 0, 0, 4, 6 * 8 * 3);
     assert_eq!(classes, [1; 4]);
     let red = |byte: f32| (byte / 255.0 - 0.485) / 0.229;
-    assert!(
-        (seen[0] - red(9.0)).abs() < 1e-5 && (seen[2 * 144] - red(19.0)).abs() < 1e-5
-    );
+    assert!((seen[0] - red(9.0)).abs() < 1e-5 && (seen[144] - red(19.0)).abs() < 1e-5);
+}
+
+#[test]
+fn a_file_that_breaks_off_is_refused() {
+    let folder = Scratch::new("images-cut");
+    let refused = |bytes: &[u8]| {
+        folder.write("x", bytes);
+        decode::file(&folder.path().join("x")).is_err()
+    };
+    assert!(!refused(HALVES));
+    assert!(refused(&HALVES[..HALVES.len() * 3 / 4]));
+    assert!(refused(&HALVES[..HALVES.len() / 2]));
 }
 
 #[test]
@@ -286,4 +296,7 @@ fn a_folder_without_images_is_refused() {
     let job = job(images_data(&folder), &inputs(4, 8, 8));
     let error = Dataset::open(&job, None).unwrap().held_out(4).unwrap_err().to_string();
     assert!(error.contains("no held-out images"), "{error}");
+    std::fs::create_dir(folder.path().join("b")).unwrap();
+    let said = say(images_data(&folder));
+    assert!(said.contains("/b` has no image"), "{said}");
 }
