@@ -217,6 +217,7 @@ model masked {
     input targets: i32[batch, 8]
     logits = linear(embedding(tokens, 5, 8), 4)
     loss cross_entropy(logits, targets, masked = true)
+    metric perplexity(logits, targets, masked = true)
 }
 device core { memory 1 GB, compute 10 GFLOP/s, bandwidth 10 GB/s }
 link bus { bandwidth 8 GB/s, latency 2 us }
@@ -246,6 +247,8 @@ fn a_masked_loss_on_held_out_data_is_a_mean_over_targets_whatever_the_micro_batc
         let apart = (loss(&own) - loss(&whole)).abs();
         assert!(apart < 1e-5 * loss(&whole), "{n}: {own} {whole}");
     }
+    let perplexity = whole["metrics"]["perplexity"].as_f64().expect("it is a number");
+    assert!((perplexity.ln() - loss(&whole)).abs() < 1e-9, "{whole}");
     assert_eq!((&whole["examples"], &whole["held_out"]), (&64.into(), &66.into()));
     let fewer = evaluated("--examples 9");
     assert_eq!(fewer["examples"], 8, "whole batches");

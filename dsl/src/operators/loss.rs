@@ -56,7 +56,7 @@ pub(super) const MSE: Operator = Operator {
 
 impl Masked {
     /// What the argument `masked` says.
-    fn of(arguments: &Arguments) -> Result<Self, Mistake> {
+    pub(super) fn of(arguments: &Arguments) -> Result<Self, Mistake> {
         let masked = arguments.truth("masked")?;
         Ok(if masked { Masked::Yes } else { Masked::No })
     }
@@ -77,16 +77,8 @@ fn cross_entropy(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mist
     graph.node("", operation, &[&logits, &targets], Vec::new()).map(Value::Tensor)
 }
 
-/// `logits` (.., v) and `targets` (..), which are below v.
-pub(super) fn classified(
-    arguments: &Arguments,
-    graph: &mut Graph,
-) -> Result<[Tensor; 2], Mistake> {
-    targeted(arguments, graph, Masked::No)
-}
-
 /// `logits` (.., v) and `targets` (..), which are below v, or v where rows are masked.
-fn targeted(
+pub(super) fn targeted(
     arguments: &Arguments,
     graph: &mut Graph,
     masked: Masked,

@@ -4,11 +4,11 @@
 //! They stand in a table of their own, because only `metric` takes them, and because their names
 //! must move no name of a parameter: a loss is the same with and without them.
 
-use super::{Operator, loss::classified};
+use super::{Operator, loss::targeted};
 use crate::{
-    Masked, Measure, Mistake, Operation, Value,
+    Masked, Measure, Mistake, Operation, Tensor, Value,
     graph::Graph,
-    signature::{Arguments, required},
+    signature::{Arguments, Fallback, optional, required},
 };
 use roundelay_schedule::Reading;
 
@@ -26,28 +26,34 @@ const ACCURACY: Operator = Operator {
 /// logits (.., v), targets (..) i32 → exp of the mean of −log softmax(logits)[target].
 const PERPLEXITY: Operator = Operator {
     name: "perplexity",
-    summary: "logits (.., v), targets (..) i32 → exp of the mean of −log softmax(logits)[target]",
-    formals: &[required("logits"), required("targets")],
+    summary: "logits (.., v), targets (..) i32 → exp of the mean of −log softmax(logits)[target]; \
+              `masked` as in `cross_entropy`",
+    formals: &[
+        required("logits"),
+        required("targets"),
+        optional("masked", Fallback::Truth(false)),
+    ],
     build: perplexity,
 };
 
 fn accuracy(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
-    measure(arguments, graph, Operation::Accuracy, Reading::Mean)
+    let operands = targeted(arguments, graph, Masked::No)?;
+    measure(operands, graph, Operation::Accuracy, Reading::Mean)
 }
 
 /// The loss makes the same number where its operands are the same; then it is computed once.
 fn perplexity(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
-    let loss = Operation::CrossEntropy { masked: Masked::No };
-    measure(arguments, graph, loss, Reading::Exponential)
+    let masked = Masked::of(arguments)?;
+    let operands = targeted(arguments, graph, masked)?;
+    measure(operands, graph, Operation::CrossEntropy { masked }, Reading::Exponential)
 }
 
 fn measure(
-    arguments: &Arguments,
+    [logits, targets]: [Tensor; 2],
     graph: &mut Graph,
     operation: Operation,
     reading: Reading,
 ) -> Result<Value, Mistake> {
-    let [logits, targets] = classified(arguments, graph)?;
     let tensor = graph.node("", operation, &[&logits, &targets], Vec::new())?;
     Ok(Value::Metric(Measure { name: graph.place(), tensor, reading }))
 }

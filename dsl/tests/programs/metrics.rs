@@ -69,6 +69,23 @@ fn perplexity_reads_the_loss_wherever_it_stands() {
     }
 }
 
+/// So it shares the node of a masked loss, and no target is out of bounds for it.
+#[test]
+fn perplexity_leaves_out_what_a_masked_loss_does() {
+    let text = "model m {
+            input x: real[batch, 8]
+            input y: i32[batch]
+            logits = linear(x, 8)
+            loss cross_entropy(logits, y, masked = true)
+            metric perplexity(logits, y, masked = true)
+        }";
+    let parsed = parse(&SourceFile::new("test.rdl", text), &NoFiles);
+    let (program, _) = parsed.unwrap_or_else(|wrong| panic!("{wrong}"));
+    let model = program.model;
+    assert_eq!(model.metrics.iter().next().map(|m| m.node), model.loss);
+    assert_eq!(model.inputs.values().map(|input| input.bound).max(), Some(9));
+}
+
 #[test]
 fn what_only_metrics_need_stands_behind_the_loss() {
     let measured =
