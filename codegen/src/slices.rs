@@ -228,8 +228,8 @@ impl<'a> Slicing<'a> {
     ) -> Result<Source, StageError> {
         let (first, own, slices) = (self.first(), self.own, self.slices);
         let operation = match operation {
-            Operation::Rotary { heads, base, turned } => {
-                Operation::Sliced(Sliced::Rotary { heads, base, turned, first })
+            Operation::Rotary { heads, base, turned, stretch } => {
+                Operation::Sliced(Sliced::Rotary { heads, base, turned, stretch, first })
             }
             Operation::Dropout { rate } => {
                 let operator = self.at.index() as u64;

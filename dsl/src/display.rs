@@ -1,7 +1,7 @@
 //! A model as text: one line per input, parameter and operation.
 
 use crate::{
-    Cap, Masked, Metric, Model, Node, NodeId, Operation, Scale, Source, Window,
+    Cap, Masked, Metric, Model, Node, NodeId, Operation, Scale, Source, Stretch, Window,
     value::spelled,
 };
 use roundelay_schedule::{Element, Hop, Initial, Reading, Treatment};
@@ -103,6 +103,18 @@ fn seen(
     }
 }
 
+/// By what angles are divided, where they are.
+fn stretched(f: &mut fmt::Formatter<'_>, stretch: Stretch) -> fmt::Result {
+    match stretch {
+        Stretch::None => Ok(()),
+        Stretch::Even { factor } => write!(f, ", factor = {factor}"),
+        Stretch::Long { factor, original, low, high } => {
+            write!(f, ", factor = {factor}, original = {original}")?;
+            write!(f, ", low = {low}, high = {high}")
+        }
+    }
+}
+
 fn pool(
     f: &mut fmt::Formatter<'_>,
     kind: &str,
@@ -148,8 +160,10 @@ impl fmt::Display for Operation {
             Operation::Mix { heads, key_heads } => {
                 write!(f, "mix[heads = {heads}, key_heads = {key_heads}]")
             }
-            Operation::Rotary { heads, base, turned } => {
-                write!(f, "rotary[heads = {heads}, base = {base}, turned = {turned}]")
+            Operation::Rotary { heads, base, turned, stretch } => {
+                write!(f, "rotary[heads = {heads}, base = {base}, turned = {turned}")?;
+                stretched(f, *stretch)?;
+                f.write_str("]")
             }
             Operation::ClassToken => f.write_str("class_token"),
             Operation::Select { index } => write!(f, "select[index = {index}]"),

@@ -49,7 +49,7 @@ pub use plan_lines::{PlanLine, PlanLines};
 pub use program::{
     Cap, Choice, Extent, Learning, Metric, Model, ModelInput, ModelInputId,
     ModelParameter, NanoDollarsPerHour, Node, NodeId, Numbers, Objective, Operation,
-    ParameterId, PinnedStages, Program, Scale, Search, Source, Train, Window,
+    ParameterId, PinnedStages, Program, Scale, Search, Source, Stretch, Train, Window,
 };
 pub use quantity::{Dimension, Quantity};
 pub use resolve::{Refused, SECTIONS, Tables, kind_of, parse, parse_set, parse_with};

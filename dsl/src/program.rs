@@ -206,7 +206,7 @@ pub enum Operation {
         key_heads: u64,
     },
     /// x (b, s, n) → the same with pairs (i, i + t/2) of the first t elements of every head turned by
-    /// the angle position · base^(−2i/t).
+    /// the angle position · base^(−2i/t), stretched.
     Rotary {
         /// Number of heads; divides n.
         heads: u64,
@@ -214,6 +214,8 @@ pub enum Operation {
         base: f64,
         /// Elements of a head that turn, t; even, at most n / heads.
         turned: u64,
+        /// How angles are made smaller.
+        stretch: Stretch,
     },
     /// x (b, s, n), token (n) → (b, s + 1, n) with the token as first row of every example.
     ClassToken,
@@ -373,6 +375,31 @@ pub enum Cap {
     Open,
     /// Scores become cap · tanh(score / cap); above zero.
     At(f64),
+}
+
+/// How rotary angles are made smaller, so that texts become longer than those of the first training.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Stretch {
+    /// They are not.
+    None,
+    /// All are divided by one factor: position interpolation (arXiv 2306.15595).
+    Even {
+        /// The divisor, at least 1.
+        factor: f64,
+    },
+    /// Those of long waves are divided (Llama 3, arXiv 2407.21783): of pairs that turn less than `low`
+    /// times within `original` positions. Pairs that turn more than `high` times stay as they are;
+    /// between them the share of the divided angle falls in a line.
+    Long {
+        /// The divisor, at least 1.
+        factor: f64,
+        /// Positions of the first training, at least 1.
+        original: u64,
+        /// Turns below which angles are divided, above zero.
+        low: f64,
+        /// Turns above which they stay, more than `low`.
+        high: f64,
+    },
 }
 
 /// How the model is trained.

@@ -1,13 +1,25 @@
 // Rotary positions: pairs of every head turned by their position (Su et al., arXiv 2104.09864).
 
-// Cosines and then sines (sequence, half) of position · base^(−2i / turned), found once in 64 bits
-// for all examples and heads, of positions from `first` on; `sign` −1 turns back.
+// Radians per position that a pair turns for texts `factor` times as long: divided where it turns less
+// than `low` times within `original` positions, as ever where more than `high` times, with a share of
+// both between them (Llama 3, arXiv 2407.21783). Factor 1 changes no bit.
+__device__ inline f64 stretched(f64 speed, f64 factor, f64 original, f64 low, f64 high) {
+    constexpr f64 TURN = 6.283185307179586;
+    f64 turns = original * speed / TURN;
+    f64 kept = fmin(fmax((turns - low) / (high - low), 0.0), 1.0);
+    return (1.0 - kept) * speed / factor + kept * speed;
+}
+
+// Cosines and then sines (sequence, half) of position · base^(−2i / turned), stretched, found once in
+// 64 bits for all examples and heads, of positions from `first` on; `sign` −1 turns back.
 template <class W>
-__device__ void angles(W* cosines, u64 sequence, u64 half, u64 first, f64 base, f64 sign) {
+__device__ void angles(W* cosines, u64 sequence, u64 half, u64 first, f64 base, f64 factor, f64 original,
+                       f64 low, f64 high, f64 sign) {
     u64 count = sequence * half;
     for (u64 at = thread_of_grid(); at < count; at += threads_of_grid()) {
         u64 position = first + at / half, i = at % half;
-        f64 angle = f64(position) * (sign * pow(base, -f64(i) / f64(half)));
+        f64 speed = stretched(pow(base, -f64(i) / f64(half)), factor, original, low, high);
+        f64 angle = f64(position) * (sign * speed);
         cosines[at] = W(cos(angle));
         cosines[count + at] = W(sin(angle));
     }
@@ -49,8 +61,10 @@ __device__ void rotary(const N* x, const Wide<N>* cosines, G* y, u64 rows, u64 s
 }
 
 #define EXPORT(W)                                                                                    \
-    KERNEL(256, angles_##W, (W* cosines, u64 sequence, u64 half, u64 first, f64 base, f64 sign),     \
-           angles(cosines, sequence, half, first, base, sign))
+    KERNEL(256, angles_##W,                                                                          \
+           (W* cosines, u64 sequence, u64 half, u64 first, f64 base, f64 factor, f64 original, f64 low, \
+            f64 high, f64 sign),                                                                     \
+           angles(cosines, sequence, half, first, base, factor, original, low, high, sign))
 EXPORT(f32)
 EXPORT(f64)
 #undef EXPORT

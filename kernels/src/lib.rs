@@ -59,7 +59,7 @@
 //! | `scores` | a (b, s, n) r, b (b, s, m) r, out (b, heads, s, s) w/u | scale · a_i · b_j per head; `heads`, `key_heads`, `causal`, `window`: −∞ where i does not see j; `scale` (real, may be absent: 1), `accumulate` |
 //! | `mix` | weights (b, heads, s, s) r, x (b, s, m) r, out (b, s, n) w/u | scale · Σ_j weight_ij x_j per head; `heads`, `key_heads`, `scale`, `accumulate` |
 //! | `mix_backward` | weights (b, heads, s, s) r, x (b, s, n) r, out (b, s, m) w/u | scale · Σ_i weight_ij x_i over the heads of a key head; `heads`, `key_heads`, `scale`, `accumulate` |
-//! | `rotary` | x (b, s, n) r, y w/u | `heads` (integer), `base` (real), `turned` (even integer, may be absent: the leading elements of a head that turn), `inverse` (flag: turns back), `first` (integer, may be absent: the position of the first row), `accumulate` |
+//! | `rotary` | x (b, s, n) r, y w/u | `heads` (integer), `base` (real), `turned` (even integer, may be absent: the leading elements of a head that turn), `factor` (real, at least 1, may be absent: angles are divided by it), `original` (integer), `low` and `high` (reals, low < high; these three with `factor`, or absent: only those of pairs that turn less than `low` times within `original` positions, those that turn more than `high` times stay, between them falls the share of the former), `inverse` (flag: turns back), `first` (integer, may be absent: the position of the first row), `accumulate` |
 //! | `slice` | x (b, s, n) r, out (b, t, n) w/u | rows `first` (integer) .. `first` + t; `accumulate` |
 //! | `slice_integers` | x (b, s) i r, out (b, t) i w | `first`, `sequence` (s), `length` (t) |
 //! | `slice_backward` | dy (b, t, n) r, dx (b, s, n) w/u | `first`, `accumulate` |

@@ -11,10 +11,11 @@ use crate::{
     team::{for_each_part, rows_per_part},
 };
 use roundelay_schedule::Access;
+use std::f64::consts::TAU;
 
 /// y (batch, sequence, heads · depth): of the first `turned` elements of every head, pair
-/// (i, i + turned/2) of x turned by the angle position · base^(−2i/turned), backwards in the
-/// inverse; the others as they are. Positions count from `first`.
+/// (i, i + turned/2) of x turned by the angle position · base^(−2i/turned), which `stretch` may make
+/// smaller, backwards in the inverse; the others as they are. Positions count from `first`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rotary {
     pub(crate) rows: usize,
@@ -25,14 +26,60 @@ pub(crate) struct Rotary {
     pub(crate) depth: usize,
     pub(crate) turned: usize,
     pub(crate) base: f64,
+    pub(crate) stretch: Stretch,
     pub(crate) inverse: bool,
     pub(crate) store: Store,
+}
+
+/// How angles are made smaller for texts that are `factor` times as long. A pair that turns less than
+/// `low` times within `original` positions turns by its angle divided by `factor`, one that turns more
+/// than `high` times as ever, and between them the share of the former falls in a line (Llama 3, arXiv
+/// 2407.21783). Without any original positions no pair turns in them, so that all are divided
+/// (position interpolation, arXiv 2306.15595).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Stretch {
+    pub(crate) factor: f64,
+    pub(crate) original: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+impl Stretch {
+    /// All angles divided by a factor; by 1 they stay what they are, to the bit.
+    fn even(factor: f64) -> Self {
+        Self { factor, original: 0.0, low: 1.0, high: 2.0 }
+    }
+    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let factor =
+            call.optional_real("factor", "at least 1", |factor| factor >= 1.0)?;
+        if !["original", "low", "high"].iter().any(|name| call.has(name)) {
+            return Ok(Self::even(factor.unwrap_or(1.0)));
+        }
+        let factor = factor.ok_or("attribute `factor` is missing")?;
+        let original = call.count("original")? as f64;
+        let low = call.real("low", "above 0", |low| low > 0.0)?;
+        let high = call.real("high", "above 0", |high| high > 0.0)?;
+        match low < high {
+            true => Ok(Self { factor, original, low, high }),
+            false => Err(format!(
+                "attribute `low` is {low}, but must be below `high`, which is {high}"
+            )),
+        }
+    }
+    /// What becomes of the radians per position of a pair.
+    fn of(self, speed: f64) -> f64 {
+        let Self { factor, original, low, high } = self;
+        let turns = original * speed / TAU;
+        let kept = ((turns - low) / (high - low)).clamp(0.0, 1.0);
+        (1.0 - kept) * speed / factor + kept * speed
+    }
 }
 
 impl Rotary {
     /// Radians per position of pair `i`; negative in the inverse.
     pub(crate) fn speed(&self, i: usize) -> f64 {
         let speed = libm::pow(self.base, -2.0 * i as f64 / self.turned as f64);
+        let speed = self.stretch.of(speed);
         if self.inverse { -speed } else { speed }
     }
     /// Elements of a row.
@@ -46,6 +93,7 @@ impl Define for Rotary {
         let store = call.store()?;
         let heads = call.integer("heads", "at least 1", |heads| heads >= 1)? as usize;
         let base = call.real("base", "at least 1", |base| base >= 1.0)?;
+        let stretch = Stretch::parse(call)?;
         let inverse = call.flag("inverse")?;
         let turned =
             call.optional_integer("turned", "at least 2", |turned| turned >= 2)?;
@@ -59,7 +107,18 @@ impl Define for Rotary {
         }
         call.shaped("y", store.access(), (batch * sequence, width))?;
         let (rows, depth) = (batch * sequence, width / heads);
-        Ok(Self { rows, sequence, first, heads, depth, turned, base, inverse, store })
+        Ok(Self {
+            rows,
+            sequence,
+            first,
+            heads,
+            depth,
+            turned,
+            base,
+            stretch,
+            inverse,
+            store,
+        })
     }
     fn flops(&self) -> u64 {
         let angles = product([8, self.rows, self.turned]);

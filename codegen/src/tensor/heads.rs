@@ -29,8 +29,8 @@ impl Heads {
                 Operation::Scores { heads, key_heads, causal, window, scale }
             }
             Operation::Mix { .. } => Operation::Mix { heads, key_heads },
-            Operation::Rotary { base, turned, .. } => {
-                Operation::Rotary { heads, base, turned }
+            Operation::Rotary { base, turned, stretch, .. } => {
+                Operation::Rotary { heads, base, turned, stretch }
             }
             other => unreachable!("{other:?} has no heads"),
         }

@@ -13,7 +13,7 @@ use crate::support::{
 };
 use roundelay_codegen::{StageError, Stages, stages};
 use roundelay_dsl::{
-    Cap, Extent, Masked, Model, Operation, Scale, Sliced, Source, Window,
+    Cap, Extent, Masked, Model, Operation, Scale, Sliced, Source, Stretch, Window,
 };
 use roundelay_schedule::{Float, Id, Parameter, Role, Stage, Treatment};
 
@@ -236,16 +236,25 @@ fn products_of_stored_scores() {
 fn rotary_positions() {
     for (heads, base, turned) in [(1, 10_000.0, 8), (2, 7.0, 4), (2, 7.0, 2)] {
         let shape: &[u64] = &[2, 3, 8];
-        hold_operation(Operation::Rotary { heads, base, turned }, &[shape], shape);
+        for stretch in STRETCHES {
+            let operation = Operation::Rotary { heads, base, turned, stretch };
+            hold_operation(operation, &[shape], shape);
+        }
     }
 }
+
+const STRETCHES: [Stretch; 3] = [
+    Stretch::None,
+    Stretch::Even { factor: 2.5 },
+    Stretch::Long { factor: 4.0, original: 4, low: 0.1, high: 0.5 },
+];
 
 #[test]
 fn slices_of_sequences() {
     let shape: &[u64] = &[2, 3, 8];
     let (heads, base, turned) = (2, 7.0, 4);
-    for first in [0, 5] {
-        let rotary = Sliced::Rotary { heads, base, turned, first };
+    for (first, stretch) in [0, 5, 7].into_iter().zip(STRETCHES) {
+        let rotary = Sliced::Rotary { heads, base, turned, stretch, first };
         hold_operation(Operation::Sliced(rotary), &[shape], shape);
     }
     for own in [0, 1] {

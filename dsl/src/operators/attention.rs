@@ -1,8 +1,9 @@
 //! Multi-head self-attention (arXiv 1706.03762), made of four affine maps and the core; with
-//! rotary positions (arXiv 2104.09864), key heads that several heads share (arXiv 2305.13245),
-//! a sliding window (arXiv 2004.05150), norms of queries and keys (arXiv 2302.05442) and capped
-//! scores (arXiv 2408.00118). The core is one operation that never has all scores (arXiv
-//! 2205.14135), or, where scores are stored, the four that make, weigh and use them.
+//! rotary positions (arXiv 2104.09864), perhaps stretched (arXiv 2306.15595, 2407.21783), key heads
+//! that several heads share (arXiv 2305.13245), a sliding window (arXiv 2004.05150), norms of queries
+//! and keys (arXiv 2302.05442) and capped scores (arXiv 2408.00118). The core is one operation that
+//! never has all scores (arXiv 2205.14135), or, where scores are stored, the four that make, weigh
+//! and use them.
 
 use super::{
     Operator,
@@ -11,7 +12,7 @@ use super::{
     rows::sequence,
 };
 use crate::{
-    Cap, Code, Extent, Mistake, Operation, Scale, Tensor, Value, Window,
+    Cap, Code, Extent, Mistake, Operation, Scale, Stretch, Tensor, Value, Window,
     graph::Graph,
     limit,
     signature::{Arguments, Fallback, optional, required},
@@ -27,6 +28,9 @@ pub(super) const ATTENTION: Operator = Operator {
               `key_heads`: number of heads of keys and values (grouped-query attention); `window`: \
               how many positions each one sees; `rotary`: base of rotary position embeddings, `true` \
               for 10000; `turned`: how many leading elements of a head these rotate, all unless given; \
+              `rotary_factor`: all angles are divided by it; with `rotary_original`, `rotary_low` and \
+              `rotary_high` only those of pairs that turn less than `rotary_low` times within \
+              `rotary_original` positions, and in part those that turn up to `rotary_high` times; \
               `head_width`: instead of n / heads; `head_norm`: ε of an RMS norm of every head's query \
               and key; `scale`: instead of 1 / √head_width; `cap`: scores become \
               cap · tanh(score / cap); \
@@ -52,6 +56,10 @@ pub(super) const ATTENTION: Operator = Operator {
         optional("output_bias", Fallback::Absent),
         optional("deviation", Fallback::Absent),
         optional("output_deviation", Fallback::Absent),
+        optional("rotary_factor", Fallback::Absent),
+        optional("rotary_original", Fallback::Absent),
+        optional("rotary_low", Fallback::Absent),
+        optional("rotary_high", Fallback::Absent),
     ],
     build,
 };
@@ -61,8 +69,8 @@ pub(super) const ATTENTION: Operator = Operator {
 enum Rotary {
     /// They are not.
     Without,
-    /// By angles of this base, so many leading elements of every head.
-    Turned { base: f64, elements: u64 },
+    /// By angles of this base, stretched, so many leading elements of every head.
+    Turned { base: f64, elements: u64, stretch: Stretch },
 }
 
 /// Whether queries and keys of every head are normalised.
@@ -182,8 +190,10 @@ impl Prepared {
             HeadNorm::Without => y,
             HeadNorm::RootMeanSquare(epsilon) => self.normalised(graph, &y, epsilon)?,
         };
-        let Rotary::Turned { base, elements } = self.rotary else { return Ok(y) };
-        let operation = Operation::Rotary { heads, base, turned: elements };
+        let Rotary::Turned { base, elements: turned, stretch } = self.rotary else {
+            return Ok(y);
+        };
+        let operation = Operation::Rotary { heads, base, turned, stretch };
         graph.node("rotary", operation, &[&y], y.shape.clone())
     }
 
@@ -230,11 +240,7 @@ fn window(arguments: &Arguments) -> Result<Window, Mistake> {
 
 fn rotary(arguments: &Arguments, depth: u64) -> Result<Rotary, Mistake> {
     let base = match arguments.given("rotary") {
-        None | Some(Value::Truth(false)) if arguments.given("turned").is_some() => {
-            let mistake = Mistake::new(Code::Missing, "nothing turns without `rotary`");
-            return Err(mistake.hint("write `rotary = 10000`").argument("turned"));
-        }
-        None | Some(Value::Truth(false)) => return Ok(Rotary::Without),
+        None | Some(Value::Truth(false)) => return still(arguments),
         Some(Value::Truth(true)) => BASE,
         Some(_) => arguments.real_in("rotary", 1.0, f64::MAX)?,
     };
@@ -251,10 +257,67 @@ fn rotary(arguments: &Arguments, depth: u64) -> Result<Rotary, Mistake> {
         ),
     };
     if elements.is_multiple_of(2) {
-        return Ok(Rotary::Turned { base, elements });
+        return Ok(Rotary::Turned { base, elements, stretch: stretch(arguments)? });
     }
     let message = format!("rotary positions turn pairs, but {what} {elements}");
     Err(Mistake::new(Code::Shape, message).hint(hint).argument(said))
+}
+
+/// What says how heads turn, besides the base.
+const TURNING: [&str; 5] =
+    ["turned", "rotary_factor", "rotary_original", "rotary_low", "rotary_high"];
+
+/// No positions, of which nothing else may be said then.
+fn still(arguments: &Arguments) -> Result<Rotary, Mistake> {
+    match TURNING.into_iter().find(|name| arguments.given(name).is_some()) {
+        None => Ok(Rotary::Without),
+        Some(name) => {
+            let mistake = Mistake::new(Code::Missing, "nothing turns without `rotary`");
+            Err(mistake.hint("write `rotary = 10000`").argument(name))
+        }
+    }
+}
+
+/// What says which waves are long.
+const LONG: [&str; 3] = ["rotary_original", "rotary_low", "rotary_high"];
+
+fn stretch(arguments: &Arguments) -> Result<Stretch, Mistake> {
+    let is_given = |name: &&str| arguments.given(name).is_some();
+    let factor = match arguments.given("rotary_factor") {
+        Some(_) => Some(arguments.real_in("rotary_factor", 1.0, f64::MAX)?),
+        None => None,
+    };
+    let (said, left_out) =
+        (LONG.into_iter().find(is_given), LONG.into_iter().find(|name| !is_given(name)));
+    match (factor, said, left_out) {
+        (None, None, _) => Ok(Stretch::None),
+        (Some(factor), None, _) => Ok(Stretch::Even { factor }),
+        (None, Some(said), _) => {
+            let message = format!("`{said}` says nothing without `rotary_factor`");
+            let hint = "write `rotary_factor = 8`, by which angles are divided";
+            Err(Mistake::new(Code::Missing, message).hint(hint).argument(said))
+        }
+        (Some(_), Some(said), Some(left_out)) => {
+            let message = format!("`{said}` says nothing without `{left_out}`");
+            let hint = "give `rotary_original`, `rotary_low` and `rotary_high` together";
+            Err(Mistake::new(Code::Missing, message).hint(hint).argument(said))
+        }
+        (Some(factor), Some(_), None) => long(arguments, factor),
+    }
+}
+
+/// Long waves alone are stretched.
+fn long(arguments: &Arguments, factor: f64) -> Result<Stretch, Mistake> {
+    let original = arguments.size("rotary_original")?;
+    let low = arguments.above_zero("rotary_low")?;
+    let high = arguments.above_zero("rotary_high")?;
+    if low < high {
+        return Ok(Stretch::Long { factor, original, low, high });
+    }
+    let message = format!("`rotary_low` is {low}, but `rotary_high` is only {high}");
+    let hint = "pairs that turn more than `rotary_high` times stay: it must be above \
+                `rotary_low`";
+    Err(Mistake::new(Code::Value, message).hint(hint).argument("rotary_low"))
 }
 
 fn head_norm(arguments: &Arguments) -> Result<HeadNorm, Mistake> {

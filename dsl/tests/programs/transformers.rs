@@ -1,7 +1,8 @@
 //! Operators of Llama, GPT-2 and ViT: what they are made of, and how their parameters are called.
 
 use roundelay_dsl::{
-    Cap, Masked, Model, NoFiles, Operation, Scale, Source, SourceFile, Window, parse,
+    Cap, Masked, Model, NoFiles, Operation, Scale, Source, SourceFile, Stretch, Window,
+    parse,
 };
 use roundelay_schedule::Initial;
 
@@ -50,7 +51,8 @@ fn attention_with_everything() {
         scale: Scale::Depth,
         cap: Cap::Open,
     };
-    let rotary = |heads| Operation::Rotary { heads, base: 500.0, turned: 2 };
+    let (base, turned, stretch) = (500.0, 2, Stretch::None);
+    let rotary = |heads| Operation::Rotary { heads, base, turned, stretch };
     let linear = Operation::Linear;
     let expected = [
         linear,
@@ -81,8 +83,74 @@ fn attention_that_says_nothing_is_as_it_always_was() {
     assert_eq!(operations(&model)[3], open);
     assert_eq!(parameters(&model).len(), 8);
     let turned = sequences("z = attention(x, 3, rotary = true)");
-    let rotary = Operation::Rotary { heads: 3, base: 10_000.0, turned: 4 };
+    let (base, turned, stretch) = (10_000.0, 4, Stretch::None);
+    let rotary = Operation::Rotary { heads: 3, base, turned, stretch };
     assert_eq!(operations(&turned)[1], rotary);
+}
+
+/// Position interpolation, and the way of Llama 3.
+#[test]
+fn rotary_positions_are_stretched() {
+    let stretch = |arguments: &str| {
+        let model =
+            sequences(&format!("z = attention(x, 3, rotary = true, {arguments})"));
+        let shown = model.to_string();
+        match operations(&model)[1] {
+            Operation::Rotary { stretch, .. } => (stretch, shown),
+            other => panic!("{other:?} turns nothing"),
+        }
+    };
+    let (even, shown) = stretch("rotary_factor = 2.5");
+    assert_eq!(even, Stretch::Even { factor: 2.5 });
+    assert!(shown.contains("turned = 4, factor = 2.5]"), "{shown}");
+    let (long, shown) = stretch(
+        "rotary_factor = 8, rotary_original = 8192, rotary_low = 1, rotary_high = 4",
+    );
+    let expected = Stretch::Long { factor: 8.0, original: 8192, low: 1.0, high: 4.0 };
+    assert_eq!(long, expected);
+    let expected = "turned = 4, factor = 8, original = 8192, low = 1, high = 4]";
+    assert!(shown.contains(expected), "{shown}");
+}
+
+/// What is wrong with arguments that stretch, and what is said of it.
+#[test]
+fn stretches_that_do_not_fit_are_refused() {
+    for (arguments, expected) in [
+        ("rotary_factor = 8", "nothing turns without `rotary`"),
+        ("rotary = false, rotary_high = 4", "nothing turns without `rotary`"),
+        ("rotary = 7, rotary_factor = 0.5", "must be at least 1, found 0.5"),
+        (
+            "rotary = 7, rotary_low = 1",
+            "`rotary_low` says nothing without `rotary_factor`",
+        ),
+        (
+            "rotary = 7, rotary_factor = 8, rotary_low = 1",
+            "`rotary_low` says nothing without `rotary_original`",
+        ),
+        (
+            "rotary = 7, rotary_factor = 8, rotary_original = 9, rotary_low = 1",
+            "give `rotary_original`, `rotary_low` and `rotary_high` together",
+        ),
+        (
+            "rotary = 7, rotary_factor = 8, rotary_original = 9, rotary_low = 4, rotary_high = 4",
+            "`rotary_low` is 4, but `rotary_high` is only 4",
+        ),
+        (
+            "rotary = 7, rotary_factor = 8, rotary_original = 0, rotary_low = 1, rotary_high = 4",
+            "must be a whole number of at least 1, found 0",
+        ),
+        (
+            "rotary = 7, rotary_factor = 8, rotary_original = 9, rotary_low = 0, rotary_high = 4",
+            "must be a number above 0, found 0",
+        ),
+    ] {
+        let body = format!("attention(x, 3, {arguments})");
+        let text =
+            format!("model m {{ input x: real[batch, 6, 12]\n loss mse({body}, x) }}");
+        let source = SourceFile::new("test.rdl", text.as_str());
+        let refused = parse(&source, &NoFiles).expect_err(arguments).to_string();
+        assert!(refused.contains(expected), "{arguments}: {refused}");
+    }
 }
 
 #[test]
@@ -229,7 +297,8 @@ fn attention_of_gemma_and_its_like() {
     let zero = Initial::Constant(0.0);
     let last = Initial::Normal(0.002);
     assert_eq!(initials, [drawn, gain, drawn, gain, drawn, last, zero]);
-    let rotary = |heads| Operation::Rotary { heads, base: 7.0, turned: 6 };
+    let (base, turned, stretch) = (7.0, 6, Stretch::None);
+    let rotary = |heads| Operation::Rotary { heads, base, turned, stretch };
     let norm = Operation::RmsNorm { epsilon: 1e-6 };
     let attention = Operation::Attention {
         heads: 3,

@@ -6,7 +6,7 @@ use super::{
     form::{Form, Role},
     source::ROTARY,
 };
-use crate::rotary::Rotary;
+use crate::rotary::{Rotary, Stretch};
 
 impl Form for Rotary {
     fn roles(&self) -> Vec<Role> {
@@ -19,7 +19,9 @@ impl Form for Rotary {
         let sign = if self.inverse { -1.0 } else { 1.0 };
         let mut arguments =
             vec![cosines, count(self.sequence), count(half), count(self.first)];
-        arguments.extend([self.base, sign].map(Argument::Double));
+        let Stretch { factor, original, low, high } = self.stretch;
+        let doubles = [self.base, factor, original, low, high, sign];
+        arguments.extend(doubles.map(Argument::Double));
         draft.wide((ROTARY, "angles"), Shape::each(angles, 1), arguments);
         let [x, y] = draft.operands(0);
         let rows = self.rows * self.heads;

@@ -156,7 +156,21 @@ fn sample_rotary(adding: Call, draw: &mut Draw, [batch, m]: [u64; 2]) -> Call {
         Some(_) => call.integer("turned", 2 * pairs as i64),
         None => call,
     };
+    let call = stretched(call, draw);
     call.flag("inverse", draw.flag()).reals(&[shape; 2])
+}
+
+/// Angles as they are, all divided, or only those of slow pairs: of 32 original positions the first
+/// pairs keep theirs, the next ones in part.
+fn stretched(call: Call, draw: &mut Draw) -> Call {
+    match draw.below(3) {
+        0 => call,
+        1 => call.number("factor", 2.5),
+        _ => {
+            let call = call.number("factor", 8.0).integer("original", 32);
+            call.number("low", 1.0).number("high", 4.0)
+        }
+    }
 }
 
 /// A call that is large enough to be split over threads.

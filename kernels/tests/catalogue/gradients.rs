@@ -275,15 +275,20 @@ fn stored_scores() {
 #[test]
 fn rotary() {
     for turned in [4, 2] {
-        hold_rotary(turned);
+        let call = call("rotary").integer("heads", 2).number("base", 50.0);
+        let call = call.integer("turned", turned);
+        hold_rotary(turned, &call);
+        let divided = call.number("factor", 3.0);
+        hold_rotary(turned, &divided);
+        let long = divided.integer("original", 5).number("low", 0.5).number("high", 2.0);
+        hold_rotary(turned, &long);
     }
 }
 
-fn hold_rotary(turned: i64) {
+fn hold_rotary(turned: i64, call: &Call) {
     let shape: &[u64] = &[2, 3, 8];
     let build = |inverse| {
-        let call = call("rotary").integer("heads", 2).number("base", 50.0);
-        let call = call.integer("turned", turned);
+        let call = call.clone();
         call.flag("inverse", inverse).reals(&[shape; 2])
     };
     let forward = Forward::new(build(false), 1, &mut Draw::new(10));

@@ -104,6 +104,7 @@ fn a_call_with_one_mistake_is_refused() {
                     "cap" => name.starts_with("attention"),
                     "epsilon" => name.contains("_norm"),
                     "first" => *name == "rotary",
+                    "factor" => *name == "rotary" && !good.attributes.contains_key("low"),
                     "before" | "own" | "row_stride" => true,
                     other => OPTIONAL.contains(&other),
                 };
@@ -174,7 +175,8 @@ fn values_out_of_range_are_refused() {
     for turned in [3, 8] {
         refused(&rotary.clone().integer("turned", turned), "no pairs for 1 heads");
     }
-    refused(&rotary.integer("turned", 0), "at least 2");
+    refused(&rotary.clone().integer("turned", 0), "at least 2");
+    stretches_out_of_range_are_refused(&rotary);
     let norm = call("rms_norm").reals(&[x, &[6], x, &[8]]);
     refused(&norm.number("epsilon", 0.0), "above 0");
     let slice = call("slice").reals(&[x, &[2, 2, 6]]);
@@ -211,6 +213,24 @@ fn values_out_of_range_are_refused() {
     };
     assert!(Kernel::parse(&statistics(i64::MAX / 2)).is_ok());
     refused(&statistics(1 << 62), "attribute `count` is too large for 4 parts");
+}
+
+/// Angles are divided by a factor, or by one and three numbers more.
+fn stretches_out_of_range_are_refused(rotary: &Call) {
+    let even = rotary.clone().number("factor", 4.0);
+    assert!(Kernel::parse(&even).is_ok());
+    refused(&rotary.clone().number("factor", 0.5), "at least 1");
+    refused(&rotary.clone().number("low", 1.0), "attribute `factor` is missing");
+    refused(&even.clone().number("low", 1.0), "attribute `original` is missing");
+    let long = |low: f64, high: f64| {
+        let call = even.clone().integer("original", 32);
+        call.number("low", low).number("high", high)
+    };
+    assert!(Kernel::parse(&long(1.0, 4.0)).is_ok());
+    refused(&long(4.0, 4.0), "must be below `high`, which is 4");
+    refused(&long(0.0, 4.0), "above 0");
+    refused(&long(1.0, -4.0), "above 0");
+    refused(&long(1.0, 4.0).integer("original", 0), "at least 1");
 }
 
 #[test]

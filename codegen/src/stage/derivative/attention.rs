@@ -2,7 +2,7 @@
 
 use super::{Derivative, Site};
 use crate::stage::call::{Step, call};
-use roundelay_dsl::{Cap, Scale, Window};
+use roundelay_dsl::{Cap, Scale, Stretch, Window};
 use roundelay_schedule::Attribute;
 
 /// Which scores there are, and what becomes of them before the softmax.
@@ -102,20 +102,31 @@ fn seeing(step: Step, (causal, window): (bool, Window)) -> Step {
     }
 }
 
+/// How pairs of elements turn.
+#[derive(Clone, Copy)]
+pub(super) struct Turning {
+    pub(super) heads: u64,
+    pub(super) base: f64,
+    /// Elements of a head that turn.
+    pub(super) turned: u64,
+    pub(super) stretch: Stretch,
+}
+
 /// y = pairs of x turned by their positions; dx = pairs of dy turned back.
-pub(super) fn rotary(site: &Site<'_>, heads: u64, base: f64, turned: u64) -> Derivative {
-    rotary_from(site, (heads, base, turned), 0)
+pub(super) fn rotary(site: &Site<'_>, turning: Turning) -> Derivative {
+    rotary_from(site, turning, 0)
 }
 
 /// The same, of positions from `first` on.
 pub(super) fn rotary_from(
     site: &Site<'_>,
-    (heads, base, turned): (u64, f64, u64),
+    Turning { heads, base, turned, stretch }: Turning,
     first: u64,
 ) -> Derivative {
     let width = site.shape().last().copied().unwrap_or(1);
     let attributed = |step: Step| {
         let step = step.integer("heads", whole(heads)).real("base", base);
+        let step = stretched(step, stretch);
         let step = match first {
             0 => step,
             first => step.integer("first", whole(first)),
@@ -128,6 +139,18 @@ pub(super) fn rotary_from(
     let back = |dx| attributed(call("rotary", [site.gradient(), dx])).flag("inverse");
     let forward = attributed(call("rotary", [site.operand(0), site.result()]));
     Derivative { forward: vec![forward], backward: site.each([(0, &back)]) }
+}
+
+/// With what makes angles smaller.
+fn stretched(step: Step, stretch: Stretch) -> Step {
+    match stretch {
+        Stretch::None => step,
+        Stretch::Even { factor } => step.real("factor", factor),
+        Stretch::Long { factor, original, low, high } => {
+            let step = step.real("factor", factor).integer("original", whole(original));
+            step.real("low", low).real("high", high)
+        }
+    }
 }
 
 /// As an attribute; what does not fit is refused by every kernel.

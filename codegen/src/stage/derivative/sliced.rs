@@ -3,7 +3,7 @@
 
 use super::{
     Derivative, Site,
-    attention::{self, whole},
+    attention::{self, Turning, whole},
 };
 use crate::stage::call::{Step, Term, call};
 use roundelay_dsl::Sliced;
@@ -13,8 +13,9 @@ pub(super) fn sliced(site: &Site<'_>, sliced: Sliced) -> Derivative {
     match sliced {
         Sliced::Cut { first } => cut(site, first),
         Sliced::Join => join(site),
-        Sliced::Rotary { heads, base, turned, first } => {
-            attention::rotary_from(site, (heads, base, turned), first)
+        Sliced::Rotary { heads, base, turned, stretch, first } => {
+            let turning = Turning { heads, base, turned, stretch };
+            attention::rotary_from(site, turning, first)
         }
         Sliced::Dropout { rate, operator, own, slices } => {
             let columns = site.shape().iter().skip(1).product();

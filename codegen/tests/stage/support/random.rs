@@ -1,7 +1,7 @@
 //! Random models over one shape of values, with ties, views and skips.
 
 use super::build::{Build, Numbers, fixed, per_example};
-use roundelay_dsl::{Cap, Extent, Model, Operation, Scale, Source, Window};
+use roundelay_dsl::{Cap, Extent, Model, Operation, Scale, Source, Stretch, Window};
 
 const WIDTH: u64 = 4;
 
@@ -133,7 +133,9 @@ fn stored(build: &mut Build, [q, k, v]: [Source; 3], window: Window) -> Source {
 fn turned(build: &mut Build, x: Source) -> Source {
     let shape = [per_example(1), fixed(2), fixed(WIDTH)];
     let view = build.node(Operation::Reshape, &[x], &shape);
-    let operation = Operation::Rotary { heads: 2, base: 100.0, turned: WIDTH / 2 };
+    let stretch = Stretch::Even { factor: 2.0 };
+    let (heads, base, turned) = (2, 100.0, WIDTH / 2);
+    let operation = Operation::Rotary { heads, base, turned, stretch };
     let y = build.node(operation, &[view], &shape);
     build.node(Operation::Reshape, &[y], &rows())
 }
