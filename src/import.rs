@@ -23,6 +23,7 @@ mod options;
 mod pattern;
 mod program;
 mod rotary;
+mod stretch;
 mod unknown;
 
 pub use options::{ImportCluster, ImportDtype, ImportOptions, Imported};

@@ -76,8 +76,7 @@ impl Encoder {
         let epsilon = (self.epsilon != USUAL).then(|| ("epsilon", number(self.epsilon)));
         let deviation = ("deviation", number(self.deviation));
         let names = first.into_iter().chain(sizes).chain(epsilon).chain([deviation]);
-        let kind = Kind { window: None, rotary: None };
-        let kinds = vec![kind; layers as usize];
+        let kinds = vec![Kind::OPEN; layers as usize];
         let names = names.collect();
         Model { name, names, before, layer: self.layer, kinds, after, notes }
     }

@@ -11,14 +11,14 @@ use super::{
     model::Model,
     options::ImportOptions,
     pattern::Kind,
-    rotary,
+    rotary::{self, Angles},
 };
 use roundelay_dsl::Code;
 use serde_json::json;
 
 /// Layers that all see everything, without rotary positions.
 fn open(layers: u64) -> Vec<Kind> {
-    vec![Kind { window: None, rotary: None }; layers as usize]
+    vec![Kind::OPEN; layers as usize]
 }
 
 /// An affine map to a width, with this deviation.
@@ -199,7 +199,7 @@ pub(super) fn gpt_neox(fields: &mut Fields<'_>, options: &ImportOptions) -> Mode
     let most = ("max_position_embeddings", most);
     let length = sequence(fields, options, most, Positions::Angles);
     let base = fields.above_zero("rotary_emb_base", 10_000.0);
-    let base = rotary::base(fields, "rope_theta", base);
+    let Angles { base, stretch } = rotary::angles(fields, "rope_theta", base);
     attention_dropout(fields, "attention_dropout", 0.0);
     fields.value("classifier_dropout");
     let epsilon = fields.above_zero("layer_norm_eps", 1e-5);
@@ -220,7 +220,7 @@ pub(super) fn gpt_neox(fields: &mut Fields<'_>, options: &ImportOptions) -> Mode
         branches: if parallel { Branches::Parallel } else { Branches::NormsBefore },
         dropout,
     };
-    let kind = Kind { window: None, rotary: Some("base".to_owned()) };
+    let kind = Kind { window: None, rotary: Some("base".to_owned()), stretch };
     let decoder = Decoder {
         name: "gpt_neox",
         sequence: length,

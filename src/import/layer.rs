@@ -3,7 +3,9 @@
 use super::{
     call::{Call, number},
     pattern::Kind,
+    rotary::stretched,
 };
+use roundelay_dsl::Stretch;
 
 /// A layer: attention and a feed-forward block, each on a branch of its own.
 #[derive(Clone, Debug)]
@@ -55,6 +57,9 @@ impl Norm {
     }
 }
 
+/// The name of what divides a layer's angles, where layers differ in it.
+pub(super) const FACTOR: &str = "factor";
+
 /// ε of norms that say no other.
 pub(super) const USUAL: f64 = 1e-5;
 
@@ -79,14 +84,23 @@ impl Layer {
     pub(super) fn lines(&self, kind: &Kind) -> Vec<String> {
         let attention = self.attention.clone();
         let attention = attention.maybe("window", kind.window.map(|w| w.to_string()));
-        self.written(&attention.maybe("rotary", kind.rotary.as_deref()))
+        let attention = attention.maybe("rotary", kind.rotary.as_deref());
+        self.written(&stretched(attention, kind.stretch))
     }
 
-    /// The same for a block that takes the window, and the base of the angles where layers differ
-    /// in it.
-    pub(super) fn open_lines(&self, rotary: Option<&str>) -> Vec<String> {
+    /// The same for a block that takes the window, the base of the angles where layers differ in it,
+    /// and what divides them where no stretch is that of all.
+    pub(super) fn open_lines(
+        &self,
+        rotary: Option<&str>,
+        stretch: Option<Stretch>,
+    ) -> Vec<String> {
         let attention = self.attention.clone().with("window", "window");
-        self.written(&attention.maybe("rotary", rotary))
+        let attention = attention.maybe("rotary", rotary);
+        self.written(&match stretch {
+            Some(stretch) => stretched(attention, stretch),
+            None => attention.with("rotary_factor", FACTOR),
+        })
     }
 
     fn written(&self, attention: &Call) -> Vec<String> {

@@ -11,7 +11,7 @@ use super::{
     layer::{Branches, Feed, Layer, Norm},
     model::Model,
     options::ImportOptions,
-    rotary::{Bases, base, kinds, pairs, whole},
+    rotary::{Angles, Turns, angles, kinds, pairs, whole},
 };
 use serde_json::json;
 
@@ -79,7 +79,7 @@ struct Reading {
     sequence: u64,
     epsilon: f64,
     deviation: f64,
-    base: f64,
+    angles: Angles,
 }
 
 impl Reading {
@@ -111,7 +111,7 @@ impl Reading {
             sequence: sequence(fields, options, most, Positions::Angles),
             epsilon: fields.above_zero("rms_norm_eps", defaults.epsilon),
             deviation: fields.above_zero("initializer_range", 0.02),
-            base: base(fields, "rope_theta", 10_000.0),
+            angles: angles(fields, "rope_theta", 10_000.0),
         }
     }
 
@@ -124,7 +124,7 @@ impl Reading {
         (attention, bias, dropout): (Call, bool, f64),
         (window, rule): (Option<u64>, &dyn Fn(u64) -> bool),
     ) -> Model {
-        let Self { sizes, sequence, epsilon, deviation, base } = self;
+        let Self { sizes, sequence, epsilon, deviation, angles } = self;
         let norm = Norm::new("rms_norm", epsilon);
         let activation = gate(fields, "hidden_act", "silu");
         let other = (activation != "silu").then(|| format!("\"{activation}\""));
@@ -137,8 +137,8 @@ impl Reading {
             branches: Branches::NormsBefore,
             dropout,
         };
-        let bases = Bases { full: base, sliding: base };
-        let mut kinds = kinds(fields, sizes.layers, window, bases, rule);
+        let turns = Turns::alike(angles);
+        let mut kinds = kinds(fields, sizes.layers, window, turns, rule);
         kinds.iter_mut().for_each(|kind| kind.rotary = Some("base".to_owned()));
         let decoder = Decoder {
             name: defaults.name,
@@ -147,7 +147,7 @@ impl Reading {
             deviation,
             output_deviation: None,
             epsilon,
-            base: Some(base),
+            base: Some(angles.base),
             embedding: Embedding::plain(sizes.width),
             layer,
             kinds,

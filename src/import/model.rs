@@ -1,9 +1,11 @@
 //! A model as text of the language: names, inputs, layers, loss.
 
 use super::{
-    layer::Layer,
+    call::number,
+    layer::{FACTOR, Layer},
     pattern::{Kind, Run, groups},
 };
+use roundelay_dsl::Stretch;
 use std::fmt::Write;
 
 /// A model with one kind of layer.
@@ -66,12 +68,19 @@ impl Model {
         self.kinds.iter().any(|kind| kind.rotary != self.kinds[0].rotary)
     }
 
+    /// What stretches the angles of all layers; none where they differ in it.
+    fn stretch(&self) -> Option<Stretch> {
+        let first = self.kinds[0].stretch;
+        self.kinds.iter().all(|kind| kind.stretch == first).then_some(first)
+    }
+
     /// The statements of a layer that takes what layers differ in.
     fn open_lines(&self) -> Vec<String> {
-        match self.bases_differ() {
-            true => self.layer.open_lines(Some("rotary")),
-            false => self.layer.open_lines(self.kinds[0].rotary.as_deref()),
-        }
+        let rotary = match self.bases_differ() {
+            true => Some("rotary"),
+            false => self.kinds[0].rotary.as_deref(),
+        };
+        self.layer.open_lines(rotary, self.stretch())
     }
 
     /// The names of the model that a layer reads.
@@ -83,9 +92,14 @@ impl Model {
 
     fn block(&self) -> String {
         let rotary = if self.bases_differ() { ", rotary" } else { "" };
+        let factor = match self.stretch() {
+            Some(_) => String::new(),
+            None => format!(", {FACTOR}"),
+        };
         let names: String =
             self.read_names().iter().map(|name| format!(", {name}")).collect();
-        let mut out = broken_at(&format!("block layer(x{names}, window{rotary}) {{"), 0);
+        let head = format!("block layer(x{names}, window{rotary}{factor}) {{");
+        let mut out = broken_at(&head, 0);
         for line in self.open_lines() {
             out.push_str(&broken(&line));
         }
@@ -105,8 +119,20 @@ impl Model {
             (Some(rotary), true) => format!(", {rotary}"),
             _ => String::new(),
         };
-        let call = format!("x = layer(x{names}, {window}{rotary})");
+        let factor = match self.stretch() {
+            Some(_) => String::new(),
+            None => format!(", {}", divisor(kind.stretch)),
+        };
+        let call = format!("x = layer(x{names}, {window}{rotary}{factor})");
         if *count == 1 { vec![call] } else { repeat(*count, name, &[call]) }
+    }
+}
+
+/// What divides all angles of a layer, among layers that differ in nothing else that stretches.
+fn divisor(stretch: Stretch) -> String {
+    match stretch {
+        Stretch::None => number(1.0),
+        Stretch::Even { factor } | Stretch::Long { factor, .. } => number(factor),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Layers that differ in what their attention sees, as few nested repeats.
 
+use roundelay_dsl::Stretch;
+
 /// What makes one layer unlike another.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Kind {
@@ -7,6 +9,14 @@ pub(super) struct Kind {
     pub(super) window: Option<u64>,
     /// Base of the rotary angles, as text.
     pub(super) rotary: Option<String>,
+    /// What makes these smaller.
+    pub(super) stretch: Stretch,
+}
+
+impl Kind {
+    /// Everything is seen, and nothing turns.
+    pub(super) const OPEN: Self =
+        Self { window: None, rotary: None, stretch: Stretch::None };
 }
 
 /// Layers of one kind one after another.
@@ -54,7 +64,7 @@ mod tests {
     fn kinds(windows: &[u64]) -> Vec<Kind> {
         let kind = |window: &u64| Kind {
             window: (*window > 0).then_some(*window),
-            rotary: None,
+            ..Kind::OPEN
         };
         windows.iter().map(kind).collect()
     }

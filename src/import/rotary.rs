@@ -1,38 +1,88 @@
 //! Rotary positions and windows: what each layer's attention sees, and how it turns.
 
-use super::{call::number, fields::Fields, pattern::Kind};
-use roundelay_dsl::Code;
+use super::{
+    call::{Call, number},
+    fields::Fields,
+    pattern::Kind,
+    stretch,
+};
+use roundelay_dsl::{Code, Stretch};
 use serde_json::Value;
 
-/// Bases of the rotary angles.
+/// By what angles a layer turns.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Bases {
+pub(super) struct Angles {
+    pub(super) base: f64,
+    pub(super) stretch: Stretch,
+}
+
+/// Those of layers that differ.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Turns {
     /// Of layers that see everything.
-    pub(super) full: f64,
+    pub(super) full: Angles,
     /// Of layers with a window.
-    pub(super) sliding: f64,
+    pub(super) sliding: Angles,
 }
 
-/// Base of the angles, from `name` or `rope_parameters`; of layers that see everything, where
-/// layers differ. Angles that are scaled are warned of.
-pub(super) fn base(fields: &mut Fields<'_>, name: &str, default: f64) -> f64 {
+impl Turns {
+    /// All layers turn alike.
+    pub(super) fn alike(angles: Angles) -> Self {
+        Self { full: angles, sliding: angles }
+    }
+}
+
+/// Angles with their base from `name` or `rope_parameters`; of layers that see everything, where
+/// layers differ.
+pub(super) fn angles(fields: &mut Fields<'_>, name: &str, default: f64) -> Angles {
     let base = fields.above_zero(name, default);
-    let base = match fields.value("rope_scaling") {
-        Some(scaling) => scaled(fields, "rope_scaling", &scaling, base),
-        None => base,
+    let angles = Angles { base, stretch: Stretch::None };
+    let angles = match fields.value("rope_scaling") {
+        Some(scaling) => scaled(fields, "rope_scaling", &scaling, angles),
+        None => angles,
     };
-    let Some(parameters) = fields.value("rope_parameters") else { return base };
+    let Some(parameters) = fields.value("rope_parameters") else { return angles };
     let own = parameters.get("full_attention").unwrap_or(&parameters);
-    scaled(fields, "rope_parameters", own, base)
+    scaled(fields, "rope_parameters", own, angles)
 }
 
-/// Base of layers with a window, from `rope_local_base_freq` or `rope_parameters`.
-pub(super) fn local_base(fields: &mut Fields<'_>, default: f64) -> f64 {
+/// Angles of layers with a window, from `rope_local_base_freq` or `rope_parameters`.
+pub(super) fn local_angles(fields: &mut Fields<'_>, default: f64) -> Angles {
     let base = fields.above_zero("rope_local_base_freq", default);
+    let angles = Angles { base, stretch: Stretch::None };
     let parameters = fields.value("rope_parameters");
     match parameters.as_ref().and_then(|all| all.get("sliding_attention")) {
-        Some(parameters) => scaled(fields, "rope_parameters", parameters, base),
-        None => base,
+        Some(parameters) => scaled(fields, "rope_parameters", parameters, angles),
+        None => angles,
+    }
+}
+
+/// Attention with what stretches its angles.
+pub(super) fn stretched(attention: Call, stretch: Stretch) -> Call {
+    match stretch {
+        Stretch::None => attention,
+        Stretch::Even { factor } => attention.with("rotary_factor", number(factor)),
+        Stretch::Long { factor, original, low, high } => {
+            let attention = attention.with("rotary_factor", number(factor));
+            let attention = attention.with("rotary_original", original);
+            attention.with("rotary_low", number(low)).with("rotary_high", number(high))
+        }
+    }
+}
+
+/// Layers may differ in a factor of all their angles, and in nothing else that stretches them.
+pub(super) fn factors(fields: &mut Fields<'_>, kinds: &[Kind]) {
+    let is_long = |kind: &Kind| match kind.stretch {
+        Stretch::Long { .. } => true,
+        Stretch::None | Stretch::Even { .. } => false,
+    };
+    let alike = kinds.windows(2).all(|pair| pair[0].stretch == pair[1].stretch);
+    if !alike && kinds.iter().any(is_long) {
+        let all = ["rope_scaling", "rope_parameters"];
+        let name = all.into_iter().find(|name| fields.has(name)).unwrap_or(all[0]);
+        let message = "layers that differ in how `llama3` scales their positions cannot be \
+                       imported";
+        fields.refuse(name, Code::NotYet, message.to_owned(), "");
     }
 }
 
@@ -86,14 +136,14 @@ const SCALING: [&str; 16] = [
     "type",
 ];
 
-/// The base within an object of rotary positions; warns of angles that are scaled for long texts.
-fn scaled(fields: &mut Fields<'_>, name: &str, rope: &Value, base: f64) -> f64 {
+/// Angles with what an object of rotary positions says of them.
+fn scaled(fields: &mut Fields<'_>, name: &str, rope: &Value, angles: Angles) -> Angles {
     let kinds = ["rope_type", "type"].map(|key| rope.get(key).and_then(Value::as_str));
     let kind = kinds.into_iter().flatten().next();
     let (Some(entries), Some(kind)) = (rope.as_object(), kind) else {
         let message = format!("`{name}` must be an object with `rope_type`");
         fields.refuse(name, Code::Type, message, "");
-        return base;
+        return angles;
     };
     let known =
         |key: &str| SCALING.contains(&key) || [SHARE, "rope_theta"].contains(&key);
@@ -101,23 +151,21 @@ fn scaled(fields: &mut Fields<'_>, name: &str, rope: &Value, base: f64) -> f64 {
         let message = format!("unknown field `{unknown}` within `{name}`");
         fields.refuse(name, Code::UnknownKey, message, "");
     }
-    if kind != "default" {
-        let message = format!(
-            "rotary positions are not scaled ({kind}): shapes, costs and parameters are the \
-             same, the angles of long texts are not"
-        );
-        fields.warn(name, message);
-    }
-    match entries.get("rope_theta").map(Value::as_f64) {
-        None => base,
+    let stretch = match kind {
+        "default" => angles.stretch,
+        kind => stretch::of(fields, name, (entries, kind)),
+    };
+    let base = match entries.get("rope_theta").map(Value::as_f64) {
+        None => angles.base,
         Some(Some(theta)) if theta > 0.0 => theta,
         Some(_) => {
             let message =
                 format!("`rope_theta` within `{name}` must be a number above 0");
             fields.refuse(name, Code::Type, message, "");
-            base
+            angles.base
         }
-    }
+    };
+    Angles { base, stretch }
 }
 
 /// What each of `layers` layers sees. `rule` says whether a layer has the window where
@@ -126,7 +174,7 @@ pub(super) fn kinds(
     fields: &mut Fields<'_>,
     layers: u64,
     window: Option<u64>,
-    bases: Bases,
+    turns: Turns,
     rule: impl Fn(u64) -> bool,
 ) -> Vec<Kind> {
     let types = fields.texts("layer_types");
@@ -143,8 +191,8 @@ pub(super) fn kinds(
         }
     };
     let kind = |window: Option<u64>| {
-        let base = if window.is_some() { bases.sliding } else { bases.full };
-        Kind { window, rotary: Some(number(base)) }
+        let angles = if window.is_some() { turns.sliding } else { turns.full };
+        Kind { window, rotary: Some(number(angles.base)), stretch: angles.stretch }
     };
     windows.into_iter().map(kind).collect()
 }

@@ -185,13 +185,104 @@ fn rotary_parameters_are_read_from_their_object_too() {
     });
     let done = accepted(&rope("gemma-3-1b", two));
     assert!(
-        done.text.contains("512, 3)") && done.text.contains("seq, 9)"),
+        done.text.contains("512, 3, 1)") && done.text.contains("seq, 9, 8)"),
         "{}",
         done.text
     );
-    assert!(done.warnings[0].message.contains("not scaled (linear)"));
+    assert_eq!(done.warnings, []);
     let sections = json!({"rope_type": "default", "mrope_section": [16, 24, 24]});
     hold(&rope("qwen2-0.5b", sections), &["`mrope_section` within `rope_parameters`"]);
+}
+
+/// The scaling of a release of Llama 3.
+fn llama3() -> Value {
+    json!({
+        "factor": 8.0,
+        "high_freq_factor": 4.0,
+        "low_freq_factor": 1.0,
+        "original_max_position_embeddings": 8192,
+        "rope_type": "llama3",
+    })
+}
+
+/// The same with one field that is another one, or none.
+fn llama3_but(key: &str, value: Value) -> Value {
+    let mut scaling = llama3();
+    match value {
+        Value::Null => drop(scaling.as_object_mut().unwrap().remove(key)),
+        value => scaling[key] = value,
+    }
+    scaling
+}
+
+/// Scaling of the kinds that the language has; a factor of 1 changes nothing.
+#[test]
+fn scaled_positions_are_imported() {
+    let of = |value: Value| accepted(&edited("llama-3-8b", &[("rope_scaling", value)]));
+    let plain = accepted(&fixture("llama-3-8b"));
+    for (scaling, expected) in [
+        (json!({"type": "linear", "factor": 4}), "rotary = base, rotary_factor = 4)"),
+        (
+            llama3(),
+            "rotary_factor = 8, rotary_original = 8192, rotary_low = 1, rotary_high = 4)",
+        ),
+    ] {
+        let done = of(scaling);
+        let text: Vec<&str> = done.text.split_whitespace().collect();
+        assert!(text.join(" ").contains(expected), "{}", done.text);
+        assert_eq!(done.warnings, []);
+        assert_eq!(done.parameters, plain.parameters);
+    }
+    for nothing in
+        [json!({"rope_type": "default"}), json!({"type": "linear", "factor": 1})]
+    {
+        let done = of(nothing);
+        assert_eq!((done.text, done.warnings), (plain.text.clone(), vec![]));
+    }
+    let top = ("original_max_position_embeddings", json!(8192));
+    let inner = llama3_but("original_max_position_embeddings", Value::Null);
+    let beside = edited("llama-3-8b", &[("rope_scaling", inner), top]);
+    assert_eq!(accepted(&beside).text, of(llama3()).text);
+}
+
+/// Every number of a kind of scaling must be there, and be one.
+#[test]
+fn scaling_that_lacks_or_denies_itself_is_refused() {
+    let of = |value: Value| edited("llama-3-8b", &[("rope_scaling", value)]);
+    hold(&of(json!({"type": "linear"})), &["`factor` is missing within `rope_scaling`"]);
+    for (key, value, expected) in [
+        ("factor", json!(0.5), "must be a number of at least 1"),
+        ("factor", json!("8"), "must be a number of at least 1"),
+        ("low_freq_factor", Value::Null, "is missing within `rope_scaling`"),
+        ("low_freq_factor", json!(0), "must be a number above 0"),
+        ("low_freq_factor", json!(4), "the latter must be the greater one"),
+        ("high_freq_factor", json!([4]), "must be a number above 0"),
+        ("original_max_position_embeddings", Value::Null, "is missing within"),
+        ("original_max_position_embeddings", json!(8192.5), "must be a whole number"),
+        ("original_max_position_embeddings", json!(1u64 << 40), "must be from 1 to"),
+    ] {
+        let shown = format!("`{key}`");
+        hold(&of(llama3_but(key, value)), &[&shown, expected]);
+    }
+    let top = ("original_max_position_embeddings", json!(4096));
+    let both = edited("llama-3-8b", &[("rope_scaling", llama3()), top]);
+    hold(&both, &["is not that within `rope_scaling`", "keep one of them"]);
+}
+
+/// Layers of Gemma 3 may differ in a factor, and not in which waves are long.
+#[test]
+fn layers_that_differ_in_scaling_take_a_factor() {
+    let of = |value: Value| edited("gemma-3-1b", &[("rope_scaling", value)]);
+    let done = accepted(&of(json!({"rope_type": "linear", "factor": 8.0})));
+    for part in ["window, rotary, factor) {", "512, 10000, 1)", "seq, 1000000, 8)"] {
+        assert!(done.text.contains(part), "{part}: {}", done.text);
+    }
+    assert_eq!(done.warnings, []);
+    hold(&of(llama3()), &["differ in how `llama3` scales"]);
+    let full = vec!["full_attention"; 26];
+    let edits = [("rope_scaling", llama3()), ("layer_types", json!(full))];
+    let done = accepted(&edited("gemma-3-1b", &edits));
+    assert!(done.text.contains("rotary_original = 8192"), "{}", done.text);
 }
 
 #[test]
@@ -248,7 +339,11 @@ fn a_field_that_is_known_cannot_be_ignored() {
 fn what_is_left_out_is_said_in_both_places() {
     for (release, edits, expected) in [
         ("gpt2", vec![], "`attn_pdrop` = 0.1 is left out"),
-        ("llama-3.2-1b", vec![], "rotary positions are not scaled (llama3)"),
+        (
+            "llama-3-8b",
+            vec![("rope_scaling", json!({"rope_type": "yarn", "factor": 4.0}))],
+            "rotary positions are not scaled (yarn)",
+        ),
         ("gemma-2b", vec![], "`hidden_act` is \"gelu\""),
         ("gpt2", vec![("architectures", json!(["GPT2Model"]))], "has no head"),
     ] {

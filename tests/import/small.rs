@@ -64,6 +64,11 @@ fn cases() -> Vec<(&'static str, &'static str, Edits)> {
                 ("hidden_act", json!("gelu")),
             ],
         ),
+        (
+            "llama, scaled positions",
+            "llama-2-7b",
+            vec![("rope_scaling", json!({"type": "linear", "factor": 3}))],
+        ),
         ("mistral", "mistral-7b-v0.1", vec![]),
         ("qwen2", "qwen2-0.5b", vec![]),
         ("qwen2, late windows", "qwen2-0.5b", vec![("use_sliding_window", json!(true))]),
@@ -82,6 +87,15 @@ fn cases() -> Vec<(&'static str, &'static str, Edits)> {
             "gemma3",
             "gemma-3-1b",
             vec![("num_hidden_layers", json!(8)), ("sliding_window_pattern", json!(3))],
+        ),
+        (
+            "gemma3, scaled positions of some layers",
+            "gemma-3-1b",
+            vec![
+                ("num_hidden_layers", json!(4)),
+                ("sliding_window_pattern", json!(2)),
+                ("rope_scaling", json!({"rope_type": "linear", "factor": 8.0})),
+            ],
         ),
         (
             "phi3",

@@ -235,10 +235,9 @@ fn products_of_stored_scores() {
 #[test]
 fn rotary_positions() {
     for (heads, base, turned) in [(1, 10_000.0, 8), (2, 7.0, 4), (2, 7.0, 2)] {
-        let shape: &[u64] = &[2, 3, 8];
         for stretch in STRETCHES {
             let operation = Operation::Rotary { heads, base, turned, stretch };
-            hold_operation(operation, &[shape], shape);
+            hold_operation(operation, &[&[2, 3, 8]], &[2, 3, 8]);
         }
     }
 }

@@ -282,7 +282,7 @@ fn still(arguments: &Arguments) -> Result<Rotary, Mistake> {
 const LONG: [&str; 3] = ["rotary_original", "rotary_low", "rotary_high"];
 
 fn stretch(arguments: &Arguments) -> Result<Stretch, Mistake> {
-    let is_given = |name: &&str| arguments.given(name).is_some();
+    let is_given = |name: &&'static str| arguments.given(name).is_some();
     let factor = match arguments.given("rotary_factor") {
         Some(_) => Some(arguments.real_in("rotary_factor", 1.0, f64::MAX)?),
         None => None,

@@ -17,4 +17,5 @@ mod optimizers;
 mod part_norms;
 mod parted;
 mod pixel_norms;
+mod rotary;
 mod slices;
