@@ -49,7 +49,7 @@ impl Scaling<'_> {
     /// Long waves alone, as Llama 3 has them.
     fn long(&self, fields: &mut Fields<'_>) -> Stretch {
         let factor = self.factor(fields);
-        let above_zero = ("a number above 0", |turns| turns > 0.0);
+        let above_zero = ("a number above 0", |turns: f64| turns > 0.0);
         let [low, high] = ["low_freq_factor", "high_freq_factor"]
             .map(|key| self.number(fields, key, above_zero));
         let original = self.original(fields);
@@ -66,7 +66,7 @@ impl Scaling<'_> {
 
     /// By what angles are divided.
     fn factor(&self, fields: &mut Fields<'_>) -> f64 {
-        let at_least_one = ("a number of at least 1", |factor| factor >= 1.0);
+        let at_least_one = ("a number of at least 1", |factor: f64| factor >= 1.0);
         self.number(fields, "factor", at_least_one)
     }
 
@@ -74,7 +74,7 @@ impl Scaling<'_> {
         &self,
         fields: &mut Fields<'_>,
         key: &str,
-        (expected, fits): (&str, fn(f64) -> bool),
+        (expected, fits): (&str, impl Fn(f64) -> bool),
     ) -> f64 {
         let Some(value) = self.entries.get(key) else { return self.missing(fields, key) };
         match value.as_f64() {

@@ -82,10 +82,10 @@ fn attention_that_says_nothing_is_as_it_always_was() {
     };
     assert_eq!(operations(&model)[3], open);
     assert_eq!(parameters(&model).len(), 8);
-    let turned = sequences("z = attention(x, 3, rotary = true)");
+    let usual = sequences("z = attention(x, 3, rotary = true)");
     let (base, turned, stretch) = (10_000.0, 4, Stretch::None);
     let rotary = Operation::Rotary { heads: 3, base, turned, stretch };
-    assert_eq!(operations(&turned)[1], rotary);
+    assert_eq!(operations(&usual)[1], rotary);
 }
 
 /// Position interpolation, and the way of Llama 3.
