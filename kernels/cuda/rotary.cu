@@ -2,7 +2,8 @@
 
 // Radians per position that a pair turns for texts `factor` times as long: divided where it turns less
 // than `low` times within `original` positions, as ever where more than `high` times, with a share of
-// both between them (Llama 3, arXiv 2407.21783). Factor 1 changes no bit.
+// both between them (Llama 3, arXiv 2407.21783). Without original positions all are divided; by 1 that
+// changes no bit.
 __device__ inline f64 stretched(f64 speed, f64 factor, f64 original, f64 low, f64 high) {
     constexpr f64 TURN = 6.283185307179586;
     f64 turns = original * speed / TURN;
@@ -62,8 +63,8 @@ __device__ void rotary(const N* x, const Wide<N>* cosines, G* y, u64 rows, u64 s
 
 #define EXPORT(W)                                                                                    \
     KERNEL(256, angles_##W,                                                                          \
-           (W* cosines, u64 sequence, u64 half, u64 first, f64 base, f64 factor, f64 original, f64 low, \
-            f64 high, f64 sign),                                                                     \
+           (W* cosines, u64 sequence, u64 half, u64 first, f64 base, f64 factor, f64 original,       \
+            f64 low, f64 high, f64 sign),                                                            \
            angles(cosines, sequence, half, first, base, factor, original, low, high, sign))
 EXPORT(f32)
 EXPORT(f64)

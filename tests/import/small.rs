@@ -64,11 +64,6 @@ fn cases() -> Vec<(&'static str, &'static str, Edits)> {
                 ("hidden_act", json!("gelu")),
             ],
         ),
-        (
-            "llama, scaled positions",
-            "llama-2-7b",
-            vec![("rope_scaling", json!({"type": "linear", "factor": 3}))],
-        ),
         ("mistral", "mistral-7b-v0.1", vec![]),
         ("qwen2", "qwen2-0.5b", vec![]),
         ("qwen2, late windows", "qwen2-0.5b", vec![("use_sliding_window", json!(true))]),
@@ -87,15 +82,6 @@ fn cases() -> Vec<(&'static str, &'static str, Edits)> {
             "gemma3",
             "gemma-3-1b",
             vec![("num_hidden_layers", json!(8)), ("sliding_window_pattern", json!(3))],
-        ),
-        (
-            "gemma3, scaled positions of some layers",
-            "gemma-3-1b",
-            vec![
-                ("num_hidden_layers", json!(4)),
-                ("sliding_window_pattern", json!(2)),
-                ("rope_scaling", json!({"rope_type": "linear", "factor": 8.0})),
-            ],
         ),
         (
             "phi3",
@@ -121,6 +107,26 @@ fn cases() -> Vec<(&'static str, &'static str, Edits)> {
     ]
 }
 
+/// The same with scaled positions; the release of Llama 3.2 has those of `llama3`.
+fn scaled() -> Vec<(&'static str, &'static str, Edits)> {
+    vec![
+        (
+            "llama, scaled positions",
+            "llama-2-7b",
+            vec![("rope_scaling", json!({"type": "linear", "factor": 3}))],
+        ),
+        (
+            "gemma3, scaled positions of some layers",
+            "gemma-3-1b",
+            vec![
+                ("num_hidden_layers", json!(4)),
+                ("sliding_window_pattern", json!(2)),
+                ("rope_scaling", json!({"rope_type": "linear", "factor": 8.0})),
+            ],
+        ),
+    ]
+}
+
 /// Names and texts of small configurations; only what a release says is made smaller.
 pub(crate) fn small() -> Vec<(&'static str, String)> {
     let made = |(name, release, more): (_, &str, Edits)| {
@@ -137,5 +143,5 @@ pub(crate) fn small() -> Vec<(&'static str, String)> {
         }
         (name, Value::Object(fields).to_string())
     };
-    cases().into_iter().map(made).collect()
+    cases().into_iter().chain(scaled()).map(made).collect()
 }

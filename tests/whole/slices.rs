@@ -35,7 +35,8 @@ fn grouped(n: u32, dtype: Float) -> Program {
             x = embedding(tokens, 24, 16)
             repeat 2 as layer {{
                 x = x + attention(
-                    rms_norm(x), 4, key_heads = 2, causal = true, rotary = 100, window = 7
+                    rms_norm(x), 4, key_heads = 2, causal = true, rotary = 100, window = 7,
+                    rotary_factor = 2, rotary_original = 12, rotary_low = 0.5, rotary_high = 3
                 )
                 x = x + dropout(gated(rms_norm(x), 16), 0.2)
             }}
