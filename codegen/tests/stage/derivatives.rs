@@ -9,11 +9,11 @@ mod skips;
 use crate::support::{
     build::{Build, Numbers, fixed, per_example},
     machine::{Machine, context},
-    random::random_model,
+    random::{STRETCHES, random_model},
 };
 use roundelay_codegen::{StageError, Stages, stages};
 use roundelay_dsl::{
-    Cap, Extent, Masked, Model, Operation, Scale, Sliced, Source, Stretch, Window,
+    Cap, Extent, Masked, Model, Operation, Scale, Sliced, Source, Window,
 };
 use roundelay_schedule::{Float, Id, Parameter, Role, Stage, Treatment};
 
@@ -241,12 +241,6 @@ fn rotary_positions() {
         }
     }
 }
-
-const STRETCHES: [Stretch; 3] = [
-    Stretch::None,
-    Stretch::Even { factor: 2.5 },
-    Stretch::Long { factor: 4.0, original: 4, low: 0.1, high: 0.5 },
-];
 
 #[test]
 fn slices_of_sequences() {

@@ -82,7 +82,7 @@ fn perplexity_leaves_out_what_a_masked_loss_does() {
     let parsed = parse(&SourceFile::new("test.rdl", text), &NoFiles);
     let (program, _) = parsed.unwrap_or_else(|wrong| panic!("{wrong}"));
     let model = program.model;
-    assert_eq!(model.metrics.iter().next().map(|m| m.node), model.loss);
+    assert_eq!(model.metrics.first().map(|m| m.node), model.loss);
     assert_eq!(model.inputs.values().map(|input| input.bound).max(), Some(9));
 }
 

@@ -5,6 +5,14 @@ use roundelay_dsl::{Cap, Extent, Model, Operation, Scale, Source, Stretch, Windo
 
 const WIDTH: u64 = 4;
 
+/// Ways to make the angles of rotary positions smaller.
+pub(crate) const STRETCHES: [Stretch; 4] = [
+    Stretch::None,
+    Stretch::Even { factor: 2.5 },
+    Stretch::Long { factor: 4.0, original: 4, low: 0.1, high: 0.5 },
+    Stretch::Long { factor: 2.0, original: 7, low: 0.2, high: 0.8 },
+];
+
 /// The shape of every value.
 fn rows() -> [Extent; 2] {
     [per_example(2), fixed(WIDTH)]
@@ -133,8 +141,7 @@ fn stored(build: &mut Build, [q, k, v]: [Source; 3], window: Window) -> Source {
 fn turned(build: &mut Build, x: Source) -> Source {
     let shape = [per_example(1), fixed(2), fixed(WIDTH)];
     let view = build.node(Operation::Reshape, &[x], &shape);
-    let stretch = Stretch::Even { factor: 2.0 };
-    let (heads, base, turned) = (2, 100.0, WIDTH / 2);
+    let (heads, base, turned, stretch) = (2, 100.0, WIDTH / 2, STRETCHES[1]);
     let operation = Operation::Rotary { heads, base, turned, stretch };
     let y = build.node(operation, &[view], &shape);
     build.node(Operation::Reshape, &[y], &rows())
