@@ -8,6 +8,7 @@
 mod alarms;
 mod find;
 mod greedy;
+mod messages;
 mod pipe;
 mod read;
 
@@ -20,7 +21,10 @@ use find::Aim;
 use pipe::{Merit, Passes, Pipe, StageHalves};
 use roundelay_codegen::Lowerer;
 use roundelay_dsl::{Objective, Program};
-use roundelay_schedule::{Bytes, Order, Plan};
+use roundelay_kernels::Kernels;
+use roundelay_schedule::{
+    Bytes, Nanos, Order, Plan, Schedule, check, enough_steps, simulate,
+};
 
 /// Orders that are lowered at most before the room of `zb_auto` counts as filled: messages may need
 /// more of it than those of the plain order.
@@ -50,15 +54,61 @@ pub(crate) fn complete(
     let mut schedule = lowerer.laid_out(&plain).map_err(refused)?;
     cost::price_with(&mut schedule, costs).map_err(refused)?;
     let mut pipe = read::pipe(program, &schedule);
-    let aim = match (program.search.objective, plan.order) {
-        (Objective::Memory, Order::ZeroBubbleAuto) => Aim::Memory,
-        _ => Aim::Time,
-    };
-    let found = match plan.order {
-        Order::ZeroBubbleAuto => roomy((program, lowerer), plan, &mut pipe, aim)?,
-        _ => find::find(&pipe, aim, &[]).map(|(_, passes)| passes),
+    let found = match (plan.order, program.search.objective) {
+        (Order::ZeroBubbleAuto, Objective::Memory) => {
+            roomy((program, lowerer), plan, &mut pipe, Aim::Memory)?
+        }
+        (Order::ZeroBubbleAuto, _) => {
+            let whole = pipe.clone();
+            let own = roomy((program, lowerer), plan, &mut pipe, Aim::Time)?;
+            soonest(program, (costs, lowerer), plan, (&whole, own))?
+        }
+        _ => find::find(&pipe, Aim::Time, &[]).map(|(_, passes)| passes),
     };
     Ok(found.map_or(plain, |passes| listed(plan, &pipe, &passes)))
+}
+
+/// Of an order and those within the limits of ZB-1p and ZB-2p that have room the first that takes
+/// least on the clock: it knows what a pipeline does not, that messages wait for each other at a port.
+fn soonest(
+    program: &Program,
+    (costs, lowerer): (&Costs, &Lowerer<'_>),
+    plan: &Plan,
+    (pipe, own): (&Pipe, Option<Passes>),
+) -> Result<Option<Passes>, Reason> {
+    let mut all: Vec<Passes> = own.into_iter().collect();
+    for times in [1, 2] {
+        let found = find::find(&pipe.limited(times), Aim::Time, &[]);
+        let passes = found.map(|(_, passes)| passes);
+        all.extend(passes.filter(|own| pipe.excess(own) <= 0 && !all.contains(own)));
+    }
+    if all.len() < 2 {
+        return Ok(all.pop());
+    }
+    let mut best: Option<(Nanos, Passes)> = None;
+    for passes in all {
+        let found = listed(plan, pipe, &passes);
+        let Some(time) = step_time(program, (costs, lowerer), &found)? else { continue };
+        if best.as_ref().is_none_or(|(least, _)| time < *least) {
+            best = Some((time, passes));
+        }
+    }
+    Ok(best.map(|(_, passes)| passes))
+}
+
+/// What a step of a plan takes on the clock; nothing where the plan has no room.
+fn step_time(
+    program: &Program,
+    (costs, lowerer): (&Costs, &Lowerer<'_>),
+    plan: &Plan,
+) -> Result<Option<Nanos>, Reason> {
+    let admit = |schedule: &Schedule| memory::fits(program, schedule);
+    let Ok(mut schedule) = lowerer.lower_if(plan, admit).map_err(refused)? else {
+        return Ok(None);
+    };
+    cost::price_with(&mut schedule, costs).map_err(refused)?;
+    let checked = check(schedule, &Kernels).map_err(|found| refused(found.first()))?;
+    Ok(Some(simulate(&checked, enough_steps(&checked)).step_time()))
 }
 
 /// The best order that is found and has room when it is lowered. One that has none is not tried

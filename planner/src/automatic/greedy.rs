@@ -5,7 +5,7 @@
 
 use super::{
     alarms::Alarms,
-    pipe::{Account, Arrivals, Half, Passes, Pipe, StageHalves},
+    pipe::{Account, Arrivals, Half, Passes, Pipe, Room, StageHalves},
 };
 use roundelay_schedule::Nanos;
 
@@ -66,6 +66,8 @@ struct Filling<'a> {
     worst: Nanos,
     /// How long each device may idle.
     idle_most: Vec<Nanos>,
+    /// What each may keep.
+    room: Vec<Room>,
 }
 
 impl<'a> Filling<'a> {
@@ -85,6 +87,7 @@ impl<'a> Filling<'a> {
             arrivals: Arrivals::new(pipe),
             alarms,
             worst: Nanos(0),
+            room: pipe.room_to_keep(),
             idle_most: pipe.stages.iter().map(|stage| longest - work(stage)).collect(),
         }
     }
@@ -169,7 +172,7 @@ impl<'a> Filling<'a> {
     fn fits(&self, device: usize, half: Half) -> bool {
         let kept = &self.pipe.stages[device].kept;
         let account = self.desks[device].account.after(half, kept);
-        account.fits(kept, self.pipe.room[device])
+        account.fits(kept, self.room[device])
     }
 
     /// Whether something could start but for memory.

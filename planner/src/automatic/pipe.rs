@@ -85,7 +85,7 @@ pub(crate) struct Account {
     /// F, I and W started.
     pub done: [usize; 3],
     /// The most micro-batches between F and I, F and W, and I and W.
-    most: [usize; 3],
+    pub(super) most: [usize; 3],
     /// The most bytes at one time.
     live: Bytes,
 }
@@ -138,7 +138,7 @@ impl Kept {
 }
 
 /// Which of the three that a stage keeps lasts from one pass to another.
-fn kind(from: Half, until: Half) -> Option<usize> {
+pub(super) fn kind(from: Half, until: Half) -> Option<usize> {
     match (from, until) {
         (Half::Forward, Half::Input) => Some(0),
         (Half::Forward, Half::Weight) => Some(1),
@@ -228,6 +228,13 @@ impl Pipe {
         self.stages.len()
     }
 
+    /// The same with room for the activations of so many times p micro-batches at a time.
+    pub(crate) fn limited(&self, times: usize) -> Self {
+        let limit = |stage: &StageHalves| stage.kept.of(times * self.devices());
+        let room = self.stages.iter().map(limit).map(Room::Live).collect();
+        Self { room, ..self.clone() }
+    }
+
     /// The account of a device after some passes.
     pub(crate) fn account(&self, device: usize, passes: &[Half]) -> Account {
         let kept = &self.stages[device].kept;
@@ -257,52 +264,9 @@ impl Pipe {
         each.max().unwrap_or_default()
     }
 
-    /// When the passes of each kind start on each device in list order: that in which a lowered
-    /// schedule has them, where each takes as long as any other.
-    fn starts(&self, passes: &Passes) -> Vec<[Vec<Nanos>; 3]> {
-        let beat = StageHalves {
-            forward: Nanos(1),
-            input: Nanos(1),
-            weight: Nanos(1),
-            ..StageHalves::default()
-        };
-        let beats = Self { stages: vec![beat; self.devices()], ..self.clone() };
-        let mut starts = vec![[const { Vec::new() }; 3]; self.devices()];
-        beats.play(passes, |device, half, end| {
-            starts[device][half as usize].push(end - Nanos(1));
-        });
-        starts
-    }
-
-    /// What the slots of messages take beyond what a device keeps anyway; one message is on its
-    /// way while a pass reads the one before.
-    fn received(
-        &self,
-        starts: &[[Vec<Nanos>; 3]],
-        device: usize,
-        account: &Account,
-    ) -> Bytes {
-        let StageHalves { values, gradients, .. } = &self.stages[device];
-        let slots = |from: Half, sender: Option<usize>, received: &Received| {
-            let Some(sent) = sender.and_then(|sender| starts.get(sender)) else {
-                return Bytes(0);
-            };
-            let of = |(until, size): (Half, &Bytes)| {
-                let there =
-                    most_there(&sent[from as usize], &starts[device][until as usize]);
-                let kept = kind(from, until).map_or(0, |kind| account.most[kind]);
-                *size * (there + 1).saturating_sub(kept) as u64
-            };
-            let some = Half::ALL.into_iter().zip(received).filter(|(_, size)| size.0 > 0);
-            some.map(of).sum()
-        };
-        slots(Half::Forward, device.checked_sub(1), values)
-            + slots(Half::Input, Some(device + 1), gradients)
-    }
-
     /// Lets each device take its passes in turn as soon as what they need has come, and tells when
     /// each ends; nothing for an order in which devices wait for ever.
-    fn play(
+    pub(super) fn play(
         &self,
         passes: &Passes,
         mut ends: impl FnMut(usize, Half, Nanos),
@@ -353,18 +317,6 @@ impl Pipe {
         };
         (0..).zip(passes).map(list).collect()
     }
-}
-
-/// The most messages that are there at a time, from the start of the pass that sends each to that
-/// of the last one that reads it. Of passes that start together the latter comes first in a lowered
-/// schedule.
-fn most_there(sent: &[Nanos], read: &[Nanos]) -> usize {
-    let mut gone = 0;
-    let each = sent.iter().enumerate().map(|(number, sent)| {
-        gone += read[gone..].iter().take_while(|read| *read <= sent).count();
-        number + 1 - gone
-    });
-    each.max().unwrap_or(0)
 }
 
 impl From<Half> for Pass {
@@ -429,7 +381,7 @@ impl Arrivals {
 
 /// A device on its way through its passes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Line {
+pub(super) struct Line {
     taken: usize,
     done: [usize; 3],
     first: Nanos,

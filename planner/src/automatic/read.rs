@@ -33,17 +33,15 @@ pub(super) fn pipe(program: &Program, schedule: &Schedule) -> Pipe {
     }
     let received = messages(schedule, &mut stages);
     let room = match plan.order {
-        Order::ZeroBubbleOneP => limits(&stages, 1),
-        Order::ZeroBubbleTwoP => limits(&stages, 2),
+        Order::ZeroBubbleOneP | Order::ZeroBubbleTwoP => Vec::new(),
         _ => rooms(program, schedule, &received),
     };
-    Pipe { stages, micro_batches: plan.micro_batches as usize, room }
-}
-
-/// Room for the activations of so many times p micro-batches.
-fn limits(stages: &[StageHalves], times: usize) -> Vec<Room> {
-    let each = stages.iter().map(|stage| stage.kept.of(times * stages.len()));
-    each.map(Room::Live).collect()
+    let pipe = Pipe { stages, micro_batches: plan.micro_batches as usize, room };
+    match plan.order {
+        Order::ZeroBubbleOneP => pipe.limited(1),
+        Order::ZeroBubbleTwoP => pipe.limited(2),
+        _ => pipe,
+    }
 }
 
 /// The stage of a buffer that keeps something for later passes, and which of the three kinds.

@@ -218,6 +218,27 @@ fn found_orders_take_the_memory_that_there_is() {
     }
 }
 
+/// Where messages wait for each other at slow ports, which a pipeline does not know, nor elsewhere.
+#[test]
+fn the_order_for_all_memory_is_no_slower_than_those_for_less() {
+    for bandwidth in [1_000_000_000, 30_000_000, 3_000_000] {
+        for (p, n) in [(4, 8), (8, 16)] {
+            let mut program = program(p, 512);
+            for (_, link) in program.target.links.iter_mut() {
+                link.bandwidth = BytesPerSecond(bandwidth);
+            }
+            let time = |order| {
+                let found = with_found_lists(&program, &plan(order, p, n)).unwrap();
+                clocked(&program, &found).0
+            };
+            let auto = time(Order::ZeroBubbleAuto);
+            for order in [Order::ZeroBubbleOneP, Order::ZeroBubbleTwoP] {
+                assert!(auto <= time(order), "{bandwidth}, {p}, {n}: {auto}, {order}");
+            }
+        }
+    }
+}
+
 /// Where memory counts, `zb_auto` takes little of it, however much there is.
 #[test]
 fn a_found_order_follows_the_objective() {
