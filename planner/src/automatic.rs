@@ -14,17 +14,14 @@ mod read;
 
 use crate::{
     cost::{self, Costs},
-    memory,
+    evaluate, memory,
     reason::Reason,
 };
 use find::Aim;
 use pipe::{Merit, Passes, Pipe, StageHalves};
 use roundelay_codegen::Lowerer;
 use roundelay_dsl::{Objective, Program};
-use roundelay_kernels::Kernels;
-use roundelay_schedule::{
-    Bytes, Nanos, Order, Plan, Schedule, check, enough_steps, simulate,
-};
+use roundelay_schedule::{Bytes, Nanos, Order, Plan, enough_steps, simulate};
 
 /// Orders that are lowered at most before the room of `zb_auto` counts as filled: messages may need
 /// more of it than those of the plain order.
@@ -53,15 +50,14 @@ pub(crate) fn complete(
     let plain = plain(plan);
     let mut schedule = lowerer.laid_out(&plain).map_err(refused)?;
     cost::price_with(&mut schedule, costs).map_err(refused)?;
-    let mut pipe = read::pipe(program, &schedule);
+    let pipe = read::pipe(program, &schedule);
     let found = match (plan.order, program.search.objective) {
         (Order::ZeroBubbleAuto, Objective::Memory) => {
-            roomy((program, lowerer), plan, &mut pipe, Aim::Memory)?
+            roomy((program, lowerer), plan, pipe.clone(), Aim::Memory)?
         }
         (Order::ZeroBubbleAuto, _) => {
-            let whole = pipe.clone();
-            let own = roomy((program, lowerer), plan, &mut pipe, Aim::Time)?;
-            soonest(program, (costs, lowerer), plan, (&whole, own))?
+            let own = roomy((program, lowerer), plan, pipe.clone(), Aim::Time)?;
+            soonest(program, (costs, lowerer), plan, (&pipe, own))?
         }
         _ => find::find(&pipe, Aim::Time, &[]).map(|(_, passes)| passes),
     };
@@ -88,27 +84,16 @@ fn soonest(
     let mut best: Option<(Nanos, Passes)> = None;
     for passes in all {
         let found = listed(plan, pipe, &passes);
-        let Some(time) = step_time(program, (costs, lowerer), &found)? else { continue };
+        let checked = match evaluate::checked(program, (costs, lowerer), &found) {
+            Err(Reason::Memory(_)) => continue,
+            found => found?.0,
+        };
+        let time = simulate(&checked, enough_steps(&checked)).step_time();
         if best.as_ref().is_none_or(|(least, _)| time < *least) {
             best = Some((time, passes));
         }
     }
     Ok(best.map(|(_, passes)| passes))
-}
-
-/// What a step of a plan takes on the clock; nothing where the plan has no room.
-fn step_time(
-    program: &Program,
-    (costs, lowerer): (&Costs, &Lowerer<'_>),
-    plan: &Plan,
-) -> Result<Option<Nanos>, Reason> {
-    let admit = |schedule: &Schedule| memory::fits(program, schedule);
-    let Ok(mut schedule) = lowerer.lower_if(plan, admit).map_err(refused)? else {
-        return Ok(None);
-    };
-    cost::price_with(&mut schedule, costs).map_err(refused)?;
-    let checked = check(schedule, &Kernels).map_err(|found| refused(found.first()))?;
-    Ok(Some(simulate(&checked, enough_steps(&checked)).step_time()))
 }
 
 /// The best order that is found and has room when it is lowered. One that has none is not tried
@@ -118,7 +103,7 @@ fn step_time(
 fn roomy(
     (program, lowerer): (&Program, &Lowerer<'_>),
     plan: &Plan,
-    pipe: &mut Pipe,
+    mut pipe: Pipe,
     aim: Aim,
 ) -> Result<Option<Passes>, Reason> {
     let lacks = |pipe: &Pipe, passes: &Passes| {
@@ -129,16 +114,16 @@ fn roomy(
     let mut tried = Vec::new();
     let mut known = None;
     for trial in 0..TRIALS {
-        let Some((merit, passes)) = find::find(pipe, aim, &tried) else { break };
+        let Some((merit, passes)) = find::find(&pipe, aim, &tried) else { break };
         if known.as_ref().is_some_and(|(known, _)| *known <= merit) {
             break;
         }
-        let lacking = lacks(pipe, &passes)?;
+        let lacking = lacks(&pipe, &passes)?;
         if lacking.is_empty() {
             return Ok(Some(passes));
         }
         if trial == 0 && aim == Aim::Time {
-            known = fixed(pipe, |passes| Ok(lacks(pipe, passes)?.is_empty()))?;
+            known = fixed(&pipe, |passes| Ok(lacks(&pipe, passes)?.is_empty()))?;
         }
         for (device, room) in plan.cell_devices().zip(&mut pipe.room) {
             let lacking = lacking.get(&device).copied().unwrap_or_default();

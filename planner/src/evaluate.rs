@@ -46,15 +46,27 @@ pub(crate) fn clock(
     (costs, lowerer): (&Costs, &Lowerer<'_>),
     (plan, bound, number): (Plan, Bound, usize),
 ) -> Result<Candidate, Reason> {
+    let (checked, origins) = checked(program, (costs, lowerer), &plan)?;
+    candidate((bound, number), &checked, (costs, origins))
+}
+
+/// The plan, whose lists are there where its order has some, lowered, priced and checked.
+///
+/// # Errors
+/// Why it is no plan after all.
+pub(crate) fn checked(
+    program: &Program,
+    (costs, lowerer): (&Costs, &Lowerer<'_>),
+    plan: &Plan,
+) -> Result<(Checked, Origins), Reason> {
     let admit = |schedule: &Schedule| memory::fits(program, schedule);
-    let lowered = lowerer.lower_if(&plan, admit);
+    let lowered = lowerer.lower_if(plan, admit);
     let mut schedule = lowered.map_err(refused)?.map_err(Reason::Memory)?;
     let origins = cost::price_with(&mut schedule, costs).map_err(refused)?;
     let violated = |violations: Violations| {
         refused(format!("the checker finds: {}", violations.first()))
     };
-    let checked = check(schedule, &Kernels).map_err(violated)?;
-    candidate((bound, number), &checked, (costs, origins))
+    Ok((check(schedule, &Kernels).map_err(violated)?, origins))
 }
 
 fn refused(error: impl std::fmt::Display) -> Reason {

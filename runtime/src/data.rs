@@ -169,7 +169,7 @@ impl Dataset {
         };
         let batches = (windows.min(limit) / self.batch).max(1);
         let spread = match &self.source {
-            Source::Images(_) => Spread::Round(round(windows)),
+            Source::Images(_) => Spread::Round(golden_distance(windows)),
             Source::Windows(_) | Source::Shapes(_) | Source::Synthetic(_) => Spread::Even,
         };
         let places = Places { windows, examples: batches * self.batch, spread };
@@ -344,7 +344,7 @@ impl Places {
 
 /// The distance next to the golden section of a whole with which steps round it meet every place
 /// before any twice.
-fn round(whole: u64) -> u64 {
+fn golden_distance(whole: u64) -> u64 {
     let golden = (whole as f64 * 0.618_033_988_749_895) as u64;
     (golden.max(1)..whole).find(|distance| gcd(*distance, whole) == 1).unwrap_or(1)
 }

@@ -247,6 +247,24 @@ fn a_masked_loss_on_held_out_data_is_a_mean_over_targets_whatever_the_micro_batc
         let apart = (loss(&own) - loss(&whole)).abs();
         assert!(apart < 1e-5 * loss(&whole), "{n}: {own} {whole}");
     }
+    let rows = "--set tensor.rows=2 --set micro_batches=8";
+    assert!(
+        (loss(&evaluated(rows)) - loss(&whole)).abs() < 1e-5,
+        "the classes are split"
+    );
+    let (head, tail) = MASKED.split_once("    logits").expect("it has logits");
+    let (_, tail) = tail.split_once("\n}").expect("the model ends");
+    let loss_of_x = "    loss linear_cross_entropy(embedding(tokens, 5, 8), targets, 4, masked = true)";
+    let fused = format!("{head}{loss_of_x}\n}}{tail}");
+    let fused = scratch.file("fused.rdl", &fused);
+    let saved = scratch.path("fused.safetensors");
+    printed(roundelay("run --save").arg(&saved).arg(&fused));
+    let fused = |n: u32| {
+        let mut command =
+            roundelay(&format!("evaluate --set micro_batches={n} --weights"));
+        loss(&document(command.arg(&saved).arg(&fused), "evaluate"))
+    };
+    assert!((fused(8) - fused(1)).abs() < 1e-5, "logits are made by the loss");
     let perplexity = whole["metrics"]["perplexity"].as_f64().expect("it is a number");
     assert!((perplexity.ln() - loss(&whole)).abs() < 1e-9, "{whole}");
     assert_eq!((&whole["examples"], &whole["held_out"]), (&64.into(), &66.into()));

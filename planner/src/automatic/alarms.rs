@@ -1,5 +1,5 @@
 //! Who is to be woken next: times per device, and a tree whose nodes know the earliest below them.
-//! Devices have few times each and are many, so this takes a third of the time of one heap of all.
+//! Devices have few times each and are many, so this is less work than one heap of all times.
 
 use roundelay_schedule::Nanos;
 

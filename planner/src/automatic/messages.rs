@@ -40,7 +40,8 @@ impl Pipe {
             weight: Nanos(1),
             ..StageHalves::default()
         };
-        let beats = Self { stages: vec![beat; self.devices()], ..self.clone() };
+        let stages = vec![beat; self.devices()];
+        let beats = Self { stages, micro_batches: self.micro_batches, room: Vec::new() };
         let mut starts = vec![[const { Vec::new() }; 3]; self.devices()];
         beats.play(passes, |device, half, end| {
             starts[device][half as usize].push(end - Nanos(1));

@@ -2,6 +2,7 @@
 //! keep, and how much room each device has.
 
 use roundelay_schedule::{Bytes, DeviceList, Item, Nanos, Pass};
+use std::cell::LazyCell;
 
 /// One stage, which is alone on its device, for one micro-batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,8 +144,9 @@ pub(super) fn kind(from: Half, until: Half) -> Option<usize> {
         (Half::Forward, Half::Input) => Some(0),
         (Half::Forward, Half::Weight) => Some(1),
         (Half::Input, Half::Weight) => Some(2),
-        (_, Half::Forward) | (Half::Input | Half::Weight, Half::Input) => None,
-        (Half::Weight, Half::Weight) => None,
+        (_, Half::Forward)
+        | (Half::Input | Half::Weight, Half::Input)
+        | (Half::Weight, Half::Weight) => None,
     }
 }
 
@@ -232,7 +234,7 @@ impl Pipe {
     pub(crate) fn limited(&self, times: usize) -> Self {
         let limit = |stage: &StageHalves| stage.kept.of(times * self.devices());
         let room = self.stages.iter().map(limit).map(Room::Live).collect();
-        Self { room, ..self.clone() }
+        Self { stages: self.stages.clone(), micro_batches: self.micro_batches, room }
     }
 
     /// The account of a device after some passes.
@@ -250,7 +252,7 @@ impl Pipe {
     /// How much more than its room the device takes, in bytes, that has least left; negative
     /// where all have something left.
     pub(crate) fn excess(&self, passes: &Passes) -> i128 {
-        let starts = self.starts(passes);
+        let starts = LazyCell::new(|| self.starts(passes));
         let each = (0..).zip(passes).map(|(device, own)| {
             let (kept, room) = (&self.stages[device].kept, self.room[device]);
             let account = self.account(device, own);

@@ -25,31 +25,28 @@ pub(super) fn pipe(program: &Program, schedule: &Schedule) -> Pipe {
         *time = routine.predicted.max(*time);
     }
     for buffer in schedule.buffers.values() {
-        if let Some((stage, kind)) = kept(buffer) {
-            let kept = &mut stages[stage].kept;
-            *[&mut kept.activation, &mut kept.retained, &mut kept.adjoint][kind] =
-                buffer.size;
+        if let Some((stage, from, until)) = kept(buffer)
+            && let Some(kept) = stages[stage].kept.between(from, until)
+        {
+            *kept = buffer.size;
         }
     }
     let received = messages(schedule, &mut stages);
-    let room = match plan.order {
-        Order::ZeroBubbleOneP | Order::ZeroBubbleTwoP => Vec::new(),
-        _ => rooms(program, schedule, &received),
-    };
-    let pipe = Pipe { stages, micro_batches: plan.micro_batches as usize, room };
+    let micro_batches = plan.micro_batches as usize;
+    let pipe = Pipe { stages, micro_batches, room: Vec::new() };
     match plan.order {
         Order::ZeroBubbleOneP => pipe.limited(1),
         Order::ZeroBubbleTwoP => pipe.limited(2),
-        _ => pipe,
+        _ => Pipe { room: rooms(program, schedule, &received), ..pipe },
     }
 }
 
-/// The stage of a buffer that keeps something for later passes, and which of the three kinds.
-fn kept(buffer: &Buffer) -> Option<(usize, usize)> {
+/// The stage of a buffer that keeps something for a later pass, from which pass and until which.
+fn kept(buffer: &Buffer) -> Option<(usize, Half, Half)> {
     match buffer.subject {
-        Subject::Activation(stage) => Some((stage.index(), 0)),
-        Subject::Retained(stage) => Some((stage.index(), 1)),
-        Subject::Adjoint(stage) => Some((stage.index(), 2)),
+        Subject::Activation(stage) => Some((stage.index(), Half::Forward, Half::Input)),
+        Subject::Retained(stage) => Some((stage.index(), Half::Forward, Half::Weight)),
+        Subject::Adjoint(stage) => Some((stage.index(), Half::Input, Half::Weight)),
         Subject::Parameter(..)
         | Subject::Gradient(..)
         | Subject::Optimizer(..)

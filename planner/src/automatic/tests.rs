@@ -10,8 +10,8 @@ use roundelay_dsl::{NoFiles, SourceFile, parse};
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
     Bytes, BytesPerSecond, Checked, DeviceId, DeviceList, Id, Nanos, Pass, PhysicalQueue,
-    Placement, Rule, Sequence, States, Tensor, check, enough_steps, listed_in, lists_of,
-    plan_faults, simulate,
+    Placement, Recompute, Rule, Sequence, States, Tensor, check, enough_steps, listed_in,
+    lists_of, plan_faults, simulate,
 };
 use std::collections::BTreeMap;
 
@@ -235,6 +235,26 @@ fn the_order_for_all_memory_is_no_slower_than_those_for_less() {
             for order in [Order::ZeroBubbleOneP, Order::ZeroBubbleTwoP] {
                 assert!(auto <= time(order), "{bandwidth}, {p}, {n}: {auto}, {order}");
             }
+        }
+    }
+}
+
+/// Values that passes read again, to make activations anew, are there for as long.
+#[test]
+fn orders_that_are_found_have_room_as_they_were_read() {
+    for recompute in Recompute::ALL {
+        let bare = plan(Order::ZeroBubbleAuto, 4, 8).recomputing(*recompute);
+        let mut program = program(4, 512);
+        let (_, arena) = clocked(&program, &plain(&bare));
+        for percent in [100, 120, 150] {
+            program.search.memory = Some(Bytes(arena.0 * percent / 100));
+            let mut schedule = lower(&program, &plain(&bare)).unwrap();
+            cost::price(&mut schedule, &program).unwrap();
+            let pipe = read::pipe(&program, &schedule);
+            let (_, passes) = find::find(&pipe, Aim::Time, &[]).unwrap();
+            let found = lower(&program, &listed(&bare, &pipe, &passes)).unwrap();
+            let lacking = memory::lacks(&program, &found);
+            assert!(lacking.is_empty(), "{recompute}, {percent}: {lacking:?}");
         }
     }
 }

@@ -168,7 +168,7 @@ fn held_out_windows_are_fixed_apart_and_spread() {
 #[test]
 fn images_are_looked_at_round_and_round() {
     for windows in [1, 2, 3, 10, 997, 10_000] {
-        let spread = Spread::Round(round(windows));
+        let spread = Spread::Round(golden_distance(windows));
         let places = Places { windows, examples: windows, spread };
         let all: std::collections::BTreeSet<u64> =
             (0..windows).map(|place| places.index(place)).collect();
@@ -177,7 +177,8 @@ fn images_are_looked_at_round_and_round() {
         assert!((0..windows).all(|place| places.index(place) == more.index(place)));
     }
     let (windows, examples) = (10_000, 1000);
-    let places = Places { windows, examples, spread: Spread::Round(round(windows)) };
+    let places =
+        Places { windows, examples, spread: Spread::Round(golden_distance(windows)) };
     let classes: [fn(u64) -> u64; 3] =
         [|image| image / 1000, |image| image % 10, |image| image / 10 % 10];
     for class in classes {
