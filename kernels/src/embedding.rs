@@ -34,6 +34,7 @@ impl Define for Embedding {
         let tokens = call.integers("tokens")?;
         let (rows, columns) = call.matrix("table", Access::Read)?;
         call.looked_up(tokens, columns);
+        call.index_rows(rows);
         call.shaped("y", Access::Write, (tokens, columns))?;
         Ok(Self { tokens, rows, columns })
     }
@@ -56,6 +57,7 @@ impl Define for EmbeddingBackward {
         }
         let rows = call.rows("dtable", store.access(), columns)?;
         call.looked_up(tokens, columns);
+        call.index_rows(rows);
         Ok(Self { tokens, rows, columns, store })
     }
     fn flops(&self) -> u64 {

@@ -18,8 +18,8 @@ use crate::{
     unit::Arithmetic,
 };
 use roundelay_schedule::{
-    Access, Bytes, Call, Catalogue, Element, Exchanged, Float, Flops, Footprint, Operand,
-    Touching, Unit,
+    Access, Bytes, Call, Catalogue, Element, Exchanged, Float, Flops, Footprint, Indices,
+    Operand, Touching, Unit,
 };
 use std::sync::OnceLock;
 
@@ -246,6 +246,7 @@ define_operations! {
 pub struct Kernel {
     operation: Operation,
     slots: Vec<Slot>,
+    indices: Option<Indices>,
     /// Those of the slots, once somebody asked for them.
     accesses: OnceLock<Vec<Access>>,
 }
@@ -265,9 +266,9 @@ impl Kernel {
             return Err(format!("unknown kernel `{name}`{hint}"));
         };
         let finished = parsed.and_then(|operation| Ok((operation, signature.finish()?)));
-        let (operation, slots) =
+        let (operation, (slots, indices)) =
             finished.map_err(|mistake| format!("kernel `{name}`: {mistake}"))?;
-        Ok(Self { operation, slots, accesses: OnceLock::new() })
+        Ok(Self { operation, slots, indices, accesses: OnceLock::new() })
     }
 
     /// What is done with each operand.
@@ -279,6 +280,11 @@ impl Kernel {
     /// are of one width: each element is read for the last time by whoever then writes it.
     pub fn replaces(&self) -> Option<[usize; 2]> {
         self.operation.replaces()
+    }
+
+    /// The whole numbers that are looked something up by.
+    pub fn indices(&self) -> Option<Indices> {
+        self.indices
     }
 
     /// What the call touches, where real numbers are of this type: what exchanges go by that go on
@@ -458,6 +464,10 @@ impl Catalogue for Kernels {
         let shared = call.attributes.contains_key("parts");
         let kernel = shared.then(|| Kernel::parse(call).ok()).flatten()?;
         kernel.exchange().map(|exchange| exchange.exchanged(dtype))
+    }
+
+    fn indices(&self, call: &Call) -> Option<Indices> {
+        Kernel::parse(call).ok()?.indices()
     }
 }
 

@@ -120,6 +120,8 @@ impl Define for LinearCrossEntropy {
         if targets != rows {
             return Err(format!("`x` has {rows} rows, but there are {targets} targets"));
         }
+        let all = All { classes, masked };
+        call.index_classes(all);
         let (together, room) = call.roomy("logits", Access::Write, classes)?;
         if together > rows {
             return Err(format!("`logits` has {together} rows, but `x` has {rows}"));
@@ -130,7 +132,7 @@ impl Define for LinearCrossEntropy {
             call.shaped("dx", Access::Write, (rows, depth))?;
             call.shaped("dweight", Access::Write, (classes, depth))?;
         }
-        Ok(Self { rows, depth, together, room, all: All { classes, masked }, slopes })
+        Ok(Self { rows, depth, together, room, all, slopes })
     }
     fn flops(&self) -> u64 {
         let Self { rows, depth, all: All { classes, .. }, .. } = *self;

@@ -75,9 +75,11 @@ pub(crate) struct MseBackward {
 impl<T: Targets> Define for CrossEntropy<T> {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let (rows, classes) = logits_and_targets(call)?;
+        let all = T::of(classes);
+        call.index_classes(all);
         call.vector("lse", Access::Write, rows)?;
         call.vector("loss", Access::Write, 1)?;
-        Ok(Self { rows, all: T::of(classes), targets: PhantomData })
+        Ok(Self { rows, all, targets: PhantomData })
     }
     fn flops(&self) -> u64 {
         product([11, self.rows, self.all.classes])
@@ -102,9 +104,11 @@ impl<T: Targets> Define for CrossEntropyBackward<T> {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let store = call.store()?;
         let (rows, classes) = logits_and_targets(call)?;
+        let all = T::of(classes);
+        call.index_classes(all);
         call.vector("lse", Access::Read, rows)?;
         call.shaped("dlogits", store.access(), (rows, classes))?;
-        Ok(Self { rows, all: T::of(classes), store, targets: PhantomData })
+        Ok(Self { rows, all, store, targets: PhantomData })
     }
     fn flops(&self) -> u64 {
         product([11, self.rows, self.all.classes])

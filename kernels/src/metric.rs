@@ -2,6 +2,7 @@
 
 use crate::{
     Context, Real,
+    classes::All,
     kernel::Define,
     loss::logits_and_targets,
     operand::Operands,
@@ -22,6 +23,7 @@ pub(crate) struct Accuracy {
 impl Define for Accuracy {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let (rows, classes) = logits_and_targets(call)?;
+        call.index_classes(All { classes, masked: false });
         call.vector("share", Access::Write, 1)?;
         Ok(Self { rows, classes })
     }

@@ -87,6 +87,7 @@ impl Define for EmbeddingPart {
         let tokens = call.integers("tokens")?;
         let (rows, columns) = call.matrix("table", Access::Read)?;
         call.looked_up(tokens, columns);
+        call.index_rows(whole);
         no_more(rows, whole)?;
         call.shaped("y", Access::Write, (tokens, columns))?;
         Ok(Self { whole, tokens, rows, columns })
@@ -117,6 +118,7 @@ impl Define for EmbeddingPartBackward {
         }
         let rows = call.rows("dtable", store.access(), columns)?;
         call.looked_up(tokens, columns);
+        call.index_rows(whole);
         no_more(rows, whole)?;
         Ok(Self { whole, tokens, rows, columns, store })
     }

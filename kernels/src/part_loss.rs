@@ -51,6 +51,7 @@ impl All {
         call: &mut Signature<'_>,
     ) -> Result<(usize, usize), String> {
         let (rows, each) = logits_and_targets(call)?;
+        call.index_classes(self);
         no_more(each, self.classes).map(|()| (rows, each))
     }
     fn of(self, context: &Context, each: usize) -> Classes {
@@ -99,6 +100,7 @@ impl Define for CrossEntropyJoin {
         let all = All::parse(call)?;
         let sums = call.any("sums", Access::Read)?;
         let rows = call.integers("targets")?;
+        call.index_classes(all);
         if sums == 0 || !sums.is_multiple_of(2 * rows) {
             return Err(format!("`sums` has {sums} numbers for {rows} targets"));
         }

@@ -1,14 +1,15 @@
 //! Reads a call: operands in order, attributes by name; every mistake becomes a sentence.
 //! An operand that is real may be wide: kernels read and write each operand in its own width.
 
-use crate::{nearest::nearest, operand::Slot, store::Store};
-use roundelay_schedule::{Access, Attribute, Call, Element};
+use crate::{classes::All, nearest::nearest, operand::Slot, store::Store};
+use roundelay_schedule::{Access, Attribute, Call, Element, Indices};
 use smallvec::SmallVec;
 
 /// What a kernel's `parse` takes a call apart with. Operands are taken in table order.
 pub(crate) struct Signature<'a> {
     call: &'a Call,
     slots: Vec<Slot>,
+    indices: Option<Indices>,
     known: SmallVec<[&'static str; ASKED]>,
 }
 
@@ -21,7 +22,7 @@ const MOST_ELEMENTS: u64 = (isize::MAX as u64) / 8;
 impl<'a> Signature<'a> {
     pub(crate) fn new(call: &'a Call) -> Self {
         let slots = Vec::with_capacity(call.operands.len());
-        Self { call, slots, known: SmallVec::new() }
+        Self { call, slots, indices: None, known: SmallVec::new() }
     }
 
     /// The next operand, of any shape: its number of elements.
@@ -51,6 +52,24 @@ impl<'a> Signature<'a> {
         let index = self.take(name, Element::I32, Access::Read)?;
         self.slots[index].row = 0;
         Ok(self.slots[index].length)
+    }
+
+    /// The whole numbers that were read last stand for so many rows of a table.
+    pub(crate) fn index_rows(&mut self, rows: usize) {
+        self.index(rows as u64, None);
+    }
+
+    /// The whole numbers that were read last stand for classes.
+    pub(crate) fn index_classes(&mut self, All { classes, masked }: All) {
+        let classes = classes as u64;
+        self.index(classes + u64::from(masked), masked.then_some(classes));
+    }
+
+    fn index(&mut self, below: u64, mask: Option<u64>) {
+        let is_index =
+            |slot: &Slot| (slot.element, slot.access) == (Element::I32, Access::Read);
+        let operand = self.slots.iter().rposition(is_index);
+        self.indices = operand.map(|operand| Indices { operand, below, mask });
     }
 
     /// The next operand, i32, which is written and has exactly `length` elements.
@@ -361,7 +380,7 @@ impl<'a> Signature<'a> {
     }
 
     /// Refuses what was not asked for; gives what is known of the operands.
-    pub(crate) fn finish(self) -> Result<Vec<Slot>, String> {
+    pub(crate) fn finish(self) -> Result<(Vec<Slot>, Option<Indices>), String> {
         let (taken, given) = (self.slots.len(), self.call.operands.len());
         if taken != given {
             return Err(format!("takes {taken} operands, but has {given}"));
@@ -372,7 +391,7 @@ impl<'a> Signature<'a> {
                 return Err(format!("has no attribute `{name}`{hint}"));
             }
         }
-        Ok(self.slots)
+        Ok((self.slots, self.indices))
     }
 
     /// A list of whole numbers; absent means none.

@@ -13,9 +13,9 @@ use crate::{
     state::{State, StateError},
 };
 use host::HostPasses;
-use roundelay_kernels::{Context, Mode};
+use roundelay_kernels::{Context, Kernels, Mode};
 use roundelay_schedule::{
-    Attribute, Bytes, Call, Checked, Element, InputId, Job, Metric, Operand, Pass, Role,
+    Bytes, Call, Catalogue, Checked, Indices, InputId, Job, Metric, Operand, Pass, Role,
     Routine, RoutineId, Schedule, Stage,
 };
 use std::{
@@ -248,7 +248,7 @@ impl Weight {
         let forward = schedule.routines.values().filter(|own| own.pass == Pass::Forward);
         let losses = forward.flat_map(|routine| {
             let calls = routine.calls.iter().filter(|call| makes_loss(routine, call));
-            calls.filter_map(|call| Some((targets(routine, call)?, mask(call)?)))
+            calls.filter_map(|call| masked(routine, call))
         });
         match losses.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()[..] {
             [(input, mask)] => Self::Targets { input, mask },
@@ -278,25 +278,13 @@ fn makes_loss(routine: &Routine, call: &Call) -> bool {
     call.operands.iter().any(is_loss)
 }
 
-/// The target that stands for none in a loss that leaves out rows: the number of classes.
-fn mask(call: &Call) -> Option<u64> {
-    let is_masked = call.attributes.get("masked") == Some(&Attribute::Flag(true));
-    match (&*call.kernel, is_masked) {
-        ("masked_cross_entropy", _) => call.operands.first()?.shape.last().copied(),
-        ("linear_cross_entropy", true) => call.operands.get(1)?.shape.first().copied(),
-        ("cross_entropy_join", true) => match call.attributes.get("whole")? {
-            Attribute::Integer(classes) => u64::try_from(*classes).ok(),
-            Attribute::Flag(_) | Attribute::Real(_) | Attribute::Integers(_) => None,
-        },
-        _ => None,
-    }
-}
-
-/// The input of whole numbers that a call reads.
-fn targets(routine: &Routine, call: &Call) -> Option<InputId> {
-    let integers = call.operands.iter().find(|own| own.element == Element::I32)?;
-    match routine.arguments[integers.argument as usize].role {
-        Role::Input(input) => Some(input),
+/// The input that has the targets of a loss which leaves out rows, and the target that stands for
+/// none.
+fn masked(routine: &Routine, call: &Call) -> Option<(InputId, u64)> {
+    let Indices { operand, mask, below: _ } = Kernels.indices(call)?;
+    let argument = call.operands[operand].argument as usize;
+    match routine.arguments[argument].role {
+        Role::Input(input) => Some((input, mask?)),
         _ => None,
     }
 }

@@ -11,6 +11,7 @@
 //! collected, but 2 to 5 are looked at only when the structure is sound.
 
 mod action;
+mod arguments;
 mod clock;
 mod contents;
 mod exchanges;

@@ -93,8 +93,8 @@ pub use repeated::Repeated;
 pub use replay::{Issue, Machine, Marks, replay};
 pub use rewrite::{Rewrite, Rewrites, Sites};
 pub use routine::{
-    Access, Argument, Attribute, Attributes, Call, Catalogue, Constants, Footprint, Name,
-    Operand, Pass, Role, Routine, Unit,
+    Access, Argument, Attribute, Attributes, Call, Catalogue, Constants, Footprint,
+    Indices, Name, Operand, Pass, Role, Routine, Unit,
 };
 pub use rule::{Delays, Exactness, Hop, Rule, Timeline};
 pub use schedule::{FORMAT, PhysicalQueue, Schedule, Touch};

@@ -244,6 +244,20 @@ pub trait Catalogue {
     /// What parts of a split tensor do together in this call, where real numbers are of this type,
     /// if it is such a call and well formed.
     fn exchange(&self, call: &Call, dtype: Float) -> Option<Exchanged>;
+
+    /// The whole numbers that the call looks something up by, if it is such a call and well formed.
+    fn indices(&self, call: &Call) -> Option<Indices>;
+}
+
+/// Whole numbers that stand for something of which there are so many: rows of a table, classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Indices {
+    /// Which operand they are.
+    pub operand: usize,
+    /// They are below this number.
+    pub below: u64,
+    /// The one of them that stands for nothing.
+    pub mask: Option<u64>,
 }
 
 impl fmt::Display for Pass {

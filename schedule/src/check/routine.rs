@@ -7,13 +7,13 @@
 //! know, and workspace is written over as soon as it is free.
 
 use super::{
-    Culprit, exchanges, faults::Faults, limit, needs::Needs, norm, ranges::Ranges,
+    Culprit, arguments, exchanges, faults::Faults, needs::Needs, norm, ranges::Ranges,
 };
 use crate::{
-    Access, Argument, Attribute, Call, Catalogue, Element, Id, Method, Operand,
-    Optimizer, Pass, Repeated, Role, Routine, RoutineId, Schedule, Treatment,
+    Access, Argument, Attribute, Call, Catalogue, Element, Indices, Input, Method,
+    Operand, Optimizer, Pass, Repeated, Role, Routine, RoutineId, Schedule, Treatment,
 };
-use std::{collections::BTreeSet, ops::Range};
+use std::ops::Range;
 
 /// Checks all routines; needs a sound job.
 pub(super) fn check(schedule: &Schedule, catalogue: &dyn Catalogue, faults: &mut Faults) {
@@ -21,9 +21,9 @@ pub(super) fn check(schedule: &Schedule, catalogue: &dyn Catalogue, faults: &mut
     let mut known = Repeated::default();
     for (id, routine) in schedule.routines.iter() {
         let before = faults.total();
-        signature(schedule, id, routine, faults);
+        arguments::check(schedule, id, routine, faults);
         if faults.total() == before {
-            demands(schedule, id, routine, faults);
+            arguments::demands(schedule, id, routine, faults);
             let mut body = Body::new(schedule, id, routine);
             body.check((catalogue, &mut known), faults);
             body.tell(&mut needs);
@@ -31,125 +31,6 @@ pub(super) fn check(schedule: &Schedule, catalogue: &dyn Catalogue, faults: &mut
     }
     if faults.is_empty() {
         needs.check(schedule, faults);
-    }
-}
-
-fn signature(schedule: &Schedule, id: RoutineId, routine: &Routine, faults: &mut Faults) {
-    let culprit = Culprit::Routine(id);
-    let stages = schedule.job.elements.len();
-    faults.require(routine.stage.index() < stages, culprit, || {
-        format!("belongs to {}, but there are {stages} stages", routine.stage)
-    });
-    let mut roles = BTreeSet::new();
-    for Argument { role, access, size } in &routine.arguments {
-        let known = match role {
-            Role::Value(value) | Role::ValueGradient(value) => {
-                value.index() < limit::VALUES
-            }
-            Role::Input(input) => schedule.job.inputs.get(*input).is_some(),
-            _ => true,
-        };
-        faults.require(known && size.0 < limit::BYTES, culprit, || {
-            format!("binds {role:?} of {} bytes; no such thing exists", size.0)
-        });
-        faults.require(allowed(routine.pass, *role, *access), culprit, || {
-            format!("pass {} must not {access:?} a {role:?}", routine.pass)
-        });
-        let fresh = roles.insert(*role) || *role == Role::Workspace;
-        faults.require(fresh, culprit, || {
-            format!("binds {role:?} twice; bind it once and let calls share it")
-        });
-    }
-}
-
-/// What a pass may do with an argument.
-fn allowed(pass: Pass, role: Role, access: Access) -> bool {
-    use Access::{Read, Update, Write};
-    match (pass, role) {
-        (_, Role::Workspace) => access != Read,
-        (Pass::Forward, Role::Parameter | Role::Input(_)) => access == Read,
-        (Pass::Forward, Role::Activation | Role::Retained | Role::Metric) => {
-            access == Write
-        }
-        (Pass::Forward, Role::Value(_)) => access != Update,
-        (
-            Pass::Backward | Pass::InputGradient | Pass::WeightGradient,
-            Role::Parameter | Role::Value(_) | Role::Input(_),
-        ) => access == Read,
-        (Pass::Backward | Pass::InputGradient, Role::Activation) => access != Write,
-        (Pass::Backward | Pass::InputGradient, Role::ValueGradient(_)) => true,
-        // What hops back between units of a local rule is for weights alone.
-        (Pass::WeightGradient, Role::ValueGradient(_)) => access == Read,
-        (Pass::Backward | Pass::WeightGradient, Role::Gradient) => access != Read,
-        (Pass::InputGradient | Pass::WeightGradient, Role::Retained) => access == Read,
-        (Pass::InputGradient, Role::Adjoint) => access == Write,
-        (Pass::WeightGradient, Role::Adjoint) => access == Read,
-        (Pass::Combine, Role::Gradient) => access == Update,
-        (Pass::Combine, Role::Received) => access == Read,
-        (Pass::Norm, Role::Gradient) => access == Read,
-        (Pass::Norm, Role::Squares) => access != Read,
-        (Pass::Update, Role::Parameter | Role::Gradient) => access != Write,
-        (Pass::Update, Role::NextParameter) => access == Write,
-        (Pass::Update, Role::Optimizer) => access == Update,
-        (Pass::Update, Role::Squares) => access == Read,
-        (
-            Pass::Forward
-            | Pass::Backward
-            | Pass::InputGradient
-            | Pass::WeightGradient
-            | Pass::Combine
-            | Pass::Norm
-            | Pass::Update,
-            _,
-        ) => false,
-    }
-}
-
-/// What a pass must bind.
-fn demands(schedule: &Schedule, id: RoutineId, routine: &Routine, faults: &mut Faults) {
-    let access = |role: Role| {
-        let mut all = routine.arguments.iter();
-        all.find(|argument| argument.role == role).map(|argument| argument.access)
-    };
-    let mut demand = |holds: bool, problem: &str| {
-        faults.require(holds, Culprit::Routine(id), || problem.to_owned());
-    };
-    let trained = schedule.job.elements[schedule.plan.keeper(routine.stage)] > 0;
-    match routine.pass {
-        Pass::Forward | Pass::InputGradient => {}
-        Pass::Backward | Pass::WeightGradient => {
-            let gathers = access(Role::Gradient).is_some();
-            demand(gathers || !trained, "must write or update the gradient of its stage");
-        }
-        Pass::Combine => {
-            let both = [Role::Gradient, Role::Received].map(access);
-            demand(
-                both.iter().all(Option::is_some),
-                "must bind received and own gradient",
-            );
-        }
-        Pass::Norm => norm::check(schedule, id, routine, faults),
-        Pass::Update => {
-            let forms = (access(Role::Parameter), access(Role::NextParameter));
-            let stepped =
-                [(Some(Access::Update), None), (Some(Access::Read), Some(Access::Write))];
-            demand(
-                stepped.contains(&forms),
-                "must update parameters, or read them and write the next",
-            );
-            demand(access(Role::Gradient).is_some(), "must read the gradient");
-            let stateful = schedule.job.optimizer_width() > 0;
-            demand(
-                access(Role::Optimizer).is_some() == stateful,
-                "must update the optimizer state, if the method has any",
-            );
-            let normed = access(Role::Squares).is_some();
-            demand(
-                normed || !norm::is_given(schedule, routine),
-                "clips by the norm of a part of the gradient; read that of the whole, which \
-                 passes N find and add up",
-            );
-        }
     }
 }
 
@@ -207,7 +88,7 @@ impl<'a> Body<'a> {
         for (number, call) in routine.calls.iter().enumerate() {
             let accesses = known.of(call, |call| catalogue.accesses(call));
             let checked =
-                accesses.and_then(|accesses| self.call(call, accesses, catalogue));
+                accesses.and_then(|accesses| self.call(number, accesses, catalogue));
             if let Err(problem) = checked {
                 faults.require(false, Culprit::Call(self.id, number), || {
                     format!("{}: {problem}", call.kernel)
@@ -215,7 +96,8 @@ impl<'a> Body<'a> {
             }
         }
         for (argument, declared) in routine.arguments.iter().enumerate() {
-            if let Err(problem) = self.coverage(argument, declared) {
+            let read = self.drawn(argument, declared);
+            if let Err(problem) = read.and_then(|()| self.coverage(argument, declared)) {
                 faults.require(false, Culprit::Routine(self.id), || problem);
             }
         }
@@ -223,10 +105,11 @@ impl<'a> Body<'a> {
 
     fn call(
         &mut self,
-        call: &Call,
+        number: usize,
         accesses: &[Access],
         catalogue: &dyn Catalogue,
     ) -> Result<(), String> {
+        let call = &self.routine.calls[number];
         if accesses.len() != call.operands.len() {
             return Err(format!("needs {} operands", accesses.len()));
         }
@@ -245,6 +128,7 @@ impl<'a> Body<'a> {
             ranges.push(self.range(operand)?);
         }
         distinct(call, accesses, &ranges, catalogue)?;
+        self.indices(number, catalogue)?;
         // Reads of a call come before its writes.
         for wanted in [Access::Read, Access::Update, Access::Write] {
             for (index, range) in ranges.iter().enumerate() {
@@ -255,6 +139,41 @@ impl<'a> Body<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What is looked up by an input exists for all its numbers.
+    fn indices(&self, number: usize, catalogue: &dyn Catalogue) -> Result<(), String> {
+        let (before, call) = (&self.routine.calls[..number], &self.routine.calls[number]);
+        let has_indices = whole_numbers(call).next().is_some();
+        let indices = has_indices.then(|| catalogue.indices(call)).flatten();
+        let Some(Indices { operand, below, mask: _ }) = indices else { return Ok(()) };
+        let input = self.input(&call.operands[operand], before);
+        let wrong = input.filter(|input| !(1..=below).contains(&input.bound));
+        match wrong {
+            None => Ok(()),
+            Some(Input { name, bound, .. }) => Err(format!(
+                "looks up by `{name}`, whose numbers are below {bound} (0: any), but has no more \
+                 than {below} entries; write that as the bound of the input, or less"
+            )),
+        }
+    }
+
+    /// The input that whole numbers come from: itself, or what the last of the calls before copied.
+    fn input(&self, numbers: &Operand, before: &[Call]) -> Option<&'a Input> {
+        let input = |operand: &Operand| {
+            let argument = self.routine.arguments.get(operand.argument as usize)?;
+            match argument.role {
+                Role::Input(input) => Some(&self.schedule.job.inputs[input]),
+                _ => None,
+            }
+        };
+        let copied = before.iter().rev().find_map(|call| {
+            let mut own = whole_numbers(call);
+            let (from, to) = (own.next()?, own.next()?);
+            let same = (to.argument, to.offset) == (numbers.argument, numbers.offset);
+            same.then_some(from)
+        });
+        input(numbers).or_else(|| input(copied?))
     }
 
     /// An optimizer's constants are those of the job; gradients are means over the whole batch.
@@ -387,6 +306,35 @@ impl<'a> Body<'a> {
         Ok(())
     }
 
+    /// What passes read of the parameters are parameters of the job: no other elements are drawn,
+    /// loaded or kept under a name.
+    fn drawn(&self, argument: usize, declared: &Argument) -> Result<(), String> {
+        let computes = matches!(
+            self.routine.pass,
+            Pass::Forward | Pass::Backward | Pass::InputGradient | Pass::WeightGradient
+        );
+        if !computes || declared.role != Role::Parameter {
+            return Ok(());
+        }
+        let job = &self.schedule.job;
+        let real = Element::Real.size(job.dtype);
+        let mut known = Ranges::default();
+        for parameter in job.parameters_of(self.schedule.plan.keeper(self.routine.stage))
+        {
+            known.add(
+                parameter.offset * real..(parameter.offset + parameter.elements()) * real,
+            );
+        }
+        match self.needed[argument].iter().find(|read| !known.covers(read)) {
+            None => Ok(()),
+            Some(read) => Err(format!(
+                "reads bytes {} to {} of argument {argument}, which are not all of parameters that \
+                 the job lists; list what lies there, with its whole shape",
+                read.start, read.end
+            )),
+        }
+    }
+
     /// A norm is found.
     fn measured(&self, argument: usize) -> Result<(), String> {
         let number = 0..self.schedule.job.dtype.wide_size();
@@ -468,6 +416,11 @@ fn distinct(
         }
     }
     Ok(())
+}
+
+/// The operands of a call that are whole numbers.
+fn whole_numbers(call: &Call) -> impl Iterator<Item = &Operand> {
+    call.operands.iter().filter(|operand| operand.element == Element::I32)
 }
 
 fn missed(argument: usize, part: &str) -> String {

@@ -5,9 +5,9 @@ use crate::tiny::{
     turning,
 };
 use roundelay_schedule::{
-    Access, Action, Bytes, Collective, Content, Culprit, Held, Id, Initial, Method,
-    Parameter, Rate, Rest, Schedule, Sum, Treatment, Violation, Violations, Waits, Work,
-    check,
+    Access, Action, Bytes, Collective, Content, Culprit, Element, Held, Id, Initial,
+    Method, Operand, Parameter, Rate, Rest, Schedule, Sum, Treatment, Violation,
+    Violations, Waits, Work, check,
 };
 
 fn refused(mut schedule: Schedule, fault: impl FnOnce(&mut Schedule)) -> Violations {
@@ -106,20 +106,44 @@ fn running_averages_have_one_momentum_that_is_a_share() {
     }
 }
 
+/// Tables have rows for all that inputs may hold.
+#[test]
+fn what_is_looked_up_exists() {
+    let bounded = |bound: u64| {
+        let mut schedule = accumulate(1);
+        let input = &mut schedule.job.inputs[id(0)];
+        (input.element, input.bound) = (Element::I32, bound);
+        let call = &mut schedule.routines[id(0)].calls[0];
+        call.kernel = format!("#{}", call.kernel).into();
+        let is_input = |operand: &&mut Operand| operand.argument == 1;
+        call.operands.iter_mut().filter(is_input).for_each(|o| o.element = Element::I32);
+        check(schedule, &Letters)
+    };
+    assert!(bounded(1).is_ok() && bounded(8).is_ok());
+    for bound in [0, 9] {
+        let found = bounded(bound).expect_err("there are eight entries").to_string();
+        assert!(
+            found.contains(&format!("numbers are below {bound} (0: any)")),
+            "{found}"
+        );
+        assert!(found.contains("no more than 8 entries"), "{found}");
+    }
+}
+
 #[test]
 fn names_are_apart_and_fit_files() {
-    let parameter = |name: &str| Parameter {
-        name: name.to_owned(),
+    let parameter = |(place, name): (usize, &&str)| Parameter {
+        name: (*name).to_owned(),
         stage: id(0),
-        offset: 0,
-        shape: vec![0],
+        offset: if place == 0 { 0 } else { 16 },
+        shape: vec![if place == 0 { 16 } else { 0 }],
         split: roundelay_schedule::Division::default(),
         initial: roundelay_schedule::Initial::Constant(0.0),
         treatment: Treatment::Decayed,
     };
     let named = |names: &[&str]| {
         let mut schedule = accumulate(1);
-        schedule.job.parameters = names.iter().map(|name| parameter(name)).collect();
+        schedule.job.parameters = names.iter().enumerate().map(parameter).collect();
         check(schedule, &Letters)
     };
     assert!(named(&["layer.0.weight", "layer-1_bias"]).is_ok());
@@ -385,6 +409,33 @@ fn routines_must_keep_what_their_arguments_declare() {
     let found =
         refused(accumulate(1), |s| s.routines[id(0)].calls[0].kernel = "x".into());
     assert!(found.to_string().contains("there is no kernel `x`"), "{found}");
+}
+
+/// No pass reads elements that nothing draws, loads or keeps.
+#[test]
+fn what_is_read_of_parameters_is_listed() {
+    let read = |change: fn(&mut Vec<Parameter>)| {
+        let found = refused(accumulate(1), |s| change(&mut s.job.parameters));
+        let culprit = Culprit::Routine(id(0));
+        assert!(matches!(
+            found.first(),
+            Violation::Malformed { culprit: found, .. } if *found == culprit
+        ));
+        found.to_string()
+    };
+    for found in [read(Vec::clear), read(|all| all[0].shape = vec![3, 5])] {
+        assert!(found.contains("reads bytes 0 to 64 of argument"), "{found}");
+        assert!(found.contains("list what lies there"), "{found}");
+    }
+    let mut apart = accumulate(1);
+    let behind = Parameter { offset: 6, ..apart.job.parameters[0].clone() };
+    apart.job.parameters[0].shape = vec![2, 3];
+    let behind = Parameter { name: "behind".into(), shape: vec![10], ..behind };
+    apart.job.parameters.push(behind);
+    assert!(
+        check(apart, &Letters).is_ok(),
+        "two parameters that touch may be read as one"
+    );
 }
 
 /// Norms and sums read whole arrays: what lies behind the parameters must be written too.

@@ -7,10 +7,11 @@ use roundelay_schedule::{
     Access, Action, ActionId, Argument, Attribute, Axis, Buffer, Bytes, BytesPerSecond,
     Call, Catalogue, Collective, Constants, Content, Data, Device, Division, Domain,
     Element, Evaluation, Exchanged, Exchanging, Float, FlopsPerSecond, Group, Id,
-    Initial, Input, Job, Line, Link, Meanwhile, Method, MicroBatch, Nanos, Operand,
-    Optimizer, Order, Parameter, Pass, Place, Placement, Plan, Pool, Rate, Recompute,
-    Reduction, Rest, Ring, Role, Routine, RoutineId, Row, Rule, Schedule, Slice, Spot,
-    States, Subject, Sum, Table, Target, Timeline, Treatment, Wait, Waits, Work,
+    Indices, Initial, Input, Job, Line, Link, Meanwhile, Method, MicroBatch, Nanos,
+    Operand, Optimizer, Order, Parameter, Pass, Place, Placement, Plan, Pool, Rate,
+    Recompute, Reduction, Rest, Ring, Role, Routine, RoutineId, Row, Rule, Schedule,
+    Slice, Spot, States, Subject, Sum, Table, Target, Timeline, Treatment, Wait, Waits,
+    Work,
 };
 
 /// Reads, writes and updates as the letters of a kernel's name say.
@@ -24,7 +25,7 @@ impl Catalogue for Letters {
             'u' => Ok(Access::Update),
             _ => Err(format!("there is no kernel `{}`", call.kernel)),
         };
-        call.kernel.trim_start_matches(['=', '~']).chars().map(access).collect()
+        call.kernel.trim_start_matches(['=', '~', '#']).chars().map(access).collect()
     }
 
     /// A wave in front: the first two operands may be one memory.
@@ -45,6 +46,12 @@ impl Catalogue for Letters {
         let meanwhile = Meanwhile::Waits;
         let exchanged = Exchanged { kind, line, whole, meanwhile };
         call.kernel.starts_with('=').then_some(exchanged)
+    }
+
+    /// A number sign in front: the second operand has numbers of eight things.
+    fn indices(&self, call: &Call) -> Option<Indices> {
+        let indices = Indices { operand: 1, below: 8, mask: None };
+        call.kernel.starts_with('#').then_some(indices)
     }
 }
 

@@ -1,0 +1,135 @@
+//! Rule 1 for the arguments of routines: what a pass may bind, and what it must.
+
+use super::{Culprit, faults::Faults, limit, norm};
+use crate::{Access, Argument, Id, Pass, Role, Routine, RoutineId, Schedule};
+use std::collections::BTreeSet;
+
+/// Arguments exist, once each, and the pass may do with them what they say.
+pub(super) fn check(
+    schedule: &Schedule,
+    id: RoutineId,
+    routine: &Routine,
+    faults: &mut Faults,
+) {
+    let culprit = Culprit::Routine(id);
+    let stages = schedule.job.elements.len();
+    faults.require(routine.stage.index() < stages, culprit, || {
+        format!("belongs to {}, but there are {stages} stages", routine.stage)
+    });
+    let mut roles = BTreeSet::new();
+    for Argument { role, access, size } in &routine.arguments {
+        let known = match role {
+            Role::Value(value) | Role::ValueGradient(value) => {
+                value.index() < limit::VALUES
+            }
+            Role::Input(input) => schedule.job.inputs.get(*input).is_some(),
+            _ => true,
+        };
+        faults.require(known && size.0 < limit::BYTES, culprit, || {
+            format!("binds {role:?} of {} bytes; no such thing exists", size.0)
+        });
+        faults.require(allowed(routine.pass, *role, *access), culprit, || {
+            format!("pass {} must not {access:?} a {role:?}", routine.pass)
+        });
+        let fresh = roles.insert(*role) || *role == Role::Workspace;
+        faults.require(fresh, culprit, || {
+            format!("binds {role:?} twice; bind it once and let calls share it")
+        });
+    }
+}
+
+/// What a pass may do with an argument.
+fn allowed(pass: Pass, role: Role, access: Access) -> bool {
+    use Access::{Read, Update, Write};
+    match (pass, role) {
+        (_, Role::Workspace) => access != Read,
+        (Pass::Forward, Role::Parameter | Role::Input(_)) => access == Read,
+        (Pass::Forward, Role::Activation | Role::Retained | Role::Metric) => {
+            access == Write
+        }
+        (Pass::Forward, Role::Value(_)) => access != Update,
+        (
+            Pass::Backward | Pass::InputGradient | Pass::WeightGradient,
+            Role::Parameter | Role::Value(_) | Role::Input(_),
+        ) => access == Read,
+        (Pass::Backward | Pass::InputGradient, Role::Activation) => access != Write,
+        (Pass::Backward | Pass::InputGradient, Role::ValueGradient(_)) => true,
+        // What hops back between units of a local rule is for weights alone.
+        (Pass::WeightGradient, Role::ValueGradient(_)) => access == Read,
+        (Pass::Backward | Pass::WeightGradient, Role::Gradient) => access != Read,
+        (Pass::InputGradient | Pass::WeightGradient, Role::Retained) => access == Read,
+        (Pass::InputGradient, Role::Adjoint) => access == Write,
+        (Pass::WeightGradient, Role::Adjoint) => access == Read,
+        (Pass::Combine, Role::Gradient) => access == Update,
+        (Pass::Combine, Role::Received) => access == Read,
+        (Pass::Norm, Role::Gradient) => access == Read,
+        (Pass::Norm, Role::Squares) => access != Read,
+        (Pass::Update, Role::Parameter | Role::Gradient) => access != Write,
+        (Pass::Update, Role::NextParameter) => access == Write,
+        (Pass::Update, Role::Optimizer) => access == Update,
+        (Pass::Update, Role::Squares) => access == Read,
+        (
+            Pass::Forward
+            | Pass::Backward
+            | Pass::InputGradient
+            | Pass::WeightGradient
+            | Pass::Combine
+            | Pass::Norm
+            | Pass::Update,
+            _,
+        ) => false,
+    }
+}
+
+/// What a pass must bind.
+pub(super) fn demands(
+    schedule: &Schedule,
+    id: RoutineId,
+    routine: &Routine,
+    faults: &mut Faults,
+) {
+    let access = |role: Role| {
+        let mut all = routine.arguments.iter();
+        all.find(|argument| argument.role == role).map(|argument| argument.access)
+    };
+    let mut demand = |holds: bool, problem: &str| {
+        faults.require(holds, Culprit::Routine(id), || problem.to_owned());
+    };
+    let trained = schedule.job.elements[schedule.plan.keeper(routine.stage)] > 0;
+    match routine.pass {
+        Pass::Forward | Pass::InputGradient => {}
+        Pass::Backward | Pass::WeightGradient => {
+            let gathers = access(Role::Gradient).is_some();
+            demand(gathers || !trained, "must write or update the gradient of its stage");
+        }
+        Pass::Combine => {
+            let both = [Role::Gradient, Role::Received].map(access);
+            demand(
+                both.iter().all(Option::is_some),
+                "must bind received and own gradient",
+            );
+        }
+        Pass::Norm => norm::check(schedule, id, routine, faults),
+        Pass::Update => {
+            let forms = (access(Role::Parameter), access(Role::NextParameter));
+            let stepped =
+                [(Some(Access::Update), None), (Some(Access::Read), Some(Access::Write))];
+            demand(
+                stepped.contains(&forms),
+                "must update parameters, or read them and write the next",
+            );
+            demand(access(Role::Gradient).is_some(), "must read the gradient");
+            let stateful = schedule.job.optimizer_width() > 0;
+            demand(
+                access(Role::Optimizer).is_some() == stateful,
+                "must update the optimizer state, if the method has any",
+            );
+            let normed = access(Role::Squares).is_some();
+            demand(
+                normed || !norm::is_given(schedule, routine),
+                "clips by the norm of a part of the gradient; read that of the whole, which \
+                 passes N find and add up",
+            );
+        }
+    }
+}
