@@ -58,7 +58,7 @@ pub use roundelay_planner::{
 };
 pub use roundelay_runtime::{
     Came, Compilation, Coverage, DeviceFacts, Every, Graphs, HeldOut, Interrupt,
-    KernelCheck, KernelRow, KernelTrials, LaunchError, Measures, OptimizerState,
+    KernelCheck, KernelRow, KernelTrials, LaunchError, Measures, Met, OptimizerState,
     OutputError, OutputFile, Report, Resumed, Seat, SelfCheck, Settling, State, Touched,
     Weights, WeightsError, WeightsMistake,
 };

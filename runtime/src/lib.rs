@@ -50,7 +50,7 @@ pub use cuda::{
 pub use data::{Coverage, DataError, Dataset, HeldOut};
 pub use evaluate::{EvaluateError, Evaluated, Evaluator, Measures, OnGpu};
 pub use feed::Feed;
-pub use interrupt::Interrupt;
+pub use interrupt::{Interrupt, Met};
 pub use machine::{
     AttentionCounts, Fill, HostMemory, Loss, Makers, Measured, MemoryBound, OnGpus, Ran,
     Record, Touched, Unready,

@@ -225,6 +225,7 @@ impl Trainer {
         observer: &mut dyn Observer,
     ) -> Result<Report, TrainError> {
         self.prepare()?;
+        self.interrupt.begin();
         let mut watch = Stopwatch::start(&self.machine, end);
         let mut gathered = StepLosses::new(self.machine.schedule(), watch.first);
         let mut evaluations = Vec::new();

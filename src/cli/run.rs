@@ -14,8 +14,8 @@ use super::{
     note, print, print_json,
 };
 use roundelay::{
-    Checked, Every, Folder, Graphs, Interrupt, On, Outcome, RunError, RunOptions, Search,
-    Seat, Start, parts::planner,
+    Checked, Every, Folder, Graphs, Interrupt, Met, On, Outcome, RunError, RunOptions,
+    Search, Seat, Start, parts::planner,
 };
 use serde::Serialize;
 use std::{path::Path, process, slice, time::Duration};
@@ -69,16 +69,21 @@ impl Told {
     }
 }
 
-/// The first Ctrl-C, or SIGTERM, ends a run after the steps that were begun, the second one at once.
+/// The first Ctrl-C, or SIGTERM, ends a run after the steps that were begun, the second one at once, and
+/// so does any while nothing was begun: ranks may wait long for each other.
 /// Before the run, while the planner works, nothing is lost, and signals do what they always do.
 fn interrupt(file: &Path) -> Result<Interrupt, Failure> {
     let interrupt = Interrupt::default();
     let raised = interrupt.clone();
-    let handler = move || {
-        if raised.raise() {
+    let handler = move || match raised.raise() {
+        Met::Run => {
+            note("interrupted: finishes the steps that were begun; again to end now");
+        }
+        Met::Preparation => {
+            note("interrupted before the first step: nothing was trained");
             process::exit(INTERRUPTED.into());
         }
-        note("interrupted: finishes the steps that were begun; again to end now");
+        Met::Wish => process::exit(INTERRUPTED.into()),
     };
     let refused = |error: &dyn std::fmt::Display| {
         let message = format!("cannot listen for signals: {error}");

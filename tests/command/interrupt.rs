@@ -8,6 +8,7 @@ use serde_json::Value;
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
+    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -124,6 +125,26 @@ fn an_interrupted_run_without_checkpoints_says_so_and_saves_weights() {
     printed(again.arg(&other).args(["--steps", &done.to_string()]).arg(&schedule));
     let bytes = |path: &Path| std::fs::read(path).expect("it was saved");
     assert!(bytes(&saved) == bytes(&other), "weights after {done} steps");
+}
+
+/// A rank that has reached rank 0, and waits for it to begin.
+#[test]
+fn a_rank_that_waits_for_others_ends_at_once() {
+    let scratch = Scratch::new("interrupt-early");
+    let schedule = compiled(&scratch);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = listener.local_addr().expect("it has an address").port();
+    let mut run = roundelay("run --deadline 3600");
+    let rank = [("RANK", 1), ("LOCAL_RANK", 1), ("WORLD_SIZE", 2)];
+    run.envs(rank.map(|(name, number)| (name, number.to_string())));
+    run.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", (port - 1).to_string());
+    run.arg(&schedule).stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = run.spawn().expect("the binary starts");
+    let _rank_0 = listener.accept().expect("it comes");
+    interrupt(&child);
+    let found = Ended::from(child.wait_with_output().expect("it ends"));
+    assert_eq!(found.code, 130, "{}", found.err);
+    assert!(found.err.contains("interrupted before the first step"), "{}", found.err);
 }
 
 #[test]

@@ -128,7 +128,6 @@ impl<'a> Body<'a> {
             ranges.push(self.range(operand)?);
         }
         distinct(call, accesses, &ranges, catalogue)?;
-        self.indices(number, catalogue)?;
         // Reads of a call come before its writes.
         for wanted in [Access::Read, Access::Update, Access::Write] {
             for (index, range) in ranges.iter().enumerate() {
@@ -138,7 +137,7 @@ impl<'a> Body<'a> {
                 }
             }
         }
-        Ok(())
+        self.indices(number, catalogue)
     }
 
     /// What is looked up by an input exists for all its numbers.
