@@ -37,14 +37,26 @@ impl Turns {
 pub(super) fn angles(fields: &mut Fields<'_>, name: &str, default: f64) -> Angles {
     let base = fields.above_zero(name, default);
     let angles = Angles { base, stretch: Stretch::None };
-    let angles = match fields.value("rope_scaling") {
-        Some(scaling) => scaled(fields, "rope_scaling", &scaling, angles),
-        None => angles,
-    };
-    let Some(parameters) = fields.value("rope_parameters") else { return angles };
-    let own = parameters.get("full_attention").unwrap_or(&parameters);
-    scaled(fields, "rope_parameters", own, angles)
+    match OBJECTS.map(|name| fields.value(name)) {
+        [None, None] => angles,
+        [Some(scaling), None] => scaled(fields, OBJECTS[0], &scaling, angles),
+        [None, Some(parameters)] => {
+            let own = parameters.get("full_attention").unwrap_or(&parameters);
+            scaled(fields, OBJECTS[1], own, angles)
+        }
+        [Some(_), Some(_)] => {
+            let message =
+                "`rope_scaling` and `rope_parameters` both say how positions turn";
+            let hint = "keep the one that was trained with, and `rope_theta` beside it or \
+                        within";
+            fields.refuse(OBJECTS[1], Code::Value, message.to_owned(), hint);
+            angles
+        }
+    }
 }
+
+/// The objects of rotary positions, as older and newer releases of transformers write them.
+const OBJECTS: [&str; 2] = ["rope_scaling", "rope_parameters"];
 
 /// Angles of layers with a window, from `rope_local_base_freq` or `rope_parameters`.
 pub(super) fn local_angles(fields: &mut Fields<'_>, default: f64) -> Angles {
@@ -78,8 +90,8 @@ pub(super) fn factors(fields: &mut Fields<'_>, kinds: &[Kind]) {
     };
     let alike = kinds.windows(2).all(|pair| pair[0].stretch == pair[1].stretch);
     if !alike && kinds.iter().any(is_long) {
-        let all = ["rope_scaling", "rope_parameters"];
-        let name = all.into_iter().find(|name| fields.has(name)).unwrap_or(all[0]);
+        let is_there = OBJECTS.into_iter().find(|name| fields.has(name));
+        let name = is_there.unwrap_or(OBJECTS[0]);
         let message = "layers that differ in how `llama3` scales their positions cannot be \
                        imported";
         fields.refuse(name, Code::NotYet, message.to_owned(), "");
@@ -139,7 +151,9 @@ const SCALING: [&str; 16] = [
 /// Angles with what an object of rotary positions says of them.
 fn scaled(fields: &mut Fields<'_>, name: &str, rope: &Value, angles: Angles) -> Angles {
     let kinds = ["rope_type", "type"].map(|key| rope.get(key).and_then(Value::as_str));
-    let kind = kinds.into_iter().flatten().next();
+    let is_scaled = SCALING.iter().any(|key| rope.get(key).is_some());
+    let usual = (name == OBJECTS[1] && !is_scaled).then_some("default");
+    let kind = kinds.into_iter().flatten().next().or(usual);
     let (Some(entries), Some(kind)) = (rope.as_object(), kind) else {
         let message = format!("`{name}` must be an object with `rope_type`");
         fields.refuse(name, Code::Type, message, "");

@@ -191,6 +191,17 @@ fn rotary_parameters_are_read_from_their_object_too() {
         done.text
     );
     assert_eq!(done.warnings, []);
+    let done = accepted(&rope("llama-3-8b", json!({"rope_theta": 7.5})));
+    assert!(done.text.contains("base = 7.5"), "no kind means no scaling: {}", done.text);
+    hold(&rope("llama-3-8b", json!({"factor": 8.0})), &["object with `rope_type`"]);
+    let both = edited(
+        "llama-3-8b",
+        &[
+            ("rope_scaling", json!({"rope_type": "linear", "factor": 8.0})),
+            ("rope_parameters", json!({"rope_type": "default", "rope_theta": 7.5})),
+        ],
+    );
+    hold(&both, &["`rope_scaling` and `rope_parameters` both", "keep the one"]);
     let sections = json!({"rope_type": "default", "mrope_section": [16, 24, 24]});
     hold(&rope("qwen2-0.5b", sections), &["`mrope_section` within `rope_parameters`"]);
 }
