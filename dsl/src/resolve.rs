@@ -17,6 +17,7 @@ mod objective;
 mod optimizer;
 mod order;
 mod plan;
+mod recompute;
 mod repeated;
 mod resized;
 mod scope;

@@ -81,6 +81,36 @@ impl StageLoad {
         }
     }
 
+    /// The least of two ways, in everything: of the halves of a backward pass too.
+    pub(crate) fn least(&self, other: &Self) -> Self {
+        let weight = self.weight.min(other.weight);
+        let times =
+            |one: [Nanos; 2], other: [Nanos; 2]| [0, 1].map(|at| one[at].min(other[at]));
+        let scratch = [0, 1, 2].map(|at| self.scratch[at].min(other.scratch[at]));
+        let reads = [0, 1, 2].map(|at| self.reads[at] && other.reads[at]);
+        Self {
+            forward: self.forward.min(other.forward),
+            backward: self.turn().min(other.turn()) + weight,
+            weight,
+            more: times(self.more, other.more),
+            update: self.update.min(other.update),
+            split: Split {
+                combine: self.split.combine.min(other.split.combine),
+                update: self.split.update.min(other.split.update),
+            },
+            parameters: self.parameters.min(other.parameters),
+            gradient: self.gradient.min(other.gradient),
+            optimizer: self.optimizer.min(other.optimizer),
+            activation: self.activation.min(other.activation),
+            retained: self.retained.min(other.retained),
+            adjoint: self.adjoint.min(other.adjoint),
+            scratch,
+            reads,
+            down: self.down.min(other.down),
+            up: self.up.min(other.up),
+        }
+    }
+
     /// What forward keeps of one micro-batch.
     pub(crate) fn kept(&self) -> Bytes {
         self.activation + self.retained

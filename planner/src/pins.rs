@@ -240,7 +240,7 @@ impl Decision {
     /// How far what a plan decides is from what a search allows.
     pub(crate) fn distance(self, search: &Search, plan: &Plan) -> u64 {
         match self {
-            Self::Recompute => plan.recompute.iter().max().map_or(0, |most| *most as u64),
+            Self::Recompute => plan.recompute.iter().max().map_or(0, |most| most.rank()),
             Self::MicroBatches => apart(&search.micro_batches, plan.micro_batches.into()),
             Self::Stages => apart(&search.stages, plan.stages.into()),
             Self::Chunks => apart(&search.chunks, plan.chunks.into()),

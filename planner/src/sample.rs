@@ -32,7 +32,7 @@ pub(crate) const SPLITS: [Tensor; 7] = [
 /// All forms of a stage.
 pub(crate) fn forms() -> impl Iterator<Item = StageForm> {
     let backwards = [BackwardForm::Whole, BackwardForm::Split];
-    let all = Recompute::ALL.iter().copied();
+    let all = Recompute::STEPS.iter().copied();
     all.flat_map(move |recompute| {
         backwards.map(|backward| StageForm { backward, recompute })
     })

@@ -31,6 +31,27 @@ pub(crate) struct Cell<'a> {
     pub kinds: &'a [Kinds],
 }
 
+impl Cell<'_> {
+    /// The same with layers that are alike in what they compute again: as the last ones of each
+    /// stage are, and as the first ones, where these differ.
+    fn ways(&self) -> Vec<Self> {
+        let way = |which: usize| {
+            let form = |form: &StageForm| StageForm {
+                recompute: form.recompute.ways()[which],
+                ..*form
+            };
+            Self { forms: self.forms.iter().map(form).collect(), ..self.clone() }
+        };
+        let [last, first] = [0, 1].map(way);
+        if last.forms == first.forms { vec![last] } else { vec![last, first] }
+    }
+}
+
+/// What some stages take at least, whichever of two ways they go.
+fn least_of(one: Vec<StageLoad>, other: &[StageLoad]) -> Vec<StageLoad> {
+    one.iter().zip(other).map(|(one, other)| one.least(other)).collect()
+}
+
 /// How an order has the backward pass of a stage; one's own lists say so themselves.
 pub(crate) fn backward_form(
     order: Order,
@@ -100,8 +121,33 @@ impl<'a> KnownStages<'a> {
         Self { program, costs, core, shapes, straight, patterns: BTreeMap::new() }
     }
 
-    /// What the stages of each cell take.
+    /// What the stages of each cell take; at least, where the layers of a stage differ in what they
+    /// compute again: no more is known of a stage than what it takes where all do alike.
     pub(crate) fn loads(
+        &mut self,
+        cells: &[Result<Cell<'_>, Reason>],
+        threads: usize,
+    ) -> Vec<Result<Vec<StageLoad>, Reason>> {
+        let mut all = Vec::with_capacity(cells.len());
+        let numbers = cells.iter().map(|cell| {
+            let before = all.len();
+            match cell {
+                Ok(cell) => all.extend(cell.ways().into_iter().map(Ok)),
+                Err(reason) => all.push(Err(reason.clone())),
+            }
+            all.len() - before
+        });
+        let numbers: Vec<usize> = numbers.collect();
+        let mut found = self.loads_of_alike(&all, threads).into_iter();
+        let least = |number: &usize| {
+            let mut own = found.by_ref().take(*number);
+            let first = own.next().expect("every cell has a way");
+            own.fold(first, |one, other| Ok(least_of(one?, &other?)))
+        };
+        numbers.iter().map(least).collect()
+    }
+
+    fn loads_of_alike(
         &mut self,
         cells: &[Result<Cell<'_>, Reason>],
         threads: usize,

@@ -83,7 +83,9 @@ pub use metric::{Metric, Reading};
 pub use multiple::{gcd, lcm};
 pub use norm::uncounted;
 pub use order::{Fold, Misfit, Order};
-pub use plan::{Placement, Plan, PlanFault, Recompute, Reduction, States, StatesFault};
+pub use plan::{
+    Placement, Plan, PlanFault, Recompute, Reduction, Share, States, StatesFault,
+};
 pub use profile::{
     CallTime, Copies, CopyTime, PROFILE_FORMAT, Profile, ProfileError, ProfileErrors,
     feed_text, kernel_of, read_profile, write_profile,

@@ -2,13 +2,15 @@
 
 mod fault;
 mod placement;
+mod recompute;
 mod shares;
 mod states;
 mod sum;
 
 pub use fault::PlanFault;
 pub use placement::Placement;
-pub use shares::{Recompute, States};
+pub use recompute::{Recompute, Share};
+pub use shares::States;
 pub use states::StatesFault;
 pub use sum::Reduction;
 

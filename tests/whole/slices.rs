@@ -67,7 +67,7 @@ fn slices_replay_like_the_recursion() {
 #[test]
 fn slices_that_compute_again_replay_like_the_recursion() {
     let program = grouped(4, Float::F32);
-    for recompute in [Recompute::None, Recompute::Selective, Recompute::Full] {
+    for recompute in Recompute::STEPS.iter().copied() {
         let plan = pipeline(&program, SEQ, [2, 3, 3]).recomputing(recompute);
         compare_one(&program, &plan, &RESTS[2..]);
     }

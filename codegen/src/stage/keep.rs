@@ -12,6 +12,9 @@
 //!
 //! `full` keeps what goes into each layer (Chen et al., arXiv 1604.06174), and computes again what
 //! the backward pass of the layer reads.
+//!
+//! Either way may hold for the first layers of a stage alone. What these need comes from the layers
+//! before them, which do the same, so no chain of what is computed again grows longer by that.
 
 use super::{
     call::Tensor,
@@ -21,7 +24,7 @@ use super::{
     layout::element,
 };
 use roundelay_dsl::{Motion, NodeId, Operation, Part, Sliced, Source};
-use roundelay_schedule::{Bytes, Float, Recompute, Stage};
+use roundelay_schedule::{Bytes, Float, Recompute, Share, Stage};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a stage keeps.
@@ -45,17 +48,8 @@ impl Keep {
         let made = made(graph, flow, dtype, stage);
         let read = read(graph, flow, stage);
         let own = made.iter().map(|(_, tensor, _)| *tensor);
-        let all = own.filter(|tensor| read.contains(tensor));
-        let kept: HashedSet<Tensor> = match recompute {
-            Recompute::None => ungathered(graph, flow, stage, all.collect(), &made),
-            Recompute::Selective => {
-                let again = cheap(graph, flow, stage, &read, &all.clone().collect());
-                all.filter(|tensor| !again.contains(tensor)).collect()
-            }
-            Recompute::Full => {
-                Full::new(graph, flow, stage, &all.collect()).kept().into_iter().collect()
-            }
-        };
+        let all = own.filter(|tensor| read.contains(tensor)).collect();
+        let kept = Choice { graph, flow, stage, made: &made, read, all }.kept(recompute);
         let (tensors, lost): (Vec<_>, Vec<_>) =
             made.into_iter().partition(|(_, tensor, _)| kept.contains(tensor));
         let lost = lost.into_iter().map(|(_, tensor, _)| tensor).collect();
@@ -65,6 +59,55 @@ impl Keep {
     /// Whether backward has to compute a tensor again before it can read it.
     pub(crate) fn is_lost(&self, tensor: Tensor) -> bool {
         self.lost.contains(&tensor)
+    }
+}
+
+/// What may be kept.
+struct Choice<'a> {
+    graph: &'a Graph<'a>,
+    flow: &'a Flow,
+    stage: Stage,
+    made: &'a [(NodeId, Tensor, Bytes)],
+    /// What backward reads.
+    read: HashedSet<Tensor>,
+    /// What of it the stage makes, in order.
+    all: Vec<Tensor>,
+}
+
+impl Choice<'_> {
+    /// What a way to compute again keeps.
+    fn kept(&self, recompute: Recompute) -> HashedSet<Tensor> {
+        let Self { graph, flow, stage, made, ref read, ref all } = *self;
+        let all = || all.iter().copied();
+        match recompute {
+            Recompute::None => ungathered(graph, flow, stage, all().collect(), made),
+            Recompute::Selective => {
+                let again = cheap(graph, flow, stage, read, &all().collect());
+                all().filter(|tensor| !again.contains(tensor)).collect()
+            }
+            Recompute::Full => Full::new(graph, flow, stage, &all().collect())
+                .kept()
+                .into_iter()
+                .collect(),
+            Recompute::SelectiveIn(share) | Recompute::FullIn(share) => {
+                self.mixed(share, recompute.ways())
+            }
+        }
+    }
+
+    /// What the first layers of the stage keep one way, and all else another.
+    fn mixed(&self, share: Share, ways: [Recompute; 2]) -> HashedSet<Tensor> {
+        let layers = self.graph.layers();
+        let nodes = self.flow.computed(self.graph, self.stage);
+        let own: BTreeSet<u32> =
+            nodes.filter_map(|node| layers.get(&node).copied()).collect();
+        let some: BTreeSet<u32> = own.iter().copied().take(share.of(own.len())).collect();
+        let [last, first] = ways.map(|way| self.kept(way));
+        let is_kept = |(node, tensor, _): &&(NodeId, Tensor, Bytes)| {
+            let is_first = layers.get(node).is_some_and(|layer| some.contains(layer));
+            if is_first { first.contains(tensor) } else { last.contains(tensor) }
+        };
+        self.made.iter().filter(is_kept).map(|(_, tensor, _)| *tensor).collect()
     }
 }
 

@@ -136,7 +136,7 @@ fn layouts_meet_wherever_a_model_mixes_them() {
 fn what_is_computed_again_or_in_halves_changes_nothing() {
     for text in [GPT, LLAMA, STORED, IMAGES] {
         let model = model(text);
-        for recompute in [Recompute::None, Recompute::Selective, Recompute::Full] {
+        for recompute in Recompute::STEPS.iter().copied() {
             for backward in [BackwardForm::Whole, BackwardForm::Split] {
                 let form = StageForm { backward, recompute };
                 for tensor in [Tensor::grid(2, 2), split(Tensor::grid(2, 2))] {

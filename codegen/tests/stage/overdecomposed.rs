@@ -64,7 +64,7 @@ fn halves_in_lockstep_make_the_gradients_of_the_whole() {
 fn what_is_computed_again_or_later_changes_nothing() {
     for text in [GPT, STORED, IMAGES] {
         let model = model(text);
-        for recompute in [Recompute::None, Recompute::Selective, Recompute::Full] {
+        for recompute in Recompute::STEPS.iter().copied() {
             for backward in [BackwardForm::Whole, BackwardForm::Split] {
                 let form = StageForm { backward, recompute };
                 assert_same(&model, &[], Tensor::grid(2, 2).in_halves(), form);

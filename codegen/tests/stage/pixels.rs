@@ -52,7 +52,7 @@ fn stages_of_pixels_make_the_gradients_of_the_whole_wherever_they_are_cut() {
 fn pixels_make_the_same_in_every_form() {
     let model = model(IMAGES);
     for backward in [BackwardForm::Whole, BackwardForm::Split] {
-        for recompute in [Recompute::None, Recompute::Selective, Recompute::Full] {
+        for recompute in Recompute::STEPS.iter().copied() {
             let form = StageForm { backward, recompute };
             assert_same(&model, &[9], Tensor::pixels(4), form);
         }

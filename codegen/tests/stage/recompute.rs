@@ -7,7 +7,9 @@ use roundelay_codegen::{
 };
 use roundelay_dsl::Model;
 use roundelay_kernels::Kernel;
-use roundelay_schedule::{Call, Float, Id, Recompute, Role, Routine, Stage, Tensor};
+use roundelay_schedule::{
+    Call, Float, Id, Recompute, Role, Routine, Share, Stage, Tensor,
+};
 
 const EXAMPLES: u64 = 4;
 const LENGTH: u64 = 16;
@@ -115,6 +117,37 @@ fn a_layer_computes_again_what_the_law_says() {
     let layer: Vec<usize> =
         four.iter().zip(three).map(|(four, three)| four - three).collect();
     assert_eq!(layer, [2, 1, 0, 0, 0, 0]);
+}
+
+/// A share of four layers keeps what so many layers keep one way, and the others another.
+#[test]
+fn first_layers_may_do_otherwise_than_the_last_ones() {
+    let share = |layers: u32| {
+        Share::nearest(f64::from(layers) / 4.0).expect("it is none and not all")
+    };
+    for form in FORMS {
+        let all = |recompute| {
+            let forward = code(4, form, recompute).forward;
+            bytes(&forward, &[Role::Activation, Role::Retained])
+        };
+        let whole = [Recompute::None, Recompute::Selective, Recompute::Full];
+        let [none, selective, full] = whole.map(|recompute| kept(form, recompute));
+        let kept_by = |way: fn(Share) -> Recompute| {
+            (1..4).map(|layers| all(way(share(layers)))).collect::<Vec<u64>>()
+        };
+        for (way, saved) in [
+            (Recompute::SelectiveIn as fn(Share) -> Recompute, none - selective),
+            (Recompute::FullIn, selective - full),
+        ] {
+            let found = kept_by(way);
+            let steps = found.windows(2).map(|pair| pair[0] - pair[1]);
+            assert!(steps.into_iter().all(|step| step == saved), "{found:?} {form:?}");
+        }
+        assert_eq!(
+            all(Recompute::None) - kept_by(Recompute::SelectiveIn)[0],
+            none - selective
+        );
+    }
 }
 
 /// What is made again lives one layer at a time.

@@ -88,7 +88,7 @@ fn what_is_computed_again_or_in_halves_changes_nothing() {
     for text in [GPT, LLAMA, STORED] {
         let model = model(text);
         for sequence in [Sequence::Whole, Sequence::Split] {
-            for recompute in [Recompute::None, Recompute::Selective, Recompute::Full] {
+            for recompute in Recompute::STEPS.iter().copied() {
                 for backward in [BackwardForm::Whole, BackwardForm::Split] {
                     let tensor = Tensor::rows(2, sequence);
                     assert_same(&model, &[], tensor, StageForm { backward, recompute });

@@ -6,6 +6,7 @@ use super::{
     objective,
     optimizer::called,
     order,
+    recompute::recompute,
     settings::{Settings, no_entries, quantity, single, unknown_word, whole},
 };
 use crate::{
@@ -15,8 +16,7 @@ use crate::{
     syntax::{Argument, Choice, Entry, Expression, Setting},
 };
 use roundelay_schedule::{
-    Bytes, Contraction, Exactness, Hop, Images, Placement, Recompute, Rule, Sequence,
-    States,
+    Bytes, Contraction, Exactness, Hop, Images, Placement, Rule, Sequence, States,
 };
 
 /// Writes what an entry says into a search.
@@ -59,7 +59,7 @@ const ENTRIES: [(&str, Apply); 22] = [
         set(&mut search.images, words(Images::ALL, entry, report))
     }),
     ("recompute", |search, entry, _, report| {
-        set(&mut search.recompute, words(Recompute::ALL, entry, report))
+        set(&mut search.recompute, choice(entry, report, recompute))
     }),
     ("replicas", |search, entry, _, report| {
         set(&mut search.replicas, numbers(entry, report))

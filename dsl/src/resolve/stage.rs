@@ -1,7 +1,8 @@
 //! `stage` entries of the `plan` section: decisions that a program pins for some stages.
 
 use super::{
-    plan::{range, word},
+    plan::range,
+    recompute::recompute,
     settings::{Settings, single},
 };
 use crate::{
@@ -9,7 +10,6 @@ use crate::{
     report::{Known, Report},
     syntax::{Choice, Entry, Setting},
 };
-use roundelay_schedule::Recompute;
 
 /// What may be pinned for some stages.
 pub(super) const STAGE_KEYS: [&str; 1] = ["recompute"];
@@ -18,7 +18,7 @@ pub(super) const STAGE_KEYS: [&str; 1] = ["recompute"];
 pub(super) fn pinned(entry: &Entry, report: &mut Report) -> Known<PinnedStages> {
     let (first, last) = range(stages(entry, report)?, 0, report)?;
     let inner = Settings::new("stage", &entry.entries, &STAGE_KEYS, report);
-    let Some(recompute) = inner.get("recompute") else {
+    let Some(given) = inner.get("recompute") else {
         if !entry.entries.is_empty() {
             return Err(report.earlier());
         }
@@ -26,8 +26,7 @@ pub(super) fn pinned(entry: &Entry, report: &mut Report) -> Known<PinnedStages> 
         let hint = "write `stage 0 .. 1 { recompute full }`";
         return Err(report.error(entry.key.span, mistake.hint(hint)));
     };
-    let recompute =
-        word(single(recompute, report)?, "recompute", Recompute::ALL, report)?;
+    let recompute = recompute(single(given, report)?, report)?;
     let number = |stage| u32::try_from(stage).unwrap_or(u32::MAX);
     Ok(PinnedStages { first: number(first), last: number(last), recompute })
 }

@@ -1,4 +1,4 @@
-//! Who holds what: states on devices, and what forward keeps for backward.
+//! Who holds what: states on devices.
 
 use crate::spelled::spelled;
 
@@ -17,18 +17,6 @@ spelled! {
         Hsdp = "hsdp",
         /// Cyclic point-to-point ZeRO: a stage travels from its user to its next user.
         Handoff = "handoff",
-    }
-}
-
-spelled! {
-    /// What the backward pass of a stage computes again; it changes no bit.
-    pub enum Recompute: "recompute" {
-        /// Nothing: forward keeps all that backward reads.
-        None = "none",
-        /// What is cheap: forward keeps results of products, convolutions and attention.
-        Selective = "selective",
-        /// Whole layers: forward keeps what goes into each.
-        Full = "full",
     }
 }
 

@@ -1,0 +1,183 @@
+//! What the backward pass of a stage computes again.
+
+use serde::{Deserialize, Serialize};
+use std::{fmt, num::NonZeroU16, str::FromStr};
+
+/// What the backward pass of a stage computes again; it changes no bit. Those that keep more come
+/// first.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(try_from = "String", into = "String")]
+pub enum Recompute {
+    /// Nothing: forward keeps all that backward reads.
+    None,
+    /// As `selective` in the first layers, as `none` behind them.
+    SelectiveIn(Share),
+    /// What is cheap: forward keeps results of products, convolutions and attention.
+    Selective,
+    /// As `full` in the first layers, as `selective` behind them.
+    FullIn(Share),
+    /// Whole layers: forward keeps what goes into each.
+    Full,
+}
+
+/// A share of the layers of a stage: more than none of them, and less than all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Share {
+    thousandths: NonZeroU16,
+}
+
+impl Recompute {
+    /// Those of all layers, in the order in which they are tried and listed.
+    pub const ALL: &'static [Self] = &[Self::None, Self::Selective, Self::Full];
+
+    /// The same in steps of a quarter of the layers.
+    pub const STEPS: &'static [Self] = &[
+        Self::None,
+        Self::SelectiveIn(Share::QUARTER),
+        Self::SelectiveIn(Share::HALF),
+        Self::SelectiveIn(Share::THREE_QUARTERS),
+        Self::Selective,
+        Self::FullIn(Share::QUARTER),
+        Self::FullIn(Share::HALF),
+        Self::FullIn(Share::THREE_QUARTERS),
+        Self::Full,
+    ];
+
+    /// The ways of the last layers and of the first ones.
+    pub fn ways(self) -> [Self; 2] {
+        match self {
+            Self::None | Self::Selective | Self::Full => [self; 2],
+            Self::SelectiveIn(_) => [Self::None, Self::Selective],
+            Self::FullIn(_) => [Self::Selective, Self::Full],
+        }
+    }
+
+    /// Places among [`Recompute::ALL`], from `none` on; a share counts as the way of all layers.
+    pub fn rank(self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::SelectiveIn(_) | Self::Selective => 1,
+            Self::FullIn(_) | Self::Full => 2,
+        }
+    }
+}
+
+impl Share {
+    const QUARTER: Self = Self::of_thousandths(250);
+    const HALF: Self = Self::of_thousandths(500);
+    const THREE_QUARTERS: Self = Self::of_thousandths(750);
+
+    const fn of_thousandths(thousandths: u16) -> Self {
+        match NonZeroU16::new(thousandths) {
+            Some(thousandths) => Self { thousandths },
+            None => Self { thousandths: NonZeroU16::MIN },
+        }
+    }
+
+    /// The share that is nearest to a number between 0 and 1, if there is one.
+    pub fn nearest(share: f64) -> Option<Self> {
+        let thousandths = (share * 1000.0).round();
+        let is_share = (1.0..1000.0).contains(&thousandths);
+        is_share.then(|| Self::of_thousandths(thousandths as u16))
+    }
+
+    /// How many that is of some layers: the nearest number, and one at least.
+    pub fn of(self, layers: usize) -> usize {
+        let thousandths = layers.saturating_mul(usize::from(self.thousandths.get()));
+        (thousandths.saturating_add(500) / 1000).clamp(1.min(layers), layers)
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", f64::from(self.thousandths.get()) / 1000.0)
+    }
+}
+
+impl fmt::Display for Recompute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.pad("none"),
+            Self::SelectiveIn(share) => f.pad(&format!("selective(share = {share})")),
+            Self::Selective => f.pad("selective"),
+            Self::FullIn(share) => f.pad(&format!("full(share = {share})")),
+            Self::Full => f.pad("full"),
+        }
+    }
+}
+
+impl FromStr for Recompute {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let packed: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        let share = |name: &str| {
+            let given = packed.strip_prefix(name)?.strip_prefix("(share=")?;
+            Share::nearest(given.strip_suffix(')')?.parse().ok()?)
+        };
+        let whole = Self::ALL.iter().find(|own| own.to_string() == packed).copied();
+        whole
+            .or_else(|| share("selective").map(Self::SelectiveIn))
+            .or_else(|| share("full").map(Self::FullIn))
+            .ok_or_else(|| {
+                format!(
+                    "unknown recompute `{text}`; known are none, selective, full, and \
+                     selective(share = s) and full(share = s) with s between 0 and 1"
+                )
+            })
+    }
+}
+
+impl TryFrom<String> for Recompute {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Recompute> for String {
+    fn from(recompute: Recompute) -> String {
+        recompute.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_is_written_and_read() {
+        let shares = (1..1000).map(Share::of_thousandths);
+        let parts =
+            shares.flat_map(|s| [Recompute::SelectiveIn(s), Recompute::FullIn(s)]);
+        for recompute in Recompute::ALL.iter().copied().chain(parts) {
+            assert_eq!(recompute.to_string().parse(), Ok(recompute));
+        }
+        let quarter = Share::nearest(0.25).unwrap();
+        assert_eq!(Recompute::FullIn(quarter).to_string(), "full(share = 0.25)");
+        for wrong in ["some", "none(share = 0.5)", "full(share = 1)", "full(share = 0)"] {
+            assert!(wrong.parse::<Recompute>().unwrap_err().contains("between 0 and 1"));
+        }
+    }
+
+    #[test]
+    fn a_share_is_the_nearest_number_of_layers() {
+        let own = |share: f64, layers| Share::nearest(share).unwrap().of(layers);
+        assert_eq!([1, 2, 4, 12].map(|layers| own(0.25, layers)), [1, 1, 1, 3]);
+        assert_eq!([own(0.417, 12), own(0.999, 4), own(0.5, 0)], [5, 4, 0]);
+        for layers in 1..100 {
+            for some in 1..layers {
+                assert_eq!(own(some as f64 / layers as f64, layers), some);
+            }
+        }
+        assert_eq!([0.0, 0.0004, 0.9996, 1.0, f64::NAN].map(Share::nearest), [None; 5]);
+    }
+
+    #[test]
+    fn whoever_keeps_more_comes_first() {
+        let steps = Recompute::STEPS;
+        assert!(steps.is_sorted() && steps.is_sorted_by_key(|way| way.rank()));
+        assert!(Recompute::ALL.iter().all(|way| steps.contains(way)));
+    }
+}
