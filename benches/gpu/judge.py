@@ -96,6 +96,11 @@ def of_memory(ours, theirs):
     return of_fewest(theirs, lambda least: at_most(ours / least if least else None, MEMORY))
 
 
+def memory_allowed(theirs):
+    """The most bytes that hold the target of memory, by PyTorch's modes that are known: one at least is."""
+    return int(MEMORY * min(own for own in theirs if own))
+
+
 def kept(targets):
     """How many targets hold, are missed and are not known, in words."""
     words = {"holds": "hold", "MISSED": "MISSED", "not known": "not known"}

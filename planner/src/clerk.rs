@@ -18,8 +18,8 @@ use crate::{
     sharpen::{Bounds, Sharpness},
 };
 use roundelay_codegen::Lowerer;
-use roundelay_dsl::{Objective, Program};
-use roundelay_schedule::{Exactness, Images, Sequence};
+use roundelay_dsl::{Choice, Objective, Program};
+use roundelay_schedule::{Exactness, Images, Sequence, Share};
 use std::{collections::BTreeMap, ops::Range};
 
 /// Plans by class of exactness.
@@ -43,6 +43,9 @@ struct Listed<'a> {
     plans: Vec<Outline>,
     grouping: Grouping,
 }
+
+/// Shares of layers are found so finely.
+const EIGHTHS: u32 = 8;
 
 /// Parts in which plans are looked at for the first time, so many for each thread: some parts
 /// have more plans of few stages than others.
@@ -104,6 +107,36 @@ impl<'a> Clerk<'a> {
     /// Where the group of a plan ends.
     pub(crate) fn after(&self, number: usize) -> usize {
         self.listed.after(number)
+    }
+
+    /// A plan that computes again because it must, with as few layers that do so as fit, in eighths;
+    /// none where that is the plan itself. No plan of the space is like that: it is better than
+    /// the one it comes from, and nobody compared it with what others could be.
+    pub(crate) fn lessened(&self, known: &Candidate) -> Option<Candidate> {
+        let Listed { program, bounds, plans, .. } = &self.listed;
+        let outline = plans[known.number];
+        let may_differ = program.search.recompute == Choice::Open;
+        if !may_differ || self.listed.is_alone(&outline) {
+            return None;
+        }
+        let (mut none, mut all, mut found) = (0, EIGHTHS, None);
+        while all - none > 1 {
+            let some = none + (all - none) / 2;
+            let share = Share::nearest(f64::from(some) / f64::from(EIGHTHS))?;
+            let outline = Outline { recompute: outline.recompute.of(share)?, ..outline };
+            let bound = bounds.first(&outline, &mut Network::new(&program.target));
+            let own = bound.and_then(|bound| {
+                let (sharpness, number) = (Sharpness::Nodes, known.number);
+                let open = Open { outline, bound, sharpness, number };
+                let plan = bounds.plan(&outline)?;
+                evaluate(program, (self.costs, &self.lowerer), &open, plan)
+            });
+            match own {
+                Ok(candidate) => (all, found) = (some, Some(candidate)),
+                Err(_) => none = some,
+            }
+        }
+        found.filter(|found| found.step_time < known.step_time)
     }
 
     /// All plans, and how many turned out to be none.

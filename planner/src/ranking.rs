@@ -325,6 +325,11 @@ impl Ranking {
             found.best = self.smallest(left, clerk, options, progress);
         }
         (self.plans, self.open) = (found.best, found.open);
+        if let Some(first) = self.plans.first_mut()
+            && let Some(less) = clerk.lessened(first)
+        {
+            *first = less;
+        }
         for (exactness, plans) in others {
             let (clocked_max, enough) = match options.clocked_max {
                 usize::MAX => (usize::MAX, usize::MAX),

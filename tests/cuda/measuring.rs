@@ -276,6 +276,7 @@ assert judge.of_memory(8.0, [10.0, 12.0]).startswith('holds')
 assert judge.of_memory(8.0, [10.0, None]).startswith('not known')
 assert judge.of_memory(9.0, [10.0, None]).startswith('MISSED')
 assert judge.of_memory(9.0, [None]).startswith('not known')
+assert judge.memory_allowed([10.0, None, 12.0]) == 8
 assert judge.kept(['holds (1)', 'MISSED (2)', 'holds (3)']) == '2 hold, 1 MISSED, 0 not known'
 import sides
 assert sides.sizes_for(80e9)['gpt2']['batch'] == 64 and sides.sizes_for(0)['gpt2']['batch'] == 32
@@ -300,12 +301,13 @@ ours = types.SimpleNamespace(
     run=lambda schedule, steps, limit: {'step_s': steps * 0.1, 'end': end(70)})
 own = {'side': 8, 'patch': 4, 'width': 8, 'heads': 2, 'layers': 1}
 bench = types.SimpleNamespace(
-    ours=ours, step=lambda model: 0.8, timeout=lambda most: most, run_limit=lambda: 1,
+    ours=ours, runs={'vit': [{'end': end(90)}]}, step=lambda model: 0.8, timeout=lambda most: most, run_limit=lambda: 1,
     sizes=lambda model: {'steps': 20, 'file': 'vit', 'batch': 2, 'model': own},
     card=types.SimpleNamespace(name='NVIDIA H200'),
     results=types.SimpleNamespace(add=lambda *row, **more: rows.append((row, more))))
+speed.PAGES = 5
 speed.tell_frugal(bench, 'vit', both(100))
-assert compiled == [('frugal-vit', ['recompute = selective'])]
+assert compiled == [('frugal-vit', ['gpu.memory = 74 B'])], compiled
 assert '0.80 of the speed' in rows[0][0][2] and rows[0][1]['target'].startswith('holds'), rows
 # A mode is held to the run between its turns, and is not what it is called if it gave its graphs up.
 turns = lambda graphs: [{'step_s': step, 'graphs': graphs} for step in (1.1, 1.3)]

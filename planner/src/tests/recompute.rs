@@ -13,8 +13,9 @@ use crate::{
 };
 use roundelay_dsl::{Choice, Numbers, Objective, PinnedStages, Program};
 use roundelay_schedule::{
-    Bytes, Exactness, Kind, Order, Placement, Recompute, Rule, Sequence, States,
+    Bytes, Exactness, Kind, Order, Placement, Recompute, Rule, Sequence, Share, States,
 };
+use std::collections::BTreeSet;
 
 /// Six layers on one device, so that what layers keep is most of the memory.
 fn program() -> Program {
@@ -72,7 +73,52 @@ fn what_fits_is_not_computed_again() {
     assert!(tight.plans[0].step_time > roomy[0].step_time);
     program.search.recompute = Choice::OneOf(vec![Recompute::None]);
     let refused = refusal(&program).to_string();
-    assert!(refused.contains("- recompute selective: "), "{refused}");
+    assert!(refused.contains("- recompute selective(share = "), "{refused}");
+}
+
+/// Who lacks a little of the memory computes again in few layers, and in more the more it lacks; no
+/// fewer eighths of them fit. Where a program names the ways, one of these holds for all layers.
+#[test]
+fn the_first_plan_computes_again_in_as_few_layers_as_fit() {
+    let mut program = program();
+    program.model = sample::gpt(8, 32, 16, false);
+    program.search.placement = Choice::OneOf(vec![Placement::Accumulate]);
+    program.search.stages = Numbers::Ranges(vec![(1, 1)]);
+    program.search.micro_batches = Numbers::Ranges(vec![(1, 1)]);
+    let first = |program: &Program| {
+        let found = plan(program, &Options::default()).ok()?;
+        found.plans.into_iter().next()
+    };
+    let pinned = |recompute| {
+        let mut program = program.clone();
+        program.search.recompute = Choice::OneOf(vec![recompute]);
+        first(&program).expect("there is room")
+    };
+    let least = pinned(Recompute::Full).device_peak;
+    let most = pinned(Recompute::None).device_peak;
+    let mut shares = BTreeSet::new();
+    for part in (0..64).rev() {
+        let limit = least + Bytes((most - least).0 * part / 64);
+        let mut tight = program.clone();
+        tight.search.memory = Some(limit);
+        let found = first(&tight).expect("`full` fits");
+        assert!(found.device_peak <= limit && found.bound.step_time() <= found.step_time);
+        let own = uniform(&found);
+        assert_eq!(pinned(own).step_time, found.step_time, "{own}");
+        assert!(shares.last().is_none_or(|last| *last <= own), "{own} after {shares:?}");
+        shares.insert(own);
+        let whole = own.ways()[1];
+        let eighths = (1..8).map(|eighths| Share::nearest(f64::from(eighths) / 8.0));
+        let fewer = eighths.flatten().filter_map(|share| whole.of(share));
+        for fewer in fewer.filter(|fewer| *fewer < own) {
+            assert!(pinned(fewer).device_peak > limit, "{fewer} fits too");
+        }
+        tight.search.recompute = Choice::OneOf(Recompute::ALL.to_vec());
+        let named = first(&tight).expect("`full` fits");
+        assert!(Recompute::ALL.contains(&uniform(&named)));
+        assert!(named.step_time >= found.step_time);
+    }
+    assert!(shares.len() > 12, "{shares:?}");
 }
 
 #[test]

@@ -54,6 +54,15 @@ impl Recompute {
         }
     }
 
+    /// The same in a share of the layers alone; `none` is for all.
+    pub fn of(self, share: Share) -> Option<Self> {
+        match self {
+            Self::None => None,
+            Self::Selective | Self::SelectiveIn(_) => Some(Self::SelectiveIn(share)),
+            Self::Full | Self::FullIn(_) => Some(Self::FullIn(share)),
+        }
+    }
+
     /// Places among [`Recompute::ALL`], from `none` on; a share counts as the way of all layers.
     pub fn rank(self) -> u64 {
         match self {
