@@ -1,7 +1,7 @@
 //! Cut points of stages on devices of their own: what crosses a cut takes time as well.
 
 use super::{Chain, Uncuttable, Uneven, cut_at, uneven::Roomy};
-use roundelay_schedule::{Bytes, Nanos};
+use roundelay_schedule::{Bytes, Nanos, Order};
 
 /// What stages take.
 #[derive(Clone, Copy, Debug)]
@@ -23,16 +23,71 @@ impl Speeds<'_> {
     }
 }
 
-/// The cuts among which stages on devices of their own choose.
-pub(crate) struct Apart {
-    /// Balanced among all places, as [`super::cut`] does it.
-    pub balanced: Vec<u32>,
-    /// Balanced among the places where least crosses.
-    pub narrow: Vec<u32>,
+/// The cuts among which stages on devices of their own choose: the balanced ones among all places, as
+/// [`super::cut`] makes them, then those among places where ever less crosses.
+pub(crate) struct Apart(Vec<Timed>);
+
+/// What a stage does while its messages travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Pace {
+    /// It waits for what it gets and gives, once in every micro-batch: a pipeline that has no more of
+    /// them under way than devices has nothing else to do.
+    #[default]
+    Waits,
+    /// It has more of them to go on with, so whichever takes longer counts.
+    GoesOn,
 }
 
+impl Pace {
+    /// That of an order.
+    pub(crate) fn of(order: Order) -> Self {
+        match order {
+            Order::Gpipe
+            | Order::Eager
+            | Order::BreadthFirst
+            | Order::ZeroBubbleH2
+            | Order::ZeroBubbleTwoP
+            | Order::ZeroBubbleAuto
+            | Order::DualPipe
+            | Order::DualPipePaired
+            | Order::TeraPipe => Self::GoesOn,
+            Order::Sequential
+            | Order::Parallel
+            | Order::Cyclic
+            | Order::OneForwardOneBackward
+            | Order::Interleaved
+            | Order::ZeroBubbleH1
+            | Order::ZeroBubbleOneP
+            | Order::ZeroBubbleV
+            | Order::HalfV
+            | Order::MinimalV
+            | Order::Wave
+            | Order::Chimera
+            | Order::SlicesOneForwardOneBackward
+            | Order::Listed => Self::Waits,
+        }
+    }
+
+    /// What a stage takes with the messages before and behind it.
+    fn with(self, own: Nanos, [before, behind]: [Nanos; 2]) -> Nanos {
+        match self {
+            Self::Waits => own + before + behind,
+            Self::GoesOn => own.max(before).max(behind),
+        }
+    }
+}
+
+/// Cuts, and what the stages between them take.
+struct Timed {
+    cuts: Vec<u32>,
+    times: Vec<Nanos>,
+}
+
+/// So many sizes of what crosses are tried at most.
+const SIZES: usize = 16;
+
 impl Apart {
-    /// Both of a chain, for stages that take so much.
+    /// Those of a chain, for stages that take so much.
     ///
     /// # Errors
     /// As [`super::cut`].
@@ -46,7 +101,7 @@ impl Apart {
         Ok(Self::beside(balanced, (chain, stages, speeds)))
     }
 
-    /// Both of stages that are alike, whose balanced cuts are known.
+    /// Those of stages that are alike, whose balanced cuts are known.
     pub(crate) fn of_alike(chain: &Chain, stages: u32, balanced: Vec<u32>) -> Self {
         let balanced = Roomy { cuts: balanced, has_room: true };
         Self::beside(balanced, (chain, stages, Speeds::Alike))
@@ -56,70 +111,89 @@ impl Apart {
         balanced: Roomy,
         (chain, stages, speeds): (&Chain, u32, Speeds<'_>),
     ) -> Self {
-        let positions = narrow(chain, &chain.positions(), stages);
-        let narrow = speeds.cut_at(chain, &positions, stages);
-        let keeps = narrow.has_room || !balanced.has_room;
-        let narrow = if keeps { narrow.cuts } else { balanced.cuts.clone() };
-        Self { balanced: balanced.cuts, narrow }
+        let all = chain.positions();
+        let narrow = limits(chain, &all, stages).into_iter().map(|limit| {
+            let places = narrow(chain, &all, limit);
+            speeds.cut_at(chain, &places, stages)
+        });
+        let keeps = |own: &Roomy| own.has_room || !balanced.has_room;
+        let narrow: Vec<Vec<u32>> = narrow.filter(keeps).map(|own| own.cuts).collect();
+        let mut all: Vec<Vec<u32>> = [balanced.cuts].into_iter().chain(narrow).collect();
+        all.dedup();
+        let timed = |cuts: Vec<u32>| {
+            let times = match speeds {
+                Speeds::Alike => chain.stage_times(&cuts),
+                Speeds::Uneven(uneven) => uneven.stage_times(&cuts),
+            };
+            Timed { cuts, times }
+        };
+        Self(all.into_iter().map(timed).collect())
     }
 
     /// The cuts of stages that send each other what crosses; `message` is what that takes at the
     /// cut of a number, one way.
     ///
-    /// Each stage waits for what it gets and gives, once in every micro-batch of a pipeline that
-    /// has no more under way than devices. So that way to cut is taken whose slowest stage with
-    /// its messages takes less; the first where they are equal.
+    /// Those are taken whose slowest stage with its messages takes least at this pace; the first
+    /// where they are equal.
     pub(crate) fn best(
         &self,
-        (chain, speeds): (&Chain, Speeds<'_>),
+        (chain, pace): (&Chain, Pace),
         message: impl Fn(usize, Bytes) -> Nanos,
     ) -> &[u32] {
-        let [balanced, narrow] = [&self.balanced, &self.narrow].map(|cuts| {
-            let times = match speeds {
-                Speeds::Alike => chain.stage_times(cuts),
-                Speeds::Uneven(uneven) => uneven.stage_times(cuts),
-            };
-            slowest((chain, times), cuts, &message)
-        });
-        if narrow < balanced { &self.narrow } else { &self.balanced }
+        let slowest =
+            |own: &&Timed| slowest((chain, pace), (&own.cuts, &own.times), &message);
+        self.0.iter().min_by_key(slowest).map_or(&[], |own| &own.cuts)
     }
 }
 
-/// The ends, all boundaries, and of the others those where least crosses: as many sizes of it as
-/// leave a place for each stage.
-fn narrow(chain: &Chain, all: &[usize], stages: u32) -> Vec<usize> {
-    let crosses = |at: usize| chain.crossing.get(at).copied().unwrap_or_default();
-    let is_fixed = |at: usize| {
-        at == 0 || at == chain.times.len() || chain.boundaries.binary_search(&at).is_ok()
-    };
-    let mut sizes: Vec<Bytes> =
-        all.iter().filter(|at| !is_fixed(**at)).map(|at| crosses(*at)).collect();
+/// What may cross where there is a cut, the most first: sizes of what does cross somewhere, of which
+/// each leaves a place for every stage, and the largest leaves out some place.
+fn limits(chain: &Chain, all: &[usize], stages: u32) -> Vec<Bytes> {
+    let free = all.iter().copied().filter(|at| !is_fixed(chain, *at));
+    let mut sizes: Vec<Bytes> = free.map(|at| crosses(chain, at)).collect();
     sizes.sort_unstable();
-    let fixed = all.iter().filter(|at| is_fixed(**at)).count();
+    let fixed = all.len() - sizes.len();
     // So many stages begin at places that are not fixed, and one position more ends the last.
     let wanted = (stages as usize + 1).saturating_sub(fixed);
-    let limit = sizes.get(wanted.saturating_sub(1)).copied().unwrap_or(Bytes(u64::MAX));
-    let left = all.iter().filter(|at| is_fixed(**at) || crosses(**at) <= limit);
-    left.copied().collect()
+    let mut sizes = sizes.split_off(wanted.saturating_sub(1).min(sizes.len()));
+    sizes.dedup();
+    sizes.pop_if(|most| {
+        all.iter().all(|at| is_fixed(chain, *at) || crosses(chain, *at) <= *most)
+    });
+    let step = sizes.len().div_ceil(SIZES).max(1);
+    sizes.into_iter().step_by(step).rev().collect()
+}
+
+/// The ends, all boundaries, and of the others those where no more crosses than a limit.
+fn narrow(chain: &Chain, all: &[usize], limit: Bytes) -> Vec<usize> {
+    let is_left = |at: &usize| is_fixed(chain, *at) || crosses(chain, *at) <= limit;
+    all.iter().copied().filter(is_left).collect()
+}
+
+/// Whether a place is an end or a boundary, where stages begin and end whatever crosses.
+fn is_fixed(chain: &Chain, at: usize) -> bool {
+    at == 0 || at == chain.times.len() || chain.boundaries.binary_search(&at).is_ok()
+}
+
+fn crosses(chain: &Chain, at: usize) -> Bytes {
+    chain.crossing.get(at).copied().unwrap_or_default()
 }
 
 /// What the slowest of stages with these times takes with the messages before and behind it.
 fn slowest(
-    (chain, times): (&Chain, Vec<Nanos>),
-    cuts: &[u32],
+    (chain, pace): (&Chain, Pace),
+    (cuts, times): (&[u32], &[Nanos]),
     message: impl Fn(usize, Bytes) -> Nanos,
 ) -> Option<Nanos> {
-    let crosses =
-        |cut: u32| chain.crossing.get(cut as usize).copied().unwrap_or_default();
     let sent: Vec<Nanos> = cuts
         .iter()
         .enumerate()
-        .map(|(number, cut)| message(number, crosses(*cut)))
+        .map(|(number, cut)| message(number, crosses(chain, *cut as usize)))
         .collect();
     let before = [Nanos(0)].into_iter().chain(sent.iter().copied());
     let behind = sent.iter().copied().chain([Nanos(0)]);
-    let own = times.into_iter().zip(before.zip(behind));
-    own.map(|(own, (before, behind))| own + before + behind).max()
+    let own = times.iter().zip(before.zip(behind));
+    own.map(|(own, (before, behind))| pace.with(*own, [before, behind])).max()
 }
 
 #[cfg(test)]
@@ -148,15 +222,34 @@ mod tests {
         let layers = chain(&[1, 1, 1, 1, 1, 9], &[0, 4, 4, 1, 4, 4]);
         let apart = Apart::new(&layers, 2, Speeds::Alike).unwrap();
         let at = |nanos: u64| {
-            Ok(apart
-                .best((&layers, Speeds::Alike), |_, bytes| Nanos(bytes.0 * nanos))
-                .to_vec())
+            let message = |_, bytes: Bytes| Nanos(bytes.0 * nanos);
+            Ok(apart.best((&layers, Pace::Waits), message).to_vec())
         };
         assert_eq!(at(0), cut(&layers, 2));
         assert_eq!(at(0), Ok(vec![5]));
         // 9 + 4 against 11 + 1.
         assert_eq!(at(1), Ok(vec![3]));
         assert_eq!(at(1_000), Ok(vec![3]));
+    }
+
+    /// Where least crosses of all there may be place for cuts that balance nothing: six layers of four
+    /// nodes and a narrow head.
+    #[test]
+    fn less_may_cross_than_everywhere_and_more_than_where_least_does() {
+        let times = [[1, 5, 1, 1].repeat(6), vec![1, 1]].concat();
+        let crossing = [[2, 8, 8, 2].repeat(6), vec![2, 1]].concat();
+        let layers = chain(&times, &[&[0], &crossing[1..]].concat());
+        let apart = Apart::new(&layers, 2, Speeds::Alike).unwrap();
+        let paced = |nanos: u64, pace| {
+            apart.best((&layers, pace), |_, bytes| Nanos(bytes.0 * nanos)).to_vec()
+        };
+        let at = |nanos| paced(nanos, Pace::Waits);
+        assert_eq!(at(0), cut(&layers, 2).unwrap());
+        // Who goes on meanwhile minds messages where they take longer than a stage.
+        assert_eq!(paced(3, Pace::GoesOn), at(0));
+        assert_eq!(paced(12, Pace::GoesOn), vec![12]);
+        // Between layers, where all stages but one are balanced.
+        assert_eq!((at(5), at(100)), (vec![12], vec![25]));
     }
 
     /// Stages that share a device send nothing between them, wherever they are cut.
@@ -170,7 +263,7 @@ mod tests {
             };
             Ok(Apart::new(&layers, 2, Speeds::Alike)
                 .unwrap()
-                .best((&layers, Speeds::Alike), message)
+                .best((&layers, Pace::Waits), message)
                 .to_vec())
         };
         assert_eq!(only(0), Ok(vec![3]));
@@ -196,10 +289,11 @@ mod tests {
             let Ok(balanced) = cut(&chain, stages) else { continue };
             let message = |_, bytes: Bytes| Nanos(bytes.0);
             let apart = Apart::new(&chain, stages, Speeds::Alike).unwrap();
-            assert_eq!(apart.balanced, balanced);
-            let apart = apart.best((&chain, Speeds::Alike), message).to_vec();
+            assert_eq!(apart.0[0].cuts, balanced);
+            let paced = (&chain, Pace::Waits);
+            let apart = apart.best(paced, message).to_vec();
             let [one, other] = [&apart, &balanced]
-                .map(|cuts| slowest((&chain, chain.stage_times(cuts)), cuts, message));
+                .map(|cuts| slowest(paced, (cuts, &chain.stage_times(cuts)), message));
             assert!(one <= other, "{chain:?}");
             better += usize::from(one < other);
             assert!(round % 4 > 0 || apart == balanced, "{chain:?}");
