@@ -183,22 +183,34 @@ fn cuts(ranking: &Ranking) -> Option<String> {
     ranking.space.tied.as_ref().map(ToString::to_string)
 }
 
-/// Which bound is closest to the clocked time, and what is left.
+/// Which bound is closest to the clocked time, and what is left. Each says what it counts: of parts of
+/// split tensors a pass has the exchanges too.
 fn time(candidate: &Candidate) -> String {
     let bound = &candidate.bound;
     let step = candidate.step_time;
-    const OTHERS: &str = "updates, messages and waiting";
+    let passes = match candidate.plan.tensor.parts() {
+        1 => "passes",
+        _ => "passes with the exchanges of parts",
+    };
     let (what, least, others) = match bound.work.max(bound.path) {
         _ if bound.traffic > bound.work.max(bound.path) => {
-            let busiest = "messages, sums and shards on the busiest links";
+            let busiest = "messages, sums and shards on the busiest links".to_owned();
             (busiest, bound.traffic, "passes, updates and waiting")
         }
-        work if work == bound.work => ("the passes of the busiest device", work, OTHERS),
-        path => ("the passes of the longest chain", path, OTHERS),
+        work if work == bound.work => {
+            let busiest = format!("{passes} and updates of the busiest device");
+            (busiest, work, "messages and waiting")
+        }
+        path => {
+            let longest = format!("{passes}, messages and updates of the longest chain");
+            (longest, path, "waiting")
+        }
     };
     let share = 100.0 * seconds(least) / seconds(step);
     let rest = step - least;
-    format!("time: {what} take {least} of {step} ({share:.0} %); {others} take {rest}")
+    format!(
+        "time: {what} take {least} of {step} ({share:.0} %); the other {rest} are {others}"
+    )
 }
 
 fn memory(candidate: &Candidate) -> String {
