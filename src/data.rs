@@ -90,9 +90,9 @@ pub fn write_examples(
     Ok(examples)
 }
 
-/// All inputs of a job, as the index has them.
+/// All inputs of a job that data brings, as the index has them.
 fn described(job: &Job) -> impl Iterator<Item = (InputId, ExamplesFile)> {
-    job.inputs.iter().map(|(id, input)| {
+    job.data_inputs().map(|(id, input)| {
         let name = input.name.clone();
         let file = format!("{name}.bin");
         let element = spelled(input.element, job.dtype);

@@ -454,7 +454,7 @@ fn frame(layout: &Layout<'_>, own: &Own) -> Stages {
     Stages {
         stages: Table::new(),
         values: layout.values(),
-        inputs: inputs(layout.graph),
+        inputs: inputs(layout),
         parameters: layout.parameters(),
         elements: layout.elements.clone(),
         rewrites: layout.rewriting.all_done(),
@@ -486,12 +486,14 @@ fn backward_code(layout: &Layout<'_>, stage: Stage) -> BackwardCode {
     }
 }
 
-fn inputs(graph: &Graph<'_>) -> Table<InputId, Input> {
+fn inputs(layout: &Layout<'_>) -> Table<InputId, Input> {
+    let Layout { graph, dtype, .. } = layout;
     let input = |input: &roundelay_dsl::ModelInput| Input {
         name: input.name.clone(),
-        element: input.element,
+        element: dtype.spelled(input.element),
         shape: input.shape.iter().map(|extent| extent.at(graph.examples)).collect(),
         bound: input.bound,
+        origin: input.origin.clone(),
     };
     graph.model.inputs.values().map(input).collect()
 }

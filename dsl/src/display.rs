@@ -4,7 +4,7 @@ use crate::{
     Cap, Masked, Metric, Model, Node, NodeId, Operation, Scale, Source, Stretch, Window,
     value::spelled,
 };
-use roundelay_schedule::{Element, Hop, Initial, Reading, Treatment};
+use roundelay_schedule::{Element, Hop, Initial, Origin, Reading, Treatment};
 use std::fmt;
 
 impl fmt::Display for Model {
@@ -28,7 +28,11 @@ impl fmt::Display for Model {
                 Element::I32 => "i32",
             };
             let shape = spelled(&input.shape);
-            writeln!(f, "{id} {}: {element}{shape} below {}", input.name, input.bound)?;
+            write!(f, "{id} {}: {element}{shape} ", input.name)?;
+            match &input.origin {
+                Origin::Data => writeln!(f, "below {}", input.bound)?,
+                Origin::Shares { of, mask } => writeln!(f, "shares of {of} but {mask}")?,
+            }
         }
         for (id, parameter) in parameters.iter() {
             let initial = initial(parameter.initial);
@@ -205,7 +209,7 @@ impl fmt::Display for Operation {
                 write!(f, "{}linear_cross_entropy[chunks = {chunks}]", mask(*masked))
             }
             Operation::MeanSquaredError => f.write_str("mse"),
-            Operation::Accuracy => f.write_str("accuracy"),
+            Operation::Accuracy { masked } => write!(f, "{}accuracy", mask(*masked)),
             Operation::Part { part, line } => write!(f, "{part:?} of {}", line.parts),
             Operation::Sliced(sliced) => write!(f, "{sliced:?}"),
         }

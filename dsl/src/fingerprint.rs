@@ -20,10 +20,11 @@ pub fn fingerprint(program: &Program) -> String {
 }
 
 /// The hash of all that reaches the losses: how parameters begin changes no update, nor do metrics,
-/// which stand behind, and what values are called.
+/// which stand behind, and what values are called. What data does not bring follows from the losses.
 fn computed(model: &Model) -> u64 {
     let mut hash = Fnv::default();
-    for (id, input) in model.inputs.iter() {
+    let inputs = model.inputs.iter().filter(|(_, input)| input.origin.is_data());
+    for (id, input) in inputs {
         let input = format!("{id} {} {:?} {:?}", input.name, input.element, input.shape);
         hash = hash.with(input.as_bytes());
     }

@@ -4,6 +4,7 @@ use crate::{
     Code, Head, Measure, Metric, Mistake, Model, Node, NodeId, Operation, Source, Tensor,
     WrongLoss,
 };
+use roundelay_schedule::Origin;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether a metric needs no other parameters and inputs than the loss.
@@ -14,8 +15,11 @@ pub(crate) fn admits(
 ) -> Result<(), Mistake> {
     let trained = needed(model, [loss.source]);
     for source in needed(model, [metric.tensor.source]).difference(&trained) {
-        if let Source::Node(_) = source {
-            continue;
+        match source {
+            Source::Node(_) => continue,
+            // It is computed from inputs of the loss, and changes nothing for them.
+            Source::Input(id) if !model.inputs[*id].origin.is_data() => continue,
+            Source::Input(_) | Source::Parameter(_) => {}
         }
         let what = called(model, *source);
         let message = format!("the metric needs {what}, the loss does not");
@@ -133,25 +137,20 @@ struct Trimmed {
 }
 
 impl Trimmed {
-    /// What the loss needs, in its order; the loss is the last node.
+    /// What the loss needs, in its order; the loss is the last node. What data does not bring comes
+    /// behind what it does.
     fn new(large: Model, trained: BTreeSet<Source>) -> Self {
         let small = Model { name: large.name.clone(), ..Model::default() };
         let mut this = Self { large, small, places: BTreeMap::new() };
         for source in &trained {
-            match source {
-                Source::Input(id) => {
-                    let row = this.large.inputs[*id].clone();
-                    let new = this.small.inputs.push(row);
-                    this.place(*source, Source::Input(new));
-                }
-                Source::Parameter(id) => {
-                    let row = this.large.parameters[*id].clone();
-                    let new = this.small.parameters.push(row);
-                    this.place(*source, Source::Parameter(new));
-                }
-                Source::Node(_) => {}
+            if let Source::Parameter(id) = source {
+                let row = this.large.parameters[*id].clone();
+                let new = this.small.parameters.push(row);
+                this.place(*source, Source::Parameter(new));
             }
         }
+        this.inputs(&trained, Origin::is_data);
+        this.inputs(&trained, |origin| !origin.is_data());
         for id in nodes(&trained) {
             let node = this.moved(id);
             let new = this.small.nodes.push(node);
@@ -161,8 +160,21 @@ impl Trimmed {
         this
     }
 
+    /// The inputs among these that are not there yet and come from where it is asked.
+    fn inputs(&mut self, sources: &BTreeSet<Source>, wanted: impl Fn(&Origin) -> bool) {
+        for source in sources {
+            let Source::Input(id) = source else { continue };
+            let row = &self.large.inputs[*id];
+            if wanted(&row.origin) && !self.places.contains_key(source) {
+                let new = self.small.inputs.push(row.clone());
+                self.place(*source, Source::Input(new));
+            }
+        }
+    }
+
     /// What only metrics need goes behind the loss; what is computed already is not again.
     fn nodes_behind(&mut self, measured: &BTreeSet<Source>) {
+        self.inputs(measured, |origin| !origin.is_data());
         for id in nodes(measured) {
             if self.places.contains_key(&Source::Node(id)) {
                 continue;
@@ -203,7 +215,8 @@ impl Trimmed {
             let after = after.iter().filter_map(place).collect();
             self.small.heads.push(Head { after, body: body.clone() });
         }
-        let inputs = self.large.inputs.ids().map(Source::Input);
+        let inputs = self.large.inputs.iter().filter(|(_, own)| own.origin.is_data());
+        let inputs = inputs.map(|(id, _)| Source::Input(id));
         let parameters = self.large.parameters.ids().map(Source::Parameter);
         let all =
             inputs.chain(parameters).chain(self.large.nodes.ids().map(Source::Node));

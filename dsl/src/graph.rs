@@ -5,7 +5,7 @@ use crate::{
     ModelParameter, Node, Operation, Source, Tensor, finish, limit,
     value::too_many_elements,
 };
-use roundelay_schedule::{Division, Element, Id, Initial, Treatment};
+use roundelay_schedule::{Division, Element, Id, Initial, Origin, Treatment};
 use std::collections::BTreeMap;
 
 /// A model under construction.
@@ -129,10 +129,35 @@ impl Graph {
             return Err(no_examples());
         }
         bounded(&shape)?;
-        let input =
-            ModelInput { name: name.to_owned(), element, shape: shape.clone(), bound: 0 };
+        let input = ModelInput {
+            name: name.to_owned(),
+            element,
+            shape: shape.clone(),
+            bound: 0,
+            origin: Origin::Data,
+        };
         let source = Source::Input(self.model.inputs.push(input));
         Ok(Tensor { source, element, shape })
+    }
+
+    /// The shares of rows whose targets are in so many classes, where this number stands for none: an
+    /// input of the model that data does not bring. Its name is none that a program can give.
+    pub(crate) fn shares(&mut self, targets: &Tensor, classes: u64) -> Option<Tensor> {
+        let Source::Input(targets) = targets.source else { return None };
+        let ModelInput { name, shape, .. } = &self.model.inputs[targets];
+        let (element, shape) = (Element::Wide, shape.iter().take(1).copied().collect());
+        let own = ModelInput {
+            name: format!("{name}.shares.{classes}"),
+            element,
+            shape,
+            bound: 0,
+            origin: Origin::Shares { of: name.clone(), mask: classes },
+        };
+        let shape = own.shape.clone();
+        let inputs = &mut self.model.inputs;
+        let known = inputs.iter().find(|(_, known)| **known == own).map(|(id, _)| id);
+        let id = known.unwrap_or_else(|| inputs.push(own));
+        Some(Tensor { source: Source::Input(id), element, shape })
     }
 
     /// A parameter in its `role` at the present path.

@@ -229,7 +229,12 @@ impl<'a> Localised<'a> {
             let own =
                 self.model.inputs.iter_mut().find(|(_, own)| own.name == input.name);
             let Some((own, known)) = own else {
-                return Err(written::foreign_input(&input.name));
+                if input.origin.is_data() {
+                    return Err(written::foreign_input(&input.name));
+                }
+                let own = self.model.inputs.push(input.clone());
+                places.insert(Source::Input(id), Source::Input(own));
+                continue;
             };
             known.bound = match [known.bound, input.bound] {
                 [0, bound] | [bound, 0] => bound,

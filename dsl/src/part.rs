@@ -17,7 +17,8 @@ pub enum Part {
         /// Rows of all parts, v.
         whole: u64,
     },
-    /// Own logits (.., v / parts), targets (..) i32 → the loss over all classes, on every device.
+    /// Own logits (.., v / parts), targets (..) i32, and shares (batch) where these are masked → the
+    /// loss over all classes, on every device.
     CrossEntropy {
         /// Classes of all parts, v.
         whole: u64,

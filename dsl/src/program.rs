@@ -3,9 +3,9 @@
 use crate::{Head, Masked, Part, Pattern, Sliced};
 use roundelay_schedule::{
     Bytes, Contraction, Data, DeviceId, DeviceList, Division, Element, Evaluation,
-    Exactness, Float, Hop, Id, Images, Initial, Line, Optimizer, Order, Placement,
-    Profile, Reading, Recompute, Rule, Sequence, States, Table, Target, Treatment,
-    define_ids,
+    Exactness, Float, Hop, Id, Images, Initial, Line, Optimizer, Order, Origin,
+    Placement, Profile, Reading, Recompute, Rule, Sequence, States, Table, Target,
+    Treatment, define_ids,
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -80,6 +80,11 @@ impl Model {
         self.loss.map_or(self.nodes.len(), |loss| loss.index() + 1)
     }
 
+    /// The inputs that data brings.
+    pub fn data_inputs(&self) -> impl Iterator<Item = &ModelInput> {
+        self.inputs.values().filter(|input| input.origin.is_data())
+    }
+
     /// Extents of what a source holds.
     pub fn shape(&self, source: Source) -> Vec<Extent> {
         match source {
@@ -103,6 +108,8 @@ pub struct ModelInput {
     pub shape: Vec<Extent>,
     /// Integers are below this bound, as the operators that read it demand; zero for no bound.
     pub bound: u64,
+    /// Where its numbers come from; what data does not bring, no program declares.
+    pub origin: Origin,
 }
 
 /// A parameter of the model.
@@ -318,14 +325,16 @@ pub enum Operation {
     /// x itself, between two units: no program has it, only a model of [`crate::localised`]. No
     /// gradient passes but the one that hops back.
     Boundary(Hop),
-    /// logits (.., v), targets (..) i32 → mean of −log softmax(logits) at the target over the rows
-    /// that count, zero without any, shape ().
+    /// logits (.., v), targets (..) i32 → mean of −log softmax(logits) at the target, shape (). With
+    /// masked targets shares (batch) come too, and it is the sum of share · −log softmax(logits) over
+    /// the rows that count.
     CrossEntropy {
         /// Whether targets may be v, for none.
         masked: Masked,
     },
-    /// x (.., m), weight (v, m), targets (..) i32 → [`Operation::CrossEntropy`] of the logits
-    /// x · weightᵀ, of which only so many rows are there at a time; shape ().
+    /// x (.., m), weight (v, m), targets (..) i32, and shares where these are masked →
+    /// [`Operation::CrossEntropy`] of the logits x · weightᵀ, of which only so many rows are there at
+    /// a time; shape ().
     LinearCrossEntropy {
         /// How many times logits are made, of as many rows each; at least one.
         chunks: u64,
@@ -335,8 +344,12 @@ pub enum Operation {
     /// a, b of one shape → mean of (a − b)², shape ().
     MeanSquaredError,
     /// logits (.., v), targets (..) i32 → share of rows whose largest logit, the first of equals,
-    /// is the target, shape (). It has no gradient.
-    Accuracy,
+    /// is the target, shape (). With masked targets shares (batch) come too, and it is the sum of the
+    /// shares of these rows. It has no gradient.
+    Accuracy {
+        /// Whether targets may be v, for none.
+        masked: Masked,
+    },
     /// What one of several parts does of an operation; no program has it, only the graph of one
     /// device among those that split a model's tensors.
     Part {

@@ -82,7 +82,8 @@ impl Model {
         };
         let is_term = |id: NodeId| {
             let operation = self.nodes[id].operation;
-            let is_number = operation.is_loss() || operation == Operation::Accuracy;
+            let is_accuracy = matches!(operation, Operation::Accuracy { .. });
+            let is_number = operation.is_loss() || is_accuracy;
             trained[id.index()] && (is_number || weights[id.index()].is_some())
         };
         for (user, node) in self.nodes.iter().filter(|(id, _)| is_inside(*id)) {

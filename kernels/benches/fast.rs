@@ -19,6 +19,7 @@ fn typical(name: &str) -> Call {
     let (rows, wide, row, count): (&[u64], &[u64], &[u64], &[u64]) =
         (&[1024, 128], &[1024, 512], &[128], &[1024]);
     let (x, lse): (&[u64], &[u64]) = (&[8, 128, 128], &[8, 4, 128]);
+    let loss = || call(name).real(&[1024, 256]).integers(count);
     let heads = || call(name).integer("heads", 4).integer("key_heads", 4);
     match name {
         "matmul" => call(name).reals(&[rows, &[128, 128], rows]),
@@ -69,12 +70,10 @@ fn typical(name: &str) -> Call {
         "slice" => call(name).integer("first", 0).reals(&[x, &[8, 64, 128]]),
         "slice_backward" => call(name).integer("first", 0).reals(&[&[8, 64, 128], x]),
         "prepend" => call(name).reals(&[x, row, &[8, 129, 128]]),
-        "cross_entropy" | "masked_cross_entropy" => {
-            call(name).real(&[1024, 256]).integers(count).reals(&[count, &[1]])
-        }
-        "cross_entropy_backward" | "masked_cross_entropy_backward" => {
-            call(name).real(&[1024, 256]).integers(count).reals(&[count, &[1024, 256]])
-        }
+        "cross_entropy" => loss().reals(&[count, &[1]]),
+        "masked_cross_entropy" => loss().reals(&[&[8], count, &[1]]),
+        "cross_entropy_backward" => loss().reals(&[count, &[1024, 256]]),
+        "masked_cross_entropy_backward" => loss().reals(&[&[8], count, &[1024, 256]]),
         "mse" => call(name).reals(&[rows, rows, &[1]]),
         "mse_backward" => call(name).integer("sign", 1).reals(&[rows; 3]),
         other => long(other),

@@ -13,6 +13,15 @@ struct Classes {
     __device__ bool is_class(i32 target) const { return target >= 0 && u64(target) < whole; }
 };
 
+// What rows count: of each so many neighbours what one number says, from row `first` on.
+template <class W>
+struct Shares {
+    const W* numbers;
+    u64 first, alike;
+
+    __device__ W of(u64 row) const { return numbers[(first + row) / alike]; }
+};
+
 // Powers of what logits are above a base. Rounding changes a logit of 16 bits by far more than the device's
 // powers of two are off, so those have exponents of two, others of e.
 template <class N>
@@ -113,19 +122,17 @@ __device__ f64 sum_by_block(u64 rows, Term term) {
     return row_sum(total);
 }
 
-// One over the number of rows that count; zero without any.
-__device__ inline f64 share_of(const i32* targets, u64 rows, Classes classes) {
-    if (!classes.masked) return 1.0 / f64(rows);
-    f64 count = sum_by_block(rows, [&](u64 i) { return classes.counts(targets[i]) ? 1.0 : 0.0; });
-    return count > 0 ? 1.0 / count : 0.0;
-}
-
-// loss = mean of lse − picked over the rows that count.
+// loss = mean of lse − picked; where some rows do not count, Σ share · (lse − picked) over those that do.
 template <class W, class G>
-__device__ void class_loss(const W* lse, const W* picked, const i32* targets, G* loss, u64 rows, Classes classes) {
-    f64 share = share_of(targets, rows, classes);
-    f64 total = sum_by_block(rows, [&](u64 i) { return classes.counts(targets[i]) ? f64(lse[i] - picked[i]) : 0.0; });
-    if (threadIdx.x == 0) *loss = narrow<G>(W(total * share));
+__device__ void class_loss(const W* lse, const W* picked, const i32* targets, Shares<W> shares, G* loss, u64 rows,
+                           Classes classes) {
+    f64 total = sum_by_block(rows, [&](u64 i) {
+        if (!classes.counts(targets[i])) return 0.0;
+        f64 own = f64(lse[i] - picked[i]);
+        return classes.masked ? own * f64(shares.of(i)) : own;
+    });
+    f64 factor = classes.masked ? 1.0 : 1.0 / f64(rows);
+    if (threadIdx.x == 0) *loss = narrow<G>(W(total * factor));
 }
 
 // Zeros in so many places; nothing changes where they would be added.
@@ -166,18 +173,18 @@ __device__ void slopes_of_row(const N* logits, i32 target, Wide<N> lse, Wide<N> 
 
 // The same of all rows, whose lse are known.
 template <class N, class G>
-__device__ void class_slopes(const N* logits, const i32* targets, const Wide<N>* lse, const Wide<N>* shares,
+__device__ void class_slopes(const N* logits, const i32* targets, const Wide<N>* lse, Shares<Wide<N>> shares,
                              G* dlogits, u64 rows, Classes classes, bool add) {
     u64 row = row_of_grid();
     if (row >= rows) return;
     u64 start = row * classes.each;
-    slopes_of_row(logits + start, targets[row], lse[row], *shares, dlogits + start, classes, add);
+    slopes_of_row(logits + start, targets[row], lse[row], shares.of(row), dlogits + start, classes, add);
 }
 
 // class_sums, then slopes in place of the logits: a row is read twice by the same threads, the
 // second time from the cache.
 template <class N>
-__device__ void class_both(N* logits, const i32* targets, Wide<N>* lse, Wide<N>* picked, const Wide<N>* shares,
+__device__ void class_both(N* logits, const i32* targets, Wide<N>* lse, Wide<N>* picked, Shares<Wide<N>> shares,
                            u64 rows, Classes classes) {
     u64 row = row_of_grid();
     if (row >= rows) return;
@@ -191,25 +198,33 @@ __device__ void class_both(N* logits, const i32* targets, Wide<N>* lse, Wide<N>*
         lse[row] = sum;
         picked[row] = logit;
     }
-    slopes_of_row(logits, target, sum, *shares, logits, classes, false);
+    slopes_of_row(logits, target, sum, shares.of(row), logits, classes, false);
 }
 
-// 1 where the target's logit is the largest, the first of equals; a row with no number has none.
+// 1 where the target's logit is the largest, the first of equals; a row with no number has none, nor has
+// one that does not count.
 template <class N>
-__device__ void largest(const N* logits, const i32* targets, f32* right, u64 rows, u64 classes) {
+__device__ void largest(const N* logits, const i32* targets, f32* right, u64 rows, Classes classes) {
     u64 row = row_of_grid();
     if (row >= rows) return;
-    logits += row * classes;
+    logits += row * classes.each;
     i32 target = targets[row];
-    bool valid = target >= 0 && u64(target) < classes;
-    f32 wrong = 0;
-    for (u64 k = threadIdx.x; valid && k < classes; k += blockDim.x) {
+    bool valid = classes.is_class(target);
+    f32 wrong = classes.counts(target) ? 0 : 1;
+    for (u64 k = threadIdx.x; valid && k < classes.whole; k += blockDim.x) {
         auto own = widen(logits[target]), other = widen(logits[k]);
         bool less = k < u64(target) ? other < own : other <= own;
         if (!less) wrong = 1;
     }
     wrong = row_most(wrong);
-    if (threadIdx.x == 0) right[row] = valid ? 1 - wrong : no_number<f32>();
+    if (threadIdx.x == 0) right[row] = valid || wrong ? 1 - wrong : no_number<f32>();
+}
+
+// out = Σ of the numbers, each as much as the share of its row.
+template <class W, class G>
+__device__ void sum_of_shares(const f32* numbers, Shares<W> shares, G* out, u64 rows) {
+    f64 total = sum_by_block(rows, [&](u64 i) { return f64(numbers[i]) * f64(shares.of(i)); });
+    if (threadIdx.x == 0) *out = narrow<G>(W(total));
 }
 
 // out = factor · Σ of the numbers.
@@ -238,17 +253,18 @@ template <class N>
 constexpr int TOGETHER_SLOPES = sizeof(N) == 8 ? 2 : 3;
 
 #define CLASSES u64 whole, u64 each, u64 part, u32 masked
+#define SHARES(W) const W* shares, u64 first, u64 alike
 
 #define EXPORT(N)                                                                                               \
     KERNEL_TOGETHER(TOGETHER<N>, 1024, class_sums_##N,                                                          \
            (const N* logits, const i32* targets, Wide<N>* lse, Wide<N>* picked, u64 rows, CLASSES),             \
            class_sums(logits, targets, lse, picked, rows, Classes{whole, each, part, masked}))                  \
     KERNEL_TOGETHER(TOGETHER<N>, 1024, class_both_##N,                                                          \
-           (N* logits, const i32* targets, Wide<N>* lse, Wide<N>* picked, const Wide<N>* shares, u64 rows,      \
-            CLASSES),                                                                                           \
-           class_both(logits, targets, lse, picked, shares, rows, Classes{whole, each, part, masked}))          \
-    KERNEL(512, largest_##N, (const N* logits, const i32* targets, f32* right, u64 rows, u64 classes),          \
-           largest(logits, targets, right, rows, classes))                                                      \
+           (N* logits, const i32* targets, Wide<N>* lse, Wide<N>* picked, SHARES(Wide<N>), u64 rows, CLASSES),  \
+           Shares<Wide<N>> own{shares, first, alike};                                                           \
+           class_both(logits, targets, lse, picked, own, rows, Classes{whole, each, part, masked}))             \
+    KERNEL(512, largest_##N, (const N* logits, const i32* targets, f32* right, u64 rows, CLASSES),              \
+           largest(logits, targets, right, rows, Classes{whole, each, part, masked}))                           \
     KERNEL(256, square_distance_##N, (const N* a, const N* b, f64* partial, u64 count),                         \
            square_distance(a, b, partial, count))
 FOR_NUMBERS(EXPORT)
@@ -256,12 +272,17 @@ FOR_NUMBERS(EXPORT)
 
 #define EXPORT(N, G)                                                                                            \
     KERNEL(1024, class_loss_##N##_##G,                                                                          \
-           (const Wide<N>* lse, const Wide<N>* picked, const i32* targets, G* loss, u64 rows, CLASSES),         \
-           class_loss(lse, picked, targets, loss, rows, Classes{whole, each, part, masked}))                    \
+           (const Wide<N>* lse, const Wide<N>* picked, const i32* targets, SHARES(Wide<N>), G* loss, u64 rows,  \
+            CLASSES),                                                                                           \
+           Shares<Wide<N>> own{shares, first, alike};                                                           \
+           class_loss(lse, picked, targets, own, loss, rows, Classes{whole, each, part, masked}))               \
     KERNEL_TOGETHER(TOGETHER_SLOPES<N>, 512, class_slopes_##N##_##G,                                            \
-           (const N* logits, const i32* targets, const Wide<N>* lse, const Wide<N>* shares, G* dlogits,         \
-            u64 rows, CLASSES, u32 add),                                                                        \
-           class_slopes(logits, targets, lse, shares, dlogits, rows, Classes{whole, each, part, masked}, add))  \
+           (const N* logits, const i32* targets, const Wide<N>* lse, SHARES(Wide<N>), G* dlogits, u64 rows,     \
+            CLASSES, u32 add),                                                                                  \
+           Shares<Wide<N>> own{shares, first, alike};                                                           \
+           class_slopes(logits, targets, lse, own, dlogits, rows, Classes{whole, each, part, masked}, add))     \
+    KERNEL(1024, sum_of_shares_##N##_##G, (const f32* numbers, SHARES(Wide<N>), G* out, u64 rows),              \
+           sum_of_shares(numbers, Shares<Wide<N>>{shares, first, alike}, out, rows))                            \
     KERNEL(256, difference_##N##_##G, (const N* a, const N* b, G* out, u64 count, f64 factor, u32 add),         \
            Wide<N> by = Wide<N>(factor);                                                                        \
            zip(a, b, out, count, count, add, [by](auto a, auto b) { return by * (a - b); }))
@@ -271,9 +292,8 @@ FOR_NUMBER_PAIRS(EXPORT)
 #define EXPORT(W)                                                                                  \
     KERNEL(256, join_sums_##W, (const W* sums, W* lse, W* picked, u64 rows, u64 parts),            \
            join_sums(sums, lse, picked, rows, parts))                                              \
-    KERNEL(1024, class_share_##W, (const i32* targets, W* share, u64 rows, CLASSES),               \
-           f64 found = share_of(targets, rows, Classes{whole, each, part, masked});                \
-           if (threadIdx.x == 0) *share = W(found))
+    KERNEL(32, class_share_##W, (W* share, u64 rows),                                              \
+           if (threadIdx.x == 0) *share = W(1.0 / f64(rows)))
 EXPORT(f32)
 EXPORT(f64)
 #undef EXPORT

@@ -75,18 +75,18 @@
 //! | `global_pool_backward` | dy (b, c) r, dx (b, h, w, c) w/u | `accumulate` |
 //! | `cross_entropy` | logits (m, v) r, targets i32 (m) r, lse (m) w, loss (1) w | loss = mean |
 //! | `cross_entropy_backward` | logits r, targets i32 r, lse r, dlogits w/u | gradient of the mean; `accumulate` |
-//! | `masked_cross_entropy` | logits (m, v) r, targets i32 (m) r, lse (m) w, loss (1) w | loss = mean over the rows whose target is below v; zero without any |
-//! | `masked_cross_entropy_backward` | logits r, targets i32 r, lse r, dlogits w/u | gradient of the same; `accumulate` |
-//! | `linear_cross_entropy` | x (m, k) r, weight (v, k) r, targets i32 (m) r, logits (c, s) w, lse (m) w, loss (1) w, dx (m, k) w, dweight (v, k) w (the latter two present when `gradients`) | the loss of logits x Wᵀ as `cross_entropy`, or as `masked_cross_entropy` when `masked` (flag), and its gradients, which outside of training may be left out; `logits` is room for c ≤ m rows at a time, each of s ≥ v elements, and holds nothing afterwards: CUDA devices keep a row of logits, and its slopes, s elements from the next |
+//! | `masked_cross_entropy` | logits (m, v) r, targets i32 (m) r, shares (b) r, lse (m) w, loss (1) w | loss = Σ share · (lse − logit of the target) over the rows whose target is below v; each of the b shares is that of m / b rows |
+//! | `masked_cross_entropy_backward` | logits r, targets i32 r, shares r, lse r, dlogits w/u | gradient of the same; `accumulate` |
+//! | `linear_cross_entropy` | x (m, k) r, weight (v, k) r, targets i32 (m) r, shares (b) r (present when `masked`), logits (c, s) w, lse (m) w, loss (1) w, dx (m, k) w, dweight (v, k) w (the latter two present when `gradients`) | the loss of logits x Wᵀ as `cross_entropy`, or as `masked_cross_entropy` when `masked` (flag), and its gradients, which outside of training may be left out; `logits` is room for c ≤ m rows at a time, each of s ≥ v elements, and holds nothing afterwards: CUDA devices keep a row of logits, and its slopes, s elements from the next |
 //! | `mse` | a r, b r, loss (1) w | mean of (a − b)² |
 //! | `mse_backward` | a r, b r, da w/u | `sign` (integer 1 or −1; −1 gives db), `accumulate` |
-//! | `accuracy` | logits (m, v) r, targets i32 (m) r, share (1) w | share of rows whose largest logit, the first of equals, is the target |
+//! | `accuracy` | logits (m, v) r, targets i32 (m) r, shares (b) r (present when `masked`), share (1) w | share of rows whose largest logit, the first of equals, is the target; `masked` (flag): the sum of the shares of these rows |
 //! | `part` | x (m, n) r, out (m, c) w/u | the own columns of n, c = ⌈n / inner / parts⌉ · inner, zero behind the last; `parts` (integer), `stride` (integer: how far apart these are among all, 1 when absent), `inner` (integer: columns that stay together, 1 when absent), `accumulate` |
 //! | `embedding_part` | tokens i32 (m) r, table (c, n) r, y (m, n) w | zero unless the token's row is one of the own; `whole` (integer): rows of all parts |
 //! | `embedding_part_backward` | tokens i32 (m) r, dy (m, n) r, dtable (c, n) w/u | `whole`, `accumulate` |
 //! | `cross_entropy_part` | logits (m, c) r, targets i32 (m) r, sums (2, m) w | lse of the own classes, and the target's logit if it is one of them, else zero; `whole` (integer): all classes; `masked` (flag): the number of classes stands for no target |
-//! | `cross_entropy_join` | sums (parts, 2, m) r, targets i32 (m) r, lse (m) w, loss (1) w | the loss of all parts; `whole`, `masked` |
-//! | `cross_entropy_part_backward` | logits (m, c) r, targets i32 r, lse r, dlogits (m, c) w/u | `whole`, `masked`, `accumulate` |
+//! | `cross_entropy_join` | sums (parts, 2, m) r, targets i32 (m) r, shares (b) r (present when `masked`), lse (m) w, loss (1) w | the loss of all parts; `whole`, `masked` |
+//! | `cross_entropy_part_backward` | logits (m, c) r, targets i32 r, shares r (present when `masked`), lse r, dlogits (m, c) w/u | `whole`, `masked`, `accumulate` |
 //! | `norm_part_sums` | x (m, c) r, totals (m) w | sums of the own columns |
 //! | `norm_part_squares` | x (m, c) r, totals (m) r (present when `centered`), squares (m) w | sums over the own columns of (x − totals / `whole`)², or of x²; `whole` (integer): columns of all parts; `centered` (flag) |
 //! | `norm_part` | x (m, c) r, gain (c) r, bias (c) r, totals (m) r, squares (m) r, y (m, c) w, mean (m) w, rstd (m) w | `whole`, `epsilon`, `centered`: without it there are no bias, totals and mean |

@@ -6,7 +6,7 @@
 
 use crate::{
     Context, Mode, Real,
-    classes::{All, Classes},
+    classes::{All, Classes, Weights},
     kernel::Define,
     loss::{Slopes, log_sums},
     matmul::Matmul,
@@ -18,7 +18,8 @@ use crate::{
 use roundelay_schedule::Access;
 use std::ops::Range;
 
-/// loss = mean of lse − logit of the target, where logits = x Wᵀ.
+/// loss = mean of lse − logit of the target, where logits = x Wᵀ; where some rows do not count,
+/// Σ share · (lse − logit).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LinearCrossEntropy {
     pub(crate) rows: usize,
@@ -29,6 +30,8 @@ pub(crate) struct LinearCrossEntropy {
     /// Elements that a row of logits has room for, at least one for each class.
     pub(crate) room: usize,
     pub(crate) all: All,
+    /// Rows that have a share in common.
+    pub(crate) alike: usize,
     pub(crate) slopes: Wanted,
 }
 
@@ -46,6 +49,7 @@ pub(crate) struct Arrays<'a, R> {
     pub(crate) x: &'a [R],
     pub(crate) weight: &'a [R],
     pub(crate) targets: &'a [i32],
+    pub(crate) weights: Weights<'a, R>,
     /// Room for the rows that are together, which lie side by side in it.
     pub(crate) logits: &'a mut [R],
     pub(crate) lse: &'a mut [R],
@@ -61,22 +65,27 @@ pub(crate) struct Gradients<'a, R> {
 
 impl<'a, R: Real> Arrays<'a, R> {
     /// Out of training no gradient is made.
-    fn new(mut operands: Operands<'a, R>, wanted: Wanted, mode: Mode) -> Self {
+    fn new(call: &LinearCrossEntropy, mut operands: Operands<'a, R>, mode: Mode) -> Self {
         let (x, weight, targets) =
             (operands.read(), operands.read(), operands.integers());
+        let weights = Weights::new(call.all, call.rows, &mut operands);
         let (logits, lse) = (operands.write(), operands.write());
         let loss = &mut operands.write()[0];
-        let gradients = match (wanted, mode) {
+        let gradients = match (call.slopes, mode) {
             (Wanted::Gradients, Mode::Training) => {
                 Some(Gradients { x: operands.write(), weight: operands.write() })
             }
             (Wanted::Gradients, Mode::Evaluation) | (Wanted::Loss, _) => None,
         };
-        Self { x, weight, targets, logits, lse, loss, gradients }
+        Self { x, weight, targets, weights, logits, lse, loss, gradients }
     }
 }
 
 impl LinearCrossEntropy {
+    /// Which operand is the room for logits, behind which are all that it makes.
+    pub(crate) fn behind(&self) -> usize {
+        3 + usize::from(self.all.masked)
+    }
     /// The rows that are together, one range after another.
     pub(crate) fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let (rows, together) = (self.rows, self.together);
@@ -122,6 +131,7 @@ impl Define for LinearCrossEntropy {
         }
         let all = All { classes, masked };
         call.index_classes(all);
+        let alike = all.shares(call, rows)?;
         let (together, room) = call.roomy("logits", Access::Write, classes)?;
         if together > rows {
             return Err(format!("`logits` has {together} rows, but `x` has {rows}"));
@@ -132,7 +142,7 @@ impl Define for LinearCrossEntropy {
             call.shaped("dx", Access::Write, (rows, depth))?;
             call.shaped("dweight", Access::Write, (classes, depth))?;
         }
-        Ok(Self { rows, depth, together, room, all, slopes })
+        Ok(Self { rows, depth, together, room, all, alike, slopes })
     }
     fn flops(&self) -> u64 {
         let Self { rows, depth, all: All { classes, .. }, .. } = *self;
@@ -150,30 +160,31 @@ impl Define for LinearCrossEntropy {
         own.iter().map(Matmul::packed::<R>).max().unwrap_or(0)
     }
     fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
-        let Arrays { x, weight, targets, logits, lse, loss, mut gradients } =
-            Arrays::new(operands, self.slopes, context.mode);
+        let Arrays { x, weight, targets, weights, logits, lse, loss, mut gradients } =
+            Arrays::new(self, operands, context.mode);
         let (classes, threads) = (Classes::whole(self.all), context.threads);
-        let mean = R::of(classes.share(targets));
         let mut sum = 0.0;
         for rows in self.chunks() {
             let x = &x[rows.start * self.depth..rows.end * self.depth];
             let logits = &mut logits[..rows.len() * self.all.classes];
-            let (own, lse) = (&targets[rows.clone()], &mut lse[rows.clone()]);
+            let (targets, lse) = (&targets[rows.clone()], &mut lse[rows.clone()]);
+            let weights = weights.behind(rows.start);
             self.product(rows.len()).multiply(x, weight, logits, threads);
             log_sums(logits, lse, self.all.classes, context);
-            sum = classes.add_losses(sum, (logits, own, lse));
+            sum = classes.add_losses(sum, (logits, targets, lse), weights);
             let Some(gradients) = &mut gradients else { continue };
+            let current = Current::InPlace;
             let slopes =
-                Slopes { logits: Current::InPlace, targets: own, lse, dlogits: logits };
-            classes.slopes(slopes, mean, Store::Write, context);
+                Slopes { logits: current, targets, weights, lse, dlogits: logits };
+            classes.slopes(slopes, Store::Write, context);
             let dx = &mut gradients.x[rows.start * self.depth..rows.end * self.depth];
             self.towards_x(rows.len()).multiply(logits, weight, dx, threads);
             self.towards_weight(&rows).multiply(logits, x, gradients.weight, threads);
         }
-        *loss = R::of(classes.mean(sum, targets));
+        *loss = weights.mean(sum);
     }
     fn plain<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
-        let arrays = Arrays::new(operands, self.slopes, context.mode);
+        let arrays = Arrays::new(self, operands, context.mode);
         plain::linear_cross_entropy(self, arrays);
     }
 }

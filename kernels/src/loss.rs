@@ -3,7 +3,7 @@
 use crate::{
     Context, Real,
     activation::each_slope,
-    classes::{All, Classes},
+    classes::{All, Classes, Weights},
     fast::loss as fast,
     kernel::Define,
     operand::{Current, Operands},
@@ -15,19 +15,23 @@ use crate::{
 use roundelay_schedule::Access;
 use std::marker::PhantomData;
 
-/// loss = mean of lse − logit of the target over the rows that count; zero without any.
+/// loss = mean of lse − logit of the target; where some rows do not count, Σ share · (lse − logit).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CrossEntropy<T> {
     pub(crate) rows: usize,
     pub(crate) all: All,
+    /// Rows that have a share in common.
+    pub(crate) alike: usize,
     targets: PhantomData<T>,
 }
 
-/// dlogits = (softmax − one-hot) / count in the rows that count, zero in the others.
+/// dlogits = (softmax − one-hot) · share in the rows that count, zero in the others.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CrossEntropyBackward<T> {
     pub(crate) rows: usize,
     pub(crate) all: All,
+    /// Rows that have a share in common.
+    pub(crate) alike: usize,
     pub(crate) store: Store,
     targets: PhantomData<T>,
 }
@@ -45,6 +49,13 @@ pub(crate) struct Every;
 /// The number of classes itself stands for none.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Masked;
+
+impl All {
+    /// Which operand of the gradient of a loss is that gradient.
+    pub(crate) fn slopes_operand(self) -> usize {
+        3 + usize::from(self.masked)
+    }
+}
 
 impl Targets for Every {
     fn of(classes: usize) -> All {
@@ -77,26 +88,29 @@ impl<T: Targets> Define for CrossEntropy<T> {
         let (rows, classes) = logits_and_targets(call)?;
         let all = T::of(classes);
         call.index_classes(all);
+        let alike = all.shares(call, rows)?;
         call.vector("lse", Access::Write, rows)?;
         call.vector("loss", Access::Write, 1)?;
-        Ok(Self { rows, all, targets: PhantomData })
+        Ok(Self { rows, all, alike, targets: PhantomData })
     }
     fn flops(&self) -> u64 {
         product([11, self.rows, self.all.classes])
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (logits, targets) = (operands.read(), operands.integers());
+        let weights = Weights::new(self.all, self.rows, &mut operands);
         let (lse, loss) = (operands.write(), operands.write());
         let classes = Classes::whole(self.all);
         log_sums(logits, lse, self.all.classes, context);
-        let sum = classes.add_losses(0.0, (logits, targets, lse));
-        loss[0] = R::of(classes.mean(sum, targets));
+        let sum = classes.add_losses(0.0, (logits, targets, lse), weights);
+        loss[0] = weights.mean(sum);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (logits, targets) = (operands.read(), operands.integers());
+        let weights = Weights::new(self.all, self.rows, &mut operands);
         let (lse, loss) = (operands.write(), operands.write());
         let classes = Classes::whole(self.all);
-        loss[0] = plain::cross_entropy(logits, targets, lse, &classes);
+        loss[0] = plain::cross_entropy((logits, targets), lse, &classes, weights);
     }
 }
 
@@ -106,24 +120,25 @@ impl<T: Targets> Define for CrossEntropyBackward<T> {
         let (rows, classes) = logits_and_targets(call)?;
         let all = T::of(classes);
         call.index_classes(all);
+        let alike = all.shares(call, rows)?;
         call.vector("lse", Access::Read, rows)?;
         call.shaped("dlogits", store.access(), (rows, classes))?;
-        Ok(Self { rows, all, store, targets: PhantomData })
+        Ok(Self { rows, all, alike, store, targets: PhantomData })
     }
     fn flops(&self) -> u64 {
         product([11, self.rows, self.all.classes])
     }
     fn replaces(&self) -> Option<[usize; 2]> {
-        self.store.replaces([0, 3])
+        self.store.replaces([0, self.all.slopes_operand()])
     }
     fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
-        let (classes, slopes) = (Classes::whole(self.all), Slopes::new(operands));
-        let mean = R::of(classes.share(slopes.targets));
-        classes.slopes(slopes, mean, self.store, context);
+        let slopes = Slopes::new(self.all, operands);
+        Classes::whole(self.all).slopes(slopes, self.store, context);
     }
     fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
         let classes = Classes::whole(self.all);
-        plain::cross_entropy_backward(Slopes::new(operands), &classes, self.store);
+        let slopes = Slopes::new(self.all, operands);
+        plain::cross_entropy_backward(slopes, &classes, self.store);
     }
 }
 
@@ -179,35 +194,38 @@ impl Define for MseBackward {
 pub(crate) struct Slopes<'a, R> {
     pub(crate) logits: Current<'a, R>,
     pub(crate) targets: &'a [i32],
+    pub(crate) weights: Weights<'a, R>,
     pub(crate) lse: &'a [R],
     pub(crate) dlogits: &'a mut [R],
 }
 
 impl<'a, R: Real> Slopes<'a, R> {
     /// The operands of the gradient of a loss.
-    pub(crate) fn new(mut operands: Operands<'a, R>) -> Self {
-        let (logits, targets) = (operands.current(3), operands.integers());
-        Self { logits, targets, lse: operands.read(), dlogits: operands.write() }
+    pub(crate) fn new(all: All, mut operands: Operands<'a, R>) -> Self {
+        let logits = operands.current(all.slopes_operand());
+        let targets = operands.integers();
+        let weights = Weights::new(all, targets.len(), &mut operands);
+        let (lse, dlogits) = (operands.read(), operands.write());
+        Self { logits, targets, weights, lse, dlogits }
     }
 
-    /// Calls `make` for every row, on all threads: with its logits, its lse, its target, and where
-    /// the gradient goes.
+    /// Calls `make` for every row, on all threads: with its logits, its lse, its target and share,
+    /// and where the gradient goes.
     pub(crate) fn each_row(
         self,
         context: &Context,
-        make: impl Fn(Current<'_, R>, R, i32, &mut [R]) + Sync,
+        make: impl Fn(Current<'_, R>, R, (i32, R), &mut [R]) + Sync,
     ) {
-        let Self { logits, targets, lse, dlogits } = self;
+        let Self { logits, targets, weights, lse, dlogits } = self;
         let classes = dlogits.len() / targets.len();
         let rows = rows_per_part(context.threads, targets.len(), 11 * classes);
-        let share = rows * classes;
         let statistics = targets.chunks(rows).zip(lse.chunks(rows));
-        let parts = dlogits.chunks_mut(share).zip(statistics).enumerate();
+        let parts = dlogits.chunks_mut(rows * classes).zip(statistics).enumerate();
         for_each_part(parts, |(part, (dlogits, (targets, lse)))| {
-            let rows = dlogits.chunks_mut(classes).zip(targets.iter().zip(lse));
-            for (row, (out, (target, lse))) in rows.enumerate() {
-                let first = part * share + row * classes;
-                make(logits.part(first..first + classes), *lse, *target, out);
+            let own = dlogits.chunks_mut(classes).zip(targets.iter().zip(lse));
+            for (row, (out, (target, lse))) in (part * rows..).zip(own) {
+                let logits = logits.part(row * classes..(row + 1) * classes);
+                make(logits, *lse, (*target, weights.share(row)), out);
             }
         });
     }
@@ -235,11 +253,4 @@ pub(crate) fn logits_and_targets(
         true => Ok((rows, classes)),
         false => Err(format!("`logits` has {rows} rows for {targets} targets")),
     }
-}
-
-/// The class as an index.
-pub(crate) fn class_of(target: i32, classes: usize) -> usize {
-    let class = usize::try_from(target).unwrap_or(usize::MAX);
-    assert!(class < classes, "target {target} is outside of {classes} classes");
-    class
 }

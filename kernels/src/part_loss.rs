@@ -3,7 +3,7 @@
 
 use crate::{
     Context, Real,
-    classes::{All, Classes},
+    classes::{All, Classes, Weights},
     fast::loss as fast,
     kernel::Define,
     loss::{Slopes, logits_and_targets},
@@ -30,14 +30,18 @@ pub(crate) struct CrossEntropyJoin {
     pub(crate) rows: usize,
     pub(crate) parts: usize,
     pub(crate) all: All,
+    /// Rows that have a share in common.
+    pub(crate) alike: usize,
 }
 
-/// dlogits (m, c) = (softmax − one-hot) / count for the own classes.
+/// dlogits (m, c) = (softmax − one-hot) · share for the own classes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CrossEntropyPartBackward {
     pub(crate) rows: usize,
     pub(crate) each: usize,
     pub(crate) all: All,
+    /// Rows that have a share in common.
+    pub(crate) alike: usize,
     pub(crate) store: Store,
 }
 
@@ -104,18 +108,20 @@ impl Define for CrossEntropyJoin {
         if sums == 0 || !sums.is_multiple_of(2 * rows) {
             return Err(format!("`sums` has {sums} numbers for {rows} targets"));
         }
+        let alike = all.shares(call, rows)?;
         call.vector("lse", Access::Write, rows)?;
         call.vector("loss", Access::Write, 1)?;
-        Ok(Self { rows, parts: sums / (2 * rows), all })
+        Ok(Self { rows, parts: sums / (2 * rows), all, alike })
     }
     fn flops(&self) -> u64 {
         product([11, self.rows, self.parts])
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (sums, targets) = (operands.read(), operands.integers());
+        let weights = Weights::new(self.all, self.rows, &mut operands);
         let (lse, loss) = (operands.write(), operands.write());
         let classes = self.all.of(context, 0);
-        loss[0] = plain::cross_entropy_join(sums, targets, lse, &classes);
+        loss[0] = plain::cross_entropy_join((sums, targets), lse, &classes, weights);
     }
 }
 
@@ -124,25 +130,24 @@ impl Define for CrossEntropyPartBackward {
         let store = call.store()?;
         let all = All::parse(call)?;
         let (rows, each) = all.logits_and_targets(call)?;
+        let alike = all.shares(call, rows)?;
         call.vector("lse", Access::Read, rows)?;
         call.shaped("dlogits", store.access(), (rows, each))?;
-        Ok(Self { rows, each, all, store })
+        Ok(Self { rows, each, all, alike, store })
     }
     fn flops(&self) -> u64 {
         product([11, self.rows, self.each])
     }
     fn replaces(&self) -> Option<[usize; 2]> {
-        self.store.replaces([0, 3])
+        self.store.replaces([0, self.all.slopes_operand()])
     }
     fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
-        let slopes = Slopes::new(operands);
-        let classes = self.all.of(context, self.each);
-        let mean = R::of(classes.share(slopes.targets));
-        classes.slopes(slopes, mean, self.store, context);
+        let slopes = Slopes::new(self.all, operands);
+        self.all.of(context, self.each).slopes(slopes, self.store, context);
     }
     fn plain<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
         let classes = self.all.of(context, self.each);
-        let slopes = Slopes::new(operands);
+        let slopes = Slopes::new(self.all, operands);
         cross_entropy_backward(slopes, &classes, self.store);
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     unaligned::unaligned_logits,
 };
 use roundelay_codegen::{Undivided, undivided};
-use roundelay_dsl::{Choice, Masked, Model, Node, Numbers, Operation, Program, Search};
+use roundelay_dsl::{Choice, Model, Node, Numbers, Operation, Program, Search};
 use roundelay_schedule::{Exactness, Hop, Placement, Plan, PoolId, Rule};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -91,29 +91,7 @@ fn of_first(plan: &Plan, program: &Program) -> Vec<String> {
     notes.extend(unaligned_logits(program, &own.model, plan));
     notes.extend(loss_alone(&own.model, plan));
     notes.extend(clipped_apart(plan, program));
-    notes.extend(masked_apart(&own.model, plan));
     notes
-}
-
-/// A mean over the rows that count, which every micro-batch takes over its own.
-fn masked_apart(model: &Model, plan: &Plan) -> Option<String> {
-    let is_masked = |operation| {
-        matches!(
-            operation,
-            Operation::CrossEntropy { masked: Masked::Yes }
-                | Operation::LinearCrossEntropy { masked: Masked::Yes, .. }
-        )
-    };
-    let all = plan.all_micro_batches();
-    let node = model.nodes.values().find(|node| is_masked(node.operation))?;
-    (all > 1).then(|| {
-        format!(
-            "`{}` averages over the rows that count, separately in each of {all} micro-batches: rows \
-             in micro-batches with fewer of them weigh more than in one mean over all, so another \
-             number of micro-batches changes what is trained",
-            node.name
-        )
-    })
 }
 
 /// Stages whose gradients are bounded by norms of their own, and why.
@@ -360,34 +338,6 @@ mod tests {
                 )
             };
             assert_eq!(notes.iter().any(own), told, "{rule} {clip} {stages}: {notes:?}");
-        }
-    }
-
-    #[test]
-    fn means_of_masked_rows_are_told_of_several_micro_batches() {
-        let text = |loss: &str| {
-            format!(
-                "model m {{
-                    input x: real[batch, 8, 4]
-                    input y: i32[batch, 8]
-                    loss {loss}
-                }}
-                train {{ batch 4 }}"
-            )
-        };
-        for (loss, micro_batches, told) in [
-            ("cross_entropy(linear(x, 6), y, masked = true)", 2, true),
-            ("linear_cross_entropy(x, y, 6, masked = true)", 4, true),
-            ("cross_entropy(linear(x, 6), y, masked = true)", 1, false),
-            ("cross_entropy(linear(x, 6), y)", 2, false),
-        ] {
-            let program = parsed(&text(loss));
-            let (rule, order) = (Rule::Sync, Order::Sequential);
-            let plan = sample::plan(rule, Placement::Accumulate, order, micro_batches, 1);
-            let notes = notes(&program, &plan);
-            let said = format!("separately in each of {micro_batches} micro-batches");
-            let own = |note: &String| note.contains(&said);
-            assert_eq!(notes.iter().any(own), told, "{loss} {micro_batches}: {notes:?}");
         }
     }
 

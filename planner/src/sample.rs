@@ -12,8 +12,9 @@ use roundelay_dsl::{
 use roundelay_schedule::{
     Bytes, BytesPerSecond, CallTime, Contraction, Copies, Data, Device, Division, Domain,
     Element, Evaluation, Exactness, Float, FlopsPerSecond, Host, Id, Initial, Kind, Link,
-    Method, Nanos, Optimizer, Order, PROFILE_FORMAT, Placement, Plan, Pool, Profile,
-    Rate, Reading, Recompute, Rule, Sequence, States, Table, Target, Tensor, Treatment,
+    Method, Nanos, Optimizer, Order, Origin, PROFILE_FORMAT, Placement, Plan, Pool,
+    Profile, Rate, Reading, Recompute, Rule, Sequence, States, Table, Target, Tensor,
+    Treatment,
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -108,6 +109,7 @@ pub(crate) fn model() -> Model {
         element: Element::Real,
         shape: per_example(16),
         bound: 0,
+        origin: Origin::Data,
     };
     let x: ModelInputId = model.inputs.push(input("x"));
     let y = model.inputs.push(input("y"));
@@ -139,6 +141,7 @@ pub(crate) fn branches() -> Model {
         element: Element::Real,
         shape: shape(16),
         bound: 0,
+        origin: Origin::Data,
     };
     let x = Source::Input(model.inputs.push(input("x")));
     let y = Source::Input(model.inputs.push(input("y")));
@@ -187,6 +190,7 @@ pub(crate) fn positioned() -> Model {
         element: Element::Real,
         shape: shape(),
         bound: 0,
+        origin: Origin::Data,
     };
     let [x, y] = ["x", "y"].map(|name| Source::Input(model.inputs.push(input(name))));
     let mut map = |x, name: &str| {
@@ -212,6 +216,7 @@ pub(crate) fn gpt(layers: u64, sequence: u64, width: u64, tied: bool) -> Model {
         element: Element::I32,
         shape: vec![Extent { size: 1, per_example: true }, one(sequence)],
         bound: vocabulary,
+        origin: Origin::Data,
     };
     let mut model = Model { name: "gpt".into(), ..Model::default() };
     let input = model.inputs.push(tokens("tokens"));

@@ -42,6 +42,7 @@ use crate::{
     },
     memory::Claim,
     ranks::Position,
+    shares::Completed,
     state::{State, StateError, rows},
 };
 use arena::Arenas;
@@ -380,7 +381,7 @@ impl Shared {
             arenas: Arenas::new(schedule, share.asker())?,
             share,
             meter: Meter::new(schedule),
-            feed: Mutex::new(feed),
+            feed: Mutex::new(Box::new(Completed::new(schedule, feed))),
             feeding: AtomicUsize::new(0),
             losses: Mutex::new(Vec::with_capacity(LOSSES)),
             failure: Mutex::new(None),

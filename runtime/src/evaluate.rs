@@ -10,13 +10,13 @@ use crate::{
     cuda::GpuPasses,
     feed::Feed,
     plain::Plain,
+    shares::Shares,
     state::{State, StateError},
 };
 use host::HostPasses;
-use roundelay_kernels::{Context, Kernels, Mode};
+use roundelay_kernels::{Context, Mode};
 use roundelay_schedule::{
-    Bytes, Call, Catalogue, Checked, Indices, InputId, Job, Metric, Operand, Pass, Role,
-    Routine, RoutineId, Schedule, Stage,
+    Bytes, Checked, InputId, Job, Metric, Pass, Role, Routine, RoutineId, Schedule, Stage,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,21 +33,6 @@ pub struct Evaluator {
     threads: usize,
     /// Metrics that nothing measures, by their places.
     unmeasured: BTreeSet<usize>,
-    weight: Weight,
-}
-
-/// What a micro-batch counts in means over many.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Weight {
-    /// As much as any other.
-    Same,
-    /// As many of its targets as are no mask, so that the mean is that over all targets.
-    Targets {
-        /// Where they come in.
-        input: InputId,
-        /// The number that stands for none.
-        mask: u64,
-    },
 }
 
 /// The forward passes of all stages, on memory of their own.
@@ -162,8 +147,7 @@ impl Evaluator {
     ) -> Self {
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let (job, parts) = (schedule.job.clone(), schedule.tensor_parts());
-        let weight = Weight::of(schedule);
-        Self { job, parts, passes, threads, unmeasured, weight }
+        Self { job, parts, passes, threads, unmeasured }
     }
 
     /// Bytes of an evaluator on the host: flat parameters, and what forward passes work on.
@@ -180,8 +164,8 @@ impl Evaluator {
         self.passes.device_bytes()
     }
 
-    /// Loss and metrics of θ_T over micro-batches 0 .. `micro_batches` of a feed. A masked loss is the
-    /// mean over all targets, and no number where there is none.
+    /// Loss and metrics of θ_T over micro-batches 0 .. `micro_batches` of a feed. Masked losses and
+    /// metrics are means over all targets; where one has none, nothing is a number.
     ///
     /// # Errors
     /// When the state is of another model, or the machine fails.
@@ -199,19 +183,20 @@ impl Evaluator {
             }
         }
         let mut sums = vec![0.0; 1 + self.job.metrics.len()];
-        let mut whole = 0.0;
+        let mut shares = Shares::new(&self.job, micro_batches);
         for micro_batch in 0..micro_batches {
             let context = self.context(state.step, micro_batch);
-            let mut own = Weight::SAME;
             let mut fill = |input, bytes: &mut [u8]| {
-                feed.fill(input, state.step, micro_batch, bytes);
-                own = self.weight.after(own, input, bytes);
+                shares.fill(feed, (input, state.step, micro_batch), bytes);
             };
             let numbers = self.passes.run(&mut fill, &context)?;
-            sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += own * number);
-            whole += own;
+            sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
         }
-        Ok(self.readings(sums.into_iter().map(|sum| sum / whole).collect()))
+        let mean = |sum: f64| match shares.met_nothing() {
+            true => f64::NAN,
+            false => sum / micro_batches as f64,
+        };
+        Ok(self.readings(sums.into_iter().map(mean).collect()))
     }
 
     fn readings(&self, means: Vec<f64>) -> Measures {
@@ -235,57 +220,6 @@ impl Evaluator {
             part: 0,
             threads: self.threads,
         }
-    }
-}
-
-impl Weight {
-    /// What a micro-batch counts without a mask.
-    const SAME: f64 = 1.0;
-
-    /// That of the forward passes of a schedule: by its targets where a masked loss is all that is
-    /// minimised, and its targets are an input.
-    fn of(schedule: &Schedule) -> Self {
-        let forward = schedule.routines.values().filter(|own| own.pass == Pass::Forward);
-        let losses = forward.flat_map(|routine| {
-            let calls = routine.calls.iter().filter(|call| makes_loss(routine, call));
-            calls.filter_map(|call| masked(routine, call))
-        });
-        match losses.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()[..] {
-            [(input, mask)] => Self::Targets { input, mask },
-            _ => Self::Same,
-        }
-    }
-
-    /// What a micro-batch counts, of which an input is there now.
-    fn after(self, known: f64, input: InputId, bytes: &[u8]) -> f64 {
-        match self {
-            Self::Targets { input: targets, mask } if targets == input => {
-                let (numbers, _) = bytes.as_chunks();
-                let numbers = numbers.iter().map(|bytes| u32::from_ne_bytes(*bytes));
-                numbers.filter(|number| u64::from(*number) != mask).count() as f64
-            }
-            Self::Targets { .. } | Self::Same => known,
-        }
-    }
-}
-
-/// Whether a call writes the loss itself, rather than a term of it.
-fn makes_loss(routine: &Routine, call: &Call) -> bool {
-    let is_loss = |operand: &Operand| {
-        operand.offset == Bytes(0)
-            && routine.arguments[operand.argument as usize].role == Role::Metric
-    };
-    call.operands.iter().any(is_loss)
-}
-
-/// The input that has the targets of a loss which leaves out rows, and the target that stands for
-/// none.
-fn masked(routine: &Routine, call: &Call) -> Option<(InputId, u64)> {
-    let Indices { operand, mask, below: _ } = Kernels.indices(call)?;
-    let argument = call.operands[operand].argument as usize;
-    match routine.arguments[argument].role {
-        Role::Input(input) => Some((input, mask?)),
-        _ => None,
     }
 }
 

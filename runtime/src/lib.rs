@@ -28,6 +28,7 @@ mod profile;
 mod ranks;
 #[cfg(test)]
 mod scratch;
+mod shares;
 mod state;
 mod train;
 mod weights;

@@ -14,6 +14,7 @@ use crate::{
     code::CodeError,
     feed::Feed,
     plain::Plain,
+    shares::Shares,
     state::{State, StateError, rows},
 };
 use roundelay_kernels::{Context, Mode};
@@ -27,6 +28,7 @@ pub struct Oracle {
     plain: Plain,
     stages: Vec<OracleStage>,
     squares: Squares,
+    shares: Shares,
     step: u64,
     origin: u64,
 }
@@ -72,7 +74,10 @@ impl Oracle {
         let stages = keepers.map(stage).collect::<Result<_, _>>()?;
         let (step, origin) = (state.step, state.origin);
         let squares = Squares::new(schedule);
-        Ok(Self { schedule: schedule.clone(), plain, stages, squares, step, origin })
+        let all = u64::from(schedule.plan.all_micro_batches());
+        let shares = Shares::new(&schedule.job, all);
+        let schedule = schedule.clone();
+        Ok(Self { schedule, plain, stages, squares, shares, step, origin })
     }
 
     /// T: the next training step.
@@ -107,8 +112,9 @@ impl Oracle {
     fn forward(&mut self, feed: &mut dyn Feed, i: usize) -> f64 {
         let context = self.context(i as u64);
         let step = self.step;
-        self.plain.feed(&self.schedule.job, |input, bytes| {
-            feed.fill(input, step, i as u64, bytes);
+        let Self { plain, shares, schedule, .. } = self;
+        plain.feed(&schedule.job, |input, bytes| {
+            shares.fill(feed, (input, step, i as u64), bytes);
         });
         for stage in self.schedule.job.elements.ids() {
             let plan = &self.schedule.plan;

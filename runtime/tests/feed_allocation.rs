@@ -2,8 +2,8 @@
 
 use roundelay_runtime::{Dataset, Feed};
 use roundelay_schedule::{
-    Augmentation, Data, Element, Evaluation, Float, Input, Job, Method, Optimizer, Rate,
-    Table,
+    Augmentation, Data, Element, Evaluation, Float, Input, Job, Method, Optimizer,
+    Origin, Rate, Table,
 };
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -36,7 +36,13 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 fn input(name: &str, element: Element, shape: &[u64]) -> Input {
-    Input { name: name.into(), element, shape: shape.to_vec(), bound: 256 }
+    Input {
+        name: name.into(),
+        element,
+        shape: shape.to_vec(),
+        bound: 256,
+        origin: Origin::Data,
+    }
 }
 
 fn job(data: Data, inputs: Vec<Input>) -> Job {

@@ -36,6 +36,7 @@ mod pairs;
 mod ranges;
 mod rounds;
 mod routine;
+mod shares;
 mod sums;
 mod tasks;
 mod values;

@@ -47,6 +47,37 @@ pub struct Input {
     pub shape: Vec<u64>,
     /// Integers are below this bound; zero when the model sets none.
     pub bound: u64,
+    /// Where its numbers come from.
+    #[serde(default, skip_serializing_if = "Origin::is_data")]
+    pub origin: Origin,
+}
+
+/// Where the numbers of an input come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Origin {
+    /// From the data.
+    #[default]
+    Data,
+    /// From the targets of all micro-batches of a step: each number is the number of these
+    /// micro-batches over that of the targets which are no mask, zero without any. So the mean over
+    /// micro-batches of sums of shares is a mean over all such targets.
+    Shares {
+        /// The input that brings the targets.
+        of: String,
+        /// The target that stands for none.
+        mask: u64,
+    },
+}
+
+impl Origin {
+    /// Whether data brings it.
+    pub fn is_data(&self) -> bool {
+        match self {
+            Self::Data => true,
+            Self::Shares { .. } => false,
+        }
+    }
 }
 
 /// Where examples come from. Relative paths start at `root`.
@@ -367,6 +398,10 @@ impl Job {
     /// Bytes of a parameter gradient.
     pub fn gradient_width(&self) -> u64 {
         self.dtype.gradient().size(self.dtype)
+    }
+    /// The inputs that data brings.
+    pub fn data_inputs(&self) -> impl DoubleEndedIterator<Item = (InputId, &Input)> {
+        self.inputs.iter().filter(|(_, input)| input.origin.is_data())
     }
     /// The parameters of one stage, in order of offset.
     pub fn parameters_of(&self, stage: Stage) -> impl Iterator<Item = &Parameter> {

@@ -106,7 +106,7 @@ pub fn feed_text(input: &Input) -> String {
 }
 
 /// An array in a call's text.
-fn spelled(element: Element, shape: &[u64]) -> String {
+pub(crate) fn spelled(element: Element, shape: &[u64]) -> String {
     let element = match element {
         Element::Real => "real",
         Element::Wide => "wide",

@@ -125,3 +125,20 @@ fn a_folder_of_examples_has_an_index_when_it_is_whole() {
     refused(&mut data(), 3, &["cannot write", "y.bin", "space"]);
     assert!(!folder.join("index.json").exists(), "nothing says that it is whole");
 }
+
+/// Shares of targets are made of these, wherever examples go.
+#[test]
+fn examples_of_a_masked_loss_are_what_data_brings() {
+    let scratch = Scratch::new("examples-masked");
+    let masked = PROGRAM.replace("y: real[batch, 8]", "y: i32[batch]");
+    let loss = "loss cross_entropy(linear(x, 5), y, masked = true)";
+    let masked = masked.replace("loss mse(linear(relu(linear(x, 8)), 8), y)", loss);
+    assert!(masked.contains("masked") && masked.contains("i32"), "{masked}");
+    let program = scratch.file("masked.rdl", &masked);
+    let folder = scratch.path("examples");
+    let said = printed(roundelay("data --steps 2").arg(&program).arg("-o").arg(&folder));
+    assert!(said.contains("x, y of 2 steps"), "{said}");
+    let index = fs::read_to_string(folder.join("index.json")).expect("it was written");
+    assert!(!index.contains("shares"), "{index}");
+    assert!(!folder.join("y.shares.5.bin").exists());
+}

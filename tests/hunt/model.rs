@@ -244,9 +244,9 @@ fn loss(draft: &mut Draft<'_>) -> Loss {
             let value = draft.of(&["linear(X, C)", "soft_cap(linear(X, C), 10)"]);
             let value = value.replace('X', norm).replace('C', &classes.to_string());
             draft.lines.push(format!("{logits} = {value}"));
-            if masked.is_empty() && draft.once_in(2) {
+            if draft.once_in(2) {
                 let metric = draft.of(&["accuracy", "perplexity"]);
-                draft.lines.push(format!("metric {metric}({logits}, {name})"));
+                draft.lines.push(format!("metric {metric}({logits}, {name}{masked})"));
             }
             format!("cross_entropy({logits}, {name}{masked})")
         }

@@ -97,7 +97,7 @@ fn trained(schedule: &Checked, start: &State, timing: Timing) -> (Vec<f64>, Stat
 }
 
 /// The newest numbers of every parameter, by name.
-fn parameters(state: &State) -> BTreeMap<&str, Vec<f64>> {
+pub(crate) fn parameters(state: &State) -> BTreeMap<&str, Vec<f64>> {
     let numbers = |bytes: &[u8]| -> Vec<f64> {
         match state.dtype {
             Float::F64 => {

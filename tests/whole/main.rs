@@ -9,6 +9,7 @@ mod depth;
 mod dimensions;
 mod halves;
 mod images;
+mod masked;
 mod memory;
 mod metrics;
 #[path = "../support/models.rs"]

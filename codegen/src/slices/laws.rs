@@ -93,12 +93,13 @@ impl Slicing<'_> {
             Operation::CrossEntropy { masked: Masked::No }
             | Operation::LinearCrossEntropy { masked: Masked::No, .. }
             | Operation::MeanSquaredError
-            | Operation::Accuracy => return Ok(Kind::Mean),
+            | Operation::Accuracy { masked: Masked::No } => return Ok(Kind::Mean),
             Operation::CrossEntropy { masked: Masked::Yes }
-            | Operation::LinearCrossEntropy { masked: Masked::Yes, .. } => {
+            | Operation::LinearCrossEntropy { masked: Masked::Yes, .. }
+            | Operation::Accuracy { masked: Masked::Yes } => {
                 return self.refuse(
-                    "its mean is over tokens that a slice does not count: slices need a \
-                     loss over all tokens",
+                    "it is a sum over the tokens that count, and slices are joined by their \
+                     mean: slices need losses and metrics over all tokens",
                 );
             }
             Operation::Attention { causal: false, .. } => {
@@ -179,7 +180,7 @@ fn is_by_token(operation: Operation) -> bool {
         | Operation::CrossEntropy { .. }
         | Operation::LinearCrossEntropy { .. }
         | Operation::MeanSquaredError
-        | Operation::Accuracy
+        | Operation::Accuracy { .. }
         | Operation::Part { .. }
         | Operation::Sliced(_) => false,
     }

@@ -109,6 +109,11 @@ impl Step {
     pub(crate) fn of(self, strand: Strand) -> Self {
         Self { strand, ..self }
     }
+    /// With these behind its operands.
+    pub(crate) fn and(mut self, terms: impl IntoIterator<Item = Term>) -> Self {
+        self.terms.extend(terms);
+        self
+    }
     /// With one more constant.
     pub(crate) fn with(mut self, name: &'static str, value: Attribute) -> Self {
         self.attributes.insert(name.into(), value);

@@ -21,7 +21,7 @@ use super::{
     call::{Step, Tensor, Term, call},
     graph::Graph,
 };
-use roundelay_dsl::{NodeId, Operation, Part, Sliced, Source};
+use roundelay_dsl::{Masked, NodeId, Operation, Part, Sliced, Source};
 use roundelay_schedule::{Element, Extents};
 
 /// The calls of one node in both passes.
@@ -70,15 +70,18 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
         | Operation::Multiply
         | Operation::ClassToken
         | Operation::RmsNorm { .. }
-        | Operation::CrossEntropy { .. }
+        | Operation::CrossEntropy { masked: Masked::No }
         | Operation::MeanSquaredError
-        | Operation::Accuracy => (2, 2),
+        | Operation::Accuracy { masked: Masked::No } => (2, 2),
         Operation::Scores { .. } | Operation::Mix { .. } => (2, 2),
         Operation::Linear | Operation::Conv2d { .. } => (2, 3),
         Operation::Attention { .. }
         | Operation::LayerNorm { .. }
         | Operation::GroupNorm { .. }
-        | Operation::LinearCrossEntropy { .. } => (3, 3),
+        | Operation::CrossEntropy { masked: Masked::Yes }
+        | Operation::Accuracy { masked: Masked::Yes }
+        | Operation::LinearCrossEntropy { masked: Masked::No, .. } => (3, 3),
+        Operation::LinearCrossEntropy { masked: Masked::Yes, .. } => (4, 4),
         Operation::BatchNorm => (5, 5),
         Operation::Sliced(sliced) => match sliced {
             Sliced::Cut { .. }
@@ -90,10 +93,12 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
         },
         Operation::Part { part, .. } => match part {
             Part::Exchange { .. } | Part::Dropout { .. } | Part::Halo { .. } => (1, 1),
-            Part::Embedding { .. } | Part::CrossEntropy { .. } | Part::RmsNorm { .. } => {
-                (2, 2)
-            }
-            Part::LayerNorm { .. } | Part::GroupNorm { .. } => (3, 3),
+            Part::Embedding { .. }
+            | Part::CrossEntropy { masked: Masked::No, .. }
+            | Part::RmsNorm { .. } => (2, 2),
+            Part::CrossEntropy { masked: Masked::Yes, .. }
+            | Part::LayerNorm { .. }
+            | Part::GroupNorm { .. } => (3, 3),
             Part::BatchNorm => (5, 5),
         },
     }
@@ -191,7 +196,7 @@ fn calls(graph: &Graph<'_>, node: NodeId) -> Derivative {
             loss::linear_cross_entropy(&site, chunks, masked)
         }
         Operation::MeanSquaredError => loss::mean_squared_error(&site),
-        Operation::Accuracy => loss::accuracy(&site),
+        Operation::Accuracy { masked } => loss::accuracy(&site, masked),
         Operation::Part { part, line } => part::part(&site, part, line),
         Operation::Sliced(own) => sliced::sliced(&site, own),
     }

@@ -271,7 +271,7 @@ fn is_cheap(operation: Operation) -> bool {
         | Operation::CrossEntropy { .. }
         | Operation::LinearCrossEntropy { .. }
         | Operation::MeanSquaredError
-        | Operation::Accuracy => false,
+        | Operation::Accuracy { .. } => false,
         Operation::Part { part, .. } => match part {
             Part::Exchange { value, .. } => match value {
                 Motion::Keep | Motion::Gather(_) | Motion::Cut(_) => true,

@@ -231,12 +231,13 @@ impl<'a> Halving<'a> {
             ),
             Operation::CrossEntropy { masked: Masked::Yes }
             | Operation::LinearCrossEntropy { masked: Masked::Yes, .. }
+            | Operation::Accuracy { masked: Masked::Yes }
             | Operation::Part {
                 part: Part::CrossEntropy { masked: Masked::Yes, .. },
                 ..
             } => self.refuse(
-                "its mean is over the tokens that count, which are not as many in both halves of a \
-                 micro-batch: set `tensor { overdecompose 1 }`",
+                "it is a sum over the tokens that count, and both halves of a micro-batch are joined by \
+                 their mean: set `tensor { overdecompose 1 }`",
             ),
             Operation::Part {
                 part: Part::Dropout { rate, operator, share, tokens, half: _ },

@@ -353,8 +353,8 @@ impl Local<'_> {
             return self.replicated(operation, operands, &[]);
         }
         let whole = logits.last().map_or(1, |extent| extent.size);
-        let own =
-            vec![self.want(operands[0], layout), self.want(operands[1], Layout::WHOLE)];
+        let mut own = vec![self.want(operands[0], layout)];
+        own.extend(operands[1..].iter().map(|all| self.want(*all, Layout::WHOLE)));
         let part = (Part::CrossEntropy { whole, masked }, Direction::Both);
         (self.part("", part, own, (&[], Layout::WHOLE)), Layout::WHOLE)
     }

@@ -457,7 +457,8 @@ fn a_masked_loss_alone_and_as_weighted_sum() {
         let logits = build.parameter(&[7, 5]);
         let classes = build.tokens("classes", &[fixed(7)], 6);
         let operation = Operation::CrossEntropy { masked: Masked::Yes };
-        let loss = build.node(operation, &[logits, classes], &[]);
+        let shares = build.shares(7);
+        let loss = build.node(operation, &[logits, classes, shares], &[]);
         let scaled = build.node(Operation::Scale { factor: weight }, &[loss], &[]);
         hold("masked cross entropy", &build.end(scaled));
     }
@@ -474,7 +475,11 @@ fn a_loss_that_makes_its_logits() {
         let classes =
             build.tokens("classes", &[fixed(7)], 5 + u64::from(masked == Masked::Yes));
         let operation = Operation::LinearCrossEntropy { chunks, masked };
-        let loss = build.node(operation, &[x, table, classes], &[]);
+        let mut operands = vec![x, table, classes];
+        if masked == Masked::Yes {
+            operands.push(build.shares(7));
+        }
+        let loss = build.node(operation, &operands, &[]);
         let scaled = build.node(Operation::Scale { factor: weight }, &[loss], &[]);
         hold("linear cross entropy", &build.end(scaled));
     }

@@ -52,7 +52,7 @@ fn measured(model: &Model, numbers: &mut Numbers) -> Model {
         let (operation, y) = match numbers.below(3) {
             0 => (Operation::MeanSquaredError, numbers.pick(&values)),
             1 => (Operation::CrossEntropy { masked: Masked::No }, classes),
-            _ => (Operation::Accuracy, classes),
+            _ => (Operation::Accuracy { masked: Masked::No }, classes),
         };
         let x = match numbers.below(2) {
             0 => build.node(Operation::Gelu, &[x], &ROWS),
@@ -114,7 +114,11 @@ fn early() -> Model {
         values.push(build.node(Operation::Linear, &[values[layer], weight], &ROWS));
     }
     let loss = build.cross_entropy(values[3], classes);
-    let metric = build.node(Operation::Accuracy, &[values[1], classes], &[]);
+    let metric = build.node(
+        Operation::Accuracy { masked: Masked::No },
+        &[values[1], classes],
+        &[],
+    );
     let mut model = build.end(loss);
     if let Source::Node(node) = metric {
         let name = "early".to_owned();

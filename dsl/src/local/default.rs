@@ -4,7 +4,7 @@ use crate::{
     Code, Extent, Masked, Mistake, Model, ModelBuilder, ModelInput, Node, NodeId,
     Operation, Source, value::spelled,
 };
-use roundelay_schedule::{Element, Id};
+use roundelay_schedule::{Element, Id, Origin};
 use std::collections::BTreeMap;
 
 /// The head behind the value of `end`: a copy of the model's last part with parameters of its own
@@ -59,6 +59,7 @@ fn value(shape: &[Extent]) -> ModelInput {
         element: Element::Real,
         shape: shape.to_vec(),
         bound: 0,
+        origin: Origin::Data,
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn fits(model: &Model, head: &Head) -> Result<(), Mistake> {
         return Err(Mistake::new(Code::Value, message).hint(hint));
     }
     same_classes(model, &head.body)?;
-    for input in head.body.inputs.values().skip(1) {
+    for input in head.body.data_inputs().skip(1) {
         let mut all = model.inputs.values();
         let Some(known) = all.find(|known| known.name == input.name) else {
             return Err(foreign_input(&input.name));
@@ -50,12 +50,12 @@ fn same_classes(model: &Model, head: &Model) -> Result<(), Mistake> {
 fn classes(model: &Model) -> Vec<(&str, u64)> {
     let each = model.nodes.values().filter_map(|node| {
         let (targets, count) = match (node.operation, &node.operands[..]) {
-            (Operation::CrossEntropy { .. }, [logits, Source::Input(targets)]) => {
+            (Operation::CrossEntropy { .. }, [logits, Source::Input(targets), ..]) => {
                 (targets, model.shape(*logits).last()?.size)
             }
             (
                 Operation::LinearCrossEntropy { .. },
-                [_, weight, Source::Input(targets)],
+                [_, weight, Source::Input(targets), ..],
             ) => (targets, model.shape(*weight).first()?.size),
             _ => return None,
         };

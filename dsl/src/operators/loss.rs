@@ -61,33 +61,41 @@ impl Masked {
         Ok(if masked { Masked::Yes } else { Masked::No })
     }
 
-    /// How many targets there are that are no class.
-    fn more(self) -> u64 {
+    /// Demands targets in so many classes, besides which there may be none; then there are shares.
+    fn shares(self, graph: &mut Graph, targets: &Tensor, classes: u64) -> Option<Tensor> {
         match self {
-            Masked::No => 0,
-            Masked::Yes => 1,
+            Masked::No => {
+                graph.demand_below(targets, classes);
+                None
+            }
+            Masked::Yes => {
+                graph.demand_below(targets, classes + 1);
+                graph.shares(targets, classes)
+            }
         }
     }
 }
 
 fn cross_entropy(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
     let masked = Masked::of(arguments)?;
-    let [logits, targets] = targeted(arguments, graph, masked)?;
+    let operands = targeted(arguments, graph, masked)?;
+    let operands: Vec<&Tensor> = operands.iter().collect();
     let operation = Operation::CrossEntropy { masked };
-    graph.node("", operation, &[&logits, &targets], Vec::new()).map(Value::Tensor)
+    graph.node("", operation, &operands, Vec::new()).map(Value::Tensor)
 }
 
-/// `logits` (.., v) and `targets` (..), which are below v, or v where rows are masked.
+/// `logits` (.., v) and `targets` (..), which are below v, or v where rows are masked; then the
+/// shares of rows too.
 pub(super) fn targeted(
     arguments: &Arguments,
     graph: &mut Graph,
     masked: Masked,
-) -> Result<[Tensor; 2], Mistake> {
+) -> Result<Vec<Tensor>, Mistake> {
     let logits = arguments.real_tensor("logits")?;
     let targets = targets_of(arguments, (&logits, "logits"))?;
     let (classes, _) = last_extent(&logits)?;
-    graph.demand_below(&targets, classes + masked.more());
-    Ok([logits, targets])
+    let shares = masked.shares(graph, &targets, classes);
+    Ok([logits, targets].into_iter().chain(shares).collect())
 }
 
 /// One target for every row of an argument.
@@ -116,9 +124,11 @@ fn linear_cross_entropy(
     let weight = Weight::of(arguments, "classes", no_classes)?;
     let [drawn, _] = Drawn::of(arguments)?.initials(last_extent(&x)?.0);
     let (weight, classes) = weight.tensor(graph, &x, drawn)?;
-    graph.demand_below(&targets, classes + masked.more());
+    let shares = masked.shares(graph, &targets, classes);
+    let operands: Vec<&Tensor> =
+        [&x, &weight, &targets].into_iter().chain(&shares).collect();
     let operation = Operation::LinearCrossEntropy { chunks, masked };
-    graph.node("", operation, &[&x, &weight, &targets], Vec::new()).map(Value::Tensor)
+    graph.node("", operation, &operands, Vec::new()).map(Value::Tensor)
 }
 
 fn mse(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {

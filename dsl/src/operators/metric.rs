@@ -18,8 +18,13 @@ pub const METRICS: [&Operator; 2] = [&ACCURACY, &PERPLEXITY];
 /// logits (.., v), targets (..) i32 → share of rows whose largest logit is the target's.
 const ACCURACY: Operator = Operator {
     name: "accuracy",
-    summary: "logits (.., v), targets (..) i32 → share of rows whose largest logit is the target's",
-    formals: &[required("logits"), required("targets")],
+    summary: "logits (.., v), targets (..) i32 → share of rows whose largest logit is the target's; \
+              `masked` as in `cross_entropy`",
+    formals: &[
+        required("logits"),
+        required("targets"),
+        optional("masked", Fallback::Truth(false)),
+    ],
     build: accuracy,
 };
 
@@ -37,24 +42,26 @@ const PERPLEXITY: Operator = Operator {
 };
 
 fn accuracy(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
-    let operands = targeted(arguments, graph, Masked::No)?;
-    measure(operands, graph, Operation::Accuracy, Reading::Mean)
+    let masked = Masked::of(arguments)?;
+    let operands = targeted(arguments, graph, masked)?;
+    measure(&operands, graph, Operation::Accuracy { masked }, Reading::Mean)
 }
 
 /// The loss makes the same number where its operands are the same; then it is computed once.
 fn perplexity(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
     let masked = Masked::of(arguments)?;
     let operands = targeted(arguments, graph, masked)?;
-    measure(operands, graph, Operation::CrossEntropy { masked }, Reading::Exponential)
+    measure(&operands, graph, Operation::CrossEntropy { masked }, Reading::Exponential)
 }
 
 fn measure(
-    [logits, targets]: [Tensor; 2],
+    operands: &[Tensor],
     graph: &mut Graph,
     operation: Operation,
     reading: Reading,
 ) -> Result<Value, Mistake> {
-    let tensor = graph.node("", operation, &[&logits, &targets], Vec::new())?;
+    let operands: Vec<&Tensor> = operands.iter().collect();
+    let tensor = graph.node("", operation, &operands, Vec::new())?;
     Ok(Value::Metric(Measure { name: graph.place(), tensor, reading }))
 }
 

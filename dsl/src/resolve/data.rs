@@ -177,7 +177,7 @@ impl Brings {
             None => "`images: real[batch, height, width, 3]`".to_owned(),
         };
         let hint = format!("it brings {hint} and `targets: i32[batch]`");
-        for input in model.inputs.values() {
+        for input in model.data_inputs() {
             let fits = match input.name.as_str() {
                 "images" => self.are_images(input),
                 "targets" => input.element == Element::I32 && is_batch(&input.shape),
@@ -217,7 +217,7 @@ fn is_batch(shape: &[Extent]) -> bool {
 
 /// Text and token files bring `tokens` and `targets` of one shape.
 fn fit_tokens(source: &str, model: &Model, place: Span, report: &mut Report) {
-    for input in model.inputs.values() {
+    for input in model.data_inputs() {
         let known = ["tokens", "targets"].contains(&input.name.as_str());
         if !known || input.element != Element::I32 {
             let message = format!("`{source}` data brings no input `{}`", input.name);
@@ -233,7 +233,7 @@ fn fit_tokens(source: &str, model: &Model, place: Span, report: &mut Report) {
             report.error(place, Mistake::new(Code::Value, message).hint(hint));
         }
     }
-    let mut shapes = model.inputs.values().map(|input| &input.shape);
+    let mut shapes = model.data_inputs().map(|input| &input.shape);
     let first = shapes.next();
     if shapes.any(|shape| Some(shape) != first) || first.is_none_or(|s| s.len() != 2) {
         let message = format!("`{source}` data needs inputs of one shape [batch, seq]");

@@ -86,6 +86,62 @@ fn perplexity_leaves_out_what_a_masked_loss_does() {
     assert_eq!(model.inputs.values().map(|input| input.bound).max(), Some(9));
 }
 
+/// What it leaves out is an input that data does not bring; it moves no other, and updates have the same
+/// digits with it.
+#[test]
+fn accuracy_leaves_out_what_a_masked_loss_does() {
+    let text = |metric: &str| {
+        format!(
+            "model m {{
+                input y: i32[batch]
+                input x: real[batch, 8]
+                logits = linear(x, 8)
+                loss cross_entropy(logits, y, masked = true)
+                {metric}
+            }}"
+        )
+    };
+    let program = |metric| {
+        let parsed = parse(&SourceFile::new("test.rdl", text(metric)), &NoFiles);
+        parsed.unwrap_or_else(|wrong| panic!("{wrong}")).0
+    };
+    let [plain, measured] =
+        ["", "metric accuracy(logits, y, masked = true)"].map(program);
+    assert_eq!(measured.model.inputs, plain.model.inputs);
+    let names = |model: &Model| -> Vec<String> {
+        model.inputs.values().map(|input| input.name.clone()).collect()
+    };
+    assert_eq!(names(&measured.model), ["y", "x", "y.shares.8"]);
+    assert_eq!(measured.model.data_inputs().count(), 2);
+    let update = |program| fingerprint(program).split('-').next().map(str::to_owned);
+    assert_eq!(update(&plain), update(&measured));
+}
+
+/// A metric may leave out rows where the loss does not.
+#[test]
+fn metrics_bring_shares_of_their_own() {
+    let text = |metric: &str| {
+        format!(
+            "model m {{
+                input x: real[batch, 8]
+                input y: i32[batch]
+                logits = linear(x, 8)
+                loss cross_entropy(logits, y)
+                {metric}
+            }}"
+        )
+    };
+    let program = |metric| {
+        let parsed = parse(&SourceFile::new("test.rdl", text(metric)), &NoFiles);
+        parsed.unwrap_or_else(|wrong| panic!("{wrong}")).0
+    };
+    let [plain, measured] =
+        ["", "metric accuracy(logits, y, masked = true)"].map(program);
+    assert_eq!(measured.model.inputs.len(), 3);
+    let update = |program| fingerprint(program).split('-').next().map(str::to_owned);
+    assert_eq!(update(&plain), update(&measured));
+}
+
 #[test]
 fn what_only_metrics_need_stands_behind_the_loss() {
     let measured =
@@ -99,7 +155,7 @@ fn what_only_metrics_need_stands_behind_the_loss() {
     assert!(same.map(|((_, node), known)| (node, known)).all(|(node, k)| node == k));
     let behind = model.nodes.values().skip(plain.nodes.len());
     let operations: Vec<Operation> = behind.map(|node| node.operation).collect();
-    let accuracy = Operation::Accuracy;
+    let accuracy = Operation::Accuracy { masked: Masked::No };
     assert_eq!(operations, [Operation::Relu, accuracy, accuracy, accuracy]);
     assert_eq!(warnings, 0);
 }
@@ -160,7 +216,7 @@ fn models_from_rust_measure_too() {
     model.metric("top", "perplexity", arguments()).unwrap();
     let model = model.loss(&loss).unwrap();
     let expected = [
-        ("top", Reading::Mean, Operation::Accuracy),
+        ("top", Reading::Mean, Operation::Accuracy { masked: Masked::No }),
         ("top_1", Reading::Exponential, Operation::CrossEntropy { masked: Masked::No }),
     ];
     assert_eq!(metrics(&model), expected);

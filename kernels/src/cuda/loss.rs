@@ -3,7 +3,7 @@
 use super::{
     Argument, CallPlace, Matrix, Number, Product,
     columns::further,
-    draft::{Draft, Shape, adding, count},
+    draft::{Draft, NOWHERE, Shape, adding, count},
     form::{Form, Role},
     product::between,
     source::LOSS,
@@ -18,6 +18,20 @@ use crate::{
 };
 use Role::{Either, Index, Narrow, Wide};
 use std::ops::Range;
+
+/// What rows count: the same number so many neighbours.
+#[derive(Clone, Copy)]
+struct Shares {
+    numbers: Argument,
+    alike: usize,
+}
+
+impl Shares {
+    /// For the rows from number `first` on.
+    fn from(self, first: usize) -> [Argument; 3] {
+        [self.numbers, count(first), count(self.alike)]
+    }
+}
 
 /// Which classes there are, and which of them are here.
 #[derive(Clone, Copy)]
@@ -44,33 +58,53 @@ impl Classes {
         let arguments = arguments.chain(self.arguments()).collect();
         draft.narrow((LOSS, "class_sums"), long_rows(rows, self.each), arguments);
     }
-    /// The mean over the rows that count, from lse, the targets' logits, and targets.
-    fn mean(self, draft: &mut Draft, operands: [Argument; 4], rows: usize) {
-        let arguments = operands.into_iter().chain([count(rows)]);
+    /// The mean over all rows, from lse, the targets' logits, and targets; where some do not count,
+    /// the sum of what others count.
+    fn mean(
+        self,
+        draft: &mut Draft,
+        [lse, picked, targets, loss]: [Argument; 4],
+        (shares, rows): (Shares, usize),
+    ) {
+        let arguments = [lse, picked, targets].into_iter().chain(shares.from(0));
+        let arguments = arguments.chain([loss, count(rows)]);
         let arguments = arguments.chain(self.arguments()).collect();
         draft.pair((LOSS, "class_loss"), Shape::block(1024), arguments);
     }
-    /// One over the number of rows that count.
-    fn share(self, draft: &mut Draft, targets: Argument, rows: usize) -> Argument {
-        let share = draft.wide_scratch(1);
-        let arguments = [targets, share, count(rows)].into_iter();
-        let arguments = arguments.chain(self.arguments()).collect();
-        draft.wide((LOSS, "class_share"), Shape::block(1024), arguments);
-        share
+    /// Two operands, what rows count where that is one of them, and the two behind.
+    fn operands(self, draft: &Draft, alike: usize) -> ([Argument; 4], Shares) {
+        let [first, targets] = draft.operands(0);
+        let (numbers, behind) = match self.masked {
+            true => (draft.operand(2), 3),
+            false => (NOWHERE, 2),
+        };
+        let [lse, made] = draft.operands(behind);
+        ([first, targets, lse, made], Shares { numbers, alike })
+    }
+    /// What rows count for slopes: where all do, one over their number.
+    fn for_slopes(self, draft: &mut Draft, shares: Shares) -> Shares {
+        if self.masked {
+            return shares;
+        }
+        let numbers = draft.wide_scratch(1);
+        let arguments = vec![numbers, count(shares.alike)];
+        draft.wide((LOSS, "class_share"), Shape::block(32), arguments);
+        Shares { numbers, ..shares }
     }
     /// Forward, from logits and targets to lse and the loss.
-    fn forward(self, draft: &mut Draft, rows: usize) {
-        let [logits, targets, lse, loss] = draft.operands(0);
+    fn forward(self, draft: &mut Draft, rows: usize, alike: usize) {
+        let ([logits, targets, lse, loss], shares) = self.operands(draft, alike);
         let picked = draft.wide_scratch(rows);
         self.sum(draft, [logits, targets, lse, picked], rows);
-        self.mean(draft, [lse, picked, targets, loss], rows);
+        self.mean(draft, [lse, picked, targets, loss], (shares, rows));
     }
     /// Backward, from logits, targets and lse to the logits' gradient.
-    fn backward(self, draft: &mut Draft, rows: usize, store: Store) {
-        let [logits, targets, lse, dlogits] = draft.operands(0);
-        let share = self.share(draft, targets, rows);
-        let operands = [logits, targets, lse, share, dlogits, count(rows)];
-        let arguments = operands.into_iter().chain(self.arguments());
+    fn backward(self, draft: &mut Draft, (rows, alike): (usize, usize), store: Store) {
+        let ([logits, targets, lse, dlogits], shares) = self.operands(draft, alike);
+        let shares = self.for_slopes(draft, shares).from(0);
+        let arguments = [logits, targets, lse].into_iter().chain(shares);
+        let arguments = arguments.chain([dlogits, count(rows)]);
+        let arguments = arguments.chain(self.arguments());
         let arguments = arguments.chain([adding(store)]).collect();
         draft.pair((LOSS, "class_slopes"), Shape::rows(rows, self.each), arguments);
     }
@@ -87,22 +121,29 @@ fn long_rows(rows: usize, columns: usize) -> Shape {
     }
 }
 
+/// Two operands, the shares of rows where some do not count, and what is behind.
+fn roles(first: Role, all: All, behind: [Role; 2]) -> Vec<Role> {
+    let shares: &[Role] = if all.masked { &[Wide] } else { &[] };
+    [&[first, Index], shares, &behind].concat()
+}
+
 impl<T: Targets> Form for CrossEntropy<T> {
     fn roles(&self) -> Vec<Role> {
-        vec![Narrow, Index, Wide, Either]
+        roles(Narrow, self.all, [Wide, Either])
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        Classes::of(self.all).forward(draft, self.rows);
+        Classes::of(self.all).forward(draft, self.rows, self.alike);
         Ok(())
     }
 }
 
 impl<T: Targets> Form for CrossEntropyBackward<T> {
     fn roles(&self) -> Vec<Role> {
-        vec![Narrow, Index, Wide, Either]
+        roles(Narrow, self.all, [Wide, Either])
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        Classes::of(self.all).backward(draft, self.rows, self.store);
+        let rows = (self.rows, self.alike);
+        Classes::of(self.all).backward(draft, rows, self.store);
         Ok(())
     }
 }
@@ -124,26 +165,27 @@ impl Form for CrossEntropyPart {
 
 impl Form for CrossEntropyJoin {
     fn roles(&self) -> Vec<Role> {
-        vec![Wide, Index, Wide, Either]
+        roles(Wide, self.all, [Wide, Either])
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        let [sums, targets, lse, loss] = draft.operands(0);
+        let classes = Classes::of(self.all);
+        let ([sums, targets, lse, loss], shares) = classes.operands(draft, self.alike);
         let picked = draft.wide_scratch(self.rows);
         let arguments = vec![sums, lse, picked, count(self.rows), count(self.parts)];
         draft.wide((LOSS, "join_sums"), Shape::each(self.rows, 1), arguments);
-        Classes::of(self.all).mean(draft, [lse, picked, targets, loss], self.rows);
+        classes.mean(draft, [lse, picked, targets, loss], (shares, self.rows));
         Ok(())
     }
 }
 
 impl Form for CrossEntropyPartBackward {
     fn roles(&self) -> Vec<Role> {
-        vec![Narrow, Index, Wide, Either]
+        roles(Narrow, self.all, [Wide, Either])
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let (whole, masked) = (self.all.classes, self.all.masked);
         let classes = Classes { whole, each: self.each, part: Argument::Part, masked };
-        classes.backward(draft, self.rows, self.store);
+        classes.backward(draft, (self.rows, self.alike), self.store);
         Ok(())
     }
 }
@@ -154,22 +196,26 @@ impl Form for LinearCrossEntropy {
             Wanted::Gradients => &[Narrow, Wide],
             Wanted::Loss => &[],
         };
-        [&[Narrow, Narrow, Index, Narrow, Wide, Either], gradients].concat()
+        let shares: &[Role] = if self.all.masked { &[Wide] } else { &[] };
+        [&[Narrow, Narrow, Index], shares, &[Narrow, Wide, Either], gradients].concat()
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let classes = Classes { each: self.room, ..Classes::of(self.all) };
         let wide = draft.types.narrow.wide().size();
-        let [targets, _, lse, loss] = draft.operands(2);
+        let targets = draft.operand(2);
+        let numbers = if self.all.masked { draft.operand(3) } else { NOWHERE };
+        let shares = Shares { numbers, alike: self.alike };
+        let [lse, loss] = draft.operands(self.behind() + 1);
         let picked = draft.scratch(self.rows.saturating_mul(wide));
-        let share = match self.slopes {
-            Wanted::Gradients => Some(classes.share(draft, targets, self.rows)),
+        let for_slopes = match self.slopes {
+            Wanted::Gradients => Some(classes.for_slopes(draft, shares)),
             Wanted::Loss => None,
         };
         for rows in self.chunks() {
-            Chunk { all: self, classes, rows, picked }.write(draft, share);
+            Chunk { all: self, classes, rows, picked }.write(draft, for_slopes);
         }
         let picked = Argument::Address(picked);
-        classes.mean(draft, [lse, picked, targets, loss], self.rows);
+        classes.mean(draft, [lse, picked, targets, loss], (shares, self.rows));
         Ok(())
     }
 }
@@ -186,11 +232,12 @@ struct Chunk<'a> {
 impl Chunk<'_> {
     /// Its logits and what they say, then what their slopes add to the gradients, where there is a
     /// share for every row. What a row has room for besides is no factor of any product.
-    fn write(&self, draft: &mut Draft, share: Option<Argument>) {
+    fn write(&self, draft: &mut Draft, shares: Option<Shares>) {
         let (all, rows, narrow) = (self.all, &self.rows, draft.types.narrow);
         let (number, wide) = (narrow.size(), narrow.wide().size());
-        let [x, weight, targets, logits, lse] =
-            [0, 1, 2, 3, 4].map(|operand| draft.place(operand));
+        let [x, weight, targets] = [0, 1, 2].map(|operand| draft.place(operand));
+        let behind = all.behind();
+        let [logits, lse] = [behind, behind + 1].map(|operand| draft.place(operand));
         let own = |place, size| further(place, rows.start * size);
         let x = own(x, all.depth * number);
         let roomy = |matrix: Matrix| Matrix { row: all.room, ..matrix };
@@ -198,15 +245,18 @@ impl Chunk<'_> {
         let made = between(&made, narrow, [x, weight], (logits, narrow));
         draft.product(Product { out: roomy(made.out), ..made });
         let arrays = [logits, own(targets, 4), own(lse, wide), own(self.picked, wide)];
-        let arguments = arrays.map(Argument::Address).into_iter().chain(share);
+        let shares = shares.map(|shares| shares.from(rows.start));
+        let arguments = arrays.map(Argument::Address).into_iter();
+        let arguments = arguments.chain(shares.iter().flatten().copied());
         let arguments = arguments.chain([count(rows.len())]);
         let arguments = arguments.chain(self.classes.arguments()).collect();
         let shape = long_rows(rows.len(), all.room);
-        let Some(_) = share else {
+        let Some(_) = shares else {
             return draft.narrow((LOSS, "class_sums"), shape, arguments);
         };
         draft.narrow((LOSS, "class_both"), shape, arguments);
-        let (dx, dweight) = (own(draft.place(6), all.depth * number), draft.place(7));
+        let [dx, dweight] = [behind + 3, behind + 4].map(|made| draft.place(made));
+        let dx = own(dx, all.depth * number);
         let back = [
             (all.towards_x(rows.len()), weight, (dx, narrow)),
             (all.towards_weight(rows), x, (dweight, narrow.wide())),
@@ -220,17 +270,27 @@ impl Chunk<'_> {
 
 impl Form for Accuracy {
     fn roles(&self) -> Vec<Role> {
-        vec![Narrow, Index, Either]
+        let shares: &[Role] = if self.all.masked { &[Wide] } else { &[] };
+        [&[Narrow, Index], shares, &[Either]].concat()
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        let [logits, targets, share] = draft.operands(0);
+        let [logits, targets, next] = draft.operands(0);
         let right = Argument::Address(draft.scratch(self.rows.saturating_mul(4)));
-        let (rows, classes) = (count(self.rows), count(self.classes));
-        let arguments = vec![logits, targets, right, rows, classes];
-        let shape = Shape::rows(self.rows, self.classes);
+        let classes = Classes::of(self.all).arguments();
+        let arguments = [logits, targets, right, count(self.rows)].into_iter();
+        let arguments = arguments.chain(classes).collect();
+        let shape = Shape::rows(self.rows, self.all.classes);
         draft.narrow((LOSS, "largest"), shape, arguments);
+        if self.all.masked {
+            let shares = Shares { numbers: next, alike: self.alike }.from(0);
+            let arguments = [right].into_iter().chain(shares);
+            let arguments = arguments.chain([draft.operand(3), count(self.rows)]);
+            let arguments = arguments.collect();
+            draft.pair((LOSS, "sum_of_shares"), Shape::block(1024), arguments);
+            return Ok(());
+        }
         let factor = 1.0 / self.rows as f64;
-        mean(draft, (Number::F32, right), share, self.rows, factor);
+        mean(draft, (Number::F32, right), next, self.rows, factor);
         Ok(())
     }
 }

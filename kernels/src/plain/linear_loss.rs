@@ -7,8 +7,8 @@ use crate::{
     plain::loss::log_sum,
 };
 
-/// logits_ik = Σ_l x_il W_kl, lse_i = ln Σ_k exp(logits_ik), loss = mean of lse_i − logits_i(target)
-/// over the rows that count; slopes_ik = (exp(logits_ik − lse_i) − \[k = target\]) / count in these
+/// logits_ik = Σ_l x_il W_kl, lse_i = ln Σ_k exp(logits_ik), loss = Σ share_i (lse_i − logits_i(target))
+/// over the rows that count; slopes_ik = (exp(logits_ik − lse_i) − \[k = target\]) · share_i in these
 /// and zero in others, dx_il = Σ_k slopes_ik W_kl, dW_kl = Σ_i slopes_ik x_il.
 ///
 /// Logits, and slopes in their place, of row i are in row i mod c of the c that there are.
@@ -16,9 +16,8 @@ pub(crate) fn linear_cross_entropy<R: Real>(
     call: &LinearCrossEntropy,
     arrays: Arrays<'_, R>,
 ) {
-    let Arrays { x, weight, targets, logits, lse, loss, mut gradients } = arrays;
+    let Arrays { x, weight, targets, weights, logits, lse, loss, mut gradients } = arrays;
     let (classes, depth) = (Classes::whole(call.all), call.depth);
-    let share = classes.share(targets);
     if let Some(Gradients { x, weight }) = &mut gradients {
         x.fill(R::ZERO);
         weight.fill(R::ZERO);
@@ -32,9 +31,9 @@ pub(crate) fn linear_cross_entropy<R: Real>(
         }
         lse[i] = log_sum(logits);
         let class = classes.place(targets[i]);
-        total += class.map_or(0.0, |class| (lse[i] - logits[class]).widen());
+        total += class.map_or(0.0, |class| weights.term(i, lse[i] - logits[class]));
         let Some(gradients) = &mut gradients else { continue };
-        let share = R::of(if class.is_some() { share } else { 0.0 });
+        let share = if class.is_some() { weights.share(i) } else { R::ZERO };
         let dx = &mut gradients.x[i * depth..(i + 1) * depth];
         for (k, logit) in logits.iter_mut().enumerate() {
             let certain = if class == Some(k) { R::ONE } else { R::ZERO };
@@ -45,5 +44,5 @@ pub(crate) fn linear_cross_entropy<R: Real>(
             }
         }
     }
-    *loss = R::of(classes.mean(total, targets));
+    *loss = weights.mean(total);
 }

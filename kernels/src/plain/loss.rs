@@ -1,22 +1,28 @@
 //! Plain losses.
 
-use crate::{Real, classes::Classes, loss::Slopes, store::Store};
+use crate::{
+    Real,
+    classes::{Classes, Weights},
+    loss::Slopes,
+    store::Store,
+};
 
-/// lse_i = ln Σ_k exp(logits_ik); the mean of lse_i − logits_i(target) over the rows that count.
+/// lse_i = ln Σ_k exp(logits_ik); the mean of lse_i − logits_i(target) or, where some rows do not count,
+/// Σ share_i (lse_i − logits_i(target)) over those that do.
 pub(crate) fn cross_entropy<R: Real>(
-    logits: &[R],
-    targets: &[i32],
+    (logits, targets): (&[R], &[i32]),
     lse: &mut [R],
     classes: &Classes,
+    weights: Weights<'_, R>,
 ) -> R {
     let mut total = R::ZERO;
     for (i, row) in logits.chunks(classes.each).enumerate() {
         lse[i] = log_sum(row);
         if let Some(class) = classes.place(targets[i]) {
-            total += lse[i] - row[class];
+            total += R::of(weights.term(i, lse[i] - row[class]));
         }
     }
-    R::of(classes.mean(total.widen(), targets))
+    weights.mean(total.widen())
 }
 
 /// ln Σ exp(x).
@@ -25,17 +31,17 @@ pub(crate) fn log_sum<R: Real>(row: &[R]) -> R {
     most + row.iter().map(|x| (*x - most).exp()).sum::<R>().ln()
 }
 
-/// dlogits_ik = (exp(logits_ik − lse_i) − \[k = target\]) · share in the rows that count.
+/// dlogits_ik = (exp(logits_ik − lse_i) − \[k = target\]) · share_i in the rows that count.
 pub(crate) fn cross_entropy_backward<R: Real>(
     slopes: Slopes<'_, R>,
     classes: &Classes,
     store: Store,
 ) {
-    let Slopes { logits, targets, lse, dlogits } = slopes;
-    let share: R = R::of(classes.share(targets));
+    let Slopes { logits, targets, weights, lse, dlogits } = slopes;
     for (i, out) in dlogits.chunks_mut(classes.each).enumerate() {
         let target = classes.place(targets[i]);
-        let share = if classes.counts(targets[i]) { share } else { R::ZERO };
+        let counts = classes.counts(targets[i]);
+        let share = if counts { weights.share(i) } else { R::ZERO };
         for (k, out) in out.iter_mut().enumerate() {
             let inside = k < classes.own.len();
             let logit = logits.at(i * classes.each + k, out);

@@ -1,17 +1,24 @@
 //! Plain metrics.
 
-use crate::{Real, loss::class_of};
+use crate::{
+    Real,
+    classes::{Classes, Weights},
+};
 
-/// share = |{i : logits_i(target) > logits_ik for k < target, ≥ for k > target}| / m. A row in
-/// which some logit is no number does not count.
-pub(crate) fn accuracy<R: Real>(logits: &[R], targets: &[i32], share: &mut R) {
-    let columns = logits.len() / targets.len();
-    let mut right = 0u64;
-    for (row, target) in logits.chunks(columns).zip(targets) {
-        let (before, rest) = row.split_at(class_of(*target, columns));
+/// The share of rows with logits_i(target) > logits_ik for k < target, ≥ for k > target, or the sum of
+/// their shares where some rows do not count. One in which some logit is no number is none of these.
+pub(crate) fn accuracy<R: Real>(
+    (logits, targets): (&[R], &[i32]),
+    classes: &Classes,
+    weights: Weights<'_, R>,
+) -> R {
+    let mut right = 0.0;
+    for (i, row) in logits.chunks(classes.each).enumerate() {
+        let Some(class) = classes.place(targets[i]) else { continue };
+        let (before, rest) = row.split_at(class);
         let own = rest[0];
         let largest = before.iter().all(|x| *x < own) && rest.iter().all(|x| *x <= own);
-        right += u64::from(largest);
+        right += if largest { weights.term(i, R::ONE) } else { 0.0 };
     }
-    *share = R::of(right as f64 / targets.len() as f64);
+    weights.mean(right)
 }

@@ -1,6 +1,10 @@
 //! Plain parts of tensors, and losses over parts of the classes.
 
-use crate::{Real, classes::Classes, store::Store};
+use crate::{
+    Real,
+    classes::{Classes, Weights},
+    store::Store,
+};
 use std::ops::Range;
 
 /// Columns `own` of x, in rows of `columns`.
@@ -35,12 +39,13 @@ pub(crate) fn cross_entropy_part<R: Real>(
     }
 }
 
-/// lse_i = ln Σ_p exp(sums_p0i); loss = mean of lse_i − Σ_p sums_p1i over the rows that count.
+/// lse_i = ln Σ_p exp(sums_p0i); loss = mean of lse_i − Σ_p sums_p1i or, where some rows do not count,
+/// Σ share_i (lse_i − Σ_p sums_p1i) over those that do.
 pub(crate) fn cross_entropy_join<R: Real>(
-    sums: &[R],
-    targets: &[i32],
+    (sums, targets): (&[R], &[i32]),
     lse: &mut [R],
     classes: &Classes,
+    weights: Weights<'_, R>,
 ) -> R {
     let rows = targets.len();
     let mut total = 0.0;
@@ -50,8 +55,8 @@ pub(crate) fn cross_entropy_join<R: Real>(
         let most = part(0).fold(R::NEGATIVE_INFINITY, R::greater);
         *lse = most + part(0).map(|one| (one - most).exp()).sum::<R>().ln();
         if classes.counts(targets[i]) {
-            total += (*lse - part(1).sum::<R>()).widen();
+            total += weights.term(i, *lse - part(1).sum::<R>());
         }
     }
-    R::of(classes.mean(total, targets))
+    weights.mean(total)
 }

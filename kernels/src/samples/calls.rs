@@ -94,14 +94,12 @@ pub fn sample(name: &str, draw: &mut Draw) -> Call {
         }
         "slice_integers" => sample_slice_of_integers(plain, draw, [batch, m]),
         "prepend" => plain.reals(&[array, &[n], &[batch, m + 1, n]]),
-        "cross_entropy" | "masked_cross_entropy" => {
-            plain.real(array).integers(&[batch, m]).reals(&[&[batch, m], &[1]])
+        _ if name.ends_with("cross_entropy") || name == "accuracy" => {
+            sample_loss(plain, draw, [batch, m, n])
         }
         "cross_entropy_backward" | "masked_cross_entropy_backward" => {
-            adding.real(array).integers(&[batch, m]).reals(&[&[batch, m], array])
+            sample_loss(adding, draw, [batch, m, n])
         }
-        "linear_cross_entropy" => sample_linear_loss(plain, draw, [batch * m, n]),
-        "accuracy" => plain.real(array).integers(&[batch, m]).real(&[1]),
         "mse" => plain.reals(&[array, array, &[1]]),
         "mse_backward" => {
             adding.integer("sign", if draw.flag() { 1 } else { -1 }).reals(&[array; 3])
@@ -214,11 +212,15 @@ pub fn large(name: &str, draw: &mut Draw) -> Call {
         | "rms_norm"
         | "rms_norm_backward" => norms::large(call(name)),
         _ if name.starts_with("pixel_norm") => norms::large_of_pixels(call(name)),
-        "cross_entropy" | "masked_cross_entropy" => {
-            call(name).real(rows).integers(count).reals(&[count, &[1]])
+        "cross_entropy" => call(name).real(rows).integers(count).reals(&[count, &[1]]),
+        "masked_cross_entropy" => {
+            call(name).real(rows).integers(count).reals(&[&[1], count, &[1]])
         }
-        "cross_entropy_backward" | "masked_cross_entropy_backward" => {
+        "cross_entropy_backward" => {
             call(name).real(rows).integers(count).reals(&[count, rows])
+        }
+        "masked_cross_entropy_backward" => {
+            call(name).real(rows).integers(count).reals(&[&[1], count, rows])
         }
         "linear_cross_entropy" => call(name)
             .flag("gradients", true)
@@ -396,14 +398,40 @@ fn sample_optimizer(call: Call, count: u64, draw: &mut Draw) -> Call {
     if given { call.real(&[1]) } else { call }
 }
 
+/// A loss over classes, its gradient, or what is measured like it.
+fn sample_loss(call: Call, draw: &mut Draw, [batch, m, n]: [u64; 3]) -> Call {
+    let name = call.kernel.clone();
+    if &*name == "linear_cross_entropy" {
+        return sample_linear_loss(call, draw, [batch, m, n]);
+    }
+    let (array, rows): (&[u64], &[u64]) = (&[batch, m, n], &[batch, m]);
+    let is_masked = name.starts_with("masked") || (&*name == "accuracy" && draw.flag());
+    let call = call.real(array).integers(rows);
+    let call = if is_masked { call.real(&[batch]) } else { call };
+    match &*name {
+        "accuracy" if is_masked => call.flag("masked", true).real(&[1]),
+        "accuracy" => call.real(&[1]),
+        _ if name.ends_with("backward") => call.reals(&[rows, array]),
+        _ => call.reals(&[rows, &[1]]),
+    }
+}
+
 /// x (m, k) with all its logits together, or fewer, and room behind each row of them, or none; with
 /// gradients and targets that may be none, or not.
-fn sample_linear_loss(plain: Call, draw: &mut Draw, [rows, depth]: [u64; 2]) -> Call {
+fn sample_linear_loss(
+    plain: Call,
+    draw: &mut Draw,
+    [batch, each, depth]: [u64; 3],
+) -> Call {
+    let rows = batch * each;
     let (classes, together) = (draw.below(20) + 2, draw.below(rows) + 1);
     let room = (classes + draw.below(3)).next_multiple_of([1, 8][draw.below(2) as usize]);
-    let call = if draw.flag() { plain.flag("masked", true) } else { plain };
     let (x, weight): (&[u64], &[u64]) = (&[rows, depth], &[classes, depth]);
-    let call = call.reals(&[x, weight]).integers(&[rows]);
+    let call = plain.reals(&[x, weight]).integers(&[rows]);
+    let call = match draw.flag() {
+        true => call.flag("masked", true).real(&[batch]),
+        false => call,
+    };
     let call = call.reals(&[&[together, room], &[rows], &[1]]);
     match draw.flag() {
         true => call.flag("gradients", true).reals(&[x, weight]),
@@ -424,6 +452,7 @@ pub fn contents<R: Real>(call: &Call, draw: &mut Draw) -> Vec<Array<R>> {
     let bound = match &*call.kernel {
         "embedding" => extent(1, 0),
         "embedding_backward" => extent(2, 0),
+        "accuracy" if call.attributes.contains_key("masked") => extent(0, 1) + 1,
         "cross_entropy" | "cross_entropy_backward" | "accuracy" => extent(0, 1),
         "masked_cross_entropy" | "masked_cross_entropy_backward" => extent(0, 1) + 1,
         "linear_cross_entropy" if call.attributes.contains_key("masked") => {
@@ -489,8 +518,11 @@ fn is_square(call: &Call, operand: usize) -> bool {
 /// When the call is malformed.
 pub fn results(call: &Call, mode: Mode) -> Vec<usize> {
     let kernel = Kernel::parse(call).expect("the call is well formed");
+    let masked = call.attributes.contains_key("masked");
     let idle: &[usize] = match (&*call.kernel, mode) {
+        ("linear_cross_entropy", Mode::Training) if masked => &[4],
         ("linear_cross_entropy", Mode::Training) => &[3],
+        ("linear_cross_entropy", Mode::Evaluation) if masked => &[4, 7, 8],
         ("linear_cross_entropy", Mode::Evaluation) => &[3, 6, 7],
         _ => &[],
     };

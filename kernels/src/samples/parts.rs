@@ -30,16 +30,24 @@ pub(crate) fn sample(adding: Call, draw: &mut Draw) -> Call {
         }
         "cross_entropy_join" => {
             let sums: &[u64] = &[1 + draw.below(3), 2, batch, m];
-            loss(plain, draw, n).real(sums).integers(tokens).reals(&[tokens, &[1]])
+            let call = loss(plain, draw, n).real(sums).integers(tokens);
+            shared(call, batch).reals(&[tokens, &[1]])
         }
         "cross_entropy_part_backward" => {
-            loss(adding, draw, n).real(array).integers(tokens).reals(&[tokens, array])
+            let call = loss(adding, draw, n).real(array).integers(tokens);
+            shared(call, batch).reals(&[tokens, array])
         }
         name if name.starts_with("norm_part") => norm(plain, adding, draw, [batch, m, n]),
         "dropout" => dropout(plain, draw, n).reals(&[array; 2]),
         "dropout_backward" => dropout(adding, draw, n).reals(&[array; 2]),
         _ => adding.integer("parts", 1).reals(&[array; 2]),
     }
+}
+
+/// With the shares of rows, where some do not count.
+fn shared(call: Call, batch: u64) -> Call {
+    let masked = call.attributes.get("masked") == Some(&Attribute::Flag(true));
+    if masked { call.real(&[batch]) } else { call }
 }
 
 fn dropout(call: Call, draw: &mut Draw, columns: u64) -> Call {

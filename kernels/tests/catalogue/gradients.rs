@@ -396,30 +396,32 @@ fn losses() {
     }
 }
 
-/// Rows whose target is the number of classes do not count; without others nothing is learned.
+/// Rows whose target is the number of classes do not count, others as much as the share of their
+/// example says; without others nothing is learned.
 #[test]
 fn masked_losses() {
     for targets in [[3, 5, 0, 5], [1, 2, 3, 4], [5; 4]] {
         let build = |name| call(name).real(&[4, 5]).integers(&[4]);
-        let forward = build("masked_cross_entropy").reals(&[&[4], &[1]]);
-        let mut forward = Forward::new(forward, 3, &mut Draw::new(8));
+        let forward = build("masked_cross_entropy").reals(&[&[2], &[4], &[1]]);
+        let mut forward = Forward::new(forward, 4, &mut Draw::new(8));
+        forward.arrays[2] = Array::Real(vec![0.25, 1.5]);
         (forward.arrays[1], forward.weights) =
             (Array::Integer(targets.to_vec()), vec![1.0]);
         let after = forward.run();
         let logits = after[0].values().chunks(5);
-        let rows = targets.iter().zip(logits).filter(|(target, _)| **target < 5);
-        let losses: Vec<f64> = rows
-            .map(|(target, row)| {
-                row.iter().map(|x| x.exp()).sum::<f64>().ln() - row[*target as usize]
-            })
-            .collect();
-        let expected = losses.iter().sum::<f64>() / losses.len().max(1) as f64;
-        assert!((after[3].values()[0] - expected).abs() < 1e-12, "{targets:?}");
-        let backward = build("masked_cross_entropy_backward").reals(&[&[4], &[4, 5]]);
-        let inputs =
-            vec![after[0].clone(), after[1].clone(), after[2].clone(), unwritten(20)];
+        let rows = targets.iter().zip(logits).zip([0.25, 0.25, 1.5, 1.5]);
+        let losses = rows.filter(|((target, _), _)| **target < 5);
+        let losses = losses.map(|((target, row), share)| {
+            let sum: f64 = row.iter().map(|x| x.exp()).sum();
+            share * (sum.ln() - row[*target as usize])
+        });
+        let expected: f64 = losses.sum();
+        assert!((after[4].values()[0] - expected).abs() < 1e-12, "{targets:?}");
+        let backward = build("masked_cross_entropy_backward");
+        let backward = backward.reals(&[&[2], &[4], &[4, 5]]);
+        let inputs = [&after[..4], &[unwritten(20)]].concat();
         let found = evaluate(&backward, inputs);
-        assert_close(found[3].values(), &forward.slopes(0), "dlogits");
+        assert_close(found[4].values(), &forward.slopes(0), "dlogits");
     }
 }
 

@@ -31,12 +31,17 @@ fn gradients_are_those_of_the_loss() {
     for masked in [false, true] {
         let mut call = classifier(2);
         let mut arrays = contents::<f64>(&call, &mut Draw::new(4));
+        let behind = usize::from(masked);
         if masked {
-            call = call.flag("masked", true);
+            call = call.flag("masked", true).real(&[ROWS]);
+            let shares = call.operands.pop().expect("it was added");
+            call.operands.insert(3, shares);
             arrays[2] = Array::Integer(vec![0, 5, 4, 5, 5, 2, 1]);
+            let shares = (1..=ROWS).map(|row| row as f64 / 7.0).collect();
+            arrays.insert(3, Array::Real(shares));
         }
         let after = evaluate(&call, arrays.clone());
-        for (input, gradient) in [(0, 6), (1, 7)] {
+        for (input, gradient) in [(0, 6 + behind), (1, 7 + behind)] {
             let found = after[gradient].values();
             for (i, found) in found.iter().enumerate() {
                 let loss = |shift: f64| {
@@ -44,7 +49,7 @@ fn gradients_are_those_of_the_loss() {
                     let mut moved = arrays[input].values().to_vec();
                     moved[i] += shift;
                     arrays[input] = Array::Real(moved);
-                    evaluate(&call, arrays)[5].values()[0]
+                    evaluate(&call, arrays)[5 + behind].values()[0]
                 };
                 let expected = (loss(1e-5) - loss(-1e-5)) / 2e-5;
                 assert!((found - expected).abs() < 1e-9, "{found} for {expected}");

@@ -58,3 +58,35 @@ fn rows_with_something_that_is_no_number_do_not_count() {
     }
     assert_eq!(accuracy(&[f32::NEG_INFINITY; 2], &[0], 2), 1.0);
 }
+
+/// Rows whose target is the number of classes are neither right nor wrong, and others count as much as the
+/// share of their example says.
+#[test]
+fn rows_that_do_not_count_are_left_out() {
+    for seed in 0..50 {
+        let draw = &mut Draw::new(seed);
+        let (examples, rows, classes) =
+            (1 + draw.below(3), 1 + draw.below(4), 1 + draw.below(5));
+        let all = examples * rows;
+        let logits: Vec<f32> = draw.normals((all * classes) as usize);
+        let targets: Vec<i32> =
+            (0..all).map(|_| draw.below(classes + 1) as i32).collect();
+        let shares: Vec<f32> = (1..=examples).map(|share| share as f32 / 8.0).collect();
+        let call = call("accuracy").flag("masked", true).real(&[examples, rows, classes]);
+        let call = call.integers(&[examples, rows]).reals(&[&[examples], &[1]]);
+        let each = logits.chunks(classes as usize).zip(&targets).enumerate();
+        let right = each.filter(|(_, (row, target))| largest(row) == **target as usize);
+        let right = right.map(|(i, _)| shares[i / rows as usize]);
+        let expected: f32 = right.sum();
+        for body in [Body::Fast, Body::Plain] {
+            let mut arrays = [
+                Array::Real(logits.clone()),
+                Array::Integer(targets.clone()),
+                Array::Real(shares.clone()),
+                Array::Real(vec![f32::NAN]),
+            ];
+            run(&call, &mut arrays, body, &CONTEXT);
+            assert_eq!(arrays[3].values(), [expected], "seed {seed}");
+        }
+    }
+}

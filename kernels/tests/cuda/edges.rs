@@ -135,11 +135,11 @@ fn rows_of_classes_begin_anywhere() {
         let loss = call("cross_entropy").real(array).integers(count);
         let slopes = |add| {
             let call = call("masked_cross_entropy_backward").flag("accumulate", add);
-            call.real(array).integers(count).real(count).real(array)
+            call.real(array).integers(count).reals(&[&[3], count, array])
         };
         let together = call("linear_cross_entropy").flag("gradients", true);
         let together = together.flag("masked", true).reals(&[&[9, 3], &[columns, 3]]);
-        let together = together.integers(count).real(array).reals(&[count, &[1]]);
+        let together = together.integers(count).reals(&[&[3], array, count, &[1]]);
         let together = together.reals(&[&[9, 3], &[columns, 3]]);
         let calls = [loss.reals(&[count, &[1]]), slopes(false), slopes(true), together];
         for (call, dtype) in calls.iter().flat_map(|call| [(call, BF16), (call, F16)]) {
@@ -179,6 +179,7 @@ fn room_behind_classes_is_never_read() {
             let loss = call("linear_cross_entropy");
             let loss = if masked { loss.flag("masked", true) } else { loss };
             let loss = loss.reals(&[x, weight]).integers(&[rows]);
+            let loss = if masked { loss.real(&[rows]) } else { loss };
             let loss = loss.reals(&[&[4, room], &[rows], &[1]]);
             let loss = match gradients {
                 true => loss.flag("gradients", true).reals(&[x, weight]),
@@ -426,11 +427,17 @@ fn indices_out_of_range_make_no_numbers() {
             continue;
         }
         let logits: &[u64] = &[3, 7];
-        for name in ["cross_entropy", "masked_cross_entropy"] {
-            let loss = call(name).real(logits).integers(tokens).reals(&[tokens, &[1]]);
-            assert!(run_on(&loss, &indices, 3)[0].is_nan(), "{name} {bad}");
+        let shares: [&[&[u64]]; 2] = [&[], &[&[1]]];
+        for (name, shares) in
+            ["cross_entropy", "masked_cross_entropy"].into_iter().zip(shares)
+        {
+            let made = 3 + shares.len();
+            let loss = call(name).real(logits).integers(tokens).reals(shares);
+            let loss = run_on(&loss.reals(&[tokens, &[1]]), &indices, made);
+            assert!(loss[0].is_nan(), "{name} {bad}");
             let slopes = call(&format!("{name}_backward")).real(logits).integers(tokens);
-            let slopes = run_on(&slopes.reals(&[tokens, logits]), &indices, 3);
+            let slopes = slopes.reals(shares).reals(&[tokens, logits]);
+            let slopes = run_on(&slopes, &indices, made);
             for (i, value) in slopes.iter().enumerate() {
                 assert_eq!(value.is_nan(), i / 7 == 1, "{name} {bad} {i}");
             }

@@ -18,6 +18,7 @@ use crate::{
     feed::Feed,
     machine::{Fill, Members, Meter, POISON, Queues, members},
     ranks::Among,
+    shares::Completed,
     state::{State, rows},
 };
 use roundelay_schedule::{Action, Checked, DeviceId, GroupId, Table, Work};
@@ -113,7 +114,7 @@ impl Engine {
             members: schedule.groups.values().map(|g| members(schedule, g)).collect(),
             meter: Meter::new(schedule),
             recorder,
-            feed,
+            feed: Box::new(Completed::new(schedule, feed)),
             patience: options.deadline,
             device,
         })

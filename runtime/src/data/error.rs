@@ -123,7 +123,8 @@ pub enum DataError {
     /// A token that the model has no row for.
     #[error(
         "`{}`, byte {offset}: token {token} is not below {bound}, the bound of input `{input}`; \
-         enlarge the vocabulary or take other files",
+         enlarge the vocabulary or take other files; where it stands for no target, write `masked = true` \
+         in every loss and metric of these",
         path.display()
     )]
     OutOfBound {

@@ -1,7 +1,7 @@
 //! Which inputs of the model hold token sequences, and which the tokens that follow.
 
 use super::DataError;
-use roundelay_schedule::{Element, Input, InputId, Job, Table};
+use roundelay_schedule::{Element, Input, InputId, Job};
 
 /// Two inputs of shape [examples, sequence]: tokens, and the token that follows each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,14 +22,14 @@ impl Pair {
     /// The inputs called `tokens` and `targets`, or else the model's two inputs in order; in both
     /// cases i32 of one shape, and nothing besides them.
     pub(super) fn of(job: &Job) -> Option<Self> {
-        let named = |name: &str| job.inputs.iter().find(|(_, input)| input.name == name);
-        let mut ordered = job.inputs.iter();
+        let named = |name: &str| job.data_inputs().find(|(_, input)| input.name == name);
+        let mut ordered = job.data_inputs();
         let (tokens, targets) = match (named("tokens"), named("targets")) {
             (Some(tokens), Some(targets)) => (tokens, targets),
             _ => (ordered.next()?, ordered.next()?),
         };
-        let serves = job.inputs.len() == 2
-            && job.inputs.values().all(|input| input.element == Element::I32)
+        let serves = job.data_inputs().count() == 2
+            && job.data_inputs().all(|(_, input)| input.element == Element::I32)
             && tokens.1.shape == targets.1.shape;
         let [examples, sequence] = *tokens.1.shape.as_slice() else { return None };
         (serves && examples > 0 && sequence > 0).then(|| Self {
@@ -43,7 +43,7 @@ impl Pair {
 
     /// The pair, or an error that lists what the model has.
     pub(super) fn required(job: &Job, data: &'static str) -> Result<Self, DataError> {
-        let missing = || DataError::Inputs { data, found: spell(&job.inputs) };
+        let missing = || DataError::Inputs { data, found: spell(job) };
         Self::of(job).ok_or_else(missing)
     }
 
@@ -65,16 +65,16 @@ pub(super) fn bound(input: &Input) -> u64 {
     if input.bound == 0 { I32 } else { input.bound.min(I32) }
 }
 
-/// The inputs of a model, for messages.
-pub(super) fn spell(inputs: &Table<InputId, Input>) -> String {
-    let one = |input: &Input| {
+/// The inputs of a model that data brings, for messages.
+pub(super) fn spell(job: &Job) -> String {
+    let one = |(_, input): (InputId, &Input)| {
         let element = match input.element {
             Element::Real | Element::Wide => "real",
             Element::I32 => "i32",
         };
         format!("`{}: {element}{:?}`", input.name, input.shape)
     };
-    let all: Vec<_> = inputs.values().map(one).collect();
+    let all: Vec<_> = job.data_inputs().map(one).collect();
     if all.is_empty() { "no input".to_string() } else { all.join(", ") }
 }
 

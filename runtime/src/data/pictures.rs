@@ -44,17 +44,17 @@ pub(super) enum Part {
 impl Pictures {
     /// The inputs of a job, or an error that lists what the model has.
     pub(super) fn required(job: &Job, data: &'static str) -> Result<Self, DataError> {
-        let refuse = || DataError::ImageInputs { data, found: spell(&job.inputs) };
+        let refuse = || DataError::ImageInputs { data, found: spell(job) };
         let part = |input: &Input| part(input).ok_or_else(refuse);
-        let parts = job.inputs.values().map(part).collect::<Result<Vec<_>, _>>()?;
+        let inputs = || job.data_inputs().map(|(_, input)| input);
+        let parts = inputs().map(part).collect::<Result<Vec<_>, _>>()?;
         let find = |wanted| {
-            let mut found =
-                job.inputs.values().zip(&parts).filter(|(_, p)| **p == wanted);
+            let mut found = inputs().zip(&parts).filter(|(_, p)| **p == wanted);
             let first = found.next().map(|(input, _)| input);
             found.next().is_none().then_some(first).ok_or_else(refuse)
         };
         let (images, targets) = (find(Part::Images)?, find(Part::Targets)?);
-        let mut examples = job.inputs.values().map(|input| input.shape[0]);
+        let mut examples = inputs().map(|input| input.shape[0]);
         let first =
             examples.next().filter(|examples| *examples > 0).ok_or_else(refuse)?;
         if examples.any(|other| other != first) {

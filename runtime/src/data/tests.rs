@@ -4,7 +4,7 @@
 use super::*;
 use crate::scratch::Scratch;
 use roundelay_schedule::{
-    Evaluation, Float, Id, Input, Method, Optimizer, Rate, Table, TokenWidth,
+    Evaluation, Float, Id, Input, Method, Optimizer, Origin, Rate, Table, TokenWidth,
 };
 
 /// A job that trains nothing; its batch is four.
@@ -32,7 +32,13 @@ pub(crate) fn job(data: Data, inputs: &[Input]) -> Job {
 
 /// An input.
 pub(crate) fn input(name: &str, element: Element, shape: &[u64], bound: u64) -> Input {
-    Input { name: name.into(), element, shape: shape.to_vec(), bound }
+    Input {
+        name: name.into(),
+        element,
+        shape: shape.to_vec(),
+        bound,
+        origin: Origin::Data,
+    }
 }
 
 fn id(index: usize) -> InputId {

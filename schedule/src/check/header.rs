@@ -1,7 +1,7 @@
 //! Rule 1 for the header: target, plan, job and axes agree with each other and stay below the
 //! declared limits.
 
-use super::{Culprit, faults::Faults, limit, names, numbers};
+use super::{Culprit, faults::Faults, limit, names, numbers, shares};
 use crate::{
     DeviceId, Direction, Evaluation, Fold, Id, Line, Parameter, Placement, Plan,
     Reduction, Rule, Schedule, Split, Splits, Stage, Tensor,
@@ -15,6 +15,7 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
         delays(schedule, faults);
         job(schedule, faults);
         names::check(schedule, faults);
+        shares::check(schedule, faults);
         parameters(schedule, faults);
     }
     axes(schedule, faults);

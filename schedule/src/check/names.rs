@@ -26,7 +26,7 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
             format!("parameter {}, and begin with no `__`", told(name, limit::KEY))
         });
     }
-    for name in inputs {
+    for (_, crate::Input { name, .. }) in job.data_inputs() {
         let is_file = is_plain(name, limit::FILE_NAME);
         faults.require(is_file, Culprit::Header("job"), || {
             format!("input {}", told(name, limit::FILE_NAME))

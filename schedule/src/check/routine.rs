@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{
     Access, Argument, Attribute, Call, Catalogue, Element, Indices, Input, Method,
-    Operand, Optimizer, Pass, Repeated, Role, Routine, RoutineId, Schedule, Treatment,
+    Operand, Optimizer, Origin, Pass, Repeated, Role, Routine, RoutineId, Schedule,
+    Treatment,
 };
 use std::ops::Range;
 
@@ -137,7 +138,32 @@ impl<'a> Body<'a> {
                 }
             }
         }
-        self.indices(number, catalogue)
+        self.indices(number, catalogue)?;
+        self.shares(number, catalogue)
+    }
+
+    /// Shares are read with the targets of which they are, by who leaves out the same ones.
+    fn shares(&self, number: usize, catalogue: &dyn Catalogue) -> Result<(), String> {
+        let (before, call) = (&self.routine.calls[..number], &self.routine.calls[number]);
+        for operand in &call.operands {
+            let Some(Input { name, origin, .. }) = self.input(operand, &[]) else {
+                continue;
+            };
+            let Origin::Shares { of, mask } = origin else { continue };
+            let fits = catalogue.indices(call).is_some_and(|indices| {
+                let targets = self.input(&call.operands[indices.operand], before);
+                let is_own = targets.is_some_and(|targets| targets.name == *of);
+                indices.mask == Some(*mask) && is_own
+            });
+            if !fits {
+                return Err(format!(
+                    "reads `{name}`, the shares of `{of}` where {mask} stands for none, but does \
+                     not look up by them or leaves out another number; read the shares of its own \
+                     targets"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// What is looked up by an input exists for all its numbers.

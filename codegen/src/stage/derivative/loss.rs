@@ -5,7 +5,7 @@ use crate::stage::call::{Step, Term, call};
 use roundelay_dsl::Masked;
 use roundelay_schedule::Element;
 
-/// y = mean of −log softmax(logits)[target] over the rows that count.
+/// y = mean of −log softmax(logits)[target], or the sum of these times shares over the rows that count.
 pub(super) fn cross_entropy(site: &Site<'_>, masked: Masked) -> Derivative {
     let [forward, backward] = match masked {
         Masked::No => ["cross_entropy", "cross_entropy_backward"],
@@ -13,10 +13,12 @@ pub(super) fn cross_entropy(site: &Site<'_>, masked: Masked) -> Derivative {
     };
     let [logits, targets] = site.operands();
     let lse = site.auxiliary(0, &[targets.elements()]);
-    let inputs = [logits, targets.flat(), lse];
-    let mut forward = call(forward, inputs.clone());
-    forward.terms.push(site.result().flat());
-    let backward = weighted(site, 0, call(backward, inputs));
+    let known = |kernel| {
+        let step = call(kernel, [logits.clone(), targets.clone().flat()]);
+        step.and(site.optional(2)).and([lse.clone()])
+    };
+    let forward = known(forward).and([site.result().flat()]);
+    let backward = weighted(site, 0, known(backward));
     Derivative { forward: vec![forward], backward }
 }
 
@@ -48,13 +50,9 @@ pub(super) fn linear_cross_entropy(
     let logits = site.scratch(0, &[together, room_of(classes)]);
     let lse = Term { element: Element::Wide, ..site.scratch(1, &[rows]) };
     let loss = site.result().flat();
-    let mut forward = call(
-        "linear_cross_entropy",
-        [x.clone(), weight.clone(), targets, logits, lse, loss],
-    );
-    if masked == Masked::Yes {
-        forward = forward.flag("masked");
-    }
+    let forward = call("linear_cross_entropy", [x.clone(), weight.clone(), targets]);
+    let forward = forward.and(site.optional(3)).and([logits, lse, loss]);
+    let mut forward = masking(forward, masked);
     if !site.graph.differentiates(site.node) {
         return Derivative { forward: vec![forward], backward: vec![] };
     }
@@ -81,10 +79,19 @@ pub(super) fn mean_squared_error(site: &Site<'_>) -> Derivative {
 }
 
 /// y = share of rows whose largest logit is the target; it has no gradient.
-pub(super) fn accuracy(site: &Site<'_>) -> Derivative {
+pub(super) fn accuracy(site: &Site<'_>, masked: Masked) -> Derivative {
     let [logits, targets] = site.operands();
-    let forward = call("accuracy", [logits, targets.flat(), site.result().flat()]);
-    Derivative { forward: vec![forward], backward: vec![] }
+    let forward = call("accuracy", [logits, targets.flat()]);
+    let forward = forward.and(site.optional(2)).and([site.result().flat()]);
+    Derivative { forward: vec![masking(forward, masked)], backward: vec![] }
+}
+
+/// A call in which some rows may not count.
+pub(super) fn masking(step: Step, masked: Masked) -> Step {
+    match masked {
+        Masked::No => step,
+        Masked::Yes => step.flag("masked"),
+    }
 }
 
 /// The gradient of a term of the loss, times its constant weight in the loss. `step` lacks

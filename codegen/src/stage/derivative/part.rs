@@ -1,7 +1,11 @@
 //! What one of several devices does where tensors are split among them. Every change of layout
 //! declares its own adjoint, so a backward pass is derived like any other.
 
-use super::{Derivative, Site, loss::weighted, part_norm, pixels};
+use super::{
+    Derivative, Site,
+    loss::{masking, weighted},
+    part_norm, pixels,
+};
 use crate::stage::call::{Step, Term, call};
 use roundelay_dsl::{Masked, Motion, Part, Share};
 use roundelay_schedule::{Element, Line};
@@ -128,19 +132,16 @@ fn cross_entropy(site: &Site<'_>, whole: u64, masked: Masked, line: Line) -> Der
     };
     let own = wide(0, &[1, 2 * rows]);
     let all = wide(1, &[1, 2 * rows * u64::from(line.parts)]);
-    let of = |step: Step| {
-        let step = step.integer("whole", number(whole));
-        match masked {
-            Masked::No => step,
-            Masked::Yes => step.flag("masked"),
-        }
-    };
+    let of = |step: Step| masking(step.integer("whole", number(whole)), masked);
+    let shares = site.optional(2);
     let first =
         call("cross_entropy_part", [logits.clone(), targets.clone(), own.clone()]);
     let meet = along(call("all_gather", [own, all.clone()]), line);
     let loss = site.result().flat();
-    let last = call("cross_entropy_join", [all, targets.clone(), lse.clone(), loss]);
-    let back = of(call("cross_entropy_part_backward", [logits, targets, lse]));
+    let last = call("cross_entropy_join", [all, targets.clone()]);
+    let last = last.and(shares.clone()).and([lse.clone(), loss]);
+    let back = call("cross_entropy_part_backward", [logits, targets]);
+    let back = of(back.and(shares).and([lse]));
     Derivative {
         forward: vec![of(first), meet, of(last)],
         backward: weighted(site, 0, back),

@@ -3,7 +3,7 @@
 use roundelay_dsl::{
     Extent, Masked, Model, ModelInput, ModelParameter, Node, NodeId, Operation, Source,
 };
-use roundelay_schedule::{Element, Initial, Treatment};
+use roundelay_schedule::{Element, Initial, Origin, Treatment};
 
 /// An extent that does not depend on the micro-batch.
 pub(crate) fn fixed(size: u64) -> Extent {
@@ -28,6 +28,10 @@ impl Build {
     pub(crate) fn tokens(&mut self, name: &str, shape: &[Extent], bound: u64) -> Source {
         self.any_input(name, shape, Element::I32, bound)
     }
+    /// What each of so many rows counts in a masked loss.
+    pub(crate) fn shares(&mut self, rows: u64) -> Source {
+        self.any_input("shares", &[fixed(rows)], Element::Wide, 0)
+    }
     fn any_input(
         &mut self,
         name: &str,
@@ -36,7 +40,8 @@ impl Build {
         bound: u64,
     ) -> Source {
         let name = name.to_owned();
-        let input = ModelInput { name, element, shape: shape.to_vec(), bound };
+        let (shape, origin) = (shape.to_vec(), Origin::Data);
+        let input = ModelInput { name, element, shape, bound, origin };
         Source::Input(self.model.inputs.push(input))
     }
     pub(crate) fn parameter(&mut self, shape: &[u64]) -> Source {

@@ -44,16 +44,17 @@ struct Field {
 impl Teacher {
     pub(super) fn new(job: &Job) -> Result<Self, DataError> {
         let first = |input: &Input| input.shape.first().copied();
-        let examples = job.inputs.values().next().and_then(first).unwrap_or(1);
+        let examples = job.data_inputs().next().and_then(|(_, input)| first(input));
+        let examples = examples.unwrap_or(1);
         let field = |(id, input): (InputId, &Input)| match elements(input, examples) {
             Some(elements) => {
                 Ok(Field { id, element: input.element, elements, bound: bound(input) })
             }
             None => Err(refuse(input)),
         };
-        let inputs = job.inputs.iter().map(field).collect::<Result<Vec<_>, _>>()?;
-        let named = job.inputs.iter().find(|(_, input)| input.name == "targets");
-        let last = job.inputs.iter().next_back().filter(|_| job.inputs.len() > 1);
+        let inputs = job.data_inputs().map(field).collect::<Result<Vec<_>, _>>()?;
+        let named = job.data_inputs().find(|(_, input)| input.name == "targets");
+        let last = job.data_inputs().next_back().filter(|_| inputs.len() > 1);
         let target = named.or(last).map(|(id, _)| id);
         let (seed, dtype) = (job.seed, job.dtype);
         let is_target = |field: &&Field| Some(field.id) == target;

@@ -4,10 +4,10 @@ use roundelay_schedule::{
     Access, Action, ActionId, Argument, Attribute, Axis, Buffer, Bytes, BytesPerSecond,
     Call, Collective, Constants, Content, Data, Device, Division, Domain, Element,
     Evaluation, Float, FlopsPerSecond, Form, Group, Id, Initial, Input, Item, Job, Link,
-    MapWay, MapWays, Method, Nanos, Operand, Optimizer, Order, Parameter, Pass, Place,
-    Placement, Plan, Pool, Protocol, Rate, Recompute, Reduction, Rest, Rewrite, Rewrites,
-    Ring, Role, Routine, Row, Rule, Schedule, Slice, Spot, States, Subject, Sum, Target,
-    Timeline, Treatment, Wait, Waits, Way, Work,
+    MapWay, MapWays, Method, Nanos, Operand, Optimizer, Order, Origin, Parameter, Pass,
+    Place, Placement, Plan, Pool, Protocol, Rate, Recompute, Reduction, Rest, Rewrite,
+    Rewrites, Ring, Role, Routine, Row, Rule, Schedule, Slice, Spot, States, Subject,
+    Sum, Target, Timeline, Treatment, Wait, Waits, Way, Work,
 };
 
 fn id<I: Id>(index: usize) -> I {
@@ -180,6 +180,7 @@ fn job() -> Job {
             element: Element::I32,
             shape: vec![2, 128],
             bound: 256,
+            origin: Origin::Data,
         }]
         .into_iter()
         .collect(),

@@ -8,10 +8,10 @@ use roundelay_schedule::{
     Call, Catalogue, Collective, Constants, Content, Data, Device, Division, Domain,
     Element, Evaluation, Exchanged, Exchanging, Float, FlopsPerSecond, Group, Id,
     Indices, Initial, Input, Job, Line, Link, Meanwhile, Method, MicroBatch, Nanos,
-    Operand, Optimizer, Order, Parameter, Pass, Place, Placement, Plan, Pool, Rate,
-    Recompute, Reduction, Rest, Ring, Role, Routine, RoutineId, Row, Rule, Schedule,
-    Slice, Spot, States, Subject, Sum, Table, Target, Timeline, Treatment, Wait, Waits,
-    Work,
+    Operand, Optimizer, Order, Origin, Parameter, Pass, Place, Placement, Plan, Pool,
+    Rate, Recompute, Reduction, Rest, Ring, Role, Routine, RoutineId, Row, Rule,
+    Schedule, Slice, Spot, States, Subject, Sum, Table, Target, Timeline, Treatment,
+    Wait, Waits, Work,
 };
 
 /// Reads, writes and updates as the letters of a kernel's name say.
@@ -152,6 +152,7 @@ fn job(n: u32, s: u32) -> Job {
         element: Element::Real,
         shape: vec![1, 16],
         bound: 0,
+        origin: Origin::Data,
     };
     Job {
         model: "tiny".to_owned(),
