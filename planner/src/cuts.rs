@@ -5,7 +5,7 @@ mod balanced;
 mod uneven;
 mod units;
 
-pub(crate) use apart::{Apart, Pace, Speeds};
+pub(crate) use apart::{Apart, Speeds};
 pub(crate) use uneven::Uneven;
 
 use crate::alike::needed;

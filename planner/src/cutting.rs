@@ -4,7 +4,7 @@
 use crate::{
     core::Core,
     cost::{Costs, Kinds, On},
-    cuts::{Apart, Chain, Pace, Speeds, Uneven, cut, until_loss},
+    cuts::{Apart, Chain, Speeds, Uneven, cut, until_loss},
     laws::check_cuts,
     load::{LoadError, update_of},
     memory::Room,
@@ -36,8 +36,6 @@ pub(crate) struct Seating {
     pub spread: Option<Spread>,
     /// Bytes that [`ELEMENTS`] elements of a stage take at rest, where devices differ in memory.
     pub held: Option<Bytes>,
-    /// What stages on several devices do while messages travel.
-    pub pace: Pace,
 }
 
 /// So many elements are asked for what each of them takes.
@@ -311,7 +309,7 @@ impl Cutter<'_> {
         }
         let first = seating.spread.map_or(0, Spread::first);
         let links = seats.links(levels, (first, tensor), stages);
-        let best = self.apart[&key].best((chain, seating.pace), |cut, bytes| {
+        let best = self.apart[&key].best(chain, |cut, bytes| {
             let link = links[cut].map(|link| &program.target.links[link]);
             let bytes = own_part(tensor, bytes);
             link.map_or(Nanos(0), |link| link.transfer_time(bytes))

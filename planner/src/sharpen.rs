@@ -9,7 +9,6 @@ use crate::{
     core::Core,
     cost::Costs,
     counts::Counts,
-    cuts::Pace,
     cutting::{Count, Cuttings, ELEMENTS, Seating, Seats, Sorts},
     family::Family,
     load::StageLoad,
@@ -303,9 +302,7 @@ fn count(program: &Program, outline: &Outline, differ: Differ) -> Count {
     let cut_apart = differ.has_uneven_room && seats.is_some();
     let held =
         cut_apart.then(|| held_by_elements(program, &outline.bare(program), ELEMENTS));
-    let spread = differs.then(|| outline.spread());
-    let pace = seats.map_or(Pace::default(), |_| Pace::of(order));
-    let seating = Seating { seats, spread, held, pace };
+    let seating = Seating { seats, spread: differs.then(|| outline.spread()), held };
     ((outline.counts.all_micro_batches(), tensor), stages, seating)
 }
 

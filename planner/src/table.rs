@@ -280,9 +280,10 @@ fn searched(ranking: &Ranking) -> String {
             format!("the best of the space may be {} better", improvement(ranking.gap()))
         }
     };
-    let left = match ranking.left_open() {
-        0 => String::new(),
-        left => format!(", {left} left open"),
+    let left = match (ranking.left_open(), ranking.is_optimal()) {
+        (0, _) => String::new(),
+        (left, true) => format!(", {left} of weaker exactness left open"),
+        (left, false) => format!(", {left} left open"),
     };
     format!(
         "{candidates} plans: {clocked} clocked, {pruned} bounded away{left}; {verdict}\n"
@@ -347,6 +348,10 @@ note: devices that share a memory are taken as separate processors: where they a
         ranking.open = Some((875, [0; 4]));
         let expected = "20 plans: 3 clocked, 9 bounded away, 8 left open; \
                         the best of the space may be 12.5 % better";
+        assert!(table(&ranking, &sample::program(4, 8)).contains(expected));
+        ranking.open = None;
+        let expected =
+            "8 of weaker exactness left open; the first is the best of the space";
         assert!(table(&ranking, &sample::program(4, 8)).contains(expected));
     }
 

@@ -234,13 +234,15 @@ impl Evaluated {
     }
 }
 
-/// The forward passes of a schedule, in the order of its stages.
+/// The forward passes that a schedule launches, in the order of its stages.
 pub(crate) fn forward_passes(schedule: &Schedule) -> Vec<ForwardPass> {
+    let launches = schedule.actions.values().filter_map(|action| action.work.routine());
+    let launched: BTreeSet<RoutineId> = launches.map(|(routine, _)| routine).collect();
     let pass = |stage: Stage| {
         let is_own =
             |routine: &&Routine| (routine.pass, routine.stage) == (Pass::Forward, stage);
         let mut routines = schedule.routines.iter();
-        let own = routines.find(|(_, routine)| is_own(routine));
+        let own = routines.find(|(id, routine)| launched.contains(id) && is_own(routine));
         let (routine, _) = own.expect("every stage has a forward pass");
         ForwardPass { routine, keeper: schedule.plan.keeper(stage) }
     };

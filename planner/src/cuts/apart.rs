@@ -1,7 +1,7 @@
 //! Cut points of stages on devices of their own: what crosses a cut takes time as well.
 
 use super::{Chain, Uncuttable, Uneven, cut_at, uneven::Roomy};
-use roundelay_schedule::{Bytes, Nanos, Order};
+use roundelay_schedule::{Bytes, Nanos};
 
 /// What stages take.
 #[derive(Clone, Copy, Debug)]
@@ -26,56 +26,6 @@ impl Speeds<'_> {
 /// The cuts among which stages on devices of their own choose: the balanced ones among all places, as
 /// [`super::cut`] makes them, then those among places where ever less crosses.
 pub(crate) struct Apart(Vec<Timed>);
-
-/// What a stage does while its messages travel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Pace {
-    /// It waits for what it gets and gives, once in every micro-batch: a pipeline that has no more of
-    /// them under way than devices has nothing else to do.
-    #[default]
-    Waits,
-    /// It has more of them to go on with, so whichever takes longer counts.
-    GoesOn,
-}
-
-impl Pace {
-    /// That of an order.
-    pub(crate) fn of(order: Order) -> Self {
-        match order {
-            Order::Gpipe
-            | Order::Eager
-            | Order::BreadthFirst
-            | Order::ZeroBubbleH2
-            | Order::ZeroBubbleTwoP
-            | Order::ZeroBubbleAuto
-            | Order::DualPipe
-            | Order::DualPipePaired
-            | Order::TeraPipe => Self::GoesOn,
-            Order::Sequential
-            | Order::Parallel
-            | Order::Cyclic
-            | Order::OneForwardOneBackward
-            | Order::Interleaved
-            | Order::ZeroBubbleH1
-            | Order::ZeroBubbleOneP
-            | Order::ZeroBubbleV
-            | Order::HalfV
-            | Order::MinimalV
-            | Order::Wave
-            | Order::Chimera
-            | Order::SlicesOneForwardOneBackward
-            | Order::Listed => Self::Waits,
-        }
-    }
-
-    /// What a stage takes with the messages before and behind it.
-    fn with(self, own: Nanos, [before, behind]: [Nanos; 2]) -> Nanos {
-        match self {
-            Self::Waits => own + before + behind,
-            Self::GoesOn => own.max(before).max(behind),
-        }
-    }
-}
 
 /// Cuts, and what the stages between them take.
 struct Timed {
@@ -133,15 +83,15 @@ impl Apart {
     /// The cuts of stages that send each other what crosses; `message` is what that takes at the
     /// cut of a number, one way.
     ///
-    /// Those are taken whose slowest stage with its messages takes least at this pace; the first
-    /// where they are equal.
+    /// Each stage waits for what it gets and gives, once in every micro-batch of a pipeline that
+    /// has no more under way than devices. So those cuts are taken whose slowest stage with
+    /// its messages takes least; the first where they are equal.
     pub(crate) fn best(
         &self,
-        (chain, pace): (&Chain, Pace),
+        chain: &Chain,
         message: impl Fn(usize, Bytes) -> Nanos,
     ) -> &[u32] {
-        let slowest =
-            |own: &&Timed| slowest((chain, pace), (&own.cuts, &own.times), &message);
+        let slowest = |own: &&Timed| slowest(chain, (&own.cuts, &own.times), &message);
         self.0.iter().min_by_key(slowest).map_or(&[], |own| &own.cuts)
     }
 }
@@ -181,7 +131,7 @@ fn crosses(chain: &Chain, at: usize) -> Bytes {
 
 /// What the slowest of stages with these times takes with the messages before and behind it.
 fn slowest(
-    (chain, pace): (&Chain, Pace),
+    chain: &Chain,
     (cuts, times): (&[u32], &[Nanos]),
     message: impl Fn(usize, Bytes) -> Nanos,
 ) -> Option<Nanos> {
@@ -193,7 +143,7 @@ fn slowest(
     let before = [Nanos(0)].into_iter().chain(sent.iter().copied());
     let behind = sent.iter().copied().chain([Nanos(0)]);
     let own = times.iter().zip(before.zip(behind));
-    own.map(|(own, (before, behind))| pace.with(*own, [before, behind])).max()
+    own.map(|(own, (before, behind))| *own + before + behind).max()
 }
 
 #[cfg(test)]
@@ -223,7 +173,7 @@ mod tests {
         let apart = Apart::new(&layers, 2, Speeds::Alike).unwrap();
         let at = |nanos: u64| {
             let message = |_, bytes: Bytes| Nanos(bytes.0 * nanos);
-            Ok(apart.best((&layers, Pace::Waits), message).to_vec())
+            Ok(apart.best(&layers, message).to_vec())
         };
         assert_eq!(at(0), cut(&layers, 2));
         assert_eq!(at(0), Ok(vec![5]));
@@ -240,14 +190,9 @@ mod tests {
         let crossing = [[2, 8, 8, 2].repeat(6), vec![2, 1]].concat();
         let layers = chain(&times, &[&[0], &crossing[1..]].concat());
         let apart = Apart::new(&layers, 2, Speeds::Alike).unwrap();
-        let paced = |nanos: u64, pace| {
-            apart.best((&layers, pace), |_, bytes| Nanos(bytes.0 * nanos)).to_vec()
-        };
-        let at = |nanos| paced(nanos, Pace::Waits);
+        let at =
+            |nanos: u64| apart.best(&layers, |_, bytes| Nanos(bytes.0 * nanos)).to_vec();
         assert_eq!(at(0), cut(&layers, 2).unwrap());
-        // Who goes on meanwhile minds messages where they take longer than a stage.
-        assert_eq!(paced(3, Pace::GoesOn), at(0));
-        assert_eq!(paced(12, Pace::GoesOn), vec![12]);
         // Between layers, where all stages but one are balanced.
         assert_eq!((at(5), at(100)), (vec![12], vec![25]));
     }
@@ -263,7 +208,7 @@ mod tests {
             };
             Ok(Apart::new(&layers, 2, Speeds::Alike)
                 .unwrap()
-                .best((&layers, Pace::Waits), message)
+                .best(&layers, message)
                 .to_vec())
         };
         assert_eq!(only(0), Ok(vec![3]));
@@ -290,10 +235,9 @@ mod tests {
             let message = |_, bytes: Bytes| Nanos(bytes.0);
             let apart = Apart::new(&chain, stages, Speeds::Alike).unwrap();
             assert_eq!(apart.0[0].cuts, balanced);
-            let paced = (&chain, Pace::Waits);
-            let apart = apart.best(paced, message).to_vec();
+            let apart = apart.best(&chain, message).to_vec();
             let [one, other] = [&apart, &balanced]
-                .map(|cuts| slowest(paced, (cuts, &chain.stage_times(cuts)), message));
+                .map(|cuts| slowest(&chain, (cuts, &chain.stage_times(cuts)), message));
             assert!(one <= other, "{chain:?}");
             better += usize::from(one < other);
             assert!(round % 4 > 0 || apart == balanced, "{chain:?}");

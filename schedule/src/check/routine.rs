@@ -387,6 +387,13 @@ impl<'a> Body<'a> {
             )
             | (Pass::Update, Role::Parameter, Access::Update) => &self.updated[argument],
             (Pass::Norm, Role::Squares, _) => return self.measured(argument),
+            // What other stages add to is a sum with a term of this one.
+            (_, Role::ValueGradient(_), Access::Update) => {
+                return match self.updated[argument].iter().next() {
+                    Some(_) => Ok(()),
+                    None => Err(missed(argument, "the term of this stage")),
+                };
+            }
             _ => return Ok(()),
         };
         let job = &self.schedule.job;

@@ -411,6 +411,16 @@ fn routines_must_keep_what_their_arguments_declare() {
     assert!(found.to_string().contains("there is no kernel `x`"), "{found}");
 }
 
+/// What is a sum over stages has a term of every stage that says so.
+#[test]
+fn a_sum_over_stages_gets_the_term_of_each() {
+    let found = refused(pipeline(), |s| {
+        s.routines[id(2)].arguments[2].access = Access::Update;
+        s.routines[id(2)].calls[0].kernel = "rrrw".into();
+    });
+    assert!(found.to_string().contains("never gets the term of this stage"), "{found}");
+}
+
 /// No pass reads elements that nothing draws, loads or keeps.
 #[test]
 fn what_is_read_of_parameters_is_listed() {
