@@ -39,6 +39,7 @@ mod routine;
 mod shares;
 mod sums;
 mod tasks;
+mod update;
 mod values;
 mod violation;
 

@@ -29,5 +29,6 @@ mod rows;
 mod slices;
 mod support;
 mod traffic;
+mod updates;
 mod volume;
 mod weights;

@@ -1,7 +1,9 @@
 //! Rule 1 for the arguments of routines: what a pass may bind, and what it must.
 
 use super::{Culprit, faults::Faults, limit, norm};
-use crate::{Access, Argument, Id, Pass, Role, Routine, RoutineId, Schedule};
+use crate::{
+    Access, Argument, Bytes, Float, Id, Operand, Pass, Role, Routine, RoutineId, Schedule,
+};
 use std::collections::BTreeSet;
 
 /// Arguments exist, once each, and the pass may do with them what they say.
@@ -81,6 +83,22 @@ fn allowed(pass: Pass, role: Role, access: Access) -> bool {
     }
 }
 
+/// Whether one call works on all of two arrays that are as large as each other.
+fn adds_up(routine: &Routine, dtype: Float) -> bool {
+    let ([one, other], [call]) = (&routine.arguments[..], &routine.calls[..]) else {
+        return false;
+    };
+    let is_whole = |operand: &Operand| {
+        let width = operand.element.size(dtype);
+        operand.offset == Bytes(0)
+            && operand.elements().and_then(|own| own.checked_mul(width))
+                == Some(one.size.0)
+    };
+    let mut bound: Vec<u32> = call.operands.iter().map(|own| own.argument).collect();
+    bound.sort_unstable();
+    one.size == other.size && bound == [0, 1] && call.operands.iter().all(is_whole)
+}
+
 /// What a pass must bind.
 pub(super) fn demands(
     schedule: &Schedule,
@@ -107,6 +125,11 @@ pub(super) fn demands(
             demand(
                 both.iter().all(Option::is_some),
                 "must bind received and own gradient",
+            );
+            demand(
+                adds_up(routine, schedule.job.dtype),
+                "must be one call that adds all of what is received to all of the own, and these \
+                 are as large as each other",
             );
         }
         Pass::Norm => norm::check(schedule, id, routine, faults),

@@ -8,6 +8,7 @@
 
 use super::{
     Culprit, arguments, exchanges, faults::Faults, needs::Needs, norm, ranges::Ranges,
+    update,
 };
 use crate::{
     Access, Argument, Attribute, Call, Catalogue, Element, Indices, Input, Method,
@@ -123,6 +124,7 @@ impl<'a> Body<'a> {
         };
         if deed == Deed::Update {
             self.constants(call)?;
+            update::check(self.schedule, self.routine, call)?;
         }
         let mut ranges = Vec::with_capacity(accesses.len());
         for operand in &call.operands {

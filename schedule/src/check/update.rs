@@ -1,0 +1,95 @@
+//! Rule 1 for updates: one call of the optimizer makes the next parameters, from all that its routine
+//! is given, each array where it is known to lie. So nothing is updated twice or in parts that are
+//! bounded apart, no array stands for another, and what is kept means the same to all schedules.
+
+use crate::{Bytes, Call, Element, Operand, Role, Routine, Schedule};
+
+/// An array that an optimizer's call works on: what it is bound to, and the bytes before it.
+struct Array {
+    what: &'static str,
+    role: Role,
+    before: u64,
+    width: u64,
+    elements: u64,
+}
+
+/// Checks the call of an optimizer in the routine of an update.
+pub(super) fn check(
+    schedule: &Schedule,
+    routine: &Routine,
+    call: &Call,
+) -> Result<(), String> {
+    if routine.calls.len() != 1 {
+        return Err("must be the only call of its routine".into());
+    }
+    let count = call.operands.get(1).and_then(Operand::elements).unwrap_or(0);
+    let all = schedule.job.elements[schedule.plan.keeper(routine.stage)];
+    if count > all {
+        return Err(format!("updates {count} elements, but its stage has {all}"));
+    }
+    let arrays = arrays(schedule, routine, count);
+    if arrays.len() != call.operands.len() {
+        return Err(format!("must have {} operands, one an array", arrays.len()));
+    }
+    let mut pairs = arrays.iter().zip(&call.operands);
+    match pairs.find(|(array, operand)| !array.is(routine, operand)) {
+        None => sized(routine, &arrays),
+        Some((Array { what, role, before, elements, width: _ }, _)) => Err(format!(
+            "the operand `{what}` must begin at byte {before} of {role:?}, and have {elements} \
+             elements"
+        )),
+    }
+}
+
+/// The arrays in the order of the kernel's operands.
+fn arrays(schedule: &Schedule, routine: &Routine, elements: u64) -> Vec<Array> {
+    let job = &schedule.job;
+    let (real, wide) = (Element::Real.size(job.dtype), job.dtype.wide_size());
+    let is_bound = |role: Role| routine.arguments.iter().any(|own| own.role == role);
+    let next = match is_bound(Role::NextParameter) {
+        true => Role::NextParameter,
+        false => Role::Parameter,
+    };
+    let array = |what, role, width| Array { what, role, before: 0, width, elements };
+    let flat = [
+        array("gradient", Role::Gradient, job.gradient_width()),
+        array("parameter", Role::Parameter, real),
+        array("next", next, real),
+    ];
+    let states = (0..job.optimizer.arrays(job.dtype)).map(|number| Array {
+        before: number * wide * elements,
+        ..array("state", Role::Optimizer, wide)
+    });
+    let squares = Array { elements: 1, ..array("squares", Role::Squares, wide) };
+    let squares = is_bound(Role::Squares).then_some(squares);
+    flat.into_iter().chain(states).chain(squares).collect()
+}
+
+impl Array {
+    /// Whether an operand is this one.
+    fn is(&self, routine: &Routine, operand: &Operand) -> bool {
+        let argument = routine.arguments.get(operand.argument as usize);
+        argument.is_some_and(|argument| argument.role == self.role)
+            && operand.offset == Bytes(self.before)
+            && operand.elements() == Some(self.elements)
+    }
+
+    fn end(&self) -> u64 {
+        self.before + self.width * self.elements
+    }
+}
+
+/// Arguments end with the last of their arrays: nothing behind it is read or kept.
+fn sized(routine: &Routine, arrays: &[Array]) -> Result<(), String> {
+    for argument in &routine.arguments {
+        let own = arrays.iter().filter(|array| array.role == argument.role);
+        let end = own.map(Array::end).max().unwrap_or(0);
+        if argument.size != Bytes(end) {
+            return Err(format!(
+                "{:?} has {} bytes, of which an update knows {end}",
+                argument.role, argument.size.0
+            ));
+        }
+    }
+    Ok(())
+}
