@@ -86,60 +86,44 @@ fn perplexity_leaves_out_what_a_masked_loss_does() {
     assert_eq!(model.inputs.values().map(|input| input.bound).max(), Some(9));
 }
 
-/// What it leaves out is an input that data does not bring; it moves no other, and updates have the same
-/// digits with it.
-#[test]
-fn accuracy_leaves_out_what_a_masked_loss_does() {
-    let text = |metric: &str| {
-        format!(
+/// A loss alone, and with a metric that leaves out masked rows; updates have the same digits.
+fn plain_and_measured(inputs: &str, masked: bool) -> [Program; 2] {
+    let both = ["", "metric accuracy(logits, y, masked = true)"].map(|metric| {
+        let text = format!(
             "model m {{
-                input y: i32[batch]
-                input x: real[batch, 8]
+                {inputs}
                 logits = linear(x, 8)
-                loss cross_entropy(logits, y, masked = true)
+                loss cross_entropy(logits, y, masked = {masked})
                 {metric}
             }}"
-        )
-    };
-    let program = |metric| {
-        let parsed = parse(&SourceFile::new("test.rdl", text(metric)), &NoFiles);
+        );
+        let parsed = parse(&SourceFile::new("test.rdl", text), &NoFiles);
         parsed.unwrap_or_else(|wrong| panic!("{wrong}")).0
-    };
-    let [plain, measured] =
-        ["", "metric accuracy(logits, y, masked = true)"].map(program);
+    });
+    let [plain, measured] = both
+        .each_ref()
+        .map(|program| fingerprint(program).split('-').next().map(str::to_owned));
+    assert_eq!(plain, measured);
+    both
+}
+
+/// What it leaves out is an input that data does not bring, and moves no other.
+#[test]
+fn accuracy_leaves_out_what_a_masked_loss_does() {
+    let inputs = "input y: i32[batch]\n input x: real[batch, 8]";
+    let [plain, measured] = plain_and_measured(inputs, true);
     assert_eq!(measured.model.inputs, plain.model.inputs);
-    let names = |model: &Model| -> Vec<String> {
-        model.inputs.values().map(|input| input.name.clone()).collect()
-    };
-    assert_eq!(names(&measured.model), ["y", "x", "y.shares.8"]);
+    let names = measured.model.inputs.values().map(|input| input.name.as_str());
+    assert!(names.eq(["y", "x", "y.shares.8"]));
     assert_eq!(measured.model.data_inputs().count(), 2);
-    let update = |program| fingerprint(program).split('-').next().map(str::to_owned);
-    assert_eq!(update(&plain), update(&measured));
 }
 
 /// A metric may leave out rows where the loss does not.
 #[test]
 fn metrics_bring_shares_of_their_own() {
-    let text = |metric: &str| {
-        format!(
-            "model m {{
-                input x: real[batch, 8]
-                input y: i32[batch]
-                logits = linear(x, 8)
-                loss cross_entropy(logits, y)
-                {metric}
-            }}"
-        )
-    };
-    let program = |metric| {
-        let parsed = parse(&SourceFile::new("test.rdl", text(metric)), &NoFiles);
-        parsed.unwrap_or_else(|wrong| panic!("{wrong}")).0
-    };
-    let [plain, measured] =
-        ["", "metric accuracy(logits, y, masked = true)"].map(program);
+    let inputs = "input x: real[batch, 8]\n input y: i32[batch]";
+    let [_, measured] = plain_and_measured(inputs, false);
     assert_eq!(measured.model.inputs.len(), 3);
-    let update = |program| fingerprint(program).split('-').next().map(str::to_owned);
-    assert_eq!(update(&plain), update(&measured));
 }
 
 #[test]
