@@ -75,7 +75,8 @@ impl Grouping {
 }
 
 impl<'a> Clerk<'a> {
-    /// Some plans with their first bounds, by class of exactness.
+    /// Some plans with their first bounds, by class of exactness; those that are cut elsewhere if messages
+    /// are hidden join them.
     pub(crate) fn new(
         program: &'a Program,
         costs: &'a Costs,
@@ -83,6 +84,7 @@ impl<'a> Clerk<'a> {
         grouping: Grouping,
     ) -> (Self, Classes) {
         let bounds = Bounds::new(program, costs, &plans, threads());
+        let plans = bounds.cut_apart(plans);
         let listed = Listed { program, bounds, plans, grouping };
         let parts = listed.parts(PARTS * threads());
         let found = parallel(&parts, threads(), &|part| listed.first(part.clone()));
@@ -137,6 +139,11 @@ impl<'a> Clerk<'a> {
             }
         }
         found.filter(|found| found.step_time < known.step_time)
+    }
+
+    /// All plans.
+    pub(crate) fn plans(&self) -> &[Outline] {
+        &self.listed.plans
     }
 
     /// All plans, and how many turned out to be none.
@@ -229,10 +236,9 @@ impl Listed<'_> {
 
     /// Where the plans end that differ from one in what they compute again alone.
     fn alike(&self, number: usize) -> usize {
-        let group = |outline: &Outline| (outline.family, outline.counts);
-        let own = group(&self.plans[number]);
+        let own = &self.plans[number];
         let rest = self.plans[number + 1..].iter();
-        number + 1 + rest.take_while(|other| group(other) == own).count()
+        number + 1 + rest.take_while(|other| own.is_alike(other)).count()
     }
 
     /// The bound of a plan that may fit, and ends.

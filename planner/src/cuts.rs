@@ -5,6 +5,7 @@ mod balanced;
 mod uneven;
 mod units;
 
+pub use apart::Messages;
 pub(crate) use apart::{Apart, Speeds};
 pub(crate) use uneven::Uneven;
 

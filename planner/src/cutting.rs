@@ -4,7 +4,7 @@
 use crate::{
     core::Core,
     cost::{Costs, Kinds, On},
-    cuts::{Apart, Chain, Speeds, Uneven, cut, until_loss},
+    cuts::{Apart, Chain, Messages, Speeds, Uneven, cut, until_loss},
     laws::check_cuts,
     load::{LoadError, update_of},
     memory::Room,
@@ -31,11 +31,18 @@ pub(crate) type Count = (Grain, u32, Seating);
 pub(crate) struct Seating {
     /// Their devices where they have several.
     pub seats: Option<Seats>,
+    /// What messages between these cost.
+    pub messages: Messages,
     /// All devices at all coordinates, where there are several kinds, or where the first one is not
     /// that of the cluster.
     pub spread: Option<Spread>,
     /// Bytes that [`ELEMENTS`] elements of a stage take at rest, where devices differ in memory.
     pub held: Option<Bytes>,
+}
+
+/// The same stages, if messages between them are hidden.
+pub(crate) fn hidden((grain, stages, seating): Count) -> Count {
+    (grain, stages, Seating { messages: Messages::Hidden, ..seating })
 }
 
 /// So many elements are asked for what each of them takes.
@@ -218,6 +225,16 @@ impl Cuttings {
         self.number(count).map(|number| &self.distinct[number])
     }
 
+    /// What decides cuts that are elsewhere if messages are hidden.
+    pub(crate) fn differ(&self) -> BTreeSet<Count> {
+        let of = |count: &Count| self.known.get(count)?.as_ref().ok();
+        let differs = |count: &Count| {
+            let found = of(count).zip(of(&hidden(*count)));
+            found.is_some_and(|(own, hidden)| own != hidden)
+        };
+        self.known.keys().copied().filter(differs).collect()
+    }
+
     /// The number of these cuts: equal ones of as many stages and micro-batches have one.
     ///
     /// # Errors
@@ -309,7 +326,7 @@ impl Cutter<'_> {
         }
         let first = seating.spread.map_or(0, Spread::first);
         let links = seats.links(levels, (first, tensor), stages);
-        let best = self.apart[&key].best(chain, |cut, bytes| {
+        let best = self.apart[&key].best(chain, seating.messages, |cut, bytes| {
             let link = links[cut].map(|link| &program.target.links[link]);
             let bytes = own_part(tensor, bytes);
             link.map_or(Nanos(0), |link| link.transfer_time(bytes))

@@ -77,9 +77,9 @@ pub fn front(program: &Program, ranking: &Ranking, clocked_max: usize) -> Front 
     for program in local::programs(program) {
         let costs = Costs::new(&program);
         let own = plans(&program);
-        let allowed = |plan: &&Outline| plan.exactness(&program) <= ranking.allowed;
-        candidates += own.iter().filter(allowed).count();
         let (mut clerk, classes) = Clerk::new(&program, &costs, own, Grouping::None);
+        let allowed = |plan: &&Outline| plan.exactness(&program) <= ranking.allowed;
+        candidates += clerk.plans().iter().filter(allowed).count();
         let allowed = classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
         let plans = allowed.flat_map(|(_, parts)| parts).flatten();
         let is_new = |open: &Open| !known.contains(&open.outline);

@@ -82,7 +82,7 @@ pub use breach::{Breach, breaches, weaker};
 pub use candidate::{Candidate, PoolUse, overlap};
 pub use cost::{Unpriced, price, roofline};
 pub use counts::Counts;
-pub use cuts::{Chain, Tie, Uncuttable, cut};
+pub use cuts::{Chain, Messages, Tie, Uncuttable, cut};
 pub use decisions::{decisions, differences, summary};
 pub use diff::{DiffDocument, Difference, diff, diff_document, diff_table};
 pub use endless::Endless;

@@ -1,17 +1,19 @@
 //! A plan before it is written out: the decisions of the search, and what follows from them by
 //! arithmetic alone. A space has many of them, so they are small.
 
-use crate::{counts::Counts, family::Family, spread::Spread};
+use crate::{counts::Counts, cuts::Messages, family::Family, spread::Spread};
 use roundelay_dsl::Program;
 use roundelay_schedule::{Exactness, Order, Plan, Recompute, Rule};
 
-/// Every decision of a plan but its cuts, which follow.
+/// Every decision of a plan but its cuts, which follow from them and from what messages cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Outline {
     /// The decisions without a number.
     pub family: Family,
     /// The numbers.
     pub counts: Counts,
+    /// What messages cost where it is cut.
+    pub messages: Messages,
     /// What stages compute again that the program does not pin.
     pub recompute: Recompute,
     /// Devices that it takes.
@@ -44,6 +46,12 @@ impl Outline {
             all[pin.first as usize..=pin.last as usize].fill(pin.recompute);
         }
         all
+    }
+
+    /// Whether another plan differs from it in what it computes again alone.
+    pub(crate) fn is_alike(&self, other: &Self) -> bool {
+        let own = |outline: &Self| (outline.family, outline.counts, outline.messages);
+        own(self) == own(other)
     }
 
     /// How its stages are spread over its devices.

@@ -249,9 +249,12 @@ impl Ranking {
         breadth: Breadth,
         progress: &mut Progress<'_>,
     ) {
-        (self.candidates, self.pruned) = (plans.len(), plans.len());
+        let without = plans.len();
         let grouping = Grouping::of(program.search.objective);
         let (mut clerk, mut classes) = Clerk::new(program, costs, plans, grouping);
+        let all = clerk.plans().len();
+        (self.candidates, self.pruned) = (all, all);
+        self.space.combinations += (all - without) as u64;
         if breadth == Breadth::AllowedClasses {
             classes.retain(|class, _| *class <= self.allowed);
         }

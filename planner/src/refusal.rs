@@ -2,6 +2,7 @@
 
 use crate::{
     blame::blamed,
+    cuts::Messages,
     excluded::{Excluded, Sizes},
     outline::Outline,
     ranking::{Options, Ranking, threads},
@@ -200,7 +201,9 @@ fn exactness(program: &Program, excluded: &Excluded) -> Exactness {
         (Reason::Memory(_) | Reason::Endless(_), Sizes::One(counts)) => {
             let devices = counts.devices(family, program.search.lists.len());
             let recompute = Recompute::None;
-            Outline { family, counts, recompute, devices }.exactness(program)
+            let messages = Messages::default();
+            let outline = Outline { family, counts, messages, recompute, devices };
+            outline.exactness(program)
         }
         _ => family.rule.exactness(),
     }

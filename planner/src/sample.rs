@@ -1,8 +1,8 @@
 //! Small programs, plans and numbers for the tests of this crate.
 
 use crate::{
-    bound::Bound, candidate::Candidate, measured::Origins, objective::Goal,
-    outline::Outline, ranking::Ranking, space::Space,
+    bound::Bound, candidate::Candidate, cuts::Messages, measured::Origins,
+    objective::Goal, outline::Outline, ranking::Ranking, space::Space,
 };
 use roundelay_codegen::{BackwardForm, StageForm};
 use roundelay_dsl::{
@@ -362,7 +362,9 @@ pub(crate) fn plan_on(devices: u32) -> Plan {
 pub(crate) fn outline(devices: u32) -> Outline {
     let plan = plan_on(devices);
     let recompute = roundelay_schedule::Recompute::None;
-    Outline { family: (&plan).into(), counts: (&plan).into(), recompute, devices }
+    let (family, counts, messages) =
+        ((&plan).into(), (&plan).into(), Messages::default());
+    Outline { family, counts, messages, recompute, devices }
 }
 
 /// A candidate with a given time.

@@ -9,7 +9,8 @@ use crate::{
     core::Core,
     cost::Costs,
     counts::Counts,
-    cutting::{Count, Cuttings, ELEMENTS, Seating, Seats, Sorts},
+    cuts::Messages,
+    cutting::{Count, Cuttings, ELEMENTS, Seating, Seats, Sorts, hidden},
     family::Family,
     load::StageLoad,
     memory::Room,
@@ -87,6 +88,7 @@ impl<'a> Bounds<'a> {
         let differ = Differ { sorts, has_uneven_room };
         let wanted = wanted(program, plans, differ, threads);
         let core = Core::new(program);
+        let wanted = in_both_ways(program, wanted);
         let cuttings = Cuttings::new((program, &core), (costs, &room), &wanted, threads);
         let stages = KnownStages::new(program, costs, core, &cuttings.nodes);
         Self {
@@ -123,6 +125,25 @@ impl<'a> Bounds<'a> {
 
     fn count(&self, outline: &Outline) -> Count {
         count(self.program, outline, self.differ)
+    }
+
+    /// Some plans, and beside each group of them that differ in what they compute again those that
+    /// hide messages, if these are cut elsewhere.
+    pub(crate) fn cut_apart(&self, plans: Vec<Outline>) -> Vec<Outline> {
+        let differ = self.cuttings.differ();
+        if differ.is_empty() {
+            return plans;
+        }
+        let mut all = Vec::with_capacity(plans.len());
+        for group in plans.chunk_by(Outline::is_alike) {
+            all.extend(group);
+            if differ.contains(&self.count(&group[0])) {
+                let hidden =
+                    |own: &Outline| Outline { messages: Messages::Hidden, ..*own };
+                all.extend(group.iter().map(hidden));
+            }
+        }
+        all
     }
 
     /// Whether each device of a cell has room for what it holds at least, where devices differ in
@@ -282,10 +303,21 @@ fn wanted(
     parallel(&parts, threads, &of_part).into_iter().flatten().collect()
 }
 
+/// The same for each way to count messages, where stages send some and the program has no cuts.
+fn in_both_ways(program: &Program, mut wanted: BTreeSet<Count>) -> BTreeSet<Count> {
+    if program.search.cuts.is_none() {
+        let apart = wanted.iter().filter(|(_, _, seating)| seating.seats.is_some());
+        let hidden: Vec<Count> = apart.copied().map(hidden).collect();
+        wanted.extend(hidden);
+    }
+    wanted
+}
+
 /// What decides where a plan is cut.
 fn count(program: &Program, outline: &Outline, differ: Differ) -> Count {
     let Counts { tensor, stages, chunks, first_device, .. } = outline.counts;
     let Family { placement, order, .. } = outline.family;
+    let messages = outline.messages;
     let seats = match placement {
         Placement::Pipeline => {
             let devices = stages / chunks.max(1);
@@ -302,7 +334,8 @@ fn count(program: &Program, outline: &Outline, differ: Differ) -> Count {
     let cut_apart = differ.has_uneven_room && seats.is_some();
     let held =
         cut_apart.then(|| held_by_elements(program, &outline.bare(program), ELEMENTS));
-    let seating = Seating { seats, spread: differs.then(|| outline.spread()), held };
+    let spread = differs.then(|| outline.spread());
+    let seating = Seating { seats, messages, spread, held };
     ((outline.counts.all_micro_batches(), tensor), stages, seating)
 }
 

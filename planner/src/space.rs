@@ -3,7 +3,7 @@
 
 use crate::{
     counts::Counts,
-    cuts::Chain,
+    cuts::{Chain, Messages},
     equal::{SameRules, Superior, equal},
     excluded::{Excluded, Exclusions, Sizes},
     family::{Clash, Family},
@@ -232,7 +232,8 @@ impl<'a> Filler<'a> {
         let kept = if self.ground.pinned >= counts.stages { 1 } else { all.len() };
         let outline = |recompute: &Recompute| {
             let recompute = *recompute;
-            Outline { family, counts, recompute, devices }
+            let messages = Messages::default();
+            Outline { family, counts, messages, recompute, devices }
         };
         self.found.plans.extend(all[..kept].iter().map(outline));
         if kept < all.len() {

@@ -11,9 +11,10 @@ use crate::{
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{Contraction, Images, Nanos, Plan, Sequence, States, Tensor};
+use std::ops::Range;
 
 /// Number of columns.
-const COLUMNS: usize = 25;
+const COLUMNS: usize = 26;
 
 /// The cells of a plan.
 pub(crate) type Row = [String; COLUMNS];
@@ -44,14 +45,21 @@ const HEADER: [&str; COLUMNS] = [
     "cost/1M samples",
     "steps to result",
     "time to result",
+    "cuts",
 ];
+
+/// The decisions, without cuts.
+const DECISIONS: Range<usize> = 1..15;
+
+/// Where stages begin: it is said of plans that are otherwise the same.
+const CUTS: usize = 25;
 
 /// Columns of numbers and quantities, which end at the right.
 const RIGHT: [usize; 19] =
     [0, 5, 6, 7, 8, 9, 10, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24];
 
 /// Columns that stand there only where a plan says something else than usual.
-const SOMETIMES: [(usize, &[&str]); 11] = [
+const SOMETIMES: [(usize, &[&str]); 12] = [
     (2, &["exact", "reordered"]),
     (7, &["1"]),
     (8, &["1"]),
@@ -63,15 +71,13 @@ const SOMETIMES: [(usize, &[&str]); 11] = [
     (22, &[""]),
     (23, &[""]),
     (24, &[""]),
+    (CUTS, &[""]),
 ];
 
 /// The whole answer as text; every line ends with a newline.
 pub fn table(ranking: &Ranking, program: &Program) -> String {
     let goal = &ranking.goal;
-    let rows: Vec<Row> = (1..)
-        .zip(&ranking.plans)
-        .map(|(rank, candidate): (usize, _)| row(&rank.to_string(), candidate, goal))
-        .collect();
+    let rows = numbered(&ranking.plans, goal);
     let leaders: Vec<Told> =
         ranking.approaches.iter().map(|leader| led(leader, ranking)).collect();
     let weaker: Vec<Told> =
@@ -146,18 +152,32 @@ pub fn front_table(front: &Front, goal: &Goal) -> String {
     format!(
         "Plans that no other beats in step time, peak memory and devices together:\n{}\
          {candidates} plans: {clocked} clocked, {pruned} bounded away; {verdict}\n",
-        listed(front.plans.iter(), goal)
+        listed(&front.plans, goal)
     )
 }
 
 /// Plans under each other, numbered; every line ends with a newline.
-fn listed<'a>(plans: impl Iterator<Item = &'a Candidate>, goal: &Goal) -> String {
-    let numbered = (1..).zip(plans);
-    let rows: Vec<Row> = numbered
-        .map(|(rank, candidate): (usize, _)| row(&rank.to_string(), candidate, goal))
-        .collect();
+fn listed(plans: &[Candidate], goal: &Goal) -> String {
+    let rows = numbered(plans, goal);
     let (header, widths) = layout(&rows.iter().collect::<Vec<_>>());
     std::iter::once(&header).chain(&rows).map(|row| line(row, &widths)).collect()
+}
+
+/// Rows of plans, with the cuts of those that differ in nothing else.
+fn numbered(plans: &[Candidate], goal: &Goal) -> Vec<Row> {
+    let number = |(rank, candidate): (usize, _)| row(&rank.to_string(), candidate, goal);
+    let mut rows: Vec<Row> = (1..).zip(plans).map(number).collect();
+    let alike = |one: &Row, other: &Row| one[DECISIONS] == other[DECISIONS];
+    let differ: Vec<bool> = rows
+        .iter()
+        .map(|own| rows.iter().filter(|other| alike(own, other)).count() > 1)
+        .collect();
+    for ((own, candidate), _) in
+        rows.iter_mut().zip(plans).zip(differ).filter(|(_, differs)| *differs)
+    {
+        own[CUTS] = format!("{:?}", candidate.plan.cuts);
+    }
+    rows
 }
 
 fn row(rank: &str, candidate: &Candidate, goal: &Goal) -> Row {
@@ -192,6 +212,7 @@ fn row(rank: &str, candidate: &Candidate, goal: &Goal) -> Row {
         goal.cost_of_a_million(plan, time).map(dollars).unwrap_or_default(),
         steps.unwrap_or_default(),
         result.unwrap_or_default(),
+        String::new(),
     ]
 }
 

@@ -1,4 +1,5 @@
-//! Cut points of stages on devices of their own: what crosses a cut takes time as well.
+//! Cut points of stages on devices of their own: what crosses a cut takes time as well, for which stages
+//! wait or not.
 
 use super::{Chain, Uncuttable, Uneven, cut_at, uneven::Roomy};
 use roundelay_schedule::{Bytes, Nanos};
@@ -19,6 +20,31 @@ impl Speeds<'_> {
                 Roomy { cuts: cut_at(chain, positions, stages), has_room: true }
             }
             Speeds::Uneven(uneven) => uneven.cut_at(chain, positions),
+        }
+    }
+}
+
+/// What messages cost the stages that send them. It depends on the order, and on how many micro-batches
+/// are under way when they go, so plans are made for either.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Messages {
+    /// Each stage waits for what it gets and gives, once in every micro-batch.
+    #[default]
+    Waited,
+    /// Stages have other micro-batches to go on with while messages travel: then the slowest stage or
+    /// message is what a step takes.
+    Hidden,
+}
+
+impl Messages {
+    /// Both, in the order of the search.
+    pub const ALL: [Self; 2] = [Self::Waited, Self::Hidden];
+
+    /// What a stage takes with the messages before and behind it.
+    fn with(self, own: Nanos, [before, behind]: [Nanos; 2]) -> Nanos {
+        match self {
+            Self::Waited => own + before + behind,
+            Self::Hidden => own.max(before).max(behind),
         }
     }
 }
@@ -81,17 +107,18 @@ impl Apart {
     }
 
     /// The cuts of stages that send each other what crosses; `message` is what that takes at the
-    /// cut of a number, one way.
-    ///
-    /// Each stage waits for what it gets and gives, once in every micro-batch of a pipeline that
-    /// has no more under way than devices. So those cuts are taken whose slowest stage with
-    /// its messages takes least; the first where they are equal.
+    /// cut of a number, one way. Those are taken whose slowest stage with its messages takes least, where
+    /// these are hidden then those whose stages would wait least; the first where they are equal.
     pub(crate) fn best(
         &self,
         chain: &Chain,
+        messages: Messages,
         message: impl Fn(usize, Bytes) -> Nanos,
     ) -> &[u32] {
-        let slowest = |own: &&Timed| slowest(chain, (&own.cuts, &own.times), &message);
+        let slowest = |own: &&Timed| {
+            let with = |messages| slowest(chain, (own, messages), &message);
+            (with(messages), with(Messages::Waited))
+        };
         self.0.iter().min_by_key(slowest).map_or(&[], |own| &own.cuts)
     }
 }
@@ -129,12 +156,13 @@ fn crosses(chain: &Chain, at: usize) -> Bytes {
     chain.crossing.get(at).copied().unwrap_or_default()
 }
 
-/// What the slowest of stages with these times takes with the messages before and behind it.
+/// What the slowest of the stages takes with the messages before and behind it.
 fn slowest(
     chain: &Chain,
-    (cuts, times): (&[u32], &[Nanos]),
+    (own, messages): (&Timed, Messages),
     message: impl Fn(usize, Bytes) -> Nanos,
 ) -> Option<Nanos> {
+    let Timed { cuts, times } = own;
     let sent: Vec<Nanos> = cuts
         .iter()
         .enumerate()
@@ -143,7 +171,7 @@ fn slowest(
     let before = [Nanos(0)].into_iter().chain(sent.iter().copied());
     let behind = sent.iter().copied().chain([Nanos(0)]);
     let own = times.iter().zip(before.zip(behind));
-    own.map(|(own, (before, behind))| *own + before + behind).max()
+    own.map(|(own, (before, behind))| messages.with(*own, [before, behind])).max()
 }
 
 #[cfg(test)]
@@ -173,7 +201,7 @@ mod tests {
         let apart = Apart::new(&layers, 2, Speeds::Alike).unwrap();
         let at = |nanos: u64| {
             let message = |_, bytes: Bytes| Nanos(bytes.0 * nanos);
-            Ok(apart.best(&layers, message).to_vec())
+            Ok(apart.best(&layers, Messages::Waited, message).to_vec())
         };
         assert_eq!(at(0), cut(&layers, 2));
         assert_eq!(at(0), Ok(vec![5]));
@@ -190,11 +218,29 @@ mod tests {
         let crossing = [[2, 8, 8, 2].repeat(6), vec![2, 1]].concat();
         let layers = chain(&times, &[&[0], &crossing[1..]].concat());
         let apart = Apart::new(&layers, 2, Speeds::Alike).unwrap();
-        let at =
-            |nanos: u64| apart.best(&layers, |_, bytes| Nanos(bytes.0 * nanos)).to_vec();
+        let at = |nanos: u64| {
+            let message = |_, bytes: Bytes| Nanos(bytes.0 * nanos);
+            apart.best(&layers, Messages::Waited, message).to_vec()
+        };
         assert_eq!(at(0), cut(&layers, 2).unwrap());
         // Between layers, where all stages but one are balanced.
         assert_eq!((at(5), at(100)), (vec![12], vec![25]));
+    }
+
+    /// What nobody waits for may cross until it takes longer than the stages do: two stages of 6 are one
+    /// of 9 and one of 3 where less crosses.
+    #[test]
+    fn hidden_messages_move_cuts_when_they_are_slowest() {
+        let layers = chain(&[3, 3, 3, 3], &[0, 9, 9, 2]);
+        let apart = Apart::new(&layers, 2, Speeds::Alike).unwrap();
+        let at = |messages, tenths: u64| {
+            let message = |_, bytes: Bytes| Nanos(bytes.0 * tenths / 10);
+            apart.best(&layers, messages, message).to_vec()
+        };
+        // 9 bytes take 5, 9 and 13.
+        assert_eq!([6, 10, 15].map(|rate| at(Messages::Waited, rate)), [[3]; 3]);
+        let hidden = [6, 10, 15].map(|rate| at(Messages::Hidden, rate));
+        assert_eq!(hidden, [[2], [3], [3]]);
     }
 
     /// Stages that share a device send nothing between them, wherever they are cut.
@@ -208,7 +254,7 @@ mod tests {
             };
             Ok(Apart::new(&layers, 2, Speeds::Alike)
                 .unwrap()
-                .best(&layers, message)
+                .best(&layers, Messages::Waited, message)
                 .to_vec())
         };
         assert_eq!(only(0), Ok(vec![3]));
@@ -235,12 +281,16 @@ mod tests {
             let message = |_, bytes: Bytes| Nanos(bytes.0);
             let apart = Apart::new(&chain, stages, Speeds::Alike).unwrap();
             assert_eq!(apart.0[0].cuts, balanced);
-            let apart = apart.best(&chain, message).to_vec();
-            let [one, other] = [&apart, &balanced]
-                .map(|cuts| slowest(&chain, (cuts, &chain.stage_times(cuts)), message));
-            assert!(one <= other, "{chain:?}");
-            better += usize::from(one < other);
-            assert!(round % 4 > 0 || apart == balanced, "{chain:?}");
+            for messages in Messages::ALL {
+                let best = apart.best(&chain, messages, message).to_vec();
+                let [one, other] = [&best, &balanced].map(|cuts| {
+                    let (cuts, times) = (cuts.clone(), chain.stage_times(cuts));
+                    slowest(&chain, (&Timed { cuts, times }, messages), message)
+                });
+                assert!(one <= other, "{chain:?}");
+                better += usize::from(one < other);
+                assert!(round % 4 > 0 || best == balanced, "{chain:?}");
+            }
         }
         assert!(better > 40, "{better} were better");
     }

@@ -6,6 +6,7 @@ use crate::{
     candidate::Candidate,
     clerk::{Clerk, Grouping},
     cost::Costs,
+    cuts::Messages,
     excluded::{Excluded, Sizes},
     outline::Outline,
     reason::Reason,
@@ -74,7 +75,8 @@ fn outline(program: &Program, excluded: &Excluded) -> Option<Outline> {
     let superfluous = matches!(reason, Reason::Equal(by) if *by != Superior::NoLag);
     let devices = counts.devices(*family, 0);
     let recompute = *Values::new(program).recompute.first()?;
-    let outline = Outline { family: *family, counts: *counts, recompute, devices };
+    let (family, counts, messages) = (*family, *counts, Messages::default());
+    let outline = Outline { family, counts, messages, recompute, devices };
     superfluous.then_some(outline)
 }
 

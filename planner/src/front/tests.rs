@@ -109,8 +109,8 @@ fn the_front_is_that_of_clocking_every_plan() {
         let front = front(&program, &ranking, usize::MAX);
         let costs = Costs::new(&program);
         let all = plans(&program);
-        assert!(ranking.space.plans.iter().all(|plan| all.contains(plan)));
         let (mut clerk, classes) = Clerk::new(&program, &costs, all, Grouping::None);
+        assert!(ranking.space.plans.iter().all(|plan| clerk.plans().contains(plan)));
         let every = classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
         let every: Vec<Open> = every.flat_map(|(_, parts)| parts).flatten().collect();
         let clocked: Vec<Candidate> =
