@@ -46,7 +46,7 @@ fn breach(decision: Decision, search: &Search, plan: &Plan) -> Breach {
 
 /// Cuts are pinned beside the number of stages.
 fn other_cuts(search: &Search, plan: &Plan) -> Option<Breach> {
-    let has = format!("`{}`", cuts_line(plan));
+    let has = format!("`{}`", cuts_line(&plan.cuts));
     let breach = Breach { key: "cuts", number: 0, has };
     search.cuts.as_ref().filter(|cuts| **cuts != plan.cuts).map(|_| breach)
 }

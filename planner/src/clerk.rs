@@ -128,10 +128,8 @@ impl<'a> Clerk<'a> {
             let outline = Outline { recompute: outline.recompute.of(share)?, ..outline };
             let bound = bounds.first(&outline, &mut Network::new(&program.target));
             let own = bound.and_then(|bound| {
-                let (sharpness, number) = (Sharpness::Nodes, known.number);
-                let open = Open { outline, bound, sharpness, number };
-                let plan = bounds.plan(&outline)?;
-                evaluate(program, (self.costs, &self.lowerer), &open, plan)
+                let plan = (bounds.plan(&outline)?, bound, known.number);
+                evaluate(program, (self.costs, &self.lowerer), plan)
             });
             match own {
                 Ok(candidate) => (all, found) = (some, Some(candidate)),
@@ -274,7 +272,8 @@ impl Judge for Clerk<'_> {
     ) -> Vec<Result<Candidate, Reason>> {
         parallel(round, threads, &|open: &Open| {
             let plan = self.listed.bounds.plan(&open.outline)?;
-            evaluate(self.listed.program, (self.costs, &self.lowerer), open, plan)
+            let plan = (plan, open.bound, open.number);
+            evaluate(self.listed.program, (self.costs, &self.lowerer), plan)
         })
     }
 

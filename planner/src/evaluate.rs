@@ -9,7 +9,6 @@ use crate::{
     measured::Origins,
     memory,
     reason::Reason,
-    search::Open,
     waiting,
 };
 use roundelay_codegen::Lowerer;
@@ -22,30 +21,16 @@ use roundelay_schedule::{
 use std::collections::BTreeMap;
 
 /// The plan with its costs, with the lists of its order where these are found: what is shown was
-/// lowered, checked and clocked.
+/// lowered, checked and clocked. Its bound and its place in the order of the search stand beside.
 ///
 /// # Errors
 /// Why it is no plan after all.
 pub(crate) fn evaluate(
     program: &Program,
     (costs, lowerer): (&Costs, &Lowerer<'_>),
-    open: &Open,
-    plan: Plan,
-) -> Result<Candidate, Reason> {
-    let plan = automatic::complete(program, (costs, lowerer), &plan)?;
-    clock(program, (costs, lowerer), (plan, open.bound, open.number))
-}
-
-/// The plan, whose lists are there where its order has some, with its costs; its bound and its
-/// place in the order of the search stand beside.
-///
-/// # Errors
-/// Why it is no plan after all.
-pub(crate) fn clock(
-    program: &Program,
-    (costs, lowerer): (&Costs, &Lowerer<'_>),
     (plan, bound, number): (Plan, Bound, usize),
 ) -> Result<Candidate, Reason> {
+    let plan = automatic::complete(program, (costs, lowerer), &plan)?;
     let (checked, origins) = checked(program, (costs, lowerer), &plan)?;
     candidate((bound, number), &checked, (costs, origins))
 }

@@ -39,6 +39,7 @@ mod load;
 mod local;
 mod measured;
 mod memory;
+mod moves;
 mod nodes;
 mod objective;
 mod outline;

@@ -212,7 +212,7 @@ impl Decision {
                 same.then(|| [line(first)].into_iter().chain(pinned).collect())?
             }
             Self::Stages => {
-                let pinned = search.cuts.is_some().then(|| cuts_line(plan));
+                let pinned = search.cuts.is_some().then(|| cuts_line(&plan.cuts));
                 [line(&plan.stages)].into_iter().chain(pinned).collect()
             }
             Self::Order if plan.order == Order::Listed => return None,
@@ -266,9 +266,9 @@ impl Decision {
     }
 }
 
-/// The line that pins the cuts of a plan.
-pub(crate) fn cuts_line(plan: &Plan) -> String {
-    let cuts: Vec<String> = plan.cuts.iter().map(u32::to_string).collect();
+/// The line that pins cuts.
+pub(crate) fn cuts_line(cuts: &[u32]) -> String {
+    let cuts: Vec<String> = cuts.iter().map(u32::to_string).collect();
     format!("cuts [{}]", cuts.join(", "))
 }
 

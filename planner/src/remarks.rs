@@ -362,16 +362,10 @@ mod tests {
         assert_eq!(told(true, Numbers::Ranges(vec![(1, 1)])), None);
     }
 
-    fn parsed(text: &str) -> Program {
-        let source = roundelay_dsl::SourceFile::new("it.rdl", text.to_owned());
-        let read = roundelay_dsl::parse(&source, &roundelay_dsl::NoFiles);
-        read.unwrap_or_else(|wrong| panic!("{wrong}")).0
-    }
-
     #[test]
     fn local_rules_that_a_tied_parameter_leaves_out_are_told() {
         let told = |head: &str, exactness: &str| {
-            let program = parsed(&format!(
+            let program = sample::parsed(&format!(
                 "model it {{
                     input tokens:  i32[batch, 8]
                     input targets: i32[batch, 8]
@@ -406,7 +400,7 @@ mod tests {
                 loss mse(h, y)
             }
             plan { placement accumulate, stages 1, tensor { rows 2, columns 1 } }";
-        let program = parsed(text);
+        let program = sample::parsed(text);
         let mut plan = sample::plan_on(1);
         let mut told = |tensor| {
             plan.tensor = tensor;
@@ -428,7 +422,7 @@ mod tests {
 
     #[test]
     fn a_loss_that_parts_do_not_divide_is_told() {
-        let program = parsed(
+        let program = sample::parsed(
             "model it {
                 input tokens:  i32[batch, 8]
                 input targets: i32[batch, 8]

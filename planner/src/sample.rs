@@ -6,8 +6,9 @@ use crate::{
 };
 use roundelay_codegen::{BackwardForm, StageForm};
 use roundelay_dsl::{
-    Cap, Extent, Masked, Metric, Model, ModelInput, ModelInputId, ModelParameter, Node,
-    NodeId, Operation, Program, Scale, Search, Source, Train, Window,
+    Cap, Extent, Masked, Metric, Model, ModelInput, ModelInputId, ModelParameter,
+    NoFiles, Node, NodeId, Operation, Program, Scale, Search, Source, SourceFile, Train,
+    Window, parse,
 };
 use roundelay_schedule::{
     Bytes, BytesPerSecond, CallTime, Contraction, Copies, Data, Device, Division, Domain,
@@ -319,6 +320,12 @@ pub(crate) fn program(devices: usize, batch: u32) -> Program {
 }
 
 /// A table of some rows.
+/// The program that a text is.
+pub(crate) fn parsed(text: &str) -> Program {
+    let source = SourceFile::new("it.rdl", text.to_owned());
+    parse(&source, &NoFiles).unwrap_or_else(|wrong| panic!("{wrong}")).0
+}
+
 pub(crate) fn profile(calls: Vec<CallTime>) -> Profile {
     let copies = Copies {
         latency: Nanos(0),

@@ -175,9 +175,7 @@ mod tests {
                 data synthetic, batch 8, steps 1, optimizer sgd(lr = 1e-3), dtype {dtype}
             }}"
         );
-        let source = roundelay_dsl::SourceFile::new("it.rdl", text);
-        let read = roundelay_dsl::parse(&source, &roundelay_dsl::NoFiles);
-        read.unwrap_or_else(|wrong| panic!("{wrong}")).0
+        sample::parsed(&text)
     }
 
     fn note(program: &Program, tensor: Tensor) -> Option<String> {

@@ -4,8 +4,9 @@
 use crate::{
     approach::Approach,
     candidate::Candidate,
+    moves::better_cuts,
     objective::Goal,
-    pins::{Decision, exact, exact_rate},
+    pins::{Decision, cuts_line, exact, exact_rate},
     ranking::{Options, Ranking, best},
 };
 use roundelay_dsl::{Objective, Program, Search, kind_of};
@@ -91,6 +92,7 @@ pub(crate) fn questions(
     all.extend(others.filter_map(|d| without(d, &program.search, ranking, first)));
     let mut asked: Vec<WhatIf> =
         all.into_iter().map(|question| ask(program, options, question)).collect();
+    asked.extend(other_cuts(program, options, first));
     asked.extend(runner_up(program, options, ranking));
     asked.extend(other_approaches(program, options, ranking));
     asked
@@ -232,12 +234,22 @@ fn without(
     Some((format!("without {name} {own}"), vec![line], Subject::Taken))
 }
 
+/// Cuts that the space has not, where the first plan is better with them.
+fn other_cuts(program: &Program, options: &Options, first: &Candidate) -> Option<WhatIf> {
+    let cuts = better_cuts(program, first)?;
+    let line = cuts_line(&cuts);
+    let question =
+        ("stages that begin elsewhere".to_owned(), vec![line], Subject::Pinned);
+    Some(ask(program, options, question))
+}
+
 fn runner_up(program: &Program, options: &Options, ranking: &Ranking) -> Option<WhatIf> {
     let [first, second, ..] = &ranking.plans[..] else { return None };
     pinned(program, options, "the runner-up".to_owned(), [first, second])
 }
 
-/// Another plan than the first, pinned by the decisions in which it differs, or by all of them.
+/// Another plan than the first, pinned by the decisions in which it differs, or by all of them; and by
+/// its cuts, where a better plan differs in these alone.
 fn pinned(
     program: &Program,
     options: &Options,
@@ -254,8 +266,14 @@ fn pinned(
         each.collect::<Option<Vec<_>>>().map(|lines| lines.concat())
     };
     let all = |d: &Decision| *d != Decision::Shards || other.plan.states == States::Hsdp;
-    let ways = [lines(&differs), lines(&all)];
-    ways.into_iter().flatten().find_map(|lines| {
+    let ways = [lines(&differs), lines(&all)].into_iter().flatten();
+    let cuts = cuts_line(&other.plan.cuts);
+    let cut = |mut lines: Vec<String>| {
+        lines.push(cuts.clone());
+        lines
+    };
+    let cut = ways.clone().map(cut);
+    ways.filter(|lines| !lines.is_empty()).chain(cut).find_map(|lines| {
         let asked = ask(program, options, (question.clone(), lines, Subject::Pinned));
         let is_told = match &asked.answer {
             Answer::Plan(found) => found.plan == other.plan,
