@@ -7,7 +7,7 @@ pub(crate) use numbers::thinned;
 pub(crate) use tensors::{has_sequences, has_windows};
 
 use crate::{family::Family, grid::Grid, reason::Reason, windows::Windows};
-use numbers::{LONG_RANGE, Tried, listed, number, powers_of_two, sorted};
+use numbers::{Tried, divisors_of, listed, number, powers_of_two, sorted};
 use roundelay_dsl::{Choice, Numbers, Objective, Operation, Program, Search};
 use roundelay_schedule::{
     Contraction, Hop, Images, Order, Placement, Recompute, Rule, Sequence, States, Tensor,
@@ -84,8 +84,8 @@ enum Replicas {
 /// Numbers of stages, the same with every N: what is listed is tried, or counted with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stages {
-    /// Powers of two, the number of devices, multiples of the chunks that are named, and numbers of
-    /// micro-batches.
+    /// Powers of two, what divides the devices and twice that, multiples of the chunks that are named,
+    /// and numbers of micro-batches.
     Open {
         known: Vec<u32>,
         /// Those among them that are numbers of micro-batches and nothing else.
@@ -322,7 +322,8 @@ impl Values {
 }
 
 impl Stages {
-    /// Numbers of stages that nobody names, from one per unit to one per node at most.
+    /// Numbers of stages that nobody names, from one per unit to one per node at most. Replicas, rows and
+    /// columns leave a part of the devices to stages, each of which may have two of them.
     fn open(
         (nodes, units): (u64, u64),
         devices: u64,
@@ -331,7 +332,8 @@ impl Stages {
         let lawful = |s: &u64| (units..=nodes).contains(s);
         let most = devices.max(OPEN_STAGES);
         let chunks = chunks.iter().map(|v| u64::from(*v));
-        let usual = || powers_of_two(most).chain([devices]);
+        let parts = || divisors_of(devices).flat_map(|part| [part, 2 * part]);
+        let usual = || powers_of_two(most).chain(parts().filter(|s| *s <= most));
         let multiples = chunks.flat_map(|v| usual().map(move |s| s.saturating_mul(v)));
         let usual = usual().chain(multiples);
         let usual = sorted(usual.filter(lawful).chain([units]));
@@ -348,10 +350,9 @@ impl Replicas {
         let batch = u64::from(program.train.batch);
         match &program.search.replicas {
             Numbers::Open => {
-                let divisors =
-                    (1..=devices.min(LONG_RANGE)).filter(|r| devices.is_multiple_of(*r));
                 let small = 1..=devices.min(SMALL);
-                let known = sorted(powers_of_two(devices).chain(divisors).chain(small));
+                let known = powers_of_two(devices).chain(divisors_of(devices));
+                let known = sorted(known.chain(small));
                 Self::Open { known, batch }
             }
             Numbers::Ranges(ranges) => {
@@ -488,14 +489,33 @@ mod tests {
         // Down to one example in each, with replicas too.
         assert!(values.tries_replicas(16, 6) && values.tries_replicas(32, 3));
         assert_eq!(values.stages(), [1, 2, 3, 4, 6, 8]);
-        assert_eq!(values.check_stages(3, 3), Ok(()));
-        assert_eq!(values.check_stages(4, 3), Err(Reason::NotAsMany { stages: 3 }));
+        assert_eq!(
+            (values.check_stages(4, 3), values.check_stages(4, 6)),
+            (Ok(()), Ok(()))
+        );
         for (n, r) in (1..20).flat_map(|n| (1..20).map(move |r| (n, r))) {
             assert_eq!(values.tries_replicas(n, r), values.replicas(n).contains(&r));
         }
         for s in 1..20 {
             assert_eq!(values.tries_stages(s, s), values.stages().contains(&s));
         }
+        let values = Values::new(&sample::program(5, 96));
+        assert_eq!(values.check_stages(3, 3), Ok(()));
+        assert_eq!(values.check_stages(4, 3), Err(Reason::NotAsMany { stages: 3 }));
+    }
+
+    /// No device is left over because replicas or rows take some, or because each has two stages.
+    #[test]
+    fn stages_divide_the_devices() {
+        let tried = |devices, stages: &[u32]| {
+            let mut program = sample::program(devices, 64);
+            program.model = sample::gpt(12, 32, 16, false);
+            let values = Values::new(&program);
+            stages.iter().all(|s| values.tries_stages(1, *s))
+        };
+        assert!(tried(5, &[5, 10]) && tried(6, &[2, 3, 6, 12]));
+        assert!(tried(12, &[3, 4, 6, 12, 24]) && tried(48, &[3, 12, 24, 48]));
+        assert!(!tried(5, &[15]) && !tried(48, &[96]));
     }
 
     /// What one device more leaves over stays idle.
@@ -521,7 +541,7 @@ mod tests {
         let values = Values::new(&program);
         let (most, known) = (values.stages().last().copied(), values.stages());
         assert!(most <= Some(nodes) && most > Some(nodes / 2), "{known:?} of {nodes}");
-        assert!(known.contains(&6) && !known.contains(&12), "{known:?}");
+        assert!(known.contains(&12) && !known.contains(&18), "{known:?}");
         assert_eq!(values.check_stages(4096, 1), Ok(()));
         assert_eq!(values.check_stages(4096, 2), Ok(()));
         let long = Reason::TooLong { passes: 4 << 12, most: OPEN_PASSES };

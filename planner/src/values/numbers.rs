@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 /// Ranges with more values than this are thinned out to their ends and powers of two.
 const RANGE_VALUES: usize = 16;
 /// Longer ranges are not even listed.
-pub(super) const LONG_RANGE: u64 = 4096;
+const LONG_RANGE: u64 = 4096;
 
 /// Numbers to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,12 @@ pub(super) fn listed(ranges: &[(u64, u64)], most: u64) -> Vec<u32> {
         whole.chain([least]).chain(powers)
     });
     sorted(each)
+}
+
+/// What divides a number: itself, and all that are not very large.
+pub(super) fn divisors_of(number: u64) -> impl Iterator<Item = u64> {
+    let divides = move |part: &u64| number.is_multiple_of(*part);
+    (1..=number.min(LONG_RANGE)).filter(divides).chain([number])
 }
 
 /// Of many values only the ends and the powers of two.
