@@ -43,6 +43,21 @@ impl Counts {
         cell.saturating_mul(replicas).saturating_mul(self.tensor.parts())
     }
 
+    /// All but how tensors are split.
+    pub(crate) fn numbers(self) -> [u32; 7] {
+        let Self {
+            micro_batches,
+            stages,
+            chunks,
+            slices,
+            replicas,
+            shards,
+            tensor: _,
+            first_device,
+        } = self;
+        [micro_batches, stages, chunks, slices, replicas, shards, first_device]
+    }
+
     /// Replicas or workers that hold the same stages.
     pub(crate) fn members(self, family: Family) -> u32 {
         match (family.placement, family.rule.is_synchronous()) {

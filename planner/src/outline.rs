@@ -54,6 +54,23 @@ impl Outline {
         own(self) == own(other)
     }
 
+    /// In how many decisions another plan differs from it.
+    pub(crate) fn differs(&self, other: &Self) -> usize {
+        let (one, two) = (self.family, other.family);
+        let words = [
+            one.rule != two.rule,
+            one.placement != two.placement,
+            one.order != two.order,
+            one.states != two.states,
+            self.counts.tensor != other.counts.tensor,
+            self.messages != other.messages,
+            self.recompute != other.recompute,
+        ];
+        let numbers = self.counts.numbers().into_iter().zip(other.counts.numbers());
+        let numbers = numbers.map(|(one, two)| one != two);
+        words.into_iter().chain(numbers).filter(|differs| *differs).count()
+    }
+
     /// How its stages are spread over its devices.
     pub(crate) fn spread(&self) -> Spread {
         Spread::new(self.family, self.counts, self.devices)

@@ -1,5 +1,7 @@
 //! The planner's answer: ranked plans, the best of each weaker class, and what was searched.
 
+mod looks;
+
 use crate::{
     approach::{Leader, leaders},
     candidate::Candidate,
@@ -10,11 +12,11 @@ use crate::{
     outline::Outline,
     progress::Progress,
     rewrite::Stop,
-    search::{Aim, Found, Open, search},
+    search::{Aim, Found, search},
     space::Space,
 };
 use roundelay_dsl::Program;
-use roundelay_schedule::{Exactness, Placement, Plan};
+use roundelay_schedule::{Exactness, Plan};
 use std::{
     collections::BTreeMap,
     num::NonZeroUsize,
@@ -319,7 +321,7 @@ impl Ranking {
         let mut found = search(mine, first, clerk, progress);
         self.count(clerk, &found);
         if found.open.is_some() && !found.best.is_empty() && !progress.stopped {
-            self.each_placement(&mut found, clerk, options, progress);
+            self.look_again(&mut found, clerk, options, progress);
         }
         if found.best.is_empty() && found.open.is_some() && !progress.stopped {
             let left = std::mem::take(&mut found.left);
@@ -357,52 +359,6 @@ impl Ranking {
         let left = found.left.iter().map(|open| clerk.after(open.number) - open.number);
         self.clocked += found.clocked;
         self.pruned -= found.clocked + left.sum::<usize>();
-    }
-
-    /// A second look where the limit was met: bounds may be far from the truth for one placement or
-    /// number of devices and close to it for another, as where devices differ, so the likeliest plan
-    /// of each is clocked.
-    fn each_placement(
-        &mut self,
-        found: &mut Found,
-        clerk: &mut Clerk<'_>,
-        options: &Options,
-        progress: &mut Progress<'_>,
-    ) {
-        let goal = self.goal.clone();
-        let mut likeliest = BTreeMap::<(Placement, u32), Open>::new();
-        for open in &found.left {
-            let key = (open.outline.family.placement, open.outline.devices);
-            let known = likeliest.entry(key).or_insert(*open);
-            if open.score(&goal) < known.score(&goal) {
-                *known = *open;
-            }
-        }
-        let plans: Vec<Open> = likeliest.into_values().collect();
-        let all = Options { clocked_max: plans.len(), ..*options };
-        let more = search(vec![plans], aim(&goal, &all, options.top), clerk, progress);
-        self.clocked += more.clocked;
-        found.best.extend(more.best);
-        found.best.sort_by_key(|candidate| candidate.score(&goal));
-        found.best.truncate(options.top.max(1));
-    }
-
-    /// A second look where the limit was met before anything fitted: what is likeliest to fit is
-    /// clocked first, as many plans again, however many are asked for.
-    fn smallest(
-        &mut self,
-        plans: Vec<Open>,
-        clerk: &mut Clerk<'_>,
-        options: &Options,
-        progress: &mut Progress<'_>,
-    ) -> Vec<Candidate> {
-        let goal = self.goal.by_memory();
-        let found = search(vec![plans], aim(&goal, options, usize::MAX), clerk, progress);
-        self.clocked += found.clocked;
-        let mut best = found.best;
-        best.sort_by_key(|candidate| candidate.score(&self.goal));
-        best.truncate(options.top.max(1));
-        best
     }
 }
 

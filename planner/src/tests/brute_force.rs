@@ -260,6 +260,33 @@ fn the_search_finds_what_clocking_every_plan_finds() {
     assert!(late > 5, "only {late} plans begin behind the first device");
 }
 
+/// Where the limit is met, no plan that differs from the first in two decisions at most is better.
+#[test]
+fn no_plan_near_the_first_is_better_whatever_the_limit() {
+    let mut random = Random::new(7);
+    let (mut compared, mut moved) = (0, 0);
+    for round in 0..60 {
+        let mut program = random_search(&mut random);
+        program.search.exactness = None;
+        let limit = Options { top: 1, clocked_max: 1, ..Options::default() };
+        let ranking = survey(&program, &limit, &mut Progress::default());
+        let Some(first) = ranking.plans.first().filter(|_| !ranking.is_optimal()) else {
+            continue;
+        };
+        let plans = &ranking.space.plans;
+        let near =
+            |other: &&Candidate| plans[other.number].differs(&plans[first.number]) <= 2;
+        let every = all(&program).plans;
+        for other in every.iter().filter(near) {
+            let [own, score] = [first, other].map(|plan| plan.score(&ranking.goal));
+            assert!(own <= score, "round {round}: {:?} {:?}", first.plan, other.plan);
+            compared += 1;
+        }
+        moved += usize::from(ranking.clocked > 8);
+    }
+    assert!(compared > 50 && moved > 3, "{compared} compared, {moved} moved");
+}
+
 /// What is computed again is not pinned: a space has it only where nothing less fits, and more of
 /// it may happen to be faster (`recompute.rs`).
 #[test]
