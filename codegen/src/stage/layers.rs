@@ -1,9 +1,10 @@
 //! The layers of a model, found in its graph.
 //!
-//! Where only one value goes on, the nodes fall apart into pieces. A layer is the shortest run of
-//! pieces that repeats best: for the distance at which most pieces do the same operations as the
-//! one that follows there, from the first such piece to the last. What stands before and behind
-//! (embeddings, heads, losses) belongs to no layer. If nothing repeats, all is one layer.
+//! Where fewest values go on, the nodes fall apart into pieces. A layer is the shortest run of pieces
+//! that repeats best: for the distance at which most pieces do the same operations as the one that
+//! follows there, from the first such piece to the last. A large piece may have layers inside, where
+//! some value passes them by, as what an encoder made does those of a decoder. What stands before
+//! and behind (embeddings, heads, losses) belongs to no layer. If nothing repeats, all is one layer.
 
 use super::graph::Graph;
 use roundelay_dsl::{NodeId, Operation, Source};
@@ -11,54 +12,137 @@ use std::{collections::BTreeMap, mem, ops::Range};
 
 /// The layer of every node that has one; it does not depend on cuts.
 pub(crate) fn of(graph: &Graph<'_>) -> BTreeMap<NodeId, u32> {
-    let nodes: Vec<NodeId> =
-        graph.computed().filter(|node| graph.is_of_trunk(*node)).collect();
-    let pieces = pieces(graph, &nodes);
-    let kinds: Vec<Kinds> =
-        pieces.iter().map(|piece| kinds(graph, &nodes[piece.clone()])).collect();
-    let (first, last, length) = match repeated(&kinds) {
-        Some(Repeated { pieces, length }) => (pieces.start, pieces.end, length),
-        None => (0, pieces.len(), pieces.len().max(1)),
-    };
-    let run = pieces[first..last].iter().enumerate();
-    run.flat_map(|(index, piece)| {
-        let layer = u32::try_from(index / length).expect("layers are few");
-        nodes[piece.clone()].iter().map(move |node| (*node, layer))
-    })
-    .collect()
+    let trunk = Trunk::new(graph);
+    let number = (0..).zip(trunk.layers());
+    let each = number.flat_map(|(layer, own)| {
+        let nodes = trunk.nodes[own].iter();
+        nodes.map(move |node| (*node, layer)).collect::<Vec<_>>()
+    });
+    each.collect()
+}
+
+/// The nodes that the loss depends on, in their order.
+struct Trunk<'a> {
+    graph: &'a Graph<'a>,
+    nodes: Vec<NodeId>,
+    /// How many values go on behind each node.
+    live: Vec<usize>,
 }
 
 /// What a piece does, node by node.
 type Kinds = Vec<mem::Discriminant<Operation>>;
 
-fn kinds(graph: &Graph<'_>, nodes: &[NodeId]) -> Kinds {
-    nodes
-        .iter()
-        .map(|node| mem::discriminant(&graph.model.nodes[*node].operation))
-        .collect()
-}
-
-/// Ranges of nodes that hand one value to the next.
-fn pieces(graph: &Graph<'_>, nodes: &[NodeId]) -> Vec<Range<usize>> {
-    let mut last: BTreeMap<NodeId, usize> = BTreeMap::new();
-    for (index, node) in nodes.iter().enumerate() {
-        for operand in &graph.model.nodes[*node].operands {
-            if let Source::Node(value) = graph.root(*operand) {
-                last.insert(value, index);
+impl<'a> Trunk<'a> {
+    fn new(graph: &'a Graph<'a>) -> Self {
+        let nodes: Vec<NodeId> =
+            graph.computed().filter(|node| graph.is_of_trunk(*node)).collect();
+        let mut last: BTreeMap<NodeId, usize> = BTreeMap::new();
+        for (index, node) in nodes.iter().enumerate() {
+            for operand in &graph.model.nodes[*node].operands {
+                if let Source::Node(value) = graph.root(*operand) {
+                    last.insert(value, index);
+                }
             }
         }
+        let mut ending = vec![0; nodes.len()];
+        last.values().for_each(|reader| ending[*reader] += 1);
+        let live = nodes.iter().zip(ending).scan(0, |live, (node, ending)| {
+            *live = *live + usize::from(last.contains_key(node)) - ending;
+            Some(*live)
+        });
+        Self { graph, live: live.collect(), nodes }
     }
-    let mut ending = vec![0; nodes.len()];
-    last.values().for_each(|reader| ending[*reader] += 1);
-    let (mut pieces, mut start, mut live) = (Vec::new(), 0, 0);
-    for (index, node) in nodes.iter().enumerate() {
-        live = live + usize::from(last.contains_key(node)) - ending[index];
-        if index + 1 == nodes.len() || live == 1 {
-            pieces.push(start..index + 1);
-            start = index + 1;
+
+    /// The layers, each a range of nodes.
+    fn layers(&self) -> Vec<Range<usize>> {
+        let whole = 0..self.nodes.len();
+        let pieces = self.pieces(&whole);
+        if let Some(run) = repeated(&self.kinds(&pieces)) {
+            return self.layers_beside(&pieces, &run);
+        }
+        let found = pieces.into_iter().flat_map(|piece| self.inside(piece));
+        let found: Vec<Range<usize>> = found.collect();
+        // Few layers say nothing of the rest.
+        match 2 * size(&found) >= whole.len() {
+            true => found,
+            false => vec![whole],
         }
     }
-    pieces
+
+    /// The layers inside of a piece, if they are at least half of it.
+    fn inside(&self, piece: Range<usize>) -> Vec<Range<usize>> {
+        let pieces = self.pieces(&piece);
+        if pieces.len() < 2 {
+            return Vec::new();
+        }
+        let found =
+            repeated(&self.kinds(&pieces)).map(|run| self.layers_beside(&pieces, &run));
+        match found.filter(|found| 2 * size(found) >= piece.len()) {
+            Some(found) => found,
+            None => pieces.into_iter().flat_map(|piece| self.inside(piece)).collect(),
+        }
+    }
+
+    /// The layers of a run of some pieces, and those inside of pieces that are as large as two usual ones,
+    /// wherever these stand: where the run seems to go on behind one, it may be by chance.
+    fn layers_beside(
+        &self,
+        pieces: &[Range<usize>],
+        run: &Repeated,
+    ) -> Vec<Range<usize>> {
+        let (before, rest) = pieces.split_at(run.pieces.start);
+        let (own, behind) = rest.split_at(run.pieces.len());
+        let whole = |layer: &[Range<usize>]| layer[0].start..layer[layer.len() - 1].end;
+        let own = own.chunks(run.length);
+        let mut sizes: Vec<usize> = own.clone().map(|layer| whole(layer).len()).collect();
+        sizes.sort_unstable();
+        let two = 2 * sizes[(sizes.len() - 1) / 2];
+        let inside = |piece: &Range<usize>| match piece.len() >= two {
+            true => self.inside(piece.clone()),
+            false => Vec::new(),
+        };
+        let others = |pieces: &[Range<usize>]| pieces.iter().flat_map(inside).collect();
+        let own = own.flat_map(|layer| {
+            let mut parts = Vec::new();
+            let mut start = layer[0].start;
+            for (piece, found) in layer.iter().zip(layer.iter().map(inside)) {
+                if !found.is_empty() {
+                    parts.push(start..piece.start);
+                    parts.extend(found);
+                    start = piece.end;
+                }
+            }
+            parts.push(start..whole(layer).end);
+            parts.retain(|part| !part.is_empty());
+            parts
+        });
+        let (own, before): (Vec<_>, Vec<_>) = (own.collect(), others(before));
+        [before, own, others(behind)].concat()
+    }
+
+    /// The pieces of some nodes: each ends where fewest values go on.
+    fn pieces(&self, nodes: &Range<usize>) -> Vec<Range<usize>> {
+        let live = &self.live[nodes.clone()];
+        let inner = &live[..live.len().saturating_sub(1)];
+        let fewest = inner.iter().min();
+        let ends = inner.iter().zip(nodes.start + 1..);
+        let ends = ends.filter(|(live, _)| Some(*live) == fewest).map(|(_, end)| end);
+        let ends: Vec<usize> = ends.chain([nodes.end]).collect();
+        let starts = [nodes.start].into_iter().chain(ends.iter().copied());
+        starts.zip(&ends).map(|(start, end)| start..*end).collect()
+    }
+
+    fn kinds(&self, pieces: &[Range<usize>]) -> Vec<Kinds> {
+        let kind =
+            |node: &NodeId| mem::discriminant(&self.graph.model.nodes[*node].operation);
+        let own =
+            |piece: &Range<usize>| self.nodes[piece.clone()].iter().map(kind).collect();
+        pieces.iter().map(own).collect()
+    }
+}
+
+fn size(layers: &[Range<usize>]) -> usize {
+    layers.iter().map(Range::len).sum()
 }
 
 /// A run of pieces that repeats.

@@ -1,7 +1,7 @@
 //! What recomputation saves and costs, in closed form. That it changes no bit, the tests of
 //! derivatives hold for every operation.
 
-use crate::support::blocks::{self, Extents};
+use crate::support::blocks::{self, Begin, Extents};
 use roundelay_codegen::{
     BackwardForm, Everywhere, StageCode, StageForm, Stages, stages_in,
 };
@@ -18,10 +18,11 @@ const HEADS: u64 = 2;
 const TOKENS: u64 = EXAMPLES * LENGTH;
 const FORMS: [BackwardForm; 2] = [BackwardForm::Whole, BackwardForm::Split];
 
+const EXTENTS: Extents =
+    Extents { examples: EXAMPLES, length: LENGTH, width: WIDTH, heads: HEADS };
+
 fn gpt(layers: u32) -> Model {
-    let extents =
-        Extents { examples: EXAMPLES, length: LENGTH, width: WIDTH, heads: HEADS };
-    blocks::gpt(extents, layers, ", causal = true")
+    blocks::gpt(EXTENTS, layers, ", causal = true")
 }
 
 fn stages(
@@ -74,6 +75,24 @@ fn a_layer_keeps_what_the_law_says() {
         // Both norms and the GELU are computed again.
         assert_eq!(kept(form, Recompute::Selective), 10 * token + statistics, "{form:?}");
         assert_eq!(kept(form, Recompute::Full), token, "{form:?}");
+    }
+}
+
+/// What passes layers by is no reason to keep what is inside of them: those of a decoder, which all read
+/// what the encoder made, keep what goes into them as those of the encoder do.
+#[test]
+fn a_value_may_pass_layers_by() {
+    let kept = |begin, layers| {
+        let model = blocks::translator(EXTENTS, layers, begin);
+        let stages = stages(&model, &[], BackwardForm::Whole, Recompute::Full);
+        let forward = &stages.stages[Stage::new(0)].forward;
+        bytes(forward, &[Role::Activation, Role::Retained])
+    };
+    for begin in [Begin::Before, Begin::Memory, Begin::Class] {
+        let each = [[3, 4], [4, 4], [4, 5], [2, 7]].map(|layers| kept(begin, layers));
+        let more = [each[1] - each[0], each[2] - each[1]];
+        assert_eq!(more, [TOKENS * WIDTH * 4; 2], "{begin:?}");
+        assert_eq!(each[3], each[2], "{begin:?}");
     }
 }
 
