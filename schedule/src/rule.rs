@@ -18,7 +18,8 @@ pub enum Rule {
     Sync,
     /// The freshest versions that the cyclic timeline allows.
     CyclicV2,
-    /// Like v2 with two more time steps between an update and its first use per unit.
+    /// Like v2 with two more time steps between an update and its first use per unit, up to a delay of
+    /// one update.
     CyclicSlack(u32),
     /// Uniform delay of one update (PipeDream-2BW).
     CyclicV1,
