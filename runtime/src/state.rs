@@ -78,7 +78,7 @@ pub enum StateError {
         expected: Vec<u64>,
     },
     /// The element type is another one.
-    #[error("the state holds {found:?} numbers, the job computes in {expected:?}")]
+    #[error("the state holds {found} numbers, the job computes in {expected}")]
     Element {
         /// In the state.
         found: Float,

@@ -6,6 +6,7 @@ use crate::{
     ValueId, Waits,
 };
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// One line of a schedule.
 ///
@@ -160,6 +161,49 @@ pub enum Content {
     Value(ValueId, MicroBatch),
     /// The gradient of such a value.
     ValueGradient(ValueId, MicroBatch),
+}
+
+impl fmt::Display for Collective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Collective::AllReduce => "all_reduce",
+            Collective::ReduceScatter => "reduce_scatter",
+            Collective::AllGather => "all_gather",
+        })
+    }
+}
+
+impl fmt::Display for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Content::Parameter(stage) => write!(f, "parameter({stage})"),
+            Content::Optimizer(stage) => write!(f, "optimizer({stage})"),
+            Content::Gradient(stage, sum) => {
+                write!(f, "gradient({stage}, ")?;
+                write_sum(f, sum)?;
+                f.write_str(")")
+            }
+            Content::Squares(first, last) if first == last => {
+                write!(f, "squares({first})")
+            }
+            Content::Squares(first, last) => write!(f, "squares({first}, {last})"),
+            Content::Value(value, i) => write!(f, "value({value}, {i})"),
+            Content::ValueGradient(value, i) => write!(f, "value_gradient({value}, {i})"),
+        }
+    }
+}
+
+fn write_sum(f: &mut fmt::Formatter<'_>, sum: &Sum) -> fmt::Result {
+    let parts = match sum {
+        Sum::One(i) => return write!(f, "{i}"),
+        Sum::All(parts) => parts,
+    };
+    f.write_str("[")?;
+    for (k, part) in parts.iter().enumerate() {
+        f.write_str(if k > 0 { ", " } else { "" })?;
+        write_sum(f, part)?;
+    }
+    f.write_str("]")
 }
 
 /// Where an action queues. Derived, so that it cannot disagree with the action.

@@ -248,6 +248,34 @@ impl Subject {
     }
 }
 
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Subject::Parameter(stage, slice) => write!(f, "parameter({stage}, {slice})"),
+            Subject::Gradient(stage, slice) => write!(f, "gradient({stage}, {slice})"),
+            Subject::Optimizer(stage, slice) => write!(f, "optimizer({stage}, {slice})"),
+            Subject::Squares(slice) => write!(f, "squares({slice})"),
+            Subject::Activation(stage) => write!(f, "activation({stage})"),
+            Subject::Retained(stage) => write!(f, "retained({stage})"),
+            Subject::Adjoint(stage) => write!(f, "adjoint({stage})"),
+            Subject::Value(value) => write!(f, "value({value})"),
+            Subject::ValueGradient(value) => write!(f, "value_gradient({value})"),
+            Subject::Input(input) => write!(f, "input({input})"),
+            Subject::Metric => f.write_str("metric"),
+            Subject::Workspace => f.write_str("workspace"),
+        }
+    }
+}
+
+impl fmt::Display for Slice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Slice::Whole => f.write_str("whole"),
+            Slice::Shard(axis) => write!(f, "shard of {axis}"),
+        }
+    }
+}
+
 impl Buffer {
     /// Bytes of all slots.
     pub fn total(&self) -> Bytes {

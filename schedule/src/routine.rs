@@ -260,6 +260,38 @@ pub struct Indices {
     pub mask: Option<u64>,
 }
 
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Role::Value(value) => return write!(f, "value({value})"),
+            Role::ValueGradient(value) => return write!(f, "value_gradient({value})"),
+            Role::Input(input) => return write!(f, "input({input})"),
+            Role::Parameter => "parameter",
+            Role::NextParameter => "next_parameter",
+            Role::Gradient => "gradient",
+            Role::Received => "received",
+            Role::Optimizer => "optimizer",
+            Role::Squares => "squares",
+            Role::Activation => "activation",
+            Role::Retained => "retained",
+            Role::Adjoint => "adjoint",
+            Role::Metric => "metric",
+            Role::Workspace => "workspace",
+        };
+        f.write_str(name)
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Access::Read => "read",
+            Access::Write => "write",
+            Access::Update => "update",
+        })
+    }
+}
+
 impl fmt::Display for Pass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

@@ -212,6 +212,35 @@ impl Delays {
     pub fn max(&self) -> u32 {
         self.0.iter().flatten().copied().max().unwrap_or(0)
     }
+    /// Where this map is not the one that is expected: its size, or else its first wrong delay.
+    pub(crate) fn apart(&self, expected: &Self) -> Option<String> {
+        let (micro_batches, stages) = expected.size();
+        let rows = self.0.len();
+        if rows != micro_batches {
+            return Some(format!(
+                "they have {rows} rows, but there are {micro_batches} micro-batches"
+            ));
+        }
+        let uneven = self.0.iter().enumerate().find(|(_, row)| row.len() != stages);
+        if let Some((i, row)) = uneven {
+            let (i, own) = (MicroBatch::new(i), row.len());
+            return Some(format!(
+                "the row of micro-batch {i} has {own} delays, but there are {stages} stages"
+            ));
+        }
+        let both = self.iter().zip(expected.iter());
+        let mut wrong = both.filter(|((.., found), (.., right))| found != right);
+        let ((i, stage, found), (.., right)) = wrong.next()?;
+        let more = match wrong.count() {
+            0 => String::new(),
+            1 => "; one more is wrong".to_owned(),
+            more => format!("; {more} more are wrong"),
+        };
+        Some(format!(
+            "stage {stage} has delay {found} for micro-batch {i}, where the rule demands \
+             {right}{more}"
+        ))
+    }
     /// How many of the (stage, micro-batch) pairs are not fresh, and how many there are.
     pub fn stale(&self) -> (usize, usize) {
         let all = self.0.iter().flatten();

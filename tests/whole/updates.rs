@@ -55,7 +55,7 @@ fn twice(routine: &mut Routine) {
 fn an_update_is_one_step_of_the_optimizer() {
     refused(Pass::Update, twice, "must be the only call of its routine");
     let swap = |routine: &mut Routine| operands(routine).swap(3, 4);
-    refused(Pass::Update, swap, "the operand `state` must begin at byte 0 of Optimizer");
+    refused(Pass::Update, swap, "the operand `state` must begin at byte 0 of optimizer");
     let halve = |routine: &mut Routine| {
         for operand in operands(routine) {
             let half = operand.elements().expect("it is small").div_ceil(2);
@@ -70,7 +70,7 @@ fn an_update_is_one_step_of_the_optimizer() {
     refused(
         Pass::Update,
         other,
-        "the operand `parameter` must begin at byte 0 of Parameter",
+        "the operand `parameter` must begin at byte 0 of parameter",
     );
     let longer = |routine: &mut Routine| {
         let states = routine.arguments.iter_mut().find(|own| own.role == Role::Optimizer);

@@ -178,7 +178,12 @@ fn dtype_of(
     let dtype = match (written, first) {
         ("", Some(Dtype::F32)) => Float::F32,
         ("", Some(Dtype::F64)) => Float::F64,
-        ("", other) => return Err(format!("it holds no training state ({other:?})")),
+        ("", Some(other)) => {
+            return Err(format!(
+                "it holds no training state, but numbers of type {other}"
+            ));
+        }
+        ("", None) => return Err("it holds no training state".to_string()),
         (written, _) => written
             .parse()
             .map_err(|wrong: roundelay_schedule::NoFloat| wrong.to_string())?,

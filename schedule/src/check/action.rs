@@ -269,7 +269,7 @@ impl<'a> Line<'a> {
         };
         self.require(buffer.subject.fits(*role, stage), || {
             let (stage, subject) = (routine.stage, buffer.subject);
-            format!("binds {row} with {subject:?} to the {role:?} of {stage}")
+            format!("binds {row}, which holds {subject}, as {role} of {stage}")
         });
         self.require(*size <= buffer.size, || {
             format!("binds {row} of {} bytes where {} are touched", buffer.size.0, size.0)
@@ -310,7 +310,9 @@ impl<'a> Line<'a> {
             Pass::Combine | Pass::Norm | Pass::Update => slices.len() <= 1,
         };
         self.require(consistent, || {
-            format!("pass {pass} binds the slices {slices:?}; gather or scatter first")
+            let slices: Vec<String> = slices.iter().map(Slice::to_string).collect();
+            let slices = slices.join(", ");
+            format!("pass {pass} binds the slices {slices}; gather or scatter first")
         });
     }
 
@@ -318,7 +320,7 @@ impl<'a> Line<'a> {
         let carries = source.subject == target.subject && holds(source.subject, content);
         self.require(carries, || {
             let (from, to) = (source.subject, target.subject);
-            format!("moves {content:?} from {from:?} to {to:?}; all must be the same")
+            format!("moves {content} from {from} to {to}; all must be the same")
         });
         self.require(source.size == target.size, || {
             format!("moves {} bytes to {}", source.size.0, target.size.0)
@@ -343,7 +345,7 @@ impl<'a> Line<'a> {
         let (Some(source), Some(target)) = (source, target) else { return };
         let fits = holds(source.subject, content) && holds(target.subject, content);
         self.require(fits, || {
-            format!("moves {content:?} between rows that hold something else")
+            format!("moves {content} between rows that hold something else")
         });
         let gradient = matches!(content, Content::Gradient(..));
         let parameter = matches!(content, Content::Parameter(_));
@@ -353,7 +355,7 @@ impl<'a> Line<'a> {
             Collective::ReduceScatter => gradient,
             Collective::AllGather => gradient || parameter,
         };
-        self.require(moves, || format!("{kind:?} of {content:?} has no meaning"));
+        self.require(moves, || format!("{kind} of {content} has no meaning"));
         let ends = [source, target].map(|buffer| (slice(buffer.subject), buffer.size.0));
         let shaped = match kind {
             // The norm of the whole is one number, as that of a part is.
@@ -366,7 +368,7 @@ impl<'a> Line<'a> {
             Collective::AllGather => self.sharded(group, ends[1], ends[0]),
         };
         self.require(shaped, || {
-            format!("{kind:?} from {from} to {to}: slices and sizes must fit {group}")
+            format!("{kind} from {from} to {to}: slices and sizes must fit {group}")
         });
     }
 

@@ -28,14 +28,14 @@ pub(super) fn check(
             _ => true,
         };
         faults.require(known && size.0 < limit::BYTES, culprit, || {
-            format!("binds {role:?} of {} bytes; no such thing exists", size.0)
+            format!("binds {role} of {} bytes; no such thing exists", size.0)
         });
         faults.require(allowed(routine.pass, *role, *access), culprit, || {
-            format!("pass {} must not {access:?} a {role:?}", routine.pass)
+            format!("pass {} must not {access} {role}", routine.pass)
         });
         let fresh = roles.insert(*role) || *role == Role::Workspace;
         faults.require(fresh, culprit, || {
-            format!("binds {role:?} twice; bind it once and let calls share it")
+            format!("binds {role} twice; bind it once and let calls share it")
         });
     }
 }

@@ -151,7 +151,7 @@ fn subject(schedule: &Schedule, id: BufferId, buffer: &Buffer, faults: &mut Faul
     };
     faults.require(known, Culprit::Buffer(id), || {
         format!(
-            "holds {:?}; name a stage, axis, value or input that exists",
+            "holds {}; name a stage, axis, value or input that exists",
             buffer.subject
         )
     });

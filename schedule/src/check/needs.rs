@@ -97,7 +97,7 @@ impl Needs {
             for (range, reader) in missed.take(1) {
                 faults.require(false, Culprit::Routine(*maker), || {
                     format!(
-                        "never writes all of bytes {} to {} of its {:?}, which {reader} \
+                        "never writes all of bytes {} to {} of its {}, which {reader} \
                          reads: add the call that makes them",
                         range.start, range.end, array.0
                     )
@@ -110,7 +110,7 @@ impl Needs {
             for (range, reader) in missed.take(1) {
                 faults.require(false, Culprit::Routine(*reader), || {
                     format!(
-                        "reads bytes {} to {} of its {:?}, which nothing fills: read what \
+                        "reads bytes {} to {} of its {}, which nothing fills: read what \
                          the job declares",
                         range.start, range.end, array.0
                     )

@@ -35,7 +35,7 @@ pub(super) fn check(
     match pairs.find(|(array, operand)| !array.is(routine, operand)) {
         None => sized(routine, &arrays),
         Some((Array { what, role, before, elements, width: _ }, _)) => Err(format!(
-            "the operand `{what}` must begin at byte {before} of {role:?}, and have {elements} \
+            "the operand `{what}` must begin at byte {before} of {role}, and have {elements} \
              elements"
         )),
     }
@@ -86,7 +86,7 @@ fn sized(routine: &Routine, arrays: &[Array]) -> Result<(), String> {
         let end = own.map(Array::end).max().unwrap_or(0);
         if argument.size != Bytes(end) {
             return Err(format!(
-                "{:?} has {} bytes, of which an update knows {end}",
+                "{} has {} bytes, of which an update knows {end}",
                 argument.role, argument.size.0
             ));
         }

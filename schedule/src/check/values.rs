@@ -122,7 +122,7 @@ impl Flows {
         };
         faults.require(fits, Culprit::Action(id), || {
             format!(
-                "must not {:?} the gradient of {value}: the last stage that reads the value \
+                "must not {} the gradient of {value}: the last stage that reads the value \
                  writes it, earlier ones update it, the stage that makes the value reads it",
                 argument.access
             )

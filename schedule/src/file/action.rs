@@ -83,13 +83,11 @@ fn write_work(out: &mut String, work: &Work) {
         }
         Work::Transfer { link, from, to, content } => {
             let [Spot { at, row }, Spot { at: to, row: target }] = [from, to];
-            put(out, format_args!("transfer {link} {at} {row} -> {to} {target} "));
-            write_content(out, content);
+            let ends = format_args!("{at} {row} -> {to} {target}");
+            put(out, format_args!("transfer {link} {ends} {content}"));
         }
         Work::Collective { link, kind, group, from, to, content } => {
-            let kind = collective_name(*kind);
-            put(out, format_args!("{kind} {link} {group} {from} -> {to} "));
-            write_content(out, content);
+            put(out, format_args!("{kind} {link} {group} {from} -> {to} {content}"));
         }
         Work::Feed { at, micro_batch, row } => {
             put(out, format_args!("feed {at} {micro_batch} {row}"));
@@ -98,49 +96,6 @@ fn write_work(out: &mut String, work: &Work) {
             put(out, format_args!("report {at} {micro_batch} {row}"));
         }
     }
-}
-
-fn collective_name(kind: Collective) -> &'static str {
-    match kind {
-        Collective::AllReduce => "all_reduce",
-        Collective::ReduceScatter => "reduce_scatter",
-        Collective::AllGather => "all_gather",
-    }
-}
-
-fn write_content(out: &mut String, content: &Content) {
-    match content {
-        Content::Parameter(stage) => put(out, format_args!("parameter({stage})")),
-        Content::Optimizer(stage) => put(out, format_args!("optimizer({stage})")),
-        Content::Gradient(stage, sum) => {
-            put(out, format_args!("gradient({stage}, "));
-            write_sum(out, sum);
-            out.push(')');
-        }
-        Content::Squares(first, last) if first == last => {
-            put(out, format_args!("squares({first})"));
-        }
-        Content::Squares(first, last) => {
-            put(out, format_args!("squares({first}, {last})"));
-        }
-        Content::Value(value, i) => put(out, format_args!("value({value}, {i})")),
-        Content::ValueGradient(value, i) => {
-            put(out, format_args!("value_gradient({value}, {i})"));
-        }
-    }
-}
-
-fn write_sum(out: &mut String, sum: &Sum) {
-    let parts = match sum {
-        Sum::One(i) => return put(out, i),
-        Sum::All(parts) => parts,
-    };
-    out.push('[');
-    for (k, part) in parts.iter().enumerate() {
-        put(out, if k > 0 { ", " } else { "" });
-        write_sum(out, part);
-    }
-    out.push(']');
 }
 
 /// What a line says.

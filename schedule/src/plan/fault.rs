@@ -28,12 +28,14 @@ pub enum PlanFault {
         found: usize,
     },
     /// A version map that is not the rule's.
-    #[error("the delays are not those of {rule} for {placement}")]
+    #[error("the delays are not those of {rule} for {placement}: {apart}")]
     Delays {
         /// The rule.
         rule: Rule,
         /// The placement.
         placement: Placement,
+        /// What the map says, and what the rule does.
+        apart: String,
     },
     /// Units that are not those of the rule.
     #[error("the units of the plan do not fit: {0}")]
@@ -229,9 +231,9 @@ impl Plan {
     pub fn check_delays(&self) -> Result<(), PlanFault> {
         let Self { rule, placement, micro_batches, stages, .. } = *self;
         let expected = rule.delays(placement.timeline(), micro_batches, stages);
-        match self.delays == expected {
-            true => Ok(()),
-            false => Err(PlanFault::Delays { rule, placement }),
+        match self.delays.apart(&expected) {
+            None => Ok(()),
+            Some(apart) => Err(PlanFault::Delays { rule, placement, apart }),
         }
     }
 

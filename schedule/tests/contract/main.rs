@@ -7,6 +7,7 @@ mod check_in_place;
 mod check_mutants;
 mod check_refuses;
 mod check_rows;
+mod check_words;
 mod file_mutations;
 mod file_round_trip;
 mod fixtures;

@@ -3,7 +3,7 @@
 
 use roundelay_schedule::{
     Contraction, DeviceId, Id, Images, Item, Order, Pass, Placement, Plan, PlanFault,
-    Recompute, Reduction, Rule, Sequence, States, Tensor,
+    Recompute, Reduction, Rule, Sequence, States, Tensor, Timeline,
 };
 
 /// A pipeline of two stages on four micro-batches, with nothing wrong.
@@ -118,6 +118,28 @@ fn decisions_that_do_not_go_together_are_named() {
         let fault = fault(&plan).unwrap_or_else(|| panic!("no fault: {words}"));
         let said = fault.to_string();
         assert_eq!(fault.decision(), decision, "{said}");
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+/// The first that is wrong, as it is and as it should be; or the size that does not fit.
+#[test]
+fn delays_are_said_of_stage_and_micro_batch() {
+    let of = |rule: Rule, n, s| rule.delays(Timeline::Workers, n, s);
+    let [stale, fresh] = [of(Rule::CyclicV1, 4, 2), of(Rule::CyclicV2, 4, 2)];
+    let cases = [
+        (stale, "s0 has delay 1 for micro-batch i0, where the rule demands 0; 7 more"),
+        (fresh, "s0 has delay 1 for micro-batch i0, where the rule demands 0; 3 more"),
+        (of(Rule::Sync, 2, 2), "they have 2 rows, but there are 4 micro-batches"),
+        (
+            of(Rule::Sync, 4, 3),
+            "row of micro-batch i0 has 3 delays, but there are 2 stages",
+        ),
+    ];
+    for (delays, words) in cases {
+        let plan = Plan { delays, ..pipeline() };
+        let said = plan.check_delays().expect_err(words).to_string();
+        assert!(said.starts_with("the delays are not those of sync for pipeline: "));
         assert!(said.contains(words), "{said}");
     }
 }

@@ -222,6 +222,7 @@ fn all_mistakes_of_another_model_are_listed() {
     ];
     assert_eq!(mistakes, expected);
     assert!(mistakes.iter().all(|mistake| text.contains(&mistake.to_string())), "{text}");
+    assert!(text.contains("holds f32 numbers, the job computes in f64"), "{text}");
 }
 
 /// A local rule trains heads besides what it shares with others.

@@ -52,9 +52,11 @@ pub(super) fn agree(
     }
     let DeviceFacts { name, capability, driver, compiler, .. } = facts;
     let libraries = facts.libraries();
+    let [capability, driver, compiler] =
+        [capability, driver, compiler].map(|(major, minor)| format!("{major}.{minor}"));
     let facts = [
-        ("GPU", format!("{name} {capability:?}")),
-        ("CUDA", format!("driver {driver:?}, NVRTC {compiler:?}, {libraries}")),
+        ("GPU", format!("{name} {capability}")),
+        ("CUDA", format!("driver {driver}, NVRTC {compiler}, {libraries}")),
         ("way of making products", code.ways()),
         ("way of making convolutions", code.convolution_ways()),
         ("way of making attention", code.attention_ways()),
