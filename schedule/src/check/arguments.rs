@@ -99,11 +99,11 @@ fn adds_up(routine: &Routine, dtype: Float) -> bool {
     one.size == other.size && bound == [0, 1] && call.operands.iter().all(is_whole)
 }
 
-/// What a pass must bind.
+/// What a pass must bind, and what its calls must make of it unless one of them is `lost`.
 pub(super) fn demands(
     schedule: &Schedule,
-    id: RoutineId,
-    routine: &Routine,
+    (id, routine): (RoutineId, &Routine),
+    lost: bool,
     faults: &mut Faults,
 ) {
     let access = |role: Role| {
@@ -127,11 +127,12 @@ pub(super) fn demands(
                 "must bind received and own gradient",
             );
             demand(
-                adds_up(routine, schedule.job.dtype),
+                lost || adds_up(routine, schedule.job.dtype),
                 "must be one call that adds all of what is received to all of the own, and these \
                  are as large as each other",
             );
         }
+        Pass::Norm if lost => {}
         Pass::Norm => norm::check(schedule, id, routine, faults),
         Pass::Update => {
             let forms = (access(Role::Parameter), access(Role::NextParameter));

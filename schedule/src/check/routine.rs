@@ -25,9 +25,9 @@ pub(super) fn check(schedule: &Schedule, catalogue: &dyn Catalogue, faults: &mut
         let before = faults.total();
         arguments::check(schedule, id, routine, faults);
         if faults.total() == before {
-            arguments::demands(schedule, id, routine, faults);
             let mut body = Body::new(schedule, id, routine);
             body.check((catalogue, &mut known), faults);
+            arguments::demands(schedule, (id, routine), body.lost, faults);
             body.tell(&mut needs);
         }
     }
@@ -45,6 +45,15 @@ enum Deed {
     Update,
 }
 
+impl Deed {
+    fn of(call: &Call) -> Self {
+        match &*call.kernel {
+            "sgd" | "adamw" => Deed::Update,
+            _ => Deed::Compute,
+        }
+    }
+}
+
 /// What calls do to their operands.
 type Accesses<'a> = Repeated<'a, Vec<Access>>;
 
@@ -57,13 +66,16 @@ struct Body<'a> {
     updated: Vec<Ranges>,
     /// Read before the routine wrote it.
     needed: Vec<Ranges>,
+    /// Whether a call was refused of which nobody can say what it would write: what is missing
+    /// after it may be that.
+    lost: bool,
 }
 
 impl<'a> Body<'a> {
     fn new(schedule: &'a Schedule, id: RoutineId, routine: &'a Routine) -> Self {
         let none = vec![Ranges::default(); routine.arguments.len()];
         let [written, updated, needed] = [none.clone(), none.clone(), none];
-        Self { schedule, id, routine, written, updated, needed }
+        Self { schedule, id, routine, written, updated, needed, lost: false }
     }
 
     fn tell(&self, needs: &mut Needs) {
@@ -89,8 +101,15 @@ impl<'a> Body<'a> {
         let routine = self.routine;
         for (number, call) in routine.calls.iter().enumerate() {
             let accesses = known.of(call, |call| catalogue.accesses(call));
-            let checked =
-                accesses.and_then(|accesses| self.call(number, accesses, catalogue));
+            let placed = accesses.and_then(|accesses| {
+                Ok((accesses, self.places(call, accesses, catalogue)?))
+            });
+            self.lost |= placed.is_err();
+            let checked = placed.and_then(|(accesses, ranges)| {
+                self.touch_all(call, accesses, &ranges)?;
+                self.indices(number, catalogue)?;
+                self.shares(number, catalogue)
+            });
             if let Err(problem) = checked {
                 faults.require(false, Culprit::Call(self.id, number), || {
                     format!("{}: {problem}", call.kernel)
@@ -99,30 +118,30 @@ impl<'a> Body<'a> {
         }
         for (argument, declared) in routine.arguments.iter().enumerate() {
             let read = self.drawn(argument, declared);
-            if let Err(problem) = read.and_then(|()| self.coverage(argument, declared)) {
+            let whole = read.and_then(|()| match self.lost {
+                true => Ok(()),
+                false => self.coverage(argument, declared),
+            });
+            if let Err(problem) = whole {
                 faults.require(false, Culprit::Routine(self.id), || problem);
             }
         }
     }
 
-    fn call(
-        &mut self,
-        number: usize,
+    /// The bytes of each operand of a call that is well formed.
+    fn places(
+        &self,
+        call: &Call,
         accesses: &[Access],
         catalogue: &dyn Catalogue,
-    ) -> Result<(), String> {
-        let call = &self.routine.calls[number];
+    ) -> Result<Vec<Range<u64>>, String> {
         if accesses.len() != call.operands.len() {
             return Err(format!("needs {} operands", accesses.len()));
         }
         if let Some(exchanged) = catalogue.exchange(call, self.schedule.job.dtype) {
             exchanges::legal(self.schedule, exchanged)?;
         }
-        let deed = match &*call.kernel {
-            "sgd" | "adamw" => Deed::Update,
-            _ => Deed::Compute,
-        };
-        if deed == Deed::Update {
+        if Deed::of(call) == Deed::Update {
             self.constants(call)?;
             update::check(self.schedule, self.routine, call)?;
         }
@@ -131,17 +150,31 @@ impl<'a> Body<'a> {
             ranges.push(self.range(operand)?);
         }
         distinct(call, accesses, &ranges, catalogue)?;
+        Ok(ranges)
+    }
+
+    /// Touches what the operands are. After a fault it goes on: what the call writes is no fault of
+    /// the calls that read it.
+    fn touch_all(
+        &mut self,
+        call: &Call,
+        accesses: &[Access],
+        ranges: &[Range<u64>],
+    ) -> Result<(), String> {
+        let deed = Deed::of(call);
+        let mut all = Ok(());
         // Reads of a call come before its writes.
         for wanted in [Access::Read, Access::Update, Access::Write] {
             for (index, range) in ranges.iter().enumerate() {
                 if accesses[index] == wanted {
                     let argument = call.operands[index].argument as usize;
-                    self.touch(argument, range, wanted, deed)?;
+                    let one = self.may_touch(argument, range, wanted);
+                    self.touch(argument, range, wanted, deed);
+                    all = all.and(one);
                 }
             }
         }
-        self.indices(number, catalogue)?;
-        self.shares(number, catalogue)
+        all
     }
 
     /// Shares are read with the targets of which they are, by who leaves out the same ones.
@@ -290,12 +323,11 @@ impl<'a> Body<'a> {
         }
     }
 
-    fn touch(
+    fn may_touch(
         &mut self,
         argument: usize,
         range: &Range<u64>,
         access: Access,
-        deed: Deed,
     ) -> Result<(), String> {
         let Argument { role, access: declared, size: _ } =
             self.routine.arguments[argument];
@@ -305,24 +337,29 @@ impl<'a> Body<'a> {
         let fresh = role == Role::Workspace || declared == Access::Write;
         match (declared, access) {
             (Access::Read, Access::Write | Access::Update) => {
-                return Err(format!("writes argument {argument}, which is only read"));
+                self.lost = true;
+                Err(format!("writes argument {argument}, which is only read"))
             }
-            (_, Access::Read | Access::Update) if fresh && !defined => {
-                return Err(format!("reads argument {argument} before it is written"));
+            (_, Access::Read | Access::Update) if fresh && !defined && !self.lost => {
+                Err(format!("reads argument {argument} before it is written"))
             }
             (Access::Update, Access::Write) if gathers => {
-                return Err(format!("overwrites argument {argument}, which adds up"));
+                Err(format!("overwrites argument {argument}, which adds up"))
             }
             (Access::Write, Access::Write)
                 if gathers && self.written[argument].meets(range) =>
             {
-                return Err(format!("overwrites argument {argument}, written before"));
+                Err(format!("overwrites argument {argument}, written before"))
             }
-            _ => {}
+            _ => Ok(()),
         }
-        if access != Access::Write && !defined {
+    }
+
+    fn touch(&mut self, argument: usize, range: &Range<u64>, access: Access, deed: Deed) {
+        if access != Access::Write && !self.written[argument].covers(range) {
             self.needed[argument].add(range.clone());
         }
+        let declared = self.routine.arguments[argument].access;
         let in_place = deed == Deed::Update && declared == Access::Update;
         match access {
             Access::Read => {}
@@ -330,7 +367,6 @@ impl<'a> Body<'a> {
             Access::Write => self.written[argument].add(range.clone()),
             Access::Update => self.updated[argument].add(range.clone()),
         }
-        Ok(())
     }
 
     /// What passes read of the parameters are parameters of the job: no other elements are drawn,

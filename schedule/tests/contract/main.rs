@@ -2,6 +2,7 @@
 //! what files say of them.
 
 mod check_accepts;
+mod check_calls;
 mod check_halves;
 mod check_in_place;
 mod check_mutants;
