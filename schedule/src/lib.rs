@@ -26,6 +26,7 @@ mod local;
 mod map;
 mod metric;
 mod multiple;
+mod near;
 mod norm;
 mod order;
 mod plan;
@@ -81,6 +82,7 @@ pub use local::Units;
 pub use map::{MapWay, MapWays};
 pub use metric::{Metric, Reading};
 pub use multiple::{gcd, lcm};
+pub use near::nearest;
 pub use norm::uncounted;
 pub use order::{Fold, Misfit, Order};
 pub use plan::{

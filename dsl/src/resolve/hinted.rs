@@ -6,7 +6,8 @@ use super::{
     objective::{RESULT_KEYS, kind_of},
     plan::{TENSOR, all_keys},
 };
-use crate::{Code, Mistake, Program, Span, near, syntax::Entry};
+use crate::{Code, Mistake, Program, Span, syntax::Entry};
+use roundelay_schedule::nearest;
 use std::collections::BTreeSet;
 
 /// A first name that no part and no decision has.
@@ -32,7 +33,7 @@ pub(super) fn unknown_part(program: &Program, entry: &Entry) -> Mistake {
     let known = names.iter().map(String::as_str);
     let inner = full.iter().map(|(key, _)| *key);
     let all: Vec<&str> = known.clone().chain(inner).collect();
-    match near::nearest(name, &all) {
+    match nearest(name, &all) {
         Some(found) if !names.iter().any(|name| name == found) => {
             let meant = full.iter().filter(|(key, _)| *key == found);
             let meant: Vec<String> = meant.map(|(_, full)| format!("`{full}`")).collect();

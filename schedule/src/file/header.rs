@@ -4,7 +4,7 @@
 use super::{
     NESTING_MAX, ROWS_MAX, error::Mistakes, layout, node::node, parts::Block, parts::Line,
 };
-use crate::{Id, Schedule, Table};
+use crate::{Id, Schedule, Table, nearest};
 use serde::de::DeserializeOwned;
 use serde_saphyr::{
     DefaultMessageFormatter, Error, MessageFormatter, Options, budget::BudgetBreach,
@@ -222,7 +222,8 @@ impl<'a, 'm> Sections<'a, 'm> {
                 });
                 let last = chunk.text.lines().count().max(1);
                 let line = chunk.line + line.min(last) - 1;
-                self.mistakes.add(line, column, explain(&error), example(section));
+                let hint = meant(&error).unwrap_or_else(|| example(section));
+                self.mistakes.add(line, column, explain(&error), hint);
                 None
             }
         }
@@ -231,8 +232,9 @@ impl<'a, 'm> Sections<'a, 'm> {
     fn refuse_unknown(self) {
         for (name, chunk) in self.found {
             let message = format!("unknown section `{name}`");
-            let known: Vec<&str> = EXAMPLES.iter().map(|(name, _)| *name).collect();
-            let hint = format!("known are {}", known.join(", "));
+            let known = EXAMPLES.map(|(name, _)| name);
+            let hint = did_you_mean(name, &known)
+                .unwrap_or_else(|| format!("known are {}", known.join(", ")));
             self.mistakes.add(chunk.line, 1, message, hint);
         }
     }
@@ -278,6 +280,21 @@ fn options() -> Options {
             max_events: 32 << 20,
         },
     }
+}
+
+/// What a name that is not known may have meant.
+fn meant(error: &Error) -> Option<String> {
+    match error.without_snippet() {
+        Error::SerdeUnknownField { field: found, expected, .. }
+        | Error::SerdeUnknownVariant { variant: found, expected, .. } => {
+            did_you_mean(found, expected)
+        }
+        _ => None,
+    }
+}
+
+fn did_you_mean(found: &str, known: &[&str]) -> Option<String> {
+    nearest(found, known).map(|name| format!("did you mean `{name}`?"))
 }
 
 fn explain(error: &Error) -> String {

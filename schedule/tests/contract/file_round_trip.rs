@@ -124,6 +124,23 @@ fn all_mistakes_of_a_file_are_reported_in_order_of_lines() {
     }
 }
 
+/// Keys, values of decisions and names of sections; what is far from all has an example instead.
+#[test]
+fn what_is_nearly_right_is_hinted() {
+    for (right, wrong, hint) in [
+        ("  micro_batches: 4", "  microbatches: 4", "did you mean `micro_batches`?"),
+        ("  b2: {home: r0", "  b2: {hom: r0", "did you mean `home`?"),
+        ("  states: handoff", "  states: handof", "did you mean `handoff`?"),
+        ("\nbuffers:\n", "\nbufers:\n", "did you mean `buffers`?"),
+        ("  micro_batches: 4", "  xyz: 4", "expected like `plan: with rule"),
+    ] {
+        let text = sample::small();
+        assert!(text.contains(right), "`{right}` is not in {text}");
+        let errors = read(&seal(&text.replace(right, wrong)).unwrap()).unwrap_err();
+        assert!(errors.iter().any(|error| error.hint.contains(hint)), "{errors}");
+    }
+}
+
 #[test]
 fn one_lost_line_is_one_mistake() {
     let text = sample::small();
