@@ -329,7 +329,11 @@ fn scaled(
         Sign::Multiply => operators::scale(graph, tensor, factor),
         Sign::Divide => operators::scale(graph, tensor, 1.0 / factor),
         Sign::Add | Sign::Subtract => {
-            let hint = "add a parameter: `param shift: [] = constant(…)`";
+            let hint = format!(
+                "a tensor can be multiplied or divided by a number; what can be added is another \
+                 tensor, or a parameter that begins at the number and is then trained: `param \
+                 shift: [] = constant({factor})`"
+            );
             Err(not_yet("adding a number to a tensor").hint(hint))
         }
     }

@@ -42,7 +42,7 @@ fn resolve(text: &str) -> Result<Program, Diagnostics> {
 }
 
 /// A model with `body` between its inputs x and y, both [batch, 8], and a loss on z.
-fn model(body: &str) -> Model {
+fn resolve_model(body: &str) -> Result<Program, Diagnostics> {
     let text = format!(
         "model m {{
             input x: real[batch, 8]
@@ -51,7 +51,11 @@ fn model(body: &str) -> Model {
             loss mse(z, y)
         }}"
     );
-    resolve(&text).unwrap_or_else(|wrong| panic!("{wrong}")).model
+    resolve(&text)
+}
+
+fn model(body: &str) -> Model {
+    resolve_model(body).unwrap_or_else(|wrong| panic!("{wrong}")).model
 }
 
 fn parameters(model: &Model) -> Vec<&str> {
@@ -253,6 +257,24 @@ fn infix_operators_work_on_tensors_and_numbers() {
     ];
     assert_eq!(operations, expected);
     assert_eq!(parameters(&z), ["gain"]);
+}
+
+/// What the hint tells can be written.
+#[test]
+fn whoever_adds_a_number_to_a_tensor_hears_what_can_be_done() {
+    for (body, constant) in
+        [("z = y + 1", "1"), ("z = y - 0.5", "0.5"), ("z = 2 + y", "2")]
+    {
+        let told = resolve_model(body).expect_err(body).to_string();
+        let hint = format!("`param shift: [] = constant({constant})`");
+        let words =
+            ["adding a number to a tensor", "multiplied or divided by a number", &hint];
+        for words in words {
+            assert!(told.contains(words), "{words}: {told}");
+        }
+    }
+    let shifted = model("param shift: [] = constant(1)\n z = y * 2 + shift");
+    assert_eq!(parameters(&shifted), ["shift"]);
 }
 
 #[test]
