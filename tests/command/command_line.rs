@@ -383,6 +383,36 @@ fn a_folder_with_checkpoints_is_not_overwritten() {
     );
 }
 
+/// Nothing happens then; whoever expects training hears why.
+#[test]
+fn a_run_that_is_done_already_says_so() {
+    let scratch = Scratch::new("done-already");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let run = |words: &str| {
+        let mut command = roundelay(words);
+        command.arg(&program).arg("--checkpoint").arg(scratch.path("kept"));
+        printed(&mut command)
+    };
+    let first = run("run --steps 4");
+    assert!(!first.contains("done already"), "{first}");
+    for (words, said) in [
+        (
+            "run --resume --steps 4",
+            "step 4: all 4 steps are done already, nothing is trained",
+        ),
+        (
+            "run --resume --steps 2",
+            "step 4: all 2 steps are done already, nothing is trained",
+        ),
+    ] {
+        let done = run(words);
+        assert!(done.contains(said) && done.contains("a larger `--steps`"), "{done}");
+    }
+    let rest = run("run --resume");
+    assert!(rest.contains("step 4: goes on exactly"), "{rest}");
+    assert!(!rest.contains("done already"), "{rest}");
+}
+
 #[test]
 fn a_run_that_fails_ends_with_3() {
     let scratch = Scratch::new("failed-run");

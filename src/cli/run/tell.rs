@@ -63,7 +63,7 @@ impl Teller {
                 ignored.iter().for_each(|file| note(&format!("warning: {file}")));
                 self.bar.set_length(end.max(first));
                 self.bar.set_position(first);
-                print(&begun(tokens, &resumed, first))
+                print(&begun(tokens, &resumed, [first, end]))
             }
             RunEvent::Step { step, loss, samples_per_second, elapsed: _ } => {
                 self.bar.set_position(step + 1);
@@ -107,7 +107,11 @@ pub(super) fn print_line(event: Event) -> Result<(), Failure> {
     print_json(&Line { format: FORMAT, event }, Form::Line)
 }
 
-fn begun(tokens: Option<TokenFacts>, resumed: &Resumed, first: u64) -> String {
+fn begun(
+    tokens: Option<TokenFacts>,
+    resumed: &Resumed,
+    [first, end]: [u64; 2],
+) -> String {
     let mut said = String::new();
     if let Some(TokenFacts { training, held_out, bigram_entropy }) = tokens {
         said += &format!("data: {training} tokens to train on, {held_out} held out");
@@ -118,6 +122,12 @@ fn begun(tokens: Option<TokenFacts>, resumed: &Resumed, first: u64) -> String {
     }
     if *resumed != Resumed::FromStart {
         said += &format!("step {first}: {}\n", how(resumed));
+    }
+    if first > 0 && first >= end {
+        said += &format!(
+            "step {first}: all {end} steps are done already, nothing is trained; a larger \
+             `--steps` goes on\n"
+        );
     }
     said
 }
