@@ -223,6 +223,14 @@ impl Method {
             Method::Adamw { .. } => 2,
         }
     }
+
+    /// The kernel that makes its step.
+    pub fn kernel(self) -> &'static str {
+        match self {
+            Method::Sgd { .. } => "sgd",
+            Method::Adamw { .. } => "adamw",
+        }
+    }
 }
 
 /// A learning rate as a function of the update count t ≥ 0.

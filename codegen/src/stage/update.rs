@@ -129,21 +129,19 @@ fn rule(optimizer: &Optimizer, micro_batches: u32) -> (&'static str, Attributes)
         ("clip", Attribute::Real(optimizer.clip)),
         ("micro_batches", Attribute::Integer(micro_batches.into())),
     ];
-    let kernel = match optimizer.method {
+    match optimizer.method {
         Method::Sgd { momentum, nesterov } => {
             constants.push(("momentum", Attribute::Real(momentum)));
             constants.push(("nesterov", Attribute::Flag(nesterov)));
-            "sgd"
         }
         Method::Adamw { beta1, beta2, epsilon } => {
             constants.push(("beta1", Attribute::Real(beta1)));
             constants.push(("beta2", Attribute::Real(beta2)));
             constants.push(("epsilon", Attribute::Real(epsilon)));
-            "adamw"
         }
-    };
+    }
     let named = constants.into_iter().map(|(name, value)| (name.into(), value));
-    (kernel, named.collect())
+    (optimizer.method.kernel(), named.collect())
 }
 
 /// The ranges that are no ordinary weights: without decay, and running averages.

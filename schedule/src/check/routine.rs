@@ -141,9 +141,18 @@ impl<'a> Body<'a> {
         if let Some(exchanged) = catalogue.exchange(call, self.schedule.job.dtype) {
             exchanges::legal(self.schedule, exchanged)?;
         }
-        if Deed::of(call) == Deed::Update {
-            self.constants(call)?;
-            update::check(self.schedule, self.routine, call)?;
+        match (Deed::of(call), self.routine.pass) {
+            (Deed::Update, _) => {
+                self.constants(call)?;
+                update::check(self.schedule, self.routine, call)?;
+            }
+            (Deed::Compute, Pass::Update) => {
+                let own = self.schedule.job.optimizer.method.kernel();
+                return Err(format!(
+                    "is no step of the optimizer; a pass U calls `{own}`"
+                ));
+            }
+            (Deed::Compute, _) => {}
         }
         let mut ranges = Vec::with_capacity(accesses.len());
         for operand in &call.operands {
@@ -207,10 +216,9 @@ impl<'a> Body<'a> {
         let has_indices = whole_numbers(call).next().is_some();
         let indices = has_indices.then(|| catalogue.indices(call)).flatten();
         let Some(Indices { operand, below, mask: _ }) = indices else { return Ok(()) };
-        let input = self.input(&call.operands[operand], before);
-        let wrong = input.filter(|input| !(1..=below).contains(&input.bound));
-        match wrong {
+        match self.input(&call.operands[operand], before) {
             None => Ok(()),
+            Some(Input { bound, .. }) if (1..=below).contains(bound) => Ok(()),
             Some(Input { name, bound, .. }) => Err(format!(
                 "looks up by `{name}`, whose numbers are below {bound} (0: any), but has no more \
                  than {below} entries; write that as the bound of the input, or less"
@@ -246,13 +254,12 @@ impl<'a> Body<'a> {
             ("clip", *clip),
             ("micro_batches", micro_batches),
         ];
-        let kernel = match method {
+        match method {
             Method::Sgd { momentum, nesterov } => {
                 expected.extend([
                     ("momentum", *momentum),
                     ("nesterov", f64::from(*nesterov)),
                 ]);
-                "sgd"
             }
             Method::Adamw { beta1, beta2, epsilon } => {
                 expected.extend([
@@ -260,9 +267,9 @@ impl<'a> Body<'a> {
                     ("beta2", *beta2),
                     ("epsilon", *epsilon),
                 ]);
-                "adamw"
             }
-        };
+        }
+        let kernel = method.kernel();
         if call.kernel != kernel {
             return Err(format!("the job's optimizer is {kernel}"));
         }

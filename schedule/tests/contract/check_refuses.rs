@@ -6,7 +6,7 @@ use crate::tiny::{
 };
 use roundelay_schedule::{
     Access, Action, Bytes, Collective, Content, Culprit, Element, Held, Id, Initial,
-    Method, Operand, Parameter, Rate, Rest, Schedule, Sum, Treatment, Violation,
+    Method, Operand, Parameter, Pass, Rate, Rest, Schedule, Sum, Treatment, Violation,
     Violations, Waits, Work, check,
 };
 
@@ -128,6 +128,18 @@ fn what_is_looked_up_exists() {
         );
         assert!(found.contains("no more than 8 entries"), "{found}");
     }
+}
+
+/// Other calls may write what an update writes, but what they make of it nobody knows.
+#[test]
+fn an_update_is_a_call_of_the_optimizer() {
+    let found = refused(accumulate(1), |s| {
+        let mut all = s.routines.iter_mut().map(|(_, own)| own);
+        let update = all.find(|own| own.pass == Pass::Update).unwrap();
+        update.calls[0].kernel = "rru".into();
+    });
+    let told = "is no step of the optimizer; a pass U calls `sgd`";
+    assert!(found.to_string().contains(told), "{found}");
 }
 
 #[test]

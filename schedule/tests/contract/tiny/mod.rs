@@ -14,11 +14,14 @@ use roundelay_schedule::{
     Wait, Waits, Work,
 };
 
-/// Reads, writes and updates as the letters of a kernel's name say.
+/// Reads, writes and updates as the letters of a kernel's name say; `sgd` is what it is everywhere.
 pub(crate) struct Letters;
 
 impl Catalogue for Letters {
     fn accesses(&self, call: &Call) -> Result<Vec<Access>, String> {
+        if &*call.kernel == "sgd" {
+            return Ok(vec![Read, Read, Write]);
+        }
         let access = |letter| match letter {
             'r' => Ok(Access::Read),
             'w' => Ok(Access::Write),
@@ -28,9 +31,13 @@ impl Catalogue for Letters {
         call.kernel.trim_start_matches(['=', '~', '#']).chars().map(access).collect()
     }
 
-    /// A wave in front: the first two operands may be one memory.
+    /// A wave in front: the first two operands may be one memory; the next parameters may lie where
+    /// these do.
     fn replaces(&self, call: &Call) -> Option<[usize; 2]> {
-        call.kernel.starts_with('~').then_some([0, 1])
+        match &*call.kernel {
+            "sgd" => Some([1, 2]),
+            letters => letters.starts_with('~').then_some([0, 1]),
+        }
     }
 
     /// A sign of equality in front: the parts of a line, two neighbours where it says nothing,
@@ -194,6 +201,50 @@ pub(crate) trait Builder {
     fn chained(self) -> Schedule;
 }
 
+fn call(kernel: String, arguments: impl IntoIterator<Item = u32>) -> Call {
+    let operand = |argument| Operand {
+        argument,
+        offset: Bytes(0),
+        element: Element::Real,
+        shape: [16][..].into(),
+    };
+    Call {
+        kernel: kernel.into(),
+        attributes: Constants::default(),
+        operands: arguments.into_iter().map(operand).collect(),
+    }
+}
+
+/// A call that does to each argument what its access says.
+fn lettered(arguments: &[(Role, Access)]) -> Call {
+    let letter = |(_, access): &(Role, Access)| match access {
+        Access::Read => 'r',
+        Access::Write => 'w',
+        Access::Update => 'u',
+    };
+    call(arguments.iter().map(letter).collect(), 0..arguments.len() as u32)
+}
+
+/// One step of the optimizer of [`job`].
+fn step(micro_batches: u32, arguments: &[(Role, Access)]) -> Call {
+    let place = |role: Role| arguments.iter().position(|(own, _)| *own == role);
+    let place = |role| place(role).map(|place| place as u32);
+    let parameter = place(Role::Parameter);
+    let next = place(Role::NextParameter).or(parameter);
+    let all = [place(Role::Gradient), parameter, next];
+    let mut step = call("sgd".to_owned(), all.map(Option::unwrap));
+    let numbers = [
+        ("clip", 0.0),
+        ("micro_batches", f64::from(micro_batches)),
+        ("momentum", 0.0),
+        ("nesterov", 0.0),
+        ("weight_decay", 0.0),
+    ];
+    let numbers = numbers.map(|(name, number)| (name.into(), Attribute::Real(number)));
+    step.attributes = numbers.into_iter().collect();
+    step
+}
+
 impl Builder for Schedule {
     fn ring(&mut self, devices: &[usize], turn: u32) -> usize {
         let devices = devices.iter().map(|device| id(*device)).collect();
@@ -221,21 +272,9 @@ impl Builder for Schedule {
         stage: usize,
         arguments: &[(Role, Access)],
     ) -> RoutineId {
-        let letter = |access: &Access| match access {
-            Access::Read => 'r',
-            Access::Write => 'w',
-            Access::Update => 'u',
-        };
-        let operand = |argument| Operand {
-            argument,
-            offset: Bytes(0),
-            element: Element::Real,
-            shape: [16][..].into(),
-        };
-        let call = Call {
-            kernel: arguments.iter().map(|(_, access)| letter(access)).collect(),
-            attributes: Constants::default(),
-            operands: (0..arguments.len() as u32).map(operand).collect(),
+        let call = match pass {
+            Pass::Update => step(self.plan.all_micro_batches(), arguments),
+            _ => lettered(arguments),
         };
         let declare = |(role, access): &(Role, Access)| Argument {
             role: *role,
