@@ -11,7 +11,7 @@ use crate::{
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{Contraction, Images, Nanos, Plan, Sequence, States, Tensor};
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range};
 
 /// Number of columns.
 const COLUMNS: usize = 26;
@@ -166,18 +166,18 @@ fn listed(plans: &[Candidate], goal: &Goal) -> String {
 /// Rows of plans, with the cuts of those that differ in nothing else.
 fn numbered(plans: &[Candidate], goal: &Goal) -> Vec<Row> {
     let number = |(rank, candidate): (usize, _)| row(&rank.to_string(), candidate, goal);
-    let mut rows: Vec<Row> = (1..).zip(plans).map(number).collect();
-    let alike = |one: &Row, other: &Row| one[DECISIONS] == other[DECISIONS];
-    let differ: Vec<bool> = rows
-        .iter()
-        .map(|own| rows.iter().filter(|other| alike(own, other)).count() > 1)
-        .collect();
-    for ((own, candidate), _) in
-        rows.iter_mut().zip(plans).zip(differ).filter(|(_, differs)| *differs)
-    {
-        own[CUTS] = format!("{:?}", candidate.plan.cuts);
+    let rows: Vec<Row> = (1..).zip(plans).map(number).collect();
+    let mut alike = BTreeMap::<Vec<String>, usize>::new();
+    for row in &rows {
+        *alike.entry(row[DECISIONS].to_vec()).or_default() += 1;
     }
-    rows
+    let with_cuts = |(mut row, candidate): (Row, &Candidate)| {
+        if alike[&row[DECISIONS]] > 1 {
+            row[CUTS] = format!("{:?}", candidate.plan.cuts);
+        }
+        row
+    };
+    rows.into_iter().zip(plans).map(with_cuts).collect()
 }
 
 fn row(rank: &str, candidate: &Candidate, goal: &Goal) -> Row {

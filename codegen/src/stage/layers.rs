@@ -10,6 +10,10 @@ use super::graph::Graph;
 use roundelay_dsl::{NodeId, Operation, Source};
 use std::{collections::BTreeMap, mem, ops::Range};
 
+/// Pieces that stand deeper in others are not looked into: a value that many nodes in a row wait beside,
+/// as for a sum of all, is no sign of layers.
+const DEPTH: usize = 32;
+
 /// The layer of every node that has one; it does not depend on cuts.
 pub(crate) fn of(graph: &Graph<'_>) -> BTreeMap<NodeId, u32> {
     let trunk = Trunk::new(graph);
@@ -58,10 +62,9 @@ impl<'a> Trunk<'a> {
         let whole = 0..self.nodes.len();
         let pieces = self.pieces(&whole);
         if let Some(run) = repeated(&self.kinds(&pieces)) {
-            return self.layers_beside(&pieces, &run);
+            return self.layers_beside(&pieces, &run, 0);
         }
-        let found = pieces.into_iter().flat_map(|piece| self.inside(piece));
-        let found: Vec<Range<usize>> = found.collect();
+        let found = self.inside_each(&pieces, 0);
         // Few layers say nothing of the rest.
         match 2 * size(&found) >= whole.len() {
             true => found,
@@ -69,17 +72,22 @@ impl<'a> Trunk<'a> {
         }
     }
 
-    /// The layers inside of a piece, if they are at least half of it.
-    fn inside(&self, piece: Range<usize>) -> Vec<Range<usize>> {
-        let pieces = self.pieces(&piece);
-        if pieces.len() < 2 {
+    fn inside_each(&self, pieces: &[Range<usize>], depth: usize) -> Vec<Range<usize>> {
+        pieces.iter().flat_map(|piece| self.inside(piece, depth)).collect()
+    }
+
+    /// The layers inside of a piece that stands so deep in others: of a run that is at least half of it, or
+    /// inside of its own pieces.
+    fn inside(&self, piece: &Range<usize>, depth: usize) -> Vec<Range<usize>> {
+        let pieces = self.pieces(piece);
+        if pieces.len() < 2 || depth >= DEPTH {
             return Vec::new();
         }
-        let found =
-            repeated(&self.kinds(&pieces)).map(|run| self.layers_beside(&pieces, &run));
-        match found.filter(|found| 2 * size(found) >= piece.len()) {
-            Some(found) => found,
-            None => pieces.into_iter().flat_map(|piece| self.inside(piece)).collect(),
+        let is_most =
+            |run: &Repeated| 2 * size(&pieces[run.pieces.clone()]) >= piece.len();
+        match repeated(&self.kinds(&pieces)).filter(is_most) {
+            Some(run) => self.layers_beside(&pieces, &run, depth + 1),
+            None => self.inside_each(&pieces, depth + 1),
         }
     }
 
@@ -89,35 +97,23 @@ impl<'a> Trunk<'a> {
         &self,
         pieces: &[Range<usize>],
         run: &Repeated,
+        depth: usize,
     ) -> Vec<Range<usize>> {
         let (before, rest) = pieces.split_at(run.pieces.start);
         let (own, behind) = rest.split_at(run.pieces.len());
-        let whole = |layer: &[Range<usize>]| layer[0].start..layer[layer.len() - 1].end;
         let own = own.chunks(run.length);
-        let mut sizes: Vec<usize> = own.clone().map(|layer| whole(layer).len()).collect();
+        let mut sizes: Vec<usize> = own.clone().map(size).collect();
         sizes.sort_unstable();
         let two = 2 * sizes[(sizes.len() - 1) / 2];
         let inside = |piece: &Range<usize>| match piece.len() >= two {
-            true => self.inside(piece.clone()),
+            true => self.inside(piece, depth),
             false => Vec::new(),
         };
-        let others = |pieces: &[Range<usize>]| pieces.iter().flat_map(inside).collect();
-        let own = own.flat_map(|layer| {
-            let mut parts = Vec::new();
-            let mut start = layer[0].start;
-            for (piece, found) in layer.iter().zip(layer.iter().map(inside)) {
-                if !found.is_empty() {
-                    parts.push(start..piece.start);
-                    parts.extend(found);
-                    start = piece.end;
-                }
-            }
-            parts.push(start..whole(layer).end);
-            parts.retain(|part| !part.is_empty());
-            parts
-        });
-        let (own, before): (Vec<_>, Vec<_>) = (own.collect(), others(before));
-        [before, own, others(behind)].concat()
+        let others = |pieces: &[Range<usize>]| -> Vec<Range<usize>> {
+            pieces.iter().flat_map(inside).collect()
+        };
+        let own = own.flat_map(|layer| parted(layer, inside)).collect();
+        [others(before), own, others(behind)].concat()
     }
 
     /// The pieces of some nodes: each ends where fewest values go on.
@@ -141,8 +137,28 @@ impl<'a> Trunk<'a> {
     }
 }
 
-fn size(layers: &[Range<usize>]) -> usize {
-    layers.iter().map(Range::len).sum()
+fn size(ranges: &[Range<usize>]) -> usize {
+    ranges.iter().map(Range::len).sum()
+}
+
+/// A layer of some pieces; where one of them has layers inside, these, and what is between them.
+fn parted(
+    layer: &[Range<usize>],
+    inside: impl Fn(&Range<usize>) -> Vec<Range<usize>>,
+) -> Vec<Range<usize>> {
+    let mut parts = Vec::new();
+    let mut start = layer[0].start;
+    for piece in layer {
+        let found = inside(piece);
+        if !found.is_empty() {
+            parts.push(start..piece.start);
+            parts.extend(found);
+            start = piece.end;
+        }
+    }
+    parts.push(start..layer[layer.len() - 1].end);
+    parts.retain(|part| !part.is_empty());
+    parts
 }
 
 /// A run of pieces that repeats.

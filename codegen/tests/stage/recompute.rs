@@ -96,6 +96,29 @@ fn a_value_may_pass_layers_by() {
     }
 }
 
+/// Values that all wait for the end stand in each other without being layers, however many they are.
+#[test]
+fn what_waits_for_the_end_is_no_layer() {
+    let sum: Vec<String> = (0..2_000).map(|k| format!("y{k}")).collect();
+    let each: Vec<String> =
+        (1..2_000).map(|k| format!("y{k} = relu(y{})", k - 1)).collect();
+    let job = crate::models::job(EXAMPLES as u32);
+    let program = crate::models::program(&format!(
+        "model dense {{
+            input x: real[batch, 8]
+            input targets: real[batch, 8]
+            y0 = linear(x, 8)
+            {}
+            loss mse({}, targets)
+        }}
+        {job}",
+        each.join("\n"),
+        sum.join(" + ")
+    ));
+    let code = stages(&program.model, &[], BackwardForm::Whole, Recompute::Full);
+    assert_eq!(code.stages.len(), 1);
+}
+
 /// What W reads is kept from I to W, whether forward kept it or I made it again.
 #[test]
 fn halves_hold_the_same_between_them() {
