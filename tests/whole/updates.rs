@@ -89,6 +89,14 @@ fn what_is_received_is_added_once_and_as_a_whole() {
         operands(routine)[0].offset = Bytes(4);
     };
     refused(Pass::Combine, shift, "must be one call that adds all");
+    // With another rule it reads and updates the same arrays.
+    let other = |routine: &mut Routine| {
+        let call = &mut routine.calls[0];
+        call.kernel = "sum_rows".into();
+        let shape = [&[1], &*call.operands[0].shape].concat();
+        call.operands[0].shape = shape[..].into();
+    };
+    refused(Pass::Combine, other, "must be one call that adds all");
 }
 
 #[test]

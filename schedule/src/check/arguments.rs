@@ -83,7 +83,7 @@ fn allowed(pass: Pass, role: Role, access: Access) -> bool {
     }
 }
 
-/// Whether one call works on all of two arrays that are as large as each other.
+/// Whether one call adds all of an array to all of another that is as large.
 fn adds_up(routine: &Routine, dtype: Float) -> bool {
     let ([one, other], [call]) = (&routine.arguments[..], &routine.calls[..]) else {
         return false;
@@ -96,7 +96,8 @@ fn adds_up(routine: &Routine, dtype: Float) -> bool {
     };
     let mut bound: Vec<u32> = call.operands.iter().map(|own| own.argument).collect();
     bound.sort_unstable();
-    one.size == other.size && bound == [0, 1] && call.operands.iter().all(is_whole)
+    let is_sum = &*call.kernel == "accumulate" && bound == [0, 1];
+    is_sum && one.size == other.size && call.operands.iter().all(is_whole)
 }
 
 /// What a pass must bind, and what its calls must make of it unless one of them is `lost`.

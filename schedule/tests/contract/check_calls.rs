@@ -1,24 +1,10 @@
 //! A call that is not well formed is told alone: what it would have written is missing nowhere else.
 
-use crate::tiny::{Builder, Letters, accumulate, action, id, row};
+use crate::tiny::{Builder, Letters, accumulate, action, call, id, row};
 use roundelay_schedule::{
-    Access, Argument, Bytes, Call, Constants, Culprit, Element, Operand, Role, Schedule,
-    Subject, Violation, Work, check,
+    Access, Argument, Bytes, Call, Culprit, Role, Schedule, Subject, Violation, Work,
+    check,
 };
-
-fn call(kernel: &'static str, arguments: &[u32]) -> Call {
-    let operand = |argument: &u32| Operand {
-        argument: *argument,
-        offset: Bytes(0),
-        element: Element::Real,
-        shape: [16][..].into(),
-    };
-    Call {
-        kernel: kernel.into(),
-        attributes: Constants::default(),
-        operands: arguments.iter().map(operand).collect(),
-    }
-}
 
 /// A forward pass of three calls, each of which reads what the one before it wrote: parameters and
 /// input (0, 1) to workspace (4), to the activation (2), to the loss (3).
@@ -28,7 +14,7 @@ fn chain() -> Schedule {
     let (role, access, size) = (Role::Workspace, Access::Write, Bytes(64));
     let forward = &mut schedule.routines[id(0)];
     forward.arguments.push(Argument { role, access, size });
-    let calls = [call("rrw", &[0, 1, 4]), call("rw", &[4, 2]), call("rw", &[2, 3])];
+    let calls = [call("rrw", [0, 1, 4]), call("rw", [4, 2]), call("rw", [2, 3])];
     forward.calls = calls.to_vec().into();
     let Work::Launch { rows, .. } = &mut schedule.actions[action(1)].work else {
         panic!("the second line is a launch");

@@ -1,11 +1,11 @@
 //! Tensor rows: exchanges inside of routines are made by as many rows as there are, over a link
 //! that joins them, and count among what is moved.
 
-use crate::tiny::{Builder, Letters, accumulate, empty, id, reduced, row};
+use crate::tiny::{Builder, Letters, accumulate, call, empty, id, reduced, row};
 use roundelay_schedule::{
-    Access, Argument, Attribute, Axis, Bytes, Call, Constants, Contraction, Culprit,
-    DeviceId, Direction, Division, Element, Id, Line, LinkId, Operand, Pass, Role, Rule,
-    Schedule, Split, Splits, Subject, Tensor, Violation, Violations, Work, check,
+    Access, Argument, Attribute, Axis, Bytes, Call, Contraction, Culprit, DeviceId,
+    Direction, Division, Id, Line, LinkId, Pass, Role, Rule, Schedule, Split, Splits,
+    Subject, Tensor, Violation, Violations, Work, check,
 };
 
 /// Puts it on so many devices, all of them in use.
@@ -48,17 +48,7 @@ fn split(mut schedule: Schedule) -> Schedule {
 }
 
 fn exchange(arguments: [u32; 2]) -> Call {
-    let operand = |argument| Operand {
-        argument,
-        offset: Bytes(0),
-        element: Element::Real,
-        shape: [16][..].into(),
-    };
-    Call {
-        kernel: "=rw".into(),
-        attributes: Constants::default(),
-        operands: arguments.map(operand).into(),
-    }
+    call("=rw", arguments)
 }
 
 fn refused(mut schedule: Schedule, fault: impl FnOnce(&mut Schedule)) -> Violations {

@@ -201,7 +201,8 @@ pub(crate) trait Builder {
     fn chained(self) -> Schedule;
 }
 
-fn call(kernel: String, arguments: impl IntoIterator<Item = u32>) -> Call {
+/// A call on the whole of some arguments.
+pub(crate) fn call(kernel: &str, arguments: impl IntoIterator<Item = u32>) -> Call {
     let operand = |argument| Operand {
         argument,
         offset: Bytes(0),
@@ -209,7 +210,7 @@ fn call(kernel: String, arguments: impl IntoIterator<Item = u32>) -> Call {
         shape: [16][..].into(),
     };
     Call {
-        kernel: kernel.into(),
+        kernel: kernel.to_owned().into(),
         attributes: Constants::default(),
         operands: arguments.into_iter().map(operand).collect(),
     }
@@ -222,7 +223,8 @@ fn lettered(arguments: &[(Role, Access)]) -> Call {
         Access::Write => 'w',
         Access::Update => 'u',
     };
-    call(arguments.iter().map(letter).collect(), 0..arguments.len() as u32)
+    let letters: String = arguments.iter().map(letter).collect();
+    call(&letters, 0..arguments.len() as u32)
 }
 
 /// One step of the optimizer of [`job`].
@@ -232,7 +234,7 @@ fn step(micro_batches: u32, arguments: &[(Role, Access)]) -> Call {
     let parameter = place(Role::Parameter);
     let next = place(Role::NextParameter).or(parameter);
     let all = [place(Role::Gradient), parameter, next];
-    let mut step = call("sgd".to_owned(), all.map(Option::unwrap));
+    let mut step = call("sgd", all.map(Option::unwrap));
     let numbers = [
         ("clip", 0.0),
         ("micro_batches", f64::from(micro_batches)),
