@@ -49,7 +49,7 @@ struct Climber<'a> {
 }
 
 impl Climber<'_> {
-    /// The best of the plans that one move away are better.
+    /// The best of the plans that are one move away, if one is better.
     fn step(&mut self, from: &Candidate) -> Option<Candidate> {
         let mut found: Option<Candidate> = None;
         for plan in moved(&self.chain, &from.plan) {
@@ -63,12 +63,13 @@ impl Climber<'_> {
 
     /// A plan with its costs, if it fits and is better than a score; it is clocked where its bound is.
     fn better(&mut self, plan: Plan, number: usize, least: Score) -> Option<Candidate> {
+        let left = self.left.checked_sub(1)?;
         let bound = self.appraiser.bound(&plan).ok()?;
         let (standing, time) = (self.goal.standing(&plan), bound.step_time());
         if self.goal.score(standing, time, bound.memory, number) >= least {
             return None;
         }
-        self.left = self.left.checked_sub(1)?;
+        self.left = left;
         let clocked = self.appraiser.clock(plan, (bound, number)).ok()?;
         (clocked.score(&self.goal) < least).then_some(clocked)
     }

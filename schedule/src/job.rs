@@ -224,11 +224,15 @@ impl Method {
         }
     }
 
+    /// The kernels that make a step, of all methods.
+    pub const KERNELS: [&str; 2] = ["sgd", "adamw"];
+
     /// The kernel that makes its step.
     pub fn kernel(self) -> &'static str {
+        let [sgd, adamw] = Self::KERNELS;
         match self {
-            Method::Sgd { .. } => "sgd",
-            Method::Adamw { .. } => "adamw",
+            Method::Sgd { .. } => sgd,
+            Method::Adamw { .. } => adamw,
         }
     }
 }

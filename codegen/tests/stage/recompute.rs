@@ -116,7 +116,8 @@ fn what_waits_for_the_end_is_no_layer() {
         sum.join(" + ")
     ));
     let code = stages(&program.model, &[], BackwardForm::Whole, Recompute::Full);
-    assert_eq!(code.stages.len(), 1);
+    let forward = &code.stages[Stage::new(0)].forward;
+    assert_eq!(bytes(forward, &[Role::Activation, Role::Retained]), 0, "all is one");
 }
 
 /// What W reads is kept from I to W, whether forward kept it or I made it again.

@@ -47,9 +47,9 @@ enum Deed {
 
 impl Deed {
     fn of(call: &Call) -> Self {
-        match &*call.kernel {
-            "sgd" | "adamw" => Deed::Update,
-            _ => Deed::Compute,
+        match Method::KERNELS.contains(&&*call.kernel) {
+            true => Deed::Update,
+            false => Deed::Compute,
         }
     }
 }
