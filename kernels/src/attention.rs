@@ -14,7 +14,7 @@ use roundelay_schedule::Access;
 use std::ops::Range;
 
 /// The extents of q (batch, sequence, heads · depth) and of k and v (batch, keys, key heads ·
-/// depth), and which keys a query sees.
+/// depth), how they lie, and which keys a query sees.
 ///
 /// Where there are more keys than queries, the queries are the last positions of a longer
 /// sequence: query i stands where key i + `before` does.
@@ -27,6 +27,7 @@ pub(crate) struct Heads {
     pub(crate) heads: usize,
     pub(crate) key_heads: usize,
     pub(crate) depth: usize,
+    pub(crate) lie: Lie,
     pub(crate) causal: bool,
     /// Positions less than this many away are seen.
     pub(crate) reach: usize,
@@ -34,6 +35,16 @@ pub(crate) struct Heads {
     pub(crate) scale: f64,
     /// Scores become cap · tanh(score / cap).
     pub(crate) cap: Option<f64>,
+}
+
+/// How queries, keys and values lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lie {
+    /// In three arrays.
+    Apart,
+    /// In one (batch, sequence, (heads + 2 key heads) · depth): for every key head, in order, the
+    /// queries of the heads that read it, the key and the value.
+    Packed,
 }
 
 /// Where the rows of one head of one example stand.
@@ -50,9 +61,21 @@ impl Heads {
         let sight = Self::sight(call)?;
         let scale = call.optional_real("scale", "above 0", |scale| scale > 0.0)?;
         let cap = call.optional_real("cap", "above 0", |cap| cap > 0.0)?;
-        let extents = Self::extents(call, "q", counts[0])?;
+        let lie = if call.flag("packed")? { Lie::Packed } else { Lie::Apart };
+        let extents = match lie {
+            Lie::Apart => Self::extents(call, "q", counts[0])?,
+            Lie::Packed => Self::packed_extents(call, counts)?,
+        };
         let scale = scale.unwrap_or(1.0 / (extents[2] as f64).sqrt());
-        let heads = Self { cap, ..Self::new(counts, extents, sight, scale) };
+        let heads = Self { cap, lie, ..Self::new(counts, extents, sight, scale) };
+        match lie {
+            Lie::Apart => heads.parse_keys(call),
+            Lie::Packed => Ok(heads),
+        }
+    }
+    /// Keys and values that lie apart, of which there may be more than queries.
+    fn parse_keys(self, call: &mut Signature<'_>) -> Result<Self, String> {
+        let heads = self;
         let (least, width) = heads.key_shape();
         let rows = call.at_least("k", Access::Read, (least, heads.batch, width))?;
         let heads = Self { before: (rows - least) / heads.batch, ..heads };
@@ -66,7 +89,22 @@ impl Heads {
             )),
         }
     }
-    /// Without a cap, as many keys as queries.
+    /// Examples, positions and elements of a head of queries, keys and values in one array.
+    fn packed_extents(
+        call: &mut Signature<'_>,
+        [heads, key_heads]: [usize; 2],
+    ) -> Result<[usize; 3], String> {
+        let [batch, sequence, width] = call.sequence("qkv", Access::Read)?;
+        let all = heads.saturating_add(key_heads.saturating_mul(2));
+        match width.is_multiple_of(all) {
+            true => Ok([batch, sequence, width / all]),
+            false => Err(format!(
+                "a width of {width} is no multiple of {heads} queries, {key_heads} keys and \
+                 {key_heads} values"
+            )),
+        }
+    }
+    /// Apart, without a cap, as many keys as queries.
     pub(crate) fn new(
         [heads, key_heads]: [usize; 2],
         [batch, sequence, depth]: [usize; 3],
@@ -81,6 +119,7 @@ impl Heads {
             heads,
             key_heads,
             depth,
+            lie: Lie::Apart,
             causal,
             reach,
             scale,
@@ -123,6 +162,14 @@ impl Heads {
     }
     pub(crate) fn key_shape(&self) -> (usize, usize) {
         (self.batch * self.positions(), self.key_heads * self.depth)
+    }
+    /// Of queries, keys and values in one array.
+    pub(crate) fn packed_shape(&self) -> (usize, usize) {
+        (self.batch * self.sequence, self.packed_heads() * self.depth)
+    }
+    /// Queries, keys and values of a position in one array.
+    fn packed_heads(&self) -> usize {
+        self.heads + 2 * self.key_heads
     }
     /// Keys of an example.
     pub(crate) fn positions(&self) -> usize {
@@ -169,13 +216,39 @@ impl Heads {
     pub(crate) fn group(&self) -> usize {
         self.heads / self.key_heads
     }
-    /// The rows of a head in q, o and their gradients.
+    /// The rows of a head in q and its gradient.
     pub(crate) fn queries(&self, example: usize, head: usize) -> Rows {
+        let before = example * self.sequence;
+        match self.lie {
+            Lie::Apart => self.rows(before, head, self.heads),
+            Lie::Packed => {
+                let beside = 2 * (head / self.group());
+                self.rows(before, head + beside, self.packed_heads())
+            }
+        }
+    }
+    /// The rows of a head in o and its gradient.
+    pub(crate) fn results(&self, example: usize, head: usize) -> Rows {
         self.rows(example * self.sequence, head, self.heads)
     }
-    /// The rows of a key head in k, v and their gradients.
+    /// The rows of a key head in k and its gradient.
     pub(crate) fn keys(&self, example: usize, key_head: usize) -> Rows {
-        self.rows(example * self.positions(), key_head, self.key_heads)
+        self.keys_and(example, key_head, 0)
+    }
+    /// The rows of a key head in v and its gradient.
+    pub(crate) fn values(&self, example: usize, key_head: usize) -> Rows {
+        self.keys_and(example, key_head, 1)
+    }
+    /// The rows of a key head, or of what lies so many heads behind it where all lie in one array.
+    fn keys_and(&self, example: usize, key_head: usize, behind: usize) -> Rows {
+        let before = example * self.positions();
+        match self.lie {
+            Lie::Apart => self.rows(before, key_head, self.key_heads),
+            Lie::Packed => {
+                let head = key_head * (self.group() + 2) + self.group() + behind;
+                self.rows(before, head, self.packed_heads())
+            }
+        }
     }
     fn rows(&self, before: usize, head: usize, heads: usize) -> Rows {
         let stride = heads * self.depth;
@@ -185,6 +258,33 @@ impl Heads {
     /// Where lse of the first position stands.
     pub(crate) fn statistic(&self, example: usize, head: usize) -> usize {
         (example * self.heads + head) * self.sequence
+    }
+}
+
+impl Heads {
+    /// q, k and v among the next operands.
+    fn read<'a, R: Real>(&self, operands: &mut Operands<'a, R>) -> [&'a [R]; 3] {
+        let read = self.each_array(|| operands.read());
+        self.places().map(|place| read[place])
+    }
+    /// One thing for each array in which queries, keys and values lie.
+    fn each_array<T>(&self, mut one: impl FnMut() -> T) -> Vec<T> {
+        let arrays = match self.lie {
+            Lie::Apart => 3,
+            Lie::Packed => 1,
+        };
+        (0..arrays).map(|_| one()).collect()
+    }
+    /// The arrays of queries, keys and values.
+    fn arrays<'a, T>(&self, arrays: &'a [T]) -> [&'a T; 3] {
+        self.places().map(|place| &arrays[place])
+    }
+    /// Their numbers.
+    pub(crate) fn places(&self) -> [usize; 3] {
+        match self.lie {
+            Lie::Apart => [0, 1, 2],
+            Lie::Packed => [0; 3],
+        }
     }
 }
 
@@ -229,7 +329,7 @@ impl Define for Attention {
         fast::forward_scratch(&self.heads)
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let inputs = [(); 3].map(|()| operands.read());
+        let inputs = self.heads.read(&mut operands);
         let [o, lse] = [(); 2].map(|()| Shared::new(operands.write()));
         let (heads, items) = (&self.heads, fast::forward_items(&self.heads));
         for_each_item(context.threads, items, self.flops(), |item| {
@@ -237,7 +337,7 @@ impl Define for Attention {
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let inputs = [(); 3].map(|()| operands.read());
+        let inputs = self.heads.read(&mut operands);
         let [o, lse] = [(); 2].map(|()| operands.write());
         plain::attention(&self.heads, inputs, o, lse);
     }
@@ -250,9 +350,14 @@ impl Define for AttentionBackward {
         call.shaped("o", Access::Read, heads.shape())?;
         call.vector("lse", Access::Read, heads.statistics())?;
         call.shaped("do", Access::Read, heads.shape())?;
-        call.shaped("dq", store.access(), heads.shape())?;
-        call.shaped("dk", store.access(), heads.key_shape())?;
-        call.shaped("dv", store.access(), heads.key_shape())?;
+        match heads.lie {
+            Lie::Apart => {
+                call.shaped("dq", store.access(), heads.shape())?;
+                call.shaped("dk", store.access(), heads.key_shape())?;
+                call.shaped("dv", store.access(), heads.key_shape())?;
+            }
+            Lie::Packed => call.shaped("dqkv", store.access(), heads.packed_shape())?,
+        }
         Ok(Self { heads, store })
     }
     fn flops(&self) -> u64 {
@@ -263,18 +368,23 @@ impl Define for AttentionBackward {
         fast::backward_scratch(&self.heads)
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let inputs = [(); 6].map(|()| operands.read());
-        let outputs = [(); 3].map(|()| Shared::new(operands.write()));
         let (heads, store) = (&self.heads, self.store);
+        let [q, k, v] = heads.read(&mut operands);
+        let [o, lse, dout] = [(); 3].map(|()| operands.read());
+        let inputs = [q, k, v, o, lse, dout];
+        let made = heads.each_array(|| Shared::new(operands.write()));
+        let outputs = heads.arrays(&made);
         let items = heads.batch * heads.key_heads;
         for_each_item(context.threads, items, self.flops(), |item| {
-            fast::attention_backward(heads, item, inputs, &outputs, store);
+            fast::attention_backward(heads, item, inputs, outputs, store);
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let inputs = [(); 6].map(|()| operands.read());
-        let outputs = [(); 3].map(|()| operands.write());
-        plain::attention_backward(&self.heads, inputs, outputs, self.store);
+        let heads = &self.heads;
+        let [q, k, v] = heads.read(&mut operands);
+        let [o, lse, dout] = [(); 3].map(|()| operands.read());
+        let mut made = heads.each_array(|| operands.write());
+        plain::attention_backward(heads, [q, k, v, o, lse, dout], &mut made, self.store);
     }
 }
 

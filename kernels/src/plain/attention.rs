@@ -11,7 +11,10 @@ pub(crate) fn attention<R: Real>(
 ) {
     for (example, head) in each(heads) {
         let queries = heads.queries(example, head);
-        let keys = heads.keys(example, head / heads.group());
+        let key_head = head / heads.group();
+        let (keys, values) =
+            (heads.keys(example, key_head), heads.values(example, key_head));
+        let results = heads.results(example, head);
         let lse = &mut lse[heads.statistic(example, head)..];
         for i in 0..heads.sequence {
             let query = &q[queries.row(i)];
@@ -21,10 +24,10 @@ pub(crate) fn attention<R: Real>(
                 visible().map(score).fold(R::NEGATIVE_INFINITY, |m, x| m.greater(x));
             let total: R = visible().map(|j| (score(j) - most).exp()).sum();
             lse[i] = most + total.ln();
-            let o = &mut o[queries.row(i)];
+            let o = &mut o[results.row(i)];
             o.fill(R::ZERO);
             for j in visible() {
-                add(o, (score(j) - lse[i]).exp(), &v[keys.row(j)]);
+                add(o, (score(j) - lse[i]).exp(), &v[values.row(j)]);
             }
         }
     }
@@ -32,32 +35,35 @@ pub(crate) fn attention<R: Real>(
 
 /// With P from lse, dP = do vᵀ and dS = P · (dP − rowsum(do · o)), times 1 − (score / cap)² where
 /// scores are capped: dq = scale dS k, dk = scale dSᵀ q, dv = Pᵀ do (Dao et al. 2022, appendix B),
-/// summed over queries, head by head.
+/// summed over queries, head by head, into the arrays in which these lie.
 pub(crate) fn attention_backward<R: Real>(
     heads: &Heads,
     [q, k, v, o, lse, dout]: [&[R]; 6],
-    [dq, dk, dv]: [&mut [R]; 3],
+    made: &mut [&mut [R]],
     store: Store,
 ) {
-    for gradient in [&mut *dq, &mut *dk, &mut *dv] {
-        store.clear(gradient);
-    }
+    made.iter_mut().for_each(|gradient| store.clear(gradient));
+    let [dq, dk, dv] = heads.places();
     for (example, head) in each(heads) {
         let queries = heads.queries(example, head);
-        let keys = heads.keys(example, head / heads.group());
+        let key_head = head / heads.group();
+        let (keys, values) =
+            (heads.keys(example, key_head), heads.values(example, key_head));
+        let results = heads.results(example, head);
         let lse = &lse[heads.statistic(example, head)..];
         for i in 0..heads.sequence {
-            let [query, out, slope] = [q, o, dout].map(|rows| &rows[queries.row(i)]);
+            let query = &q[queries.row(i)];
+            let [out, slope] = [o, dout].map(|rows| &rows[results.row(i)]);
             let inner = dot(slope, out);
             for j in heads.visible(i) {
-                let (key, value) = (&k[keys.row(j)], &v[keys.row(j)]);
+                let (key, value) = (&k[keys.row(j)], &v[values.row(j)]);
                 let score = score(heads, dot(query, key));
                 let weight = (score - lse[i]).exp();
                 let change = weight * (dot(slope, value) - inner) * R::of(heads.scale());
                 let change = change * steepness(heads, score);
-                add(&mut dq[queries.row(i)], change, key);
-                add(&mut dk[keys.row(j)], change, query);
-                add(&mut dv[keys.row(j)], weight, slope);
+                add(&mut made[dq][queries.row(i)], change, key);
+                add(&mut made[dk][keys.row(j)], change, query);
+                add(&mut made[dv][values.row(j)], weight, slope);
             }
         }
     }

@@ -285,8 +285,8 @@ fn sample_slice_of_integers(call: Call, draw: &mut Draw, [batch, m]: [u64; 2]) -
     call.integers(&[batch, m]).integers(&[batch, length])
 }
 
-/// Sequences that end inside of a block, or take several; windows, shared key heads, and queries
-/// that are the last of more keys.
+/// Sequences that end inside of a block, or take several; windows, shared key heads, queries that
+/// are the last of more keys, and all in one array.
 fn sample_attention(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
     let (batch, key_heads, group) =
         (1 + draw.below(2), 1 + draw.below(3), 1 + draw.below(2));
@@ -309,6 +309,16 @@ fn sample_attention(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
     }
     if draw.below(3) == 0 {
         call = call.number("cap", 1.5);
+    }
+    if before == 0 && draw.below(3) == 0 {
+        let packed: &[u64] = &[batch, sequence, (heads + 2 * key_heads) * depth];
+        let call = call.flag("packed", true);
+        return match &*call.kernel {
+            "attention" => call.reals(&[packed, array, lse]),
+            _ => call
+                .flag("accumulate", accumulate)
+                .reals(&[packed, array, lse, array, packed]),
+        };
     }
     match &*call.kernel {
         "attention" => call.reals(&[array, keys, keys, array, lse]),

@@ -51,8 +51,12 @@ pub fn usual(name: &str, number: usize) -> Option<Call> {
 }
 
 /// Heads of 64 and of 128, causal and not, then with caps on the scores and heads that share their
-/// keys, in a window and behind keys of before.
+/// keys, in a window and behind keys of before; at last all in one array.
 fn attention(name: &str, number: usize) -> Option<Call> {
+    let apart = 5;
+    if let Some(number) = number.checked_sub(apart) {
+        return packed_attention(name, number);
+    }
     let shapes = [
         (64, true, 2, 0),
         (64, false, 2, 0),
@@ -74,6 +78,20 @@ fn attention(name: &str, number: usize) -> Option<Call> {
     Some(match name {
         "attention" => call,
         _ => call.reals(&[wide, wide, keys, keys]),
+    })
+}
+
+fn packed_attention(name: &str, number: usize) -> Option<Call> {
+    let shapes = [(64, true, 2), (128, false, 2), (64, true, 1)];
+    let (depth, causal, key_heads) = *shapes.get(number)?;
+    let (wide, lse): (&[u64], &[u64]) = (&[1, 200, 2 * depth], &[1, 2, 200]);
+    let packed: &[u64] = &[1, 200, (2 + 2 * key_heads) * depth];
+    let call = call(name).integer("heads", 2).integer("key_heads", key_heads as i64);
+    let call = call.flag("causal", causal).flag("packed", true);
+    let call = call.reals(&[packed, wide, lse]);
+    Some(match name {
+        "attention" => call,
+        _ => call.reals(&[wide, packed]),
     })
 }
 

@@ -14,6 +14,7 @@ mod malformed;
 mod metrics;
 mod norms;
 mod optimizers;
+mod packed;
 mod part_norms;
 mod parted;
 mod pixel_norms;

@@ -16,7 +16,7 @@ fn refused(call: &Call, expected: &str) {
 }
 
 /// Attributes that a call may leave out, whatever its kernel.
-const OPTIONAL: [&str; 22] = [
+const OPTIONAL: [&str; 23] = [
     "accumulate",
     "again",
     "averaged",
@@ -29,6 +29,7 @@ const OPTIONAL: [&str; 22] = [
     "inverse",
     "lowest",
     "masked",
+    "packed",
     "relu",
     "residual",
     "running",
@@ -168,6 +169,10 @@ fn values_out_of_range_are_refused() {
     refused(&attention.clone().integer("window", 0), "at least 1");
     refused(&attention.clone().number("scale", 0.0), "above 0");
     refused(&attention.number("cap", -1.0), "above 0");
+    let packed = call("attention").flag("packed", true).reals(&[x, x, &[2, 2, 4]]);
+    let packed = packed.integer("heads", 2).integer("key_heads", 1);
+    let uneven = "no multiple of 2 queries, 1 keys and 1 values";
+    refused(&packed, uneven);
     let rotary = call("rotary").number("base", 100.0).reals(&[x, x]);
     refused(&rotary.clone().integer("heads", 2), "no pairs for 2 heads");
     let rotary = rotary.integer("heads", 1);

@@ -1,18 +1,13 @@
 //! Slices of a sequence, one after another, are the whole sequence: causal attention over the keys
 //! of the slices before and its own, positions, masks.
 
-use crate::common::{Array, Body, Build, CONTEXT, call, run};
+use crate::common::{Body, Build, call, numbers, results};
 use roundelay_schedule::Call;
 
 const BATCH: usize = 2;
 const SEQUENCE: usize = 12;
 const HEADS: usize = 4;
 const DEPTH: usize = 3;
-
-/// Some numbers, all different.
-fn numbers(count: usize, seed: usize) -> Vec<f64> {
-    (0..count).map(|i| ((i * 37 + seed * 101) as f64 * 0.61).sin()).collect()
-}
 
 /// Rows `from` .. `to` of every sequence of `width` numbers.
 fn cut(all: &[f64], width: usize, from: usize, to: usize) -> Vec<f64> {
@@ -34,21 +29,6 @@ fn near(found: &[f64], expected: &[f64], what: &str) {
         let distance = (found - expected).abs();
         assert!(distance < 1e-12, "{what} {i}: {found} and {expected}");
     }
-}
-
-/// A call on these inputs, then zeros; all its arrays.
-fn results(call: &Call, inputs: &[&[f64]], body: Body) -> Vec<Vec<f64>> {
-    let sizes = call
-        .operands
-        .iter()
-        .map(|operand| operand.elements().expect("it is small") as usize);
-    let mut arrays: Vec<Array<f64>> =
-        sizes.map(|size| Array::Real(vec![0.0; size])).collect();
-    for (array, input) in arrays.iter_mut().zip(inputs) {
-        *array = Array::Real(input.to_vec());
-    }
-    run(call, &mut arrays, body, &CONTEXT);
-    arrays.iter().map(|array| array.values().to_vec()).collect()
 }
 
 /// One setting of attention.

@@ -52,6 +52,26 @@ pub(crate) fn run_at<R: Real>(
     }
 }
 
+/// Some numbers, all different.
+pub(crate) fn numbers(count: usize, seed: usize) -> Vec<f64> {
+    (0..count).map(|i| ((i * 37 + seed * 101) as f64 * 0.61).sin()).collect()
+}
+
+/// A call on these inputs, then zeros; all its arrays.
+pub(crate) fn results(call: &Call, inputs: &[&[f64]], body: Body) -> Vec<Vec<f64>> {
+    let sizes = call
+        .operands
+        .iter()
+        .map(|operand| operand.elements().expect("it is small") as usize);
+    let mut arrays: Vec<Array<f64>> =
+        sizes.map(|size| Array::Real(vec![0.0; size])).collect();
+    for (array, input) in arrays.iter_mut().zip(inputs) {
+        *array = Array::Real(input.to_vec());
+    }
+    run(call, &mut arrays, body, &CONTEXT);
+    arrays.iter().map(|array| array.values().to_vec()).collect()
+}
+
 /// Real arrays of f64, the plain body, all operands back.
 pub(crate) fn evaluate(call: &Call, arrays: Vec<Array<f64>>) -> Vec<Array<f64>> {
     let mut arrays = arrays;

@@ -55,6 +55,7 @@ impl<'a, R> Blocks<'a, R> {
 #[derive(Clone, Copy)]
 struct Site {
     queries: Rows,
+    results: Rows,
     keys: Rows,
     statistic: usize,
 }
@@ -65,23 +66,23 @@ pub(crate) fn attention_backward<R: Real>(
     heads: &Heads,
     item: usize,
     inputs: [&[R]; 6],
-    outputs: &[Shared<'_, R>; 3],
+    [dq, dk, dv]: [&Shared<'_, R>; 3],
     store: Store,
 ) {
     let (example, key_head) = (item / heads.key_heads, item % heads.key_heads);
-    let keys = heads.keys(example, key_head);
-    let [dq, dk, dv] = outputs;
+    let (keys, values) = (heads.keys(example, key_head), heads.values(example, key_head));
     with_scratch(backward_scratch(heads), |scratch, buffers| {
         let mut own = Blocks::new(heads, scratch);
         for range in blocks(0..heads.positions(), KEYS) {
             transpose(keys, inputs[1], &range, own.key_columns);
-            transpose(keys, inputs[2], &range, own.value_columns);
+            transpose(values, inputs[2], &range, own.value_columns);
             own.dkeys.fill(R::ZERO);
             own.dvalues.fill(R::ZERO);
             for head in key_head * heads.group()..(key_head + 1) * heads.group() {
                 let queries = heads.queries(example, head);
+                let results = heads.results(example, head);
                 let statistic = heads.statistic(example, head);
-                let site = Site { queries, keys, statistic };
+                let site = Site { queries, results, keys, statistic };
                 for part in blocks(0..heads.sequence, QUERIES) {
                     let met = common(&seen(heads, &part), &range);
                     if !met.is_empty() {
@@ -91,7 +92,7 @@ pub(crate) fn attention_backward<R: Real>(
                 }
             }
             hand_out(keys, range.clone(), own.dkeys, dk, store);
-            hand_out(keys, range, own.dvalues, dv, store);
+            hand_out(values, range, own.dvalues, dv, store);
         }
     });
 }
@@ -108,10 +109,11 @@ fn meet<R: Real>(
 ) {
     let [q, k, _, _, _, dout] = inputs;
     let (depth, from) = (heads.depth, met.start - first);
-    let rows = |data| site.queries.view(data, queries.start);
+    let asked = site.queries.view(q, queries.start);
+    let sloped = site.results.view(dout, queries.start);
     let sides = [
-        (rows(q), &*own.key_columns, &mut *own.weights),
-        (rows(dout), &*own.value_columns, &mut *own.slopes),
+        (asked, &*own.key_columns, &mut *own.weights),
+        (sloped, &*own.value_columns, &mut *own.slopes),
     ];
     for (left, columns, grid) in sides {
         let columns = block(&columns[from..], COLUMN).factor(depth, met.len());
@@ -119,12 +121,14 @@ fn meet<R: Real>(
         multiply(queries.len(), left, columns, grid, Store::Write, buffers);
     }
     differentiate(heads, site, (queries.start, &met), inputs, own);
-    let sides =
-        [(&*own.slopes, q, &mut *own.dkeys), (&*own.weights, dout, &mut *own.dvalues)];
+    let sides = [
+        (&*own.slopes, asked, &mut *own.dkeys),
+        (&*own.weights, sloped, &mut *own.dvalues),
+    ];
     for (grid, right, sum) in sides {
         let grid = View { data: grid, row: 1, column: KEYS };
         let sum = &mut target(&mut sum[from * depth..], depth);
-        let right = rows(right).factor(queries.len(), depth);
+        let right = right.factor(queries.len(), depth);
         multiply(met.len(), grid, right, sum, Store::Add, buffers);
     }
     let (slopes, keys) = (block(own.slopes, KEYS), site.keys.view(k, met.start));
@@ -157,7 +161,7 @@ vectorize! {
                 after.fill(R::ZERO);
                 row
             });
-            let row = site.queries.row(query);
+            let row = site.results.row(query);
             let inner = dot(&dout[row.clone()], &o[row]);
             let lse = lse[site.statistic + query];
             let Some(cap) = heads.cap() else {

@@ -110,7 +110,7 @@ fn meet<R: Real>(
     let grid = &mut target(scores, KEYS);
     multiply(queries.len(), rows, columns, grid, Store::Write, buffers);
     soften(heads, queries.start, &met, scores, &mut running, store);
-    let values = heads.keys(example, head / heads.group()).view(v, met.start);
+    let values = heads.values(example, head / heads.group()).view(v, met.start);
     let values = values.factor(met.len(), heads.depth);
     let out = &mut target(running.out, heads.depth);
     multiply(queries.len(), block(scores, KEYS), values, out, store, buffers);
@@ -168,7 +168,7 @@ fn finish<R: Real>(
     running: Running<'_, R>,
     [o, lse]: [&Shared<'_, R>; 2],
 ) {
-    let rows = heads.queries(example, head);
+    let rows = heads.results(example, head);
     let statistic = heads.statistic(example, head);
     let states = running.greatest.iter().zip(running.total.iter());
     let sums = running.out.chunks(heads.depth).zip(states);
