@@ -1,8 +1,8 @@
 //! A model as text: one line per input, parameter and operation.
 
 use crate::{
-    Cap, Masked, Metric, Model, Node, NodeId, Operation, Scale, Source, Stretch, Window,
-    value::spelled,
+    Cap, Masked, Metric, Model, Node, NodeId, Operation, Projections, Scale, Source,
+    Stretch, Window, value::spelled,
 };
 use roundelay_schedule::{Element, Hop, Initial, Origin, Reading, Treatment};
 use std::fmt;
@@ -148,8 +148,19 @@ impl fmt::Display for Operation {
         match self {
             Operation::Embedding => f.write_str("embedding"),
             Operation::Linear => f.write_str("linear"),
-            Operation::Attention { heads, key_heads, causal, window, scale, cap } => {
+            Operation::Attention {
+                heads,
+                key_heads,
+                projections,
+                causal,
+                window,
+                scale,
+                cap,
+            } => {
                 write!(f, "attention[heads = {heads}, key_heads = {key_heads}, ")?;
+                if *projections == Projections::Packed {
+                    f.write_str("packed, ")?;
+                }
                 seen(f, *causal, *window, *scale)?;
                 if let Cap::At(cap) = cap {
                     write!(f, ", cap = {cap}")?;

@@ -5,6 +5,7 @@
 //!
 //! This crate must not know: cost, what a list of passes makes of memory and messages, kernels.
 
+mod attending;
 mod builder;
 mod diagnostic;
 mod display;
@@ -35,6 +36,7 @@ mod terms;
 mod token;
 mod value;
 
+pub use attending::{Cap, Projections, Scale, Stretch, Window};
 pub use builder::ModelBuilder;
 pub use diagnostic::{Code, Diagnostic, Diagnostics, Mistake, Place, Severity};
 pub use fingerprint::fingerprint;
@@ -47,9 +49,9 @@ pub use part::{Masked, Motion, Padding, Part, Share};
 pub use pattern::Pattern;
 pub use plan_lines::{PlanLine, PlanLines};
 pub use program::{
-    Cap, Choice, Extent, Learning, Metric, Model, ModelInput, ModelInputId,
-    ModelParameter, NanoDollarsPerHour, Node, NodeId, Numbers, Objective, Operation,
-    ParameterId, PinnedStages, Program, Scale, Search, Source, Stretch, Train, Window,
+    Choice, Extent, Learning, Metric, Model, ModelInput, ModelInputId, ModelParameter,
+    NanoDollarsPerHour, Node, NodeId, Numbers, Objective, Operation, ParameterId,
+    PinnedStages, Program, Search, Source, Train,
 };
 pub use quantity::{Dimension, Quantity};
 pub use resolve::{Refused, SECTIONS, Tables, kind_of, parse, parse_set, parse_with};

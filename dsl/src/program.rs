@@ -1,6 +1,8 @@
 //! The resolved program: no text except for display, every name a handle, every shape checked.
 
-use crate::{Head, Masked, Part, Pattern, Sliced};
+use crate::{
+    Cap, Head, Masked, Part, Pattern, Projections, Scale, Sliced, Stretch, Window,
+};
 use roundelay_schedule::{
     Bytes, Contraction, Data, DeviceId, DeviceList, Division, Element, Evaluation,
     Exactness, Float, Hop, Id, Images, Initial, Line, Optimizer, Order, Origin,
@@ -175,13 +177,15 @@ pub enum Operation {
     Embedding,
     /// x (.., m), weight (n, m), and perhaps bias (n) → x · weightᵀ + bias (.., n).
     Linear,
-    /// query (b, s, n), key and value (b, s, n · key_heads / heads) → softmax(scale · q kᵀ) v
-    /// per head (b, s, n), perhaps with capped scores.
+    /// query (b, s, n), key and value (b, s, n · key_heads / heads), or all in one → softmax(scale ·
+    /// q kᵀ) v per head (b, s, n), perhaps with capped scores.
     Attention {
         /// Number of heads; divides n.
         heads: u64,
         /// Number of heads of key and value, each read by as many heads; divides `heads`.
         key_heads: u64,
+        /// How queries, keys and values lie.
+        projections: Projections,
         /// Whether position s sees only positions ≤ s.
         causal: bool,
         /// How far a position sees.
@@ -361,58 +365,6 @@ pub enum Operation {
     /// What a slice of a sequence does of an operation; no program has it, only a model whose
     /// sequences are cut into slices.
     Sliced(Sliced),
-}
-
-/// How far a position of a sequence sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Window {
-    /// To the ends.
-    Open,
-    /// Positions less than this many away, its own among them.
-    Nearest(u64),
-}
-
-/// The factor of q kᵀ in attention.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Scale {
-    /// 1/√d with the depth d of a head.
-    Depth,
-    /// This number, above zero.
-    Factor(f64),
-}
-
-/// What bounds the scores of attention.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Cap {
-    /// Nothing.
-    Open,
-    /// Scores become cap · tanh(score / cap); above zero.
-    At(f64),
-}
-
-/// How rotary angles are made smaller, so that texts become longer than those of the first training.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Stretch {
-    /// They are not.
-    None,
-    /// All are divided by one factor: position interpolation (arXiv 2306.15595).
-    Even {
-        /// The divisor, at least 1.
-        factor: f64,
-    },
-    /// Those of long waves are divided (Llama 3, arXiv 2407.21783): of pairs that turn less than `low`
-    /// times within `original` positions. Pairs that turn more than `high` times stay as they are;
-    /// between them the share of the divided angle falls in a line.
-    Long {
-        /// The divisor, at least 1.
-        factor: f64,
-        /// Positions of the first training, at least 1.
-        original: u64,
-        /// Turns below which angles are divided, above zero.
-        low: f64,
-        /// Turns above which they stay, more than `low`.
-        high: f64,
-    },
 }
 
 /// How the model is trained.

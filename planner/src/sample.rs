@@ -7,8 +7,8 @@ use crate::{
 use roundelay_codegen::{BackwardForm, StageForm};
 use roundelay_dsl::{
     Cap, Extent, Masked, Metric, Model, ModelInput, ModelInputId, ModelParameter,
-    NoFiles, Node, NodeId, Operation, Program, Scale, Search, Source, SourceFile, Train,
-    Window, parse,
+    NoFiles, Node, NodeId, Operation, Program, Projections, Scale, Search, Source,
+    SourceFile, Train, Window, parse,
 };
 use roundelay_schedule::{
     Bytes, BytesPerSecond, CallTime, Contraction, Copies, Data, Device, Division, Domain,
@@ -248,6 +248,7 @@ pub(crate) fn gpt(layers: u64, sequence: u64, width: u64, tied: bool) -> Model {
         let attention = Operation::Attention {
             heads: 4,
             key_heads: 4,
+            projections: Projections::Apart,
             causal: true,
             window: Window::Open,
             scale: Scale::Depth,

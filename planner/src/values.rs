@@ -8,7 +8,9 @@ pub(crate) use tensors::{has_sequences, has_windows};
 
 use crate::{family::Family, grid::Grid, reason::Reason, windows::Windows};
 use numbers::{Tried, divisors_of, listed, number, powers_of_two, sorted};
-use roundelay_dsl::{Choice, Numbers, Objective, Operation, Program, Search};
+use roundelay_dsl::{
+    Choice, Numbers, Objective, Operation, Program, Projections, Search,
+};
 use roundelay_schedule::{
     Contraction, Hop, Images, Order, Placement, Recompute, Rule, Sequence, States, Tensor,
 };
@@ -414,7 +416,10 @@ fn known_orders(program: &Program) -> Vec<Order> {
 fn divisors(program: &Program) -> Vec<u32> {
     let nodes = program.model.nodes.values();
     let mut attending = nodes.filter(|node| {
-        matches!(node.operation, Operation::Attention { causal: true, .. })
+        matches!(
+            node.operation,
+            Operation::Attention { causal: true, projections: Projections::Apart, .. }
+        )
     });
     let first = attending.next().and_then(|node| node.shape.get(1));
     let length = first.map_or(1, |extent| extent.size);

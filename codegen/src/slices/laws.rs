@@ -3,7 +3,9 @@
 
 use super::{Kind, Slicing};
 use crate::stage::StageError;
-use roundelay_dsl::{Extent, Masked, Model, Node, NodeId, Operation, Source};
+use roundelay_dsl::{
+    Extent, Masked, Model, Node, NodeId, Operation, Projections, Source,
+};
 use roundelay_schedule::Id;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -104,6 +106,12 @@ impl Slicing<'_> {
             }
             Operation::Attention { causal: false, .. } => {
                 return self.refuse("attention that is not causal reads later slices");
+            }
+            Operation::Attention { projections: Projections::Packed, .. } => {
+                return self.refuse(
+                    "later slices read its keys and values without its queries: leave out \
+                     `packed`",
+                );
             }
             Operation::Scores { .. } | Operation::Mix { .. } => {
                 return self.refuse(

@@ -21,7 +21,7 @@ use super::{
     call::{Step, Tensor, Term, call},
     graph::Graph,
 };
-use roundelay_dsl::{Masked, NodeId, Operation, Part, Sliced, Source};
+use roundelay_dsl::{Masked, NodeId, Operation, Part, Projections, Sliced, Source};
 use roundelay_schedule::{Element, Extents};
 
 /// The calls of one node in both passes.
@@ -73,9 +73,10 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
         | Operation::CrossEntropy { masked: Masked::No }
         | Operation::MeanSquaredError
         | Operation::Accuracy { masked: Masked::No } => (2, 2),
+        Operation::Attention { projections: Projections::Packed, .. } => (1, 1),
         Operation::Scores { .. } | Operation::Mix { .. } => (2, 2),
         Operation::Linear | Operation::Conv2d { .. } => (2, 3),
-        Operation::Attention { .. }
+        Operation::Attention { projections: Projections::Apart, .. }
         | Operation::LayerNorm { .. }
         | Operation::GroupNorm { .. }
         | Operation::CrossEntropy { masked: Masked::Yes }
@@ -148,9 +149,17 @@ fn calls(graph: &Graph<'_>, node: NodeId) -> Derivative {
     match graph.model.nodes[node].operation {
         Operation::Embedding => linear::embedding(&site),
         Operation::Linear => linear::linear(&site),
-        Operation::Attention { heads, key_heads, causal, window, scale, cap } => {
+        Operation::Attention {
+            heads,
+            key_heads,
+            projections,
+            causal,
+            window,
+            scale,
+            cap,
+        } => {
             let scores = attention::Scores { causal, window, scale, cap };
-            attention::attention(&site, (heads, key_heads), scores)
+            attention::attention(&site, (heads, key_heads), projections, scores)
         }
         Operation::Scores { heads, key_heads, causal, window, scale } => {
             attention::scores(&site, (heads, key_heads), (causal, window), scale)

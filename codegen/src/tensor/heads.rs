@@ -22,8 +22,16 @@ impl Heads {
     fn own(self, parts: u64) -> Operation {
         let [heads, key_heads] = self.count.map(|heads| heads / parts);
         match self.operation {
-            Operation::Attention { causal, window, scale, cap, .. } => {
-                Operation::Attention { heads, key_heads, causal, window, scale, cap }
+            Operation::Attention { projections, causal, window, scale, cap, .. } => {
+                Operation::Attention {
+                    heads,
+                    key_heads,
+                    projections,
+                    causal,
+                    window,
+                    scale,
+                    cap,
+                }
             }
             Operation::Scores { causal, window, scale, .. } => {
                 Operation::Scores { heads, key_heads, causal, window, scale }

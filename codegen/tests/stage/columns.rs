@@ -5,7 +5,8 @@
 use crate::support::{
     build::nodes,
     split::{
-        CHARACTERS, DEEP_HEAD, EXAMPLES, GPT, LLAMA, STORED, assert_same, model, stages,
+        CHARACTERS, DEEP_HEAD, EXAMPLES, GPT, LLAMA, PACKED, STORED, assert_same, model,
+        stages,
     },
 };
 use roundelay_codegen::{BackwardForm, Everywhere, StageForm, stages_in};
@@ -41,7 +42,7 @@ fn split(tensor: Tensor) -> Tensor {
 
 #[test]
 fn grids_in_lockstep_make_the_gradients_of_the_whole() {
-    for (text, heads) in [(GPT, 12), (LLAMA, 6), (STORED, 6)] {
+    for (text, heads) in [(GPT, 12), (PACKED, 6), (LLAMA, 6), (STORED, 6)] {
         let model = model(text);
         for tensor in grids(heads) {
             assert_same(&model, &[], tensor, StageForm::default());
@@ -134,7 +135,7 @@ fn layouts_meet_wherever_a_model_mixes_them() {
 
 #[test]
 fn what_is_computed_again_or_in_halves_changes_nothing() {
-    for text in [GPT, LLAMA, STORED, IMAGES] {
+    for text in [GPT, PACKED, LLAMA, STORED, IMAGES] {
         let model = model(text);
         for recompute in Recompute::STEPS.iter().copied() {
             for backward in [BackwardForm::Whole, BackwardForm::Split] {
@@ -335,7 +336,7 @@ fn weights_are_divided_in_both_directions_in_turn() {
 /// With one column the second direction leaves no trace: calls say no stride, splits no line.
 #[test]
 fn one_column_is_what_rows_alone_make() {
-    for text in [GPT, LLAMA, STORED] {
+    for text in [GPT, PACKED, LLAMA, STORED] {
         let code = stages(&model(text), &[], Tensor::grid(2, 1), StageForm::default());
         for parameter in &code.parameters {
             for split in parameter.split.splits() {

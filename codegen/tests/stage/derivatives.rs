@@ -13,7 +13,7 @@ use crate::support::{
 };
 use roundelay_codegen::{StageError, Stages, stages};
 use roundelay_dsl::{
-    Cap, Extent, Masked, Model, Operation, Scale, Sliced, Source, Window,
+    Cap, Extent, Masked, Model, Operation, Projections, Scale, Sliced, Source, Window,
 };
 use roundelay_schedule::{Float, Id, Parameter, Role, Stage, Treatment};
 
@@ -145,6 +145,7 @@ fn open_attention(heads: u64, causal: bool) -> Operation {
     Operation::Attention {
         heads,
         key_heads: heads,
+        projections: Projections::Apart,
         causal,
         window: Window::Open,
         scale: Scale::Depth,
@@ -170,9 +171,16 @@ fn attention_with_shared_key_heads_and_windows() {
     ] {
         let shape: &[u64] = &[2, 4, 4];
         let keys: &[u64] = &[2, 4, 4 / heads * key_heads];
-        let (scale, cap) = (Scale::Depth, Cap::Open);
-        let operation =
-            Operation::Attention { heads, key_heads, causal, window, scale, cap };
+        let (projections, scale, cap) = (Projections::Apart, Scale::Depth, Cap::Open);
+        let operation = Operation::Attention {
+            heads,
+            key_heads,
+            projections,
+            causal,
+            window,
+            scale,
+            cap,
+        };
         hold_operation(operation, &[shape, keys, keys], shape);
     }
 }
@@ -184,11 +192,43 @@ fn attention_with_scaled_and_capped_scores() {
         (Scale::Depth, Cap::At(0.5)),
         (Scale::Factor(2.0), Cap::At(3.0)),
     ] {
-        let (heads, key_heads, causal, window) = (4, 2, true, Window::Open);
+        let (heads, key_heads, projections) = (4, 2, Projections::Apart);
+        let (causal, window) = (true, Window::Open);
         let (shape, keys): (&[u64], &[u64]) = (&[2, 3, 8], &[2, 3, 4]);
-        let operation =
-            Operation::Attention { heads, key_heads, causal, window, scale, cap };
+        let operation = Operation::Attention {
+            heads,
+            key_heads,
+            projections,
+            causal,
+            window,
+            scale,
+            cap,
+        };
         hold_operation(operation, &[shape, keys, keys], shape);
+    }
+}
+
+#[test]
+fn attention_of_one_tensor() {
+    for (heads, key_heads, causal, cap) in [
+        (1, 1, false, Cap::Open),
+        (4, 4, true, Cap::Open),
+        (4, 2, true, Cap::At(0.5)),
+        (6, 1, false, Cap::Open),
+    ] {
+        let (projections, window, scale) =
+            (Projections::Packed, Window::Open, Scale::Depth);
+        let operation = Operation::Attention {
+            heads,
+            key_heads,
+            projections,
+            causal,
+            window,
+            scale,
+            cap,
+        };
+        let packed: &[u64] = &[2, 3, 2 * (heads + 2 * key_heads)];
+        hold_operation(operation, &[packed], &[2, 3, 2 * heads]);
     }
 }
 
@@ -582,6 +622,7 @@ fn every_operation_and_attribute_is_held() {
         attention_with_and_without_mask,
         attention_with_shared_key_heads_and_windows,
         attention_with_scaled_and_capped_scores,
+        attention_of_one_tensor,
         stored_scores_with_and_without_mask,
         products_of_stored_scores,
         rotary_positions,

@@ -2,7 +2,9 @@
 //! the loss and the gradients of the whole model; ways that do not fit are refused by name, with
 //! what would fit.
 
-use crate::support::split::{EXAMPLES, GPT, LLAMA, MAPS, STORED, assert_same_by, model};
+use crate::support::split::{
+    EXAMPLES, GPT, LLAMA, MAPS, PACKED, STORED, assert_same_by, model,
+};
 use roundelay_codegen::{
     Choice, Divided, Everywhere, Neighbour, StageForm, Stages, stages_in,
 };
@@ -63,7 +65,9 @@ const IMAGES: &str = "model images {
 #[test]
 fn every_way_of_every_map_makes_the_gradients_of_the_whole() {
     let mut gone = BTreeMap::<MapWay, usize>::new();
-    for (number, text) in [GPT, LLAMA, STORED, MAPS, IMAGES].into_iter().enumerate() {
+    for (number, text) in
+        [GPT, PACKED, LLAMA, STORED, MAPS, IMAGES].into_iter().enumerate()
+    {
         let model = model(text);
         for (rows, columns) in [(2, 1), (1, 2), (2, 2), (3, 2)] {
             for draw in 0..4 {

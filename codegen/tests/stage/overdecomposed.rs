@@ -5,8 +5,8 @@
 use crate::support::{
     build::nodes,
     split::{
-        CHARACTERS, DEEP_HEAD, EXAMPLES, GPT, LLAMA, MAPS, STORED, assert_same, model,
-        stages,
+        CHARACTERS, DEEP_HEAD, EXAMPLES, GPT, LLAMA, MAPS, PACKED, STORED, assert_same,
+        model, stages,
     },
 };
 use roundelay_codegen::{BackwardForm, Everywhere, StageError, StageForm, stages_in};
@@ -42,7 +42,7 @@ fn few() -> impl Iterator<Item = Tensor> {
 
 #[test]
 fn halves_in_lockstep_make_the_gradients_of_the_whole() {
-    for text in [GPT, LLAMA, STORED, IMAGES] {
+    for text in [GPT, PACKED, LLAMA, STORED, IMAGES] {
         let model = model(text);
         for tensor in few() {
             assert_same(&model, &[], tensor.in_halves(), StageForm::default());
@@ -62,7 +62,7 @@ fn halves_in_lockstep_make_the_gradients_of_the_whole() {
 
 #[test]
 fn what_is_computed_again_or_later_changes_nothing() {
-    for text in [GPT, STORED, IMAGES] {
+    for text in [GPT, PACKED, STORED, IMAGES] {
         let model = model(text);
         for recompute in Recompute::STEPS.iter().copied() {
             for backward in [BackwardForm::Whole, BackwardForm::Split] {

@@ -4,8 +4,8 @@
 use crate::support::{
     build::nodes,
     split::{
-        CHARACTERS, DEEP_HEAD, EXAMPLES, GPT, LLAMA, MAPS, STORED, assert_same, model,
-        stages,
+        CHARACTERS, DEEP_HEAD, EXAMPLES, GPT, LLAMA, MAPS, PACKED, STORED, assert_same,
+        model, stages,
     },
 };
 use roundelay_codegen::{BackwardForm, Everywhere, StageError, StageForm, stages_in};
@@ -26,7 +26,7 @@ fn tensors() -> Vec<Tensor> {
 
 #[test]
 fn rows_in_lockstep_make_the_gradients_of_the_whole() {
-    for text in [GPT, LLAMA, STORED, MAPS] {
+    for text in [GPT, PACKED, LLAMA, STORED, MAPS] {
         let model = model(text);
         for tensor in tensors() {
             assert_same(&model, &[], tensor, StageForm::default());
@@ -85,7 +85,7 @@ fn a_deep_model_is_split_without_recursion() {
 
 #[test]
 fn what_is_computed_again_or_in_halves_changes_nothing() {
-    for text in [GPT, LLAMA, STORED] {
+    for text in [GPT, PACKED, LLAMA, STORED] {
         let model = model(text);
         for sequence in [Sequence::Whole, Sequence::Split] {
             for recompute in Recompute::STEPS.iter().copied() {

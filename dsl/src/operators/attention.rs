@@ -3,7 +3,10 @@
 //! that several heads share (arXiv 2305.13245), a sliding window (arXiv 2004.05150), norms of queries
 //! and keys (arXiv 2302.05442) and capped scores (arXiv 2408.00118). The core is one operation that
 //! never has all scores (arXiv 2205.14135), or, where scores are stored, the four that make, weigh
-//! and use them.
+//! and use them. Queries, keys and values may be packed: one map makes all three, which lie as those
+//! of GPT-NeoX (arXiv 2204.06745) do.
+
+mod turning;
 
 use super::{
     Operator,
@@ -12,14 +15,12 @@ use super::{
     rows::sequence,
 };
 use crate::{
-    Cap, Code, Extent, Mistake, Operation, Scale, Stretch, Tensor, Value, Window,
+    Cap, Code, Extent, Mistake, Operation, Projections, Scale, Tensor, Value, Window,
     graph::Graph,
     limit,
     signature::{Arguments, Fallback, optional, required},
 };
-
-/// Base of the rotary angles that `rotary = true` stands for.
-const BASE: f64 = 10_000.0;
+use turning::{Rotary, rotary};
 
 /// x (b, s, n) → (b, s, n); affine maps `query`, `key`, `value` and `output`.
 pub(super) const ATTENTION: Operator = Operator {
@@ -37,7 +38,9 @@ pub(super) const ATTENTION: Operator = Operator {
               `stored_scores`: the matrix of scores (batch, heads, s, s) is kept in memory, and \
               `dropout` (rate) applies to its softmax; `output_bias`: instead of `bias` in the output \
               projection; `deviation`: weights are drawn from normal(deviation), biases are zero; \
-              `output_deviation`: instead of `deviation` in the output projection",
+              `output_deviation`: instead of `deviation` in the output projection; \
+              `packed`: one affine map `query_key_value` instead of `query`, `key` and `value`, \
+              which makes for every key head the queries of its heads, its key and its value",
     formals: &[
         required("x"),
         required("heads"),
@@ -60,18 +63,10 @@ pub(super) const ATTENTION: Operator = Operator {
         optional("rotary_original", Fallback::Absent),
         optional("rotary_low", Fallback::Absent),
         optional("rotary_high", Fallback::Absent),
+        optional("packed", Fallback::Truth(false)),
     ],
     build,
 };
-
-/// Whether queries and keys are turned by their positions.
-#[derive(Clone, Copy, Debug)]
-enum Rotary {
-    /// They are not.
-    Without,
-    /// By angles of this base, stretched, so many leading elements of every head.
-    Turned { base: f64, elements: u64, stretch: Stretch },
-}
 
 /// Whether queries and keys of every head are normalised.
 #[derive(Clone, Copy, Debug)]
@@ -129,16 +124,25 @@ fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
     let affine = |graph: &mut Graph, heads| {
         Affine { width: heads * depth, bias, drawn }.build(graph, &x)
     };
-    let query = graph.within("query", |graph| {
-        let query = affine(graph, heads)?;
-        prepared.build(graph, query, heads)
-    })?;
-    let key = graph.within("key", |graph| {
-        let key = affine(graph, core.key_heads)?;
-        prepared.build(graph, key, core.key_heads)
-    })?;
-    let value = graph.within("value", |graph| affine(graph, core.key_heads))?;
-    let core = core.build(graph, [&query, &key, &value])?;
+    let core = match projections(arguments)? {
+        Projections::Apart => {
+            let query = graph.within("query", |graph| {
+                let query = affine(graph, heads)?;
+                prepared.build(graph, query, heads)
+            })?;
+            let key = graph.within("key", |graph| {
+                let key = affine(graph, core.key_heads)?;
+                prepared.build(graph, key, core.key_heads)
+            })?;
+            let value = graph.within("value", |graph| affine(graph, core.key_heads))?;
+            core.build(graph, [&query, &key, &value])?
+        }
+        Projections::Packed => {
+            let all = heads + 2 * core.key_heads;
+            let packed = graph.within("query_key_value", |graph| affine(graph, all))?;
+            core.packed(graph, &packed, depth)?
+        }
+    };
     let bias = match arguments.given("output_bias") {
         Some(_) => Bias::from(arguments.truth("output_bias")?),
         None => bias,
@@ -152,6 +156,33 @@ fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
 }
 
 impl Core {
+    /// The operation that never has all scores.
+    fn whole(self, projections: Projections, cap: Cap) -> Operation {
+        let Self { heads, key_heads, causal, window, scale, scores: _ } = self;
+        Operation::Attention { heads, key_heads, projections, causal, window, scale, cap }
+    }
+
+    /// Queries, keys and values in one tensor (b, s, (heads + 2 key heads) · depth) to
+    /// (b, s, heads · depth).
+    fn packed(
+        self,
+        graph: &mut Graph,
+        packed: &Tensor,
+        depth: u64,
+    ) -> Result<Tensor, Mistake> {
+        let Scores::Passing(cap) = self.scores else {
+            let message = "stored scores are made of queries and keys that lie apart";
+            let hint = "leave `packed` or `stored_scores` out";
+            let mistake = Mistake::new(Code::Value, message).hint(hint);
+            return Err(mistake.argument("packed"));
+        };
+        let mut shape = packed.shape.clone();
+        if let Some(width) = shape.last_mut() {
+            *width = Extent::fixed(self.heads * depth);
+        }
+        graph.node("", self.whole(Projections::Packed, cap), &[packed], shape)
+    }
+
     /// Query (b, s, n), key and value to (b, s, n).
     fn build(
         self,
@@ -162,8 +193,7 @@ impl Core {
         let shape = query.shape.clone();
         let dropout = match scores {
             Scores::Passing(cap) => {
-                let whole =
-                    Operation::Attention { heads, key_heads, causal, window, scale, cap };
+                let whole = self.whole(Projections::Apart, cap);
                 return graph.node("", whole, &[query, key, value], shape);
             }
             Scores::Stored { dropout } => dropout,
@@ -238,86 +268,21 @@ fn window(arguments: &Arguments) -> Result<Window, Mistake> {
     }
 }
 
-fn rotary(arguments: &Arguments, depth: u64) -> Result<Rotary, Mistake> {
-    let base = match arguments.given("rotary") {
-        None | Some(Value::Truth(false)) => return still(arguments),
-        Some(Value::Truth(true)) => BASE,
-        Some(_) => arguments.real_in("rotary", 1.0, f64::MAX)?,
-    };
-    let (elements, said, what, hint) = match arguments.given("turned") {
-        Some(_) => {
-            let elements = arguments.whole_in("turned", (2, depth))?;
-            (elements, "turned", "`turned` is", "write an even number")
-        }
-        None => (
-            depth,
-            "rotary",
-            "a head has",
-            "the width must be an even multiple of the number of heads",
-        ),
-    };
-    if elements.is_multiple_of(2) {
-        return Ok(Rotary::Turned { base, elements, stretch: stretch(arguments)? });
+/// Whether `packed` is there; queries and keys that are normed or turned are made apart.
+fn projections(arguments: &Arguments) -> Result<Projections, Mistake> {
+    if !arguments.truth("packed")? {
+        return Ok(Projections::Apart);
     }
-    let message = format!("rotary positions turn pairs, but {what} {elements}");
-    Err(Mistake::new(Code::Shape, message).hint(hint).argument(said))
-}
-
-/// What says how heads turn, besides the base.
-const TURNING: [&str; 5] =
-    ["turned", "rotary_factor", "rotary_original", "rotary_low", "rotary_high"];
-
-/// No positions, of which nothing else may be said then.
-fn still(arguments: &Arguments) -> Result<Rotary, Mistake> {
-    match TURNING.into_iter().find(|name| arguments.given(name).is_some()) {
-        None => Ok(Rotary::Without),
-        Some(name) => {
-            let mistake = Mistake::new(Code::Missing, "nothing turns without `rotary`");
-            Err(mistake.hint("write `rotary = 10000`").argument(name))
+    let turned = arguments.given("rotary").filter(|own| *own != Value::Truth(false));
+    let said = [("rotary", turned), ("head_norm", arguments.given("head_norm"))];
+    match said.into_iter().find(|(_, given)| given.is_some()) {
+        None => Ok(Projections::Packed),
+        Some((name, _)) => {
+            let message = format!("`{name}` is of queries and keys that lie apart");
+            let hint = format!("leave `packed` or `{name}` out");
+            Err(Mistake::new(Code::Value, message).hint(hint).argument("packed"))
         }
     }
-}
-
-/// What says which waves are long.
-const LONG: [&str; 3] = ["rotary_original", "rotary_low", "rotary_high"];
-
-fn stretch(arguments: &Arguments) -> Result<Stretch, Mistake> {
-    let is_given = |name: &&'static str| arguments.given(name).is_some();
-    let factor = match arguments.given("rotary_factor") {
-        Some(_) => Some(arguments.real_in("rotary_factor", 1.0, f64::MAX)?),
-        None => None,
-    };
-    let (said, left_out) =
-        (LONG.into_iter().find(is_given), LONG.into_iter().find(|name| !is_given(name)));
-    match (factor, said, left_out) {
-        (None, None, _) => Ok(Stretch::None),
-        (Some(factor), None, _) => Ok(Stretch::Even { factor }),
-        (None, Some(said), _) => {
-            let message = format!("`{said}` says nothing without `rotary_factor`");
-            let hint = "write `rotary_factor = 8`, by which angles are divided";
-            Err(Mistake::new(Code::Missing, message).hint(hint).argument(said))
-        }
-        (Some(_), Some(said), Some(left_out)) => {
-            let message = format!("`{said}` says nothing without `{left_out}`");
-            let hint = "give `rotary_original`, `rotary_low` and `rotary_high` together";
-            Err(Mistake::new(Code::Missing, message).hint(hint).argument(said))
-        }
-        (Some(factor), Some(_), None) => long(arguments, factor),
-    }
-}
-
-/// Long waves alone are stretched.
-fn long(arguments: &Arguments, factor: f64) -> Result<Stretch, Mistake> {
-    let original = arguments.size("rotary_original")?;
-    let low = arguments.above_zero("rotary_low")?;
-    let high = arguments.above_zero("rotary_high")?;
-    if low < high {
-        return Ok(Stretch::Long { factor, original, low, high });
-    }
-    let message = format!("`rotary_low` is {low}, but `rotary_high` is only {high}");
-    let hint = "pairs that turn more than `rotary_high` times stay: it must be above \
-                `rotary_low`";
-    Err(Mistake::new(Code::Value, message).hint(hint).argument("rotary_low"))
 }
 
 fn head_norm(arguments: &Arguments) -> Result<HeadNorm, Mistake> {

@@ -1,8 +1,8 @@
 //! Operators of Llama, GPT-2 and ViT: what they are made of, and how their parameters are called.
 
 use roundelay_dsl::{
-    Cap, Masked, Model, NoFiles, Operation, Scale, Source, SourceFile, Stretch, Window,
-    parse,
+    Cap, Masked, Model, NoFiles, Operation, Projections, Scale, Source, SourceFile,
+    Stretch, Window, parse,
 };
 use roundelay_schedule::Initial;
 
@@ -46,6 +46,7 @@ fn attention_with_everything() {
     let attention = Operation::Attention {
         heads: 6,
         key_heads: 2,
+        projections: Projections::Apart,
         causal: true,
         window: Window::Nearest(3),
         scale: Scale::Depth,
@@ -75,6 +76,7 @@ fn attention_that_says_nothing_is_as_it_always_was() {
     let open = Operation::Attention {
         heads: 3,
         key_heads: 3,
+        projections: Projections::Apart,
         causal: false,
         window: Window::Open,
         scale: Scale::Depth,
@@ -86,6 +88,34 @@ fn attention_that_says_nothing_is_as_it_always_was() {
     let (base, turned, stretch) = (10_000.0, 4, Stretch::None);
     let rotary = Operation::Rotary { heads: 3, base, turned, stretch };
     assert_eq!(operations(&usual)[1], rotary);
+}
+
+#[test]
+fn packed_attention_has_one_map_for_queries_keys_and_values() {
+    let model = sequences("z = attention(x, 6, key_heads = 2, packed = true)");
+    let expected: [(&str, &[u64]); 4] = [
+        ("z.query_key_value.weight", &[20, 12]),
+        ("z.query_key_value.bias", &[20]),
+        ("z.output.weight", &[12, 12]),
+        ("z.output.bias", &[12]),
+    ];
+    assert_eq!(parameters(&model), expected);
+    let attention = Operation::Attention {
+        heads: 6,
+        key_heads: 2,
+        projections: Projections::Packed,
+        causal: false,
+        window: Window::Open,
+        scale: Scale::Depth,
+        cap: Cap::Open,
+    };
+    let [map, loss] = [Operation::Linear, Operation::MeanSquaredError];
+    assert_eq!(operations(&model), [map, attention, map, loss]);
+    let wide = sequences("z = attention(x, 3, head_width = 8, packed = true)");
+    let width = |number: usize| wide.nodes.values().nth(number).unwrap().shape[2].size;
+    assert_eq!([width(0), width(1), width(2)], [72, 24, 12]);
+    let shown = model.to_string();
+    assert!(shown.contains("key_heads = 2, packed, "), "{shown}");
 }
 
 /// Position interpolation, and the way of Llama 3.
@@ -303,6 +333,7 @@ fn attention_of_gemma_and_its_like() {
     let attention = Operation::Attention {
         heads: 3,
         key_heads: 1,
+        projections: Projections::Apart,
         causal: true,
         window: Window::Open,
         scale: Scale::Factor(0.25),

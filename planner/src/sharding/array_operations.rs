@@ -179,6 +179,23 @@ impl Machine<'_> {
         self.mix(&weights, v)
     }
 
+    /// As many heads as `HEADS`, of which each has a query and a key side by side, of one element each;
+    /// the key is its own value.
+    pub(super) fn attend_packed(&self, x: &Held) -> Held {
+        let attended = |own: &Array| {
+            let shape = [BATCH, LENGTH, own.shape[2] / 2];
+            Array::made(&shape, |index| {
+                let at =
+                    |place, beside| own.at(&[index[0], place, 2 * index[2] + beside]);
+                let query = at(index[1], 0);
+                let of = |place| ((query * at(place, 1)).exp(), at(place, 1));
+                let total: f64 = (0..LENGTH).map(|place| of(place).0).sum();
+                (0..LENGTH).map(of).map(|(weight, value)| weight / total * value).sum()
+            })
+        };
+        x.iter().map(attended).collect()
+    }
+
     pub(super) fn rotary(&self, x: &Held) -> Held {
         let size = WIDTH / HEADS;
         let turned = |own: &Array| {

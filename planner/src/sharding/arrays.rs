@@ -172,6 +172,7 @@ impl Machine<'_> {
             "norm" => self.norm(None, &last()),
             "norm_part" => self.norm(Some(name(0)), &last()),
             "attend" | "attend_own" => self.attend(&from_end(3), &from_end(2), &last()),
+            "attend_packed" | "attend_packed_own" => self.attend_packed(&last()),
             "scores" | "scores_own" => self.scores(&from_end(2), &last()),
             "mix" | "mix_own" => self.mix(&from_end(2), &last()),
             "rotary" | "rotary_own" => self.rotary(&last()),

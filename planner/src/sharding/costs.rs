@@ -176,10 +176,12 @@ impl<'a> Facts<'a> {
             }
             "split" => made(of(2)?, self.parts(self.name(term, 1))),
             "loss_own" => made(of(1)?, 1),
-            "scores_own" | "mix_own" | "attend_own" | "rotary_own" | "channels_own"
-            | "pool_own" => made(of(1)?, self.parts(self.name(term, 0))),
-            "map" | "loss" | "scores" | "mix" | "attend" | "rotary" | "channels"
-            | "pool" | "whole" => made(of(0)?, 1),
+            "scores_own" | "mix_own" | "attend_own" | "attend_packed_own"
+            | "rotary_own" | "channels_own" | "pool_own" => {
+                made(of(1)?, self.parts(self.name(term, 0)))
+            }
+            "map" | "loss" | "scores" | "mix" | "attend" | "attend_packed" | "rotary"
+            | "channels" | "pool" | "whole" => made(of(0)?, 1),
             "vary" | "sum" => operand(),
             _ => None,
         }

@@ -213,9 +213,10 @@ impl Kind {
     /// Heads and key heads, or groups of channels.
     fn counted(&self) -> impl Iterator<Item = u64> {
         let counted = match self {
-            Kind::Attend { heads } | Kind::Scores { heads } | Kind::Mix { heads } => {
-                *heads
-            }
+            Kind::Attend { heads }
+            | Kind::AttendPacked { heads }
+            | Kind::Scores { heads }
+            | Kind::Mix { heads } => *heads,
             Kind::Rotary { heads: size }
             | Kind::Channels { groups: size, .. }
             | Kind::Pool { channels: size } => [*size; 2],

@@ -2,7 +2,7 @@
 
 use super::{fits, region::Kind};
 use roundelay_codegen::Divided;
-use roundelay_dsl::{Node, NodeId, Operation, Source};
+use roundelay_dsl::{Node, NodeId, Operation, Projections, Source};
 use roundelay_schedule::{Contraction, Id, MapWay, Tensor};
 
 /// What rules know of an operation; nothing of those that only move or bring values.
@@ -26,8 +26,12 @@ pub(super) fn kind(divided: &Divided<'_>, id: NodeId, node: &Node) -> Option<Kin
         Operation::LayerNorm { .. } => Kind::Norm { sums: Some(2) },
         Operation::RmsNorm { .. } => Kind::Norm { sums: Some(1) },
         Operation::Softmax => Kind::Norm { sums: None },
-        Operation::Attention { heads, key_heads, .. } => {
-            Kind::Attend { heads: [heads, key_heads] }
+        Operation::Attention { heads, key_heads, projections, .. } => {
+            let heads = [heads, key_heads];
+            match projections {
+                Projections::Apart => Kind::Attend { heads },
+                Projections::Packed => Kind::AttendPacked { heads },
+            }
         }
         Operation::Scores { heads, key_heads, .. } => {
             Kind::Scores { heads: [heads, key_heads] }

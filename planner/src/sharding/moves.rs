@@ -87,7 +87,9 @@ pub(super) fn is_refused(facts: &Facts<'_>, asked: Asked, term: &Term) -> bool {
     let Grid { rows, columns, .. } = facts.region.grid;
     match term.op {
         // Where there are rows and columns, heads are divided.
-        "attend" | "scores" | "mix" | "rotary" => rows > 1 && columns > 1,
+        "attend" | "attend_packed" | "scores" | "mix" | "rotary" => {
+            rows > 1 && columns > 1
+        }
         "gather" => asked.has(match facts.gathers_last(term) {
             true => along(Asked::GATHERS, facts.name(term, 0)),
             false => Asked::GATHER_OF_OTHERS,
@@ -120,7 +122,7 @@ pub(super) fn asked_by(facts: &Facts<'_>, term: &Term) -> Vec<Vec<Asked>> {
                 [Asked::GATHER | Asked::CUT_OF_GATHER, Asked::GATHER | Asked::CUT];
             vec![with(&as_first), with(&as_second)]
         }
-        "attend" | "scores" | "mix" | "rotary" => {
+        "attend" | "attend_packed" | "scores" | "mix" | "rotary" => {
             heads(grid, part).iter().map(|moves| with(moves)).collect()
         }
         _ => vec![with(&[moves_asked(facts, term, part)])],

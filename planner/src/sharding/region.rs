@@ -3,7 +3,7 @@
 
 use super::{fences, kinds::kind};
 use roundelay_codegen::{Divided, Lie, Needs, needs};
-use roundelay_dsl::{Node, NodeId, Operation, Source};
+use roundelay_dsl::{Node, NodeId, Operation, Projections, Source};
 use roundelay_schedule::{Contraction, Direction, Id, MapWay};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,6 +89,8 @@ pub(super) enum Kind {
     Norm { sums: Option<u64> },
     /// Of queries, keys and values head by head.
     Attend { heads: [u64; 2] },
+    /// Of one value that has all three.
+    AttendPacked { heads: [u64; 2] },
     /// Scores of queries and keys.
     Scores { heads: [u64; 2] },
     /// Values weighed by scores.
@@ -229,7 +231,7 @@ impl<'a> Outline<'a> {
     /// The values among the operands that lie somehow: parameters are kept as they are read.
     fn values(&self, node: &Node) -> Vec<Source> {
         let count = match node.operation {
-            Operation::Attention { .. } => 3,
+            Operation::Attention { projections: Projections::Apart, .. } => 3,
             Operation::Scores { .. }
             | Operation::Mix { .. }
             | Operation::MeanSquaredError => 2,

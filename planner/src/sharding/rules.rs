@@ -75,7 +75,7 @@ const fn way(
 pub(super) const MAP: &str = "(map ?o ?e ?x)";
 
 /// All of them.
-pub(super) const LAWS: [Law; 24] = [
+pub(super) const LAWS: [Law; 25] = [
     way(
         "map_from_columns_to_rows",
         MAP,
@@ -171,6 +171,14 @@ pub(super) const LAWS: [Law; 24] = [
             "attention_by_heads",
             "(attend ?o ?e (gather ?d ?e ?q) (gather ?d ?e ?k) (gather ?d ?e ?v))",
             "(gather ?d ?e (attend_own ?d ?o ?q ?k ?v))",
+        )
+    },
+    Law {
+        fits: Fits::Heads,
+        ..law(
+            "packed_attention_by_heads",
+            "(attend_packed ?o ?e (gather ?d ?e ?x))",
+            "(gather ?d ?e (attend_packed_own ?d ?o ?x))",
         )
     },
     Law {

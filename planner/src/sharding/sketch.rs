@@ -102,6 +102,7 @@ fn operator(kind: &Kind) -> &'static str {
         Kind::Pool { .. } => "pool",
         Kind::Norm { .. } => "norm",
         Kind::Attend { .. } => "attend",
+        Kind::AttendPacked { .. } => "attend_packed",
         Kind::Scores { .. } => "scores",
         Kind::Mix { .. } => "mix",
         Kind::Rotary { .. } => "rotary",

@@ -167,7 +167,7 @@ pub(crate) fn has_windows(model: &Model) -> bool {
 mod tests {
     use super::*;
     use crate::sample;
-    use roundelay_dsl::{Cap, Node, Scale, Window};
+    use roundelay_dsl::{Cap, Node, Projections, Scale, Window};
     use roundelay_schedule::{Domain, Id};
     use std::collections::BTreeSet;
 
@@ -184,8 +184,16 @@ mod tests {
 
     fn with_heads(program: Program, heads: u64) -> Program {
         let (causal, window, scale, cap) = (true, Window::Open, Scale::Depth, Cap::Open);
-        let key_heads = heads;
-        let sight = Operation::Attention { heads, key_heads, causal, window, scale, cap };
+        let (key_heads, projections) = (heads, Projections::Apart);
+        let sight = Operation::Attention {
+            heads,
+            key_heads,
+            projections,
+            causal,
+            window,
+            scale,
+            cap,
+        };
         with(program, sight)
     }
 

@@ -1,8 +1,8 @@
 //! Attention per head, whole or with stored scores, and positions.
 
 use super::{Derivative, Site};
-use crate::stage::call::{Step, call};
-use roundelay_dsl::{Cap, Scale, Stretch, Window};
+use crate::stage::call::{Step, Term, call};
+use roundelay_dsl::{Cap, Projections, Scale, Stretch, Window};
 use roundelay_schedule::Attribute;
 
 /// Which scores there are, and what becomes of them before the softmax.
@@ -18,16 +18,21 @@ pub(super) struct Scores {
 pub(super) fn attention(
     site: &Site<'_>,
     (heads, key_heads): (u64, u64),
+    projections: Projections,
     Scores { causal, window, scale, cap }: Scores,
 ) -> Derivative {
-    let [query, key, value] = site.operands();
+    let result = site.result();
     let extent =
-        |from_last| query.shape.iter().rev().nth(from_last).copied().unwrap_or(1);
+        |from_last| result.shape.iter().rev().nth(from_last).copied().unwrap_or(1);
     let (width, length) = (extent(0), extent(1));
-    let examples = query.elements() / width.saturating_mul(length).max(1);
+    let examples = result.elements() / width.saturating_mul(length).max(1);
     let lse = site.auxiliary(0, &[examples, heads, length]);
     let attributed = |step: Step| {
         let step = seeing(counted(step, (heads, key_heads)), (causal, window));
+        let step = match projections {
+            Projections::Apart => step,
+            Projections::Packed => step.flag("packed"),
+        };
         let step = match scale {
             Scale::Depth => step,
             Scale::Factor(factor) => step.real("scale", factor),
@@ -37,14 +42,18 @@ pub(super) fn attention(
             Cap::At(cap) => step.real("cap", cap),
         }
     };
-    let inputs = [query.clone(), key, value, site.result(), lse];
-    let forward = call("attention", inputs.clone());
-    let mut backward = call("attention_backward", inputs);
+    let count = site.count();
+    let read = (0..count).map(|operand| site.operand(operand));
+    let inputs: Vec<Term> = read.chain([result, lse]).collect();
+    let mut forward = call("attention", []);
+    let mut backward = call("attention_backward", []);
+    forward.terms.clone_from(&inputs);
+    backward.terms = inputs;
     let results =
-        (0..3).map(|operand| site.contribution_or_scratch(operand as usize, operand));
+        (0..count).map(|operand| site.contribution_or_scratch(operand, operand as u32));
     backward.terms.push(site.gradient());
     backward.terms.extend(results);
-    let any = (0..3).any(|operand| site.wanted(operand));
+    let any = (0..count).any(|operand| site.wanted(operand));
     Derivative {
         forward: vec![attributed(forward)],
         backward: any.then(|| attributed(backward)).into_iter().collect(),

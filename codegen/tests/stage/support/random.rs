@@ -1,7 +1,9 @@
 //! Random models over one shape of values, with ties, views and skips.
 
 use super::build::{Build, Numbers, fixed, per_example};
-use roundelay_dsl::{Cap, Extent, Model, Operation, Scale, Source, Stretch, Window};
+use roundelay_dsl::{
+    Cap, Extent, Model, Operation, Projections, Scale, Source, Stretch, Window,
+};
 
 const WIDTH: u64 = 4;
 
@@ -112,6 +114,7 @@ fn attention(
     let operation = Operation::Attention {
         heads: 2,
         key_heads: 2,
+        projections: Projections::Apart,
         causal: numbers.below(2) == 0,
         window,
         scale: Scale::Depth,

@@ -1,0 +1,65 @@
+//! What attention reads and how: how its operands lie, what a position sees, what becomes of scores and
+//! of angles.
+
+/// How far a position of a sequence sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// To the ends.
+    Open,
+    /// Positions less than this many away, its own among them.
+    Nearest(u64),
+}
+
+/// The factor of q kᵀ in attention.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scale {
+    /// 1/√d with the depth d of a head.
+    Depth,
+    /// This number, above zero.
+    Factor(f64),
+}
+
+/// How queries, keys and values of attention lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Projections {
+    /// In three tensors.
+    Apart,
+    /// In one (b, s, n + 2 n · key_heads / heads): for every key head, in order, the queries of the
+    /// heads that read it, its key and its value. So equal parts of the last extent are equal parts
+    /// of the heads.
+    Packed,
+}
+
+/// What bounds the scores of attention.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cap {
+    /// Nothing.
+    Open,
+    /// Scores become cap · tanh(score / cap); above zero.
+    At(f64),
+}
+
+/// How rotary angles are made smaller, so that texts become longer than those of the first training.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Stretch {
+    /// They are not.
+    None,
+    /// All are divided by one factor: position interpolation (arXiv 2306.15595).
+    Even {
+        /// The divisor, at least 1.
+        factor: f64,
+    },
+    /// Those of long waves are divided (Llama 3, arXiv 2407.21783): of pairs that turn less than `low`
+    /// times within `original` positions. Pairs that turn more than `high` times stay as they are;
+    /// between them the share of the divided angle falls in a line.
+    Long {
+        /// The divisor, at least 1.
+        factor: f64,
+        /// Positions of the first training, at least 1.
+        original: u64,
+        /// Turns below which angles are divided, above zero.
+        low: f64,
+        /// Turns above which they stay, more than `low`.
+        high: f64,
+    },
+}
