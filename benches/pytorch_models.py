@@ -51,8 +51,22 @@ def attention(x, p, name, heads, key_heads=None, bias=True, turn=None, **seen):
     query, key, value = part("query", heads), part("key", key_heads), part("value", key_heads)
     if turn:
         query, key = turn(query), turn(key)
-    y = F.scaled_dot_product_attention(query, key, value, enable_gqa=True, **seen)
-    return linear(y.transpose(1, 2).flatten(-2), p, f"{name}.output", width, bias)
+    return attended([query, key, value], x, p, name, bias, **seen)
+
+
+def packed_attention(x, p, name, heads, key_heads, **seen):
+    """For every key head the queries of its heads, its key and its value side by side."""
+    depth, group = x.shape[-1] // heads, heads // key_heads
+    y = linear(x, p, f"{name}.query_key_value", depth * (heads + 2 * key_heads))
+    y = y.unflatten(-1, (key_heads, group + 2, depth)).permute(0, 2, 3, 1, 4)
+    query, key, value = y.split([group, 1, 1], dim=2)
+    three = [query.flatten(1, 2), key.squeeze(2), value.squeeze(2)]
+    return attended(three, x, p, name, True, **seen)
+
+
+def attended(three, x, p, name, bias, **seen):
+    y = F.scaled_dot_product_attention(*three, enable_gqa=True, **seen)
+    return linear(y.transpose(1, 2).flatten(-2), p, f"{name}.output", x.shape[-1], bias)
 
 
 def rotated(x):
@@ -231,5 +245,5 @@ class Hybrid(Adamw):
         h, mask = rms_norm(x, p, "rms_norm"), near(9, 3, causal=False)
         x = x + attention(h, p, "attention", 2, key_heads=1, attn_mask=mask)
         h, mask = rms_norm(x, p, "rms_norm_1"), near(9, 2, causal=True)
-        x = x + attention(h, p, "attention_1", 4, attn_mask=mask)
+        x = x + packed_attention(h, p, "attention_1", 4, 2, attn_mask=mask)
         return F.cross_entropy(linear(x.flatten(1), p, "head", self.BOUND), targets)

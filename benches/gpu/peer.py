@@ -43,9 +43,11 @@ class Attention(nn.Module):
         return self.output(y.transpose(1, 2).reshape(b, s, n))
 
     def take(self, weights, name):
+        # Ours has query, key and value of a head side by side; here those of all heads are.
         for part in ("weight", "bias"):
-            three = [weights[f"{name}.{role}.{part}"] for role in ("query", "key", "value")]
-            fill(getattr(self.inputs, part), torch.cat(three))
+            ours = weights[f"{name}.query_key_value.{part}"]
+            by_head = ours.unflatten(0, (self.heads, 3, -1))
+            fill(getattr(self.inputs, part), by_head.transpose(0, 1).flatten(0, 2))
         take_affine(self.output, weights, f"{name}.output")
 
 
