@@ -228,8 +228,9 @@ impl<'a> Slicing<'a> {
     ) -> Result<Source, StageError> {
         let (first, own, slices) = (self.first(), self.own, self.slices);
         let operation = match operation {
-            Operation::Rotary { heads, base, turned, stretch } => {
-                Operation::Sliced(Sliced::Rotary { heads, base, turned, stretch, first })
+            Operation::Rotary { heads, base, turned, still, stretch } => {
+                let own = Sliced::Rotary { heads, base, turned, still, stretch, first };
+                Operation::Sliced(own)
             }
             Operation::Dropout { rate } => {
                 let operator = self.at.index() as u64;

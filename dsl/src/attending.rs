@@ -39,6 +39,25 @@ pub enum Cap {
     At(f64),
 }
 
+/// Which heads rotary positions leave as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Still {
+    /// None.
+    None,
+    /// The last one of every so many, in order, at least 2: values behind packed queries and keys.
+    LastOf(u64),
+}
+
+impl Still {
+    /// How many equal groups of so many heads stay together where heads are divided.
+    pub fn groups(self, heads: u64) -> u64 {
+        match self {
+            Self::None => heads,
+            Self::LastOf(count) => heads / count.max(1),
+        }
+    }
+}
+
 /// How rotary angles are made smaller, so that texts become longer than those of the first training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stretch {

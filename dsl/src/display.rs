@@ -2,7 +2,7 @@
 
 use crate::{
     Cap, Masked, Metric, Model, Node, NodeId, Operation, Projections, Scale, Source,
-    Stretch, Window, value::spelled,
+    Still, Stretch, Window, value::spelled,
 };
 use roundelay_schedule::{Element, Hop, Initial, Origin, Reading, Treatment};
 use std::fmt;
@@ -175,8 +175,11 @@ impl fmt::Display for Operation {
             Operation::Mix { heads, key_heads } => {
                 write!(f, "mix[heads = {heads}, key_heads = {key_heads}]")
             }
-            Operation::Rotary { heads, base, turned, stretch } => {
+            Operation::Rotary { heads, base, turned, still, stretch } => {
                 write!(f, "rotary[heads = {heads}, base = {base}, turned = {turned}")?;
+                if let Still::LastOf(count) = still {
+                    write!(f, ", still = {count}")?;
+                }
                 stretched(f, *stretch)?;
                 f.write_str("]")
             }

@@ -36,7 +36,7 @@ mod terms;
 mod token;
 mod value;
 
-pub use attending::{Cap, Projections, Scale, Stretch, Window};
+pub use attending::{Cap, Projections, Scale, Still, Stretch, Window};
 pub use builder::ModelBuilder;
 pub use diagnostic::{Code, Diagnostic, Diagnostics, Mistake, Place, Severity};
 pub use fingerprint::fingerprint;

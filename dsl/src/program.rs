@@ -1,7 +1,7 @@
 //! The resolved program: no text except for display, every name a handle, every shape checked.
 
 use crate::{
-    Cap, Head, Masked, Part, Pattern, Projections, Scale, Sliced, Stretch, Window,
+    Cap, Head, Masked, Part, Pattern, Projections, Scale, Sliced, Still, Stretch, Window,
 };
 use roundelay_schedule::{
     Bytes, Contraction, Data, DeviceId, DeviceList, Division, Element, Evaluation,
@@ -225,6 +225,8 @@ pub enum Operation {
         base: f64,
         /// Elements of a head that turn, t; even, at most n / heads.
         turned: u64,
+        /// Heads that do not turn; divides `heads`.
+        still: Still,
         /// How angles are made smaller.
         stretch: Stretch,
     },

@@ -26,11 +26,12 @@ __device__ void angles(W* cosines, u64 sequence, u64 half, u64 first, f64 base, 
     }
 }
 
-// Of x (batch, sequence, heads, depth) the first 2 half numbers of every head; the others stay.
+// Of x (batch, sequence, heads, depth) the first 2 half numbers of every head; the others stay, and so
+// does all of the last one of every `still` heads, where that is not zero.
 // Threads have pairs, or single numbers behind them, of all `rows` heads.
 template <class N, class G>
-__device__ void rotary(const N* x, const Wide<N>* cosines, G* y, u64 rows, u64 sequence, u64 heads, u64 depth,
-                       u64 half, bool add) {
+__device__ void rotary(const N* x, const Wide<N>* cosines, G* y, u64 rows, u64 sequence, u64 heads, u64 still,
+                       u64 depth, u64 half, bool add) {
     typedef Wide<N> W;
     constexpr int MOST = PACKED_OF_BOTH<N, G>;
     const W* sines = cosines + sequence * half;
@@ -40,6 +41,7 @@ __device__ void rotary(const N* x, const Wide<N>* cosines, G* y, u64 rows, u64 s
         constexpr int COUNT = decltype(width)::count;
         u64 row = i / places, place = i - row * places, position = row / heads % sequence;
         u64 first = row * depth + place;
+        bool turns = still == 0 || row % heads % still != still - 1;
         auto behind = load<COUNT>(x + first + half);
         W second[COUNT];
 #pragma unroll
@@ -52,8 +54,8 @@ __device__ void rotary(const N* x, const Wide<N>* cosines, G* y, u64 rows, u64 s
 #pragma unroll
             for (int k = 0; k < COUNT; k++) {
                 W a = widen(before.at[k]), b = second[k];
-                values[k] = a * cosine.at[k] - b * sine.at[k];
-                second[k] = b * cosine.at[k] + a * sine.at[k];
+                values[k] = turns ? a * cosine.at[k] - b * sine.at[k] : a;
+                second[k] = turns ? b * cosine.at[k] + a * sine.at[k] : b;
             }
             put_pack(y + first, values, add);
         }
@@ -72,8 +74,8 @@ EXPORT(f64)
 
 #define EXPORT(N, G)                                                                                 \
     KERNEL(256, rotary_##N##_##G,                                                                    \
-           (const N* x, const Wide<N>* cosines, G* y, u64 rows, u64 sequence, u64 heads, u64 depth,  \
-            u64 half, u32 add),                                                                      \
-           rotary(x, cosines, y, rows, sequence, heads, depth, half, add))
+           (const N* x, const Wide<N>* cosines, G* y, u64 rows, u64 sequence, u64 heads, u64 still,  \
+            u64 depth, u64 half, u32 add),                                                                      \
+           rotary(x, cosines, y, rows, sequence, heads, still, depth, half, add))
 FOR_NUMBER_PAIRS(EXPORT)
 #undef EXPORT

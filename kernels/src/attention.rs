@@ -264,22 +264,12 @@ impl Heads {
 impl Heads {
     /// q, k and v among the next operands.
     fn read<'a, R: Real>(&self, operands: &mut Operands<'a, R>) -> [&'a [R]; 3] {
-        let read = self.each_array(|| operands.read());
-        self.places().map(|place| read[place])
+        match self.lie {
+            Lie::Apart => [(); 3].map(|()| operands.read()),
+            Lie::Packed => [operands.read(); 3],
+        }
     }
-    /// One thing for each array in which queries, keys and values lie.
-    fn each_array<T>(&self, mut one: impl FnMut() -> T) -> Vec<T> {
-        let arrays = match self.lie {
-            Lie::Apart => 3,
-            Lie::Packed => 1,
-        };
-        (0..arrays).map(|_| one()).collect()
-    }
-    /// The arrays of queries, keys and values.
-    fn arrays<'a, T>(&self, arrays: &'a [T]) -> [&'a T; 3] {
-        self.places().map(|place| &arrays[place])
-    }
-    /// Their numbers.
+    /// The numbers of the arrays in which queries, keys and values lie.
     pub(crate) fn places(&self) -> [usize; 3] {
         match self.lie {
             Lie::Apart => [0, 1, 2],
@@ -372,19 +362,27 @@ impl Define for AttentionBackward {
         let [q, k, v] = heads.read(&mut operands);
         let [o, lse, dout] = [(); 3].map(|()| operands.read());
         let inputs = [q, k, v, o, lse, dout];
-        let made = heads.each_array(|| Shared::new(operands.write()));
-        let outputs = heads.arrays(&made);
         let items = heads.batch * heads.key_heads;
-        for_each_item(context.threads, items, self.flops(), |item| {
-            fast::attention_backward(heads, item, inputs, outputs, store);
-        });
+        let run = |made: [&Shared<'_, R>; 3]| {
+            for_each_item(context.threads, items, self.flops(), |item| {
+                fast::attention_backward(heads, item, inputs, made, store);
+            });
+        };
+        match heads.lie {
+            Lie::Apart => run([(); 3].map(|()| Shared::new(operands.write())).each_ref()),
+            Lie::Packed => run([&Shared::new(operands.write()); 3]),
+        }
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let heads = &self.heads;
         let [q, k, v] = heads.read(&mut operands);
         let [o, lse, dout] = [(); 3].map(|()| operands.read());
-        let mut made = heads.each_array(|| operands.write());
-        plain::attention_backward(heads, [q, k, v, o, lse, dout], &mut made, self.store);
+        let inputs = [q, k, v, o, lse, dout];
+        let made: &mut [&mut [R]] = match heads.lie {
+            Lie::Apart => &mut [(); 3].map(|()| operands.write()),
+            Lie::Packed => &mut [operands.write()],
+        };
+        plain::attention_backward(heads, inputs, made, self.store);
     }
 }
 

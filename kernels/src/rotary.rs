@@ -15,7 +15,8 @@ use std::f64::consts::TAU;
 
 /// y (batch, sequence, heads · depth): of the first `turned` elements of every head, pair
 /// (i, i + turned/2) of x turned by the angle position · base^(−2i/turned), which `stretch` may make
-/// smaller, backwards in the inverse; the others as they are. Positions count from `first`.
+/// smaller, backwards in the inverse; the others as they are, and so are all elements of heads that
+/// stand still. Positions count from `first`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rotary {
     pub(crate) rows: usize,
@@ -25,6 +26,8 @@ pub(crate) struct Rotary {
     pub(crate) heads: usize,
     pub(crate) depth: usize,
     pub(crate) turned: usize,
+    /// Of every so many heads, in order, the last one stands still; none where it is 0.
+    pub(crate) still: usize,
     pub(crate) base: f64,
     pub(crate) stretch: Stretch,
     pub(crate) inverse: bool,
@@ -82,6 +85,10 @@ impl Rotary {
         let speed = self.stretch.of(speed);
         if self.inverse { -speed } else { speed }
     }
+    /// Whether a head stands still.
+    pub(crate) fn stands(&self, head: usize) -> bool {
+        self.still > 0 && head % self.still == self.still - 1
+    }
     /// Elements of a row.
     pub(crate) fn width(&self) -> usize {
         self.heads * self.depth
@@ -97,6 +104,8 @@ impl Define for Rotary {
         let inverse = call.flag("inverse")?;
         let turned =
             call.optional_integer("turned", "at least 2", |turned| turned >= 2)?;
+        let still = call.optional_integer("still", "at least 2", |still| still >= 2)?;
+        let still = still.map_or(0, |still| still as usize);
         let first = call.optional_integer("first", "at least 0", |first| first >= 0)?;
         let first = first.map_or(0, |first| first as usize);
         let [batch, sequence, width] = call.sequence("x", Access::Read)?;
@@ -104,6 +113,9 @@ impl Define for Rotary {
         let turned = turned.map_or(width / heads, |turned| turned as usize);
         if !whole || turned > width / heads || !turned.is_multiple_of(2) {
             return Err(format!("a width of {width} has no pairs for {heads} heads"));
+        }
+        if still > 0 && !heads.is_multiple_of(still) {
+            return Err(format!("{heads} heads are no multiple of {still}"));
         }
         call.shaped("y", store.access(), (batch * sequence, width))?;
         let (rows, depth) = (batch * sequence, width / heads);
@@ -114,6 +126,7 @@ impl Define for Rotary {
             heads,
             depth,
             turned,
+            still,
             base,
             stretch,
             inverse,

@@ -180,7 +180,8 @@ pub(super) fn opt(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
 /// Rows in front of OPT's table of positions.
 const PADDING: u64 = 2;
 
-/// arXiv 2204.06745: a share of every head turns, and both branches start from one x.
+/// arXiv 2204.06745: one map makes queries, keys and values, a share of every head turns, and both
+/// branches start from one x.
 pub(super) fn gpt_neox(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     causal_head(fields, &["GPTNeoXForCausalLM"], &["GPTNeoXModel"]);
     let width = fields.size_or("hidden_size", 6144);
@@ -209,8 +210,9 @@ pub(super) fn gpt_neox(fields: &mut Fields<'_>, options: &ImportOptions) -> Mode
     let norm = Norm::new("layer_norm", epsilon);
     let turned = turned(fields, "rotary_pct", 0.25, sizes.head_width);
     let dropout = fields.rate("hidden_dropout", 0.0);
+    let attention = sizes.attention().maybe("turned", turned).maybe("bias", bias);
     let layer = Layer {
-        attention: sizes.attention().maybe("turned", turned).maybe("bias", bias),
+        attention: attention.with("packed", true),
         feed: Feed::Plain {
             up: map("hidden", "deviation"),
             activation: activation(fields, "hidden_act", "gelu"),

@@ -123,16 +123,15 @@ fn attention(draft: &mut Draft<'_>, x: &str) -> Option<(String, Shape)> {
     }
     let even = head_width.rsplit(' ').next().and_then(|own| own.parse().ok());
     let even = even.unwrap_or(width / heads).is_multiple_of(2);
-    let packed = draft.once_in(4);
-    if packed {
-        text += ", packed = true";
-    } else {
-        if even && draft.once_in(3) {
-            text += ", rotary = 100";
-            text += &draft.maybe(2, "turned = 2");
-        }
-        text += &draft.maybe(5, "head_norm = 1e-5");
+    if even && draft.once_in(3) {
+        text += ", rotary = 100";
+        text += &draft.maybe(2, "turned = 2");
     }
+    let packed = draft.once_in(4);
+    text += &match packed {
+        true => ", packed = true".to_owned(),
+        false => draft.maybe(5, "head_norm = 1e-5"),
+    };
     text += &draft.maybe(4, "bias = false");
     text += &draft.maybe(5, "scale = 0.3");
     text += &match draft.random.below(5) {

@@ -74,7 +74,8 @@ const UNUSUAL: &str = "model unusual {
     x = patches(images, 4, 24) + positions(4, 24)
     x = x + attention(rms_norm(x), 8, causal = true, head_width = 6, window = 3, scale = 0.3,
                       cap = 2.0)
-    x = x + attention(layer_norm(x), 8, key_heads = 4, packed = true, window = 3)
+    x = x + attention(layer_norm(x), 8, key_heads = 4, packed = true, window = 3,
+                      head_width = 6, rotary = 20, turned = 4)
     x = x + linear(gelu_tanh(linear(layer_norm(x), 48)), 24)
     loss cross_entropy(soft_cap(linear(layer_norm(x), 40), 30), targets, masked = true)
 }";

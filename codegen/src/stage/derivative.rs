@@ -165,8 +165,8 @@ fn calls(graph: &Graph<'_>, node: NodeId) -> Derivative {
             attention::scores(&site, (heads, key_heads), (causal, window), scale)
         }
         Operation::Mix { heads, key_heads } => attention::mix(&site, (heads, key_heads)),
-        Operation::Rotary { heads, base, turned, stretch } => {
-            let turning = attention::Turning { heads, base, turned, stretch };
+        Operation::Rotary { heads, base, turned, still, stretch } => {
+            let turning = attention::Turning { heads, base, turned, still, stretch };
             attention::rotary(&site, turning)
         }
         Operation::ClassToken => rows::class_token(&site),

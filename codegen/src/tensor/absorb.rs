@@ -142,7 +142,9 @@ impl<'a> Absorb<'a> {
                 Use::Even
             }
             Operation::CrossEntropy { .. } if first && is_last => Use::Any,
-            Operation::Rotary { heads, .. } if whole_heads(heads) => {
+            Operation::Rotary { heads, still, .. }
+                if whole_heads(still.groups(heads)) =>
+            {
                 self.of(user, extent).min(Use::Even)
             }
             Operation::Reshape => match self.reshaped((node, user), extent, self.rows) {

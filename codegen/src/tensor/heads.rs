@@ -10,7 +10,7 @@ use roundelay_dsl::{Extent, Operation, Source};
 use roundelay_schedule::Direction;
 
 /// An operation on heads, with as many of queries and of keys; where keys have none of their own,
-/// twice the same.
+/// twice the same, or what stays together.
 #[derive(Clone, Copy)]
 pub(super) struct Heads {
     pub(super) operation: Operation,
@@ -37,8 +37,8 @@ impl Heads {
                 Operation::Scores { heads, key_heads, causal, window, scale }
             }
             Operation::Mix { .. } => Operation::Mix { heads, key_heads },
-            Operation::Rotary { base, turned, stretch, .. } => {
-                Operation::Rotary { heads, base, turned, stretch }
+            Operation::Rotary { base, turned, still, stretch, .. } => {
+                Operation::Rotary { heads, base, turned, still, stretch }
             }
             other => unreachable!("{other:?} has no heads"),
         }

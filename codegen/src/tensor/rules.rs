@@ -42,8 +42,9 @@ impl Local<'_> {
                 let heads = Heads { operation, count: [heads, key_heads] };
                 self.mix(heads, operands, shape)
             }
-            Operation::Rotary { heads, .. } => {
-                self.by_columns(Heads { operation, count: [heads; 2] }, operands, shape)
+            Operation::Rotary { heads, still, .. } => {
+                let count = [heads, still.groups(heads)];
+                self.by_columns(Heads { operation, count }, operands, shape)
             }
             Operation::Reshape => self.reshape(id, operands, shape),
             Operation::LayerNorm { .. }

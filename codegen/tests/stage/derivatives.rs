@@ -13,7 +13,8 @@ use crate::support::{
 };
 use roundelay_codegen::{StageError, Stages, stages};
 use roundelay_dsl::{
-    Cap, Extent, Masked, Model, Operation, Projections, Scale, Sliced, Source, Window,
+    Cap, Extent, Masked, Model, Operation, Projections, Scale, Sliced, Source, Still,
+    Window,
 };
 use roundelay_schedule::{Float, Id, Parameter, Role, Stage, Treatment};
 
@@ -276,8 +277,11 @@ fn products_of_stored_scores() {
 fn rotary_positions() {
     for (heads, base, turned) in [(1, 10_000.0, 8), (2, 7.0, 4), (2, 7.0, 2)] {
         for stretch in STRETCHES {
-            let operation = Operation::Rotary { heads, base, turned, stretch };
-            hold_operation(operation, &[&[2, 3, 8]], &[2, 3, 8]);
+            for still in [Still::None, Still::LastOf(2)] {
+                let heads = heads * 2;
+                let operation = Operation::Rotary { heads, base, turned, still, stretch };
+                hold_operation(operation, &[&[2, 3, 16]], &[2, 3, 16]);
+            }
         }
     }
 }
@@ -286,8 +290,9 @@ fn rotary_positions() {
 fn slices_of_sequences() {
     let shape: &[u64] = &[2, 3, 8];
     let (heads, base, turned) = (2, 7.0, 4);
-    for (first, stretch) in [0, 5, 7].into_iter().zip(STRETCHES) {
-        let rotary = Sliced::Rotary { heads, base, turned, stretch, first };
+    let stills = [Still::None, Still::LastOf(2), Still::None];
+    for ((first, stretch), still) in [0, 5, 7].into_iter().zip(STRETCHES).zip(stills) {
+        let rotary = Sliced::Rotary { heads, base, turned, still, stretch, first };
         hold_operation(Operation::Sliced(rotary), &[shape], shape);
     }
     for own in [0, 1] {

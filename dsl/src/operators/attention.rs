@@ -15,7 +15,8 @@ use super::{
     rows::sequence,
 };
 use crate::{
-    Cap, Code, Extent, Mistake, Operation, Projections, Scale, Tensor, Value, Window,
+    Cap, Code, Extent, Mistake, Operation, Projections, Scale, Still, Tensor, Value,
+    Window,
     graph::Graph,
     limit,
     signature::{Arguments, Fallback, optional, required},
@@ -139,7 +140,11 @@ fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
         }
         Projections::Packed => {
             let all = heads + 2 * core.key_heads;
-            let packed = graph.within("query_key_value", |graph| affine(graph, all))?;
+            let packed = graph.within("query_key_value", |graph| {
+                let packed = affine(graph, all)?;
+                let still = Still::LastOf(all / core.key_heads);
+                prepared.turned(graph, packed, all, still)
+            })?;
             core.packed(graph, &packed, depth)?
         }
     };
@@ -220,10 +225,21 @@ impl Prepared {
             HeadNorm::Without => y,
             HeadNorm::RootMeanSquare(epsilon) => self.normalised(graph, &y, epsilon)?,
         };
+        self.turned(graph, y, heads, Still::None)
+    }
+
+    /// So many heads, turned but for those that stand still.
+    fn turned(
+        self,
+        graph: &mut Graph,
+        y: Tensor,
+        heads: u64,
+        still: Still,
+    ) -> Result<Tensor, Mistake> {
         let Rotary::Turned { base, elements: turned, stretch } = self.rotary else {
             return Ok(y);
         };
-        let operation = Operation::Rotary { heads, base, turned, stretch };
+        let operation = Operation::Rotary { heads, base, turned, still, stretch };
         graph.node("rotary", operation, &[&y], y.shape.clone())
     }
 
@@ -268,18 +284,16 @@ fn window(arguments: &Arguments) -> Result<Window, Mistake> {
     }
 }
 
-/// Whether `packed` is there; queries and keys that are normed or turned are made apart.
+/// Whether `packed` is there; queries and keys that are normed are made apart.
 fn projections(arguments: &Arguments) -> Result<Projections, Mistake> {
     if !arguments.truth("packed")? {
         return Ok(Projections::Apart);
     }
-    let turned = arguments.given("rotary").filter(|own| *own != Value::Truth(false));
-    let said = [("rotary", turned), ("head_norm", arguments.given("head_norm"))];
-    match said.into_iter().find(|(_, given)| given.is_some()) {
+    match arguments.given("head_norm") {
         None => Ok(Projections::Packed),
-        Some((name, _)) => {
-            let message = format!("`{name}` is of queries and keys that lie apart");
-            let hint = format!("leave `packed` or `{name}` out");
+        Some(_) => {
+            let message = "`head_norm` is of queries and keys that lie apart";
+            let hint = "leave `packed` or `head_norm` out";
             Err(Mistake::new(Code::Value, message).hint(hint).argument("packed"))
         }
     }

@@ -2,7 +2,7 @@
 
 use roundelay_dsl::{
     Cap, Masked, Model, NoFiles, Operation, Projections, Scale, Source, SourceFile,
-    Stretch, Window, parse,
+    Still, Stretch, Window, parse,
 };
 use roundelay_schedule::Initial;
 
@@ -53,7 +53,8 @@ fn attention_with_everything() {
         cap: Cap::Open,
     };
     let (base, turned, stretch) = (500.0, 2, Stretch::None);
-    let rotary = |heads| Operation::Rotary { heads, base, turned, stretch };
+    let rotary =
+        |heads| Operation::Rotary { heads, base, turned, still: Still::None, stretch };
     let linear = Operation::Linear;
     let expected = [
         linear,
@@ -86,7 +87,8 @@ fn attention_that_says_nothing_is_as_it_always_was() {
     assert_eq!(parameters(&model).len(), 8);
     let usual = sequences("z = attention(x, 3, rotary = true)");
     let (base, turned, stretch) = (10_000.0, 4, Stretch::None);
-    let rotary = Operation::Rotary { heads: 3, base, turned, stretch };
+    let rotary =
+        Operation::Rotary { heads: 3, base, turned, still: Still::None, stretch };
     assert_eq!(operations(&usual)[1], rotary);
 }
 
@@ -116,6 +118,13 @@ fn packed_attention_has_one_map_for_queries_keys_and_values() {
     assert_eq!([width(0), width(1), width(2)], [72, 24, 12]);
     let shown = model.to_string();
     assert!(shown.contains("key_heads = 2, packed, "), "{shown}");
+    let turned =
+        sequences("z = attention(x, 6, key_heads = 2, packed = true, rotary = 9)");
+    let (base, stretch) = (9.0, Stretch::None);
+    let still = Still::LastOf(5);
+    let rotary = Operation::Rotary { heads: 10, base, turned: 2, still, stretch };
+    assert_eq!(operations(&turned), [map, rotary, attention, map, loss]);
+    assert!(turned.to_string().contains("turned = 2, still = 5]"), "{turned}");
 }
 
 /// Position interpolation, and the way of Llama 3.
@@ -328,7 +337,8 @@ fn attention_of_gemma_and_its_like() {
     let last = Initial::Normal(0.002);
     assert_eq!(initials, [drawn, gain, drawn, gain, drawn, last, zero]);
     let (base, turned, stretch) = (7.0, 6, Stretch::None);
-    let rotary = |heads| Operation::Rotary { heads, base, turned, stretch };
+    let rotary =
+        |heads| Operation::Rotary { heads, base, turned, still: Still::None, stretch };
     let norm = Operation::RmsNorm { epsilon: 1e-6 };
     let attention = Operation::Attention {
         heads: 3,

@@ -25,7 +25,8 @@ impl Form for Rotary {
         draft.wide((ROTARY, "angles"), Shape::each(angles, 1), arguments);
         let [x, y] = draft.operands(0);
         let rows = self.rows * self.heads;
-        let extents = [rows, self.sequence, self.heads, self.depth, half].map(count);
+        let extents =
+            [rows, self.sequence, self.heads, self.still, self.depth, half].map(count);
         let mut arguments = vec![x, cosines, y];
         arguments.extend(extents);
         arguments.push(adding(self.store));

@@ -42,7 +42,14 @@ vectorize! {
                 let (c, s) = cosine_and_sine(position * *speed);
                 (*cosine, *sine) = (R::of(c), R::of(s));
             }
-            for (x, y) in x.chunks(rotary.depth).zip(y.chunks_mut(rotary.depth)) {
+            let heads = x.chunks(rotary.depth).zip(y.chunks_mut(rotary.depth));
+            for (head, (x, y)) in heads.enumerate() {
+                if rotary.stands(head) {
+                    if start == 0 {
+                        x.iter().zip(y).for_each(|(x, y)| store.put(y, *x));
+                    }
+                    continue;
+                }
                 let ((x, still_x), (y, still_y)) =
                     (x.split_at(rotary.turned), y.split_at_mut(rotary.turned));
                 if start == 0 {

@@ -144,14 +144,20 @@ fn with_master(mut call: Call) -> Call {
 }
 
 fn sample_rotary(adding: Call, draw: &mut Draw, [batch, m]: [u64; 2]) -> Call {
-    let (heads, pairs) = (1 + draw.below(3), 1 + draw.below(40));
-    let still = draw.flag().then(|| draw.below(5));
-    let depth = 2 * pairs + still.unwrap_or(0);
+    let (groups, pairs) = (1 + draw.below(3), 1 + draw.below(40));
+    let still = (draw.below(3) == 0).then(|| 2 + draw.below(3));
+    let heads = groups * still.unwrap_or(1);
+    let behind = draw.flag().then(|| draw.below(5));
+    let depth = 2 * pairs + behind.unwrap_or(0);
     let shape: &[u64] = &[batch, m, heads * depth];
     let call = adding.integer("heads", heads as i64).number("base", 500.0);
     let call = if draw.flag() { call.integer("first", 7) } else { call };
-    let call = match still {
+    let call = match behind {
         Some(_) => call.integer("turned", 2 * pairs as i64),
+        None => call,
+    };
+    let call = match still {
+        Some(still) => call.integer("still", still as i64),
         None => call,
     };
     let call = stretched(call, draw);

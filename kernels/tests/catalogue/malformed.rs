@@ -16,7 +16,7 @@ fn refused(call: &Call, expected: &str) {
 }
 
 /// Attributes that a call may leave out, whatever its kernel.
-const OPTIONAL: [&str; 23] = [
+const OPTIONAL: [&str; 24] = [
     "accumulate",
     "again",
     "averaged",
@@ -36,6 +36,7 @@ const OPTIONAL: [&str; 23] = [
     "scale",
     "spared",
     "squares",
+    "still",
     "transpose_a",
     "transpose_b",
     "turned",
@@ -177,6 +178,8 @@ fn values_out_of_range_are_refused() {
     refused(&rotary.clone().integer("heads", 2), "no pairs for 2 heads");
     let rotary = rotary.integer("heads", 1);
     refused(&rotary.clone().number("base", 0.0), "at least 1");
+    let still = rotary.clone().integer("heads", 3).integer("still", 2);
+    refused(&still, "3 heads are no multiple of 2");
     for turned in [3, 8] {
         refused(&rotary.clone().integer("turned", turned), "no pairs for 1 heads");
     }

@@ -37,7 +37,9 @@ pub(super) fn kind(divided: &Divided<'_>, id: NodeId, node: &Node) -> Option<Kin
             Kind::Scores { heads: [heads, key_heads] }
         }
         Operation::Mix { heads, key_heads } => Kind::Mix { heads: [heads, key_heads] },
-        Operation::Rotary { heads, .. } => Kind::Rotary { heads },
+        Operation::Rotary { heads, still, .. } => {
+            Kind::Rotary { heads: still.groups(heads) }
+        }
         Operation::CrossEntropy { .. } => Kind::Loss,
         Operation::MeanSquaredError => Kind::Whole,
         Operation::Conv2d { groups, .. } => return in_groups(divided, node, groups),

@@ -2,7 +2,7 @@
 
 use super::{Derivative, Site};
 use crate::stage::call::{Step, Term, call};
-use roundelay_dsl::{Cap, Projections, Scale, Stretch, Window};
+use roundelay_dsl::{Cap, Projections, Scale, Still, Stretch, Window};
 use roundelay_schedule::Attribute;
 
 /// Which scores there are, and what becomes of them before the softmax.
@@ -118,6 +118,7 @@ pub(super) struct Turning {
     pub(super) base: f64,
     /// Elements of a head that turn.
     pub(super) turned: u64,
+    pub(super) still: Still,
     pub(super) stretch: Stretch,
 }
 
@@ -129,13 +130,17 @@ pub(super) fn rotary(site: &Site<'_>, turning: Turning) -> Derivative {
 /// The same, of positions from `first` on.
 pub(super) fn rotary_from(
     site: &Site<'_>,
-    Turning { heads, base, turned, stretch }: Turning,
+    Turning { heads, base, turned, still, stretch }: Turning,
     first: u64,
 ) -> Derivative {
     let width = site.shape().last().copied().unwrap_or(1);
     let attributed = |step: Step| {
         let step = step.integer("heads", whole(heads)).real("base", base);
         let step = stretched(step, stretch);
+        let step = match still {
+            Still::None => step,
+            Still::LastOf(count) => step.integer("still", whole(count)),
+        };
         let step = match first {
             0 => step,
             first => step.integer("first", whole(first)),

@@ -13,8 +13,8 @@ pub(super) fn sliced(site: &Site<'_>, sliced: Sliced) -> Derivative {
     match sliced {
         Sliced::Cut { first } => cut(site, first),
         Sliced::Join => join(site),
-        Sliced::Rotary { heads, base, turned, stretch, first } => {
-            let turning = Turning { heads, base, turned, stretch };
+        Sliced::Rotary { heads, base, turned, still, stretch, first } => {
+            let turning = Turning { heads, base, turned, still, stretch };
             attention::rotary_from(site, turning, first)
         }
         Sliced::Dropout { rate, operator, own, slices } => {

@@ -2,7 +2,7 @@
 
 use super::build::{Build, Numbers, fixed, per_example};
 use roundelay_dsl::{
-    Cap, Extent, Model, Operation, Projections, Scale, Source, Stretch, Window,
+    Cap, Extent, Model, Operation, Projections, Scale, Source, Still, Stretch, Window,
 };
 
 const WIDTH: u64 = 4;
@@ -145,7 +145,8 @@ fn turned(build: &mut Build, x: Source) -> Source {
     let shape = [per_example(1), fixed(2), fixed(WIDTH)];
     let view = build.node(Operation::Reshape, &[x], &shape);
     let (heads, base, turned, stretch) = (2, 100.0, WIDTH / 2, STRETCHES[1]);
-    let operation = Operation::Rotary { heads, base, turned, stretch };
+    let still = Still::None;
+    let operation = Operation::Rotary { heads, base, turned, still, stretch };
     let y = build.node(operation, &[view], &shape);
     build.node(Operation::Reshape, &[y], &rows())
 }

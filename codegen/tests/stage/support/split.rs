@@ -27,14 +27,15 @@ pub(crate) const GPT: &str = "model gpt {
     loss cross_entropy(linear(layer_norm(x), weight = table, bias = false), targets)
 }";
 
-/// Queries, keys and values in one array; in the second layer key heads are shared, and scores capped.
+/// Queries, keys and values in one array; in the second layer key heads are shared, heads turn, and
+/// scores are capped.
 pub(crate) const PACKED: &str = "model packed {
     input tokens:  i32[batch, 12]
     input targets: i32[batch, 12]
     x = embedding(tokens, 70, 24)
     x = x + attention(layer_norm(x), 12, causal = true, packed = true)
-    x = x + attention(rms_norm(x), 12, key_heads = 6, packed = true, head_width = 3, cap = 2,
-                      window = 5, bias = false)
+    x = x + attention(rms_norm(x), 12, key_heads = 6, packed = true, head_width = 4, cap = 2,
+                      window = 5, bias = false, rotary = 9, turned = 2)
     loss cross_entropy(linear(layer_norm(x), 66), targets)
 }";
 
