@@ -264,6 +264,19 @@ impl fmt::Display for Rule {
     }
 }
 
+impl Rule {
+    /// How rules are written.
+    pub const FORMS: [&str; 7] = [
+        "sync",
+        "cyclic_v1",
+        "cyclic_v2",
+        "cyclic(slack = s)",
+        "local(units = k)",
+        "local(units = k, overlap = 1)",
+        "pairwise(units = k)",
+    ];
+}
+
 impl FromStr for Rule {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
@@ -286,11 +299,8 @@ impl FromStr for Rule {
                 let pairwise =
                     pairwise.map(|units| Rule::Local { units, hop: Hop::Alone });
                 slack.map(Rule::CyclicSlack).or(local).or(pairwise).ok_or_else(|| {
-                    format!(
-                        "unknown rule `{text}`; known are sync, cyclic_v1, cyclic_v2, \
-                         cyclic(slack = s), local(units = k), local(units = k, overlap = 1), \
-                         pairwise(units = k)"
-                    )
+                    let known = Rule::FORMS.join(", ");
+                    format!("unknown rule `{text}`; known are {known}")
                 })
             }
         }

@@ -77,8 +77,9 @@ pub(super) fn attention_dropout(fields: &mut Fields<'_>, name: &str, default: f6
     let rate = fields.rate(name, default);
     if rate > 0.0 {
         let message = format!(
-            "`{name}` = {rate} is left out: attention never makes the matrix of weights that \
-             it would drop from; no shape, parameter or other dropout changes"
+            "`{name}` = {rate} is left out, for attention does not make the matrix of weights \
+             that it would drop from; no shape, parameter or other dropout changes. With \
+             `stored_scores = true, dropout = {rate}` in `attention(…)` it does"
         );
         fields.warn(name, message);
     }

@@ -85,7 +85,7 @@ pub(super) fn device_of(
     let threads = settings.whole("threads", 1, 1 << 10, report);
     let overhead = settings.quantity("overhead", Dimension::Time, report);
     let issue = settings.quantity("issue", Dimension::Time, report);
-    let overlap = settings.share("overlap", report);
+    let overlap = settings.share_or_none("overlap", report);
     let price = settings.quantity("price", Dimension::Price, report);
     let profile = shelf.profile(settings.get("measured"), report);
     let ((memory, reserved), (compute, products)) = (memory?, compute?);
@@ -175,7 +175,12 @@ fn tell_lacking(
             name.text
         );
         let mistake = Mistake::new(Code::Value, message);
-        report.warning(entry.key.span, mistake.hint("write `dtype f32` in `train`"));
+        let mut usual = ["f32", "bf16", "f16", "f64"].into_iter();
+        let hint = match usual.find(|own| !lacking.contains(own)) {
+            Some(other) => format!("write `dtype {other}` in `train`"),
+            None => "it lacks all types: name fewer".to_owned(),
+        };
+        report.warning(entry.key.span, mistake.hint(hint));
     }
     Ok(())
 }

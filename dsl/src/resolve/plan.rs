@@ -380,7 +380,13 @@ fn rule(value: &Expression, report: &mut Report) -> Known<Rule> {
             let mistake = Mistake::new(Code::Missing, "`cyclic` needs a slack");
             Err(report.error(value.span, mistake.hint("write `cyclic(slack = 1)`")))
         }
-        _ => word(value, "rule", &[Rule::Sync, Rule::CyclicV1, Rule::CyclicV2], report),
+        (name, [])
+            if !name.contains('(')
+                && let Ok(rule) = name.parse() =>
+        {
+            Ok(rule)
+        }
+        (found, _) => Err(unknown_word("rule", found, &Rule::FORMS, name.span, report)),
     }
 }
 

@@ -8,6 +8,9 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Quantities that may be 0, besides times.
+const OF_NOTHING: [&str; 1] = ["reserved"];
+
 /// Entries with known keys, each at most once.
 pub(super) struct Settings<'a> {
     owner: &'a str,
@@ -106,7 +109,7 @@ impl<'a> Settings<'a> {
         let Some(entry) = self.get(key) else { return Ok(None) };
         let expression = only_value(entry, report)?;
         let amount = quantity(expression, dimension, report)?;
-        if dimension != Dimension::Time {
+        if dimension != Dimension::Time && !OF_NOTHING.contains(&key) {
             refuse_nothing(key, (amount, dimension), expression, report)?;
         }
         Ok(Some(amount))
@@ -114,18 +117,36 @@ impl<'a> Settings<'a> {
 
     /// The share of a key, above 0 and at most 1, in thousandths.
     pub(super) fn share(&self, key: &str, report: &mut Report) -> Known<Option<u32>> {
+        self.thousandths(key, (1, "above 0 and at most 1, such as `0.8`"), report)
+    }
+
+    /// The share of a key, from 0 to 1, in thousandths.
+    pub(super) fn share_or_none(
+        &self,
+        key: &str,
+        report: &mut Report,
+    ) -> Known<Option<u32>> {
+        self.thousandths(key, (0, "from 0 to 1, such as `0.3`"), report)
+    }
+
+    fn thousandths(
+        &self,
+        key: &str,
+        (least, range): (u32, &str),
+        report: &mut Report,
+    ) -> Known<Option<u32>> {
         let Some(entry) = self.get(key) else { return Ok(None) };
         let expression = single(entry, report)?;
         let share = match constant(expression, report)? {
-            Value::Integer(1) => 1.0,
+            Value::Integer(share @ (0 | 1)) => share as f64,
             Value::Real(share) => share,
-            _ => 0.0,
+            _ => f64::NAN,
         };
         let thousandths = (share * 1000.0).round();
-        if (1.0..=1000.0).contains(&thousandths) {
+        if (f64::from(least)..=1000.0).contains(&thousandths) {
             return Ok(Some(thousandths as u32));
         }
-        let message = format!("`{key}` is a share above 0 and at most 1, such as `0.8`");
+        let message = format!("`{key}` is a share {range}");
         Err(report.error(expression.span, Mistake::new(Code::Value, message)))
     }
 

@@ -12,6 +12,7 @@ use crate::{
     syntax::{Entry, Name, Section, Setting},
 };
 use roundelay_schedule::{Data, Evaluation, Float, GradientSums};
+use std::collections::BTreeSet;
 
 /// What a training may say of itself.
 pub(super) const KEYS: [&str; 7] =
@@ -99,7 +100,8 @@ fn dtype(entry: &Entry, report: &mut Report) -> Known<Float> {
         None => text.clone(),
         Some(entry) => {
             let (sums, _) = called(single(entry, report)?, "f32", report)?;
-            let known = ["f32", &text];
+            let known: BTreeSet<&str> = ["f32", &text].into();
+            let known: Vec<&str> = known.into_iter().collect();
             if !known.contains(&sums.text.as_str()) {
                 let what = "type of gradients";
                 return Err(unknown_word(what, &sums.text, &known, sums.span, report));

@@ -417,9 +417,44 @@ fn a_device_says_what_of_a_pair_of_passes_hides() {
     assert_eq!(hides(""), Some(0));
     assert_eq!(hides("overlap 0.75, "), Some(750));
     assert_eq!(hides("overlap 1, "), Some(1000));
-    for wrong in ["overlap 2, ", "overlap 0.0, ", "overlap 3 us, "] {
+    assert_eq!(hides("overlap 0, "), Some(0));
+    assert_eq!(hides("overlap 0.0, "), Some(0));
+    for wrong in ["overlap 2, ", "overlap 1.2, ", "overlap 3 us, "] {
         let told = program(wrong).expect_err("no such share");
-        assert!(told.contains("`overlap` is a share above 0"), "{told}");
+        assert!(told.contains("`overlap` is a share from 0 to 1"), "{told}");
+    }
+}
+
+/// What is known is told once each, and a hint never says what stands there.
+#[test]
+fn what_would_do_instead_is_told() {
+    let open =
+        "device open { memory 1 GB, reserved 0 GB, compute 1 GFLOP/s, bandwidth 1 GB/s }";
+    assert!(read(&format!("{open}\n{FLAT}")).is_ok());
+    let unknown = set(FLAT, &["rule = ring"]).expect_err("there is none");
+    for form in ["sync", "cyclic_v2", "cyclic(slack = s)", "pairwise(units = k)"] {
+        assert!(unknown.contains(form), "{unknown}");
+    }
+    let program = |train: &str, compute: &str| {
+        let parts = PARTS.replace("compute 40 GFLOP/s", compute);
+        let train = format!("train {{ data synthetic, batch 8, steps 2, {train} }}");
+        let text = format!("{MODEL}{parts}{FLAT}\n{train}");
+        let parsed = parse(&SourceFile::new("m.rdl", text), &NoFiles);
+        match parsed {
+            Ok((_, warnings)) => format!("{warnings:?}"),
+            Err(mistakes) => mistakes.to_string(),
+        }
+    };
+    let sgd = "optimizer sgd(lr = 0.1)";
+    let twice =
+        program(&format!("{sgd}, dtype f32 {{ gradients f64 }}"), "compute 1 GFLOP/s");
+    assert!(twice.contains("known are f32") && !twice.contains("f32, f32"), "{twice}");
+    for (dtype, lacks, other) in
+        [("bf16", "bf16", "f32"), ("f32", "f32", "bf16"), ("f32", "f32 | bf16", "f16")]
+    {
+        let compute = format!("compute 1 GFLOP/s {{ lacks {lacks} }}");
+        let told = program(&format!("{sgd}, dtype {dtype}"), &compute);
+        assert!(told.contains(&format!("write `dtype {other}` in `train`")), "{told}");
     }
 }
 
