@@ -27,7 +27,21 @@ use line::{Home, Line, Setting, align, line};
 /// # Ok::<(), roundelay_dsl::Diagnostics>(())
 /// ```
 pub fn format(text: &str) -> Result<String, Diagnostics> {
-    check(text)?;
+    SourceFile::new("program", text).format()
+}
+
+impl SourceFile {
+    /// As [`format()`], with mistakes told under the file's name.
+    ///
+    /// # Errors
+    /// Those of [`format()`].
+    pub fn format(&self) -> Result<String, Diagnostics> {
+        check(self)?;
+        Ok(formatted(&self.text))
+    }
+}
+
+fn formatted(text: &str) -> String {
     let tokens = tokens(text);
     let mut lines = lines(&tokens);
     align(&mut lines);
@@ -35,12 +49,13 @@ pub fn format(text: &str) -> Result<String, Diagnostics> {
     for line in &lines {
         line.write(&mut out);
     }
-    Ok(out)
+    out
 }
 
-fn check(text: &str) -> Result<(), Diagnostics> {
+fn check(source: &SourceFile) -> Result<(), Diagnostics> {
+    let text = source.text.as_str();
     let mut report = Report::default();
-    report.add_file(SourceFile::new("program", text));
+    report.add_file(source.clone());
     if text.len() > limit::FILE_BYTES {
         report.error(Span::default(), import::too_large());
         return report.finish(Ok(())).map(|_| ());

@@ -172,15 +172,6 @@ impl Failure {
         Self { kind: Kind::Refused, text: diagnostics.to_string(), problems }
     }
 
-    /// A program text that is refused; the text did not know its file's name.
-    pub(crate) fn unnamed_program(path: &Path, diagnostics: &Diagnostics) -> Self {
-        let of = |diagnostic: &Diagnostic| {
-            let file = path.display().to_string();
-            Problem { file, ..Problem::from(diagnostic) }
-        };
-        Self::listed(diagnostics.iter().map(of).collect())
-    }
-
     /// An input that is refused for one reason, with its place.
     pub(crate) fn diagnostic(diagnostic: &Diagnostic) -> Self {
         let problems = vec![Problem::from(diagnostic)];

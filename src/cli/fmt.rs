@@ -1,12 +1,13 @@
 //! `fmt`: a program file in its canonical form.
 
 use super::{args::FmtArgs, failure::Failure, load};
+use roundelay::SourceFile;
 
 pub(super) fn fmt(args: &FmtArgs) -> Result<(), Failure> {
     let text = load::program_text(&args.file)?;
-    let formatted = roundelay::format(&text)
-        .map_err(|refused| Failure::unnamed_program(&args.file, &refused))?;
-    if formatted == text {
+    let source = SourceFile::new(args.file.display().to_string(), text);
+    let formatted = source.format().map_err(|refused| Failure::program(&refused))?;
+    if formatted == source.text {
         return Ok(());
     }
     if args.check {

@@ -551,7 +551,11 @@ fn formatting_is_idempotent_and_can_be_checked() {
     assert_eq!(read(), once);
     printed(roundelay("fmt --check").arg(&program));
     scratch.file("line.rdl", "model line {");
-    refused(roundelay("fmt").arg(&program), 1, &["line.rdl:1"]);
+    refused(
+        roundelay("fmt").arg(&program),
+        1,
+        &["error[syntax]", "line.rdl:1", "| model line {"],
+    );
     assert_eq!(read(), "model line {");
 }
 
