@@ -31,7 +31,7 @@ __device__ void attention(const N* q, const N* k, const N* v, N* o, Wide<N>* lse
         }
         __syncthreads();
     }
-    N* out = o + heads.query(own.example, own.head, own.position);
+    N* out = o + heads.result(own.example, own.head, own.position);
     for (u32 c = threadIdx.x; c < heads.depth; c += TOGETHER) out[c] = narrow<N>(sums[c] / total);
     if (threadIdx.x == 0) lse[heads.statistic(own.example, own.head, own.position)] = most + logarithm(total);
 }
@@ -43,7 +43,7 @@ __device__ void inner_products(const N* o, const N* slope, Wide<N>* inner, Heads
     if (row >= u64(heads.batch) * heads.heads * heads.sequence) return;
     u32 i = row % heads.sequence, head = row / heads.sequence % heads.heads,
         example = row / heads.sequence / heads.heads;
-    u64 at = heads.query(example, head, i);
+    u64 at = heads.result(example, head, i);
     Wide<N> total = 0;
     for (u32 c = threadIdx.x; c < heads.depth; c += 32) total += widen(o[at + c]) * widen(slope[at + c]);
     total = warp_reduce<Sum>(total);
@@ -69,13 +69,14 @@ __device__ void query_slopes(const N* q, const N* k, const N* v, const Wide<N>* 
     RowOfBlock own(heads.sequence, heads.heads);
     u32 key_head = own.head / heads.group(), end = heads.last_key(own.position);
     u64 at = heads.query(own.example, own.head, own.position), row = heads.statistic(own.example, own.head, own.position);
+    u64 result = heads.result(own.example, own.head, own.position);
     for (u32 c = threadIdx.x; c < heads.depth; c += TOGETHER) sums[c] = W(0);
     for (u32 first = heads.first_key(own.position); first < end; first += TOGETHER) {
         u32 j = first + threadIdx.x, count = least(TOGETHER, end - first);
         if (j < end) {
             u64 key = heads.key(own.example, key_head, j);
             W weight;
-            changes[threadIdx.x] = change_of(q + at, k + key, v + key, slope + at, lse[row], inner[row], heads, weight);
+            changes[threadIdx.x] = change_of(q + at, k + key, v + key, slope + result, lse[row], inner[row], heads, weight);
         }
         __syncthreads();
         for (u32 c = threadIdx.x; c < heads.depth; c += TOGETHER)
@@ -100,16 +101,17 @@ __device__ void key_slopes(const N* q, const N* k, const N* v, const Wide<N>* ls
         for (u32 first = heads.first_query(own.position); first < end; first += TOGETHER) {
             u32 i = first + threadIdx.x, count = least(TOGETHER, end - first);
             if (i < end) {
-                u64 at = heads.query(own.example, head, i), row = heads.statistic(own.example, head, i);
-                changes[threadIdx.x] = change_of(q + at, k + key, v + key, slope + at, lse[row], inner[row], heads,
+                u64 at = heads.query(own.example, head, i), result = heads.result(own.example, head, i);
+                u64 row = heads.statistic(own.example, head, i);
+                changes[threadIdx.x] = change_of(q + at, k + key, v + key, slope + result, lse[row], inner[row], heads,
                                                  weights[threadIdx.x]);
             }
             __syncthreads();
             for (u32 c = threadIdx.x; c < heads.depth; c += TOGETHER)
                 for (u32 e = 0; e < count; e++) {
-                    u64 at = heads.query(own.example, head, first + e) + c;
-                    sums[c] += changes[e] * W(widen(q[at]));
-                    values[c] += weights[e] * W(widen(slope[at]));
+                    u64 at = heads.query(own.example, head, first + e), result = heads.result(own.example, head, first + e);
+                    sums[c] += changes[e] * W(widen(q[at + c]));
+                    values[c] += weights[e] * W(widen(slope[result + c]));
                 }
             __syncthreads();
         }

@@ -10,7 +10,7 @@ __device__ void flash(const N* q, const N* k, const N* v, N* o, f32* lse, Heads 
     constexpr int HELD = D == 64 ? 64 : 112;
     N* memory = reinterpret_cast<N*>(dynamic_shared());
     auto own = Own<ROWS>::queries(heads);
-    u32 end = heads.last_key(least(own.first + ROWS, heads.sequence) - 1), stride = heads.heads * D;
+    u32 end = heads.last_key(least(own.first + ROWS, heads.sequence) - 1), stride = heads.query_row * D;
     Stream<N, D, KEYS, Tile<N, D, KEYS>> stream(memory, k, v, heads, own.example, own.head, heads.first_key(own.first));
     // Queries that registers hold wholly are where the second tile will be.
     Tile<N, D, ROWS> queries{HELD == D ? stream.keys(stream.first + KEYS).at : memory + stream.SIZE};
@@ -47,7 +47,7 @@ __device__ void flash_queries(const N* q, const N* k, const N* v, const N* o, co
     typedef Tile<N, D, ROWS> Rows;
     N* memory = reinterpret_cast<N*>(dynamic_shared());
     auto own = Own<ROWS>::queries(heads);
-    u32 end = heads.last_key(least(own.first + ROWS, heads.sequence) - 1), stride = heads.heads * D;
+    u32 end = heads.last_key(least(own.first + ROWS, heads.sequence) - 1), stride = heads.query_row * D;
     // Of 128 numbers, registers hold queries alone, which are where tiles will be.
     constexpr bool IN_PLACE = D == 128;
     Rows slopes{memory}, queries{memory + Rows::SIZE};
@@ -55,8 +55,10 @@ __device__ void flash_queries(const N* q, const N* k, const N* v, const N* o, co
                               heads.first_key(own.first));
     static_assert(Rows::SIZE <= Stream<N, D, KEYS, Tile<N, D, KEYS>>::SIZE, "tiles take no less");
     u64 place = heads.query(own.example, own.head, own.first) + queries.place_of_thread(stride);
+    u32 slope_stride = heads.heads * D;
     queries.fetch(q + place, stride, heads.sequence - own.first);
-    slopes.fetch(slope + place, stride, heads.sequence - own.first);
+    u64 result = heads.result(own.example, own.head, own.first) + slopes.place_of_thread(slope_stride);
+    slopes.fetch(slope + result, slope_stride, heads.sequence - own.first);
     commit_copies();
     if (!IN_PLACE) stream.begin(stream.first);
     __shared__ Statistics statistics[ROWS];
@@ -102,7 +104,7 @@ __device__ void flash_keys(const N* q, const N* k, const N* v, const f32* lse, c
     typedef Tile<N, D, QUERIES> Met;
     N* memory = reinterpret_cast<N*>(dynamic_shared());
     auto own = Own<ROWS>::keys(heads);
-    u32 stride = heads.heads * D, key_stride = heads.key_heads * D;
+    u32 stride = heads.query_row * D, slope_stride = heads.heads * D, key_stride = heads.key_row * D;
     Rows keys{memory}, values{memory + Rows::SIZE};
     auto queries = [&](i32 stage) { return Met{memory + 2 * Rows::SIZE + stage * (2 * Met::SIZE)}; };
     auto slopes = [&](i32 stage) { return Met{queries(stage).at + Met::SIZE}; };
@@ -118,9 +120,10 @@ __device__ void flash_keys(const N* q, const N* k, const N* v, const f32* lse, c
     u32 tiles = first < end ? (end - first + QUERIES - 1) / QUERIES : 0, steps = tiles * heads.group();
     u32 head = own.head * heads.group();
     auto begin = [&](u32 at, i32 stage) {
-        u64 query = heads.row(own.example * heads.sequence + at, head, heads.heads) + Met::place_of_thread(stride);
+        u64 query = heads.query(own.example, head, at) + Met::place_of_thread(stride);
+        u64 result = heads.result(own.example, head, at) + Met::place_of_thread(slope_stride);
         queries(stage).fetch(q + query, stride, heads.sequence - at);
-        slopes(stage).fetch(slope + query, stride, heads.sequence - at);
+        slopes(stage).fetch(slope + result, slope_stride, heads.sequence - at);
         if (threadIdx.x < 2 * QUERIES) {
             u32 row = least(at + threadIdx.x % QUERIES, heads.sequence - 1);
             const f32* of = threadIdx.x < QUERIES ? lse : inner;
@@ -174,17 +177,19 @@ __device__ void flash_keys(const N* q, const N* k, const N* v, const f32* lse, c
 // Blocks of a multiprocessor, by the registers that they need.
 template <int D, bool CAPPED>
 constexpr int TOGETHER = D == 64 && !CAPPED ? 3 : 2;
-constexpr int TOGETHER_BACKWARD = 2;
+template <int D, bool CAPPED>
+constexpr int TOGETHER_QUERIES = D == 128 && CAPPED ? 3 : 2;
+constexpr int TOGETHER_KEYS = 2;
 
 #define EXPORT(N, D, MARK, CAPPED)                                                                                  \
     KERNEL_TOGETHER((TOGETHER<D, CAPPED>), THREADS, flash##MARK##_##D##_##N,                                            \
                     (const N* q, const N* k, const N* v, N* o, f32* lse, HEADS),                                    \
                     flash<N, D, CAPPED>(q, k, v, o, lse, HEADS_OF))                                                 \
-    KERNEL_TOGETHER(TOGETHER_BACKWARD, THREADS, flash_queries##MARK##_##D##_##N,                                      \
+    KERNEL_TOGETHER((TOGETHER_QUERIES<D, CAPPED>), THREADS, flash_queries##MARK##_##D##_##N,                          \
                     (const N* q, const N* k, const N* v, const N* o, const f32* lse, const N* slope, f32* inner,    \
                      N* dq, HEADS, u32 add),                                                                        \
                     flash_queries<N, D, CAPPED>(q, k, v, o, lse, slope, inner, dq, HEADS_OF, add))                  \
-    KERNEL_TOGETHER(TOGETHER_BACKWARD, THREADS, flash_keys##MARK##_##D##_##N,                                         \
+    KERNEL_TOGETHER(TOGETHER_KEYS, THREADS, flash_keys##MARK##_##D##_##N,                                             \
                     (const N* q, const N* k, const N* v, const f32* lse, const N* slope, const f32* inner, N* dk,   \
                      N* dv, HEADS, u32 add),                                                                        \
                     flash_keys<N, D, CAPPED>(q, k, v, lse, slope, inner, dk, dv, HEADS_OF, add))

@@ -146,19 +146,19 @@ struct Stream {
     N* memory;
     const N *k, *v;
     u32 stride, positions, first;
-    // Where the next tile is in k and v.
+    // The thread's own place in the next tile of k and v.
     u64 place;
 
     __device__ Stream(N* memory, const N* k, const N* v, const Heads& heads, u32 example, u32 head, u32 position)
-        : memory(memory), k(k), v(v), stride(heads.key_heads * D), positions(heads.positions()),
-          first(position / KEYS * KEYS), place(heads.key(example, head / heads.group(), first)) {}
+        : memory(memory), k(k), v(v), stride(heads.key_row * D), positions(heads.positions()),
+          first(position / KEYS * KEYS), place((u64(example) * positions + first) * stride +
+                                               head / heads.group() * heads.key_step + Met::place_of_thread(stride)) {}
     __device__ Met keys(u32 at) const { return {memory + i32(at / KEYS % 2) * (2 * Met::SIZE)}; }
     __device__ Met values(u32 at) const { return {keys(at).at + Met::SIZE}; }
     // Tiles begin in order.
     __device__ void begin(u32 at) {
-        u64 own = place + Met::place_of_thread(stride);
-        keys(at).fetch(k + own, stride, positions - at);
-        values(at).fetch(v + own, stride, positions - at);
+        keys(at).fetch(k + place, stride, positions - at);
+        values(at).fetch(v + place, stride, positions - at);
         commit_copies();
         place += u64(KEYS) * stride;
     }
@@ -211,8 +211,8 @@ __device__ void make_statistics(const N* o, const N* slope, const f32* lse, f32*
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
         u32 row = first + own + r * 8, i = least(row, heads.sequence - 1);
-        u64 statistic = heads.statistic(example, head, i), query = heads.query(example, head, i);
-        f32 taken = sum_of_row(quarter_dot<D>(o + query, slope + query));
+        u64 statistic = heads.statistic(example, head, i), result = heads.result(example, head, i);
+        f32 taken = sum_of_row(quarter_dot<D>(o + result, slope + result));
         if (threadIdx.x % 4 > 0) continue;
         of_block[own + r * 8] = {lse[statistic] * LOG2_E, taken};
         if (row < heads.sequence) inner[statistic] = taken;
@@ -233,7 +233,7 @@ __device__ void put_outputs(N* o, f32* lse, const Heads& heads, u32 example, u32
     }
     sums.template put<N>(share, is_aligned(o), false, [&](u32 r) {
         u32 i = row + r * 8;
-        return i < heads.sequence ? o + heads.query(example, head, i) : nullptr;
+        return i < heads.sequence ? o + heads.result(example, head, i) : nullptr;
     });
 }
 

@@ -8,7 +8,7 @@ __device__ void flash(const N* q, const N* k, const N* v, N* o, f32* lse, Heads 
     typedef Panels<N, D, KEYS, WORKERS> Met;
     N* memory = reinterpret_cast<N*>(panels_memory());
     auto own = Own<ROWS>::queries(heads);
-    u32 end = heads.last_key(least(own.first + ROWS, heads.sequence) - 1), stride = heads.heads * D;
+    u32 end = heads.last_key(least(own.first + ROWS, heads.sequence) - 1), stride = heads.query_row * D;
     Panels<N, D, ROWS, WORKERS> queries{memory};
     Stream<N, D, KEYS, Met> stream(memory + queries.SIZE, k, v, heads, own.example, own.head,
                                    heads.first_key(own.first));
@@ -61,13 +61,15 @@ __device__ void flash_queries(const N* q, const N* k, const N* v, const N* o, co
     typedef Stream<N, D, KEYS, Panels<N, D, KEYS, WORKERS>> Met;
     N* memory = reinterpret_cast<N*>(panels_memory());
     auto own = Own<ROWS>::queries(heads);
-    u32 end = heads.last_key(least(own.first + ROWS, heads.sequence) - 1), stride = heads.heads * D;
+    u32 end = heads.last_key(least(own.first + ROWS, heads.sequence) - 1), stride = heads.query_row * D;
     Rows queries{memory}, slopes{memory + Rows::SIZE};
     Met stream(slopes.at + Rows::SIZE, k, v, heads, own.example, own.head, heads.first_key(own.first));
     Statistics* statistics = reinterpret_cast<Statistics*>(stream.memory + Met::SIZE);
     u64 place = heads.query(own.example, own.head, own.first) + queries.place_of_thread(stride);
+    u32 slope_stride = heads.heads * D;
     queries.fetch(q + place, stride, heads.sequence - own.first);
-    slopes.fetch(slope + place, stride, heads.sequence - own.first);
+    u64 result = heads.result(own.example, own.head, own.first) + slopes.place_of_thread(slope_stride);
+    slopes.fetch(slope + result, slope_stride, heads.sequence - own.first);
     stream.begin(stream.first);
     make_statistics<D, 2>(o, slope, lse, inner, statistics, heads, own.example, own.head, own.first,
                            row_of_warp<1>() + row_of_lane());
@@ -113,7 +115,7 @@ __device__ void flash_keys(const N* q, const N* k, const N* v, const f32* lse, c
     typedef Panels<N, D, ROWS, WORKERS> Rows;
     N* memory = reinterpret_cast<N*>(panels_memory());
     auto own = Own<ROWS>::keys(heads);
-    u32 stride = heads.heads * D, key_stride = heads.key_heads * D;
+    u32 stride = heads.query_row * D, slope_stride = heads.heads * D, key_stride = heads.key_row * D;
     Rows keys{memory}, values{memory + Rows::SIZE};
     auto queries = [&](i32 stage) { return Rows{memory + (2 + stage * 2) * Rows::SIZE}; };
     auto slopes = [&](i32 stage) { return Rows{queries(stage).at + Rows::SIZE}; };
@@ -129,9 +131,10 @@ __device__ void flash_keys(const N* q, const N* k, const N* v, const f32* lse, c
     u32 tiles = first < end ? (end - first + QUERIES - 1) / QUERIES : 0, steps = tiles * heads.group();
     u32 head = own.head * heads.group();
     auto begin = [&](u32 at, i32 stage) {
-        u64 query = heads.row(own.example * heads.sequence + at, head, heads.heads) + Rows::place_of_thread(stride);
+        u64 query = heads.query(own.example, head, at) + Rows::place_of_thread(stride);
+        u64 result = heads.result(own.example, head, at) + Rows::place_of_thread(slope_stride);
         queries(stage).fetch(q + query, stride, heads.sequence - at);
-        slopes(stage).fetch(slope + query, stride, heads.sequence - at);
+        slopes(stage).fetch(slope + result, slope_stride, heads.sequence - at);
         u32 row = least(at + threadIdx.x % QUERIES, heads.sequence - 1);
         const f32* of = threadIdx.x < QUERIES ? lse : inner;
         f32* to = statistics + stage * (2 * QUERIES) + threadIdx.x;

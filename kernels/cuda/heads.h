@@ -1,8 +1,13 @@
-// The extents of attention: q (batch, sequence, heads · depth), k and v (batch, before + sequence,
-// key heads · depth), and which keys a query sees. Query i stands where key i + `before` does.
+// The extents of attention: o (batch, sequence, heads · depth), q with as many rows, k and v with `before` more
+// in every example, and which keys a query sees. Query i stands where key i + `before` does. Rows of q, k and v
+// may be parts of longer ones, which have other things beside them.
 
 struct Heads {
     u32 batch, sequence, before, heads, key_heads, depth, causal;
+    // How many heads would fill a row that queries lie in, and one that keys do.
+    u32 query_row, key_row;
+    // Numbers between the queries of a key head's heads and those of the next, and from a key head to the next.
+    u32 query_gap, key_step;
     // Positions less than this many away are seen.
     u64 reach;
     // Scores are scale · q kᵀ, and cap · tanh(score / cap) where cap is not zero.
@@ -10,13 +15,15 @@ struct Heads {
 
     // Keys of an example.
     __device__ u32 positions() const { return before + sequence; }
-    // Where a row of a head stands, in arrays with so many heads.
-    __device__ u64 row(u64 at, u32 head, u32 of) const { return (at * of + head) * depth; }
+    // Where a row of a head stands in q, in k and v, and in o; gradients stand as what they are of.
     __device__ u64 query(u32 example, u32 head, u32 i) const {
-        return row(u64(example) * sequence + i, head, heads);
+        return (u64(example) * sequence + i) * (query_row * depth) + (head * depth + head / group() * query_gap);
     }
-    __device__ u64 key(u32 example, u32 head, u32 j) const {
-        return row(u64(example) * positions() + j, head, key_heads);
+    __device__ u64 key(u32 example, u32 key_head, u32 j) const {
+        return (u64(example) * positions() + j) * (key_row * depth) + key_head * key_step;
+    }
+    __device__ u64 result(u32 example, u32 head, u32 i) const {
+        return ((u64(example) * sequence + i) * heads + head) * depth;
     }
     __device__ u64 statistic(u32 example, u32 head, u32 i) const {
         return (u64(example) * heads + head) * sequence + i;
@@ -70,6 +77,10 @@ struct RowOfBlock {
 };
 
 #define HEADS                                                                                                  \
-    u32 batch, u32 sequence, u32 before, u32 heads, u32 key_heads, u32 depth, u32 causal, u64 reach, f64 scale, \
-        f64 cap
-#define HEADS_OF Heads{batch, sequence, before, heads, key_heads, depth, causal, reach, scale, cap}
+    u32 batch, u32 sequence, u32 before, u32 heads, u32 key_heads, u32 depth, u32 causal, u32 query_row,       \
+        u32 key_row, u32 query_gap, u32 key_step, u64 reach, f64 scale, f64 cap
+#define HEADS_OF                                                                                               \
+    Heads {                                                                                                    \
+        batch, sequence, before, heads, key_heads, depth, causal, query_row, key_row, query_gap, key_step, reach, \
+            scale, cap                                                                                         \
+    }

@@ -168,7 +168,7 @@ impl Heads {
         (self.batch * self.sequence, self.packed_heads() * self.depth)
     }
     /// Queries, keys and values of a position in one array.
-    fn packed_heads(&self) -> usize {
+    pub(crate) fn packed_heads(&self) -> usize {
         self.heads + 2 * self.key_heads
     }
     /// Keys of an example.
@@ -269,7 +269,14 @@ impl Heads {
             Lie::Packed => [operands.read(); 3],
         }
     }
-    /// The numbers of the arrays in which queries, keys and values lie.
+    /// How many arrays queries, keys and values lie in.
+    pub(crate) fn array_count(&self) -> usize {
+        match self.lie {
+            Lie::Apart => 3,
+            Lie::Packed => 1,
+        }
+    }
+    /// The numbers of these arrays.
     pub(crate) fn places(&self) -> [usize; 3] {
         match self.lie {
             Lie::Apart => [0, 1, 2],

@@ -97,8 +97,8 @@ pub struct Either {
 }
 
 /// Attention forward as libraries make it: o = softmax(scale · q kᵀ) v, head by head, and of every row
-/// the natural logarithm of the sum below its softmax, in 32 bits. All numbers of a position lie side by
-/// side, head by head, and the logarithms position by position.
+/// the natural logarithm of the sum below its softmax, in 32 bits. Numbers of a head lie side by side, those
+/// of o head by head, and the logarithms position by position.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attended {
     /// Examples.
@@ -115,10 +115,23 @@ pub struct Attended {
     pub sight: Sight,
     /// What products of q and k are multiplied by.
     pub scale: f32,
+    /// How q lies.
+    pub queries: Strides,
+    /// How k and v lie.
+    pub keys: Strides,
     /// q, k, v and o, of one type.
     pub tokens: [Array; 4],
     /// The logarithms, (batch, heads, sequence).
     pub logarithms: Array,
+}
+
+/// How heads lie, in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strides {
+    /// From one position to the next.
+    pub position: usize,
+    /// From one head of a position to the next.
+    pub head: usize,
 }
 
 /// What a position sees of its example.
@@ -141,6 +154,8 @@ pub enum Unattended {
     Cap,
     /// Queries are the last of more keys.
     MoreKeys,
+    /// Queries of several heads lie before the key that they share, so heads are not equally far apart.
+    Uneven,
 }
 
 /// An array that something reads or makes.

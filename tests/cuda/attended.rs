@@ -2,7 +2,7 @@
 
 use crate::{
     attending::{BF16, SLOW_ALL, SLOW_SPECIAL, choices, program, program_of},
-    bench::{Bench, Run, has_compiler},
+    bench::{Bench, Run, counted, has_compiler},
     support::{document, ended},
 };
 use serde_json::Value;
@@ -135,8 +135,8 @@ fn what_the_library_does_not_make_is_told() {
     }
 }
 
-/// Heads that share keys, and what sees all positions, are held to the references, by the library and by
-/// functions of ours.
+/// Heads that share keys, what sees all positions, and queries, keys and values in one array are held to the
+/// references, by the library and by functions of ours.
 #[test]
 fn the_check_of_kernels_tries_the_library() {
     if !has_compiler() {
@@ -144,7 +144,14 @@ fn the_check_of_kernels_tries_the_library() {
     }
     let bench = Bench::with_cudnn("attended-check");
     let words = "devices --check-kernels --calls 6 --seed 2 --only attention";
-    let told = document(&mut bench.command(words), "kernel-check");
+    let counts = bench.scratch.path("counts");
+    let counting = |words: &str| {
+        let mut command = bench.command(words);
+        command.env("STANDIN_CUDA_COUNTS", &counts);
+        document(&mut command, "kernel-check")
+    };
+    let packed = || counted(&counts, "packed_attentions").expect("they are counted");
+    let told = counting(words);
     let by_library = |told: &Value| {
         let rows = told["rows"].as_array().expect("the schema holds").iter();
         let rows = rows.map(|row| (row["dtype"].clone(), row["attentions"].as_u64()));
@@ -153,8 +160,9 @@ fn the_check_of_kernels_tries_the_library() {
     let rows = told["rows"].as_array().expect("the schema holds");
     assert!(rows.iter().all(|row| row["wrong"].is_null()), "{told}");
     assert_eq!(by_library(&told), 2, "both types of 16 bits: {told}");
-    let own = format!("{words} --own-products");
-    assert_eq!(by_library(&document(&mut bench.command(&own), "kernel-check")), 0);
+    assert!(packed() > 0, "{told}");
+    let own = counting(&format!("{words} --own-products"));
+    assert_eq!((by_library(&own), packed()), (0, 0));
     let mut wrong = bench.command(words);
     let wrong = ended(wrong.env("STANDIN_CUDNN_OFFERS", "wrong"));
     assert!(

@@ -2,13 +2,15 @@
 //! each row.
 
 use super::{
-    Argument, Attended, Number, Operand, Sight, Source, Unattended,
+    Argument, Array, Attended, CallPlace, Number, Operand, Sight, Source, Strides,
+    Unattended,
+    columns::further,
     draft::{Draft, Shape, adding, extent},
     form::{Form, Role},
     source::{self, ATTENTION},
 };
 use crate::{
-    attention::{Attention, AttentionBackward, Heads},
+    attention::{Attention, AttentionBackward, Heads, Lie},
     store::Store,
 };
 use Role::{Narrow, Wide};
@@ -173,8 +175,9 @@ impl Sweep {
 }
 
 /// What every kernel of attention knows: `HEADS` of `heads.h`.
-pub(super) fn extents(heads: &Heads) -> [Argument; 10] {
+pub(super) fn extents(heads: &Heads) -> [Argument; 14] {
     let whole = |number: usize| Argument::Unsigned(extent(number));
+    let [query_row, key_row, query_gap, key_step] = rows(heads).map(whole);
     [
         whole(heads.batch),
         whole(heads.sequence),
@@ -183,37 +186,95 @@ pub(super) fn extents(heads: &Heads) -> [Argument; 10] {
         whole(heads.key_heads),
         whole(heads.depth),
         Argument::Unsigned(heads.causal.into()),
+        query_row,
+        key_row,
+        query_gap,
+        key_step,
         Argument::Unsigned64(heads.reach as u64),
         Argument::Double(heads.scale),
         Argument::Double(heads.cap.unwrap_or(0.0)),
     ]
 }
 
+/// Heads of a row in which queries lie, and of one in which keys do; numbers between the queries of a key
+/// head and those of the next, and from a key head to the next.
+fn rows(heads: &Heads) -> [usize; 4] {
+    let (depth, all) = (heads.depth, heads.packed_heads());
+    match heads.lie {
+        Lie::Apart => [heads.heads, heads.key_heads, 0, depth],
+        Lie::Packed => [all, all, 2 * depth, (heads.group() + 2) * depth],
+    }
+}
+
 /// How far an array of attention reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
+    /// q, k and v in one.
+    Packed,
     Queries,
     Keys,
     Statistics,
 }
 
 /// The operands of a call, in order.
-fn arrays(draft: &Draft, heads: &Heads, of: &[(Extent, Access)]) -> Vec<Operand> {
+fn arrays(
+    draft: &Draft,
+    heads: &Heads,
+    of: impl IntoIterator<Item = (Extent, Access)>,
+) -> Vec<Operand> {
     let narrow = draft.types.narrow;
     let size = |(rows, columns): (usize, usize)| rows * columns;
-    let each = of.iter().enumerate().map(|(operand, (extent, access))| {
+    let each = of.into_iter().enumerate().map(|(operand, (extent, access))| {
         let extent = match extent {
+            Extent::Packed => (narrow, size(heads.packed_shape())),
             Extent::Queries => (narrow, size(heads.shape())),
             Extent::Keys => (narrow, size(heads.key_shape())),
             Extent::Statistics => (narrow.wide(), heads.statistics()),
         };
-        draft.array(operand, extent, *access)
+        draft.array(operand, extent, access)
     });
     each.collect()
 }
 
-/// What a library may make of q, k, v, o and lse, in this order.
-fn attended(heads: &Heads, arrays: &[Operand]) -> Result<Attended, Unattended> {
+/// The arrays of queries, keys and values, or of their gradients.
+fn tokens(heads: &Heads, access: Access) -> Vec<(Extent, Access)> {
+    let extents = match heads.lie {
+        Lie::Apart => vec![Extent::Queries, Extent::Keys, Extent::Keys],
+        Lie::Packed => vec![Extent::Packed],
+    };
+    extents.into_iter().map(|extent| (extent, access)).collect()
+}
+
+/// Where q, k and v begin, or their gradients, in arrays of which this operand is the first.
+fn beginnings(draft: &Draft, heads: &Heads, first: usize) -> [CallPlace; 3] {
+    let rows = [heads.queries(0, 0), heads.keys(0, 0), heads.values(0, 0)];
+    let (arrays, size) = (heads.places(), draft.types.narrow.size());
+    [0, 1, 2].map(|own| {
+        let begins = rows[own].row(0).start;
+        further(draft.place(first + arrays[own]), begins * size)
+    })
+}
+
+/// How queries lie, and keys and values; none where heads of queries are not equally far apart.
+fn strides(heads: &Heads) -> Option<[Strides; 2]> {
+    let (one, all) = (heads.depth, (heads.group() + 2) * heads.depth);
+    let [query, key] = match heads.lie {
+        Lie::Apart => [one, one],
+        Lie::Packed if heads.group() == 1 => [all, all],
+        Lie::Packed if heads.key_heads == 1 => [one, all],
+        Lie::Packed => return None,
+    };
+    let queries = Strides { position: heads.queries(0, 0).stride, head: query };
+    let keys = Strides { position: heads.keys(0, 0).stride, head: key };
+    Some([queries, keys])
+}
+
+/// What a library may make of q, k, v, o and lse, which begin here.
+fn attended(
+    heads: &Heads,
+    number: Number,
+    [q, k, v, o, lse]: [CallPlace; 5],
+) -> Result<Attended, Unattended> {
     let &Heads { batch, sequence, before, key_heads, depth, causal, reach, .. } = heads;
     if heads.cap.is_some() {
         return Err(Unattended::Cap);
@@ -224,7 +285,8 @@ fn attended(heads: &Heads, arrays: &[Operand]) -> Result<Attended, Unattended> {
     if reach < sequence {
         return Err(Unattended::Window);
     }
-    let [q, k, v, o, lse] = [0, 1, 2, 3, 4].map(|operand: usize| arrays[operand].array);
+    let [queries, keys] = strides(heads).ok_or(Unattended::Uneven)?;
+    let array = |place| Array { place, number };
     Ok(Attended {
         batch,
         sequence,
@@ -233,8 +295,10 @@ fn attended(heads: &Heads, arrays: &[Operand]) -> Result<Attended, Unattended> {
         depth,
         sight: if causal { Sight::Before } else { Sight::All },
         scale: heads.scale as f32,
-        tokens: [q, k, v, o],
-        logarithms: lse,
+        queries,
+        keys,
+        tokens: [q, k, v, o].map(array),
+        logarithms: Array { place: lse, number: number.wide() },
     })
 }
 
@@ -249,30 +313,27 @@ fn words(heads: &Heads) -> String {
 
 impl Form for Attention {
     fn roles(&self) -> Vec<Role> {
-        vec![Narrow, Narrow, Narrow, Narrow, Wide]
+        let tokens = vec![Narrow; self.heads.array_count()];
+        [tokens, vec![Narrow, Wide]].concat()
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let heads = &self.heads;
-        let operands: [_; 5] = draft.operands(0);
+        let [q, k, v] = beginnings(draft, heads, 0);
+        let behind = heads.array_count();
+        let places = [q, k, v, draft.place(behind), draft.place(behind + 1)];
+        let operands = places.map(Argument::Address);
         let sweep = |draft: &mut Draft, way| {
             Sweep::Forward.launch((draft, way), heads, &operands, None)
         };
         let Some(ways) = Way::by_tiles(draft, heads) else {
             return sweep(draft, Way::Rows);
         };
-        let arrays = arrays(
-            draft,
-            heads,
-            &[
-                (Extent::Queries, Access::Read),
-                (Extent::Keys, Access::Read),
-                (Extent::Keys, Access::Read),
-                (Extent::Queries, Access::Write),
-                (Extent::Statistics, Access::Write),
-            ],
-        );
+        let made = [Extent::Queries, Extent::Statistics];
+        let made = made.map(|extent| (extent, Access::Write));
+        let arrays =
+            arrays(draft, heads, tokens(heads, Access::Read).into_iter().chain(made));
         let words = format!("attention to {}", words(heads));
-        let attended = attended(heads, &arrays);
+        let attended = attended(heads, draft.types.narrow, places);
         draft.either(
             words,
             arrays,
@@ -284,11 +345,15 @@ impl Form for Attention {
 
 impl Form for AttentionBackward {
     fn roles(&self) -> Vec<Role> {
-        vec![Narrow, Narrow, Narrow, Narrow, Wide, Narrow, Narrow, Narrow, Narrow]
+        let tokens = vec![Narrow; self.heads.array_count()];
+        [&tokens[..], &[Narrow, Wide, Narrow], &tokens].concat()
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let heads = &self.heads;
-        let [q, k, v, o, lse, slope, dq, dk, dv] = draft.operands(0);
+        let count = heads.array_count();
+        let [q, k, v] = beginnings(draft, heads, 0).map(Argument::Address);
+        let [o, lse, slope] = draft.operands(count);
+        let [dq, dk, dv] = beginnings(draft, heads, count + 3).map(Argument::Address);
         // Σ do · o of every row.
         let inner = draft.wide_scratch(heads.statistics());
         let add = Some(adding(self.store));
@@ -305,21 +370,10 @@ impl Form for AttentionBackward {
             Store::Write => Access::Write,
             Store::Add => Access::Update,
         };
-        let arrays = arrays(
-            draft,
-            heads,
-            &[
-                (Extent::Queries, Access::Read),
-                (Extent::Keys, Access::Read),
-                (Extent::Keys, Access::Read),
-                (Extent::Queries, Access::Read),
-                (Extent::Statistics, Access::Read),
-                (Extent::Queries, Access::Read),
-                (Extent::Queries, made),
-                (Extent::Keys, made),
-                (Extent::Keys, made),
-            ],
-        );
+        let read = [Extent::Queries, Extent::Statistics, Extent::Queries];
+        let read = read.map(|extent| (extent, Access::Read));
+        let all = tokens(heads, Access::Read).into_iter().chain(read);
+        let arrays = arrays(draft, heads, all.chain(tokens(heads, made)));
         let words = format!("the gradients of attention to {}", words(heads));
         let queries = [q, k, v, o, lse, slope, inner, dq];
         let sweep = |way| move |draft: &mut Draft| sweep(draft, way, &queries);

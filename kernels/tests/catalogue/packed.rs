@@ -1,28 +1,13 @@
 //! Attention whose queries, keys and values lie in one array is attention whose own lie apart, bit
 //! for bit.
 
-use crate::common::{Body, Build, call, numbers, results};
+use crate::common::{Body, Build, call, numbers, packed, results};
 use roundelay_schedule::Call;
 
 const BATCH: usize = 2;
 const SEQUENCE: usize = 7;
 const KEY_HEADS: usize = 3;
 const DEPTH: usize = 4;
-
-/// One array of three: for every position and key head its `group` queries, its key and its value.
-fn packed(group: usize, [q, k, v]: [&[f64]; 3]) -> Vec<f64> {
-    let mut all = Vec::new();
-    for position in 0..BATCH * SEQUENCE {
-        for key_head in 0..KEY_HEADS {
-            let place = position * KEY_HEADS + key_head;
-            let own = |array: &[f64], width: usize| {
-                array[place * width..(place + 1) * width].to_vec()
-            };
-            all.extend([own(q, group * DEPTH), own(k, DEPTH), own(v, DEPTH)].concat());
-        }
-    }
-    all
-}
 
 fn attention(name: &str, group: usize, causal: bool) -> Call {
     let call = call(name).integer("heads", (KEY_HEADS * group) as i64);
@@ -47,7 +32,7 @@ fn packed_attention_has_the_bits_of_attention() {
         let [q, k, v] = [0, 1, 2].map(|own| draw(shapes[own], own));
         let before = [0, 1, 2].map(|own| draw(shapes[own], 3 + own));
         let before = before.each_ref().map(Vec::as_slice);
-        let (qkv, dout) = (packed(group, [&q, &k, &v]), draw(&wide, 6));
+        let (qkv, dout) = (packed(DEPTH, [&q, &k, &v]), draw(&wide, 6));
         let forward = attention("attention", group, causal);
         let backward = attention("attention_backward", group, causal);
         for (body, accumulate) in
@@ -66,8 +51,8 @@ fn packed_attention_has_the_bits_of_attention() {
             let [dq, dk, dv] = before;
             let given = [&*q, &k, &v, o, lse_of_o, &dout, dq, dk, dv];
             let slopes = results(&apart, &given, body);
-            let given = [&*qkv, o, lse_of_o, &dout, &packed(group, before)];
-            let expected = packed(group, [&slopes[6], &slopes[7], &slopes[8]]);
+            let given = [&*qkv, o, lse_of_o, &dout, &packed(DEPTH, before)];
+            let expected = packed(DEPTH, [&slopes[6], &slopes[7], &slopes[8]]);
             let found = &results(&one, &given, body)[4];
             assert_eq!(*found, expected, "{group} {causal} {accumulate}");
         }

@@ -57,6 +57,15 @@ pub(crate) fn numbers(count: usize, seed: usize) -> Vec<f64> {
     (0..count).map(|i| ((i * 37 + seed * 101) as f64 * 0.61).sin()).collect()
 }
 
+/// One array of three: for every position and key head its queries, its key and its value, of so many
+/// numbers.
+pub(crate) fn packed(depth: usize, [q, k, v]: [&[f64]; 3]) -> Vec<f64> {
+    let key_heads = k.len() / depth;
+    let keys = k.chunks(depth).zip(v.chunks(depth));
+    let all = q.chunks(q.len() / key_heads).zip(keys);
+    all.flat_map(|(queries, (key, value))| [queries, key, value].concat()).collect()
+}
+
 /// A call on these inputs, then zeros; all its arrays.
 pub(crate) fn results(call: &Call, inputs: &[&[f64]], body: Body) -> Vec<Vec<f64>> {
     let sizes = call

@@ -146,6 +146,8 @@ struct Sight {
     window: Option<i64>,
     cap: Option<f64>,
     accumulate: bool,
+    /// Whether queries, keys and values lie in one array.
+    packed: bool,
     placement: Placement,
 }
 
@@ -156,7 +158,7 @@ impl Sight {
     fn call(&self, name: &str) -> Call {
         let call = call(name).integer("heads", self.heads() as i64);
         let call = call.integer("key_heads", self.key_heads as i64);
-        let call = call.flag("causal", self.causal);
+        let call = call.flag("causal", self.causal).flag("packed", self.packed);
         let call = match self.window {
             Some(window) => call.integer("window", window),
             None => call,
@@ -166,14 +168,25 @@ impl Sight {
             None => call,
         }
     }
+    /// An array of rows of so many heads.
+    fn rows(&self, positions: u64, heads: u64) -> [u64; 3] {
+        [self.batch, positions, heads * self.depth]
+    }
+    /// The call with queries, keys and values, or with their gradients.
+    fn tokens(&self, call: Call) -> Call {
+        let (heads, positions) = (self.heads(), self.before + self.sequence);
+        if self.packed {
+            return call.real(&self.rows(self.sequence, heads + 2 * self.key_heads));
+        }
+        let keys = self.rows(positions, self.key_heads);
+        call.reals(&[&self.rows(self.sequence, heads), &keys, &keys])
+    }
     /// lse and o of the backward pass are those of the forward pass, as in a training.
     fn compare(&self, dtype: Float, draw: &mut Draw) {
-        let wide: &[u64] = &[self.batch, self.sequence, self.heads() * self.depth];
-        let positions = self.before + self.sequence;
-        let keys: &[u64] = &[self.batch, positions, self.key_heads * self.depth];
+        let wide: &[u64] = &self.rows(self.sequence, self.heads());
         let statistics: &[u64] = &[self.batch, self.heads(), self.sequence];
-        let forward = self.call("attention").reals(&[wide, keys, keys, wide]);
-        let forward = forward.operand(Element::Wide, statistics);
+        let results = |call: Call| call.real(wide).operand(Element::Wide, statistics);
+        let forward = results(self.tokens(self.call("attention")));
         let start = contents::<f64>(&forward, draw);
         let way = (dtype, self.placement);
         compare(&forward, &start, way, &CONTEXT, tolerance(dtype));
@@ -181,11 +194,9 @@ impl Sight {
         run(&forward, &mut done, Body::Plain, &CONTEXT);
         let backward = self.call("attention_backward");
         let backward = backward.flag("accumulate", self.accumulate);
-        let backward = backward.reals(&[wide, keys, keys, wide]);
-        let backward = backward.operand(Element::Wide, statistics);
-        let backward = backward.reals(&[wide, wide, keys, keys]);
+        let backward = self.tokens(results(self.tokens(backward)).real(wide));
         let slopes = contents::<f64>(&backward, draw);
-        let start = [&done[..], &slopes[5..]].concat();
+        let start = [&done[..], &slopes[done.len()..]].concat();
         compare(&backward, &start, way, &CONTEXT, 2.0 * tolerance(dtype));
     }
 }
@@ -208,6 +219,7 @@ fn compare_attention(depth: u64, (least, longest): (u64, u64), dtype: Float, see
         window: seed.is_multiple_of(3).then_some(window),
         cap: (seed % 4 == 1).then_some(1.5),
         accumulate: seed.is_multiple_of(5),
+        packed: false,
         placement: if seed % 4 == 3 { Placement::Unaligned } else { Placement::Aligned },
     };
     sight.compare(dtype, draw);
@@ -225,6 +237,41 @@ fn attention_on_tensor_cores() {
     compare_attention(128, (1, 150), Float::Bf16(GradientSums::Same), 8);
     compare_attention(64, (230, 40), Float::Bf16(GradientSums::Same), 6);
     compare_attention(128, (230, 40), Float::Bf16(GradientSums::Same), 3);
+}
+
+/// Queries, keys and values in one array, whatever else a call may ask for.
+#[test]
+fn attention_in_one_array_on_tensor_cores() {
+    if !can_compile() {
+        return;
+    }
+    for choice in 0..16 {
+        let has = |bit: u64| choice >> bit & 1 == 1;
+        for (depth, dtype) in
+            [(64, Float::Bf16(GradientSums::Same)), (128, Float::F16(GradientSums::Same))]
+        {
+            let draw = &mut Draw::new(choice);
+            let sight = Sight {
+                batch: 1 + draw.below(2),
+                key_heads: 2,
+                group: if has(0) { 2 } else { 1 },
+                depth,
+                sequence: 30 + draw.below(120),
+                before: 0,
+                causal: has(1),
+                window: (choice % 5 == 4).then_some(20),
+                cap: has(2).then_some(1.5),
+                accumulate: has(3),
+                packed: true,
+                placement: if choice % 7 == 6 {
+                    Placement::Unaligned
+                } else {
+                    Placement::Aligned
+                },
+            };
+            sight.compare(dtype, draw);
+        }
+    }
 }
 
 /// Sequences that end about where tiles, halves of tiles and a warp's rows do, with all else drawn.
@@ -254,6 +301,7 @@ fn attention_about_the_ends_of_tiles() {
                 window: windowed.then(|| 1 + draw.below(90) as i64),
                 cap: capped.then_some(1.5),
                 accumulate,
+                packed: false,
                 placement: if aligned {
                     Placement::Aligned
                 } else {

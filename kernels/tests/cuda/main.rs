@@ -7,6 +7,7 @@ mod common;
 mod edges;
 mod emulation;
 mod in_place;
+mod packed;
 mod pixels;
 mod products;
 mod rectified;

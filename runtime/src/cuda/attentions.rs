@@ -13,7 +13,7 @@ use super::{
     },
     products::WORKSPACE,
 };
-use roundelay_kernels::cuda::{Attended, Sight};
+use roundelay_kernels::cuda::{Attended, Sight, Strides};
 
 /// The oldest version whose engines make such graphs, for heads that share keys too.
 pub(super) const OLDEST: usize = 90_000;
@@ -51,12 +51,14 @@ fn describe(draft: &mut Draft, of: &Attended) -> Done {
     let [batch, rows, heads, key_heads, depth] =
         [of.batch, of.sequence, of.heads, of.key_heads, of.depth]
             .map(|extent| extent as i64);
-    let queries = Layout::of_tokens(batch, rows, heads, depth);
-    let keys = Layout::of_tokens(batch, rows, key_heads, depth);
+    let results = Strides { position: of.heads * of.depth, head: of.depth };
+    let queries = Layout::of_tokens([batch, heads, rows, depth], of.queries);
+    let keys = Layout::of_tokens([batch, key_heads, rows, depth], of.keys);
+    let results = Layout::of_tokens([batch, heads, rows, depth], results);
     let q = draft.given(number, queries)?;
     let k = draft.given(number, keys.transposed())?;
     let v = draft.given(number, keys)?;
-    let o = draft.given(number, queries)?;
+    let o = draft.given(number, results)?;
     let logarithms = draft.given(REAL, Layout::dense([batch, heads, rows, 1]))?;
     let products = draft.between(REAL, Layout::dense([batch, heads, rows, rows]))?;
     draft.product([q, k, products])?;
@@ -119,10 +121,24 @@ mod tests {
     use roundelay_kernels::cuda::{Array, CallPlace, Number};
     use roundelay_schedule::Bytes;
 
+    /// How heads of a shape lie apart, and in one array where that has them equally far from each other.
+    fn all_strides([_, _, heads, key_heads, depth]: [usize; 5]) -> Vec<[Strides; 2]> {
+        let strides = |row: usize, step: usize| Strides {
+            position: row * depth,
+            head: step * depth,
+        };
+        let apart = [strides(heads, 1), strides(key_heads, 1)];
+        let packed = (heads == key_heads).then_some([strides(3 * heads, 3); 2]);
+        let shared = [strides(heads + 2, 1), strides(heads + 2, heads + 2)];
+        let shared = (key_heads == 1).then_some(shared);
+        [apart].into_iter().chain(packed).chain(shared).collect()
+    }
+
     fn attended(
         number: Number,
         sight: Sight,
         [batch, sequence, heads, key_heads, depth]: [usize; 5],
+        [queries, keys]: [Strides; 2],
     ) -> Attended {
         let array = |number| Array { place: CallPlace::Operand(0, Bytes(0)), number };
         Attended {
@@ -133,6 +149,8 @@ mod tests {
             depth,
             sight,
             scale: 0.125,
+            queries,
+            keys,
             tokens: [array(number); 4],
             logarithms: array(Number::F32),
         }
@@ -143,7 +161,6 @@ mod tests {
     #[test]
     fn the_library_has_plans_for_attention() {
         let Some(device) = described::h200() else { return };
-        let target = Target::Described(&device);
         for number in [Number::Bf16, Number::F16] {
             for shape in [
                 [32, 1024, 12, 12, 64],
@@ -151,15 +168,21 @@ mod tests {
                 [64, 197, 12, 12, 64],
                 [1, 20, 2, 1, 64],
             ] {
-                for sight in [Sight::Before, Sight::All] {
-                    let of = attended(number, sight, shape);
-                    let found = graph(&of, target);
-                    let found = found.unwrap_or_else(|why| panic!("of {of:?} it {why}"));
-                    let plan = found.plan(0, target);
-                    let plan = plan.unwrap_or_else(|why| panic!("of {of:?} it {why}"));
-                    assert!(plan.workspace() <= WORKSPACE);
+                for strides in all_strides(shape) {
+                    for sight in [Sight::Before, Sight::All] {
+                        let of = attended(number, sight, shape, strides);
+                        has_plan(&of, Target::Described(&device));
+                    }
                 }
             }
         }
+    }
+
+    fn has_plan(of: &Attended, target: Target<'_>) {
+        let found = graph(of, target);
+        let found = found.unwrap_or_else(|why| panic!("of {of:?} it {why}"));
+        let plan = found.plan(0, target);
+        let plan = plan.unwrap_or_else(|why| panic!("of {of:?} it {why}"));
+        assert!(plan.workspace() <= WORKSPACE);
     }
 }

@@ -70,6 +70,9 @@ fn unattended(why: Unattended) -> &'static str {
         Unattended::Window => "a window bounds what positions see",
         Unattended::Cap => "scores are capped",
         Unattended::MoreKeys => "there are more keys than queries",
+        Unattended::Uneven => {
+            "keys and values lie between queries whose heads share them"
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use super::{
     stored::{Placement, Stored},
 };
 pub(crate) use crate::common::sample::tolerance;
-use crate::common::{Array, Body, run, sample::results};
+use crate::common::{Array, Body, CONTEXT, run, sample::results};
 use roundelay_kernels::{
     Context, Kernel,
     cuda::{Step, Steps},
@@ -20,7 +20,7 @@ pub(crate) fn steps(call: &Call, dtype: Float) -> Steps {
 }
 
 /// The steps of a call by functions for every device, and by those for some.
-fn ways(steps: Steps) -> Vec<Steps> {
+pub(crate) fn ways(steps: Steps) -> Vec<Steps> {
     let Steps { steps: usual, scratch } = &steps;
     let special: Vec<Step> = usual.iter().cloned().flat_map(special).collect();
     let special = Steps { steps: special, scratch: *scratch };
@@ -48,6 +48,31 @@ pub(crate) fn compare(
     for steps in ways(steps(call, dtype)) {
         compare_steps(&steps, call, start, (dtype, placement), (context, tolerance));
     }
+}
+
+/// What steps make of numbers that are stored in a type: all operands, of which those are poisoned before that
+/// are written.
+pub(crate) fn made(
+    steps: &Steps,
+    call: &Call,
+    start: &[Vec<f64>],
+    dtype: Float,
+) -> Vec<Vec<f64>> {
+    let kernel = Kernel::parse(call).expect("the call is well formed");
+    let operands = call.operands.iter().zip(start).zip(kernel.accesses());
+    let mut stored: Vec<Stored> = operands
+        .map(|((operand, numbers), access)| {
+            let array = Array::Real(numbers.clone());
+            let mut stored = Stored::new(&array, operand.element, dtype);
+            if *access == Access::Write {
+                stored.poison();
+            }
+            stored
+        })
+        .collect();
+    let operands: Vec<*mut u8> = stored.iter_mut().map(Stored::pointer).collect();
+    run_steps(steps, &Bound { operands: &operands, context: &CONTEXT });
+    stored.iter().map(Stored::values).collect()
 }
 
 fn compare_steps(

@@ -4,7 +4,7 @@ use super::{
     ALIGNMENT, Done, Refused, SINGLE, attribute, data_type,
     descriptor::{Attribute, Correlation, Data, Descriptor, Kind, Mode, Operator},
 };
-use roundelay_kernels::cuda::{Convolved, Number};
+use roundelay_kernels::cuda::{Convolved, Number, Strides};
 
 /// `CUDNN_DATA_FLOAT`, `CUDNN_DATA_INT32` and `CUDNN_DATA_BOOLEAN`.
 pub(in crate::cuda) const REAL: Data = Data(SINGLE);
@@ -52,15 +52,11 @@ impl Layout {
         Self { extents, strides: [heads * rows * columns, rows * columns, columns, 1] }
     }
 
-    /// Of tokens whose numbers lie side by side, head by head.
-    pub(in crate::cuda) fn of_tokens(
-        batch: i64,
-        rows: i64,
-        heads: i64,
-        depth: i64,
-    ) -> Self {
-        let extents = [batch, heads, rows, depth];
-        Self { extents, strides: [rows * heads * depth, depth, heads * depth, 1] }
+    /// Of tokens, the numbers of a head side by side.
+    pub(in crate::cuda) fn of_tokens(extents: [i64; 4], strides: Strides) -> Self {
+        let [_, _, rows, _] = extents;
+        let [position, head] = [strides.position, strides.head].map(|step| step as i64);
+        Self { extents, strides: [rows * position, head, position, 1] }
     }
 
     /// Of images whose channels lie side by side.

@@ -141,6 +141,12 @@ impl Array {
         self.offset(self.extents.map(|extent| extent - 1)) + self.number().size()
     }
 
+    /// Whether others have numbers between its own.
+    fn is_packed(&self) -> bool {
+        self.held == Held::Given
+            && self.bytes() > self.count() as u64 * self.number().size()
+    }
+
     /// A number as this array holds it.
     fn rounded(&self, value: f32) -> f32 {
         let Kind::Real(number) = self.kind else { return value };
@@ -342,6 +348,8 @@ impl Graph {
     /// Counts it.
     pub(crate) fn count(&self, counts: &mut Counts) {
         counts.attentions += 1;
+        let mut arrays = self.operations.iter().flat_map(Operation::arrays);
+        counts.packed_attentions += u64::from(arrays.any(|array| array.is_packed()));
         let by_quality = match self.offered.quality() {
             Quality::Good => return,
             Quality::Slow => &mut counts.slow_attentions,

@@ -85,6 +85,8 @@ pub(crate) struct Counts {
     pub(crate) slow_attentions: u64,
     pub(crate) wrong_attentions: u64,
     pub(crate) odd_attentions: u64,
+    /// Those of which an array has other numbers between its own.
+    pub(crate) packed_attentions: u64,
     pub(crate) graphs: u64,
     pub(crate) graph_launches: u64,
     /// Queues that streams share.
@@ -331,6 +333,7 @@ impl World {
             slow_attentions,
             wrong_attentions,
             odd_attentions,
+            packed_attentions,
             graphs,
             graph_launches,
             queues,
@@ -348,7 +351,7 @@ impl World {
                  slow_convolutions {slow_convolutions}\nwrong_convolutions {wrong_convolutions}\n\
                  odd_convolutions {odd_convolutions}\nattentions {attentions}\n\
                  slow_attentions {slow_attentions}\nwrong_attentions {wrong_attentions}\n\
-                 odd_attentions {odd_attentions}\ngraphs {graphs}\ngraph_launches {graph_launches}\nqueues {queues}\ncompilations {compilations}\ncompiled_at_once {compiled_at_once}\n\
+                 odd_attentions {odd_attentions}\npacked_attentions {packed_attentions}\ngraphs {graphs}\ngraph_launches {graph_launches}\nqueues {queues}\ncompilations {compilations}\ncompiled_at_once {compiled_at_once}\n\
                  exchanges {exchanges}\ngrouped {grouped}\nsent {sent}\n"
             );
             let _ = fs::write(file, text);
