@@ -405,6 +405,18 @@ mod tests {
             }
         }
     }
+    #[test]
+    fn libraries_take_heads_that_are_equally_far_apart() {
+        let strides_of = |key_heads, lie| {
+            let heads = Heads::new([4, key_heads], [1, 1, 64], (true, 1), 1.0);
+            let both = strides(&Heads { lie, ..heads });
+            both.map(|both| both.map(|own| [own.position / 64, own.head / 64]))
+        };
+        assert_eq!(strides_of(2, Lie::Apart), Some([[4, 1], [2, 1]]));
+        assert_eq!(strides_of(4, Lie::Packed), Some([[12, 3], [12, 3]]));
+        assert_eq!(strides_of(1, Lie::Packed), Some([[6, 1], [6, 6]]));
+        assert_eq!(strides_of(2, Lie::Packed), None);
+    }
     /// As many blocks of warp groups as `flash_sm90.cu` bounds the registers for.
     #[test]
     fn blocks_of_warp_groups_fit_on_a_device_that_has_228_kib() {
