@@ -149,8 +149,6 @@ pub(super) fn input(args: &ProgramArgs) -> Result<Input, Failure> {
 
 /// The path of a program's data as seen from the folder that a schedule file lies in.
 pub(super) fn relative(root: &str, folder: &Path) -> String {
-    let absolute =
-        |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let (from, to) = (absolute(folder), absolute(Path::new(root)));
     let shared =
         from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
@@ -159,6 +157,12 @@ pub(super) fn relative(root: &str, folder: &Path) -> String {
     let path: PathBuf =
         up.map(PathBuf::from).chain(down.map(|c| PathBuf::from(c.as_os_str()))).collect();
     path.display().to_string()
+}
+
+/// A folder from the root; what is named without a folder has an empty one, which is this one.
+fn absolute(folder: &Path) -> PathBuf {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
 }
 
 /// A text file that is written at the end of long work, and is none of the files that this reads.

@@ -11,6 +11,7 @@ mod mixed;
 mod plan_options;
 mod profile;
 mod pytorch;
+mod roots;
 mod shipped;
 mod slices;
 #[path = "../support/mod.rs"]
