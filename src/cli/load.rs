@@ -159,10 +159,12 @@ pub(super) fn relative(root: &str, folder: &Path) -> String {
     path.display().to_string()
 }
 
-/// A folder from the root; what is named without a folder has an empty one, which is this one.
+/// A folder from the root, behind all links, out of which `..` leads elsewhere than by its name. What is
+/// named without a folder has an empty one, which is this one.
 fn absolute(folder: &Path) -> PathBuf {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
+    let found = folder.canonicalize().or_else(|_| std::path::absolute(folder));
+    found.unwrap_or_else(|_| folder.to_owned())
 }
 
 /// A text file that is written at the end of long work, and is none of the files that this reads.

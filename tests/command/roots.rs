@@ -1,7 +1,7 @@
 //! Where the data of a program lies: seen from its own folder, and from that of a schedule.
 
 use crate::support::{PROGRAM, Scratch, printed, roundelay};
-use std::{fs, path::PathBuf};
+use std::{fs, os::unix::fs::symlink, path::PathBuf};
 
 /// A program that reads tokens beside it, in a folder of the scratch folder.
 fn letters(scratch: &Scratch, folder: &str) -> PathBuf {
@@ -19,10 +19,14 @@ fn a_name_without_a_folder_is_one_of_this_folder() {
     let program = letters(&scratch, "project");
     let folder = program.parent().expect("it has a folder");
     scratch.file("project/out/note", "");
+    scratch.file("apart/note", "");
+    symlink("apart", scratch.path("link")).expect("a link can be made");
     for (program, schedule, root) in [
         ("letters.rdl", "out/a.schedule", ".."),
         ("project/letters.rdl", "b.schedule", "project"),
         ("letters.rdl", "c.schedule", ""),
+        ("letters.rdl", "../d.schedule", "project"),
+        ("letters.rdl", "../link/e.schedule", "../project"),
     ] {
         let here = if program.contains('/') { scratch.path("") } else { folder.into() };
         let mut compile = roundelay("compile");
