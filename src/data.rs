@@ -1,6 +1,6 @@
 //! The examples of a training as files, for other programs that shall see the same ones.
 
-use roundelay_runtime::{DataError, Dataset, Feed, OutputError, OutputFile};
+use roundelay_runtime::{DataError, Dataset, Feed, OutputError, OutputFile, data_files};
 use roundelay_schedule::{Checked, Element, Float, InputId, Job};
 use serde::Serialize;
 use std::{
@@ -59,13 +59,14 @@ pub fn write_examples(
     data: Option<&Path>,
     folder: &Path,
 ) -> Result<Examples, ExamplesError> {
+    let read = data_files(&schedule.job.data, data)?;
     let data = Dataset::open(&schedule.job, data)?;
     let refused = |path: &Path| {
         let path = path.to_owned();
         |source| OutputError::Unwritable { path, source }
     };
     fs::create_dir_all(folder).map_err(refused(folder))?;
-    let output = |file: &str| OutputFile::beside(data.corpus_files(), &folder.join(file));
+    let output = |file: &str| OutputFile::beside(&read, &folder.join(file));
     let index = output("index.json")?;
     let inputs: Vec<(InputId, ExamplesFile)> = described(&schedule.job).collect();
     let files = inputs.iter().map(|(_, input)| output(&input.file));

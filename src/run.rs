@@ -17,10 +17,11 @@ pub use options::{Folder, On, RunOptions, Start};
 use event::Listening;
 use machine::Settled;
 use roundelay_runtime::{
-    Control, Dataset, Evaluating, Every, HeldOut, OutputFile, Provenance, Rests, Trainer,
+    Control, Dataset, Evaluating, Every, HeldOut, OutputError, OutputFile, Provenance,
+    Rests, Trainer, data_files,
 };
 use roundelay_schedule::{Checked, Evaluation};
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 /// Replays a schedule; where several ranks train together, all of them call this.
 ///
@@ -71,10 +72,7 @@ fn train(
     let settled = Settled::of(schedule, options.on, control, listener)?;
     let data = Dataset::open(&schedule.job, options.data.as_deref())?;
     let provenance = Provenance::new(schedule, &data);
-    let first = options.seat.is_first();
-    let save = options.save.as_deref().filter(|_| first);
-    let read = data.corpus_files().chain(options.start.weights());
-    let save = save.map(|path| OutputFile::beside(read, path)).transpose()?;
+    let save = output(schedule, options)?;
     let (start, checkpoint) = start::begin(schedule, provenance, options, listener)?;
     let end = options.steps.unwrap_or(schedule.job.steps);
     if let Some(control) = control {
@@ -112,18 +110,37 @@ fn train(
     told(control, work())
 }
 
+/// Where the first rank writes the last parameters: over nothing that the run reads, and not among
+/// checkpoints.
+fn output(
+    schedule: &Checked,
+    options: &RunOptions,
+) -> Result<Option<OutputFile>, RunError> {
+    let RunOptions { save, data, start, seat, .. } = options;
+    let Some(path) = save.as_deref().filter(|_| seat.is_first()) else {
+        return Ok(None);
+    };
+    let files = data_files(&schedule.job.data, data.as_deref())?;
+    let read = files.iter().map(PathBuf::as_path).chain(start.weights());
+    let save = OutputFile::beside(read, path)?;
+    match start.folder() {
+        Some(folder) if save.lies_in(&folder.path) => {
+            let (path, folder) = (path.to_path_buf(), folder.path.clone());
+            Err(OutputError::AmongCheckpoints { path, folder }.into())
+        }
+        Some(_) | None => Ok(Some(save)),
+    }
+}
+
 /// What all ranks must have been told alike, because they do it together.
 fn alike(options: &RunOptions) -> [(&'static str, String); 3] {
-    let folder = match &options.start {
-        Start::Anew { keep, .. } => keep.as_ref(),
-        Start::Resume(folder) => Some(folder),
-    };
     let device = match options.on {
         On::Best(_) => "the best that all have",
         On::Cpu => "a CPU",
         On::Cuda(_) => "a GPU",
     };
-    let kept = folder.map_or("none".to_owned(), |own| own.every.to_string());
+    let kept =
+        options.start.folder().map_or("none".to_owned(), |own| own.every.to_string());
     let saved = if options.save.is_some() { "yes" } else { "no" };
     [
         ("choice of devices", device.to_owned()),

@@ -6,6 +6,7 @@
 mod corpus;
 mod entropy;
 mod error;
+mod files;
 mod glob;
 mod images;
 mod inputs;
@@ -17,6 +18,7 @@ mod windows;
 use crate::{Feed, digest::Digest};
 use corpus::Corpus;
 pub use error::DataError;
+pub use files::data_files;
 use images::Images;
 use roundelay_schedule::{Data, Element, Id, InputId, Job, gcd};
 use shapes::Shapes;
@@ -134,15 +136,6 @@ impl Dataset {
         let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let batch = u64::from(job.batch).max(1);
         Ok(Self { source, rows: rows.collect(), batch, threads })
-    }
-
-    /// The files that a text or tokens were read from; pictures have none.
-    pub fn corpus_files(&self) -> impl Iterator<Item = &Path> {
-        let files = match &self.source {
-            Source::Windows(windows) => windows.corpus().files(),
-            Source::Images(_) | Source::Shapes(_) | Source::Synthetic(_) => &[],
-        };
-        files.iter().map(|(_, path)| path.as_path())
     }
 
     /// Examples of one micro-batch, b.

@@ -48,7 +48,7 @@ pub use cuda::{
     Times, TriedProducts, Ungraphed, check_kernels, compile_kernels, gpu_copies,
     is_formless, self_check,
 };
-pub use data::{Coverage, DataError, Dataset, HeldOut};
+pub use data::{Coverage, DataError, Dataset, HeldOut, data_files};
 pub use evaluate::{EvaluateError, Evaluated, Evaluator, Measures, OnGpu};
 pub use feed::Feed;
 pub use interrupt::{Interrupt, Met};

@@ -39,6 +39,18 @@ pub enum OutputError {
         /// The file.
         path: PathBuf,
     },
+    /// It lies among checkpoints, of which a run reads and removes some.
+    #[error(
+        "`{}` lies among the checkpoints of `{}`, which have a folder of their own; name an output \
+         elsewhere",
+        path.display(), folder.display()
+    )]
+    AmongCheckpoints {
+        /// The file.
+        path: PathBuf,
+        /// The folder of the checkpoints.
+        folder: PathBuf,
+    },
     /// It cannot be, which is known before the work begins.
     #[error(
         "cannot write `{}`: {source}; check space and permissions, or name another file",
@@ -90,17 +102,28 @@ impl OutputFile {
         inputs: impl IntoIterator<Item: AsRef<Path>>,
         path: &Path,
     ) -> Result<Self, OutputError> {
-        let own = path.canonicalize().ok();
-        let is_own = |input: &Path| own.is_some() && own == input.canonicalize().ok();
-        match inputs.into_iter().any(|input| is_own(input.as_ref())) {
-            true => Err(OutputError::Input { path: path.to_path_buf() }),
-            false => Self::new(path),
+        let is = |input: &Path, own: &Path| {
+            input.canonicalize().is_ok_and(|input| input == own)
+        };
+        match path.canonicalize() {
+            Ok(own) if inputs.into_iter().any(|input| is(input.as_ref(), &own)) => {
+                Err(OutputError::Input { path: path.to_path_buf() })
+            }
+            // What is not there is nobody's input.
+            Ok(_) | Err(_) => Self::new(path),
         }
     }
 
     /// The name that it was given.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether it lies in a folder itself, behind all links.
+    pub fn lies_in(&self, folder: &Path) -> bool {
+        let Place::File(file) = &self.place else { return false };
+        let (own, folder) = (folder_of(file).canonicalize(), folder.canonicalize());
+        own.is_ok_and(|own| folder.is_ok_and(|folder| own == folder))
     }
 
     /// Writes it. A file is on disk when this returns.

@@ -112,7 +112,9 @@ impl Failure {
     pub(crate) fn unwritten(error: &OutputError) -> Self {
         let message = error.to_string();
         match error {
-            OutputError::Input { path } => Self::usage(path, &message),
+            OutputError::Input { path } | OutputError::AmongCheckpoints { path, .. } => {
+                Self::usage(path, &message)
+            }
             OutputError::Unwritable { path, .. } => Self::refused("file", path, message),
             OutputError::Write { path, .. } => {
                 Self { kind: Kind::Run, ..Self::refused("file", path, message) }

@@ -76,7 +76,9 @@ impl RunError {
             | RunError::Checkpoint(_)
             | RunError::NoCheckpoint(_)
             | RunError::Output(
-                OutputError::Input { .. } | OutputError::Unwritable { .. },
+                OutputError::Input { .. }
+                | OutputError::AmongCheckpoints { .. }
+                | OutputError::Unwritable { .. },
             )
             | RunError::Weights(_)
             | RunError::Code(_)

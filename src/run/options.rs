@@ -71,6 +71,14 @@ pub enum Start {
 }
 
 impl Start {
+    /// The folder of its checkpoints.
+    pub(super) fn folder(&self) -> Option<&Folder> {
+        match self {
+            Self::Anew { keep, .. } => keep.as_ref(),
+            Self::Resume(folder) => Some(folder),
+        }
+    }
+
     /// The file of parameters that it reads, if it is one.
     pub(super) fn weights(&self) -> Option<&Path> {
         match self {

@@ -19,6 +19,7 @@ pub(super) struct Corpus {
     pub(super) pattern: String,
     bytes: Vec<u8>,
     width: TokenWidth,
+    /// Its files, and where each of them starts.
     files: Vec<(u64, PathBuf)>,
 }
 
@@ -67,11 +68,6 @@ impl Corpus {
         }
         self.files.push((start, path));
         Ok(())
-    }
-
-    /// Its files, and where each of them starts.
-    pub(super) fn files(&self) -> &[(u64, PathBuf)] {
-        &self.files
     }
 
     fn width(&self) -> u64 {

@@ -18,6 +18,9 @@ use roundelay_schedule::{Augmentation, InputId, Job};
 use std::{path::Path, sync::Arc};
 use stock::{Move, Stock};
 
+pub(super) use cifar::files as cifar10_files;
+pub(super) use folder::paths as folder_files;
+
 /// Labels the stream of choices.
 const CHOICE: u64 = u64::from_le_bytes(*b"pic-choi");
 

@@ -3,7 +3,7 @@
 
 use super::stock::{Norms, Stock};
 use crate::data::{DataError, corpus};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Height and width.
 pub(super) const SIDE: u64 = 32;
@@ -37,6 +37,11 @@ pub(super) fn read(folder: &Path) -> Result<Stock, DataError> {
     stock.end_training();
     append(&mut stock, &folder.join(HELD_OUT), &name)?;
     Ok(stock)
+}
+
+/// The files of a folder, those to train on first.
+pub(in crate::data) fn files(folder: &Path) -> Vec<PathBuf> {
+    TRAINING.iter().chain([&HELD_OUT]).map(|file| folder.join(file)).collect()
 }
 
 fn append(stock: &mut Stock, path: &Path, folder: &str) -> Result<(), DataError> {

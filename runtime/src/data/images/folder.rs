@@ -49,6 +49,12 @@ fn add(
     Ok(())
 }
 
+/// All image files below a folder.
+pub(in crate::data) fn paths(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let (training, held_out) = files(folder)?;
+    Ok(training.into_iter().chain(held_out).map(|(path, _)| path).collect())
+}
+
 /// The files to train on, and those that are held out.
 fn files(folder: &Path) -> Result<(Vec<Labelled>, Vec<Labelled>), DataError> {
     let (mut training, mut held_out) = (Vec::new(), Vec::new());
