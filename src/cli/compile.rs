@@ -20,7 +20,7 @@ use std::path::Path;
 pub(super) fn compile(args: &CompileArgs) -> Result<(), Failure> {
     let mut loaded = load::program(&args.program)?;
     loaded.read.extend(args.plan.clone());
-    let output = load::output(&args.output, &loaded.read)?;
+    let output = load::output(&args.output, loaded.files(None))?;
     let folder = args.output.parent().unwrap_or(Path::new(""));
     if let Some(root) = loaded.program.train.data.root_mut() {
         *root = load::relative(root, folder);

@@ -6,6 +6,7 @@ use roundelay::{
     parts::{
         dsl::{self, Files},
         kernels::Kernels,
+        runtime::data_files,
         schedule::{self, Lines},
     },
 };
@@ -13,6 +14,7 @@ use std::{
     cell::RefCell,
     fs,
     io::Read,
+    iter,
     path::{Path, PathBuf},
 };
 
@@ -43,6 +45,16 @@ pub(super) struct Loaded {
     pub(super) read: Vec<PathBuf>,
     /// Where it says what may be planned.
     pub(super) lines: dsl::PlanLines,
+}
+
+impl Loaded {
+    /// All files that it is made of and that its data is read from; data that is not to be found is no
+    /// file. `data` takes the place of the folder that the program names.
+    pub(super) fn files(&self, data: Option<&Path>) -> impl Iterator<Item = PathBuf> {
+        let of_data = move || data_files(&self.program.train.data, data);
+        let of_data = iter::once_with(of_data).flatten().flatten();
+        self.read.iter().cloned().chain(of_data)
+    }
 }
 
 /// Files of the file system, and which of them were read.
@@ -168,7 +180,10 @@ fn absolute(folder: &Path) -> PathBuf {
 }
 
 /// A text file that is written at the end of long work, and is none of the files that this reads.
-pub(super) fn output(path: &Path, read: &[PathBuf]) -> Result<OutputFile, Failure> {
+pub(super) fn output(
+    path: &Path,
+    read: impl IntoIterator<Item: AsRef<Path>>,
+) -> Result<OutputFile, Failure> {
     OutputFile::beside(read, path).map_err(|error| Failure::unwritten(&error))
 }
 
@@ -179,5 +194,6 @@ pub(super) fn write(file: &OutputFile, text: &str) -> Result<(), Failure> {
 
 /// Writes a text file that may be there.
 pub(super) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
-    write(&output(path, &[])?, text)
+    let file = OutputFile::new(path).map_err(|error| Failure::unwritten(&error))?;
+    write(&file, text)
 }

@@ -26,7 +26,7 @@ pub(super) fn plan(args: &PlanArgs) -> Result<(), Failure> {
             let set = args.set.clone();
             let loaded = load::program(&ProgramArgs { file: file.clone(), set })?;
             let output = args.output.as_ref();
-            let output = output.map(|path| load::output(path, &loaded.read));
+            let output = output.map(|path| load::output(path, loaded.files(None)));
             ranked(args, &loaded, output.transpose()?.as_ref())
         }
         _ => unreachable!("the arguments must name a program or two plans"),

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub(super) fn profile(args: &ProfileArgs) -> Result<(), Failure> {
     let loaded = load::program_with(&args.program, Tables::Leave)?;
-    let output = load::output(&args.output, &loaded.read)?;
+    let output = load::output(&args.output, loaded.files(args.data.as_deref()))?;
     let usual = ProfileOptions::default();
     let patience = Duration::from_secs(args.patience);
     let options = ProfileOptions {

@@ -168,8 +168,7 @@ fn prepare(args: &RunArgs, told: Told) -> Result<Checked, Failure> {
             Input::Program(loaded) => &loaded.read[..],
             Input::Schedule(_) => slice::from_ref(&args.program.file),
         };
-        let read = read.iter().chain(&args.weights).cloned();
-        load::output(save, &read.collect::<Vec<_>>())?;
+        load::output(save, read.iter().chain(&args.weights))?;
     }
     let loaded = match input {
         Input::Program(loaded) => loaded,

@@ -63,13 +63,70 @@ fn no_file_is_written_over_what_is_read_by_a_file() {
     let before = fs::read(&corpus).expect("it is there");
     let mut over = roundelay("data --steps 2");
     refused(over.arg(&file).arg("-o").arg(scratch.path("corpus")), 2, &[OVER]);
-    let mut over = roundelay("run --device cpu --save");
-    refused(over.arg(&corpus).arg(&file), 2, &[OVER]);
+    for words in ["compile -o", "plan -o", "profile -o", "run --device cpu --save"] {
+        let refused = refused(roundelay(words).arg(&corpus).arg(&file), 2, &[OVER]);
+        assert!(!refused.err.contains(" a step, "), "it measured: {}", refused.err);
+    }
     let mut over = roundelay("run --device cpu --save");
     let schedule = compiled(&scratch, &file, "letters.schedule");
     refused(over.arg(&corpus).arg(&schedule), 2, &[OVER]);
     assert!(fs::read(&corpus).expect("it is there") == before);
     printed(roundelay("data --steps 2").arg(&file).arg("-o").arg(scratch.path("apart")));
+}
+
+/// Nor the pictures.
+#[test]
+fn no_picture_is_written_over() {
+    let scratch = Scratch::new("over-pictures");
+    let model = "model pictures {\n input images: real[batch, 32, 32, 3]\n \
+                 input targets: i32[batch]\n \
+                 loss cross_entropy(linear(global_pool(conv2d(images, 4)), 10), targets)\n}\n";
+    let rest = &PROGRAM[PROGRAM.find("device core").expect("it has one")..];
+    let program = |name: &str, data: &str| {
+        let rest = rest.replace("data synthetic", &format!("data {data}"));
+        scratch.file(name, &format!("{model}{rest}"))
+    };
+    let cifar = program("cifar.rdl", "cifar10(\"batches\")");
+    let record = "\u{1}".repeat(1 + 3 * 32 * 32);
+    let names = ["data_batch_", "test_batch"].map(|name| format!("batches/{name}"));
+    let batch = (1..=5).map(|n| scratch.file(&format!("{}{n}.bin", names[0]), &record));
+    let batches: Vec<_> = batch.collect();
+    let test = scratch.file(&format!("{}.bin", names[1]), &record);
+    for (words, over) in [
+        ("run --device cpu --steps 1 --save", &batches[0]),
+        ("run --device cpu --steps 1 --save", &test),
+        ("profile -o", &batches[4]),
+    ] {
+        refused(roundelay(words).arg(over).arg(&cifar), 2, &[OVER]);
+        assert_eq!(fs::read_to_string(over).expect("it is there"), record);
+    }
+    let folder = program("folder.rdl", "images(\"photographs\")");
+    let photograph = scratch.file("photographs/cat/1.png", "pixels");
+    refused(roundelay("compile -o").arg(&photograph).arg(&folder), 2, &[OVER]);
+}
+
+/// Nor a checkpoint; the run would go on from weights the next time.
+#[test]
+fn no_weights_are_written_among_checkpoints() {
+    let scratch = Scratch::new("over-checkpoints");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let kept = scratch.path("kept");
+    let run = |words: &str| {
+        let mut run = roundelay(words);
+        run.arg(&program).arg("--checkpoint").arg(&kept);
+        run
+    };
+    printed(&mut run("run --steps 2"));
+    let newest = kept.join("step-000000000002.safetensors");
+    let before = fs::read(&newest).expect("it was written");
+    let link = scratch.path("link.safetensors");
+    std::os::unix::fs::symlink(&newest, &link).expect("a link can be made");
+    for save in [&newest, &link, &kept.join("last.safetensors")] {
+        let mut over = run("run --resume --steps 3");
+        refused(over.arg("--save").arg(save), 2, &["among the checkpoints", "elsewhere"]);
+    }
+    assert!(fs::read(&newest).expect("it is there") == before);
+    printed(run("run --resume --steps 3").arg("--save").arg(scratch.path("last")));
 }
 
 /// Nor the weights that a run starts from, by whatever name.
