@@ -1,18 +1,21 @@
 //! Files that are written at the end of long work: never over what the work reads, known to be writable
 //! before it begins, and whole at every instant.
 //!
-//! A file is written under another name, brought to disk, then renamed. Links are followed before,
+//! A file is written under another name, which no other writer has, brought to disk, then renamed: of
+//! several that write one file at one time, the last one's stays, whole. Links are followed before,
 //! because a rename would take their place. What is no file (a pipe, `/dev/stdout`) takes what comes.
 
 use std::{
     fs::{self, File, FileType},
     io::{self, Write},
     path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU32, Ordering},
 };
 use thiserror::Error;
 
-/// What is behind the name of a file that is not whole yet.
-const UNFINISHED: &str = ".unfinished";
+/// What names of files that are not whole yet end with.
+pub(crate) const UNFINISHED: &str = ".unfinished";
 
 /// A file that is written at the end of long work.
 #[derive(Clone, Debug)]
@@ -143,7 +146,7 @@ impl OutputFile {
         write: impl FnOnce(&mut File) -> io::Result<()>,
     ) -> Result<(), OutputError> {
         let written = match &self.place {
-            Place::File(file) => write_whole(file, &unfinished(file), write),
+            Place::File(file) => write_whole(file, write),
             Place::Stream => File::options()
                 .write(true)
                 .open(&self.path)
@@ -157,26 +160,21 @@ impl OutputFile {
 /// disk. When that fails, what was there before is untouched.
 pub(crate) fn write_whole(
     path: &Path,
-    unfinished: &Path,
     write: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut file = begin(unfinished)?;
+    let (unfinished, mut file) = begin(path)?;
     let written = write(&mut file).and_then(|()| {
         if let Ok(earlier) = fs::metadata(path) {
             file.set_permissions(earlier.permissions())?;
         }
         file.sync_all()
     });
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
     let done = written
-        .and_then(|()| fs::rename(unfinished, path))
-        .and_then(|()| bring_to_disk(folder));
+        .and_then(|()| fs::rename(&unfinished, path))
+        .and_then(|()| bring_to_disk(folder_of(path)));
     if done.is_err() {
         // The write failed already; that its remains stay is said by whoever lists the folder.
-        let _ = fs::remove_file(unfinished);
+        let _ = fs::remove_file(&unfinished);
     }
     done
 }
@@ -186,13 +184,28 @@ pub(crate) fn bring_to_disk(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-/// An empty file for what is not whole yet.
-fn begin(unfinished: &Path) -> io::Result<File> {
-    let named = |error: io::Error| {
-        let told = format!("{error}, at `{}`", unfinished.display());
-        io::Error::new(error.kind(), told)
-    };
-    File::create(unfinished).map_err(named)
+/// The folder that a file lies in.
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        Some(_) | None => Path::new("."),
+    }
+}
+
+/// An empty file of this writer alone for what is not whole yet, and its name.
+fn begin(path: &Path) -> io::Result<(PathBuf, File)> {
+    loop {
+        let unfinished = unfinished(path);
+        match File::create_new(&unfinished) {
+            Ok(file) => return Ok((unfinished, file)),
+            // A process of this number was ended here before, or runs on another host.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                let told = format!("{error}, at `{}`", unfinished.display());
+                return Err(io::Error::new(error.kind(), told));
+            }
+        }
+    }
 }
 
 /// Tries what writing a file would do first.
@@ -200,8 +213,7 @@ fn attempt(file: &Path) -> io::Result<()> {
     if file.exists() {
         File::options().append(true).open(file)?;
     }
-    let unfinished = unfinished(file);
-    begin(&unfinished).and_then(|_| fs::remove_file(&unfinished))
+    begin(file).and_then(|(unfinished, _)| fs::remove_file(unfinished))
 }
 
 /// What a name leads to, behind all links.
@@ -235,9 +247,12 @@ fn is_stream(_: FileType) -> bool {
     false
 }
 
+/// A name that this process gives to no other file.
 fn unfinished(path: &Path) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let mut name = path.as_os_str().to_owned();
-    name.push(UNFINISHED);
+    name.push(format!(".{}-{number}{UNFINISHED}", process::id()));
     name.into()
 }
 

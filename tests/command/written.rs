@@ -171,10 +171,11 @@ fn a_folder_of_examples_has_an_index_when_it_is_whole() {
         names
     };
     assert_eq!(names(), ["index.json", "x.bin", "y.bin"]);
-    let way = folder.join("x.bin.unfinished");
+    let way = folder.join("x.bin");
+    fs::remove_file(&way).expect("it is there");
     fs::create_dir(&way).expect("a folder stands in the way");
-    refused(&mut data(), 1, &["cannot write", "x.bin.unfinished"]);
-    assert!(folder.join("index.json").exists(), "what is there is whole");
+    refused(&mut data(), 1, &["cannot write", "x.bin"]);
+    assert!(folder.join("index.json").exists(), "what was there is as it was");
     fs::remove_dir(&way).expect("it is empty");
     fs::remove_file(folder.join("y.bin")).expect("it is there");
     std::os::unix::fs::symlink("/dev/full", folder.join("y.bin"))

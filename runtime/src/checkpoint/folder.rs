@@ -1,7 +1,7 @@
 //! A folder of checkpoints: names, atomic writes, what may be removed, and by whom.
 
 use super::CheckpointError;
-use crate::output::{bring_to_disk, write_whole};
+use crate::output::{UNFINISHED, bring_to_disk, write_whole};
 use std::{
     collections::BTreeMap,
     fs::{self, File, TryLockError},
@@ -11,7 +11,6 @@ use std::{
 
 const PREFIX: &str = "step-";
 const SUFFIX: &str = ".safetensors";
-const UNFINISHED: &str = ".safetensors.unfinished";
 
 /// A file without contents, which is locked while a run writes to the folder.
 const HELD: &str = ".held";
@@ -45,7 +44,7 @@ pub(super) fn list(folder: &Path) -> Result<Listing, CheckpointError> {
             Some(step) if path.is_file() => {
                 listing.checkpoints.insert(step, path);
             }
-            _ if name.ends_with(UNFINISHED) => {
+            _ if is_unfinished(name) => {
                 listing.ignored.push(CheckpointError::Unfinished { path });
             }
             _ => listing.ignored.push(CheckpointError::Foreign { path }),
@@ -57,11 +56,16 @@ pub(super) fn list(folder: &Path) -> Result<Listing, CheckpointError> {
 /// The step in the name of a checkpoint; names that this program does not write have none.
 fn step(name: &str) -> Option<u64> {
     let step = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.parse().ok()?;
-    (name == file_name(step, SUFFIX)).then_some(step)
+    (name == file_name(step)).then_some(step)
 }
 
-fn file_name(step: u64, suffix: &str) -> String {
-    format!("{PREFIX}{step:012}{suffix}")
+fn file_name(step: u64) -> String {
+    format!("{PREFIX}{step:012}{SUFFIX}")
+}
+
+/// Whether it is the name of a checkpoint that is not whole yet.
+fn is_unfinished(name: &str) -> bool {
+    name.strip_suffix(UNFINISHED).is_some_and(|own| own.contains(SUFFIX))
 }
 
 /// Makes the folder, on disk before anything lies in it.
@@ -103,9 +107,8 @@ pub(super) fn write(
     step: u64,
     bytes: &[u8],
 ) -> Result<PathBuf, CheckpointError> {
-    let unfinished = folder.join(file_name(step, UNFINISHED));
-    let path = folder.join(file_name(step, SUFFIX));
-    match write_whole(&path, &unfinished, |file| file.write_all(bytes)) {
+    let path = folder.join(file_name(step));
+    match write_whole(&path, |file| file.write_all(bytes)) {
         Ok(()) => Ok(path),
         Err(source) => Err(CheckpointError::Write { path, source }),
     }

@@ -221,7 +221,7 @@ fn a_write_cut_at_any_byte_loses_nothing() {
     let checkpoints = Checkpoints::start(folder.path(), run(&schedule)).unwrap();
     checkpoints.save(&state(&schedule, 1)).unwrap();
     let next = format::encode(&run(&schedule), &state(&schedule, 2));
-    let unfinished = "step-000000000002.safetensors.unfinished";
+    let unfinished = "step-000000000002.safetensors.1-23.unfinished";
     for length in (0..=next.len()).step_by(37) {
         folder.write(unfinished, &next[..length]);
         let found = Latest::of(folder.path()).unwrap();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::scratch::Scratch;
+use std::thread;
 
 #[test]
 fn what_cannot_be_written_is_said_before_and_harms_nothing() {
@@ -14,14 +15,6 @@ fn what_cannot_be_written_is_said_before_and_harms_nothing() {
     let path = scratch.path().join("kept");
     scratch.write("kept", b"earlier");
     let output = OutputFile::new(&path).unwrap();
-    // A folder in the way of the unfinished file.
-    fs::create_dir(unfinished(&path)).unwrap();
-    for refused in [output.write(b"later"), OutputFile::new(&path).map(drop)] {
-        let refused = refused.unwrap_err().to_string();
-        assert!(refused.contains("kept.unfinished"), "{refused}");
-    }
-    assert_eq!(fs::read(&path).unwrap(), b"earlier");
-    fs::remove_dir(unfinished(&path)).unwrap();
     let cut = |out: &mut File| {
         out.write_all(b"la")?;
         Err(io::Error::other("the disk is full"))
@@ -30,10 +23,60 @@ fn what_cannot_be_written_is_said_before_and_harms_nothing() {
     assert!(matches!(refused, OutputError::Write { .. }));
     assert!(refused.to_string().contains("the disk is full"), "{refused}");
     assert_eq!(fs::read(&path).unwrap(), b"earlier");
-    assert!(!unfinished(&path).exists());
+    assert_eq!(names(&scratch), ["kept"]);
     output.write(b"later").unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"later");
-    assert!(!unfinished(&path).exists());
+    assert_eq!(names(&scratch), ["kept"]);
+    fs::remove_dir_all(scratch.path()).unwrap();
+    let refused = output.write(b"latest").unwrap_err().to_string();
+    assert!(refused.contains("kept") && refused.contains(UNFINISHED), "{refused}");
+}
+
+/// What lies in a folder.
+fn names(scratch: &Scratch) -> Vec<String> {
+    let entries = fs::read_dir(scratch.path()).unwrap();
+    entries.map(|own| own.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// Launchers start many processes with one command line.
+#[test]
+fn of_many_writers_each_writes_a_whole_file() {
+    let scratch = Scratch::new("output-many");
+    let path = scratch.path().join("kept");
+    let whole = |of: u8| vec![of; 1 << 16];
+    thread::scope(|scope| {
+        for of in 0..8 {
+            let path = &path;
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    let write = |out: &mut File| {
+                        let bytes = whole(of);
+                        bytes.chunks(1 << 12).try_for_each(|piece| out.write_all(piece))
+                    };
+                    OutputFile::new(path).unwrap().write_by(write).unwrap();
+                    let found = fs::read(path).unwrap();
+                    assert_eq!(found, whole(found[0]), "it is one writer's alone");
+                }
+            });
+        }
+    });
+    assert_eq!(names(&scratch), ["kept"]);
+}
+
+/// An ended process had the same number as this one, and left what it wrote.
+#[test]
+fn what_an_ended_process_left_is_in_nobodys_way() {
+    let scratch = Scratch::new("output-left");
+    let path = scratch.path().join("kept");
+    let next = unfinished(&path);
+    let (named, number) = next.to_str().unwrap().rsplit_once('-').unwrap();
+    let number: u32 = number.strip_suffix(UNFINISHED).unwrap().parse().unwrap();
+    for number in number..number + 200 {
+        fs::write(format!("{named}-{number}{UNFINISHED}"), b"left").unwrap();
+    }
+    OutputFile::new(&path).unwrap().write(b"later").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"later");
+    assert_eq!(names(&scratch).len(), 201, "what is another's stays");
 }
 
 #[test]
