@@ -79,10 +79,10 @@ fn train(
         let agreed = control.agree(schedule, data.digest(), &start.state, end);
         agreed.map_err(|trouble| control.ended(trouble))?;
     }
+    notes::tell_passed_over(&start.ignored, listener);
     listener(RunEvent::Begin {
         tokens: TokenFacts::of(&data),
         resumed: start.resumed,
-        ignored: start.ignored.iter().map(ToString::to_string).collect(),
         first: start.state.step,
         end,
     });

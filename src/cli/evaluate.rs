@@ -5,9 +5,9 @@ use super::{
     args::{EvaluateArgs, LearnedArgs},
     compile,
     failure::Failure,
-    load, note, print, print_json, run,
+    load, print, print_json, run,
 };
-use roundelay::{Assessment, Coverage, Graphs, Learned, Measures, RunEvent};
+use roundelay::{Assessment, Coverage, Graphs, Learned, Measures};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -28,11 +28,7 @@ pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
         load::Input::Schedule(schedule) => *schedule,
     };
     let learned = learned(&args.learned);
-    let told = |event| {
-        if let RunEvent::Note(text) = event {
-            note(&format!("note: {text}"));
-        }
-    };
+    let told = |event| run::tell_beside(&event);
     let data = args.data.as_deref();
     let on = run::on(args.device, Graphs::Never);
     let evaluated =

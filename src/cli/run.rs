@@ -3,7 +3,7 @@
 mod end;
 mod tell;
 
-pub(super) use tell::held_out;
+pub(super) use tell::{held_out, tell_beside};
 
 use super::{
     Form,

@@ -3,6 +3,7 @@
 use super::{
     On, RunError, RunEvent,
     machine::{demanded_gpu, on_cpu, some_gpu},
+    notes,
     start::weights,
 };
 use roundelay_runtime::{
@@ -34,8 +35,8 @@ pub struct Assessment {
 
 /// Held-out loss and metrics of what was learned, over about `examples` examples; training looks at
 /// [`HeldOut::EXAMPLES`](crate::HeldOut::EXAMPLES). One process computes them, call by call, so it
-/// does not matter whether periods are graphs. The listener hears of weights that are no numbers, and why a GPU is
-/// not used.
+/// does not matter whether periods are graphs. The listener hears of checkpoints that are passed over, of weights
+/// that are no numbers, and why a GPU is not used.
 ///
 /// # Errors
 /// Unusable data, no checkpoint or weights, or those of another model; too little memory; a GPU that
@@ -52,8 +53,10 @@ pub fn evaluate(
     let data = Dataset::open(&schedule.job, data)?;
     let state = match learned {
         Learned::Checkpoint(folder) => {
-            let found = Latest::of(folder)?.checkpoint;
-            let found = found.ok_or_else(|| RunError::NoCheckpoint(folder.to_owned()))?;
+            let Latest { checkpoint, ignored } = Latest::of(folder)?;
+            notes::tell_passed_over(&ignored, &mut listener);
+            let found =
+                checkpoint.ok_or_else(|| RunError::NoCheckpoint(folder.to_owned()))?;
             found.resume(schedule, &Provenance::new(schedule, &data))?.0
         }
         Learned::Weights(file) => weights(schedule, file, &mut listener)?.0,

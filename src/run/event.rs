@@ -11,14 +11,14 @@ use std::{collections::BTreeMap, time::Duration};
 pub enum RunEvent {
     /// Something is done otherwise than it might have been, with the reason.
     Note(String),
+    /// Something in the folder of checkpoints is passed over, with the reason.
+    PassedOver(String),
     /// The data is read and the state is there.
     Begin {
         /// The tokens, where data are some.
         tokens: Option<TokenFacts>,
         /// How the run relates to an earlier one.
         resumed: Resumed,
-        /// What lies in the folder of checkpoints besides.
-        ignored: Vec<String>,
         /// First training step.
         first: u64,
         /// One past the last.

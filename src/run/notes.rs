@@ -2,7 +2,7 @@
 
 use super::RunEvent;
 use roundelay_runtime::{
-    AnyMachine, AttentionCounts, Cuda, Makers, NotFinite, Ungraphed,
+    AnyMachine, AttentionCounts, CheckpointError, Cuda, Makers, NotFinite, Ungraphed,
 };
 use roundelay_schedule::{Checked, Id};
 use std::path::Path;
@@ -28,6 +28,14 @@ pub(super) fn tell_not_finite(
         let text = format!("`{file}` holds NaN or infinity: {named}{further}");
         listener(RunEvent::Note(text));
     }
+}
+
+/// Says what lies in the folder of checkpoints besides the one that is taken.
+pub(super) fn tell_passed_over(
+    ignored: &[CheckpointError],
+    listener: &mut impl FnMut(RunEvent),
+) {
+    ignored.iter().for_each(|own| listener(RunEvent::PassedOver(own.to_string())));
 }
 
 /// Says which parameters of heads of units training begins with as they are drawn.

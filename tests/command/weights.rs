@@ -276,3 +276,23 @@ fn a_masked_loss_on_held_out_data_is_a_mean_over_targets_whatever_the_micro_batc
     fs::write(scratch.path("masked.bin"), vec![4; 6000]).expect("it can be written");
     assert_eq!(evaluated("")["loss"], Value::Null, "no target, no mean");
 }
+
+/// What is measured then is older than what whoever asks believes.
+#[test]
+fn a_damaged_checkpoint_is_told_wherever_another_takes_its_place() {
+    let (scratch, schedule) = compiled("evaluate-damaged");
+    let kept = scratch.path("kept");
+    let run = "run --checkpoint-every 3 --checkpoint";
+    printed(roundelay(run).arg(&kept).arg(&schedule));
+    let newest = kept.join("step-000000000006.safetensors");
+    let bytes = fs::read(&newest).expect("it was written");
+    fs::write(&newest, &bytes[..bytes.len() / 2]).expect("it can be written");
+    for words in ["evaluate --checkpoint", "evaluate --json --checkpoint"] {
+        let found = ended(roundelay(words).arg(&kept).arg(&schedule));
+        assert_eq!(found.code, 0, "{}", found.err);
+        assert!(found.out.contains("step 3") || found.out.contains("\"step\": 3"));
+        for word in ["warning: ", "000006.safetensors` is not a whole checkpoint"] {
+            assert!(found.err.contains(word), "`{word}` is not in: {}", found.err);
+        }
+    }
+}

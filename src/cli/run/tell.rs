@@ -55,12 +55,11 @@ impl Teller {
 
     fn tell_human(&self, event: RunEvent) -> Result<(), Failure> {
         match event {
-            RunEvent::Note(text) => {
-                note(&format!("note: {text}"));
+            RunEvent::Note(_) | RunEvent::PassedOver(_) => {
+                tell_beside(&event);
                 Ok(())
             }
-            RunEvent::Begin { tokens, resumed, ignored, first, end } => {
-                ignored.iter().for_each(|file| note(&format!("warning: {file}")));
+            RunEvent::Begin { tokens, resumed, first, end } => {
                 self.bar.set_length(end.max(first));
                 self.bar.set_position(first);
                 print(&begun(tokens, &resumed, [first, end]))
@@ -80,14 +79,22 @@ impl Teller {
     }
 }
 
+/// Says on standard error what is no progress.
+pub(in crate::cli) fn tell_beside(event: &RunEvent) {
+    match event {
+        RunEvent::Note(text) => note(&format!("note: {text}")),
+        RunEvent::PassedOver(text) => note(&format!("warning: {text}")),
+        RunEvent::Begin { .. } | RunEvent::Step { .. } | RunEvent::Evaluate { .. } => {}
+    }
+}
+
 fn tell_line(event: RunEvent) -> Result<(), Failure> {
     print_line(match event {
-        RunEvent::Note(text) => {
-            note(&format!("note: {text}"));
+        RunEvent::Note(_) | RunEvent::PassedOver(_) => {
+            tell_beside(&event);
             return Ok(());
         }
-        RunEvent::Begin { tokens, resumed, ignored, first, end } => {
-            ignored.iter().for_each(|file| note(&format!("warning: {file}")));
+        RunEvent::Begin { tokens, resumed, first, end } => {
             let bigram_entropy = tokens.and_then(|tokens| tokens.bigram_entropy);
             Event::Begin { resumed: how(&resumed), first, end, bigram_entropy }
         }
