@@ -18,7 +18,7 @@ use event::Listening;
 use machine::Settled;
 use roundelay_runtime::{
     Control, Dataset, Evaluating, Every, HeldOut, OutputError, OutputFile, Provenance,
-    Rests, Trainer, data_files,
+    Rests, TrainError, Trainer, data_files,
 };
 use roundelay_schedule::{Checked, Evaluation};
 use std::{path::PathBuf, sync::Arc};
@@ -94,14 +94,17 @@ fn train(
     let work = || {
         trainer.machine().load(&start.state)?;
         drop(start.state);
-        let report = trainer.run(end, &mut Listening::new(listener))?;
+        let done = trainer.run(end, &mut Listening::new(listener));
         let machine = trainer.machine();
-        if options.save.is_some()
+        let rests = matches!(done, Ok(_) | Err(TrainError::LastCheckpoint(_)));
+        if rests
+            && options.save.is_some()
             && let (Some(state), Some(save)) = (machine.save()?, save)
         {
             state.write_weights(&save)?;
             notes::tell_not_finite(save.path(), &state.not_finite(), listener);
         }
+        let report = done?;
         let touched = machine.touched()?;
         machine.leave()?;
         Ok(Outcome { report, touched })

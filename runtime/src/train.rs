@@ -124,9 +124,13 @@ pub enum TrainError {
     /// The machine could not go on.
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// A checkpoint could not be written.
+    /// A checkpoint could not be written, and there are steps behind it.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// The last checkpoint could not be written. All else is done on every rank, and the machine rests with
+    /// what was trained.
+    #[error(transparent)]
+    LastCheckpoint(CheckpointError),
     /// Held-out data could not be looked at.
     #[error(transparent)]
     Evaluate(#[from] EvaluateError),
@@ -218,7 +222,7 @@ impl Trainer {
     ///
     /// # Errors
     /// When the machine cannot go on, held-out data cannot be looked at, or a checkpoint cannot be
-    /// written.
+    /// written; where that is [`TrainError::LastCheckpoint`], the machine can still be saved.
     pub fn run(
         &mut self,
         end: u64,
@@ -229,18 +233,27 @@ impl Trainer {
         let mut watch = Stopwatch::start(&self.machine, end);
         let mut gathered = StepLosses::new(self.machine.schedule(), watch.first);
         let mut evaluations = Vec::new();
-        while self.machine.step() < end && !self.is_stopped()? {
+        let mut kept = Ok(());
+        while kept.is_ok() && self.machine.step() < end && !self.is_stopped()? {
             let rest = self.rests.after(self.machine.step(), end);
             self.replay_to(rest, &mut |loss| {
                 gathered.add(loss, |step, mean| watch.step(step, mean, observer));
             })?;
-            watch.pause(|| self.rest(end, &mut evaluations, observer))?;
+            kept = watch.pause(|| self.rest(end, &mut evaluations, observer));
         }
-        if self.machine.step() < end {
+        if kept.is_ok() && self.machine.step() < end {
             let first = watch.first;
-            watch.pause(|| self.keep_last(first, end))?;
+            kept = watch.pause(|| self.keep_last(first, end));
         }
-        self.report(watch, evaluations)
+        match kept {
+            Ok(()) => self.report(watch, evaluations),
+            Err(TrainError::LastCheckpoint(error)) => {
+                // Other ranks sum up with this one.
+                self.report(watch, evaluations)?;
+                Err(TrainError::LastCheckpoint(error))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether somebody wishes to stop. Ranks end together: what one of them is asked, all do.
@@ -319,7 +332,10 @@ impl Trainer {
             if let Checkpointing::Every { checkpoints, .. } = &self.rests.checkpoint
                 && self.rests.saves(step, end)
             {
-                checkpoints.save(&state)?;
+                checkpoints.save(&state).map_err(|error| match step < end {
+                    true => TrainError::Checkpoint(error),
+                    false => TrainError::LastCheckpoint(error),
+                })?;
             }
         }
         observer.rested(step);
@@ -339,7 +355,7 @@ impl Trainer {
         if let Checkpointing::Every { checkpoints, .. } = &self.rests.checkpoint
             && let Some(state) = state
         {
-            checkpoints.save(&state)?;
+            checkpoints.save(&state).map_err(TrainError::LastCheckpoint)?;
         }
         Ok(())
     }

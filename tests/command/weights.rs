@@ -296,3 +296,28 @@ fn a_damaged_checkpoint_is_told_wherever_another_takes_its_place() {
         }
     }
 }
+
+/// All steps are done then, and nothing else has what was learned.
+#[test]
+fn weights_are_saved_where_the_last_checkpoint_cannot_be() {
+    let (scratch, schedule) = compiled("save-unkept");
+    let [whole, saved] = ["whole", "saved"].map(|name| scratch.path(name));
+    printed(roundelay("run --device cpu --save").arg(&whole).arg(&schedule));
+    let kept = scratch.path("kept");
+    let run = || {
+        let mut run = roundelay("run --device cpu --checkpoint-every 4 --checkpoint");
+        run.arg(&kept).arg(&schedule).arg("--save").arg(&saved);
+        run
+    };
+    let way = |step: u32| {
+        let _ = fs::remove_dir_all(&kept);
+        let name = format!("kept/step-{step:012}.safetensors/inside");
+        scratch.file(&name, "a folder stands in the way");
+        format!("cannot write `{}", kept.display())
+    };
+    refused(&mut run(), 3, &[&way(4)]);
+    assert!(!saved.exists(), "the training is not done");
+    refused(&mut run(), 3, &[&way(6)]);
+    let read = |path: &PathBuf| fs::read(path).expect("it was written");
+    assert!(read(&saved) == read(&whole));
+}
