@@ -293,6 +293,8 @@ fn schedules_that_no_lists_say_are_refused() {
         (&["rule=sync", "order=chimera"], "stage 0 is on several devices"),
         (&["rule=sync", "order=dualpipe"], "stage 0 is on several devices"),
         (&["rule=sync", "order=dualpipe_paired"], "stage 0 is on several devices"),
+        (&["exactness=local", "rule=local(units = 2)"], "units of `local(units = 2)`"),
+        (&["exactness=local", "rule=pairwise(units = 2)"], "units of `pairwise(units"),
     ] {
         let program = program(&scratch, "stages 2, micro_batches 4");
         let settings = settings.map(str::to_owned);

@@ -1,7 +1,7 @@
 //! The lists of the devices that a schedule is.
 
 use super::{DeviceList, Item, Listed};
-use crate::{ActionId, Checked, Id, PhysicalQueue, Stage};
+use crate::{ActionId, Checked, Id, PhysicalQueue, Rule, Stage};
 use std::collections::BTreeMap;
 
 /// Why a schedule is no set of lists.
@@ -12,6 +12,11 @@ pub enum Unlisted {
         "passes of several training steps stand in one period: lists are one step with a flush"
     )]
     Interleaved,
+    /// Gradients stop between units.
+    #[error(
+        "gradients stop between the units of `{0}`: lists hand each of them on to the stage before"
+    )]
+    Local(Rule),
     /// Sequences are cut into slices.
     #[error("sequences are cut into slices: lists count whole micro-batches")]
     Sliced,
@@ -27,6 +32,9 @@ pub enum Unlisted {
 /// # Errors
 /// When lists cannot say what the schedule does.
 pub fn lists_of(schedule: &Checked) -> Result<Vec<DeviceList>, Unlisted> {
+    if let rule @ Rule::Local { .. } = schedule.plan.rule {
+        return Err(Unlisted::Local(rule));
+    }
     if schedule.plan.slices > 1 {
         return Err(Unlisted::Sliced);
     }
