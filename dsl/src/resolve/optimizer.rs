@@ -103,7 +103,7 @@ fn sgd(arguments: &Arguments) -> Result<Method, Mistake> {
 
 fn adamw(arguments: &Arguments) -> Result<Method, Mistake> {
     let [beta1, beta2] = [arguments.share("beta1")?, arguments.share("beta2")?];
-    let epsilon = arguments.real_in("epsilon", 0.0, f64::MAX)?;
+    let epsilon = arguments.above_zero("epsilon")?;
     Ok(Method::Adamw { beta1, beta2, epsilon })
 }
 
