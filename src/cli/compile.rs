@@ -23,7 +23,7 @@ pub(super) fn compile(args: &CompileArgs) -> Result<(), Failure> {
     let output = load::output(&args.output, loaded.files(None))?;
     let folder = args.output.parent().unwrap_or(Path::new(""));
     if let Some(root) = loaded.program.train.data.root_mut() {
-        *root = load::relative(root, folder);
+        *root = load::relative(root, folder)?;
     }
     let (schedule, warnings) = match &args.plan {
         Some(path) => {

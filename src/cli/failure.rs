@@ -134,8 +134,18 @@ impl Failure {
 
     /// A file that is something else than the command takes, and what to do with it.
     pub(crate) fn mistaken(path: &Path, message: &str, hint: &str) -> Self {
-        let mut problem = Problem::new("file", path, 1, message.to_owned());
-        (problem.column, problem.hint) = (1, hint.to_owned());
+        Self::at(path, [1, 1], message, hint)
+    }
+
+    /// A file that is wrong from a line and column on, or, without them, as a whole.
+    pub(crate) fn at(
+        path: &Path,
+        [line, column]: [u64; 2],
+        message: &str,
+        hint: &str,
+    ) -> Self {
+        let mut problem = Problem::new("file", path, line, message.to_owned());
+        (problem.column, problem.hint) = (column, hint.to_owned());
         Self::listed(vec![problem])
     }
 

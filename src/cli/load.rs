@@ -97,6 +97,7 @@ fn parsed(
     text: String,
     tables: dsl::Tables,
 ) -> Result<Loaded, Failure> {
+    name(args.file.parent().unwrap_or(Path::new("")))?;
     let source = SourceFile::new(args.file.display().to_string(), text);
     let files = Noted(RefCell::new(vec![args.file.clone()]));
     let parsed = dsl::parse_set(&source, &files, tables, &args.set);
@@ -127,7 +128,7 @@ fn checked(path: &Path, text: &str) -> Result<Checked, Failure> {
     let mut read = read.map_err(|errors| Failure::schedule_file(path, &errors))?;
     let folder = path.parent().unwrap_or(Path::new(""));
     if let Some(root) = read.job.data.root_mut() {
-        *root = folder.join(&*root).display().to_string();
+        *root = name(&folder.join(&*root))?.to_owned();
     }
     let lines = Lines::of(text);
     schedule::check(read, &Kernels)
@@ -159,8 +160,19 @@ pub(super) fn input(args: &ProgramArgs) -> Result<Input, Failure> {
     checked(path, &text).map(|schedule| Input::Schedule(Box::new(schedule)))
 }
 
+/// A folder as programs and schedules, which are text, name it.
+fn name(folder: &Path) -> Result<&str, Failure> {
+    folder.to_str().ok_or_else(|| {
+        let message =
+            "no program and no schedule can name this folder, for it is not UTF-8";
+        let hint =
+            "rename it, or work inside it with names that lead through no such folder";
+        Failure::at(folder, [0, 0], message, hint)
+    })
+}
+
 /// The path of a program's data as seen from the folder that a schedule file lies in.
-pub(super) fn relative(root: &str, folder: &Path) -> String {
+pub(super) fn relative(root: &str, folder: &Path) -> Result<String, Failure> {
     let (from, to) = (absolute(folder), absolute(Path::new(root)));
     let shared =
         from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
@@ -168,7 +180,7 @@ pub(super) fn relative(root: &str, folder: &Path) -> String {
     let down = to.components().skip(shared);
     let path: PathBuf =
         up.map(PathBuf::from).chain(down.map(|c| PathBuf::from(c.as_os_str()))).collect();
-    path.display().to_string()
+    name(&path).map(str::to_owned)
 }
 
 /// A folder from the root, behind all links, out of which `..` leads elsewhere than by its name. What is

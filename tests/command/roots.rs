@@ -1,7 +1,12 @@
 //! Where the data of a program lies: seen from its own folder, and from that of a schedule.
 
-use crate::support::{PROGRAM, Scratch, printed, roundelay};
-use std::{fs, os::unix::fs::symlink, path::PathBuf};
+use crate::support::{PROGRAM, Scratch, printed, refused, roundelay};
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::{ffi::OsStrExt, fs::symlink},
+    path::PathBuf,
+};
 
 /// A program that reads tokens beside it, in a folder of the scratch folder.
 fn letters(scratch: &Scratch, folder: &str) -> PathBuf {
@@ -37,4 +42,28 @@ fn a_name_without_a_folder_is_one_of_this_folder() {
         assert_eq!(found, Some(root), "{program} {schedule}");
         printed(roundelay("run --steps 1").current_dir(&here).arg(schedule));
     }
+}
+
+/// Paths that a text names are text.
+#[test]
+fn folders_that_no_text_can_name_are_refused() {
+    let scratch = Scratch::new("latin-1");
+    let program = letters(&scratch, "plain");
+    let folder = scratch.path("").join(OsStr::from_bytes(b"d\xe9"));
+    fs::rename(program.parent().expect("it has a folder"), &folder)
+        .expect("it can be renamed");
+    let words = ["can name this folder", "not UTF-8", "hint: rename it"];
+    for command in ["plan", "run --steps 1"] {
+        refused(roundelay(command).arg(folder.join("letters.rdl")), 1, &words);
+    }
+    let inside = |words: &str| {
+        let mut command = roundelay(words);
+        command.current_dir(&folder);
+        command
+    };
+    printed(&mut inside("run --steps 1 letters.rdl"));
+    printed(&mut inside("compile letters.rdl -o a.schedule"));
+    printed(&mut inside("run --steps 1 a.schedule"));
+    refused(&mut inside("compile letters.rdl -o ../a.schedule"), 1, &words);
+    refused(roundelay("run --steps 1").arg(folder.join("a.schedule")), 1, &words);
 }
