@@ -1,7 +1,8 @@
 //! Imports: which files a program is made of.
 
 use crate::{
-    Code, Mistake, SourceFile, Span, limit, parse, report::Report, syntax, syntax::Item,
+    Code, Mistake, NotUtf8, SourceFile, Span, limit, parse, report::Report, syntax,
+    syntax::Item, utf8,
 };
 use std::{collections::BTreeMap, fs, io::Read};
 
@@ -39,7 +40,9 @@ impl Files for Disk {
         if bytes.len() > limit::FILE_BYTES {
             return Err(format!("it is larger than {} bytes", limit::FILE_BYTES));
         }
-        String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
+        utf8(bytes).map_err(|NotUtf8 { line, column }| {
+            format!("it is no UTF-8 text from line {line}, column {column} on; save it as UTF-8")
+        })
     }
 }
 

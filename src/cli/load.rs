@@ -24,14 +24,17 @@ const BYTES: u64 = 256 << 20;
 /// A text file.
 pub(super) fn text(path: &Path) -> Result<String, Failure> {
     let file = fs::File::open(path).map_err(|error| Failure::file(path, &error))?;
-    let mut text = String::new();
-    let read = file.take(BYTES + 1).read_to_string(&mut text);
+    let mut bytes = Vec::new();
+    let read = file.take(BYTES + 1).read_to_end(&mut bytes);
     read.map_err(|error| Failure::file(path, &error))?;
-    if text.len() as u64 > BYTES {
+    if bytes.len() as u64 > BYTES {
         let message = format!("`{}` is larger than {} MiB", path.display(), BYTES >> 20);
         return Err(Failure::refused("limit", path, message));
     }
-    Ok(text)
+    dsl::utf8(bytes).map_err(|dsl::NotUtf8 { line, column }| {
+        let message = "this byte is part of no UTF-8 text";
+        Failure::at(path, [line, column], message, "save the file as UTF-8")
+    })
 }
 
 /// A program with its `--set` decisions.
@@ -165,8 +168,7 @@ fn name(folder: &Path) -> Result<&str, Failure> {
     folder.to_str().ok_or_else(|| {
         let message =
             "no program and no schedule can name this folder, for it is not UTF-8";
-        let hint =
-            "rename it, or work inside it with names that lead through no such folder";
+        let hint = "rename it, or run the command inside it";
         Failure::at(folder, [0, 0], message, hint)
     })
 }

@@ -1,7 +1,7 @@
 //! What a file is, is known by how it begins, whatever its name.
 
 use crate::support::{PROGRAM, Scratch, compiled, printed, refused, roundelay};
-use std::fs;
+use std::{fs, path::Path};
 
 #[test]
 fn programs_and_schedules_run_under_any_name() {
@@ -46,4 +46,26 @@ fn what_begins_as_neither_is_what_it_is_called() {
     refused(roundelay("run").arg(scratch.file("p.yaml", yaml)), 1, &["no schedule file"]);
     let words = ["expected import, model, block", "p.rdl:1:1"];
     refused(roundelay("run").arg(scratch.file("p.rdl", "modle x\n")), 1, &words);
+}
+
+/// Editors show such a byte as anything.
+#[test]
+fn the_first_byte_that_is_no_text_is_shown() {
+    let scratch = Scratch::new("no-text");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let schedule = compiled(&scratch, &program, "line.schedule");
+    let spoil = |file: &Path| {
+        let mut bytes = fs::read(file).expect("it is there");
+        bytes.extend(b"# caf\xe9\n");
+        fs::write(file, &bytes).expect("it can be written");
+        bytes.iter().filter(|byte| **byte == b'\n').count()
+    };
+    for (command, file) in [("plan", &program), ("check", &schedule)] {
+        let place = format!("{}:{}:6", file.display(), spoil(file));
+        let words = ["no UTF-8 text", &place, "hint: save the file as UTF-8"];
+        refused(roundelay(command).arg(file), 1, &words);
+    }
+    let importing = scratch.file("importing.rdl", "import \"line.rdl\"\n");
+    let words = ["importing.rdl:1:", "no UTF-8 text", "column 6", "save it as UTF-8"];
+    refused(roundelay("plan").arg(importing), 1, &words);
 }
