@@ -155,8 +155,10 @@ impl Site {
                 Ok(Self { processor, launches, copies: copies() })
             }
             ProfileOn::Cuda => {
-                refuse_unscaled(program.train.dtype)?;
-                let gpu = Cuda::facts_of(0).map_err(RunError::NoCuda)?;
+                let dtype = program.train.dtype;
+                refuse_unscaled(dtype)?;
+                let gpu = Cuda::facts_of(0);
+                let gpu = gpu.map_err(|absent| RunError::NoCuda { absent, dtype })?;
                 let copies = gpu_copies(0).map_err(MachineError::from)?;
                 Ok(Self { processor: gpu.name, launches: usize::MAX, copies })
             }

@@ -88,8 +88,8 @@ pub(super) fn program_text(path: &Path) -> Result<String, Failure> {
     let text = text(path)?;
     if schedule::begins_schedule(&text) {
         let message = "this is no program, but a schedule file";
-        let hint =
-            "it has every decision made; `check`, `simulate`, `show` and `run` take it";
+        let hint = "it has every decision made; `check`, `simulate`, `show`, `run`, `evaluate` and \
+                    `data` take it";
         return Err(Failure::mistaken(path, message, hint));
     }
     Ok(text)
@@ -151,10 +151,16 @@ pub(super) fn input(args: &ProgramArgs) -> Result<Input, Failure> {
     let path = &args.file;
     let text = text(path)?;
     let named = path.extension().is_some_and(|own| own.eq_ignore_ascii_case("rdl"));
-    let is_program = dsl::begins_program(&text) || named;
-    if is_program && !schedule::begins_schedule(&text) {
+    let is_schedule = schedule::begins_schedule(&text);
+    if !is_schedule && (dsl::begins_program(&text) || named) {
         let program = parsed(args, text, dsl::Tables::Read)?;
         return Ok(Input::Program(Box::new(program)));
+    }
+    if !is_schedule {
+        let message = "this is neither a program nor a schedule file";
+        let hint = "a program begins with an item, such as `model`, `import` or `train`, behind \
+                    comments; a schedule file with `roundelay schedule`";
+        return Err(Failure::mistaken(path, message, hint));
     }
     if !args.set.is_empty() {
         let message = "`--set` needs a program; a schedule has every decision made";

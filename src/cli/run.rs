@@ -114,11 +114,23 @@ fn on_termination(_: impl Fn() + Send + 'static) -> std::io::Result<()> {
 fn stopped(args: &RunArgs, outcome: &Outcome) -> String {
     let kept = match &args.checkpoint {
         Some(folder) => {
-            format!("go on with `--checkpoint {} --resume`", folder.display())
+            let folder = quoted(&folder.display().to_string());
+            let steps = args.steps.map(|steps| format!(" --steps {steps}"));
+            let steps = steps.unwrap_or_default();
+            format!("go on with `--checkpoint {folder} --resume{steps}`")
         }
         None => "no checkpoint was kept; `--checkpoint` keeps them".to_owned(),
     };
     format!("interrupted before step {}; {kept}", outcome.report.end)
+}
+
+/// A word as a shell takes it for one.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_-./+=:,@%".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
 }
 
 /// What a choice says of a machine whose periods are graphs or not.

@@ -18,8 +18,11 @@ pub enum RunError {
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     /// The folder has no whole checkpoint.
-    #[error("`{0}` holds no whole checkpoint")]
+    #[error("`{}` holds no whole checkpoint", .0.display())]
     NoCheckpoint(PathBuf),
+    /// There is no folder of checkpoints.
+    #[error("there is no folder `{}`; name the one that `run --checkpoint` wrote to", .0.display())]
+    NoFolder(PathBuf),
     /// Weights cannot be written where they are to be.
     #[error(transparent)]
     Output(#[from] OutputError),
@@ -36,8 +39,13 @@ pub enum RunError {
     )]
     Unscaled(Float),
     /// There is no GPU where one was asked for.
-    #[error("{0}; `--device cpu` needs none of it")]
-    NoCuda(NoCuda),
+    #[error("{absent}; {}", instead_of_gpu(*dtype))]
+    NoCuda {
+        /// What is missing.
+        absent: NoCuda,
+        /// The type that is trained in.
+        dtype: Float,
+    },
     /// The schedule's kernels cannot be called.
     #[error(transparent)]
     Code(#[from] CodeError),
@@ -58,6 +66,16 @@ pub enum RunError {
     Train(#[from] TrainError),
 }
 
+/// What is left where there is no GPU.
+fn instead_of_gpu(dtype: Float) -> &'static str {
+    match dtype.native() {
+        Some(_) => "`--device cpu` needs none of it",
+        None => {
+            "`--device cpu` needs none of it, but trains in `dtype f32` or `dtype f64` alone"
+        }
+    }
+}
+
 impl From<EvaluateError> for RunError {
     fn from(error: EvaluateError) -> Self {
         match error {
@@ -75,6 +93,7 @@ impl RunError {
             RunError::Data(_)
             | RunError::Checkpoint(_)
             | RunError::NoCheckpoint(_)
+            | RunError::NoFolder(_)
             | RunError::Output(
                 OutputError::Input { .. }
                 | OutputError::AmongCheckpoints { .. }
@@ -86,7 +105,7 @@ impl RunError {
             RunError::Output(OutputError::Write { .. })
             | RunError::Element(_)
             | RunError::Unscaled(_)
-            | RunError::NoCuda(_)
+            | RunError::NoCuda { .. }
             | RunError::Meeting(_)
             | RunError::Ranks(_)
             | RunError::Machine(_)

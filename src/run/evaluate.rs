@@ -53,6 +53,9 @@ pub fn evaluate(
     let data = Dataset::open(&schedule.job, data)?;
     let state = match learned {
         Learned::Checkpoint(folder) => {
+            if !folder.exists() {
+                return Err(RunError::NoFolder(folder.clone()));
+            }
             let Latest { checkpoint, ignored } = Latest::of(folder)?;
             notes::tell_passed_over(&ignored, &mut listener);
             let found =
@@ -75,7 +78,7 @@ fn evaluator(
     match on {
         On::Cpu => on_host(schedule),
         On::Cuda(_) => {
-            demanded_gpu()?;
+            demanded_gpu(schedule.job.dtype)?;
             on_gpu(schedule)
         }
         On::Best(_) => {

@@ -37,7 +37,7 @@ impl<'a> Settled<'a> {
         let on = match on {
             On::Cpu => Chosen::Cpu,
             On::Cuda(graphs) => {
-                demanded_gpu()?;
+                demanded_gpu(dtype)?;
                 Chosen::Gpu(graphs)
             }
             On::Best(graphs) => match lacking(control)? {
@@ -156,8 +156,8 @@ pub(super) fn some_gpu() -> Result<(), MachineError> {
 }
 
 /// A GPU that nothing else stands in for.
-pub(super) fn demanded_gpu() -> Result<(), RunError> {
-    Cuda::count().map(drop).map_err(RunError::NoCuda)
+pub(super) fn demanded_gpu(dtype: Float) -> Result<(), RunError> {
+    Cuda::count().map(drop).map_err(|absent| RunError::NoCuda { absent, dtype })
 }
 
 pub(super) fn on_cpu(reason: &dyn Display) -> RunEvent {

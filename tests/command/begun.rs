@@ -33,7 +33,11 @@ fn a_file_of_another_kind_is_said_to_be_one() {
         refused(roundelay(command).arg(&program), 1, &words);
     }
     for command in ["plan", "compile -o never", "profile -o never", "fmt"] {
-        let words = ["no program, but a schedule file", "`run`", "line.schedule:1:1"];
+        let words = [
+            "no program, but a schedule file",
+            "`run`, `evaluate` and `data` take it",
+            "line.schedule:1:1",
+        ];
         refused(roundelay(command).arg(&schedule), 1, &words);
     }
 }
@@ -43,7 +47,15 @@ fn a_file_of_another_kind_is_said_to_be_one() {
 fn what_begins_as_neither_is_what_it_is_called() {
     let scratch = Scratch::new("neither");
     let yaml = "plan: none\n";
-    refused(roundelay("run").arg(scratch.file("p.yaml", yaml)), 1, &["no schedule file"]);
+    let words = [
+        "neither a program nor a schedule",
+        "`model`",
+        "`roundelay schedule`",
+        "p.yaml:1:1",
+    ];
+    for command in ["run", "evaluate --weights w", "data -o never"] {
+        refused(roundelay(command).arg(scratch.file("p.yaml", yaml)), 1, &words);
+    }
     let words = ["expected import, model, block", "p.rdl:1:1"];
     refused(roundelay("run").arg(scratch.file("p.rdl", "modle x\n")), 1, &words);
 }

@@ -261,9 +261,16 @@ fn files_that_cannot_be_used_are_named() {
     refused(roundelay("devices -o").arg(&output), 1, &["no/such/folder"]);
     refused(roundelay("check").arg(&program), 1, &["no schedule file", "line.rdl:1"]);
     refused(roundelay("run --device cuda").arg(&program), 3, &["--device cpu"]);
-    let empty = scratch.path("never-kept");
-    let evaluate = roundelay("evaluate --checkpoint").arg(&empty).arg(&program).output();
-    assert_eq!(evaluate.expect("the binary starts").status.code(), Some(1));
+    let half = scratch.file("half.rdl", &PROGRAM.replace("seed 3", "seed 3, dtype bf16"));
+    refused(roundelay("run --device cuda").arg(half), 3, &["`dtype f32` or `dtype f64`"]);
+    let [missing, file] = ["never-kept", "line.rdl"].map(|name| scratch.path(name));
+    for (command, folder, words) in [
+        ("evaluate --checkpoint", &missing, "there is no folder"),
+        ("evaluate --checkpoint", &file, "is no folder"),
+        ("run --checkpoint", &file, "is no folder"),
+    ] {
+        refused(roundelay(command).arg(folder).arg(&program), 1, &[words]);
+    }
 }
 
 #[test]

@@ -92,13 +92,14 @@ fn train(schedule: &Path, kept: &Path) -> Command {
 #[test]
 fn an_interrupted_run_keeps_what_it_did_and_goes_on_to_the_same_bits() {
     let scratch = Scratch::new("interrupt");
-    let (schedule, kept) = (compiled(&scratch), scratch.path("kept"));
-    let first = stopped(&mut train(&schedule, &kept), &["-INT"]);
+    let (schedule, kept) = (compiled(&scratch), scratch.path("what is kept"));
+    let mut long = train(&schedule, &kept);
+    let first = stopped(long.args(["--steps", "900000"]), &["-INT"]);
     assert_eq!(first.code, Some(130), "{}", first.err);
     let done = losses(&first.lines).len() as u64;
     let end = first.lines.last().expect("there are lines");
     assert_eq!((&end["event"], &end["steps"]), (&"end".into(), &done.into()));
-    let resume = format!("--checkpoint {} --resume", kept.display());
+    let resume = format!("--checkpoint '{}' --resume --steps 900000`", kept.display());
     assert!(first.err.contains(&resume), "{}", first.err);
 
     let until = (done + 5).to_string();

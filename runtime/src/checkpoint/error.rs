@@ -27,6 +27,12 @@ pub enum CheckpointError {
         /// What the system says.
         source: io::Error,
     },
+    /// Something else stands where the folder of checkpoints is to be.
+    #[error("`{}` is no folder; name one for checkpoints", path.display())]
+    NoFolder {
+        /// What stands there.
+        path: PathBuf,
+    },
     /// A file that is cut short or changed.
     #[error(
         "`{}` is not a whole checkpoint: {reason}; the newest whole one before it takes its place",

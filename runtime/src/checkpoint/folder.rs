@@ -30,6 +30,9 @@ pub(super) fn list(folder: &Path) -> Result<Listing, CheckpointError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Ok(Listing::default());
         }
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            return Err(CheckpointError::NoFolder { path: folder.into() });
+        }
         entries => entries.and_then(Iterator::collect::<io::Result<Vec<_>>>),
     };
     let unreadable = |source| CheckpointError::Read { path: folder.into(), source };
@@ -70,6 +73,9 @@ fn is_unfinished(name: &str) -> bool {
 
 /// Makes the folder, on disk before anything lies in it.
 pub(super) fn make(folder: &Path) -> Result<(), CheckpointError> {
+    if folder.exists() && !folder.is_dir() {
+        return Err(CheckpointError::NoFolder { path: folder.into() });
+    }
     let parents = || folder.ancestors().skip(1).filter(|p| !p.as_os_str().is_empty());
     let known = parents().position(Path::is_dir).unwrap_or(0);
     fs::create_dir_all(folder)
@@ -127,6 +133,7 @@ pub(super) fn prune(
         CheckpointError::Unfinished { path } => Some(path),
         CheckpointError::Read { .. }
         | CheckpointError::Write { .. }
+        | CheckpointError::NoFolder { .. }
         | CheckpointError::Damaged { .. }
         | CheckpointError::NoneWhole { .. }
         | CheckpointError::Foreign { .. }
