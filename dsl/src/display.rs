@@ -107,6 +107,46 @@ fn seen(
     }
 }
 
+/// An operation that works head by head; of others nothing is written.
+fn on_heads(f: &mut fmt::Formatter<'_>, operation: Operation) -> fmt::Result {
+    match operation {
+        Operation::Attention {
+            heads,
+            key_heads,
+            projections,
+            causal,
+            window,
+            scale,
+            cap,
+        } => {
+            write!(f, "attention[heads = {heads}, key_heads = {key_heads}, ")?;
+            if projections == Projections::Packed {
+                f.write_str("packed, ")?;
+            }
+            seen(f, causal, window, scale)?;
+            if let Cap::At(cap) = cap {
+                write!(f, ", cap = {cap}")?;
+            }
+        }
+        Operation::Scores { heads, key_heads, causal, window, scale } => {
+            write!(f, "scores[heads = {heads}, key_heads = {key_heads}, ")?;
+            seen(f, causal, window, scale)?;
+        }
+        Operation::Mix { heads, key_heads } => {
+            write!(f, "mix[heads = {heads}, key_heads = {key_heads}")?;
+        }
+        Operation::Rotary { heads, base, turned, still, stretch } => {
+            write!(f, "rotary[heads = {heads}, base = {base}, turned = {turned}")?;
+            if let Still::LastOf(count) = still {
+                write!(f, ", still = {count}")?;
+            }
+            stretched(f, stretch)?;
+        }
+        _ => return Ok(()),
+    }
+    f.write_str("]")
+}
+
 /// By what angles are divided, where they are.
 fn stretched(f: &mut fmt::Formatter<'_>, stretch: Stretch) -> fmt::Result {
     match stretch {
@@ -148,41 +188,10 @@ impl fmt::Display for Operation {
         match self {
             Operation::Embedding => f.write_str("embedding"),
             Operation::Linear => f.write_str("linear"),
-            Operation::Attention {
-                heads,
-                key_heads,
-                projections,
-                causal,
-                window,
-                scale,
-                cap,
-            } => {
-                write!(f, "attention[heads = {heads}, key_heads = {key_heads}, ")?;
-                if *projections == Projections::Packed {
-                    f.write_str("packed, ")?;
-                }
-                seen(f, *causal, *window, *scale)?;
-                if let Cap::At(cap) = cap {
-                    write!(f, ", cap = {cap}")?;
-                }
-                f.write_str("]")
-            }
-            Operation::Scores { heads, key_heads, causal, window, scale } => {
-                write!(f, "scores[heads = {heads}, key_heads = {key_heads}, ")?;
-                seen(f, *causal, *window, *scale)?;
-                f.write_str("]")
-            }
-            Operation::Mix { heads, key_heads } => {
-                write!(f, "mix[heads = {heads}, key_heads = {key_heads}]")
-            }
-            Operation::Rotary { heads, base, turned, still, stretch } => {
-                write!(f, "rotary[heads = {heads}, base = {base}, turned = {turned}")?;
-                if let Still::LastOf(count) = still {
-                    write!(f, ", still = {count}")?;
-                }
-                stretched(f, *stretch)?;
-                f.write_str("]")
-            }
+            Operation::Attention { .. }
+            | Operation::Scores { .. }
+            | Operation::Mix { .. }
+            | Operation::Rotary { .. } => on_heads(f, *self),
             Operation::ClassToken => f.write_str("class_token"),
             Operation::Select { index } => write!(f, "select[index = {index}]"),
             Operation::Rows { first } => write!(f, "rows[first = {first}]"),

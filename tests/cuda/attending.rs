@@ -116,6 +116,28 @@ fn faster_functions_are_found_kept_and_taken() {
     }
 }
 
+/// Queries, keys and values in one array: both ways of functions make what the CPU makes of it.
+#[test]
+fn attention_of_one_array_is_made_by_both_ways() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("attending-packed");
+    let cache = bench.own_cache();
+    let packed = |train| program_of(&bench, "causal = true, packed = true", train);
+    let cpu = bench.run("--device cpu", &packed("steps 4"), &[]);
+    let kept = ("ROUNDELAY_CACHE", cache.as_str());
+    let first = bench.run("--device cuda", &packed(BF16), &[kept, LONG, SLOW_USUAL]);
+    assert_eq!(counts(&first).0, CALLS, "functions for this GPU are taken");
+    let usual = bench.run("--device cuda", &packed(BF16), &[LONG, SLOW_SPECIAL]);
+    assert_eq!(counts(&usual).1, CALLS, "and those for every GPU");
+    for run in [&first, &usual] {
+        for (own, other) in run.losses.iter().zip(&cpu.losses) {
+            assert!((own - other).abs() < 0.03 * other, "{own} against {other}");
+        }
+    }
+}
+
 /// Functions for every GPU stand where those for this one are slower.
 #[test]
 fn slower_functions_are_not_taken() {
