@@ -19,29 +19,18 @@ pub(super) struct Heads {
 
 impl Heads {
     /// The operation on one of so many equal parts of the heads.
-    fn own(self, parts: u64) -> Operation {
-        let [heads, key_heads] = self.count.map(|heads| heads / parts);
-        match self.operation {
-            Operation::Attention { projections, causal, window, scale, cap, .. } => {
-                Operation::Attention {
-                    heads,
-                    key_heads,
-                    projections,
-                    causal,
-                    window,
-                    scale,
-                    cap,
-                }
+    fn own(mut self, parts: u64) -> Operation {
+        match &mut self.operation {
+            Operation::Attention { heads, key_heads, .. }
+            | Operation::Scores { heads, key_heads, .. }
+            | Operation::Mix { heads, key_heads } => {
+                *heads /= parts;
+                *key_heads /= parts;
             }
-            Operation::Scores { causal, window, scale, .. } => {
-                Operation::Scores { heads, key_heads, causal, window, scale }
-            }
-            Operation::Mix { .. } => Operation::Mix { heads, key_heads },
-            Operation::Rotary { base, turned, still, stretch, .. } => {
-                Operation::Rotary { heads, base, turned, still, stretch }
-            }
+            Operation::Rotary { heads, .. } => *heads /= parts,
             other => unreachable!("{other:?} has no heads"),
         }
+        self.operation
     }
 }
 

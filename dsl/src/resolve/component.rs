@@ -119,7 +119,7 @@ fn memory_of(
     report: &mut Report,
 ) -> Known<(Bytes, Bytes)> {
     let memory = Bytes(settings.required("memory", Dimension::Memory, name, report)?);
-    let reserved = settings.quantity("reserved", Dimension::Memory, report)?;
+    let reserved = settings.quantity_or_none("reserved", Dimension::Memory, report)?;
     let reserved = Bytes(reserved.unwrap_or(0));
     match settings.get("reserved") {
         Some(entry) if reserved >= memory => {

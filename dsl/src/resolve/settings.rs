@@ -8,9 +8,6 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Quantities that may be 0, besides times.
-const OF_NOTHING: [&str; 1] = ["reserved"];
-
 /// Entries with known keys, each at most once.
 pub(super) struct Settings<'a> {
     owner: &'a str,
@@ -100,6 +97,17 @@ impl<'a> Settings<'a> {
         self.outer_quantity(key, dimension, report)
     }
 
+    /// The quantity of a key, which may be 0 whatever it measures.
+    pub(super) fn quantity_or_none(
+        &self,
+        key: &str,
+        dimension: Dimension,
+        report: &mut Report,
+    ) -> Known<Option<u64>> {
+        let Some(entry) = self.get(key) else { return Ok(None) };
+        quantity(single(entry, report)?, dimension, report).map(Some)
+    }
+
     fn outer_quantity(
         &self,
         key: &str,
@@ -109,7 +117,7 @@ impl<'a> Settings<'a> {
         let Some(entry) = self.get(key) else { return Ok(None) };
         let expression = only_value(entry, report)?;
         let amount = quantity(expression, dimension, report)?;
-        if dimension != Dimension::Time && !OF_NOTHING.contains(&key) {
+        if dimension != Dimension::Time {
             refuse_nothing(key, (amount, dimension), expression, report)?;
         }
         Ok(Some(amount))

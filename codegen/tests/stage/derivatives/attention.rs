@@ -4,17 +4,20 @@ use super::{extents, hold, hold_operation};
 use crate::support::{build::Build, random::STRETCHES};
 use roundelay_dsl::{Cap, Model, Operation, Projections, Scale, Still, Window};
 
-/// Attention whose positions see all others, as many heads of keys as of queries.
+/// Attention without a window.
+fn attention(
+    [heads, key_heads]: [u64; 2],
+    projections: Projections,
+    causal: bool,
+    (scale, cap): (Scale, Cap),
+) -> Operation {
+    let window = Window::Open;
+    Operation::Attention { heads, key_heads, projections, causal, window, scale, cap }
+}
+
+/// The same of scores as they are, with as many heads of keys as of queries.
 pub(super) fn open_attention(heads: u64, causal: bool) -> Operation {
-    Operation::Attention {
-        heads,
-        key_heads: heads,
-        projections: Projections::Apart,
-        causal,
-        window: Window::Open,
-        scale: Scale::Depth,
-        cap: Cap::Open,
-    }
+    attention([heads; 2], Projections::Apart, causal, (Scale::Depth, Cap::Open))
 }
 
 #[test]
@@ -35,15 +38,14 @@ pub(super) fn attention_with_shared_key_heads_and_windows() {
     ] {
         let shape: &[u64] = &[2, 4, 4];
         let keys: &[u64] = &[2, 4, 4 / heads * key_heads];
-        let (projections, scale, cap) = (Projections::Apart, Scale::Depth, Cap::Open);
         let operation = Operation::Attention {
             heads,
             key_heads,
-            projections,
+            projections: Projections::Apart,
             causal,
             window,
-            scale,
-            cap,
+            scale: Scale::Depth,
+            cap: Cap::Open,
         };
         hold_operation(operation, &[shape, keys, keys], shape);
     }
@@ -56,18 +58,9 @@ pub(super) fn attention_with_scaled_and_capped_scores() {
         (Scale::Depth, Cap::At(0.5)),
         (Scale::Factor(2.0), Cap::At(3.0)),
     ] {
-        let (heads, key_heads, projections) = (4, 2, Projections::Apart);
-        let (causal, window) = (true, Window::Open);
+        let (counts, projections, causal) = ([4, 2], Projections::Apart, true);
         let (shape, keys): (&[u64], &[u64]) = (&[2, 3, 8], &[2, 3, 4]);
-        let operation = Operation::Attention {
-            heads,
-            key_heads,
-            projections,
-            causal,
-            window,
-            scale,
-            cap,
-        };
+        let operation = attention(counts, projections, causal, (scale, cap));
         hold_operation(operation, &[shape, keys, keys], shape);
     }
 }
@@ -80,17 +73,9 @@ pub(super) fn attention_of_one_tensor() {
         (4, 2, true, Cap::At(0.5)),
         (6, 1, false, Cap::Open),
     ] {
-        let (projections, window, scale) =
-            (Projections::Packed, Window::Open, Scale::Depth);
-        let operation = Operation::Attention {
-            heads,
-            key_heads,
-            projections,
-            causal,
-            window,
-            scale,
-            cap,
-        };
+        let (counts, projections) = ([heads, key_heads], Projections::Packed);
+        let scale = Scale::Depth;
+        let operation = attention(counts, projections, causal, (scale, cap));
         let packed: &[u64] = &[2, 3, 2 * (heads + 2 * key_heads)];
         hold_operation(operation, &[packed], &[2, 3, 2 * heads]);
     }
