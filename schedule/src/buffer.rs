@@ -3,7 +3,7 @@
 
 use crate::{
     AxisId, BufferId, Bytes, DeviceId, InputId, RingId, Role, Stage, ValueId,
-    spelled::spelled,
+    spelled::{held_as_text, spelled},
 };
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
@@ -327,17 +327,7 @@ macro_rules! spelled_with_a_dot {
                 Ok(Self { $head: head.parse()?, place: number })
             }
         }
-        impl TryFrom<String> for $name {
-            type Error = String;
-            fn try_from(text: String) -> Result<Self, String> {
-                text.parse()
-            }
-        }
-        impl From<$name> for String {
-            fn from(spot: $name) -> String {
-                spot.to_string()
-            }
-        }
+        held_as_text!($name);
     )*};
 }
 

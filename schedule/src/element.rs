@@ -6,6 +6,7 @@
 //! last of those states, have 32; so have the sums of parameter gradients where a program asks for
 //! it. AdamW thus keeps 2 + 2 + 12 bytes per parameter, or 2 + 4 + 12.
 
+use crate::spelled::held_as_text;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
@@ -156,18 +157,7 @@ impl FromStr for Float {
     }
 }
 
-impl From<Float> for String {
-    fn from(float: Float) -> Self {
-        float.to_string()
-    }
-}
-
-impl TryFrom<String> for Float {
-    type Error = NoFloat;
-    fn try_from(text: String) -> Result<Self, NoFloat> {
-        text.parse()
-    }
-}
+held_as_text!(Float);
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,6 @@
 //! Typed handles: a row of one table, printed exactly as the schedule file spells it.
 
+use crate::spelled::held_as_text;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{fmt, marker::PhantomData, str::FromStr};
 
@@ -67,17 +68,7 @@ macro_rules! define_written_ids {
                         })
                 }
             }
-            impl TryFrom<String> for $name {
-                type Error = String;
-                fn try_from(text: String) -> Result<Self, String> {
-                    text.parse()
-                }
-            }
-            impl From<$name> for String {
-                fn from(id: $name) -> String {
-                    id.to_string()
-                }
-            }
+            held_as_text!($name);
         )*
     };
 }

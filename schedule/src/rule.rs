@@ -1,6 +1,9 @@
 //! Training rules: which parameter version each (stage, micro-batch) uses.
 
-use crate::{Id, MicroBatch, Stage, spelled::spelled};
+use crate::{
+    Id, MicroBatch, Stage,
+    spelled::{held_as_text, spelled},
+};
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
@@ -307,18 +310,7 @@ impl FromStr for Rule {
     }
 }
 
-impl TryFrom<String> for Rule {
-    type Error = String;
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<Rule> for String {
-    fn from(rule: Rule) -> String {
-        rule.to_string()
-    }
-}
+held_as_text!(Rule);
 
 impl Exactness {
     /// What a plan of this class changes of plain gradient descent, in a few words.

@@ -43,4 +43,22 @@ macro_rules! spelled {
     };
 }
 
-pub(crate) use spelled;
+/// What `#[serde(try_from = "String", into = "String")]` asks of a type that is written and read as text.
+macro_rules! held_as_text {
+    ($($name:ty),*) => {$(
+        impl TryFrom<String> for $name {
+            type Error = <$name as std::str::FromStr>::Err;
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(value: $name) -> String {
+                value.to_string()
+            }
+        }
+    )*};
+}
+
+pub(crate) use {held_as_text, spelled};

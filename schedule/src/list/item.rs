@@ -2,7 +2,7 @@
 //! the device does at once, spelled as PyTorch spells it: `(0F3;7B1)OVERLAP_F_B`.
 
 use super::Listed;
-use crate::Pass;
+use crate::{Pass, spelled::held_as_text};
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
@@ -126,18 +126,7 @@ impl FromStr for Item {
     }
 }
 
-impl TryFrom<String> for Item {
-    type Error = String;
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<Item> for String {
-    fn from(item: Item) -> String {
-        item.to_string()
-    }
-}
+held_as_text!(Item);
 
 /// The passes of a list, in order; the forward pass of a pair stands first.
 pub fn listed_in(list: &[Item]) -> impl Iterator<Item = Listed> {

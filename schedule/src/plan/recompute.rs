@@ -1,5 +1,6 @@
 //! What the backward pass of a stage computes again.
 
+use crate::spelled::held_as_text;
 use serde::{Deserialize, Serialize};
 use std::{fmt, num::NonZeroU16, str::FromStr};
 
@@ -138,18 +139,7 @@ impl FromStr for Recompute {
     }
 }
 
-impl TryFrom<String> for Recompute {
-    type Error = String;
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<Recompute> for String {
-    fn from(recompute: Recompute) -> String {
-        recompute.to_string()
-    }
-}
+held_as_text!(Recompute);
 
 #[cfg(test)]
 mod tests {
