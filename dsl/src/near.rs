@@ -12,7 +12,7 @@ pub(crate) fn hint<'a>(
     known: impl IntoIterator<Item = &'a str>,
 ) -> Option<String> {
     let known: Vec<&str> = known.into_iter().take(MOST).collect();
-    match nearest(found, &known) {
+    match nearest(found, known.iter().copied()) {
         Some(name) => Some(format!("did you mean `{name}`?")),
         None if known.is_empty() || known.len() > 24 => None,
         None => Some(format!("known are {}", known.join(", "))),

@@ -5,9 +5,7 @@ use crate::{
     cuda::{self, Steps},
     dropout, elementwise, embedding,
     exchange::{self, Exchange},
-    group_norm, linear_loss, loss, matmul, metric,
-    nearest::nearest,
-    norm, norm_again,
+    group_norm, linear_loss, loss, matmul, metric, norm, norm_again,
     operand::{Operands, Slot},
     optimizer, part, part_loss, part_norm, pixel_norm, pool,
     product::lend_lines,
@@ -19,7 +17,7 @@ use crate::{
 };
 use roundelay_schedule::{
     Access, Bytes, Call, Catalogue, Element, Exchanged, Float, Flops, Footprint, Indices,
-    Operand, Touching, Unit,
+    Operand, Touching, Unit, nearest_hint,
 };
 use std::sync::OnceLock;
 
@@ -262,7 +260,7 @@ impl Kernel {
         let name = &*call.kernel;
         let mut signature = Signature::new(call);
         let Some(parsed) = Operation::parse(name, &mut signature) else {
-            let hint = nearest(name, NAMES.iter().copied());
+            let hint = nearest_hint(name, NAMES.iter().copied());
             return Err(format!("unknown kernel `{name}`{hint}"));
         };
         let finished = parsed.and_then(|operation| Ok((operation, signature.finish()?)));

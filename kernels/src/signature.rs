@@ -1,8 +1,8 @@
 //! Reads a call: operands in order, attributes by name; every mistake becomes a sentence.
 //! An operand that is real may be wide: kernels read and write each operand in its own width.
 
-use crate::{classes::All, nearest::nearest, operand::Slot, store::Store};
-use roundelay_schedule::{Access, Attribute, Call, Element, Indices};
+use crate::{classes::All, operand::Slot, store::Store};
+use roundelay_schedule::{Access, Attribute, Call, Element, Indices, nearest_hint};
 use smallvec::SmallVec;
 
 /// What a kernel's `parse` takes a call apart with. Operands are taken in table order.
@@ -387,7 +387,7 @@ impl<'a> Signature<'a> {
         }
         for name in self.call.attributes.keys() {
             if !self.known.contains(&&**name) {
-                let hint = nearest(name, self.known.iter().copied());
+                let hint = nearest_hint(name, self.known.iter().copied());
                 return Err(format!("has no attribute `{name}`{hint}"));
             }
         }

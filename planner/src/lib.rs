@@ -99,7 +99,7 @@ pub use objective::{FemtoDollars, Goal};
 pub use outline::Outline;
 pub use pins::exact;
 pub use plan_file::{
-    PlanMistake, PlanMistakes, check_plan, doubt, parse_plan, read_plan, stranger,
+    PlanMistake, PlanMistakes, check_plan, doubt, parse_plan, read_plan, unlowered,
     write_plan,
 };
 pub use progress::{End, Look, Observer};

@@ -11,10 +11,11 @@ use crate::{
     rewrite::Algebra,
 };
 use origin::Origin;
-use roundelay_codegen::{Choice, Divided, LowerError, Neighbour, StageError, node_costs};
+use roundelay_codegen::{Choice, Divided, LowerError, Neighbour, node_costs};
 use roundelay_dsl::Program;
-use roundelay_kernels::nearest;
-use roundelay_schedule::{DeviceId, MapWays, Misfit, Nanos, Plan, PlanFault, Rewrite};
+use roundelay_schedule::{
+    DeviceId, MapWays, Misfit, Nanos, Plan, PlanFault, Rewrite, nearest_hint,
+};
 use std::{collections::BTreeSet, fmt};
 
 /// What is wrong with a plan file: all mistakes, by line.
@@ -73,7 +74,7 @@ fn explained(line: usize, message: String) -> PlanMistake {
         Some(unknown) => {
             let known = message.split("expected one of ").nth(1).unwrap_or_default();
             let known = known.split(" at line ").next().unwrap_or_default();
-            nearest(unknown, known.split(", ").map(|name| name.trim_matches('`')))
+            nearest_hint(unknown, known.split(", ").map(|name| name.trim_matches('`')))
         }
         None => String::new(),
     };
@@ -101,9 +102,18 @@ pub fn read_plan(text: &str, program: &Program) -> Result<Plan, PlanMistakes> {
     }
 }
 
-/// What is first to be said of a plan that cannot be lowered: that its text names another program.
-pub fn stranger(text: &str, program: &Program) -> Option<PlanMistake> {
-    Origin::take(text).ok()?.0.mistake(program)
+/// What is to be said of a plan that was read and cannot be lowered: that its text names another program,
+/// or what is wrong, at the decision that it is about; nothing where it is about none.
+pub fn unlowered(
+    text: &str,
+    program: &Program,
+    error: &LowerError,
+) -> Option<PlanMistake> {
+    let stranger = Origin::take(text).ok()?.0.mistake(program);
+    stranger.or_else(|| {
+        let line = line_of(text, error.decision()?);
+        Some(PlanMistake { line, message: error.to_string() })
+    })
 }
 
 /// What is to be said of a plan that goes with a program though its text names another one.
@@ -121,10 +131,13 @@ pub fn check_plan(plan: &Plan, program: &Program) -> Vec<(&'static str, String)>
 
 /// What does not go with the program that the plan's rule trains.
 fn check_trained(plan: &Plan, program: &Program) -> Vec<(&'static str, String)> {
+    let mut mistakes: Vec<_> = zeros(plan).collect();
+    if !mistakes.is_empty() {
+        return mistakes;
+    }
     let family = Family::from(plan);
     let (n, s) = (plan.micro_batches, plan.stages);
     let counts = Counts::from(plan);
-    let mut mistakes = Vec::new();
     if let Err(clash) = family.check() {
         mistakes.push(("placement", clash.to_string()));
     }
@@ -159,6 +172,20 @@ fn check_trained(plan: &Plan, program: &Program) -> Vec<(&'static str, String)> 
     mistakes
 }
 
+/// Numbers of which a plan has one at least.
+fn zeros(plan: &Plan) -> impl Iterator<Item = (&'static str, String)> {
+    let numbers = [
+        ("replicas", plan.replicas),
+        ("shards", plan.shards),
+        ("stages", plan.stages),
+        ("chunks", plan.chunks),
+        ("micro_batches", plan.micro_batches),
+        ("slices", plan.slices),
+    ];
+    let zeros = numbers.into_iter().filter(|(_, number)| *number == 0);
+    zeros.map(|(key, _)| (key, format!("`{key}` is 0, and the least is 1")))
+}
+
 /// A fault with the decision that it is about.
 fn told(fault: PlanFault) -> (&'static str, String) {
     (fault.decision(), fault.to_string())
@@ -170,7 +197,6 @@ fn decision(reason: &Reason, plan: &Plan) -> &'static str {
         Reason::Plan(fault) => fault.decision(),
         Reason::OddHalves { .. } | Reason::OtherDepth { .. } => "tensor",
         Reason::OneReplica | Reason::MirroredReplicas => "replicas",
-        Reason::Indivisible { .. } if plan.micro_batches == 0 => "micro_batches",
         Reason::Indivisible { .. } if plan.replicas != 1 => "replicas",
         Reason::Indivisible { .. }
         | Reason::TooLong { .. }
@@ -228,11 +254,7 @@ fn check_tensor(plan: &Plan, program: &Program) -> Option<(&'static str, String)
     let (size, dtype) = ((examples, plan.tensor), program.train.dtype);
     let listed = Listed { maps: &plan.maps, algebra: Algebra::default() };
     let error = node_costs(&program.model, size, dtype, &listed).err()?;
-    let decision = match error {
-        StageError::MapWay { .. } => "maps",
-        _ => "tensor",
-    };
-    Some((decision, error.to_string()))
+    Some((error.decision().unwrap_or("tensor"), error.to_string()))
 }
 
 /// The ways that a plan lists, or those that are found where it lists none.
@@ -365,6 +387,13 @@ mod tests {
         assert_eq!(wrong("- none\n- none", "- none"), [line("recompute")]);
         assert_eq!(wrong("- none", "- some"), [line("recompute") + 1]);
         assert_eq!(wrong("replicas: 1", "replicas: 2"), [line("replicas")]);
+        for (from, key) in [
+            ("replicas: 1", "replicas"),
+            ("micro_batches: 2", "micro_batches"),
+            ("stages: 2", "stages"),
+        ] {
+            assert_eq!(wrong(from, &format!("{key}: 0")), [line(key)]);
+        }
     }
 
     #[test]

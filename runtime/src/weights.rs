@@ -13,8 +13,7 @@ use crate::{
     container::{Array, Container, element, little_endian},
     state::is_of_head,
 };
-use roundelay_kernels::nearest;
-use roundelay_schedule::{Job, Parameter};
+use roundelay_schedule::{Job, Parameter, nearest_hint};
 use safetensors::tensor::TensorView;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -118,7 +117,7 @@ type Arrays<'a> = BTreeMap<String, Array<'a>>;
 fn strangers(arrays: &Arrays<'_>, job: &Job) -> Vec<WeightsMistake> {
     let known: BTreeSet<&str> = job.parameters.iter().map(|p| p.name.as_str()).collect();
     let stranger = |name: &String| {
-        let hint = nearest(name, known.iter().copied());
+        let hint = nearest_hint(name, known.iter().copied());
         WeightsMistake::Unknown { name: name.clone(), hint }
     };
     let is_known = |name: &str| known.contains(name) || is_of_head(name);
@@ -134,7 +133,7 @@ fn numbers(
 ) -> Result<Vec<u8>, WeightsMistake> {
     let name = parameter.name.clone();
     let Some(Array { dtype, shape, bytes }) = arrays.get(&name).copied() else {
-        let hint = nearest(&name, arrays.keys().map(String::as_str));
+        let hint = nearest_hint(&name, arrays.keys().map(String::as_str));
         return Err(WeightsMistake::Missing { name, hint });
     };
     let found: Vec<u64> = shape.iter().map(|extent| *extent as u64).collect();

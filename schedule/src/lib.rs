@@ -82,7 +82,7 @@ pub use local::Units;
 pub use map::{MapWay, MapWays};
 pub use metric::{Metric, Reading};
 pub use multiple::{gcd, lcm};
-pub use near::nearest;
+pub use near::{nearest, nearest_hint};
 pub use norm::uncounted;
 pub use order::{Fold, Misfit, Order};
 pub use plan::{

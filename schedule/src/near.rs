@@ -1,17 +1,29 @@
 //! The known name that is nearest to an unknown one.
 
+/// Characters of a name that is compared: a comparison takes their square.
+const LONGEST: usize = 128;
+
 /// The known name with the least edit distance, when that is small against its length.
-pub fn nearest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
-    if found.chars().count() > 64 {
+pub fn nearest<'a>(
+    found: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let length = found.chars().count();
+    if length > LONGEST {
         return None;
     }
-    let bound = |name: &str| name.chars().count().min(found.chars().count()).div_ceil(3);
+    let bound = |name: &str| name.chars().count().min(length).div_ceil(3);
     known
-        .iter()
-        .map(|name| (distance(found, name), *name))
+        .into_iter()
+        .map(|name| (distance(found, name), name))
         .filter(|(distance, name)| *distance <= bound(name))
         .min()
         .map(|(_, name)| name)
+}
+
+/// What a message of an unknown name goes on with: `; nearest is …`, or nothing when all are far.
+pub fn nearest_hint<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(found, known).map_or(String::new(), |name| format!("; nearest is `{name}`"))
 }
 
 /// Least number of insertions, deletions, replacements and swaps of neighbours (optimal
@@ -54,7 +66,9 @@ mod tests {
     #[test]
     fn what_is_far_is_not_near() {
         let known = ["batch", "steps", "seed"];
-        assert_eq!(nearest("stepz", &known), Some("steps"));
-        assert_eq!(nearest("banana", &known), None);
+        assert_eq!(nearest("stepz", known), Some("steps"));
+        assert_eq!(nearest("banana", known), None);
+        assert_eq!(nearest_hint("stepz", known), "; nearest is `steps`");
+        assert_eq!(nearest_hint("banana", known), "");
     }
 }

@@ -71,9 +71,15 @@ fn planned(path: &Path, loaded: &Loaded) -> Result<(Checked, Vec<Problem>), Fail
             Ok((schedule, told))
         }
         Err(error) => {
-            let failure = match (&error, planner::stranger(&text, program)) {
-                (CompileError::Lower(_), Some(other)) => wrong(PlanMistakes(vec![other])),
-                _ => Failure::compile(loaded, &error),
+            let mistake = match &error {
+                CompileError::Lower(error) => planner::unlowered(&text, program, error),
+                CompileError::Check(_)
+                | CompileError::Memory(_)
+                | CompileError::Price(_) => None,
+            };
+            let failure = match mistake {
+                Some(mistake) => wrong(PlanMistakes(vec![mistake])),
+                None => Failure::compile(loaded, &error),
             };
             Err(failure.beside(told))
         }

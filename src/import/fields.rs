@@ -5,7 +5,7 @@ use super::{
     json::{Field, diagnostic},
 };
 use roundelay_dsl::{Code, Diagnostic, Severity, SourceFile, Span};
-use roundelay_kernels::nearest;
+use roundelay_schedule::nearest_hint;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -334,8 +334,8 @@ impl<'a> Fields<'a> {
         let name_of = spelled_out(name);
         let is_there = |known: &&str| self.fields.iter().any(|own| own.name == **known);
         let read = || self.read.iter().map(String::as_str);
-        let absent = nearest(&name_of, read().filter(|known| !is_there(known)));
-        let known = nearest(&name_of, read());
+        let absent = nearest_hint(&name_of, read().filter(|known| !is_there(known)));
+        let known = nearest_hint(&name_of, read());
         let message = format!("unknown field `{name}`{known}");
         // One that is meant for another is no field to ignore.
         let hint = match known == absent && !absent.is_empty() {

@@ -119,7 +119,7 @@ fn imported() -> String {
 pub(super) fn refusal(model_type: &str) -> (String, String) {
     let families = imported();
     let reason = REFUSED.iter().find(|(_, types)| types.contains(&model_type));
-    let near = roundelay_kernels::nearest(
+    let near = roundelay_schedule::nearest_hint(
         model_type,
         FAMILIES.iter().map(|family| family.model_type),
     );

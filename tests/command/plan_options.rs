@@ -542,3 +542,21 @@ fn halves_of_a_micro_batch_are_pinned_written_and_trained() {
         ],
     );
 }
+
+/// What keeps a plan from being lowered is told on the line of the decision that it is about.
+#[test]
+fn a_decision_that_cannot_be_lowered_is_told_on_its_line() {
+    let scratch = Scratch::new("unlowered");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let plan = scratch.path("plan.yaml");
+    let _ = printed(roundelay("plan").arg(&program).arg("-o").arg(&plan));
+    let text = std::fs::read_to_string(&plan).expect("it was written");
+    let at = text.find("rewrites:").expect("a map and its activation are one call");
+    let line = text[..at].lines().count() + 1;
+    let wrong = format!("{}rewrites:\n  affine_gelu: o1\n", &text[..at]);
+    let wrong = scratch.file("wrong.yaml", &wrong);
+    let mut command = roundelay("compile");
+    command.arg(&program).arg("--plan").arg(&wrong).arg("-o").arg(scratch.path("s"));
+    let place = format!("wrong.yaml:{line}");
+    refused(&mut command, &["the plan rewrites o1 by affine_gelu", &place]);
+}

@@ -90,3 +90,23 @@ pub enum LowerError {
     )]
     MixedLinks(DeviceId, DeviceId),
 }
+
+impl LowerError {
+    /// The decision of a plan that it is about, where it is about one.
+    pub fn decision(&self) -> Option<&'static str> {
+        match self {
+            LowerError::Plan(fault) => Some(fault.decision()),
+            LowerError::Stage(error) => error.decision(),
+            LowerError::Batch { .. } => Some("micro_batches"),
+            LowerError::Cut { .. } => Some("cuts"),
+            LowerError::Rewrite { .. } => Some("rewrites"),
+            LowerError::Maps { .. } => Some("maps"),
+            LowerError::Units(_) => Some("boundaries"),
+            LowerError::Descending(_) => Some("lists"),
+            LowerError::Stuck(_) => Some("order"),
+            LowerError::States { .. } => Some("states"),
+            LowerError::NoLink(..) | LowerError::MixedLinks(..) => Some("devices"),
+            LowerError::NoLinks => None,
+        }
+    }
+}

@@ -191,6 +191,33 @@ pub enum StageError {
     },
 }
 
+impl StageError {
+    /// The decision of a plan that it is about; of a model at fault none.
+    pub fn decision(&self) -> Option<&'static str> {
+        match self {
+            StageError::Cuts { .. }
+            | StageError::Units { .. }
+            | StageError::Parted { .. }
+            | StageError::Shared { .. } => Some("cuts"),
+            StageError::NoExamples => Some("micro_batches"),
+            StageError::Unsliced { .. } | StageError::SlicedTensor { .. } => {
+                Some("slices")
+            }
+            StageError::Unsplit { .. }
+            | StageError::NoImages { .. }
+            | StageError::Unhalved { .. }
+            | StageError::Odd { .. }
+            | StageError::NoColumns { .. }
+            | StageError::Indivisible { .. }
+            | StageError::Height { .. } => Some("tensor"),
+            StageError::MapWay { .. } => Some("maps"),
+            StageError::NoLoss
+            | StageError::Malformed { .. }
+            | StageError::Loss { .. } => None,
+        }
+    }
+}
+
 /// The numbers up to the largest one that divide a size.
 fn fitting(size: u64, most: u64) -> String {
     let fits: Vec<String> = (1..=most.min(size))

@@ -32,8 +32,7 @@ pub(super) fn unknown_part(program: &Program, entry: &Entry) -> Mistake {
     let full = full_keys(program);
     let known = names.iter().map(String::as_str);
     let inner = full.iter().map(|(key, _)| *key);
-    let all: Vec<&str> = known.clone().chain(inner).collect();
-    match nearest(name, &all) {
+    match nearest(name, known.clone().chain(inner)) {
         Some(found) if !names.iter().any(|name| name == found) => {
             let meant = full.iter().filter(|(key, _)| *key == found);
             let meant: Vec<String> = meant.map(|(_, full)| format!("`{full}`")).collect();

@@ -294,7 +294,7 @@ fn meant(error: &Error) -> Option<String> {
 }
 
 fn did_you_mean(found: &str, known: &[&str]) -> Option<String> {
-    nearest(found, known).map(|name| format!("did you mean `{name}`?"))
+    nearest(found, known.iter().copied()).map(|name| format!("did you mean `{name}`?"))
 }
 
 fn explain(error: &Error) -> String {

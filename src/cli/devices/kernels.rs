@@ -4,9 +4,9 @@ use super::super::{
     FORMAT, Form, args::DevicesArgs, failure::Failure, note, print, print_json,
 };
 use roundelay::parts::{
-    kernels::{NAMES, nearest, samples::tolerance},
+    kernels::{NAMES, samples::tolerance},
     runtime::{KernelCheck, KernelRow, KernelTrials, TriedProducts, is_formless},
-    schedule::Float,
+    schedule::{Float, nearest_hint},
 };
 use serde::Serialize;
 use std::{fmt::Write, path::Path, time::Duration};
@@ -41,7 +41,7 @@ struct Row<'a> {
 
 pub(super) fn check(args: &DevicesArgs) -> Result<(), Failure> {
     if let Some(unknown) = args.only.iter().find(|name| !NAMES.contains(&name.as_str())) {
-        let hint = nearest(unknown, NAMES.iter().copied());
+        let hint = nearest_hint(unknown, NAMES.iter().copied());
         let message = format!("there is no kernel `{unknown}`{hint}");
         return Err(Failure::usage(Path::new(""), &message));
     }
