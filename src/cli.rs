@@ -22,17 +22,37 @@ mod run;
 mod simulate;
 mod watch;
 
-pub(crate) use args::Cli;
-
-use args::Command;
+use args::{Cli, Command};
+use clap::Parser;
 use failure::Failure;
 use std::{
+    env,
+    ffi::OsString,
     io::{self, Write},
     process::ExitCode,
 };
 
-/// Runs a command and says how it ended.
-pub(crate) fn main(cli: Cli) -> ExitCode {
+/// Runs the command that the arguments are, and says how it ended.
+pub(crate) fn main() -> ExitCode {
+    match Cli::try_parse() {
+        Ok(cli) => run_command(&cli),
+        Err(error) => unparsed(&error, &env::args_os().collect::<Vec<_>>()),
+    }
+}
+
+/// Tells that arguments are no command, as a document too where they ask for one; or the help.
+fn unparsed(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
+    let _ = error.print();
+    if !error.use_stderr() {
+        return ExitCode::SUCCESS;
+    }
+    let is_run = arguments.get(1).is_some_and(|command| command == "run");
+    let form = if is_run { Form::Line } else { Form::Document };
+    let asked = arguments.iter().any(|argument| argument == "--json");
+    Failure::unparsed(error).tell(asked.then_some(form))
+}
+
+fn run_command(cli: &Cli) -> ExitCode {
     let form = json_form(&cli.command);
     let done = match &cli.command {
         Command::Plan(args) => plan::plan(args),

@@ -2,7 +2,6 @@
 
 mod cli;
 
-use clap::Parser;
 use std::{env, process::ExitCode};
 
 /// How many queues CUDA keeps on a GPU, which it reads when it is started: with its usual eight, streams
@@ -11,7 +10,7 @@ const QUEUES: (&str, &str) = ("CUDA_DEVICE_MAX_CONNECTIONS", "32");
 
 fn main() -> ExitCode {
     ask_for_queues();
-    cli::main(cli::Cli::parse())
+    cli::main()
 }
 
 /// Asks for as many queues as there are, unless the user says how many.

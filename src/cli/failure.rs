@@ -80,7 +80,9 @@ struct Problems<'a> {
 impl Failure {
     /// Says what went wrong and returns the exit code.
     pub(crate) fn tell(&self, json: Option<Form>) -> ExitCode {
-        note(self.text.trim_end());
+        if !self.text.is_empty() {
+            note(self.text.trim_end());
+        }
         if let Some(form) = json.filter(|_| !self.problems.is_empty()) {
             let _ = self.document(form).and_then(|document| print(&document));
         }
@@ -106,6 +108,17 @@ impl Failure {
     pub(crate) fn usage(path: &Path, message: &str) -> Self {
         let refused = Self::refused("usage", path, message.to_owned());
         Self { kind: Kind::Usage, ..refused }
+    }
+
+    /// Arguments that are no command, of which the parser has told all but the document.
+    pub(crate) fn unparsed(error: &clap::Error) -> Self {
+        let text = error.to_string();
+        let first = text.split("\n\n").next().unwrap_or_default();
+        let lines: Vec<&str> = first.lines().map(str::trim).collect();
+        let message = lines.join(" ");
+        let message = message.strip_prefix("error: ").unwrap_or(&message);
+        let failure = Self::usage(Path::new(""), message);
+        Self { text: String::new(), ..failure }
     }
 
     /// A file that is not written.

@@ -63,6 +63,15 @@ fn usage_mistakes_end_with_2() {
         refused(command.arg(&schedule).args(["--set", "rule=sync"]), 2, &["`--set`"]);
     }
     assert_eq!(diagnostics(roundelay("run --set rule=sync").arg(&schedule), 2).len(), 1);
+    for (command, words) in [
+        ("plan --tpo 3", "unexpected argument '--tpo' found"),
+        ("compile", "arguments were not provided: -o <FILE.SCHEDULE>"),
+        ("run --device tpu", "invalid value 'tpu' for '--device"),
+    ] {
+        let told = diagnostics(roundelay(command).arg(&program), 2);
+        let message = told[0]["message"].as_str().unwrap_or_default();
+        assert!(message.contains(words), "{message}");
+    }
 }
 
 #[test]
