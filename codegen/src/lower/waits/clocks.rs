@@ -4,6 +4,9 @@
 //! one of its own starts. A clock is shared until somebody changes it, and kept only while it is
 //! a queue's or that of an instance which later ones may still conflict with. Counts are signed:
 //! every processor compares many of those at once.
+//!
+//! The checker has clocks of its own (`schedule/src/check/clock.rs`): a mistake in these would leave out a
+//! wait, and clocks with the same mistake would not miss it.
 
 use std::ops::Range;
 
