@@ -13,6 +13,8 @@ pub struct Interrupt(Arc<AtomicU8>);
 const BEGUN: u8 = 1;
 /// One that is set when somebody wishes an end.
 const RAISED: u8 = 2;
+/// One that is set when another rank was asked for it.
+const HEARD: u8 = 4;
 
 /// What a wish to stop meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +29,8 @@ pub enum Met {
 }
 
 impl Interrupt {
-    /// Wishes; says what that meets.
+    /// Wishes; says what that meets. What other ranks were asked is no wish of before: launchers signal
+    /// them one after the other.
     pub fn raise(&self) -> Met {
         match self.0.fetch_or(RAISED, Ordering::Relaxed) {
             before if before & RAISED != 0 => Met::Wish,
@@ -36,9 +39,14 @@ impl Interrupt {
         }
     }
 
-    /// Whether somebody wishes.
+    /// Whether somebody wishes, here or on another rank.
     pub fn is_raised(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & RAISED != 0
+        self.0.load(Ordering::Relaxed) & (RAISED | HEARD) != 0
+    }
+
+    /// Another rank was asked.
+    pub(crate) fn hear(&self) {
+        self.0.fetch_or(HEARD, Ordering::Relaxed);
     }
 
     /// From now on there is something to bring to rest.
@@ -60,5 +68,14 @@ mod tests {
         assert!(!late.is_raised());
         assert_eq!((late.clone().raise(), late.raise()), (Met::Run, Met::Wish));
         assert!(late.is_raised());
+    }
+
+    #[test]
+    fn what_another_rank_was_asked_is_no_wish_of_before() {
+        let rank = Interrupt::default();
+        rank.begin();
+        rank.hear();
+        assert!(rank.is_raised());
+        assert_eq!((rank.raise(), rank.raise()), (Met::Run, Met::Wish));
     }
 }

@@ -260,7 +260,7 @@ impl Trainer {
     fn is_stopped(&mut self) -> Result<bool, MachineError> {
         let stopped = self.machine.any(self.interrupt.is_raised())?;
         if stopped {
-            self.interrupt.raise();
+            self.interrupt.hear();
         }
         Ok(stopped)
     }

@@ -83,7 +83,10 @@ fn interrupt(file: &Path) -> Result<Interrupt, Failure> {
             note("interrupted before the first step: nothing was trained");
             process::exit(INTERRUPTED.into());
         }
-        Met::Wish => process::exit(INTERRUPTED.into()),
+        Met::Wish => {
+            note("interrupted again: ends now");
+            process::exit(INTERRUPTED.into());
+        }
     };
     let refused = |error: &dyn std::fmt::Display| {
         let message = format!("cannot listen for signals: {error}");
