@@ -81,7 +81,7 @@ fn train(
     }
     notes::tell_passed_over(&start.ignored, listener);
     listener(RunEvent::Begin {
-        tokens: TokenFacts::of(&data),
+        tokens: options.seat.is_first().then(|| TokenFacts::of(&data)).flatten(),
         resumed: start.resumed,
         first: start.state.step,
         end,

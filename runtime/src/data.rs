@@ -194,16 +194,13 @@ impl Dataset {
         }
     }
 
-    /// A number that tells contents apart; a resumed run compares it.
+    /// A number that tells apart what examples are made of, contents and how they are read; a resumed
+    /// run compares it.
     pub fn digest(&self) -> u64 {
         let mut digest = Digest::new();
         match &self.source {
-            Source::Windows(windows) => digest.add(windows.corpus().bytes()),
-            Source::Images(images) => {
-                let (pixels, classes) = images.stock().contents();
-                digest.add(pixels);
-                classes.iter().for_each(|class| digest.add(&class.to_le_bytes()));
-            }
+            Source::Windows(windows) => windows.corpus().add_to(&mut digest),
+            Source::Images(images) => images.add_to(&mut digest),
             Source::Shapes(shapes) => {
                 digest.add(b"shapes");
                 shapes.key().iter().for_each(|key| digest.add(&key.to_le_bytes()));

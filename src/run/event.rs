@@ -15,7 +15,7 @@ pub enum RunEvent {
     PassedOver(String),
     /// The data is read and the state is there.
     Begin {
-        /// The tokens, where data are some.
+        /// The tokens, where data are some; on the first of several ranks alone, which tells them.
         tokens: Option<TokenFacts>,
         /// How the run relates to an earlier one.
         resumed: Resumed,

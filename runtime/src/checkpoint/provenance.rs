@@ -2,7 +2,7 @@
 
 use crate::{Dataset, digest::Digest};
 use roundelay_schedule::{
-    Contraction, Images, Job, MapWays, Method, Parameter, Schedule, Tensor,
+    Contraction, Images, Job, MapWays, Method, Parameter, Plan, Schedule, Tensor,
 };
 use std::collections::BTreeMap;
 
@@ -31,6 +31,7 @@ impl Provenance {
             ("seed", job.seed.to_string()),
             ("optimizer", optimizer),
             ("states", states(job).join(" ")),
+            ("delays", delays(schedule)),
             ("arithmetic", arithmetic(schedule)),
             ("data", format!("{:016x}", data.digest())),
             ("fingerprint", schedule.fingerprint.clone()),
@@ -51,6 +52,13 @@ impl Provenance {
             halves.map(|(computed, _)| computed.to_owned())
         };
         computed(self).zip(computed(earlier)).is_some_and(|(own, other)| own != other)
+    }
+
+    /// Whether gradients are taken at other versions of parameters than in an earlier run; one that does not
+    /// say at which is told by its arithmetic alone.
+    pub(super) fn delays_otherwise(&self, earlier: &Provenance) -> bool {
+        let known = earlier.entry("delays");
+        !known.is_empty() && known != self.entry("delays")
     }
 
     /// What was otherwise in an earlier run, so that this one is another run.
@@ -76,6 +84,31 @@ fn states(job: &Job) -> Vec<&'static str> {
     own.iter().copied().chain(masters).collect()
 }
 
+/// A digest of the versions of each parameter that gradients of a step's micro-batches are taken at.
+fn delays(schedule: &Schedule) -> String {
+    let mut digest = Digest::new();
+    for parameter in by_name(&schedule.job) {
+        digest.add(parameter.name.as_bytes());
+        let delays = delays_of(&schedule.plan, parameter);
+        delays.for_each(|delay| digest.add(&delay.to_le_bytes()));
+    }
+    format!("{:016x}", digest.value())
+}
+
+/// The delays of a parameter in all micro-batches of a step.
+fn delays_of(plan: &Plan, parameter: &Parameter) -> impl Iterator<Item = u32> {
+    let (own, whole) = (plan.delays.size().0, plan.whole_stage(parameter.stage));
+    let micro_batches = 0..plan.all_micro_batches() as usize;
+    micro_batches.map(move |i| plan.delays.delay(i % own, whole as usize))
+}
+
+/// In an order that no plan changes.
+fn by_name(job: &Job) -> Vec<&Parameter> {
+    let mut parameters: Vec<&Parameter> = job.parameters.iter().collect();
+    parameters.sort_by(|one, other| one.name.cmp(&other.name));
+    parameters
+}
+
 /// A digest of what each parameter's update is made of: the delays of its micro-batches, the tree
 /// in which they are summed, over how many coordinates, and with whom it shares a clipped norm, which
 /// shards and stages add up.
@@ -84,8 +117,7 @@ fn states(job: &Job) -> Vec<&'static str> {
 /// they split ends at cuts. Plans with one digest train to the same bits.
 fn arithmetic(schedule: &Schedule) -> String {
     let Schedule { job, plan, .. } = schedule;
-    let mut parameters: Vec<&Parameter> = job.parameters.iter().collect();
-    parameters.sort_by(|one, other| one.name.cmp(&other.name));
+    let parameters = by_name(job);
     let mut digest = Digest::new();
     let parts = u64::from(schedule.tensor_parts().max(1));
     digest.add(format!("{}", schedule.cell_count() / parts).as_bytes());
@@ -95,9 +127,7 @@ fn arithmetic(schedule: &Schedule) -> String {
     }
     for parameter in &parameters {
         let (stage, whole) = (parameter.stage, plan.whole_stage(parameter.stage));
-        let own = plan.delays.size().0;
-        let micro_batches = 0..plan.all_micro_batches() as usize;
-        let delays = micro_batches.map(|i| plan.delays.delay(i % own, whole as usize));
+        let delays: Vec<u32> = delays_of(plan, parameter).collect();
         let sum = plan.sum(whole);
         let clipped = job.optimizer.clip != 0.0;
         let norm = parameters.iter().find(|other| clipped && other.stage == stage);
@@ -109,7 +139,7 @@ fn arithmetic(schedule: &Schedule) -> String {
             }
         });
         digest.add(parameter.name.as_bytes());
-        digest.add(format!("{:?} {sum:?} {norm}", delays.collect::<Vec<_>>()).as_bytes());
+        digest.add(format!("{delays:?} {sum:?} {norm}").as_bytes());
     }
     format!("{:016x}", digest.value())
 }

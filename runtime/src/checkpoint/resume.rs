@@ -45,9 +45,14 @@ const OTHER_MODEL: &str = "the model computes something else of the same paramet
 
 const OTHER_HEADS: &str = "heads of units begin as they are drawn";
 
+const OTHER_DELAYS: Resumed = Resumed::WithOtherBits {
+    reason: "the plan takes gradients at other versions of parameters: delays follow from \
+             `micro_batches`, and from where the model is cut",
+};
+
 const OTHER_BITS: Resumed = Resumed::WithOtherBits {
-    reason: "the plan cuts the model elsewhere, sums gradients in another order or splits \
-             tensors among another number of rows",
+    reason: "the plan cuts the model elsewhere, sums gradients in another order, clips them by \
+             a norm of other parts, or splits tensors among another number of rows",
 };
 
 /// What a run goes on with.
@@ -109,6 +114,7 @@ impl Checkpoint {
         if differences.is_empty() {
             let resumed = match provenance.computes_otherwise(earlier) {
                 true => Resumed::WithOtherBits { reason: OTHER_MODEL },
+                false if provenance.delays_otherwise(earlier) => OTHER_DELAYS,
                 false if other("arithmetic") => OTHER_BITS,
                 false => Resumed::Exactly,
             };

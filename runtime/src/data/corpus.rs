@@ -1,6 +1,7 @@
 //! Token sequences read from files: text, whose tokens are bytes, and binary token files.
 
 use super::{DataError, glob};
+use crate::digest::Digest;
 use roundelay_schedule::TokenWidth;
 use std::{
     fs::File,
@@ -125,9 +126,10 @@ impl Corpus {
         })
     }
 
-    /// All bytes, to tell one corpus from another.
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
+    /// All bytes, and how many of them are a token.
+    pub(super) fn add_to(&self, digest: &mut Digest) {
+        digest.add(&self.bytes);
+        digest.add(&self.width().to_le_bytes());
     }
 }
 
@@ -150,7 +152,7 @@ mod tests {
         folder.write("b.md", b"second");
         folder.write("a/z.md", b"first ");
         let corpus = Corpus::text(folder.path(), &["**/*.md".into()]).unwrap();
-        assert_eq!(corpus.bytes(), b"first second");
+        assert_eq!(corpus.bytes, b"first second");
         assert_eq!(corpus.training(), 0..11);
         assert_eq!(corpus.held_out(), 11..12);
         corpus.check(128, "tokens").unwrap();

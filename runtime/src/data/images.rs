@@ -13,6 +13,7 @@ use super::{
     DataError, Example,
     pictures::{Part, Pictures},
 };
+use crate::digest::Digest;
 use roundelay_kernels::random::Stream;
 use roundelay_schedule::{Augmentation, InputId, Job};
 use std::{path::Path, sync::Arc};
@@ -74,9 +75,13 @@ impl Images {
         self.pictures.examples
     }
 
-    /// The images behind the examples.
-    pub(super) fn stock(&self) -> &Stock {
-        &self.stock
+    /// All that examples are made of.
+    pub(super) fn add_to(&self, digest: &mut Digest) {
+        self.stock.add_to(digest);
+        digest.add(match self.augment {
+            Augmentation::None => b"as they are",
+            Augmentation::Shift => b"shifted",
+        });
     }
 
     /// Number of held-out images.

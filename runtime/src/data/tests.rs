@@ -226,6 +226,19 @@ fn another_root_can_be_given() {
     assert_eq!(own.tokens(), Some((90, 10)));
 }
 
+#[test]
+fn bytes_that_are_read_otherwise_are_other_data() {
+    let folder = Scratch::new("data-widths");
+    folder.write("a.bin", &[0; 128]);
+    let digest = |width| {
+        let root = folder.path().display().to_string();
+        let data = Data::Tokens { root, file: "a.bin".to_owned(), width };
+        Dataset::open(&job(data, &pair(1, 4, 256)), None).unwrap().digest()
+    };
+    assert_ne!(digest(TokenWidth::U8), digest(TokenWidth::U16));
+    assert_eq!(digest(TokenWidth::U8), digest(TokenWidth::U8));
+}
+
 /// It would be left unread without a word.
 #[test]
 fn another_root_is_refused_where_it_changes_nothing() {

@@ -89,6 +89,26 @@ fn other_replicas_go_on_as_their_sums_say() {
     assert!(reason.contains("micro_batches times replicas was 4 and is 2"), "{reason}");
 }
 
+/// The same number of micro-batches in all, of which others read older parameters.
+#[test]
+fn other_delays_are_said() {
+    let mut from = schedule(Rule::CyclicV2);
+    let of_replicas = |schedule: &mut Schedule, micro_batches, replicas| {
+        let plan = &mut schedule.plan;
+        (plan.placement, plan.micro_batches) = (Placement::Pipeline, micro_batches);
+        let timeline = plan.placement.timeline();
+        plan.delays = plan.rule.delays(timeline, micro_batches, plan.stages);
+        schedule.plan = plan.clone().replicated(replicas, 1);
+    };
+    of_replicas(&mut from, 4, 1);
+    let mut to = from.clone();
+    of_replicas(&mut to, 2, 2);
+    let (found, resumed) = resume(&from, &to, 3);
+    assert_eq!(found, state(&from, 3));
+    let Resumed::WithOtherBits { reason } = resumed else { panic!("{resumed:?}") };
+    assert!(reason.contains("at other versions of parameters"), "{reason}");
+}
+
 #[test]
 fn other_tensor_rows_go_on_with_the_same_whole_state() {
     let from = schedule(Rule::Sync);

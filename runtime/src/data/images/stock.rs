@@ -1,8 +1,11 @@
 //! Images in memory: bytes of pixels, classes, and how a byte becomes a number.
 
-use crate::data::{
-    DataError,
-    pictures::{CHANNELS, Colour},
+use crate::{
+    data::{
+        DataError,
+        pictures::{CHANNELS, Colour},
+    },
+    digest::Digest,
 };
 
 /// The most bytes of pixels.
@@ -113,9 +116,11 @@ impl Stock {
         self.classes[image as usize]
     }
 
-    /// Pixels and classes, to tell one stock from another.
-    pub(in crate::data) fn contents(&self) -> (&[u8], &[u32]) {
-        (&self.pixels, &self.classes)
+    /// Pixels, classes, and where the training part ends.
+    pub(super) fn add_to(&self, digest: &mut Digest) {
+        digest.add(&self.pixels);
+        self.classes.iter().for_each(|class| digest.add(&class.to_le_bytes()));
+        digest.add(&self.training.to_le_bytes());
     }
 
     /// The pixel of an image at a row and a column; black where a shift leaves nothing.

@@ -144,6 +144,11 @@ fn moved_images_do_not_depend_on_the_split_and_held_out_ones_stay() {
         batch(&mut held_out, 0, 0, 2, 3 * PIXELS)
     };
     assert_eq!(seen(Augmentation::Shift), seen(Augmentation::None));
+    let digest = |augment| {
+        let job = job(cifar_data(&folder, augment), &inputs(2, 32, 32));
+        Dataset::open(&job, None).unwrap().digest()
+    };
+    assert_ne!(digest(Augmentation::Shift), digest(Augmentation::None));
 }
 
 #[test]
@@ -209,12 +214,13 @@ fn folders_are_classes_and_every_tenth_file_is_held_out() {
     let data = images_data(&folder);
     let job = job(data.clone(), &inputs(4, 6, 8));
     let images = Images::folder(folder.path(), &job).unwrap();
-    assert_eq!((images.stock().training(), images.held_out().unwrap()), (19, 2));
-    assert_eq!((images.stock().class(0), images.stock().class(1)), (0, 1));
-    let (pixels, _) = images.stock().contents();
-    let reds: Vec<u8> = pixels.chunks(6 * 8 * 3).skip(1).map(|image| image[0]).collect();
+    assert_eq!((images.stock.training(), images.held_out().unwrap()), (19, 2));
+    assert_eq!((images.stock.class(0), images.stock.class(1)), (0, 1));
+    let first = |image| images.stock.pixel(image, Move::default(), 0, 0)[0];
+    let red = |image| ((first(image) * 0.229 + 0.485) * 255.0).round() as u8;
     let training = (0..20).filter(|k| k % 10 != 9);
-    assert_eq!(reds, training.chain([9, 19]).collect::<Vec<u8>>());
+    let expected: Vec<u8> = training.chain([9, 19]).collect();
+    assert_eq!((1..21).map(red).collect::<Vec<u8>>(), expected);
     let (seen, classes) =
         batch(&mut held_out(&data, &inputs(4, 6, 8)), 0, 0, 4, 6 * 8 * 3);
     assert_eq!(classes, [1; 4]);
