@@ -12,7 +12,7 @@ use super::{
 };
 use crate::BackwardCode;
 use roundelay_schedule::{
-    Argument, BufferId, Bytes, Id, InputId, MicroBatch, Pass, Plan, RingId, Role,
+    Argument, BufferId, Bytes, Id, InputId, MicroBatch, Pass, Place, Plan, RingId, Role,
     Routine, RoutineId, Stage, Subject, Table,
 };
 use routes::{Route, routes, send};
@@ -32,15 +32,16 @@ pub(crate) fn add(
 ) -> Result<(), LowerError> {
     let passes: Table<Stage, Passes> =
         draft.order.stages().map(|s| number(draft, s)).collect();
-    let inputs: Table<Stage, Vec<InputId>> =
-        draft.order.stages().map(|stage| inputs(draft, stage)).collect();
+    let feeds = feeds(draft);
     let mut stops = Stops::new(&draft.routines);
     reserve(draft);
     for number in 0..draft.order.len() {
         let slot = draft.order.slot(number);
         let state = &states[Stage::new(draft.plan.whole_stage(slot.stage) as usize)];
         let routine = routine_of(draft.plan, &passes[slot.stage], state, slot);
-        feed(draft, number, slot, &inputs[slot.stage]);
+        for input in feeds.get(&number).into_iter().flatten() {
+            feed(draft, number, slot, *input);
+        }
         let site = site(draft, slot);
         let turn = Turn { slot, routine, site };
         let stop = stops.of(draft, turn)?;
@@ -244,19 +245,39 @@ fn inputs(draft: &Draft<'_>, stage: Stage) -> Vec<InputId> {
     inputs
 }
 
-/// The host brings a stage's inputs before its forward pass; slices all read the same.
-fn feed(draft: &mut Draft<'_>, number: u32, slot: Slot, inputs: &[InputId]) {
-    if slot.pass != Pass::Forward || draft.plan.keeper(slot.stage) != slot.stage {
-        return;
+/// The inputs that the host brings before each forward pass, by the number of its slot: a device has
+/// each one brought once, before whichever of its stages reads it first, and slices all read the same.
+/// To bring it again for the next stage would wait for those that read it, and let that stage wait.
+fn feeds(draft: &Draft<'_>) -> BTreeMap<u32, Vec<InputId>> {
+    let inputs: Table<Stage, Vec<InputId>> =
+        draft.order.stages().map(|stage| inputs(draft, stage)).collect();
+    let mut firsts = BTreeMap::new();
+    for number in 0..draft.order.len() {
+        let Slot { pass, stage, micro_batch: i, lag, .. } = draft.order.slot(number);
+        if pass != Pass::Forward || draft.plan.keeper(stage) != stage {
+            continue;
+        }
+        let Place { ring, place } = draft.sites.site(stage, i, lag).at;
+        let device = draft.sites.rings[ring].device(place, i64::from(lag));
+        for input in &inputs[stage] {
+            let first = firsts.entry((ring, device, i, *input)).or_insert((lag, number));
+            *first = (*first).min((lag, number));
+        }
     }
+    let mut feeds: BTreeMap<u32, Vec<InputId>> = BTreeMap::new();
+    for ((.., input), (_, number)) in firsts {
+        feeds.entry(number).or_default().push(input);
+    }
+    feeds
+}
+
+fn feed(draft: &mut Draft<'_>, number: u32, slot: Slot, input: InputId) {
     let Slot { stage, micro_batch, lag, .. } = slot;
     let at = draft.sites.site(stage, micro_batch, lag).at;
-    for input in inputs.iter().copied() {
-        let size = input_size(draft, input);
-        let row = hold(draft, at.ring, Subject::Input(input), size, micro_batch);
-        let key = draft.key(number, Side::Before);
-        draft.push(key, lag, DraftWork::Feed { at, micro_batch, row });
-    }
+    let size = input_size(draft, input);
+    let row = hold(draft, at.ring, Subject::Input(input), size, micro_batch);
+    let key = draft.key(number, Side::Before);
+    draft.push(key, lag, DraftWork::Feed { at, micro_batch, row });
 }
 
 fn input_size(draft: &Draft<'_>, input: InputId) -> Bytes {

@@ -1,8 +1,16 @@
 //! Every kind of plan can be lowered, and what comes out has the promised sizes.
 
-use crate::support::{kinds, plan, program};
+use crate::{
+    models,
+    support::{kinds, plan, program},
+};
 use roundelay_codegen::lower;
-use roundelay_schedule::{Kind, Order, Placement, Rule, States, Subject};
+use roundelay_dsl::Program;
+use roundelay_kernels::Kernels;
+use roundelay_schedule::{
+    Checked, Kind, Order, Placement, Rule, States, Subject, Work, check,
+};
+use std::collections::BTreeSet;
 
 #[test]
 fn every_plan_lowers() {
@@ -50,5 +58,53 @@ fn gradients_between_stages_take_the_places_of_values() {
         let first = starts.iter().min().unwrap();
         let last = ends.iter().max().unwrap();
         assert_eq!(last - first, u64::from(s) * 64, "N = {n}, S = {s}");
+    }
+}
+
+/// A model whose stages all read one input.
+fn fed_everywhere(layers: u32, batch: u32) -> Program {
+    let body = vec!["x = linear(x + features, 16)"; layers as usize].join("\n");
+    models::program(&format!(
+        "model layers {{
+            input features: real[batch, 16]
+            input wanted: real[batch, 16]
+            x = features
+            {body}
+            loss mse(x, wanted)
+        }}
+        {}",
+        models::job(batch)
+    ))
+}
+
+/// Feeds of one period, and how many devices, inputs and micro-batches they differ in.
+fn feeds(schedule: &Checked) -> (usize, usize) {
+    let feeds = schedule.actions.values().filter_map(|action| match &action.work {
+        Work::Feed { at, micro_batch, row } => {
+            let ring = &schedule.rings[at.ring];
+            let device = ring.device(at.place, i64::from(action.lag));
+            Some((device, *micro_batch, row.buffer))
+        }
+        _ => None,
+    });
+    let all: Vec<_> = feeds.collect();
+    let different: BTreeSet<_> = all.iter().copied().collect();
+    (all.len(), different.len())
+}
+
+#[test]
+fn stages_of_one_device_share_what_it_is_fed() {
+    for (n, s) in [(2, 2), (3, 3), (2, 4), (4, 4)] {
+        let program = fed_everywhere(s, 4 * n);
+        for kind in kinds(n, s) {
+            let schedule = lower(&program, &plan(kind, n, s)).unwrap();
+            let schedule = check(schedule, &Kernels);
+            let schedule = schedule.unwrap_or_else(|wrong| panic!("{kind:?}: {wrong}"));
+            let (all, different) = feeds(&schedule);
+            assert_eq!(all, different, "{kind:?}, N = {n}, S = {s}");
+            if kind.1 == Placement::Accumulate {
+                assert_eq!(all, 2 * n as usize, "{kind:?}, N = {n}, S = {s}");
+            }
+        }
     }
 }
