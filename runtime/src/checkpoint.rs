@@ -18,6 +18,7 @@ pub use resume::{OptimizerState, Resumed, Resumption};
 use crate::State;
 use folder::Hold;
 use std::{
+    io::BufWriter,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -85,8 +86,9 @@ impl Checkpoints {
     /// # Errors
     /// When it cannot be written; then what was there before is untouched.
     pub fn save(&self, state: &State) -> Result<PathBuf, CheckpointError> {
-        let bytes = format::encode(&self.provenance, state);
-        let path = folder::write(&self.folder, state.step, &bytes)?;
+        let path = folder::write(&self.folder, state.step, |file| {
+            format::write(&mut BufWriter::new(file), &self.provenance, state)
+        })?;
         folder::prune(&self.folder, state.step, KEPT)?;
         Ok(path)
     }

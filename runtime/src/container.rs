@@ -1,11 +1,16 @@
-//! Safetensors files taken apart, whatever stands in them.
+//! Safetensors files, taken apart whatever stands in them, and written array by array: what they hold is
+//! most of what a process has, and there may be no room for it twice.
 
 use roundelay_schedule::{Bytes, Float};
-use safetensors::{Dtype, tensor::Metadata};
+use safetensors::{
+    Dtype,
+    tensor::{Metadata, TensorInfo},
+};
 use std::{
     borrow::Cow,
+    cmp::Reverse,
     collections::BTreeMap,
-    io::{self, Read},
+    io::{self, Read, Write},
 };
 
 /// The longest header that is read, in bytes.
@@ -14,23 +19,23 @@ const HEADER: u64 = 64 << 20;
 /// Bytes of the header's length.
 const LENGTH: u64 = 8;
 
-/// Header and data of a safetensors file; arrays lie inside the data and are as long as their
-/// shapes say.
+/// What stands in a safetensors file.
 #[derive(Clone, Debug)]
 pub(crate) struct Container {
     header: Metadata,
-    data: Vec<u8>,
+    /// By name; as long as their shapes say.
+    pub(crate) arrays: BTreeMap<String, Array<'static>>,
 }
 
 /// An array of a file.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Array<'a> {
     /// Element type.
     pub(crate) dtype: Dtype,
     /// Extents.
-    pub(crate) shape: &'a [usize],
+    pub(crate) shape: Vec<usize>,
     /// Numbers, little-endian.
-    pub(crate) bytes: &'a [u8],
+    pub(crate) bytes: Cow<'a, [u8]>,
 }
 
 impl Container {
@@ -67,25 +72,51 @@ impl Container {
                 return Ok(Err(format!("{more} bytes stand behind its last array")));
             }
         }
-        let mut data = vec![0; header.data_len()];
-        file.read_exact(&mut data)?;
-        Ok(Ok(Self { header, data }))
+        let mut arrays = BTreeMap::new();
+        for name in header.offset_keys() {
+            let Some(TensorInfo { dtype, shape, data_offsets }) = header.info(&name)
+            else {
+                continue;
+            };
+            let mut bytes = vec![0; data_offsets.1 - data_offsets.0];
+            file.read_exact(&mut bytes)?;
+            let (dtype, shape, bytes) = (*dtype, shape.clone(), Cow::Owned(bytes));
+            arrays.insert(name, Array { dtype, shape, bytes });
+        }
+        Ok(Ok(Self { header, arrays }))
     }
 
     /// A text of the file's metadata.
     pub(crate) fn entry(&self, key: &str) -> Option<&String> {
         self.header.metadata().as_ref().and_then(|all| all.get(key))
     }
+}
 
-    /// All arrays by name.
-    pub(crate) fn arrays(&self) -> BTreeMap<String, Array<'_>> {
-        let array = |name: String| {
-            let info = self.header.info(&name)?;
-            let bytes = &self.data[info.data_offsets.0..info.data_offsets.1];
-            Some((name, Array { dtype: info.dtype, shape: &info.shape, bytes }))
-        };
-        self.header.offset_keys().into_iter().filter_map(array).collect()
-    }
+/// Writes arrays and one text of metadata, in the order of the format's own library: wide elements first,
+/// which keeps all of them aligned.
+pub(crate) fn write(
+    out: &mut impl Write,
+    arrays: &BTreeMap<String, Array<'_>>,
+    (key, text): (&str, String),
+) -> io::Result<()> {
+    let mut ordered: Vec<(&String, &Array<'_>)> = arrays.iter().collect();
+    ordered.sort_by_key(|(name, array)| (Reverse(array.dtype), *name));
+    let mut end = 0;
+    let places = ordered.iter().map(|(name, Array { dtype, shape, bytes })| {
+        let start = end;
+        end += bytes.len();
+        let (dtype, shape, data_offsets) = (*dtype, shape.clone(), (start, end));
+        ((*name).clone(), TensorInfo { dtype, shape, data_offsets })
+    });
+    let entries = std::iter::once((key.to_owned(), text)).collect();
+    let header = Metadata::new(Some(entries), places.collect());
+    let header = header.expect("arrays are as long as their shapes say");
+    let mut header = serde_json::to_vec(&header)?;
+    header.resize(header.len().next_multiple_of(LENGTH as usize), b' ');
+    out.write_all(&(header.len() as u64).to_le_bytes())?;
+    out.write_all(&header)?;
+    ordered.iter().try_for_each(|(_, array)| out.write_all(&array.bytes))?;
+    out.flush()
 }
 
 /// The element type of a file for numbers of this type.
@@ -96,6 +127,15 @@ pub(crate) fn element(dtype: Float) -> Dtype {
         Float::Bf16(_) => Dtype::BF16,
         Float::F16(_) => Dtype::F16,
     }
+}
+
+/// Little-endian numbers as this machine has them.
+pub(crate) fn native(bytes: Cow<'_, [u8]>, dtype: Float) -> Vec<u8> {
+    let turned = match little_endian(&bytes, dtype) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(turned) => Some(turned),
+    };
+    turned.unwrap_or_else(|| bytes.into_owned())
 }
 
 /// Native to little-endian and back.

@@ -208,11 +208,9 @@ impl Cpu {
         if fill == Fill::Poison {
             arenas.poison(&mut claim);
         }
-        rows::load::<StateError>(schedule, state, |device, start, bytes| {
+        let has = |device| arenas.has(device);
+        rows::load::<StateError>(schedule, state, has, |device, start, bytes| {
             let range = start..start + bytes.len() as u64;
-            if !arenas.has(device) {
-                return Ok(());
-            }
             arenas.of(device).write(&mut claim, range).copy_from_slice(bytes);
             Ok(())
         })?;

@@ -15,12 +15,11 @@ use crate::{
     feed::Feed,
     plain::Plain,
     shares::Shares,
-    state::{State, StateError, rows},
+    state::{State, StateError, rows::Gathered},
 };
 use roundelay_kernels::{Context, Mode};
 use roundelay_schedule::{Checked, Id, MicroBatch, Pass, Role};
 use stage::{OracleStage, Squares};
-use std::collections::BTreeMap;
 
 /// What an oracle is made of: the schedule's job, plan and routines, but none of its actions.
 pub struct Oracle {
@@ -102,11 +101,10 @@ impl Oracle {
 
     /// The training state, in global terms.
     pub fn state(&mut self) -> State {
-        let mut flats = BTreeMap::new();
-        for stage in &mut self.stages {
-            stage.save(&self.schedule.job, &mut flats);
-        }
-        rows::unflatten(&self.schedule, self.step, self.origin, &flats)
+        let Self { schedule, stages, step, origin, .. } = self;
+        let mut gathered = Gathered::new(schedule, *step, *origin);
+        stages.iter_mut().for_each(|stage| stage.save(&schedule.job, &mut gathered));
+        gathered.state()
     }
 
     fn forward(&mut self, feed: &mut dyn Feed, i: usize) -> f64 {

@@ -10,14 +10,14 @@ pub use error::{WeightsError, WeightsMistake};
 use crate::{
     OutputError, OutputFile, State, Tensor,
     checkpoint::format,
-    container::{Array, Container, element, little_endian},
+    container::{self, Array, Container, element, little_endian},
     state::is_of_head,
 };
 use roundelay_schedule::{Job, Parameter, nearest_hint};
-use safetensors::tensor::TensorView;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
+    io::{self, BufWriter, Write},
     path::{Path, PathBuf},
 };
 
@@ -105,20 +105,19 @@ impl Weights {
     /// What should be parameters: of a checkpoint not older versions and optimizer state.
     fn arrays(&self) -> Arrays<'_> {
         let checkpoint = self.container.entry(format::KEY).is_some();
-        let mut arrays = self.container.arrays();
-        arrays.retain(|name, _| !checkpoint || !name.contains(['@', '#']));
-        arrays
+        let arrays = self.container.arrays.iter();
+        arrays.filter(|(name, _)| !checkpoint || !name.contains(['@', '#'])).collect()
     }
 }
 
-type Arrays<'a> = BTreeMap<String, Array<'a>>;
+type Arrays<'a> = BTreeMap<&'a String, &'a Array<'static>>;
 
 /// Arrays that the job has no parameter for, but for heads.
 fn strangers(arrays: &Arrays<'_>, job: &Job) -> Vec<WeightsMistake> {
     let known: BTreeSet<&str> = job.parameters.iter().map(|p| p.name.as_str()).collect();
-    let stranger = |name: &String| {
+    let stranger = |name: &&String| {
         let hint = nearest_hint(name, known.iter().copied());
-        WeightsMistake::Unknown { name: name.clone(), hint }
+        WeightsMistake::Unknown { name: (*name).clone(), hint }
     };
     let is_known = |name: &str| known.contains(name) || is_of_head(name);
     let unknown = arrays.keys().filter(|name| !is_known(name));
@@ -132,8 +131,8 @@ fn numbers(
     parameter: &Parameter,
 ) -> Result<Vec<u8>, WeightsMistake> {
     let name = parameter.name.clone();
-    let Some(Array { dtype, shape, bytes }) = arrays.get(&name).copied() else {
-        let hint = nearest_hint(&name, arrays.keys().map(String::as_str));
+    let Some(Array { dtype, shape, bytes }) = arrays.get(&name) else {
+        let hint = nearest_hint(&name, arrays.keys().map(|name| name.as_str()));
         return Err(WeightsMistake::Missing { name, hint });
     };
     let found: Vec<u64> = shape.iter().map(|extent| *extent as u64).collect();
@@ -141,7 +140,7 @@ fn numbers(
     if found != expected {
         return Err(WeightsMistake::Shape { name, found, expected });
     }
-    match convert::numbers(dtype, bytes, job.dtype) {
+    match convert::numbers(*dtype, bytes, job.dtype) {
         Some(Ok(numbers)) => Ok(numbers),
         Some(Err(place)) => Err(WeightsMistake::Range { name, place }),
         None => {
@@ -157,7 +156,7 @@ impl State {
     /// # Errors
     /// Those of [`OutputFile::write`].
     pub fn write_weights(&self, file: &OutputFile) -> Result<(), OutputError> {
-        file.write(&encode(self))
+        file.write_by(|out| encode(&mut BufWriter::new(out), self))
     }
 
     /// Parameters whose newest versions hold numbers that are not finite, by name.
@@ -173,24 +172,17 @@ impl State {
     }
 }
 
-/// The file's bytes. The one entry of its metadata is what other programs ask for: that numbers
+/// Writes the file's bytes. The one entry of its metadata is what other programs ask for: that numbers
 /// lie as PyTorch has them.
-fn encode(state: &State) -> Vec<u8> {
+fn encode(out: &mut impl Write, state: &State) -> io::Result<()> {
     let dtype = element(state.dtype);
-    let arrays: BTreeMap<&String, (Vec<usize>, _)> = (state.tensors.iter())
-        .map(|(name, tensor)| {
-            let shape = tensor.shape.iter().map(|extent| *extent as usize).collect();
-            let newest = little_endian(&tensor.versions[0], state.dtype);
-            (name, (shape, newest))
-        })
-        .collect();
-    let views = arrays.iter().map(|(name, (shape, bytes))| {
-        let view = TensorView::new(dtype, shape.clone(), bytes);
-        (name, view.expect("a state's arrays are as long as their shapes say"))
+    let arrays = state.tensors.iter().map(|(name, tensor)| {
+        let shape = tensor.shape.iter().map(|extent| *extent as usize).collect();
+        let bytes = little_endian(&tensor.versions[0], state.dtype);
+        (name.clone(), Array { dtype, shape, bytes })
     });
-    let metadata = std::iter::once(("format".to_string(), "pt".to_string())).collect();
-    safetensors::serialize(views, Some(metadata))
-        .expect("a model's header is shorter than the format's limit")
+    let arrays = arrays.collect();
+    container::write(out, &arrays, ("format", "pt".to_owned()))
 }
 
 #[cfg(test)]

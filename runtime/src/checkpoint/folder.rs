@@ -5,7 +5,7 @@ use crate::output::{UNFINISHED, bring_to_disk, write_whole};
 use std::{
     collections::BTreeMap,
     fs::{self, File, TryLockError},
-    io::{self, Write},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -111,10 +111,10 @@ impl Hold {
 pub(super) fn write(
     folder: &Path,
     step: u64,
-    bytes: &[u8],
+    write: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> Result<PathBuf, CheckpointError> {
     let path = folder.join(file_name(step));
-    match write_whole(&path, |file| file.write_all(bytes)) {
+    match write_whole(&path, write) {
         Ok(()) => Ok(path),
         Err(source) => Err(CheckpointError::Write { path, source }),
     }

@@ -8,17 +8,16 @@
 use super::{Checkpoint, CheckpointError, Provenance};
 use crate::{
     State, Tensor,
-    container::{Array, Container, element, little_endian},
+    container::{self, Array, Container, element, little_endian, native},
     digest::Digest,
     native::wide,
 };
 use roundelay_schedule::{Float, Native};
-use safetensors::{Dtype, tensor::TensorView};
+use safetensors::Dtype;
 use std::{
-    borrow::Cow,
     collections::BTreeMap,
     fs::File,
-    io::{self, Read},
+    io::{self, Read, Write},
     path::Path,
 };
 
@@ -28,25 +27,17 @@ const FORMAT: &str = "1";
 /// The one key of the file's metadata.
 pub(crate) const KEY: &str = "roundelay";
 
-/// The file's bytes.
-pub(super) fn encode(provenance: &Provenance, state: &State) -> Vec<u8> {
+/// Writes the file's bytes.
+pub(super) fn write(
+    out: &mut impl Write,
+    provenance: &Provenance,
+    state: &State,
+) -> io::Result<()> {
     let arrays = arrays(provenance, state);
-    let views: BTreeMap<&String, TensorView<'_>> = arrays
-        .iter()
-        .map(|(name, (shape, bytes))| {
-            let dtype = element(stored(name, state.dtype));
-            let view = TensorView::new(dtype, shape.clone(), bytes);
-            (name, view.expect("a state's arrays are as long as their shapes say"))
-        })
-        .collect();
     let mut entries = entries(provenance, state);
-    let parts =
-        views.iter().map(|(name, view)| (*name, view.dtype(), view.shape(), view.data()));
-    let digest = digest(&entries, parts);
+    let digest = digest(&entries, &arrays);
     entries.insert("digest".to_string(), digest);
-    let metadata = std::iter::once((KEY.to_string(), json(&entries))).collect();
-    safetensors::serialize(views, Some(metadata))
-        .expect("a model's header is shorter than the format's limit")
+    container::write(out, &arrays, (KEY, json(&entries)))
 }
 
 /// All entries of the metadata but the digest.
@@ -75,10 +66,7 @@ fn stored(name: &str, dtype: Float) -> Float {
 }
 
 /// All arrays under their names in the file, little-endian.
-fn arrays<'a>(
-    provenance: &Provenance,
-    state: &'a State,
-) -> BTreeMap<String, (Vec<usize>, Cow<'a, [u8]>)> {
+fn arrays<'a>(provenance: &Provenance, state: &'a State) -> BTreeMap<String, Array<'a>> {
     let mut arrays = BTreeMap::new();
     for (name, tensor) in &state.tensors {
         let shape: Vec<usize> = tensor.shape.iter().map(|n| *n as usize).collect();
@@ -90,7 +78,8 @@ fn arrays<'a>(
         let states = states.map(|(state, array)| (format!("{name}#{state}"), array));
         arrays.extend(versions.chain(states).map(|(name, array)| {
             let dtype = stored(&name, state.dtype);
-            (name, (shape.clone(), little_endian(array, dtype)))
+            let (shape, bytes) = (shape.clone(), little_endian(array, dtype));
+            (name, Array { dtype: element(dtype), shape, bytes })
         }));
     }
     arrays
@@ -100,13 +89,13 @@ fn json(entries: &BTreeMap<String, String>) -> String {
     serde_json::to_string(entries).expect("texts under texts are JSON")
 }
 
-fn digest<'a>(
+fn digest(
     entries: &BTreeMap<String, String>,
-    tensors: impl Iterator<Item = (&'a String, Dtype, &'a [usize], &'a [u8])>,
+    arrays: &BTreeMap<String, Array<'_>>,
 ) -> String {
     let mut digest = Digest::new();
     digest.add(json(entries).as_bytes());
-    for (name, dtype, shape, bytes) in tensors {
+    for (name, Array { dtype, shape, bytes }) in arrays {
         digest.add(name.as_bytes());
         digest.add(format!("{dtype:?}{shape:?}").as_bytes());
         digest.add(bytes);
@@ -138,18 +127,17 @@ pub(super) fn whole(
     length: u64,
 ) -> io::Result<Result<(Provenance, State), String>> {
     let container = Container::read(file, length)?;
-    Ok(container.and_then(|container| decode(&container)))
+    Ok(container.and_then(decode))
 }
 
-fn decode(container: &Container) -> Result<(Provenance, State), String> {
+fn decode(container: Container) -> Result<(Provenance, State), String> {
     let text =
         container.entry(KEY).ok_or("its header does not come from this program")?;
     let mut entries: BTreeMap<String, String> =
         serde_json::from_str(text).map_err(|error| error.to_string())?;
     let written = entries.remove("digest").ok_or("it has no digest")?;
-    let arrays = container.arrays();
-    let parts = arrays.iter().map(|(name, a)| (name, a.dtype, a.shape, a.bytes));
-    if written != digest(&entries, parts) {
+    let arrays = container.arrays;
+    if written != digest(&entries, &arrays) {
         return Err("its digest differs from its contents".to_string());
     }
     let mut take = |name: &str| entries.remove(name).unwrap_or_default();
@@ -162,7 +150,7 @@ fn decode(container: &Container) -> Result<(Provenance, State), String> {
     let (step, origin) = (number(&step)?, number(&origin)?);
     let provenance = Provenance { entries };
     let dtype = dtype_of(&dtype, &arrays)?;
-    let tensors = tensors_of(&provenance, &arrays, dtype)?;
+    let tensors = tensors_of(&provenance, arrays, dtype)?;
     match origin <= step {
         true => Ok((provenance, State { dtype, step, origin, tensors })),
         false => Err("it begins after its own step".to_string()),
@@ -200,40 +188,41 @@ fn dtype_of(
 /// Puts the arrays of every parameter together.
 fn tensors_of(
     provenance: &Provenance,
-    arrays: &BTreeMap<String, Array<'_>>,
+    mut arrays: BTreeMap<String, Array<'_>>,
     dtype: Float,
 ) -> Result<BTreeMap<String, Tensor>, String> {
-    let array = |name: &str| {
-        let Array { shape, bytes, .. } = *arrays.get(name)?;
-        Some((shape, little_endian(bytes, stored(name, dtype)).into_owned()))
+    let is_newest = |name: &&String| !name.contains(['@', '#']);
+    let names: Vec<String> = arrays.keys().filter(is_newest).cloned().collect();
+    let mut array = |name: String| {
+        let Array { shape, bytes, .. } = arrays.remove(&name)?;
+        Some((shape, native(bytes, stored(&name, dtype))))
     };
     let mut tensors = BTreeMap::new();
-    let mut used = 0;
-    for name in arrays.keys().filter(|name| !name.contains(['@', '#'])) {
-        let newest = array(name).into_iter();
-        let older = (1u32..).map_while(|age| array(&format!("{name}@-{age}")));
+    for name in names {
+        let newest = array(name.clone()).into_iter();
+        let older = (1u32..).map_while(|age| array(format!("{name}@-{age}")));
+        let versions = newest.chain(older).collect();
         let states = provenance.entry("states").split_whitespace();
-        let states = states.map(|state| array(&format!("{name}#{state}")));
+        let states = states.map(|state| array(format!("{name}#{state}")));
         let optimizer = states.collect::<Option<_>>();
         let tensor = optimizer
-            .and_then(|optimizer| together(newest.chain(older).collect(), optimizer))
+            .and_then(|optimizer| together(versions, optimizer))
             .ok_or_else(|| format!("the arrays of `{name}` do not belong together"))?;
-        used += tensor.versions.len() + tensor.optimizer.len();
-        tensors.insert(name.clone(), tensor);
+        tensors.insert(name, tensor);
     }
-    match used == arrays.len() {
+    match arrays.is_empty() {
         true => Ok(tensors),
         false => Err("it holds arrays that belong to no parameter".to_string()),
     }
 }
 
-type Arrays<'a> = Vec<(&'a [usize], Vec<u8>)>;
+type Arrays = Vec<(Vec<usize>, Vec<u8>)>;
 
 /// One parameter, if all its arrays have one shape.
-fn together(versions: Arrays<'_>, optimizer: Arrays<'_>) -> Option<Tensor> {
-    let shape = versions.first().map(|(shape, _)| *shape)?;
+fn together(versions: Arrays, optimizer: Arrays) -> Option<Tensor> {
+    let shape = versions.first().map(|(shape, _)| shape.clone())?;
     let one = versions.iter().chain(&optimizer).all(|(other, _)| *other == shape);
-    let bytes = |arrays: Arrays<'_>| arrays.into_iter().map(|(_, bytes)| bytes).collect();
+    let bytes = |arrays: Arrays| arrays.into_iter().map(|(_, bytes)| bytes).collect();
     one.then(|| Tensor {
         shape: shape.iter().map(|extent| *extent as u64).collect(),
         versions: bytes(versions),

@@ -96,6 +96,13 @@ fn state(schedule: &Schedule, step: u64) -> State {
     state
 }
 
+/// The checkpoint of that state.
+fn bytes(schedule: &Schedule, step: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    format::write(&mut bytes, &run(schedule), &state(schedule, step)).unwrap();
+    bytes
+}
+
 fn names(folder: &Scratch) -> Vec<String> {
     let entries = fs::read_dir(folder.path()).unwrap();
     let name = |entry: std::io::Result<fs::DirEntry>| {
@@ -140,7 +147,7 @@ fn a_state_comes_back_bit_for_bit() {
 #[test]
 fn any_reader_of_safetensors_finds_the_names() {
     let schedule = schedule(Rule::CyclicV2);
-    let bytes = format::encode(&run(&schedule), &state(&schedule, 3));
+    let bytes = bytes(&schedule, 3);
     let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     let mut names = file.names();
     names.sort_unstable();
@@ -220,7 +227,7 @@ fn a_write_cut_at_any_byte_loses_nothing() {
     let schedule = schedule(Rule::CyclicV2);
     let checkpoints = Checkpoints::start(folder.path(), run(&schedule)).unwrap();
     checkpoints.save(&state(&schedule, 1)).unwrap();
-    let next = format::encode(&run(&schedule), &state(&schedule, 2));
+    let next = bytes(&schedule, 2);
     let unfinished = "step-000000000002.safetensors.1-23.unfinished";
     for length in (0..=next.len()).step_by(37) {
         folder.write(unfinished, &next[..length]);
@@ -242,7 +249,7 @@ fn damaged_and_foreign_files_are_passed_over() {
     let schedule = schedule(Rule::CyclicV2);
     let checkpoints = Checkpoints::start(folder.path(), run(&schedule)).unwrap();
     checkpoints.save(&state(&schedule, 1)).unwrap();
-    let whole = format::encode(&run(&schedule), &state(&schedule, 9));
+    let whole = bytes(&schedule, 9);
     folder.write("step-000000000009.safetensors", &whole[..whole.len() - 1]);
     folder.write("step-000000000008.safetensors", b"");
     folder.write("step-8.safetensors", &whole);
@@ -264,7 +271,7 @@ fn damaged_and_foreign_files_are_passed_over() {
 fn a_folder_whose_checkpoints_are_all_damaged_is_refused() {
     let folder = Scratch::new("checkpoint-damaged");
     let schedule = schedule(Rule::Sync);
-    let whole = format::encode(&run(&schedule), &state(&schedule, 9));
+    let whole = bytes(&schedule, 9);
     folder.write("step-000000000009.safetensors", &whole[..whole.len() - 1]);
     folder.write("step-000000000008.safetensors", b"");
     let refused = Resumption::of(folder.path(), &schedule, &run(&schedule)).unwrap_err();

@@ -100,23 +100,20 @@ impl fmt::Display for Demand {
     }
 }
 
-/// So many versions of the parameters of a job, and its optimizer's state.
-fn state(schedule: &Schedule, versions: u64) -> Bytes {
+/// The versions of parameters that a rule reads, and their optimizer's state.
+fn state(schedule: &Schedule) -> Bytes {
     let job = &schedule.job;
+    let versions = 1 + u64::from(schedule.plan.delays.max());
     let each = job.dtype.size() * versions + job.optimizer_width();
     job.parameters.iter().map(|parameter| Bytes(parameter.whole_elements()) * each).sum()
 }
 
-/// What looking at held-out data takes while a machine rests: an evaluator, and the state that it
-/// looks at.
-fn looking(schedule: &Schedule) -> Bytes {
-    match schedule.job.evaluate {
-        Evaluation::Never => Bytes(0),
-        Evaluation::Every(_) => {
-            let versions = 1 + u64::from(schedule.plan.delays.max());
-            Evaluator::bytes(schedule) + state(schedule, versions)
-        }
-    }
+/// A state, and the flat array that its way to or from arenas goes through, on all parts of split tensors.
+fn on_its_way(schedule: &Schedule) -> Bytes {
+    let job = &schedule.job;
+    let longest = job.elements.values().max().copied().unwrap_or(0);
+    let parts = u64::from(schedule.tensor_parts().max(1));
+    state(schedule) + Bytes(longest) * parts * job.dtype.wide_size()
 }
 
 /// Threads of a machine, of those that help them with the devices that are here, and of an evaluator
@@ -211,10 +208,23 @@ impl Asker {
         }
     }
 
+    /// What looking at held-out data takes while a machine rests: an evaluator, and the state that it
+    /// looks at.
     fn looking(self, schedule: &Schedule) -> Bytes {
+        match (self, schedule.job.evaluate) {
+            (Self::Other(_), _) | (_, Evaluation::Never) => Bytes(0),
+            (Self::Whole | Self::First(_), Evaluation::Every(_)) => {
+                Evaluator::bytes(schedule) + self.state(schedule)
+            }
+        }
+    }
+
+    /// The state that it has beside arenas: the first of several ranks puts it together from what all of
+    /// them sent.
+    fn state(self, schedule: &Schedule) -> Bytes {
         match self {
-            Self::Whole | Self::First(_) => looking(schedule),
-            Self::Other(_) => Bytes(0),
+            Self::Whole | Self::Other(_) => on_its_way(schedule),
+            Self::First(_) => on_its_way(schedule) * 2,
         }
     }
 }
@@ -260,9 +270,10 @@ pub(super) fn for_rank(
     })
 }
 
-/// What is there when a run starts: the state gives way to what looks at held-out data.
+/// What there is at one time: the state that a run starts from or keeps gives way to what looks at held-out
+/// data.
 fn at_start(schedule: &Schedule, asker: Asker) -> Demand {
-    let (start, looking) = (state(schedule, 1), asker.looking(schedule));
+    let (start, looking) = (asker.state(schedule), asker.looking(schedule));
     let beside = match looking > start {
         true => (LOOKING, looking),
         false => ("the parameters that they start from", start),
@@ -331,7 +342,7 @@ fn sight() -> String {
 pub(crate) fn for_evaluation(schedule: &Schedule) -> Result<(), CpuError> {
     let beside = vec![
         ("for a forward pass", Evaluator::bytes(schedule)),
-        ("for the parameters that it looks at", state(schedule, 1)),
+        ("for the parameters that it looks at", state(schedule)),
     ];
     look(&Demand { arenas: None, beside }, cores)
 }

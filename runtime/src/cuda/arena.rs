@@ -8,7 +8,7 @@ use super::{
 };
 use crate::machine::{Span, arena_sizes};
 use roundelay_schedule::{Bytes, DeviceId, PoolId, Schedule};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What arenas and scratch start at multiples of.
 pub(super) const ALIGNMENT: u64 = 256;
@@ -80,6 +80,11 @@ impl Arenas {
     /// Whether a device is here.
     pub(super) fn has(&self, device: DeviceId) -> bool {
         self.arenas.contains_key(&device)
+    }
+
+    /// The devices that are here.
+    pub(super) fn devices(&self) -> BTreeSet<DeviceId> {
+        self.arenas.keys().copied().collect()
     }
 
     /// All arenas.

@@ -141,11 +141,10 @@ impl Engine {
         self.fill(fill)?;
         self.settle()?;
         let schedule = Arc::clone(&self.schedule);
-        rows::load(&schedule, state, |device, start, bytes| {
-            match self.arenas.has(device) {
-                true => self.write(device, start, bytes),
-                false => Ok(()),
-            }
+        let here = self.arenas.devices();
+        let has = |device| here.contains(&device);
+        rows::load(&schedule, state, has, |device, start, bytes| {
+            self.write(device, start, bytes)
         })
     }
 

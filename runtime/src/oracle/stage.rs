@@ -7,7 +7,7 @@ use crate::{
     plain::{Lent, Plain},
     state::{
         State,
-        rows::{Array, Flats},
+        rows::{Array, Flats, Gathered},
     },
 };
 use roundelay_kernels::{Context, Real};
@@ -249,22 +249,24 @@ impl OracleStage {
         self.versions.push_front(next);
     }
 
-    /// All arrays, flat.
-    pub(super) fn save(&mut self, job: &Job, flats: &mut Flats) {
+    /// Adds all arrays, flat.
+    pub(super) fn save(&mut self, job: &Job, gathered: &mut Gathered<'_>) {
         let all = 0..self.size;
         for (age, version) in (0..).zip(self.versions.iter_mut().take(self.depth)) {
-            let key = Array::Parameter(self.stage, age);
             let own = lent(version, self.rows, all.clone());
-            flats.extend((0..).zip(own).map(|(row, own)| ((key, row), own.to_vec())));
+            let flats = (0..).zip(own).map(|(row, own)| (row, own.to_vec()));
+            gathered.add(Array::Parameter(self.stage, age), &flats.collect());
         }
         for array in 0..job.optimizer.method.states() as usize {
+            let mut flats = Flats::new();
             for row in 0..self.rows {
                 let mut flat = vec![0; self.size];
                 self.optimizer_parts(job, (row, array), |part, shard| {
                     flat[shard].copy_from_slice(part);
                 });
-                flats.insert((Array::Optimizer(self.stage, array, 0), row), flat);
+                flats.insert(row, flat);
             }
+            gathered.add(Array::Optimizer(self.stage, array, 0), &flats);
         }
     }
 

@@ -5,7 +5,7 @@ use roundelay_schedule::{
     Buffer, DeviceId, Id, Job, Parameter, Rest, Schedule, Slice, Stage, Subject,
 };
 use std::{
-    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet},
     ops::Range,
 };
 
@@ -132,28 +132,34 @@ fn pieces(schedule: &Schedule, step: u64) -> Vec<Piece> {
     carried(schedule, step).into_iter().flat_map(of).collect()
 }
 
-/// Of all arrays each part once: copies of it hold the same, and the first one stands for them.
+/// Of all arrays each part once: copies of it hold the same, and the first one stands for them. Parts of
+/// one array stand together.
 fn firsts(schedule: &Schedule, step: u64) -> Vec<Piece> {
     let mut known = BTreeSet::new();
     let mut pieces = pieces(schedule, step);
     pieces.retain(|piece| known.insert((piece.key, piece.row, piece.part.start)));
+    pieces.sort_by_key(|piece| piece.key);
     pieces
 }
 
-/// Fills every carried row through `write(device, first byte, bytes)`.
+/// Fills the carried rows of the devices that a process has through `write(device, first byte, bytes)`.
+/// Beside the state there is one flat array at a time.
 pub(crate) fn load<E: From<StateError>>(
     schedule: &Schedule,
     state: &State,
+    has: impl Fn(DeviceId) -> bool,
     mut write: impl FnMut(DeviceId, u64, &[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     state.fits(&schedule.job)?;
-    let mut flats = BTreeMap::new();
-    for Piece { device, start, key, row, part } in pieces(schedule, state.step) {
-        let flat = match flats.entry((key, row)) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(key.flat(&schedule.job, row, state)?),
-        };
-        write(device, start, &flat[part])?;
+    let mut own = pieces(schedule, state.step);
+    own.retain(|piece| has(piece.device));
+    own.sort_by_key(|piece| (piece.key, piece.row));
+    for pieces in own.chunk_by(|one, next| (one.key, one.row) == (next.key, next.row)) {
+        let Piece { key, row, .. } = pieces[0];
+        let flat = key.flat(&schedule.job, row, state)?;
+        for Piece { device, start, part, .. } in pieces {
+            write(*device, *start, &flat[part.clone()])?;
+        }
     }
     Ok(())
 }
@@ -167,7 +173,8 @@ pub(crate) fn reads(
     pieces.map(|piece| (piece.device, piece.start, piece.part.len()))
 }
 
-/// Gathers the state at rest before step `step` through `read(device, first byte, bytes)`.
+/// Gathers the state at rest before step `step` through `read(device, first byte, bytes)`. Beside the state
+/// there is one flat array at a time, of all rows of split tensors.
 ///
 /// # Panics
 /// When the carried rows do not cover the newest version, which the checker excludes.
@@ -177,19 +184,22 @@ pub(crate) fn save<E>(
     origin: u64,
     mut read: impl FnMut(DeviceId, u64, &mut [u8]) -> Result<(), E>,
 ) -> Result<State, E> {
-    let mut flats = Flats::new();
-    for Piece { device, start, key, row, part } in firsts(schedule, step) {
-        let stage = schedule.job.elements[key.stage()];
-        let size = key.size(&schedule.job);
-        let flat =
-            flats.entry((key, row)).or_insert_with(|| vec![0; (stage * size) as usize]);
-        read(device, start, &mut flat[part])?;
+    let mut gathered = Gathered::new(schedule, step, origin);
+    for pieces in firsts(schedule, step).chunk_by(|one, next| one.key == next.key) {
+        let key = pieces[0].key;
+        let length = schedule.job.elements[key.stage()] * key.size(&schedule.job);
+        let mut flats = Flats::new();
+        for Piece { device, start, row, part, .. } in pieces {
+            let flat = flats.entry(*row).or_insert_with(|| vec![0; length as usize]);
+            read(*device, *start, &mut flat[part.clone()])?;
+        }
+        gathered.add(key, &flats);
     }
-    Ok(unflatten(schedule, step, origin, &flats))
+    Ok(gathered.state())
 }
 
-/// Flat arrays, each with the row of split tensors that has it.
-pub(crate) type Flats = BTreeMap<(Array, u32), Vec<u8>>;
+/// One flat array on each row of split tensors.
+pub(crate) type Flats = BTreeMap<u32, Vec<u8>>;
 
 /// One flat array of the state.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -244,45 +254,76 @@ fn arrays(job: &Job, row: &CarriedRow) -> Vec<Array> {
     }
 }
 
-/// Cuts flat arrays into parameters, with the versions that the rule still reads.
-pub(crate) fn unflatten(
-    schedule: &Schedule,
-    step: u64,
-    origin: u64,
-    flats: &Flats,
-) -> State {
-    let Schedule { job, plan, .. } = schedule;
-    let tensors = job.parameters.iter().map(|parameter| {
-        let cut = |key: Array| whole(flats, key, parameter, key.size(job));
-        let stage = plan.whole_stage(parameter.stage) as usize;
-        let staleness = plan.delays.staleness(stage);
-        let ages = 0..=staleness.min(u32::try_from(step - origin).unwrap_or(u32::MAX));
-        let versions: Vec<Vec<u8>> =
-            ages.map_while(|age| cut(Array::Parameter(parameter.stage, age))).collect();
-        assert!(!versions.is_empty(), "every stage keeps its newest parameters at rest");
-        let states = 0..job.optimizer.arrays(job.dtype) as usize;
-        let optimizer = states
-            .map(|array| cut(Array::Optimizer(parameter.stage, array, 0)))
-            .collect::<Option<_>>()
-            .expect("every stage keeps its optimizer state at rest");
-        let shape = parameter.whole_shape();
-        (parameter.name.clone(), Tensor { shape, versions, optimizer })
-    });
-    State { dtype: job.dtype, step, origin, tensors: tensors.collect() }
+/// A state that is put together array by array.
+pub(crate) struct Gathered<'a> {
+    schedule: &'a Schedule,
+    state: State,
+}
+
+impl<'a> Gathered<'a> {
+    /// Nothing yet of the state before step `step`.
+    pub(crate) fn new(schedule: &'a Schedule, step: u64, origin: u64) -> Self {
+        let tensor = |parameter: &Parameter| {
+            let (versions, optimizer) = (Vec::new(), Vec::new());
+            Tensor { shape: parameter.whole_shape(), versions, optimizer }
+        };
+        let parameters = schedule.job.parameters.iter();
+        let tensors = parameters.map(|own| (own.name.clone(), tensor(own))).collect();
+        let dtype = schedule.job.dtype;
+        Self { schedule, state: State { dtype, step, origin, tensors } }
+    }
+
+    /// Cuts an array of a stage into its parameters; arrays come in ascending order. Of versions those are
+    /// kept that the rule still reads, as far back as they follow one another.
+    pub(crate) fn add(&mut self, key: Array, flats: &Flats) {
+        let Schedule { job, plan, .. } = self.schedule;
+        let staleness = plan.delays.staleness(plan.whole_stage(key.stage()) as usize);
+        let done = u32::try_from(self.state.step - self.state.origin);
+        let oldest = staleness.min(done.unwrap_or(u32::MAX));
+        for parameter in job.parameters_of(key.stage()) {
+            let tensor = self.state.tensors.get_mut(&parameter.name);
+            let tensor = tensor.expect("every parameter of the job is here");
+            let arrays = match key {
+                Array::Parameter(_, age) => {
+                    if age > oldest || age as usize != tensor.versions.len() {
+                        continue;
+                    }
+                    &mut tensor.versions
+                }
+                Array::Optimizer(..) => &mut tensor.optimizer,
+            };
+            arrays.push(whole(flats, parameter, key.size(job)));
+        }
+    }
+
+    /// The state, once all arrays were added.
+    ///
+    /// # Panics
+    /// When a parameter's newest version or a part of its optimizer state was not.
+    pub(crate) fn state(self) -> State {
+        let job = &self.schedule.job;
+        let states = job.optimizer.arrays(job.dtype) as usize;
+        for tensor in self.state.tensors.values() {
+            let newest = !tensor.versions.is_empty();
+            assert!(newest, "every stage keeps its newest parameters at rest");
+            let whole = tensor.optimizer.len() == states;
+            assert!(whole, "every stage keeps its optimizer state at rest");
+        }
+        self.state
+    }
 }
 
 /// A parameter's whole array from the flat ones of all rows: what is not split is the same on
 /// each.
-fn whole(flats: &Flats, key: Array, parameter: &Parameter, size: u64) -> Option<Vec<u8>> {
+fn whole(flats: &Flats, parameter: &Parameter, size: u64) -> Vec<u8> {
     let start = (parameter.offset * size) as usize;
     let part = start..start + (parameter.elements() * size) as usize;
-    let first = flats.get(&(key, 0))?;
     if parameter.split.is_whole() {
-        return Some(first[part].to_vec());
+        return flats[&0][part].to_vec();
     }
     let mut whole = vec![0; (parameter.whole_elements() * size) as usize];
-    for ((_, row), flat) in flats.range((key, 0)..=(key, u32::MAX)) {
+    for (row, flat) in flats {
         parameter.put_part(*row, &flat[part.clone()], &mut whole, size as usize);
     }
-    Some(whole)
+    whole
 }

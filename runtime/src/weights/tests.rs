@@ -7,7 +7,7 @@ use crate::{
 use half::{bf16, f16};
 use roundelay_kernels::random::Stream;
 use roundelay_schedule::{Data, Division, Float, Id, Initial, Method, Stage, Treatment};
-use safetensors::Dtype;
+use safetensors::{Dtype, tensor::TensorView};
 
 /// A job of two parameters.
 fn trained(dtype: Float) -> Job {
@@ -196,11 +196,17 @@ fn every_mistake_is_named_with_the_nearest_name() {
     assert_eq!(mistakes(&scratch, &[]).len(), 2);
 }
 
+fn encoded(state: &State) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(&mut bytes, state).unwrap();
+    bytes
+}
+
 #[test]
 fn damaged_files_are_found_out_and_never_panic() {
     let scratch = Scratch::new("weights-damage");
     let job = trained(Float::F32);
-    let whole = encode(&State::initial(&job));
+    let whole = encoded(&State::initial(&job));
     assert_eq!(read(&scratch, &whole, &job).unwrap(), State::initial(&job));
     for length in 0..whole.len() {
         let cut = read(&scratch, &whole[..length], &job);
@@ -223,7 +229,7 @@ fn damaged_files_are_found_out_and_never_panic() {
 fn what_a_damaged_file_has_too_much_or_too_little_of_is_told() {
     let scratch = Scratch::new("weights-length");
     let job = trained(Float::F32);
-    let whole = encode(&State::initial(&job));
+    let whole = encoded(&State::initial(&job));
     let told = |bytes: &[u8]| read(&scratch, bytes, &job).unwrap_err().to_string();
     let cut = told(&whole[..whole.len() - 1]);
     assert!(cut.ends_with(": it ends too early"), "{cut}");

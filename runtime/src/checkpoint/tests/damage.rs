@@ -1,6 +1,6 @@
 //! Damaged bytes are found out, whatever the damage.
 
-use super::{run, schedule, state};
+use super::{bytes, run, schedule, state};
 use crate::{Provenance, State, checkpoint::format};
 use roundelay_kernels::random::Stream;
 use roundelay_schedule::Rule;
@@ -10,8 +10,7 @@ fn read(bytes: &[u8]) -> Result<(Provenance, State), String> {
 }
 
 fn written() -> Vec<u8> {
-    let schedule = schedule(Rule::CyclicV2);
-    format::encode(&run(&schedule), &state(&schedule, 3))
+    bytes(&schedule(Rule::CyclicV2), 3)
 }
 
 #[test]
