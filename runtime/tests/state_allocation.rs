@@ -1,0 +1,115 @@
+//! A state is held once on its way: beside it there is one flat array at a time, on all parts of split tensors,
+//! where it goes to arenas or comes from them, and nothing where it is written or read.
+#![expect(unsafe_code, reason = "a counting allocator")]
+
+#[allow(dead_code, reason = "each test file uses its part")]
+mod support;
+
+use roundelay_dsl::Program;
+use roundelay_runtime::{Checkpoints, Dataset, Latest, Provenance, State, Timing};
+use roundelay_schedule::{Order, Placement, Rule, Sequence, States, Tensor};
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    env, fs, process,
+};
+use support::{
+    models,
+    runs::{compile, machine, plan},
+};
+
+struct Counting;
+
+thread_local! {
+    /// Bytes that this thread has, and the most that it had.
+    static LIVE: Cell<[i64; 2]> = const { Cell::new([0; 2]) };
+}
+
+// SAFETY: everything is handed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let [live, most] = LIVE.get();
+        let live = live + layout.size() as i64;
+        LIVE.set([live, most.max(live)]);
+        // SAFETY: as for the caller.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        let [live, most] = LIVE.get();
+        LIVE.set([live - layout.size() as i64, most]);
+        // SAFETY: as for the caller.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The most bytes that a work has beside those that were there before, and what it makes.
+fn most<T>(work: impl FnOnce() -> T) -> (i64, T) {
+    let [before, _] = LIVE.get();
+    LIVE.set([before; 2]);
+    let made = work();
+    let [_, most] = LIVE.get();
+    (most - before, made)
+}
+
+/// Two wide layers, so that names and lists are little beside numbers.
+fn wide() -> Program {
+    models::program(&format!(
+        "model wide {{
+            input x: real[batch, 256]
+            input y: real[batch, 256]
+            h = linear(relu(linear(x, 512)), 256)
+            loss mse(h, y)
+        }}
+        {}",
+        models::job(12)
+    ))
+}
+
+fn bytes(state: &State) -> i64 {
+    let arrays =
+        state.tensors.values().flat_map(|t| t.versions.iter().chain(&t.optimizer));
+    arrays.map(|array| array.len() as i64).sum()
+}
+
+/// Names, lists and the buffer of a file.
+const LITTLE: i64 = 40_000;
+
+#[test]
+fn a_state_is_held_once_on_its_way() {
+    let program = wide();
+    let kinds = [
+        (Rule::Sync, Placement::Accumulate, Order::Sequential, States::Replicated),
+        (Rule::CyclicV2, Placement::Pipeline, Order::Cyclic, States::Replicated),
+    ];
+    let rows = Tensor::rows(2, Sequence::Whole);
+    for (kind, tensor) in kinds.into_iter().flat_map(|k| [(k, Tensor::WHOLE), (k, rows)])
+    {
+        let plan = plan(&program, kind, (2, 2)).with_tensor(tensor);
+        let schedule = compile(&program, &plan);
+        let mut cpu = machine(&schedule, Timing::Natural);
+        cpu.replay(4, &mut |_| {}).unwrap();
+        let parts = i64::from(schedule.tensor_parts());
+        let longest = *schedule.job.elements.values().max().unwrap() as i64;
+        let flats = parts * longest * schedule.job.dtype.wide_size() as i64;
+
+        let (taken, state) = most(|| cpu.save().unwrap());
+        let whole = bytes(&state);
+        assert!(taken <= whole + flats + LITTLE, "{plan:?} saves in {taken}");
+        let (taken, ()) = most(|| cpu.load(&state).unwrap());
+        assert!(taken <= flats + LITTLE, "{plan:?} loads in {taken}");
+
+        let folder = env::temp_dir().join(format!("roundelay-held-{}", process::id()));
+        let provenance =
+            Provenance::new(&schedule, &Dataset::open(&schedule.job, None).unwrap());
+        let checkpoints = Checkpoints::open(&folder, provenance).unwrap();
+        let (taken, _) = most(|| checkpoints.save(&state).unwrap());
+        assert!(taken <= LITTLE, "{plan:?} writes in {taken}");
+        let (taken, found) = most(|| Latest::of(&folder).unwrap());
+        assert_eq!(found.checkpoint.unwrap().state, state);
+        assert!(taken <= whole + LITTLE, "{plan:?} reads in {taken}");
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
