@@ -18,7 +18,7 @@ pub use resume::{OptimizerState, Resumed, Resumption};
 use crate::State;
 use folder::Hold;
 use std::{
-    io::BufWriter,
+    io::{self, BufWriter},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -100,19 +100,51 @@ impl Latest {
     /// # Errors
     /// When the folder cannot be read, or has checkpoints and none of them is whole.
     pub fn of(folder: &Path) -> Result<Self, CheckpointError> {
-        let folder::Listing { checkpoints, mut ignored } = folder::list(folder)?;
+        loop {
+            let listing = folder::list(folder)?;
+            if let Some(found) = Self::among(folder, listing)? {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// As [`Latest::of`], of a folder that a run may be writing to meanwhile: then what it writes is nothing
+    /// that was left unfinished.
+    ///
+    /// # Errors
+    /// Those of [`Latest::of`].
+    pub fn of_another_run(folder: &Path) -> Result<Self, CheckpointError> {
+        let mut found = Self::of(folder)?;
+        let is_unfinished =
+            |other: &CheckpointError| matches!(other, CheckpointError::Unfinished { .. });
+        if found.ignored.iter().any(is_unfinished) && folder::is_held(folder) {
+            found.ignored.retain(|other| !is_unfinished(other));
+        }
+        Ok(found)
+    }
+
+    /// The newest of what was listed; none where a run has removed some of it meanwhile, and written others.
+    fn among(
+        folder: &Path,
+        folder::Listing { checkpoints, mut ignored }: folder::Listing,
+    ) -> Result<Option<Self>, CheckpointError> {
         let mut damaged = Vec::new();
         for path in checkpoints.values().rev() {
             match format::read(path) {
                 Ok(checkpoint) => {
                     ignored.append(&mut damaged);
-                    return Ok(Self { checkpoint: Some(checkpoint), ignored });
+                    return Ok(Some(Self { checkpoint: Some(checkpoint), ignored }));
+                }
+                Err(CheckpointError::Read { source, .. })
+                    if source.kind() == io::ErrorKind::NotFound =>
+                {
+                    return Ok(None);
                 }
                 Err(error) => damaged.push(error),
             }
         }
         match damaged.into_iter().next() {
-            None => Ok(Self { checkpoint: None, ignored }),
+            None => Ok(Some(Self { checkpoint: None, ignored })),
             Some(newest) => Err(CheckpointError::NoneWhole {
                 folder: folder.to_path_buf(),
                 count: checkpoints.len(),

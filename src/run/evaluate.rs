@@ -56,7 +56,7 @@ pub fn evaluate(
             if !folder.exists() {
                 return Err(RunError::NoFolder(folder.clone()));
             }
-            let Latest { checkpoint, ignored } = Latest::of(folder)?;
+            let Latest { checkpoint, ignored } = Latest::of_another_run(folder)?;
             notes::tell_passed_over(&ignored, &mut listener);
             let found =
                 checkpoint.ok_or_else(|| RunError::NoCheckpoint(folder.to_owned()))?;

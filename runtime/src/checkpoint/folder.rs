@@ -106,6 +106,12 @@ impl Hold {
     }
 }
 
+/// Whether a run writes to a folder now; nobody knows where the file system has no locks.
+pub(super) fn is_held(folder: &Path) -> bool {
+    let file = File::options().write(true).open(folder.join(HELD));
+    file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
 /// Writes the checkpoint of a step: under another name, brought to disk, renamed, and the new
 /// name brought to disk.
 pub(super) fn write(

@@ -244,6 +244,19 @@ fn a_write_cut_at_any_byte_loses_nothing() {
 }
 
 #[test]
+fn what_another_run_is_writing_was_not_left_unfinished() {
+    let folder = Scratch::new("checkpoint-written");
+    let schedule = schedule(Rule::Sync);
+    let checkpoints = Checkpoints::start(folder.path(), run(&schedule)).unwrap();
+    checkpoints.save(&state(&schedule, 1)).unwrap();
+    folder.write("step-000000000002.safetensors.1-23.unfinished", b"half");
+    let left = || Latest::of_another_run(folder.path()).unwrap().ignored.len();
+    assert_eq!(left(), 0);
+    drop(checkpoints);
+    assert_eq!(left(), 1);
+}
+
+#[test]
 fn damaged_and_foreign_files_are_passed_over() {
     let folder = Scratch::new("checkpoint-foreign");
     let schedule = schedule(Rule::CyclicV2);
