@@ -86,6 +86,31 @@ fn a_slower_library_is_left_alone() {
     assert!(again.is(&first));
 }
 
+/// What is found while the library does not start says nothing of runs in which it does, and the other way
+/// round.
+#[test]
+fn a_library_that_did_not_start_was_not_compared() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::with_cudnn("attended-broken");
+    let part = bench.scratch.path("libcudnn_heuristic.so.9");
+    let aside = bench.scratch.path("aside");
+    let offers = [SLOW_ALL, ("STANDIN_CUDNN_OFFERS", "fast")];
+    fs::rename(&part, &aside).expect("it is there");
+    let (cudnn, own, why) = counts(&run(&bench, "", &offers));
+    assert_eq!((cudnn, own), (0, FORWARD + GRADIENTS));
+    assert!(why.contains("cuDNN does not start"), "{why}");
+    let kept = choices(&bench.own_cache());
+    fs::rename(&aside, &part).expect("it was moved");
+    assert_eq!(counts(&run(&bench, "", &offers)).0, FORWARD, "it is compared now");
+    assert!(choices(&bench.own_cache()).len() > kept.len(), "under another name");
+    fs::rename(&part, &aside).expect("it is there");
+    let again = run(&bench, "", &offers);
+    assert_eq!((counts(&again).0, again.count("slow_attentions")), (0, 0));
+    assert!(again.end["gpus"]["untried"].is_null(), "what was kept without it is taken");
+}
+
 /// Engines that refuse, take too much memory or make other numbers are left out.
 #[test]
 fn engines_that_make_other_numbers_are_never_taken() {

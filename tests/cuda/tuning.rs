@@ -41,6 +41,27 @@ fn algorithms_are_tried_once_and_the_best_is_kept() {
     assert_eq!(bench.choices(), choices, "in the same files, and no halves");
 }
 
+/// Another trial could not be kept, so there is none: the first way stands, and what would help is told.
+#[test]
+fn a_kept_way_that_is_not_there_is_told_and_tried_no_more() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("lost");
+    let kept = run(&bench, &[SEVERAL, ("STANDIN_CUDA_FASTEST", "3")]);
+    assert!(kept.count("slow_products") > 0, "slow ones are tried");
+    let choices = bench.choices();
+    let fewer = [("STANDIN_CUDA_ALGORITHMS", "2"), ("STANDIN_CUDA_FASTEST", "1")];
+    let lost = run(&bench, &fewer);
+    let told = lost.end["gpus"]["untried"].as_str().unwrap_or_default();
+    assert!(told.contains("keeps a way that is not there; remove it"), "{told}");
+    let file = told.split('`').nth(1).unwrap_or_default();
+    assert!(choices.iter().any(|choice| choice.display().to_string() == file), "{file}");
+    assert_eq!(run(&bench, &fewer).count("products"), lost.count("products"));
+    let once = run(&bench, &[("STANDIN_CUDA_ALGORITHMS", "1")]);
+    assert_eq!(lost.count("products"), once.count("products"), "nothing is tried");
+}
+
 /// The first choice stands for all products from the first trial that fails on. It is kept for that
 /// one alone: the next run tries all others.
 #[test]

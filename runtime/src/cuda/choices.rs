@@ -39,11 +39,16 @@ impl Choices {
 
     /// The way that stands for something.
     pub(super) fn known(&self, name: &str) -> Option<Vec<u8>> {
-        match (&self.agreed, &self.folder) {
-            (Some(agreed), _) => agreed.get(name).cloned(),
-            (None, Some(folder)) => read(&folder.join(name)),
-            (None, None) => None,
+        match &self.agreed {
+            Some(agreed) => agreed.get(name).cloned(),
+            None => read(&self.file(name)?),
         }
+    }
+
+    /// The file that says which way stands for something; none where ranks agreed on one.
+    pub(super) fn file(&self, name: &str) -> Option<PathBuf> {
+        let folder = self.folder.as_ref().filter(|_| self.agreed.is_none());
+        folder.map(|folder| folder.join(name))
     }
 
     /// Something is made in a way that stands, or in the first one, which nobody kept.

@@ -262,26 +262,27 @@ impl Chooser {
     }
 
     /// The way that is known to be best, or found to be now. Where that is one of functions of ours the library
-    /// is not started, which takes time and memory.
+    /// is not started, which takes time and memory. What is found where it does not start says nothing of
+    /// runs in which it does, and is kept under another name.
     fn best(
         &mut self,
         case: &Case<'_>,
         text: String,
         (cudnn, tuner): (&mut Cudnn, &mut Tuner),
     ) -> Made {
-        let words = [self.versions.as_str(), &text];
-        let own = match tuner.known(KIND, words) {
-            Known::Kept(kept) => case.own_way(&kept).map(|way| (way, slower(way))),
-            Known::Closed => Some((Way::Usual, Reason::Untried)),
-            Known::Open => None,
-        };
-        if let Some((way, reason)) = own {
-            let absent = [case.special.as_ref().err(), case.attended.as_ref().err()];
-            let absent = absent.map(|reason| reason.cloned());
-            return Made::new(text, (way, None), absent, reason);
+        let mut versions = self.versions.clone();
+        if let Some(own) = case.known(&text, &versions, tuner) {
+            return own;
+        }
+        if case.attended.is_ok() && cudnn.start().is_err() {
+            tuner.withdraw(KIND, [&versions, &text]);
+            versions.push_str(", not started");
+            if let Some(own) = case.known(&text, &versions, tuner) {
+                return own;
+            }
         }
         let mut trial = Trial::new(case, cudnn);
-        let choice = tuner.choose(&mut trial, KIND, words);
+        let choice = tuner.choose(&mut trial, KIND, [&versions, &text]);
         let (way, reason) = match choice {
             Choice::First => (Way::Usual, Reason::Untried),
             Choice::Kept(place) => (trial.ways[place], slower(trial.ways[place])),
@@ -291,7 +292,7 @@ impl Chooser {
         }
         let made = trial.made(text, way, reason);
         if made.way != way {
-            tuner.withdraw(KIND, [&self.versions, &made.text]);
+            tuner.withdraw(KIND, [&versions, &made.text]);
         }
         made
     }
@@ -385,6 +386,18 @@ impl Case<'_> {
 
     fn places(&self) -> [CallPlace; 5] {
         places(self.attended.as_ref().expect("the library makes what it may make"))
+    }
+
+    /// How functions of ours make it where it is known that they do, or nothing may be found out.
+    fn known(&self, text: &str, versions: &str, tuner: &mut Tuner) -> Option<Made> {
+        let (way, reason) = match tuner.known(KIND, [versions, text]) {
+            Known::Kept(kept) => self.own_way(&kept).map(|way| (way, slower(way)))?,
+            Known::Closed => (Way::Usual, Reason::Untried),
+            Known::Open => return None,
+        };
+        let absent = [self.special.as_ref().err(), self.attended.as_ref().err()];
+        let absent = absent.map(|reason| reason.cloned());
+        Some(Made::new(text.to_owned(), (way, None), absent, reason))
     }
 
     /// The way of functions of ours that was kept; none where it is not theirs.

@@ -213,10 +213,26 @@ impl Tuner {
         words: [&str; 2],
     ) -> Choice {
         let ((name, known), ways) = (self.standing(kind, words), tried.ways());
-        let known = known.and_then(|kept| find(&ways, &kept));
-        let place = known.or_else(|| self.found(kind, &name, &ways, tried));
+        let place = match known {
+            Some(kept) => find(&ways, &kept).or_else(|| self.lost(kind, &name)),
+            None => self.found(kind, &name, &ways, tried),
+        };
         self.choices.note(name, place.map(|place| ways[place].clone()));
         place.map_or(Choice::First, Choice::Kept)
+    }
+
+    /// The first way stands where the one that is kept is not there: that of a trial would not be kept, for
+    /// whoever kept one first decides.
+    fn lost(&mut self, kind: &str, name: &str) -> Option<usize> {
+        if let Some(file) = self.choices.file(name) {
+            self.untried.get_or_insert_with(|| {
+                format!(
+                    "{kind}: `{}` keeps a way that is not there; remove it to have all tried again",
+                    file.display()
+                )
+            });
+        }
+        None
     }
 
     /// The place of the way that is found now; none where the first one stands unkept.
