@@ -3,8 +3,8 @@
 //! `2W0`), or a pair that a device does at once (`(0F3;7B1)OVERLAP_F_B`); empty cells where a
 //! device rests.
 
-use crate::source::unmarked;
-use roundelay_schedule::{DeviceList, Id, Item, Listed, list_faults, listed_in};
+use crate::{Choice, Numbers, Search, source::unmarked};
+use roundelay_schedule::{DeviceList, Id, Item, Listed, Order, list_faults, listed_in};
 use std::collections::BTreeSet;
 
 /// Lists that are one training step.
@@ -77,18 +77,12 @@ pub fn read_lists(text: &str) -> Result<Lists, Vec<ListMistake>> {
         .iter()
         .map(|row| row.items.iter().map(|(_, item)| *item).collect())
         .collect();
-    let all = || lists.iter().flat_map(|list| listed_in(list));
-    let most = |number: fn(&Listed) -> usize| all().map(|pass| number(&pass)).max();
-    let (Some(stage), Some(micro_batch)) =
-        (most(|pass| pass.stage.index()), most(|pass| pass.micro_batch.index()))
-    else {
+    let Some((stages, micro_batches)) = counts(&lists) else {
         return Err(vec![Cell::at(1, 1, "").mistake(
             "the file lists no pass",
             "write one line per device, such as `0F0,0F1,0B0,0B1`",
         )]);
     };
-    let number = |last: usize| u32::try_from(last + 1).unwrap_or(u32::MAX);
-    let (stages, micro_batches) = (number(stage), number(micro_batch));
     if u64::from(stages) * u64::from(micro_batches) > crate::limit::PASSES {
         return Err(vec![Cell::at(1, 1, "").mistake(
             &format!("{stages} stages and {micro_batches} micro-batches are too many"),
@@ -107,6 +101,40 @@ pub fn read_lists(text: &str) -> Result<Lists, Vec<ListMistake>> {
     let mut mistakes: Vec<ListMistake> = faults.into_iter().map(mistake).collect();
     mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
     Err(mistakes)
+}
+
+/// How many stages and micro-batches lists have, if they have any pass.
+fn counts(lists: &[DeviceList]) -> Option<(u32, u32)> {
+    let all = || lists.iter().flat_map(|list| listed_in(list));
+    let count = |number: fn(&Listed) -> usize| {
+        let last = all().map(|pass| number(&pass)).max()?;
+        Some(u32::try_from(last + 1).unwrap_or(u32::MAX))
+    };
+    Some((count(|pass| pass.stage.index())?, count(|pass| pass.micro_batch.index())?))
+}
+
+impl Search {
+    /// Numbers of stages to try: those that are named, else as many as lists have that are the
+    /// only order.
+    pub fn stages_to_try(&self) -> Numbers {
+        self.named_or(&self.stages, |(stages, _)| stages)
+    }
+
+    /// Numbers of micro-batches to try: those that are named, else as many as lists have that are
+    /// the only order.
+    pub fn micro_batches_to_try(&self) -> Numbers {
+        self.named_or(&self.micro_batches, |(_, micro_batches)| micro_batches)
+    }
+
+    fn named_or(&self, named: &Numbers, count: fn((u32, u32)) -> u32) -> Numbers {
+        let alone = self.order == Choice::OneOf(vec![Order::Listed]);
+        match counts(&self.lists).map(count).filter(|_| alone) {
+            Some(count) if *named == Numbers::Open => {
+                Numbers::Ranges(vec![(count.into(), count.into())])
+            }
+            _ => named.clone(),
+        }
+    }
 }
 
 /// The first cell whose number stands behind one that no cell names: numbers count from 0.

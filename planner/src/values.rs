@@ -108,20 +108,20 @@ impl Values {
             order,
             states,
             recompute,
-            stages,
             chunks,
             slices,
-            micro_batches,
             cuts,
             shards,
             depth,
             ..
         } = &program.search;
+        let stages = program.search.stages_to_try();
         let devices = usable_devices(program);
         let nodes = program.model.cuttable() as u64;
         let units = program.model.boundaries().len() as u64 + 1;
+        let micro_batches = program.search.micro_batches_to_try();
         let micro_batches =
-            micro_batch_counts(micro_batches, u64::from(program.train.batch), devices);
+            micro_batch_counts(&micro_batches, u64::from(program.train.batch), devices);
         let chunks = Tried::new(chunks, nodes.max(1));
         // Other stages than those that pinned cuts make are refused by the law of cuts.
         let made = cuts.as_ref().map(|cuts| cuts.len() as u64 + 1);
@@ -134,7 +134,7 @@ impl Values {
                 Stages::open((nodes, units), devices, (&micro_batches, chunks.named()))
             }
             (None, Numbers::Ranges(ranges)) => {
-                Stages::Listed(thinned(listed(ranges, nodes.max(1))))
+                Stages::Listed(thinned(listed(&ranges, nodes.max(1))))
             }
         };
         Self {

@@ -232,6 +232,53 @@ fn lists_are_named_on_the_command_line() {
     );
 }
 
+/// What lists say of stages and micro-batches goes where another order stands in their place.
+#[test]
+fn an_order_that_is_set_takes_the_place_of_lists() {
+    let scratch = Scratch::new("lists-replaced");
+    scratch.file("good.csv", &good());
+    let other = scratch.file("other.csv", UNEVEN);
+    let ranked = |file: &Path, settings: &[&str]| {
+        let mut command = roundelay("plan");
+        command.arg(file).current_dir(other.parent().expect("it lies in a folder"));
+        settings.iter().for_each(|setting| _ = command.args(["--set", setting]));
+        document(&mut command, "plan")["plans"].clone()
+    };
+    for order in ["gpipe", "gpipe | listed(\"good.csv\")", "listed(\"other.csv\")"] {
+        let written = ranked(&program(&scratch, &format!("order {order}")), &[]);
+        let listed = program(&scratch, "order listed(\"good.csv\")");
+        let set = ranked(&listed, &[&format!("order = {order}")]);
+        assert_eq!(set, written, "{order}");
+        assert!(set.as_array().is_some_and(|plans| !plans.is_empty()), "{set}");
+    }
+}
+
+/// Lists and cuts that are pinned must make as many stages.
+#[test]
+fn lists_of_other_stages_than_cuts_are_refused() {
+    let scratch = Scratch::new("lists-cuts");
+    scratch.file("good.csv", &good());
+    let told = "the lists of `order` do not have 3 stages";
+    let text = "cuts [2, 4], order listed(\"good.csv\")";
+    let problem = refused("plan", &program(&scratch, text));
+    assert!(problem["message"].as_str().is_some_and(|m| m.contains(told)), "{problem}");
+    let open = program(&scratch, "order listed(\"good.csv\")");
+    let found = ended(roundelay("plan").arg(&open).args(["--set", "cuts = [2, 4]"]));
+    assert!(found.code == 1 && found.err.contains(told), "{}", found.err);
+}
+
+#[test]
+fn lists_of_two_files_are_refused() {
+    let scratch = Scratch::new("lists-two");
+    scratch.file("good.csv", &good());
+    let both = "order listed(\"good.csv\") | 1f1b | listed(\"good.csv\")";
+    let problem = refused("plan", &program(&scratch, both));
+    assert_eq!(problem["message"], "a plan takes the lists of one file");
+    let text = problem["source"].as_str().unwrap_or_default();
+    let column = problem["column"].as_u64().expect("the schema holds") as usize;
+    assert!(text.is_empty() || text[column - 1..].starts_with("listed"), "{problem}");
+}
+
 /// Lists say which stages a device has, so no number of chunks makes another plan of them.
 #[test]
 fn a_listed_plan_stands_in_the_table_once() {

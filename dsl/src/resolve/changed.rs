@@ -290,7 +290,8 @@ fn unmet<'a>(
     let lacking = lacking(changed).into_iter().map(|(_, mistake)| mistake).next();
     let objective = lacking.zip(last(&["minimize", "result"]));
     let rule = unmade(changed).into_iter().next().zip(last(&["rule"]));
-    let stages = cuts::other_stages(&changed.search).zip(last(&["stages", "cuts"]));
+    let stages = cuts::other_stages(&changed.search).map(|(_, mistake)| mistake);
+    let stages = stages.zip(last(&["stages", "cuts", "order"]));
     objective.or(rule).or(stages)
 }
 

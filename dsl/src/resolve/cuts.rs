@@ -2,7 +2,7 @@
 
 use super::settings::{single, whole};
 use crate::{
-    Code, Mistake, Program, Search,
+    Code, Mistake, Numbers, Program, Search,
     report::{Known, Report},
     syntax::{Entry, ExpressionKind},
 };
@@ -38,12 +38,25 @@ pub(super) fn behind(program: &Program) -> Option<Mistake> {
     (last as usize >= nodes).then(|| Mistake::new(Code::Value, message).hint(hint))
 }
 
-/// The number of stages that pinned cuts make, where `stages` does not allow it.
-pub(super) fn other_stages(search: &Search) -> Option<Mistake> {
+/// What does not allow the number of stages that pinned cuts make: `stages`, or the lists of
+/// `order`.
+pub(super) fn other_stages(search: &Search) -> Option<(&'static str, Mistake)> {
     let made = search.cuts.as_ref()?.len() as u64 + 1;
-    let message =
-        format!("`stages` does not allow {made}, which is how many `cuts` make");
-    let hint = format!("write `stages {made}` or other cuts, or leave one of both out");
-    let allows = search.stages.allows(made);
-    (!allows).then(|| Mistake::new(Code::Value, message).hint(hint))
+    if search.stages_to_try().allows(made) {
+        return None;
+    }
+    let (key, refuses, hint) = match search.stages {
+        Numbers::Open => (
+            "order",
+            format!("the lists of `order` do not have {made} stages"),
+            "name lists with as many, or other cuts".to_owned(),
+        ),
+        Numbers::Ranges(_) => (
+            "stages",
+            format!("`stages` does not allow {made}"),
+            format!("write `stages {made}` or other cuts, or leave one of both out"),
+        ),
+    };
+    let message = format!("{refuses}, which is how many `cuts` make");
+    Some((key, Mistake::new(Code::Value, message).hint(hint)))
 }

@@ -5,60 +5,64 @@ use super::{
     plan::{alternatives, word},
 };
 use crate::{
-    Choice, Code, Files, ListMistake, Lists, Mistake, Numbers, Search, SourceFile, Span,
-    import, read_lists,
+    Choice, Code, Files, ListMistake, Mistake, Search, SourceFile, Span, import,
+    read_lists,
     report::{Known, Report},
     source,
     syntax::{Argument, Entry, Expression, ExpressionKind},
 };
-use roundelay_schedule::Order;
+use roundelay_schedule::{DeviceList, Order};
 
-/// Sets the orders to try. Lists also say how many stages and micro-batches there are, unless
-/// the program does.
+/// Sets the orders to try, and the lists of the one that has some.
 pub(super) fn apply(
     search: &mut Search,
     entry: &Entry,
     files: &dyn Files,
     report: &mut Report,
 ) -> Known<()> {
-    let mut lists = None;
+    let mut lists = Vec::new();
     let orders = alternatives(entry, report, |value, report| {
         let (order, read) = order(value, files, report)?;
-        lists = read.or(lists.take());
+        if order == Order::Listed && !lists.is_empty() {
+            return Err(report.error(value.span, second_file()));
+        }
+        lists.extend(read);
         Ok(order)
     })?;
     search.order = Choice::OneOf(orders);
-    let Some(Lists { lists, stages, micro_batches }) = lists else { return Ok(()) };
     search.lists = lists;
-    let one = |count: u32| Numbers::Ranges(vec![(u64::from(count), u64::from(count))]);
-    let alone = search.order == Choice::OneOf(vec![Order::Listed]);
-    for (numbers, count) in
-        [(&mut search.stages, stages), (&mut search.micro_batches, micro_batches)]
-    {
-        if alone && *numbers == Numbers::Open {
-            *numbers = one(count);
-        }
-    }
     Ok(())
 }
 
+fn second_file() -> Mistake {
+    let message = "a plan takes the lists of one file";
+    let hint = "keep one `listed(…)`, and plan the other with \
+                `--set 'order = listed(\"other.csv\")'`";
+    Mistake::new(Code::Duplicate, message).hint(hint)
+}
+
+/// An order, with the lists of one that has some.
 fn order(
     value: &Expression,
     files: &dyn Files,
     report: &mut Report,
-) -> Known<(Order, Option<Lists>)> {
+) -> Known<(Order, Vec<DeviceList>)> {
     let (name, given) = called(value, "a name of order", report)?;
     match (name.text.as_str(), given) {
-        ("listed", [file]) => Ok((Order::Listed, Some(read(file, files, report)?))),
+        ("listed", [file]) => Ok((Order::Listed, read(file, files, report)?)),
         ("listed", _) => {
             let mistake = Mistake::new(Code::Missing, "`listed` needs a file of lists");
             Err(report.error(value.span, mistake.hint("write `listed(\"mine.csv\")`")))
         }
-        _ => Ok((word(value, "order", Order::ALL, report)?, None)),
+        _ => Ok((word(value, "order", Order::ALL, report)?, Vec::new())),
     }
 }
 
-fn read(argument: &Argument, files: &dyn Files, report: &mut Report) -> Known<Lists> {
+fn read(
+    argument: &Argument,
+    files: &dyn Files,
+    report: &mut Report,
+) -> Known<Vec<DeviceList>> {
     let span = argument.value.span;
     let ExpressionKind::Text(path) = &argument.value.kind else {
         let mistake = Mistake::new(Code::Type, "expected a text in quotes");
@@ -73,7 +77,7 @@ fn read(argument: &Argument, files: &dyn Files, report: &mut Report) -> Known<Li
     })?;
     let text = source::unmarked(&text);
     let file = report.add_file(SourceFile::new(path, text));
-    read_lists(text).map_err(|mistakes| {
+    read_lists(text).map(|read| read.lists).map_err(|mistakes| {
         for mistake in mistakes {
             let place = cell(report.file(file), file, &mistake);
             let ListMistake { message, hint, .. } = mistake;

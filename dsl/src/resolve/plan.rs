@@ -541,8 +541,8 @@ pub(super) fn fit(definitions: &Definitions<'_>, program: &Program, report: &mut
     if let Some(mistake) = cuts::behind(program) {
         report.error(span("cuts"), mistake);
     }
-    if let Some(mistake) = cuts::other_stages(&program.search) {
+    if let Some((key, mistake)) = cuts::other_stages(&program.search) {
         let labels = vec![(span("cuts"), "the cuts are here".to_owned())];
-        report.error_with(span("stages"), mistake, labels);
+        report.error_with(span(key), mistake, labels);
     }
 }
