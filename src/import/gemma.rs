@@ -11,7 +11,7 @@ use super::{
     model::Model,
     options::ImportOptions,
     pattern::Kind,
-    rotary::{Angles, Turns, angles, factors, kinds, local_angles, pairs, whole},
+    rotary::{Turns, angles, factors, kinds, pairs, turns, whole},
 };
 use roundelay_dsl::Code;
 use serde_json::json;
@@ -71,7 +71,6 @@ struct Reading {
     sequence: u64,
     epsilon: f64,
     deviation: f64,
-    angles: Angles,
     attention: Call,
 }
 
@@ -110,7 +109,6 @@ impl Reading {
             sequence: sequence(fields, options, most, Positions::Angles),
             epsilon: fields.above_zero("rms_norm_eps", 1e-6),
             deviation: fields.above_zero("initializer_range", 0.02),
-            angles: angles(fields, "rope_theta", defaults.base),
             attention: sizes.attention().maybe("bias", (!bias).then_some("false")),
         }
     }
@@ -130,9 +128,9 @@ impl Reading {
         fields: &mut Fields<'_>,
         name: &'static str,
         (activation, branches): (&str, Branches),
-        (kinds, cap): (Vec<Kind>, Option<f64>),
+        (kinds, base, cap): (Vec<Kind>, f64, Option<f64>),
     ) -> Model {
-        let Self { sizes, sequence, epsilon, deviation, angles, attention } = self;
+        let Self { sizes, sequence, epsilon, deviation, attention } = self;
         let norm = Norm::new("rms_norm", epsilon);
         let gated = Call::new("gated").then("hidden");
         let gated = gated.with("activation", format!("\"{activation}\""));
@@ -152,7 +150,7 @@ impl Reading {
             deviation,
             output_deviation: None,
             epsilon,
-            base: one_base.then_some(angles.base),
+            base: one_base.then_some(base),
             embedding: Embedding { factor, ..Embedding::plain(sizes.width) },
             layer,
             kinds,
@@ -186,10 +184,11 @@ pub(super) fn gemma(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
         );
         fields.warn("hidden_act", message);
     }
-    let turns = Turns::alike(reading.angles);
+    let angles = angles(fields, "rope_theta", GEMMA.base);
+    let turns = Turns::alike(angles);
     let kinds = kinds(fields, reading.sizes.layers, None, turns, |_| false);
     let style = (activation, Branches::NormsBefore);
-    reading.model(fields, GEMMA.name, style, (of_one_base(kinds), None))
+    reading.model(fields, GEMMA.name, style, (of_one_base(kinds), angles.base, None))
 }
 
 /// How many positions a layer with a window sees; releases may name it a second time.
@@ -212,11 +211,12 @@ pub(super) fn gemma2(fields: &mut Fields<'_>, options: &ImportOptions) -> Model 
     reading.scored(fields, Some(50.0));
     let window = window(fields);
     let cap = fields.open_real("final_logit_softcapping", Some(30.0));
-    let turns = Turns::alike(reading.angles);
+    let angles = angles(fields, "rope_theta", GEMMA2.base);
+    let turns = Turns::alike(angles);
     let even = |layer: u64| layer.is_multiple_of(2);
     let kinds = kinds(fields, reading.sizes.layers, window, turns, even);
     let style = (activation, Branches::NormsAround);
-    reading.model(fields, GEMMA2.name, style, (of_one_base(kinds), cap))
+    reading.model(fields, GEMMA2.name, style, (of_one_base(kinds), angles.base, cap))
 }
 
 /// arXiv 2503.19786: of six layers the first five have a window and a base of their own, and
@@ -234,17 +234,16 @@ pub(super) fn gemma3(fields: &mut Fields<'_>, options: &ImportOptions) -> Model 
     let new = fields.open_size("_sliding_window_pattern", None);
     let pattern = new.or(old).unwrap_or(6);
     let cap = fields.open_real("final_logit_softcapping", None);
-    let (full, sliding) = (reading.angles, local_angles(fields, 10_000.0));
-    let turns = Turns { full, sliding };
+    let turns = turns(fields, [GEMMA3.base, 10_000.0]);
+    let Turns { full, sliding } = turns;
     let rule = |layer: u64| !(layer + 1).is_multiple_of(pattern);
     let kinds = kinds(fields, reading.sizes.layers, window, turns, rule);
     factors(fields, &kinds);
     let kinds = if full.base == sliding.base { of_one_base(kinds) } else { kinds };
     let alike = kinds.iter().all(|kind| kind.rotary == kinds[0].rotary);
-    if alike && kinds.iter().all(|kind| kind.window.is_some()) {
-        reading.angles = sliding;
-    }
+    let windows = kinds.iter().all(|kind| kind.window.is_some());
+    let base = if alike && windows { sliding.base } else { full.base };
     let kinds = if alike { of_one_base(kinds) } else { kinds };
     let style = (activation, Branches::NormsAround);
-    reading.model(fields, GEMMA3.name, style, (kinds, cap))
+    reading.model(fields, GEMMA3.name, style, (kinds, base, cap))
 }

@@ -7,6 +7,7 @@ use super::{
     stretch,
 };
 use roundelay_dsl::{Code, Stretch};
+use roundelay_schedule::nearest_hint;
 use serde_json::Value;
 
 /// By what angles a layer turns.
@@ -32,40 +33,60 @@ impl Turns {
     }
 }
 
-/// Angles with their base from `name` or `rope_parameters`; of layers that see everything, where
-/// layers differ.
+/// Angles with their base from `name` or the object of rotary positions.
 pub(super) fn angles(fields: &mut Fields<'_>, name: &str, default: f64) -> Angles {
-    let base = fields.above_zero(name, default);
-    let angles = Angles { base, stretch: Stretch::None };
-    match OBJECTS.map(|name| fields.value(name)) {
-        [None, None] => angles,
-        [Some(scaling), None] => scaled(fields, OBJECTS[0], &scaling, angles),
-        [None, Some(parameters)] => {
-            let own = parameters.get("full_attention").unwrap_or(&parameters);
-            scaled(fields, OBJECTS[1], own, angles)
-        }
-        [Some(_), Some(_)] => {
-            let message =
-                "`rope_scaling` and `rope_parameters` both say how positions turn";
-            let hint = "keep the one that was trained with, and `rope_theta` beside it or \
-                        within";
-            fields.refuse(OBJECTS[1], Code::Value, message.to_owned(), hint);
-            angles
-        }
+    let angles = plain(fields, name, default);
+    refuse_both(fields);
+    let objects = OBJECTS.into_iter().rev();
+    let object = objects.filter_map(|name| Some((name, fields.value(name)?))).next();
+    match object {
+        Some((name, object)) => scaled(fields, name, &object, angles),
+        None => angles,
     }
+}
+
+/// Angles of layers that see everything, with their base from `rope_theta`, and of those with a
+/// window, from `rope_local_base_freq`; `rope_parameters` may have an object for each of both.
+pub(super) fn turns(fields: &mut Fields<'_>, [full, sliding]: [f64; 2]) -> Turns {
+    let local = plain(fields, "rope_local_base_freq", sliding);
+    let Some(parameters) = fields.value(OBJECTS[1]).filter(is_by_layer) else {
+        return Turns { full: angles(fields, "rope_theta", full), sliding: local };
+    };
+    refuse_both(fields);
+    let keys = parameters.as_object().into_iter().flat_map(|entries| entries.keys());
+    for unknown in keys.filter(|key| !LAYERS.contains(&key.as_str())) {
+        let near = nearest_hint(unknown, LAYERS);
+        let message = format!("unknown layers `{unknown}` within `{}`{near}", OBJECTS[1]);
+        fields.refuse(OBJECTS[1], Code::UnknownKey, message, "");
+    }
+    let all = plain(fields, "rope_theta", full);
+    let mut of = |layers, angles| match parameters.get(layers) {
+        Some(own) => scaled(fields, OBJECTS[1], own, angles),
+        None => angles,
+    };
+    Turns { full: of(LAYERS[0], all), sliding: of(LAYERS[1], local) }
+}
+
+fn plain(fields: &mut Fields<'_>, name: &str, default: f64) -> Angles {
+    Angles { base: fields.above_zero(name, default), stretch: Stretch::None }
 }
 
 /// The objects of rotary positions, as older and newer releases of transformers write them.
 const OBJECTS: [&str; 2] = ["rope_scaling", "rope_parameters"];
 
-/// Angles of layers with a window, from `rope_local_base_freq` or `rope_parameters`.
-pub(super) fn local_angles(fields: &mut Fields<'_>, default: f64) -> Angles {
-    let base = fields.above_zero("rope_local_base_freq", default);
-    let angles = Angles { base, stretch: Stretch::None };
-    let parameters = fields.value("rope_parameters");
-    match parameters.as_ref().and_then(|all| all.get("sliding_attention")) {
-        Some(parameters) => scaled(fields, "rope_parameters", parameters, angles),
-        None => angles,
+/// The layers for which the newer one may have an object each.
+const LAYERS: [&str; 2] = ["full_attention", "sliding_attention"];
+
+fn is_by_layer(parameters: &Value) -> bool {
+    LAYERS.iter().any(|layers| parameters.get(layers).is_some())
+}
+
+fn refuse_both(fields: &mut Fields<'_>) {
+    if OBJECTS.map(|name| fields.has(name)) == [true, true] {
+        let message = "`rope_scaling` and `rope_parameters` both say how positions turn";
+        let hint =
+            "keep the one that was trained with, and `rope_theta` beside it or within";
+        fields.refuse(OBJECTS[1], Code::Value, message.to_owned(), hint);
     }
 }
 
@@ -98,12 +119,32 @@ pub(super) fn factors(fields: &mut Fields<'_>, kinds: &[Kind]) {
     }
 }
 
-/// The share of every head that turns, from `name` or `rope_parameters`.
+/// The share of every head that turns, from `name` or the object of rotary positions.
 pub(super) fn share(fields: &mut Fields<'_>, name: &str, default: f64) -> f64 {
     let share = fields.real_or(name, default);
-    let parameters = fields.value("rope_parameters");
-    let nested = parameters.as_ref().and_then(|all| all.get(SHARE));
-    nested.and_then(Value::as_f64).unwrap_or(share)
+    shares(fields).into_iter().next().unwrap_or(share)
+}
+
+/// The shares that the objects of rotary positions name.
+fn shares(fields: &mut Fields<'_>) -> Vec<f64> {
+    let mut all = Vec::new();
+    for name in OBJECTS {
+        let Some(object) = fields.value(name) else { continue };
+        let own = match is_by_layer(&object) {
+            true => LAYERS.into_iter().filter_map(|layers| object.get(layers)).collect(),
+            false => vec![&object],
+        };
+        for share in own.into_iter().filter_map(|object| object.get(SHARE)) {
+            match share.as_f64() {
+                Some(share) => all.push(share),
+                None => {
+                    let message = format!("`{SHARE}` within `{name}` must be a number");
+                    fields.refuse(name, Code::Type, message, "");
+                }
+            }
+        }
+    }
+    all
 }
 
 /// Notes heads that have no pairs to turn.
@@ -118,9 +159,14 @@ pub(super) fn pairs(fields: &mut Fields<'_>, name: &str, head_width: u64) {
 
 /// Holds families whose heads turn as a whole to that.
 pub(super) fn whole(fields: &mut Fields<'_>) {
-    if share(fields, SHARE, 1.0) != 1.0 {
+    let share = fields.real_or(SHARE, 1.0);
+    let within = shares(fields);
+    let wrong = match within.iter().all(|share| *share == 1.0) {
+        false => OBJECTS.into_iter().rev().find(|name| fields.has(name)),
+        true => (within.is_empty() && share != 1.0).then_some(SHARE),
+    };
+    if let Some(name) = wrong {
         let message = format!("`{SHARE}` is for families whose heads turn in part");
-        let name = if fields.has(SHARE) { SHARE } else { "rope_parameters" };
         fields.refuse(name, Code::NotYet, message, "");
     }
 }

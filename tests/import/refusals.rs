@@ -180,17 +180,36 @@ fn rotary_parameters_are_read_from_their_object_too() {
     let done = accepted(&rope("phi-3-mini-4k", partial.clone()));
     assert!(done.text.contains("turned = 72"), "{}", done.text);
     hold(&rope("llama-3-8b", partial), &["turn in part"]);
+    for text in [json!("0.75"), Value::Null] {
+        let wrong = json!({"rope_type": "default", "partial_rotary_factor": text});
+        for release in ["llama-3-8b", "phi-3-mini-4k", "pythia-160m"] {
+            hold(
+                &rope(release, wrong.clone()),
+                &["within `rope_parameters` must be a number"],
+            );
+        }
+    }
     let two = json!({
         "full_attention": {"rope_theta": 9.0, "rope_type": "linear", "factor": 8.0},
         "sliding_attention": {"rope_theta": 3.0, "rope_type": "default"},
     });
-    let done = accepted(&rope("gemma-3-1b", two));
+    let done = accepted(&rope("gemma-3-1b", two.clone()));
     assert!(
         done.text.contains("512, 3, 1)") && done.text.contains("seq, 9, 8)"),
         "{}",
         done.text
     );
     assert_eq!(done.warnings, []);
+    hold(&rope("llama-3-8b", two.clone()), &["`full_attention` within"]);
+    for layers in ["full_attention", "sliding_attention"] {
+        let mut partial = two.clone();
+        partial[layers]["partial_rotary_factor"] = json!(0.5);
+        hold(&rope("gemma-3-1b", partial), &["turn in part"]);
+    }
+    let mut misspelt = two;
+    misspelt["sliding_atention"] = misspelt["sliding_attention"].take();
+    misspelt.as_object_mut().expect("an object").remove("sliding_attention");
+    hold(&rope("gemma-3-1b", misspelt), &["`sliding_atention`", "nearest is `sliding_"]);
     let done = accepted(&rope("llama-3-8b", json!({"rope_theta": 7.5})));
     assert!(done.text.contains("base = 7.5"), "no kind means no scaling: {}", done.text);
     hold(&rope("llama-3-8b", json!({"factor": 8.0})), &["object with `rope_type`"]);
