@@ -149,7 +149,11 @@ pub(super) fn bert(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
             let head = masked_head(norm, encoder.activation, shared);
             (head, masked_notes(shared))
         }
-        Task::SequenceClasses | Task::TokenClasses => {
+        Task::SequenceClasses => {
+            names.push(("classes", classes_of_examples(fields).to_string()));
+            (class_head(task, rate), Vec::new())
+        }
+        Task::TokenClasses => {
             names.push(("classes", classes(fields).to_string()));
             (class_head(task, rate), Vec::new())
         }
@@ -209,20 +213,40 @@ fn class_head(task: Task, rate: f64) -> Vec<String> {
     ]
 }
 
-/// The number of classes: `num_labels`, or as many as `id2label` names, or two.
+/// The number of classes: as many as `id2label` names, or `num_labels`, or two.
 fn classes(fields: &mut Fields<'_>) -> u64 {
-    if fields.has("num_labels") {
-        return fields.size("num_labels");
-    }
-    match fields.value("id2label") {
-        None => 2,
-        Some(Value::Object(names)) if !names.is_empty() => names.len() as u64,
+    let named = match fields.value("id2label") {
+        None => None,
+        Some(Value::Object(names)) if !names.is_empty() => Some(names.len() as u64),
         Some(_) => {
             let message = "`id2label` must be an object with a name for every class";
             fields.refuse("id2label", Code::Type, message.to_owned(), "");
-            1
+            None
         }
+    };
+    let counted = fields.open_size("num_labels", None);
+    if let (Some(named), Some(counted)) = (named, counted)
+        && named != counted
+    {
+        let message = format!("`num_labels` is {counted}, but `id2label` names {named}");
+        let hint = "keep the one that was trained with";
+        fields.refuse("num_labels", Code::Value, message, hint);
     }
+    named.or(counted).unwrap_or(2)
+}
+
+/// The number of classes of which every example has one: transformers takes other losses by
+/// `problem_type`, and where there is but one class.
+fn classes_of_examples(fields: &mut Fields<'_>) -> u64 {
+    let why = "the loss is the cross-entropy of one class among several";
+    fields.only("problem_type", &json!("single_label_classification"), why);
+    let classes = classes(fields);
+    if fields.is_clean() && classes == 1 {
+        let name = if fields.has("id2label") { "id2label" } else { "num_labels" };
+        let message = "one class alone stands for a regression, which cannot be imported";
+        fields.refuse(name, Code::NotYet, message.to_owned(), why);
+    }
+    classes
 }
 
 /// arXiv 2010.11929.
@@ -249,7 +273,7 @@ pub(super) fn vit(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
         ("image", image.to_string()),
         ("patch", patch.to_string()),
         ("positions", format!("1 + {side} * {side}")),
-        ("classes", classes(fields).to_string()),
+        ("classes", classes_of_examples(fields).to_string()),
     ];
     let patches = Call::new("patches").then("patch").then("width");
     let patches = patches.with("deviation", "deviation").of("images");

@@ -117,20 +117,6 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A size that must be there.
-    pub(super) fn size(&mut self, name: &str) -> u64 {
-        match self.find(name) {
-            Found::Absent => {
-                let message = format!("the field `{name}` is missing");
-                let hint = "every published configuration of this family has it";
-                self.refuse(name, Code::Missing, message, hint);
-                HARMLESS
-            }
-            Found::Null => self.wrong_size(name, &Value::Null),
-            Found::Value(value) => self.as_size(name, &value),
-        }
-    }
-
     /// A size with a default.
     pub(super) fn size_or(&mut self, name: &str, default: u64) -> u64 {
         match self.find(name) {

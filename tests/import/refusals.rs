@@ -137,6 +137,14 @@ fn wrong_for_their_family() -> Vec<Case> {
         ),
         ("vit-base-patch16-224", "patch_size", json!(15), "do not cover"),
         ("vit-base-patch16-224", "id2label", json!([]), "must be an object"),
+        ("vit-base-patch16-224", "id2label", json!({"0": "a"}), "a regression"),
+        ("vit-base-patch16-224", "num_labels", json!(7), "`id2label` names 1000"),
+        (
+            "vit-base-patch16-224",
+            "problem_type",
+            json!("multi_label_classification"),
+            "one class among several",
+        ),
     ]
 }
 
@@ -160,6 +168,39 @@ fn rotary_shares_turn_pairs() {
     for share in [0.02, 0.05, 1.5, -0.5] {
         let text = edited("pythia-160m", &[("rotary_pct", json!(share))]);
         hold(&text, &["`rotary_pct`", "turn pairs"]);
+    }
+}
+
+/// Losses of transformers follow `problem_type`, and the number of classes.
+#[test]
+fn heads_of_classes_have_the_loss_that_transformers_takes() {
+    let of = |head: &str, edits: &[(&str, Value)]| {
+        let head = ("architectures", json!([head]));
+        edited("bert-base-uncased", &[edits, &[head]].concat())
+    };
+    let (sequence, token) =
+        ("BertForSequenceClassification", "BertForTokenClassification");
+    let regression = ("problem_type", json!("regression"));
+    hold(
+        &of(sequence, std::slice::from_ref(&regression)),
+        &["`problem_type` is \"regression\""],
+    );
+    hold(&of(sequence, &[("num_labels", json!(1))]), &["a regression"]);
+    let three = ("id2label", json!({"0": "a", "1": "b", "2": "c"}));
+    let differ = of(sequence, &[three.clone(), ("num_labels", json!(7))]);
+    hold(&differ, &["`num_labels` is 7, but `id2label` names 3"]);
+    let same = [
+        three,
+        ("num_labels", json!(3)),
+        ("problem_type", json!("single_label_classification")),
+    ];
+    for text in [of(sequence, &same), of(token, &same), of(token, &[regression])] {
+        let done = accepted(&text);
+        assert!(
+            done.text.contains("loss cross_entropy(logits, targets)"),
+            "{}",
+            done.text
+        );
     }
 }
 
