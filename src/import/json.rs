@@ -31,9 +31,10 @@ pub(super) fn fields(source: &SourceFile) -> Result<Vec<Field>, Diagnostic> {
     let raw: Raw<'_> =
         serde_json::from_str(&source.text).map_err(|error| malformed(source, &error))?;
     let field = |(name, raw): (String, &RawValue)| {
+        let span = span(source, raw.get());
         let value = serde_json::from_str(raw.get());
-        let value = value.map_err(|error| malformed(source, &error))?;
-        Ok(Field { name, value, span: span(source, raw.get()) })
+        let value = value.map_err(|error| not_json(source, span, &error))?;
+        Ok(Field { name, value, span })
     };
     raw.0.into_iter().map(field).collect()
 }
@@ -50,14 +51,22 @@ fn malformed(source: &SourceFile, error: &serde_json::Error) -> Diagnostic {
     let before: usize = lines.map(str::len).sum();
     let start = u32::try_from(before + error.column().saturating_sub(1)).unwrap_or(0);
     let span = Span { file: 0, start, end: start };
-    let text = error.to_string();
-    let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
-    let mut wrong = diagnostic(source, Code::Syntax, span, format!("not JSON: {text}"));
+    let mut wrong = not_json(source, span, error);
     if error.is_data() {
-        wrong.message = format!("not a configuration: {text}");
+        wrong.message = format!("not a configuration: {}", told(error));
         wrong.hints.push("it is an object of fields: `{\"model_type\": …}`".to_owned());
     }
     wrong
+}
+
+fn not_json(source: &SourceFile, span: Span, error: &serde_json::Error) -> Diagnostic {
+    diagnostic(source, Code::Syntax, span, format!("not JSON: {}", told(error)))
+}
+
+/// An error without its place.
+fn told(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text).to_owned()
 }
 
 /// An error at a place of the configuration.

@@ -26,6 +26,8 @@ fn what_is_no_configuration_is_refused_with_its_place() {
         ("[1, 2]", (1, 1), "not a configuration"),
         ("12", (1, 2), "not a configuration"),
         ("{} {}", (1, 4), "not JSON: trailing characters"),
+        ("{\n\n  \"rope_theta\": 1e400\n}", (3, 17), "number out of range"),
+        ("{\n  \"a\":\n\"\\ud800\"}", (3, 1), "not JSON"),
     ] {
         let wrong = refused(text);
         let first = wrong.first();
