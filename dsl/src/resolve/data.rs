@@ -2,7 +2,7 @@
 
 use super::{
     constant::{bind, place},
-    optimizer::called,
+    optimizer::{called, no_arguments},
     settings::{single, unknown_word},
 };
 use crate::{
@@ -52,11 +52,7 @@ pub(super) fn data(entry: &Entry, report: &mut Report) -> Known<Data> {
             Ok(Data::Images { root, folder: arguments.text("dir")? })
         }),
         "shapes" => made("shapes", SHAPES, given, value.span, report, shapes),
-        "synthetic" if given.is_empty() => Ok(Data::Synthetic),
-        "synthetic" => {
-            let mistake = Mistake::new(Code::Type, "`synthetic` takes no arguments");
-            Err(report.error(value.span, mistake))
-        }
+        "synthetic" => no_arguments(&name, given, report).map(|()| Data::Synthetic),
         other => Err(unknown_word("kind of data", other, &KINDS, name.span, report)),
     }
 }
@@ -117,7 +113,7 @@ fn tokens(
         );
     };
     let file = text(&file.value, report)?;
-    let (name, _) = called(&width.value, "u8, u16 or u32", report)?;
+    let (name, given) = called(&width.value, "u8, u16 or u32", report)?;
     let width = match name.text.as_str() {
         "u8" => TokenWidth::U8,
         "u16" => TokenWidth::U16,
@@ -127,6 +123,7 @@ fn tokens(
             return Err(unknown_word("width", other, &known, name.span, report));
         }
     };
+    no_arguments(&name, given, report)?;
     Ok(Data::Tokens { root, file, width })
 }
 

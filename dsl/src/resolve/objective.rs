@@ -2,7 +2,7 @@
 
 use super::{
     definitions::{Definitions, beginning},
-    optimizer::called,
+    optimizer::{called, no_arguments},
     settings::{Settings, single, unknown_word},
 };
 use crate::{
@@ -14,10 +14,14 @@ use std::collections::BTreeSet;
 
 /// `minimize step_time`.
 pub(super) fn objective(entry: &Entry, report: &mut Report) -> Known<Objective> {
-    let (name, _) = called(single(entry, report)?, "what to minimize", report)?;
+    let (name, given) = called(single(entry, report)?, "what to minimize", report)?;
     let known = Objective::ALL.map(Objective::name);
     let found = Objective::ALL.into_iter().find(|known| known.name() == name.text);
-    found.ok_or_else(|| unknown_word("objective", &name.text, &known, name.span, report))
+    let found = found.ok_or_else(|| {
+        unknown_word("objective", &name.text, &known, name.span, report)
+    })?;
+    no_arguments(&name, given, report)?;
+    Ok(found)
 }
 
 /// Entries of `result { … }`.

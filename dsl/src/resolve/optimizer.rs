@@ -1,6 +1,6 @@
 //! Optimizers, initialisers, and which parameters weight decay spares.
 
-use super::constant::{bind, learning_rate, place};
+use super::constant::{bind, learning_rate, place, place_of};
 use crate::{
     Code, Mistake, Model, Pattern, Program, Span, limit,
     report::{Known, Report},
@@ -171,6 +171,18 @@ pub(super) fn called<'a>(
             Err(report.error(expression.span, mistake))
         }
     }
+}
+
+/// Refuses arguments of a word that takes none.
+pub(super) fn no_arguments(
+    name: &Name,
+    given: &[Argument],
+    report: &mut Report,
+) -> Known<()> {
+    let Some(first) = given.first() else { return Ok(()) };
+    let message = format!("`{}` takes no arguments", name.text);
+    let mistake = Mistake::new(Code::Type, message);
+    Err(report.error(place_of(first), mistake.hint(format!("write `{}`", name.text))))
 }
 
 /// Whether a difference is a name with `-` in place of `_`.

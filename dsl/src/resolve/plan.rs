@@ -4,7 +4,7 @@ use super::{
     cuts,
     definitions::Definitions,
     objective,
-    optimizer::called,
+    optimizer::{called, no_arguments},
     order,
     recompute::recompute,
     settings::{Settings, no_entries, quantity, single, unknown_word, whole},
@@ -357,11 +357,12 @@ pub(super) fn word<T: Copy + std::fmt::Display>(
 ) -> Known<T> {
     let (name, given) = called(value, &format!("a name of {what}"), report)?;
     let names: Vec<String> = all.iter().map(T::to_string).collect();
-    let found = names.iter().position(|known| *known == name.text && given.is_empty());
-    found.map(|index| all[index]).ok_or_else(|| {
+    let Some(index) = names.iter().position(|known| *known == name.text) else {
         let known: Vec<&str> = names.iter().map(String::as_str).collect();
-        unknown_word(what, &name.text, &known, name.span, report)
-    })
+        return Err(unknown_word(what, &name.text, &known, name.span, report));
+    };
+    no_arguments(&name, given, report)?;
+    Ok(all[index])
 }
 
 /// `sync`, `cyclic_v1`, `cyclic_v2`, `cyclic(slack = 1)`, `local(units = 4)`, `pairwise(units = 4)`.
@@ -380,10 +381,8 @@ fn rule(value: &Expression, report: &mut Report) -> Known<Rule> {
             let mistake = Mistake::new(Code::Missing, "`cyclic` needs a slack");
             Err(report.error(value.span, mistake.hint("write `cyclic(slack = 1)`")))
         }
-        (name, [])
-            if !name.contains('(')
-                && let Ok(rule) = name.parse() =>
-        {
+        (word, given) if let Ok(rule) = word.parse() => {
+            no_arguments(&name, given, report)?;
             Ok(rule)
         }
         (found, _) => Err(unknown_word("rule", found, &Rule::FORMS, name.span, report)),

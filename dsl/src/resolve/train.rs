@@ -3,13 +3,13 @@
 use super::{
     data::data,
     definitions::{Definitions, beginning},
-    optimizer::{self, NoDecay, called, optimizer},
+    optimizer::{self, NoDecay, called, no_arguments, optimizer},
     settings::{Settings, only_value, single, unknown_word},
 };
 use crate::{
     Code, Mistake, Train,
     report::{Known, Report},
-    syntax::{Entry, Name, Section, Setting},
+    syntax::{Entry, Section, Setting},
 };
 use roundelay_schedule::{Data, Evaluation, Float, GradientSums};
 use std::collections::BTreeSet;
@@ -94,32 +94,41 @@ fn evaluate(entry: &Entry, report: &mut Report) -> Known<Evaluation> {
 fn dtype(entry: &Entry, report: &mut Report) -> Known<Float> {
     let types = ["f32", "f64", "bf16", "f16"];
     let chosen = only_value(entry, report)?;
-    let (Name { text, span }, _) = called(chosen, "f32, f64, bf16 or f16", report)?;
+    let (name, given) = called(chosen, "f32, f64, bf16 or f16", report)?;
+    let text = &name.text;
     let inner = Settings::new("dtype", &entry.entries, &DTYPE_KEYS, report);
     let gradients = match inner.get("gradients") {
         None => text.clone(),
-        Some(entry) => {
-            let (sums, _) = called(single(entry, report)?, "f32", report)?;
-            let known: BTreeSet<&str> = ["f32", &text].into();
-            let known: Vec<&str> = known.into_iter().collect();
-            if !known.contains(&sums.text.as_str()) {
-                let what = "type of gradients";
-                return Err(unknown_word(what, &sums.text, &known, sums.span, report));
-            }
-            sums.text
-        }
+        Some(entry) => gradients(entry, text, report)?,
     };
-    let sums = if gradients == text { GradientSums::Same } else { GradientSums::F32 };
-    match (text.as_str(), sums) {
-        ("f32", _) => Ok(Float::F32),
-        ("f64", GradientSums::Same) => Ok(Float::F64),
+    let sums = if gradients == *text { GradientSums::Same } else { GradientSums::F32 };
+    let dtype = match (text.as_str(), sums) {
+        ("f32", _) => Float::F32,
+        ("f64", GradientSums::Same) => Float::F64,
         ("f64", GradientSums::F32) => {
             let message = "gradients of f64 are summed in f64";
             let mistake = Mistake::new(Code::Value, message).hint("delete `gradients`");
-            Err(report.error(entry.key.span, mistake))
+            return Err(report.error(entry.key.span, mistake));
         }
-        ("bf16", sums) => Ok(Float::Bf16(sums)),
-        ("f16", sums) => Ok(Float::F16(sums)),
-        (other, _) => Err(unknown_word("element type", other, &types, span, report)),
+        ("bf16", sums) => Float::Bf16(sums),
+        ("f16", sums) => Float::F16(sums),
+        (other, _) => {
+            return Err(unknown_word("element type", other, &types, name.span, report));
+        }
+    };
+    no_arguments(&name, given, report)?;
+    Ok(dtype)
+}
+
+/// `gradients f32`, or the type itself.
+fn gradients(entry: &Entry, dtype: &str, report: &mut Report) -> Known<String> {
+    let (sums, given) = called(single(entry, report)?, "f32", report)?;
+    let known: BTreeSet<&str> = ["f32", dtype].into();
+    let known: Vec<&str> = known.into_iter().collect();
+    if !known.contains(&sums.text.as_str()) {
+        let what = "type of gradients";
+        return Err(unknown_word(what, &sums.text, &known, sums.span, report));
     }
+    no_arguments(&sums, given, report)?;
+    Ok(sums.text)
 }
