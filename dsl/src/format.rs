@@ -73,6 +73,7 @@ fn lines(tokens: &[Token<'_>]) -> Vec<Line> {
     let mut homes: Vec<Home> = Vec::new();
     let mut gap = false;
     let mut extra = 0;
+    let mut behind = None;
     for row in rows(tokens) {
         let Some(first) = row.first() else {
             gap = true;
@@ -83,12 +84,17 @@ fn lines(tokens: &[Token<'_>]) -> Vec<Line> {
             home: homes.last().copied(),
             depth: homes.len() - closing.min(homes.len()) + extra,
             brackets: extra,
+            behind,
             gap_before: gap && !lines.is_empty(),
         };
-        lines.push(line(&row, setting));
         extra = open_after(&row, extra);
         enter(&row, &mut homes);
-        gap = false;
+        behind =
+            row.iter().copied().rfind(|token| token.kind != Kind::Comment).or(behind);
+        if let Some(line) = line(&row, setting) {
+            lines.push(line);
+            gap = false;
+        }
     }
     lines
 }

@@ -38,27 +38,32 @@ pub(super) enum Home {
 
 /// Where a row stands.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Setting {
+pub(super) struct Setting<'a> {
     /// What surrounds it; nothing at the outermost level.
     pub(super) home: Option<Home>,
     /// Open braces and brackets.
     pub(super) depth: usize,
     /// Brackets among them.
     pub(super) brackets: usize,
+    /// What stands before it within these brackets.
+    pub(super) behind: Option<Token<'a>>,
     /// Whether an empty line is before it.
     pub(super) gap_before: bool,
 }
 
-/// A row as a line.
-pub(super) fn line(row: &[Token<'_>], setting: Setting) -> Line {
+/// A row as a line; none where it has but commas that the end of a line stands for.
+pub(super) fn line<'a>(row: &[Token<'a>], setting: Setting<'a>) -> Option<Line> {
     let (row, comment) = match row.split_last() {
         Some((last, before)) if last.kind == Kind::Comment => {
             (before, Some(spaced(last.text)))
         }
         _ => (row, None),
     };
-    let Setting { home, depth, brackets, gap_before } = setting;
-    let row = without_last_comma(row, brackets);
+    let Setting { home, depth, brackets, behind, gap_before } = setting;
+    let row = without_last_commas(row, brackets);
+    if row.is_empty() && comment.is_none() {
+        return None;
+    }
     let class = if brackets > 0 { Class::Plain } else { class(row, home) };
     let breaks: &[usize] = match class {
         Class::Plain => &[],
@@ -68,11 +73,12 @@ pub(super) fn line(row: &[Token<'_>], setting: Setting) -> Line {
     };
     let mut cells = Vec::new();
     let mut from = 0;
+    let mut behind = behind.filter(|_| brackets > 0);
     for to in breaks.iter().copied().chain([row.len()]) {
-        cells.push(joined(&row[from..to], brackets));
+        cells.push(joined(&row[from..to], brackets, behind.take()));
         from = to;
     }
-    Line { indent: depth * STEP, class, cells, comment, gap_before }
+    Some(Line { indent: depth * STEP, class, cells, comment, gap_before })
 }
 
 fn class(row: &[Token<'_>], home: Option<Home>) -> Class {
@@ -93,16 +99,18 @@ fn class(row: &[Token<'_>], home: Option<Home>) -> Class {
     }
 }
 
-/// The end of a line separates as well as a comma.
-fn without_last_comma<'a, 'b>(row: &'b [Token<'a>], brackets: usize) -> &'b [Token<'a>] {
-    match row.split_last() {
-        Some((last, before))
-            if last.text == "," && super::open_after(row, brackets) == 0 =>
-        {
-            before
-        }
-        _ => row,
+/// The end of a line separates as well as commas.
+fn without_last_commas<'a, 'b>(
+    mut row: &'b [Token<'a>],
+    brackets: usize,
+) -> &'b [Token<'a>] {
+    while let Some((last, before)) = row.split_last()
+        && last.text == ","
+        && super::open_after(row, brackets) == 0
+    {
+        row = before;
     }
+    row
 }
 
 /// `#text` as `# text`; nothing behind the last letter.

@@ -2,11 +2,18 @@
 
 use crate::token::{Kind, Token};
 
-/// Tokens with the spaces that belong between them; `brackets` are open before the first.
-pub(super) fn joined(tokens: &[Token<'_>], mut brackets: usize) -> String {
+/// Tokens with the spaces that belong between them; `brackets` are open before the first, and
+/// `behind` stands before it on an earlier line of these.
+pub(super) fn joined<'a>(
+    tokens: &[Token<'a>],
+    mut brackets: usize,
+    behind: Option<Token<'a>>,
+) -> String {
+    let all: Vec<Token<'_>> = behind.into_iter().chain(tokens.iter().copied()).collect();
+    let first = all.len() - tokens.len();
     let mut out = String::new();
-    for (index, token) in tokens.iter().enumerate() {
-        if index > 0 && separated(&tokens[..index], *token, brackets) {
+    for (index, token) in all.iter().enumerate().skip(first) {
+        if index > first && separated(&all[..index], *token, brackets) {
             out.push(' ');
         }
         out.push_str(token.text);

@@ -456,6 +456,13 @@ model   m{ # it
 
   # deep
   z=linear( x,8 ,bias=true)  *  - 2 - -1*x   #end
+  ,
+
+  ,,
+  y=(z  # of
+     -z
+ + 2*x-x
+-x),,
   loss mse(z,
 # inside
 longer)
@@ -471,6 +478,11 @@ model m {    # it
 
     # deep
     z = linear(x, 8, bias = true) * -2 - -1 * x    # end
+
+    y = (z    # of
+        - z
+        + 2 * x - x
+        - x)
     loss mse(z,
         # inside
         longer)

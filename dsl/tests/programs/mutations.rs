@@ -7,7 +7,7 @@ use crate::{
 };
 use roundelay_dsl::{NoFiles, SourceFile, format, parse};
 
-const SEEDS: [&str; 3] = [
+const SEEDS: [&str; 4] = [
     include_str!("quickstart.rdl"),
     r#"import "roundelay:devices/a100.rdl"
 link nvlink     { bandwidth 300 GB/s, latency 2.5 us }
@@ -36,6 +36,26 @@ model m {
 }
 train { data synthetic, optimizer sgd(step(0.1, 0.5, 10), momentum = 0.9, no_decay = ["mlp.*"]) }
 plan  { cuts [1, 2], rule cyclic(slack = 1) | sync, devices >= 2 }
+"#,
+    r#"model m {
+    ,
+    input x: real[batch, 8],,
+
+    ,
+    y = (x
+        + x
+        - x # of three
+        - x),,
+    loss mse(linear(
+        - y, 8), x)
+},
+train {
+    batch 4
+
+    , # alone
+    steps 3,, seed 1,
+}
+,
 "#,
 ];
 
