@@ -1,8 +1,9 @@
 //! What all files of a program define, by name, and which of it the program is about.
 
+use super::scope::reserved;
 use crate::{
     Code, Mistake, Span,
-    operators::operator,
+    operators::{metric, operator},
     report::{Known, Report, duplicate},
     syntax::{Block, Cluster, Component, File, Item, Model, Name, Section},
 };
@@ -62,10 +63,11 @@ impl<'a> Definitions<'a> {
                 define("link", &link.name, link, &mut self.links, report, |l| &l.name);
             }
             Item::Block(block) => {
-                if operator(&block.name.text).is_some() {
-                    report.error(block.name.span, hides_operator(&block.name.text));
+                if let Some(mistake) = hides(&block.name.text) {
+                    report.error(block.name.span, mistake);
                     return;
                 }
+                check_formals(&block.formals, report);
                 define("block", &block.name, block, &mut self.blocks, report, |b| {
                     &b.name
                 });
@@ -124,9 +126,26 @@ fn define<'a, T>(
     }
 }
 
-fn hides_operator(name: &str) -> Mistake {
-    let mistake = Mistake::new(Code::Duplicate, format!("`{name}` is an operator"));
-    mistake.hint("give the block another name")
+/// Why a block cannot have a name: something else is called like that.
+fn hides(name: &str) -> Option<Mistake> {
+    let what = match (operator(name), metric(name)) {
+        (Some(_), _) => "an operator",
+        (None, Some(_)) => "a metric",
+        (None, None) => return None,
+    };
+    let mistake = Mistake::new(Code::Duplicate, format!("`{name}` is {what}"));
+    Some(mistake.hint("give the block another name"))
+}
+
+/// The arguments of a block have names of their own.
+fn check_formals(formals: &[Name], report: &mut Report) {
+    let mut known = BTreeMap::new();
+    for formal in formals {
+        if let Some(mistake) = reserved(&formal.text) {
+            report.error(formal.span, mistake);
+        }
+        define("argument", formal, formal, &mut known, report, |formal| formal);
+    }
 }
 
 /// Refuses all but the first of what a file has one of; an imported one is something else.

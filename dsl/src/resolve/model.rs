@@ -4,7 +4,7 @@ use super::{
     definitions::Definitions,
     evaluate::Evaluator,
     head::Within,
-    scope::{Binding, Scope},
+    scope::{Binding, Scope, reserved},
 };
 use crate::{
     Code, Extent, Measure, Mistake, Model, Source, Span, Tensor, Value, local,
@@ -156,6 +156,7 @@ impl Evaluator<'_> {
 
     /// `name = value`. A name that is bound once names the operator that it is bound to.
     fn bind(&mut self, name: &Name, value: &Expression, single: bool) -> Known<()> {
+        self.bindable(name)?;
         let fresh = single && self.scope.get(&name.text).is_none();
         let result = match &value.kind {
             ExpressionKind::Call(callee, given) if fresh => self
@@ -182,6 +183,22 @@ impl Evaluator<'_> {
         value.map(|_| ())
     }
 
+    /// Refuses a name that means something else everywhere.
+    fn bindable(&mut self, name: &Name) -> Known<()> {
+        reserved(&name.text).map_or(Ok(()), |mistake| self.fail(name.span, mistake))
+    }
+
+    /// Refuses a name that is bound already.
+    fn unbound(&mut self, name: &Name) -> Known<()> {
+        self.bindable(name)?;
+        let Some(Binding { span, .. }) = self.scope.get(&name.text) else {
+            return Ok(());
+        };
+        let labels = vec![(*span, "bound here".to_owned())];
+        let mistake = crate::report::duplicate("the name", &name.text);
+        Err(self.report.error_with(name.span, mistake, labels))
+    }
+
     /// `input name: element[shape]`.
     fn input(
         &mut self,
@@ -194,13 +211,9 @@ impl Evaluator<'_> {
             let mistake = Mistake::new(Code::Syntax, "`input` belongs into a model");
             return self.fail(name.span, mistake);
         }
-        let known = self.scope.get(&name.text).is_some();
         let shape = self.shape(shape);
         let element = self.element(element);
-        if known {
-            let mistake = crate::report::duplicate("the name", &name.text);
-            return self.fail(name.span, mistake);
-        }
+        self.unbound(name)?;
         let tensor = match (element, shape) {
             (Ok(element), Ok(shape)) => self.graph.input(&name.text, element, shape),
             (Err(reported), _) | (_, Err(reported)) => {
@@ -261,6 +274,7 @@ impl Evaluator<'_> {
             (Ok(extents), Ok(initial)) => self.new_parameter(name, &extents, initial),
             (Err(reported), _) | (_, Err(reported)) => Err(reported),
         };
+        self.unbound(name)?;
         let binding =
             Binding { value: made.clone().ok().map(Value::Tensor), span: name.span };
         self.scope.bind(&name.text, binding);
@@ -294,6 +308,7 @@ impl Evaluator<'_> {
         body: &[Statement],
     ) -> Known<()> {
         let count = self.times(times)?;
+        counter.map_or(Ok(()), |name| self.bindable(name))?;
         let work = count.unsigned_abs().saturating_mul(body.len() as u64 + 1);
         self.foresee(times.span, work)?;
         let base = self.graph.claim(counter.map_or("repeat", |name| &name.text));

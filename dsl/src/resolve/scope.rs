@@ -1,6 +1,6 @@
 //! Names in sight while a body is worked through.
 
-use crate::{Span, Value};
+use crate::{Code, Mistake, Span, Value};
 use std::collections::BTreeMap;
 
 /// Frames of names; the innermost is the last.
@@ -15,6 +15,13 @@ pub(super) struct Binding {
     pub(super) value: Option<Value>,
     /// Where it was bound.
     pub(super) span: Span,
+}
+
+/// Why nothing can be bound to a name that has its meaning everywhere.
+pub(super) fn reserved(name: &str) -> Option<Mistake> {
+    let message = format!("`{name}` is a word of the language");
+    let mistake = Mistake::new(Code::Duplicate, message).hint("take another name");
+    ["batch", "true", "false"].contains(&name).then_some(mistake)
 }
 
 impl Scope {
