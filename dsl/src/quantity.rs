@@ -57,9 +57,10 @@ pub(crate) fn quantity(digits: &str, unit: &str) -> Result<Quantity, Mistake> {
         return Err(Mistake { code: Code::Unit, ..near::unknown("unit", unit, UNITS) });
     };
     let exact = digits.parse::<u64>().ok().and_then(|whole| whole.checked_mul(scale));
-    let amount = match exact {
-        Some(amount) => Some(amount / divisor),
-        None => rounded(digits.parse::<f64>().ok(), scale, divisor),
+    let amount = match (exact, digits.parse::<f64>()) {
+        (Some(amount), _) => Some(amount / divisor).filter(|amount| *amount < LARGEST),
+        (None, Ok(amount)) => rounded(amount * scale as f64 / divisor as f64),
+        (None, Err(_)) => None,
     };
     let amount = amount.ok_or_else(|| {
         Mistake::new(Code::Value, format!("`{digits} {unit}` is too large"))
@@ -67,9 +68,12 @@ pub(crate) fn quantity(digits: &str, unit: &str) -> Result<Quantity, Mistake> {
     Ok(Quantity { dimension, amount })
 }
 
-fn rounded(value: Option<f64>, scale: u64, divisor: u64) -> Option<u64> {
-    let amount = value? * scale as f64 / divisor as f64;
-    (amount < 1e18).then_some(amount.round() as u64)
+/// Every quantity is below this; two of them add up.
+pub(crate) const LARGEST: u64 = 1 << 63;
+
+/// A whole amount that a quantity may have.
+pub(crate) fn rounded(amount: f64) -> Option<u64> {
+    (amount < LARGEST as f64).then_some(amount.round() as u64)
 }
 
 /// Dimension, and how many counts one unit is, as a fraction: a bit is an eighth of a byte.
@@ -149,5 +153,9 @@ mod tests {
             assert!(quantity("1", unit).is_ok(), "{unit}");
             assert!(quantity("1e30", unit).is_err(), "{unit}");
         }
+        let largest = ["9223372036854775807", "9223372036854774784.5"];
+        assert!(largest.iter().all(|digits| quantity(digits, "B").is_ok()));
+        let larger = ["9223372036854775808", "9223372036854775808.5"];
+        assert!(larger.iter().all(|digits| quantity(digits, "B").is_err()));
     }
 }

@@ -1,7 +1,9 @@
 //! Values of expressions: numbers, extents, tensors, and arithmetic on those that are no tensors.
 
 use crate::{
-    Code, Dimension, Extent, Mistake, Quantity, Source, limit, syntax::Operator,
+    Code, Dimension, Extent, Mistake, Quantity, Source, limit,
+    quantity::{LARGEST, rounded},
+    syntax::Operator,
 };
 use roundelay_schedule::{Element, Rate, Reading};
 use std::fmt;
@@ -141,17 +143,15 @@ pub(crate) fn arithmetic(
     match (one, other) {
         (Integer(a), Integer(b)) => integers(operator, *a, *b),
         (Examples(a), Integer(b)) | (Integer(b), Examples(a))
-            if operator == Operator::Multiply && *b > 0 =>
+            if operator == Operator::Multiply =>
         {
-            a.checked_mul(b.unsigned_abs()).map(Examples).ok_or_else(overflow)
+            multiple(*a, *b).map(Examples)
         }
         (Quantity(a), _) => match other {
             Quantity(b) if a.dimension == b.dimension => sum(operator, *a, *b),
-            _ => scaled(operator, *a, other).ok_or_else(|| unfit(operator, one, other)),
+            _ => scaled(operator, *a, other),
         },
-        (_, Quantity(b)) if operator == Operator::Multiply => {
-            scaled(operator, *b, one).ok_or_else(|| unfit(operator, one, other))
-        }
+        (_, Quantity(b)) if operator == Operator::Multiply => scaled(operator, *b, one),
         _ => match (one.real(), other.real()) {
             (Some(a), Some(b)) => reals(operator, a, b),
             _ => Err(unfit(operator, one, other)),
@@ -166,10 +166,7 @@ pub(crate) fn negative(value: &Value) -> Result<Value, Mistake> {
             number.checked_neg().map(Value::Integer).ok_or_else(overflow)
         }
         Value::Real(number) => Ok(Value::Real(-number)),
-        Value::Quantity(_) => {
-            let message = format!("{} is never negative", value.kind());
-            Err(Mistake::new(Code::Value, message).hint("take the `-` away"))
-        }
+        Value::Quantity(_) => Err(never_negative(value).hint("take the `-` away")),
         other => {
             let message = format!("expected a number after `-`, found {}", other.kind());
             Err(Mistake::new(Code::Type, message))
@@ -200,7 +197,7 @@ fn reals(operator: Operator, a: f64, b: f64) -> Result<Value, Mistake> {
     };
     match result.is_finite() {
         true => Ok(Value::Real(result)),
-        false if b == 0.0 => Err(Mistake::new(Code::Value, "division by zero")),
+        false if b == 0.0 => Err(zero_divisor()),
         false => Err(overflow()),
     }
 }
@@ -208,7 +205,10 @@ fn reals(operator: Operator, a: f64, b: f64) -> Result<Value, Mistake> {
 fn sum(operator: Operator, a: Quantity, b: Quantity) -> Result<Value, Mistake> {
     let amount = match operator {
         Operator::Add => a.amount.checked_add(b.amount),
-        Operator::Subtract => a.amount.checked_sub(b.amount),
+        Operator::Subtract => {
+            let less = a.amount.checked_sub(b.amount);
+            Some(less.ok_or_else(|| never_negative(&Value::Quantity(a)))?)
+        }
         Operator::Divide => {
             return reals(operator, a.amount as f64, b.amount as f64);
         }
@@ -216,18 +216,37 @@ fn sum(operator: Operator, a: Quantity, b: Quantity) -> Result<Value, Mistake> {
             return Err(unfit(operator, &Value::Quantity(a), &Value::Quantity(b)));
         }
     };
+    let amount = amount.filter(|amount| *amount < LARGEST);
     amount.map(|amount| Value::Quantity(Quantity { amount, ..a })).ok_or_else(overflow)
 }
 
-fn scaled(operator: Operator, quantity: Quantity, by: &Value) -> Option<Value> {
-    let by = by.real().filter(|by| *by >= 0.0)?;
-    let amount = match operator {
-        Operator::Multiply => quantity.amount as f64 * by,
-        Operator::Divide => quantity.amount as f64 / by,
-        Operator::Add | Operator::Subtract => return None,
+fn scaled(operator: Operator, quantity: Quantity, by: &Value) -> Result<Value, Mistake> {
+    let value = Value::Quantity(quantity);
+    let amount = match (operator, by.real()) {
+        (Operator::Multiply | Operator::Divide, Some(by)) if by < 0.0 => {
+            return Err(never_negative(&value));
+        }
+        (Operator::Divide, Some(0.0)) => return Err(zero_divisor()),
+        (Operator::Multiply, Some(by)) => quantity.amount as f64 * by,
+        (Operator::Divide, Some(by)) => quantity.amount as f64 / by,
+        (Operator::Multiply | Operator::Divide, None)
+        | (Operator::Add | Operator::Subtract, _) => {
+            return Err(unfit(operator, &value, by));
+        }
     };
-    let amount = (amount < 1e18).then_some(amount.round() as u64)?;
-    Some(Value::Quantity(Quantity { amount, ..quantity }))
+    let amount = rounded(amount).ok_or_else(overflow)?;
+    Ok(Value::Quantity(Quantity { amount, ..quantity }))
+}
+
+/// `batch * size * by`.
+fn multiple(size: u64, by: i64) -> Result<u64, Mistake> {
+    match u64::try_from(by) {
+        Ok(by @ 1..) => size.checked_mul(by).ok_or_else(overflow),
+        Ok(0) | Err(_) => {
+            let message = format!("`batch` is multiplied by at least 1, found {by}");
+            Err(Mistake::new(Code::Value, message))
+        }
+    }
 }
 
 fn unfit(operator: Operator, one: &Value, other: &Value) -> Mistake {
@@ -235,8 +254,16 @@ fn unfit(operator: Operator, one: &Value, other: &Value) -> Mistake {
     Mistake::new(Code::Type, format!("`{operator}` does not fit {one} and {other}"))
 }
 
-fn overflow() -> Mistake {
+pub(crate) fn overflow() -> Mistake {
     Mistake::new(Code::Value, "the result is too large for a number")
+}
+
+pub(crate) fn zero_divisor() -> Mistake {
+    Mistake::new(Code::Value, "division by zero")
+}
+
+fn never_negative(value: &Value) -> Mistake {
+    Mistake::new(Code::Value, format!("{} is never negative", value.kind()))
 }
 
 impl fmt::Display for Operator {

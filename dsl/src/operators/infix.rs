@@ -1,6 +1,10 @@
 //! `+`, `-`, `*` and `/` on tensors.
 
-use crate::{Code, Mistake, Operation, Tensor, Value, graph::Graph, value::spelled};
+use crate::{
+    Code, Mistake, Operation, Tensor, Value,
+    graph::Graph,
+    value::{overflow, spelled},
+};
 use roundelay_schedule::Element;
 
 /// a + b, where one has the shape of the other or of its trailing extents.
@@ -46,7 +50,7 @@ pub(crate) fn scale(
 ) -> Result<Value, Mistake> {
     real(x, "*")?;
     if !factor.is_finite() {
-        return Err(Mistake::new(Code::Value, "division by zero"));
+        return Err(overflow());
     }
     let operation = Operation::Scale { factor };
     let node = |graph: &mut Graph| graph.node("", operation, &[x], x.shape.clone());

@@ -14,7 +14,7 @@ use crate::{
     report::{Known, Report, not_yet},
     signature::Misfit,
     syntax::{Argument, Expression, ExpressionKind, Name, Operator as Sign},
-    value::{arithmetic, negative},
+    value::{arithmetic, negative, zero_divisor},
 };
 
 /// How an operator or a metric is applied under a name.
@@ -303,7 +303,7 @@ fn combined(
         (Value::Tensor(_), number)
             if sign == Sign::Divide && number.real() == Some(0.0) =>
         {
-            Err(Mistake::new(Code::Value, "division by zero"))
+            Err(zero_divisor())
         }
         (Value::Tensor(tensor), number) => scaled(graph, sign, tensor, number),
         (_, Value::Tensor(_)) if sign == Sign::Divide => {
