@@ -166,7 +166,7 @@ fn describe(token: Token<'_>) -> String {
         Kind::Text => format!("text {short}"),
         Kind::Newline | Kind::Comment => "end of line".to_owned(),
         Kind::Stray if short == "\"" => "a text without closing quote".to_owned(),
-        Kind::Stray => format!("stray character `{}`", short.escape_default()),
+        Kind::Stray => format!("stray character `{}`", short.escape_debug()),
         Kind::End => "end of file".to_owned(),
     }
 }

@@ -7,13 +7,13 @@ use super::{
 use crate::{
     Span,
     syntax::{Argument, Expression, ExpressionKind, Name, Operator},
-    token::Kind,
+    token::{Kind, Token},
 };
 use nom::{
     Parser,
     branch::alt,
     combinator::{cut, map, opt, value},
-    multi::{many0, separated_list0},
+    multi::{many0, separated_list1},
     sequence::{pair, preceded, terminated},
 };
 
@@ -112,7 +112,7 @@ fn bracketed(input: Tokens<'_>) -> Parsed<'_, Expression> {
 
 /// `[batch, 4 * width]`.
 pub(crate) fn shape(input: Tokens<'_>) -> Parsed<'_, (Vec<Expression>, Span)> {
-    enclosed("[", separated_list0(symbol(","), expression), "]")(input)
+    enclosed("[", list(expression), "]")(input)
 }
 
 /// `(a + b)`.
@@ -151,8 +151,7 @@ pub(crate) fn call_or_name(input: Tokens<'_>) -> Parsed<'_, Expression> {
 
 /// `(a, b = c)`.
 fn arguments(input: Tokens<'_>) -> Parsed<'_, (Vec<Argument>, Span)> {
-    let list = separated_list0(symbol(","), argument);
-    enclosed("(", terminated(list, opt(symbol(","))), ")")(input)
+    enclosed("(", list(argument), ")")(input)
 }
 
 /// `a` or `name = a`.
@@ -163,6 +162,14 @@ fn argument(input: Tokens<'_>) -> Parsed<'_, Argument> {
         });
     let plain = map(expression, |value| Argument { name: None, value });
     alt((named, plain)).parse(input)
+}
+
+/// `a, b` with or without a last comma, or nothing.
+pub(crate) fn list<'a, T>(
+    part: impl Parser<Tokens<'a>, Output = T, Error = SyntaxError>,
+) -> impl Parser<Tokens<'a>, Output = Vec<T>, Error = SyntaxError> {
+    let parts = separated_list1(symbol(","), part);
+    map(opt(terminated(parts, opt(symbol(",")))), Option::unwrap_or_default)
 }
 
 /// `OPEN inner CLOSE`; from the open bracket on there is no other reading.
@@ -178,7 +185,11 @@ fn enclosed<'a, T>(
         match symbol(close)(rest) {
             Ok((rest, closed)) => Ok((rest, (value, opened.to(closed)))),
             Err(_) => {
-                let expected = SyntaxError::expected(rest, format!("`,` or `{close}`"));
+                let begins = |before: Token<'_>| [open, ","].contains(&before.text);
+                let next =
+                    if rest.before().is_some_and(begins) { "a value" } else { "`,`" };
+                let expected =
+                    SyntaxError::expected(rest, format!("{next} or `{close}`"));
                 let label = format!("`{open}` was opened here");
                 Err(nom::Err::Failure(expected.label(opened, &label)))
             }

@@ -4,9 +4,9 @@ use super::{
     body::{attempt, body},
     entry::entries,
     error::{Parsed, refuse},
-    expression::{expression, quoted},
+    expression::{expression, list, quoted},
     statement::statements,
-    stream::{Tokens, keyword, name, symbol},
+    stream::{Tokens, keyword, name, spelled, symbol},
 };
 use crate::{
     syntax::{
@@ -17,8 +17,8 @@ use crate::{
 use nom::{
     Parser,
     branch::alt,
-    combinator::{cut, map, opt, verify},
-    multi::{separated_list0, separated_list1},
+    combinator::{cut, map, opt},
+    multi::separated_list1,
     sequence::{delimited, pair, preceded, terminated},
 };
 
@@ -53,8 +53,7 @@ fn model(input: Tokens<'_>) -> Parsed<'_, Item> {
 
 /// `block NAME(a, b) { … }`.
 fn block(input: Tokens<'_>) -> Parsed<'_, Item> {
-    let names = separated_list0(symbol(","), name);
-    let formals = delimited(symbol("("), names, symbol(")"));
+    let formals = delimited(symbol("("), list(name), symbol(")"));
     let parts = (name, formals, statements);
     map(preceded(keyword("block"), cut(parts)), |(name, formals, body)| {
         Item::Block(Block { name, formals, body })
@@ -140,12 +139,13 @@ fn group(input: Tokens<'_>) -> Parsed<'_, Group> {
 
 /// `4 x core`.
 fn member(input: Tokens<'_>) -> Parsed<'_, (Expression, Name)> {
-    let whole = |token: &Name| token.text.bytes().all(|b| b.is_ascii_digit());
-    let number =
-        verify(super::stream::spelled(Kind::Number, "a number of members"), whole);
-    let count = map(number, |Name { text, span }| Expression {
-        kind: crate::syntax::ExpressionKind::Number(text, None),
-        span,
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let next = input.peek();
+    if next.kind != Kind::Number || !digits(next.text) {
+        return refuse(input, "a whole number of members");
+    }
+    let count = map(spelled(Kind::Number, "a number"), |Name { text, span }| {
+        Expression { kind: crate::syntax::ExpressionKind::Number(text, None), span }
     });
     pair(count, preceded(cut(keyword("x")), cut(name))).parse(input)
 }
