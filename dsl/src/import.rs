@@ -84,15 +84,16 @@ pub(crate) fn embedded(path: &str) -> Option<&'static str> {
     EMBEDDED.iter().find(|(name, _)| *name == path).map(|(_, text)| *text)
 }
 
-/// Loads a file and all it imports; a file comes once, in the order in which it is first named.
+/// Loads a file and all it imports; a file comes once, in the order in which it is first named, so
+/// files may import each other.
 /// The main file is number 0.
 pub(crate) fn load(
     main: &SourceFile,
     files: &dyn Files,
     report: &mut Report,
 ) -> Vec<syntax::File> {
-    let mut loader = Loader { files, report, trees: Vec::new(), chains: Vec::new() };
-    loader.add(main.clone(), Vec::new());
+    let mut loader = Loader { files, report, trees: Vec::new() };
+    loader.add(main.clone());
     let mut next = 0;
     while next < loader.trees.len() {
         for import in loader.imports(next) {
@@ -103,12 +104,11 @@ pub(crate) fn load(
     loader.trees
 }
 
-/// Trees of the files so far; of each the numbers of the files that lead to it, main file first.
+/// Trees of the files so far.
 struct Loader<'a> {
     files: &'a dyn Files,
     report: &'a mut Report,
     trees: Vec<syntax::File>,
-    chains: Vec<Vec<usize>>,
 }
 
 impl Loader<'_> {
@@ -129,27 +129,21 @@ impl Loader<'_> {
     fn import(&mut self, from: usize, import: &syntax::Name) {
         let folder = self.report.file(crate::source::count(from)).folder();
         let path = join(folder, &import.text);
-        let mut chain = self.chains[from].clone();
-        chain.push(from);
-        let known = (0..self.trees.len()).find(|tree| self.path(*tree) == path);
-        let mistake = match known {
-            Some(known) if chain.contains(&known) => {
-                let chain: Vec<&str> =
-                    chain.iter().map(|tree| self.path(*tree)).collect();
-                cycle(&path, &chain)
+        if (0..self.trees.len()).any(|tree| self.path(tree) == path) {
+            return;
+        }
+        match self.read(&path) {
+            Ok(text) => self.add(SourceFile { path, text }),
+            Err(mistake) => {
+                self.report.error(import.span, mistake);
+                self.trees[from].broken += 1;
             }
-            Some(_) => return,
-            None => match self.read(&path) {
-                Ok(text) => return self.add(SourceFile { path, text }, chain),
-                Err(mistake) => mistake,
-            },
-        };
-        self.report.error(import.span, mistake);
-        self.trees[from].broken += 1;
+        }
     }
 
-    fn path(&self, tree: usize) -> &str {
-        &self.report.file(crate::source::count(tree)).path
+    /// The path of a file as imports say it; the main file is named in any way.
+    fn path(&self, tree: usize) -> String {
+        join("", &self.report.file(crate::source::count(tree)).path)
     }
 
     fn read(&self, path: &str) -> Result<String, Mistake> {
@@ -170,8 +164,7 @@ impl Loader<'_> {
         })
     }
 
-    fn add(&mut self, file: SourceFile, chain: Vec<usize>) {
-        self.chains.push(chain);
+    fn add(&mut self, file: SourceFile) {
         if file.text.len() > limit::FILE_BYTES {
             let number = self.report.add_file(SourceFile::new(file.path, ""));
             let span = Span { file: number, ..Span::default() };
@@ -196,30 +189,30 @@ pub(crate) fn too_large() -> Mistake {
     Mistake::new(Code::Limit, message)
 }
 
-fn cycle(path: &str, chain: &[&str]) -> Mistake {
-    let begin = chain.iter().position(|file| *file == path).unwrap_or(0);
-    let message = format!("import cycle: {} → {path}", chain[begin..].join(" → "));
-    Mistake::new(Code::Import, message).hint("move what both files need to a third one")
-}
-
 /// The path as seen from a folder, without `.` and without `..` where that can be; `.` where nothing
 /// is left.
 pub(crate) fn join(folder: &str, path: &str) -> String {
-    if path.starts_with('/') || path.starts_with("roundelay:") {
+    if path.starts_with("roundelay:") {
         return path.to_owned();
     }
+    let folder = if path.starts_with('/') { "" } else { folder };
+    let absolute = path.starts_with('/') || folder.starts_with('/');
     let mut parts: Vec<&str> = Vec::new();
     for part in folder.split('/').chain(path.split('/')) {
         match (part, parts.last()) {
             (".", _) => {}
-            ("", _) if !parts.is_empty() || !folder.starts_with('/') => {}
+            ("", _) if !parts.is_empty() || !absolute => {}
             ("..", Some(last)) if !["..", ""].contains(last) => {
                 parts.pop();
             }
             _ => parts.push(part),
         }
     }
-    if parts.is_empty() { ".".to_owned() } else { parts.join("/") }
+    match parts[..] {
+        [] => ".".to_owned(),
+        [""] => "/".to_owned(),
+        _ => parts.join("/"),
+    }
 }
 
 #[cfg(test)]
@@ -235,6 +228,8 @@ mod tests {
             ("", "../a.rdl", "../a.rdl"),
             ("/x", "../../a.rdl", "/../a.rdl"),
             ("/x", "/a.rdl", "/a.rdl"),
+            ("x", "/b/./c/../a.rdl", "/b/a.rdl"),
+            ("x", "/", "/"),
             ("", ".", "."),
             ("x", "..", "."),
             ("x", ".", "x"),
