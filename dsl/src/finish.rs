@@ -175,16 +175,23 @@ impl Trimmed {
     /// What only metrics need goes behind the loss; what is computed already is not again.
     fn nodes_behind(&mut self, measured: &BTreeSet<Source>) {
         self.inputs(measured, |origin| !origin.is_data());
+        let mut users: BTreeMap<Vec<Source>, Vec<NodeId>> = BTreeMap::new();
+        for (id, node) in self.small.nodes.iter() {
+            users.entry(node.operands.clone()).or_default().push(id);
+        }
         for id in nodes(measured) {
             if self.places.contains_key(&Source::Node(id)) {
                 continue;
             }
             let node = self.moved(id);
-            let known = self.small.nodes.iter().find(|(_, known)| same(known, &node));
-            let new = match known.map(|(known, _)| known) {
-                Some(known) => known,
-                None => self.small.nodes.push(node),
-            };
+            let users = users.entry(node.operands.clone()).or_default();
+            let known =
+                users.iter().find(|known| same(&self.small.nodes[**known], &node));
+            let new = known.copied().unwrap_or_else(|| {
+                let new = self.small.nodes.push(node);
+                users.push(new);
+                new
+            });
             self.place(Source::Node(id), Source::Node(new));
         }
     }

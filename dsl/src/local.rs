@@ -127,6 +127,8 @@ struct Localised<'a> {
     whole: &'a Model,
     hop: Hop,
     model: Model,
+    /// What names of the whole begin with.
+    firsts: BTreeSet<&'a str>,
     /// Where the nodes of the whole are now.
     places: Vec<NodeId>,
     /// The value that is read behind a boundary instead of another.
@@ -141,7 +143,12 @@ impl<'a> Localised<'a> {
             parameters: whole.parameters.clone(),
             ..Model::default()
         };
-        Self { whole, hop, model, places: Vec::new(), stopped: BTreeMap::new() }
+        let nodes = whole.nodes.values().map(|node| node.name.as_str());
+        let parameters = whole.parameters.values().map(|row| row.name.as_str());
+        let first = |name: &'a str| name.split('.').next().unwrap_or(name);
+        let firsts = nodes.chain(parameters).map(first).collect();
+        let (places, stopped) = (Vec::new(), BTreeMap::new());
+        Self { whole, hop, model, firsts, places, stopped }
     }
 
     /// A unit up to the node `end`, its head, and the boundary behind it.
@@ -191,11 +198,7 @@ impl<'a> Localised<'a> {
 
     /// A name that begins no other.
     fn fresh(&self, wanted: &str) -> String {
-        let nodes = self.whole.nodes.values().map(|node| node.name.as_str());
-        let parameters = self.whole.parameters.values().map(|row| row.name.as_str());
-        let first = |name: &'a str| name.split('.').next().unwrap_or(name);
-        let taken: BTreeSet<&str> = nodes.chain(parameters).map(first).collect();
-        unlike(wanted, |name| taken.contains(name))
+        unlike(wanted, |name| self.firsts.contains(name))
     }
 
     /// The nodes of the whole up to number `end`.

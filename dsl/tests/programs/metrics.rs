@@ -5,6 +5,7 @@ use roundelay_dsl::{
     Value, fingerprint, parse,
 };
 use roundelay_schedule::{Element, Id, Reading};
+use std::time::{Duration, Instant};
 
 /// A classifier with metrics, and what is said about it; `before` and `after` stand around the
 /// loss.
@@ -224,4 +225,20 @@ fn operands_of_metrics_stand_above_them() {
         };
         assert!(node.operands.iter().all(above));
     }
+}
+
+/// Looking at every node for every node that a metric needs would take several seconds here.
+#[test]
+fn what_only_metrics_need_is_found_as_fast_as_the_rest_is_read() {
+    let chain = |name: &str| {
+        format!("{name} = hidden, repeat 18000 {{ {name} = relu({name}) }}\n")
+    };
+    let begun = Instant::now();
+    classifier(&chain("hidden"), "");
+    let read = begun.elapsed();
+    let (before, after) = (chain("hidden"), chain("other") + "metric accuracy(other, y)");
+    let (model, _) = classifier(&before, &after);
+    let taken = begun.elapsed() - read;
+    assert!(model.nodes.len() > 36_000, "{}", model.nodes.len());
+    assert!(taken < 10 * read + Duration::from_secs(1), "{taken:?} for {read:?}");
 }
