@@ -143,22 +143,34 @@ fn no_banned_words() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The crates of the workspace that a manifest names, in whatever section says what it depends on; tests
+/// may know more.
+fn used(manifest: &str) -> Vec<&str> {
+    let sections = manifest.split("\n[").filter_map(|section| section.split_once("]\n"));
+    let sections = sections.filter(|(name, _)| {
+        name.ends_with("dependencies") && !name.ends_with("dev-dependencies")
+    });
+    let lines = sections.flat_map(|(_, lines)| lines.lines());
+    let own = lines.filter_map(|line| line.strip_prefix("roundelay-"));
+    own.map(|line| line.split(['.', ' ', '=']).next().unwrap_or(line)).collect()
+}
+
 #[test]
 fn crates_use_only_what_they_may_know() {
     for (name, allowed) in EDGES {
         let manifest = root().join(name).join("Cargo.toml");
         let text = fs::read_to_string(&manifest).expect("every crate has a manifest");
-        let dependencies = text
-            .split("\n[dependencies]")
-            .nth(1)
-            .and_then(|rest| rest.split("\n[").next())
-            .expect("every crate lists its dependencies");
-        let used =
-            dependencies.lines().filter_map(|line| line.strip_prefix("roundelay-"));
-        for line in used {
-            let end = line.find(['.', ' ', '=']).unwrap_or(line.len());
-            let other = &line[..end];
+        for other in used(&text) {
             assert!(allowed.contains(&other), "{name} must not know {other}");
         }
     }
+}
+
+#[test]
+fn the_rule_of_edges_sees_every_section() {
+    let manifest = "[package]\n[dependencies]\nroundelay-dsl.workspace = true\n\
+                    [target.'cfg(unix)'.dependencies]\nroundelay-planner = \"1\"\n\
+                    [build-dependencies]\nroundelay-kernels={ path = \"k\" }\n\
+                    [dev-dependencies]\nroundelay-runtime.workspace = true\n";
+    assert_eq!(used(manifest), ["dsl", "planner", "kernels"]);
 }
