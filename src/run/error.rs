@@ -46,6 +46,14 @@ pub enum RunError {
         /// The type that is trained in.
         dtype: Float,
     },
+    /// No GPU does it, and the CPU does not compute in the job's type.
+    #[error("{gpu}; {cpu}")]
+    Nowhere {
+        /// Why a GPU does not.
+        gpu: String,
+        /// Why the CPU does not.
+        cpu: NotNative,
+    },
     /// The schedule's kernels cannot be called.
     #[error(transparent)]
     Code(#[from] CodeError),
@@ -106,6 +114,7 @@ impl RunError {
             | RunError::Element(_)
             | RunError::Unscaled(_)
             | RunError::NoCuda { .. }
+            | RunError::Nowhere { .. }
             | RunError::Meeting(_)
             | RunError::Ranks(_)
             | RunError::Machine(_)

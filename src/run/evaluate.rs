@@ -2,7 +2,7 @@
 
 use super::{
     On, RunError, RunEvent,
-    machine::{demanded_gpu, on_cpu, some_gpu},
+    machine::{demanded_gpu, some_gpu, turn_to_cpu},
     notes,
     start::weights,
 };
@@ -84,9 +84,8 @@ fn evaluator(
         On::Best(_) => {
             let found = some_gpu().map_err(RunError::from);
             found.and_then(|()| on_gpu(schedule)).or_else(|refusal| {
-                let own = on_host(schedule)?;
-                listener(on_cpu(&refusal));
-                Ok(own)
+                turn_to_cpu(schedule.job.dtype, &refusal, listener)?;
+                on_host(schedule)
             })
         }
     }

@@ -35,7 +35,10 @@ impl<'a> Settled<'a> {
     ) -> Result<Self, RunError> {
         let dtype = schedule.job.dtype;
         let on = match on {
-            On::Cpu => Chosen::Cpu,
+            On::Cpu => {
+                check_native(dtype)?;
+                Chosen::Cpu
+            }
             On::Cuda(graphs) => {
                 demanded_gpu(dtype)?;
                 Chosen::Gpu(graphs)
@@ -44,17 +47,13 @@ impl<'a> Settled<'a> {
                 None if control.is_some() => Chosen::Gpu(graphs),
                 None => Chosen::GpuOrCpu(graphs),
                 Some(absent) => {
-                    check_native(dtype)?;
-                    listener(on_cpu(&absent));
+                    turn_to_cpu(dtype, &absent, listener)?;
                     Chosen::Cpu
                 }
             },
         };
         match on {
-            Chosen::Cpu => {
-                check_native(dtype)?;
-                room(schedule, control)?;
-            }
+            Chosen::Cpu => room(schedule, control)?,
             Chosen::Gpu(_) | Chosen::GpuOrCpu(_) => refuse_unscaled(dtype)?,
         }
         Ok(Self { on, control })
@@ -76,8 +75,7 @@ impl<'a> Settled<'a> {
             Chosen::GpuOrCpu(graphs) => match gpu(data.clone(), graphs) {
                 Ok(made) => Ok(made),
                 Err(refusal) => {
-                    check_native(schedule.job.dtype)?;
-                    listener(on_cpu(&refusal));
+                    turn_to_cpu(schedule.job.dtype, &refusal, listener)?;
                     Ok(cpu(data)?)
                 }
             },
@@ -160,8 +158,16 @@ pub(super) fn demanded_gpu(dtype: Float) -> Result<(), RunError> {
     Cuda::count().map(drop).map_err(|absent| RunError::NoCuda { absent, dtype })
 }
 
-pub(super) fn on_cpu(reason: &dyn Display) -> RunEvent {
-    RunEvent::Note(format!("runs on the CPU: {reason}"))
+/// Takes the CPU in place of a GPU, and says why; where the CPU cannot either, both have their say.
+pub(super) fn turn_to_cpu(
+    dtype: Float,
+    refusal: &dyn Display,
+    listener: &mut impl FnMut(RunEvent),
+) -> Result<(), RunError> {
+    let nowhere = |cpu| RunError::Nowhere { gpu: refusal.to_string(), cpu };
+    check_native(dtype).map_err(nowhere)?;
+    listener(RunEvent::Note(format!("runs on the CPU: {refusal}")));
+    Ok(())
 }
 
 /// The type whose losses would have to be scaled.

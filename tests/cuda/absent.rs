@@ -126,3 +126,29 @@ fn too_little_memory_is_said_in_bytes() {
     let little = ("STANDIN_CUDA_MEMORY", "1048576");
     refused(&ALL, &[little], &["of memory left", "plan with less `memory`"]);
 }
+
+/// The CPU has only the types that it computes in: where it is no way out, the GPU's own reason is what
+/// can be mended.
+#[test]
+fn where_the_cpu_has_not_the_type_auto_says_what_the_gpu_said() {
+    let none = Bench::with("auto-narrow", &ALL[1..]);
+    let without = "there is no NVIDIA driver here";
+    told_beside_the_cpu(none.command("run"), &none, without);
+    let evaluate = none.command("evaluate --weights none.safetensors");
+    told_beside_the_cpu(evaluate, &none, without);
+    if has_compiler() {
+        let small = Bench::new("auto-narrow-small");
+        let mut run = small.command("run");
+        run.env("STANDIN_CUDA_MEMORY", "1048576");
+        told_beside_the_cpu(run, &small, "of memory left");
+    }
+}
+
+fn told_beside_the_cpu(mut command: Command, bench: &Bench, reason: &str) {
+    let program = program(bench, "narrow", 1, "steps 2, dtype bf16", PLAN);
+    let ended = ended(command.arg(&program));
+    assert_eq!(ended.code, 3, "{ended:?}");
+    for word in [reason, "the CPU computes in f32 and f64"] {
+        assert!(ended.err.contains(word), "{word}: {}", ended.err);
+    }
+}
