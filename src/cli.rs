@@ -17,6 +17,7 @@ mod fmt;
 mod import;
 mod load;
 mod plan;
+mod problem;
 mod profile;
 mod run;
 mod simulate;

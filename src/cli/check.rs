@@ -3,10 +3,8 @@
 mod lists;
 
 use super::{
-    FORMAT, Form,
-    args::CheckArgs,
-    failure::{Failure, Problem},
-    load, print, print_json,
+    FORMAT, Form, args::CheckArgs, failure::Failure, load, print, print_json,
+    problem::Problem,
 };
 use roundelay::{
     Checked,

@@ -4,9 +4,10 @@ use super::{
     args::{CompileArgs, ProgramArgs},
     broken,
     check::tell_facts,
-    failure::{Failure, Problem},
+    failure::Failure,
     load::{self, Loaded},
     note,
+    problem::Problem,
 };
 use roundelay::{
     Checked, CompileError, Plan, Program, Search,

@@ -1,17 +1,22 @@
 //! How a command fails: what is said, in which form, and the exit code.
 
-use super::{FORMAT, Form, broken, json_text, load::Loaded, note, print};
+use super::{
+    FORMAT, Form, broken, json_text,
+    load::Loaded,
+    note, print,
+    problem::{Code, Problem, RepairRow},
+};
 use roundelay::{
     CompileError, Diagnostic, Diagnostics, FileErrors, OutputError, ProfileError,
     Refusal, RunError,
     parts::{
-        dsl::{ListMistake, Place, Severity},
-        planner::{PlanMistake, PlanMistakes, Repair, Shortfall},
+        dsl::{ListMistake, Place},
+        planner::{PlanMistake, PlanMistakes, Shortfall},
         schedule::{Lines, Violations},
     },
 };
 use serde::Serialize;
-use std::{fmt, io, path::Path, process::ExitCode};
+use std::{io, path::Path, process::ExitCode};
 
 /// Why a command did not do its work.
 #[derive(Debug)]
@@ -36,40 +41,6 @@ enum Kind {
 
 /// The exit code of a command that Ctrl-C ended.
 pub(crate) const INTERRUPTED: u8 = 130;
-
-/// One thing that is wrong, as `--json` prints it.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Problem {
-    code: String,
-    severity: &'static str,
-    file: String,
-    line: u64,
-    column: u64,
-    message: String,
-    hint: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    repairs: Vec<RepairRow>,
-}
-
-/// A change with which a plan fits.
-#[derive(Clone, Debug, Serialize)]
-struct RepairRow {
-    lines: Vec<String>,
-    amount: String,
-    plan: String,
-    step_time_s: f64,
-}
-
-impl From<&Repair> for RepairRow {
-    fn from(repair: &Repair) -> Self {
-        Self {
-            lines: repair.lines.clone(),
-            amount: repair.amount.clone(),
-            plan: repair.plan.clone(),
-            step_time_s: repair.step_time.0 as f64 / 1e9,
-        }
-    }
-}
 
 #[derive(Serialize)]
 struct Problems<'a> {
@@ -101,12 +72,16 @@ impl Failure {
 
     /// A file that cannot be read or written.
     pub(crate) fn file(path: &Path, error: &io::Error) -> Self {
-        Self::refused("file", path, format!("cannot use `{}`: {error}", path.display()))
+        Self::refused(
+            Code::File,
+            path,
+            format!("cannot use `{}`: {error}", path.display()),
+        )
     }
 
     /// Arguments that do not go together.
     pub(crate) fn usage(path: &Path, message: &str) -> Self {
-        let refused = Self::refused("usage", path, message.to_owned());
+        let refused = Self::refused(Code::Usage, path, message.to_owned());
         Self { kind: Kind::Usage, ..refused }
     }
 
@@ -128,15 +103,17 @@ impl Failure {
             OutputError::Input { path } | OutputError::AmongCheckpoints { path, .. } => {
                 Self::usage(path, &message)
             }
-            OutputError::Unwritable { path, .. } => Self::refused("file", path, message),
+            OutputError::Unwritable { path, .. } => {
+                Self::refused(Code::File, path, message)
+            }
             OutputError::Write { path, .. } => {
-                Self { kind: Kind::Run, ..Self::refused("file", path, message) }
+                Self { kind: Kind::Run, ..Self::refused(Code::File, path, message) }
             }
         }
     }
 
     /// An input that is refused for one reason.
-    pub(crate) fn refused(code: &str, path: &Path, message: String) -> Self {
+    pub(crate) fn refused(code: Code, path: &Path, message: String) -> Self {
         let problem = Problem::new(code, path, 0, message.clone());
         Self {
             kind: Kind::Refused,
@@ -157,7 +134,7 @@ impl Failure {
         message: &str,
         hint: &str,
     ) -> Self {
-        let mut problem = Problem::new("file", path, line, message.to_owned());
+        let mut problem = Problem::new(Code::File, path, line, message.to_owned());
         (problem.column, problem.hint) = (column, hint.to_owned());
         Self::listed(vec![problem])
     }
@@ -170,7 +147,17 @@ impl Failure {
 
     /// GPUs that cannot be used, or that do wrong.
     pub(crate) fn gpus(message: &str) -> Self {
-        let problem = Problem::new("cuda", Path::new(""), 0, message.to_owned());
+        Self::of_machine(Code::Cuda, message)
+    }
+
+    /// What a launcher says of ranks, where that cannot be.
+    pub(crate) fn ranks(message: &str) -> Self {
+        Self::of_machine(Code::Ranks, message)
+    }
+
+    /// Something that no file is at fault for.
+    fn of_machine(code: Code, message: &str) -> Self {
+        let problem = Problem::new(code, Path::new(""), 0, message.to_owned());
         Self { problems: vec![problem], ..Self::wrong(message) }
     }
 
@@ -187,7 +174,7 @@ impl Failure {
 
     /// A command that was interrupted before it printed anything.
     pub(crate) fn interrupted_early(path: &Path, message: &str) -> Self {
-        let problem = Problem::new("interrupted", path, 0, message.to_owned());
+        let problem = Problem::new(Code::Interrupted, path, 0, message.to_owned());
         Self { problems: vec![problem], ..Self::interrupted(message) }
     }
 
@@ -212,7 +199,7 @@ impl Failure {
     /// No plan fits.
     pub(crate) fn no_plan(loaded: &Loaded, refusal: &Refusal) -> Self {
         let binding = refusal.binding.clone();
-        let mut problem = Problem::new("no_plan", &loaded.file, 0, binding);
+        let mut problem = Problem::new(Code::NoPlan, &loaded.file, 0, binding);
         let lines = refusal.repairs.iter().map(|repair| repair.lines.join(", "));
         problem.hint = lines.collect::<Vec<_>>().join("; ");
         problem.repairs = refusal.repairs.iter().map(RepairRow::from).collect();
@@ -233,7 +220,7 @@ impl Failure {
     /// A plan file that is refused.
     pub(crate) fn plan_file(path: &Path, mistakes: &PlanMistakes) -> Self {
         let of = |m: &PlanMistake| {
-            Problem::new("plan", path, m.line as u64, m.message.clone())
+            Problem::new(Code::Plan, path, m.line as u64, m.message.clone())
         };
         Self::listed(mistakes.0.iter().map(of).collect())
     }
@@ -242,7 +229,8 @@ impl Failure {
     pub(crate) fn lists(path: &Path, mistakes: &[ListMistake]) -> Self {
         let of = |mistake: &ListMistake| {
             let line = mistake.line as u64;
-            let mut problem = Problem::new("lists", path, line, mistake.message.clone());
+            let mut problem =
+                Problem::new(Code::Lists, path, line, mistake.message.clone());
             problem.column = mistake.column as u64;
             problem.hint.clone_from(&mistake.hint);
             problem
@@ -253,8 +241,12 @@ impl Failure {
     /// A schedule file that is refused.
     pub(crate) fn schedule_file(path: &Path, errors: &FileErrors) -> Self {
         let of = |error: &roundelay::parts::schedule::FileError| {
-            let mut problem =
-                Problem::new("schedule", path, error.line as u64, error.message.clone());
+            let mut problem = Problem::new(
+                Code::Schedule,
+                path,
+                error.line as u64,
+                error.message.clone(),
+            );
             problem.column = error.column as u64;
             problem.hint.clone_from(&error.hint);
             problem
@@ -271,7 +263,7 @@ impl Failure {
         let of = |violation: &roundelay::parts::schedule::Violation| {
             let culprit = violation.culprit();
             let found = culprit.and_then(|culprit| lines.line(culprit)).unwrap_or(0);
-            Problem::new("check", path, found as u64, violation.to_string())
+            Problem::new(Code::Check, path, found as u64, violation.to_string())
         };
         Self::listed(violations.iter().map(of).collect())
     }
@@ -284,7 +276,7 @@ impl Failure {
             }
             CompileError::Memory(shortfalls) => Self::memory(loaded, shortfalls),
             CompileError::Lower(_) | CompileError::Price(_) => {
-                Self::refused("compile", &loaded.file, error.to_string())
+                Self::refused(Code::Compile, &loaded.file, error.to_string())
             }
         }
     }
@@ -293,7 +285,7 @@ impl Failure {
     fn memory(loaded: &Loaded, shortfalls: &[Shortfall]) -> Self {
         let of = |short: &Shortfall| match broken::memory(short, loaded) {
             Some(diagnostic) => Problem::from(&diagnostic),
-            None => Problem::new("memory", &loaded.file, 0, short.to_string()),
+            None => Problem::new(Code::Memory, &loaded.file, 0, short.to_string()),
         };
         Self::listed(shortfalls.iter().map(of).collect())
     }
@@ -308,7 +300,7 @@ impl Failure {
                 let run = matches!(error, ProfileError::Run(run) if !run.is_input());
                 let kind = if run { Kind::Run } else { Kind::Refused };
                 let message = describe(error);
-                let problem = Problem::new("profile", path, 0, message.clone());
+                let problem = Problem::new(Code::Profile, path, 0, message.clone());
                 Self { kind, text: format!("error: {message}"), problems: vec![problem] }
             }
         }
@@ -318,7 +310,7 @@ impl Failure {
     pub(crate) fn run(path: &Path, error: &RunError) -> Self {
         let kind = if error.is_input() { Kind::Refused } else { Kind::Run };
         let message = describe(error);
-        let problem = Problem::new("run", path, 0, message.clone());
+        let problem = Problem::new(Code::Run, path, 0, message.clone());
         Self { kind, text: format!("error: {message}"), problems: vec![problem] }
     }
 
@@ -340,56 +332,4 @@ fn describe(error: &dyn std::error::Error) -> String {
         cause = inner.source();
     }
     text
-}
-
-impl Problem {
-    /// A plan of another program that is taken all the same.
-    pub(crate) fn doubt(path: &Path, doubt: PlanMistake) -> Self {
-        let problem = Self::new("plan", path, doubt.line as u64, doubt.message);
-        Self { severity: "warning", ..problem }
-    }
-
-    fn new(code: &str, path: &Path, line: u64, message: String) -> Self {
-        Self {
-            code: code.to_owned(),
-            severity: "error",
-            file: path.display().to_string(),
-            line,
-            column: 0,
-            message,
-            hint: String::new(),
-            repairs: Vec::new(),
-        }
-    }
-}
-
-impl From<&Diagnostic> for Problem {
-    fn from(diagnostic: &Diagnostic) -> Self {
-        let severity = match diagnostic.severity {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-        };
-        Self {
-            code: diagnostic.code.to_string(),
-            severity,
-            file: diagnostic.place.file.clone(),
-            line: u64::from(diagnostic.place.line),
-            column: u64::from(diagnostic.place.column),
-            message: diagnostic.message.clone(),
-            hint: diagnostic.hints.join("; "),
-            repairs: Vec::new(),
-        }
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.severity, self.message)?;
-        match (self.line, self.column) {
-            (0, _) => write!(f, "\n --> {}", self.file)?,
-            (line, 0) => write!(f, "\n --> {}:{line}", self.file)?,
-            (line, column) => write!(f, "\n --> {}:{line}:{column}", self.file)?,
-        }
-        if self.hint.is_empty() { Ok(()) } else { write!(f, "\n  hint: {}", self.hint) }
-    }
 }

@@ -1,6 +1,6 @@
 //! `fmt`: a program file in its canonical form.
 
-use super::{args::FmtArgs, failure::Failure, load};
+use super::{args::FmtArgs, failure::Failure, load, problem::Code};
 use roundelay::SourceFile;
 
 pub(super) fn fmt(args: &FmtArgs) -> Result<(), Failure> {
@@ -12,7 +12,7 @@ pub(super) fn fmt(args: &FmtArgs) -> Result<(), Failure> {
     }
     if args.check {
         let message = format!("`{}` is not formatted", args.file.display());
-        return Err(Failure::refused("format", &args.file, message));
+        return Err(Failure::refused(Code::Format, &args.file, message));
     }
     load::replace(&args.file, &formatted)
 }

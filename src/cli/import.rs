@@ -1,10 +1,8 @@
 //! `import`: a program for the model of a Hugging Face configuration.
 
 use super::{
-    FORMAT, Form,
-    args::ImportArgs,
-    failure::{Failure, Problem},
-    load, note, print, print_json,
+    FORMAT, Form, args::ImportArgs, failure::Failure, load, note, print, print_json,
+    problem::Problem,
 };
 use roundelay::{ImportOptions, Imported, SourceFile};
 use serde::Serialize;

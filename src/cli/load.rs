@@ -1,6 +1,6 @@
 //! Reading programs, plans and schedules from files.
 
-use super::{args::ProgramArgs, failure::Failure, note};
+use super::{args::ProgramArgs, failure::Failure, note, problem::Code};
 use roundelay::{
     Checked, OutputFile, Program, SourceFile,
     parts::{
@@ -29,7 +29,7 @@ pub(super) fn text(path: &Path) -> Result<String, Failure> {
     read.map_err(|error| Failure::file(path, &error))?;
     if bytes.len() as u64 > BYTES {
         let message = format!("`{}` is larger than {} MiB", path.display(), BYTES >> 20);
-        return Err(Failure::refused("limit", path, message));
+        return Err(Failure::refused(Code::Limit, path, message));
     }
     dsl::utf8(bytes).map_err(|dsl::NotUtf8 { line, column }| {
         let message = "this byte is part of no UTF-8 text";

@@ -8,6 +8,7 @@ use super::{
     json_text,
     load::{self, Loaded},
     note, print, print_json,
+    problem::Code,
     watch::{Known, Watch},
 };
 use roundelay::{
@@ -191,7 +192,7 @@ fn diff(
     let cost = |path: &Path, plan: &Plan| {
         let refused = |why: planner::Reason| {
             let message = format!("`{}` cannot be costed: {why}", path.display());
-            Failure::refused("plan", path, message)
+            Failure::refused(Code::Plan, path, message)
         };
         planner::appraise(&program, plan).map_err(refused)
     };

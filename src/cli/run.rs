@@ -12,6 +12,7 @@ use super::{
     failure::{Failure, INTERRUPTED},
     load::{self, Input},
     note, print, print_json,
+    problem::Code,
 };
 use roundelay::{
     Checked, Every, Folder, Graphs, Interrupt, Met, On, Outcome, RunError, RunOptions,
@@ -24,7 +25,7 @@ use tell::Teller;
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let start = choose_start(args)?;
     let seat =
-        Seat::of_environment().map_err(|error| Failure::gpus(&error.to_string()))?;
+        Seat::of_environment().map_err(|error| Failure::ranks(&error.to_string()))?;
     let told = Told::of(&seat);
     let schedule = prepare(args, told)?;
     let options = RunOptions {
@@ -90,7 +91,7 @@ fn interrupt(file: &Path) -> Result<Interrupt, Failure> {
     };
     let refused = |error: &dyn std::fmt::Display| {
         let message = format!("cannot listen for signals: {error}");
-        Failure::refused("signal", file, message)
+        Failure::refused(Code::Signal, file, message)
     };
     on_termination(handler.clone()).map_err(|error| refused(&error))?;
     ctrlc::set_handler(handler).map_err(|error| refused(&error))?;

@@ -5,6 +5,7 @@ use super::{
     args::{ShowArgs, ShowForm, SimulateArgs},
     failure::Failure,
     load, print, print_json,
+    problem::Code,
 };
 use roundelay::{
     Checked,
@@ -79,7 +80,7 @@ fn replayed<'a>(
             "{steps} training steps of {} actions are too long a timeline: at most {most} fit",
             schedule.actions.len()
         );
-        return Err(Failure::refused("limit", path, message));
+        return Err(Failure::refused(Code::Limit, path, message));
     }
     Ok(roundelay::simulate(schedule, steps))
 }
@@ -101,7 +102,7 @@ pub(super) fn show(args: &ShowArgs) -> Result<(), Failure> {
         ShowForm::Trace => print_json(&roundelay::trace(&timeline()?), Form::Document),
         ShowForm::Csv => match lists_of(&schedule) {
             Ok(lists) => print(&write_lists(&lists)),
-            Err(why) => Err(Failure::refused("lists", &args.file, why.to_string())),
+            Err(why) => Err(Failure::refused(Code::Lists, &args.file, why.to_string())),
         },
     }
 }

@@ -1,7 +1,8 @@
 //! The commands as a user meets them: exit codes, documents, and what is said about mistakes.
 
 use crate::support::{
-    PROGRAM, Scratch, compiled, document, lines, printed, refused, roundelay, schema,
+    PROGRAM, Scratch, compiled, diagnostics, document, lines, printed, refused,
+    roundelay, schema,
 };
 use serde_json::Value;
 use std::{
@@ -25,17 +26,6 @@ train {
 }
 plan { rule sync, placement accumulate, micro_batches 1, stages 1 }
 "#;
-
-/// The diagnostics that a command prints under `--json` when it is refused.
-fn diagnostics(command: &mut Command, code: i32) -> Vec<Value> {
-    let ended = refused(command.arg("--json"), code, &[]);
-    let document: Value =
-        serde_json::from_str(&ended.out).expect("refusals are documents");
-    schema::hold("diagnostics", &document);
-    let list = document["diagnostics"].as_array().expect("the schema holds");
-    assert!(!list.is_empty(), "{command:?} gives no reason");
-    list.clone()
-}
 
 /// Lines of one kind.
 fn of_kind<'a>(lines: &'a [Value], event: &str) -> Vec<&'a Value> {

@@ -2,6 +2,7 @@
 
 mod begun;
 mod command_line;
+mod documents;
 mod examples;
 mod interrupt;
 mod kill;

@@ -3,7 +3,7 @@
 //! programs, of plans that break a line of theirs, of lines that rule every plan out, of folders that are
 //! named as files, of kinds of memory that share addresses, and of pins that say nothing.
 
-use crate::support::{Scratch, document, ended, printed, root, roundelay};
+use crate::support::{Scratch, diagnostics, document, ended, printed, root, roundelay};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -267,16 +267,6 @@ fn compile_with(scratch: &Scratch, plan_of: &Path, program: &Path) -> Command {
     compile
 }
 
-/// Diagnostics of a command that is refused, as JSON and held to their schema.
-fn problems(command: &mut Command) -> Vec<serde_json::Value> {
-    let found = ended(command.arg("--json"));
-    assert_eq!(found.code, 1, "{found:?}");
-    let document: serde_json::Value =
-        serde_json::from_str(&found.out).expect("it is JSON");
-    crate::support::schema::hold("diagnostics", &document);
-    document["diagnostics"].as_array().expect("the schema holds").clone()
-}
-
 /// Every line of the plan block that a plan file does not keep is told with its place, and the plan is
 /// taken all the same.
 #[test]
@@ -326,7 +316,7 @@ fn what_a_program_forbids_a_plan_file_does_not_bring_back() {
         (silent, 15, "where it has no line `exactness`"),
         (exact, 17, "allows reordered"),
     ] {
-        let told = problems(&mut compile_with(&scratch, &own, &program));
+        let told = diagnostics(&mut compile_with(&scratch, &own, &program), 1);
         let [refused] = &told[..] else { panic!("{told:?}") };
         let message = refused["message"].as_str().expect("the schema holds");
         assert!(message.contains("the plan is delayed: "), "{message}");
@@ -342,7 +332,7 @@ fn what_a_program_forbids_a_plan_file_does_not_bring_back() {
         "small.rdl",
         &format!("exactness delayed\nmemory <= 3 kB, {pinned}"),
     );
-    let told = problems(&mut compile_with(&scratch, &own, &small));
+    let told = diagnostics(&mut compile_with(&scratch, &own, &small), 1);
     let [refused] = &told[..] else { panic!("{told:?}") };
     assert_eq!((&refused["line"], &refused["column"]), (&17.into(), &1.into()));
     let message = refused["message"].as_str().expect("the schema holds");
@@ -364,7 +354,7 @@ fn a_plan_on_devices_that_are_too_small_is_told_once() {
     let scratch = Scratch::new("too-small");
     let own = scratch.file("layers.rdl", LAYERS);
     let small = scratch.file("small.rdl", &LAYERS.replace("memory 1 GB", "memory 5 kB"));
-    let told = problems(&mut compile_with(&scratch, &own, &small));
+    let told = diagnostics(&mut compile_with(&scratch, &own, &small), 1);
     let [refused] = &told[..] else { panic!("{told:?}") };
     let message = refused["message"].as_str().expect("the schema holds");
     for words in
@@ -386,8 +376,10 @@ fn a_bound_is_no_way_out_where_the_device_is_too_small_itself() {
         let bounded = planning(&scratch, "bounded.rdl", "memory <= 3 kB");
         let text = fs::read_to_string(&bounded).expect("it was written");
         let small = text.replace("memory 1 GB", &format!("memory {device}"));
-        let told =
-            problems(&mut compile_with(&scratch, &own, &scratch.file("s.rdl", &small)));
+        let told = diagnostics(
+            &mut compile_with(&scratch, &own, &scratch.file("s.rdl", &small)),
+            1,
+        );
         let [refused] = &told[..] else { panic!("{told:?}") };
         assert_eq!(refused["line"], line, "{refused}");
         let hint = refused["hint"].as_str().unwrap_or_default();
@@ -408,7 +400,7 @@ fn a_refusal_points_at_the_line_that_is_to_blame() {
     ] {
         let program =
             planning(&scratch, "blamed.rdl", &format!("minimize step_time\n{line}"));
-        let told = problems(roundelay("plan").arg(&program));
+        let told = diagnostics(roundelay("plan").arg(&program), 1);
         let found = (&told[0]["line"], &told[0]["column"]);
         assert_eq!(found, (&place.0.into(), &place.1.into()), "{line}: {told:?}");
         let text = ended(roundelay("plan").arg(&program)).err;
@@ -416,7 +408,7 @@ fn a_refusal_points_at_the_line_that_is_to_blame() {
         assert!(text.contains(&arrow), "{text}");
     }
     let program = planning(&scratch, "open.rdl", "minimize step_time");
-    let told = problems(roundelay("plan --set stages=99").arg(&program));
+    let told = diagnostics(roundelay("plan --set stages=99").arg(&program), 1);
     assert_eq!((&told[0]["file"], &told[0]["line"]), (&"--set".into(), &1.into()));
 }
 
@@ -427,7 +419,7 @@ fn a_step_that_takes_longer_than_can_be_counted_is_refused() {
     let wide = LAYERS.replace("[batch, 16]", "[batch, 1024]").replace("16)", "1024)");
     let program = scratch.file("wide.rdl", &wide.replace("batch 8", "batch 4096"));
     let set = "core.compute = 1 FLOP/s";
-    let told = problems(roundelay("plan --set").arg(set).arg(&program));
+    let told = diagnostics(roundelay("plan --set").arg(set).arg(&program), 1);
     let message = told[0]["message"].as_str().expect("the schema holds");
     assert!(message.starts_with("time: "), "{message}");
     assert!(message.contains("device core."), "{message}");

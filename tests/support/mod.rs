@@ -149,6 +149,16 @@ pub(crate) fn document(command: &mut Command, schema: &str) -> Value {
     document
 }
 
+/// Diagnostics of a command that must be refused with an exit code, held to their schema.
+pub(crate) fn diagnostics(command: &mut Command, code: i32) -> Vec<Value> {
+    let ended = refused(command.arg("--json"), code, &[]);
+    let document = json(&ended.out);
+    schema::hold("diagnostics", &document);
+    let list = document["diagnostics"].as_array().expect("the schema holds");
+    assert!(!list.is_empty(), "{command:?} gives no reason");
+    list.clone()
+}
+
 /// The JSON lines of a text, each held to the schema of `run`.
 pub(crate) fn lines(text: &str) -> Vec<Value> {
     let lines: Vec<Value> = text.lines().map(json).collect();

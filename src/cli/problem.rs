@@ -1,0 +1,226 @@
+//! One thing that is wrong, as text and in a document.
+
+use roundelay::{
+    Diagnostic,
+    parts::{
+        dsl::{self, Severity},
+        planner::{PlanMistake, Repair},
+    },
+};
+use serde::{Serialize, Serializer};
+use std::{fmt, path::Path};
+
+/// One thing that is wrong, as `--json` prints it.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Problem {
+    code: Code,
+    severity: &'static str,
+    pub(super) file: String,
+    pub(super) line: u64,
+    pub(super) column: u64,
+    pub(super) message: String,
+    pub(super) hint: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) repairs: Vec<RepairRow>,
+}
+
+/// A change with which a plan fits.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct RepairRow {
+    lines: Vec<String>,
+    amount: String,
+    plan: String,
+    step_time_s: f64,
+}
+
+impl From<&Repair> for RepairRow {
+    fn from(repair: &Repair) -> Self {
+        Self {
+            lines: repair.lines.clone(),
+            amount: repair.amount.clone(),
+            plan: repair.plan.clone(),
+            step_time_s: repair.step_time.0 as f64 / 1e9,
+        }
+    }
+}
+
+/// What kind of problem it is; `docs/diagnostics.schema.json` has how each is spelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Code {
+    /// A schedule that breaks a rule.
+    Check,
+    /// A plan that does not become a schedule.
+    Compile,
+    /// A GPU that cannot be used.
+    Cuda,
+    /// A file that cannot be read or written, or is something else.
+    File,
+    /// A program that is not formatted.
+    Format,
+    /// Ctrl-C before anything came of the command.
+    Interrupted,
+    /// Something is too large.
+    Limit,
+    /// Lists that are no training step.
+    Lists,
+    /// A plan that takes too much memory.
+    Memory,
+    /// No plan fits.
+    NoPlan,
+    /// A plan file that is refused.
+    Plan,
+    /// What cannot be measured.
+    Profile,
+    /// What a launcher says of ranks.
+    Ranks,
+    /// A run that cannot be, or that failed.
+    Run,
+    /// A text that is no schedule.
+    Schedule,
+    /// Signals that cannot be listened for.
+    Signal,
+    /// Arguments that do not go together.
+    Usage,
+    /// A mistake of a program or of a setting, which the language has kinds of.
+    Program(dsl::Code),
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Code::Check => "check",
+            Code::Compile => "compile",
+            Code::Cuda => "cuda",
+            Code::File => "file",
+            Code::Format => "format",
+            Code::Interrupted => "interrupted",
+            Code::Limit => "limit",
+            Code::Lists => "lists",
+            Code::Memory => "memory",
+            Code::NoPlan => "no_plan",
+            Code::Plan => "plan",
+            Code::Profile => "profile",
+            Code::Ranks => "ranks",
+            Code::Run => "run",
+            Code::Schedule => "schedule",
+            Code::Signal => "signal",
+            Code::Usage => "usage",
+            Code::Program(code) => return code.fmt(f),
+        })
+    }
+}
+
+impl Serialize for Code {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Problem {
+    /// A plan of another program that is taken all the same.
+    pub(super) fn doubt(path: &Path, doubt: PlanMistake) -> Self {
+        let problem = Self::new(Code::Plan, path, doubt.line as u64, doubt.message);
+        Self { severity: "warning", ..problem }
+    }
+
+    pub(super) fn new(code: Code, path: &Path, line: u64, message: String) -> Self {
+        Self {
+            code,
+            severity: "error",
+            file: path.display().to_string(),
+            line,
+            column: 0,
+            message,
+            hint: String::new(),
+            repairs: Vec::new(),
+        }
+    }
+}
+
+impl From<&Diagnostic> for Problem {
+    fn from(diagnostic: &Diagnostic) -> Self {
+        let severity = match diagnostic.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        Self {
+            code: Code::Program(diagnostic.code),
+            severity,
+            file: diagnostic.place.file.clone(),
+            line: u64::from(diagnostic.place.line),
+            column: u64::from(diagnostic.place.column),
+            message: diagnostic.message.clone(),
+            hint: diagnostic.hints.join("; "),
+            repairs: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.severity, self.message)?;
+        match (self.line, self.column) {
+            (0, _) => write!(f, "\n --> {}", self.file)?,
+            (line, 0) => write!(f, "\n --> {}:{line}", self.file)?,
+            (line, column) => write!(f, "\n --> {}:{line}:{column}", self.file)?,
+        }
+        if self.hint.is_empty() { Ok(()) } else { write!(f, "\n  hint: {}", self.hint) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+    use std::collections::BTreeSet;
+
+    const OWN: [Code; 17] = [
+        Code::Check,
+        Code::Compile,
+        Code::Cuda,
+        Code::File,
+        Code::Format,
+        Code::Interrupted,
+        Code::Limit,
+        Code::Lists,
+        Code::Memory,
+        Code::NoPlan,
+        Code::Plan,
+        Code::Profile,
+        Code::Ranks,
+        Code::Run,
+        Code::Schedule,
+        Code::Signal,
+        Code::Usage,
+    ];
+
+    const PROGRAM: [dsl::Code; 15] = [
+        dsl::Code::Syntax,
+        dsl::Code::Limit,
+        dsl::Code::UnknownName,
+        dsl::Code::UnknownKey,
+        dsl::Code::Duplicate,
+        dsl::Code::Type,
+        dsl::Code::Shape,
+        dsl::Code::Unit,
+        dsl::Code::Value,
+        dsl::Code::Missing,
+        dsl::Code::Import,
+        dsl::Code::Table,
+        dsl::Code::NotYet,
+        dsl::Code::Unused,
+        dsl::Code::Plan,
+    ];
+
+    #[test]
+    fn the_schema_has_every_code_and_no_other() {
+        let schema = include_str!("../../docs/diagnostics.schema.json");
+        let schema: Value = serde_json::from_str(schema).expect("a schema is JSON");
+        let path = "/properties/diagnostics/items/properties/code/enum";
+        let listed = schema.pointer(path).and_then(Value::as_array).expect("it is there");
+        let listed: Vec<&str> = listed.iter().filter_map(Value::as_str).collect();
+        let all = OWN.into_iter().chain(PROGRAM.into_iter().map(Code::Program));
+        let all: BTreeSet<String> = all.map(|code| code.to_string()).collect();
+        assert_eq!(listed, all.iter().collect::<Vec<_>>());
+    }
+}
