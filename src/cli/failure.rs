@@ -265,7 +265,15 @@ impl Failure {
             let found = culprit.and_then(|culprit| lines.line(culprit)).unwrap_or(0);
             Problem::new(Code::Check, path, found as u64, violation.to_string())
         };
-        Self::listed(violations.iter().map(of).collect())
+        let mut told: Vec<Problem> = violations.iter().map(of).collect();
+        let unlisted = violations.total() - told.len();
+        if unlisted > 0 {
+            let message = format!("{unlisted} further violations are not listed");
+            let mut further = Problem::new(Code::Check, path, 0, message);
+            further.hint = "repair those above first".to_owned();
+            told.push(further);
+        }
+        Self::listed(told)
     }
 
     /// A plan that does not become a schedule.

@@ -1,6 +1,25 @@
 //! What documents say where not all is well: nothing that standard error has is missing in them.
 
-use crate::support::{PROGRAM, Scratch, diagnostics, roundelay};
+use crate::support::{PROGRAM, Scratch, compiled, diagnostics, ended, root, roundelay};
+use std::fs;
+
+/// A schedule in which nothing waits breaks more rules than anybody reads.
+#[test]
+fn violations_that_are_not_listed_are_counted() {
+    let scratch = Scratch::new("unlisted");
+    let program = root().join("examples/pipeline.rdl");
+    let schedule = compiled(&scratch, &program, "whole.schedule");
+    let text = fs::read_to_string(schedule).expect("it was written");
+    let unbound = text.lines().map(|line| line.split("  after ").next());
+    let unbound: Vec<&str> = unbound.flatten().collect();
+    let broken = scratch.file("broken.schedule", &(unbound.join("\n") + "\n"));
+    let told = diagnostics(roundelay("check --seal").arg(&broken), 1);
+    let (last, listed) = told.split_last().expect("it breaks rules");
+    let message = last["message"].as_str().expect("the schema holds");
+    assert!(listed.len() >= 50 && message.ends_with(" are not listed"), "{message}");
+    let said = ended(roundelay("check --seal").arg(&broken)).err;
+    assert!(said.contains(message), "{said}");
+}
 
 #[test]
 fn what_a_launcher_says_wrong_is_no_matter_of_gpus() {
