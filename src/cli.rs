@@ -93,10 +93,9 @@ fn json_form(command: &Command) -> Option<Form> {
     json.then_some(form)
 }
 
-/// Prints to standard output; a reader that has gone away ends the command quietly.
+/// Prints to standard output; what nobody reads any more is left away.
 fn print(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match put(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::output(&error))
         }
@@ -104,19 +103,25 @@ fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Puts a text out to standard output at once, if somebody reads it there.
+fn put(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+}
+
 /// Prints one JSON document, or one line of many.
 fn print_json(document: &impl serde::Serialize, form: Form) -> Result<(), Failure> {
-    print(&json_text(document, form)?)
+    let text = json_text(document, form).map_err(|error| Failure::output(&error))?;
+    print(&text)
 }
 
 /// One JSON document, or one line of many, as it is printed.
-fn json_text(document: &impl serde::Serialize, form: Form) -> Result<String, Failure> {
+fn json_text(document: &impl serde::Serialize, form: Form) -> io::Result<String> {
     let text = match form {
         Form::Document => serde_json::to_string_pretty(document),
         Form::Line => serde_json::to_string(document),
     };
-    let text = text.map_err(|error| Failure::output(&error.into()))?;
-    Ok(format!("{text}\n"))
+    Ok(format!("{}\n", text?))
 }
 
 /// Version of every document and line.

@@ -3,8 +3,9 @@
 use super::{
     FORMAT, Form, broken, json_text,
     load::Loaded,
-    note, print,
+    note,
     problem::{Code, Problem, RepairRow},
+    put,
 };
 use roundelay::{
     CompileError, Diagnostic, Diagnostics, FileErrors, OutputError, ProfileError,
@@ -55,7 +56,7 @@ impl Failure {
             note(self.text.trim_end());
         }
         if let Some(form) = json.filter(|_| !self.problems.is_empty()) {
-            let _ = self.document(form).and_then(|document| print(&document));
+            let _ = self.document(form).and_then(|document| put(&document));
         }
         match self.kind {
             Kind::Refused => ExitCode::from(1),
@@ -66,7 +67,7 @@ impl Failure {
     }
 
     /// What is wrong as JSON.
-    pub(crate) fn document(&self, form: Form) -> Result<String, Self> {
+    pub(crate) fn document(&self, form: Form) -> io::Result<String> {
         json_text(&Problems { format: FORMAT, diagnostics: &self.problems }, form)
     }
 
@@ -141,8 +142,13 @@ impl Failure {
 
     /// Standard output that cannot be written.
     pub(crate) fn output(error: &io::Error) -> Self {
-        let text = format!("error: cannot print: {error}");
-        Self { kind: Kind::Run, text, problems: Vec::new() }
+        Self::wrong(&format!("cannot print: {error}"))
+    }
+
+    /// With a sentence more where there is one, which is no problem of its own.
+    pub(crate) fn with(mut self, sentence: Option<&str>) -> Self {
+        self.text.extend(sentence.into_iter().flat_map(|own| ["\n", own]));
+        self
     }
 
     /// GPUs that cannot be used, or that do wrong.

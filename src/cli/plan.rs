@@ -44,7 +44,10 @@ fn ranked(
     let options = Search { top: args.top.get(), compare, ..Search::default() };
     let early = |message: &str| Failure::interrupted_early(&loaded.file, message);
     let text = match args.json {
-        true => early(NO_PLAN).document(Form::Document)?,
+        true => {
+            let document = early(NO_PLAN).document(Form::Document);
+            document.map_err(|error| Failure::output(&error))?
+        }
         false => String::new(),
     };
     let mut watch = Watch::new(Known { text, missing: NO_PLAN });
@@ -127,6 +130,7 @@ fn print_document(args: &PlanArgs, found: &Found<'_>) -> Result<(), Failure> {
     let noted = |document: &Document, missing: &str| {
         let notes = notes.iter().cloned().chain([missing.to_owned()]).collect();
         json_text(&document.clone().with_notes(notes), Form::Document)
+            .map_err(|error| Failure::output(&error))
     };
     let mut document = planner::document(&found.ranking);
     if let Some(front) = found.front(args, |missing| noted(&document, missing))? {

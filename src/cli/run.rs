@@ -19,7 +19,7 @@ use roundelay::{
     Search, Seat, Start, parts::planner,
 };
 use serde::Serialize;
-use std::{path::Path, process, slice, time::Duration};
+use std::{io, path::Path, process, slice, time::Duration};
 use tell::Teller;
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
@@ -38,21 +38,31 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         seat,
         deadline: Duration::from_secs(args.deadline),
     };
-    let mut teller = Teller::new(args.json);
+    let mut teller = Teller::new(args.json, options.interrupt.clone());
     let outcome = roundelay::run(&schedule, &options, |event| teller.tell(event))
         .map_err(|error| match error {
             RunError::Output(error) => Failure::unwritten(&error),
             other => Failure::run(&args.program.file, &other),
         })?;
-    teller.done()?;
-    if told == Told::Here {
+    let printed = teller.done();
+    if told == Told::Here && printed.is_ok() {
         end::tell(&schedule, &outcome, args.json)?;
         tell_saved(args)?;
     }
     let end = args.steps.unwrap_or(schedule.job.steps);
-    match options.interrupt.is_raised() && outcome.report.end < end {
-        true => Err(Failure::interrupted(&stopped(args, &outcome))),
-        false => Ok(()),
+    let early = options.interrupt.is_raised() && outcome.report.end < end;
+    ended(printed, early.then(|| stopped(args, &outcome)))
+}
+
+/// How a run ended that came to rest: with all steps, or with those before it was stopped. A reader that
+/// has gone away stops it like Ctrl-C.
+fn ended(printed: io::Result<()>, stopped: Option<String>) -> Result<(), Failure> {
+    match (printed, stopped) {
+        (Err(error), stopped) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::output(&error).with(stopped.as_deref()))
+        }
+        (Ok(()) | Err(_), Some(stopped)) => Err(Failure::interrupted(&stopped)),
+        (Ok(()) | Err(_), None) => Ok(()),
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
     io::{BufRead, BufReader, Read},
     net::TcpListener,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
     thread,
     time::Duration,
 };
@@ -59,8 +59,8 @@ struct Stopped {
     err: String,
 }
 
-/// Sends some signals to a run after some steps.
-fn stopped(command: &mut Command, signals: &[&str]) -> Stopped {
+/// A run that has done some steps, what it says next, and what it said.
+fn begun(command: &mut Command) -> (Child, BufReader<ChildStdout>, String) {
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary starts");
     let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -69,6 +69,12 @@ fn stopped(command: &mut Command, signals: &[&str]) -> Stopped {
         let read = out.read_line(&mut text).expect("output is UTF-8");
         assert!(read > 0, "it ended on its own: {text}");
     }
+    (child, out, text)
+}
+
+/// Sends some signals to a run after some steps.
+fn stopped(command: &mut Command, signals: &[&str]) -> Stopped {
+    let (mut child, mut out, mut text) = begun(command);
     signals.iter().for_each(|name| signal(&child, name));
     out.read_to_string(&mut text).expect("output is UTF-8");
     let mut err = String::new();
@@ -126,6 +132,38 @@ fn an_interrupted_run_without_checkpoints_says_so_and_saves_weights() {
     printed(again.arg(&other).args(["--steps", &done.to_string()]).arg(&schedule));
     let bytes = |path: &Path| std::fs::read(path).expect("it was saved");
     assert!(bytes(&saved) == bytes(&other), "weights after {done} steps");
+}
+
+/// Whoever reads no more has the run come to rest, and finds what it did.
+#[test]
+fn a_run_ends_with_its_reader() {
+    let scratch = Scratch::new("interrupt-reader");
+    let (schedule, kept) = (compiled(&scratch), scratch.path("kept"));
+    let (child, out, _) = begun(&mut train(&schedule, &kept));
+    drop(out);
+    let found = Ended::from(child.wait_with_output().expect("it ends"));
+    assert_eq!(found.code, 130, "{}", found.err);
+    assert!(found.err.contains("go on with `--checkpoint"), "{}", found.err);
+    assert!(!found.err.contains("cannot print"), "{}", found.err);
+    let mut again = train(&schedule, &kept);
+    let begin = &lines(&printed(again.args(["--resume", "--steps", "1"])))[0];
+    assert!(begin["first"].as_u64() >= Some(5), "{begin}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_that_cannot_print_ends_and_says_why() {
+    let scratch = Scratch::new("interrupt-full");
+    let schedule = compiled(&scratch);
+    let full = fs::File::create("/dev/full").expect("Linux has it");
+    let mut run = train(&schedule, &scratch.path("kept"));
+    let child = run.stdout(full).stderr(Stdio::piped()).spawn();
+    let ended = child.and_then(Child::wait_with_output).expect("it starts and ends");
+    let found = Ended::from(ended);
+    assert_eq!(found.code, 3, "{}", found.err);
+    for words in ["cannot print: ", "interrupted before step "] {
+        assert!(found.err.contains(words), "{words}: {}", found.err);
+    }
 }
 
 /// A rank that has reached rank 0, and waits for it to begin.

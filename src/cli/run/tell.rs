@@ -1,11 +1,11 @@
 //! What happens during a run, as text with a bar, or as JSON lines.
 
 use super::end::End;
-use crate::cli::{FORMAT, Form, failure::Failure, note, print, print_json};
+use crate::cli::{FORMAT, Form, failure::Failure, json_text, note, print_json, put};
 use indicatif::{ProgressBar, ProgressStyle};
-use roundelay::{Measures, OptimizerState, Resumed, RunEvent, TokenFacts};
+use roundelay::{Interrupt, Measures, OptimizerState, Resumed, RunEvent, TokenFacts};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io};
 
 /// Any JSON line but the first.
 #[derive(Serialize)]
@@ -25,35 +25,40 @@ pub(super) enum Event {
     End(Box<End>),
 }
 
-/// Prints events as they come.
+/// Prints events as they come, and ends the run where that cannot be done: nobody would hear of what
+/// it goes on with.
 pub(super) struct Teller {
     json: bool,
     bar: ProgressBar,
-    printed: Result<(), Failure>,
+    interrupt: Interrupt,
+    printed: io::Result<()>,
 }
 
 impl Teller {
-    pub(super) fn new(json: bool) -> Self {
+    pub(super) fn new(json: bool, interrupt: Interrupt) -> Self {
         let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(0) };
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self { json, bar, printed: Ok(()) }
+        Self { json, bar, interrupt, printed: Ok(()) }
     }
 
     pub(super) fn tell(&mut self, event: RunEvent) {
-        let told = if self.json { tell_line(event) } else { self.tell_human(event) };
-        if self.printed.is_ok() {
-            self.printed = told;
+        if self.printed.is_err() {
+            return tell_beside(&event);
+        }
+        self.printed = if self.json { tell_line(event) } else { self.tell_human(event) };
+        if self.printed.is_err() {
+            self.interrupt.raise();
         }
     }
 
     /// The run is over: whether all could be printed.
-    pub(super) fn done(self) -> Result<(), Failure> {
+    pub(super) fn done(self) -> io::Result<()> {
         self.bar.finish_and_clear();
         self.printed
     }
 
-    fn tell_human(&self, event: RunEvent) -> Result<(), Failure> {
+    fn tell_human(&self, event: RunEvent) -> io::Result<()> {
         match event {
             RunEvent::Note(_) | RunEvent::PassedOver(_) => {
                 tell_beside(&event);
@@ -62,7 +67,7 @@ impl Teller {
             RunEvent::Begin { tokens, resumed, first, end } => {
                 self.bar.set_length(end.max(first));
                 self.bar.set_position(first);
-                print(&begun(tokens, &resumed, [first, end]))
+                put(&begun(tokens, &resumed, [first, end]))
             }
             RunEvent::Step { step, loss, samples_per_second, elapsed: _ } => {
                 self.bar.set_position(step + 1);
@@ -73,7 +78,7 @@ impl Teller {
             }
             RunEvent::Evaluate { step, loss, metrics } => {
                 let said = held_out(&Measures { loss, metrics });
-                self.bar.suspend(|| print(&format!("step {step}: {said}\n")))
+                self.bar.suspend(|| put(&format!("step {step}: {said}\n")))
             }
         }
     }
@@ -88,8 +93,8 @@ pub(in crate::cli) fn tell_beside(event: &RunEvent) {
     }
 }
 
-fn tell_line(event: RunEvent) -> Result<(), Failure> {
-    print_line(match event {
+fn tell_line(event: RunEvent) -> io::Result<()> {
+    let event = match event {
         RunEvent::Note(_) | RunEvent::PassedOver(_) => {
             tell_beside(&event);
             return Ok(());
@@ -107,7 +112,8 @@ fn tell_line(event: RunEvent) -> Result<(), Failure> {
         RunEvent::Evaluate { step, loss, metrics } => {
             Event::Evaluate { step, loss, metrics }
         }
-    })
+    };
+    put(&json_text(&Line { format: FORMAT, event }, Form::Line)?)
 }
 
 pub(super) fn print_line(event: Event) -> Result<(), Failure> {
