@@ -3,13 +3,16 @@
 use roundelay_codegen::{LowerError, lower_with};
 use roundelay_dsl::Program;
 use roundelay_kernels::Kernels;
-use roundelay_planner::{Algebra, Shortfall, Unpriced, shortfalls};
+use roundelay_planner::{Algebra, Shortfall, TooWeak, Unpriced, shortfalls, weaker};
 use roundelay_schedule::{Checked, Plan, Violations, check};
 use thiserror::Error;
 
 /// Why a plan does not become a schedule.
 #[derive(Debug, Error)]
 pub enum CompileError {
+    /// The plan's gradients are of a weaker class than the program allows.
+    #[error(transparent)]
+    Exactness(#[from] TooWeak),
     /// The plan does not fit the program.
     #[error(transparent)]
     Lower(#[from] LowerError),
@@ -33,8 +36,12 @@ fn told(shortfalls: &[Shortfall]) -> String {
 /// or no ways of maps, they are found.
 ///
 /// # Errors
-/// When the plan does not fit the program, its devices' memory, or what the program allows of it.
+/// When the plan does not fit the program, its devices' memory, or what the program allows of memory
+/// and of exactness.
 pub fn compile(program: &Program, plan: &Plan) -> Result<Checked, CompileError> {
+    if let Some(refused) = weaker(plan, program) {
+        return Err(refused.into());
+    }
     let mut schedule = lower_with(program, plan, &Algebra::default())?;
     let lacking = shortfalls(program, &schedule);
     if !lacking.is_empty() {

@@ -4,6 +4,7 @@ use crate::pins::{Decision, cuts_line};
 use roundelay_dsl::{Program, Search};
 use roundelay_schedule::{Exactness, Order, Plan};
 use std::collections::BTreeSet;
+use thiserror::Error;
 
 /// A line of a program that a plan does not keep.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,10 +32,21 @@ pub fn breaches(plan: &Plan, program: &Program) -> Vec<Breach> {
     others.chain(pinned).chain(recomputed(search, plan)).collect()
 }
 
-/// The class of a plan's gradients, where it is weaker than the program allows.
-pub fn weaker(plan: &Plan, program: &Program) -> Option<Exactness> {
+/// Gradients of a weaker class than a program allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the plan is {class}: {}; the program allows {allowed}", class.change())]
+pub struct TooWeak {
+    /// The class of the plan.
+    pub class: Exactness,
+    /// The weakest class that is allowed.
+    pub allowed: Exactness,
+}
+
+/// Why a plan is refused whose gradients are of a weaker class than the program allows.
+pub fn weaker(plan: &Plan, program: &Program) -> Option<TooWeak> {
+    let class = plan.exactness();
     let allowed = program.search.exactness.unwrap_or(Exactness::Reordered);
-    Some(plan.exactness()).filter(|own| *own > allowed)
+    (class > allowed).then_some(TooWeak { class, allowed })
 }
 
 fn breach(decision: Decision, search: &Search, plan: &Plan) -> Breach {
@@ -112,7 +124,8 @@ mod tests {
         program.search.exactness = None;
         let delayed = plans.iter().find(|found| !found.plan.rule.is_synchronous());
         let delayed = &delayed.expect("cyclic rules are allowed").plan;
-        assert_eq!(weaker(delayed, &program), Some(Exactness::Delayed));
+        let [class, allowed] = [Exactness::Delayed, Exactness::Reordered];
+        assert_eq!(weaker(delayed, &program), Some(TooWeak { class, allowed }));
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub use appraise::appraise;
 pub use approach::{Approach, Leader, Tensors};
 pub use automatic::with_found_lists;
 pub use bound::Bound;
-pub use breach::{Breach, breaches, weaker};
+pub use breach::{Breach, TooWeak, breaches, weaker};
 pub use candidate::{Candidate, PoolUse, overlap};
 pub use cost::{Unpriced, price, roofline};
 pub use counts::Counts;

@@ -6,8 +6,8 @@ use roundelay::{
     Diagnostic, Plan,
     parts::{
         dsl::{Code, Place, PlanLine, Severity},
-        planner::{self, Breach, Shortfall},
-        schedule::{Bytes, Exactness},
+        planner::{self, Breach, Shortfall, TooWeak},
+        schedule::Bytes,
     },
 };
 
@@ -35,23 +35,15 @@ fn warning(breach: &Breach, loaded: &Loaded) -> Diagnostic {
 }
 
 /// Why a plan is refused whose gradients are of a weaker class than the program allows.
-pub(super) fn exactness(plan: &Plan, loaded: &Loaded) -> Option<Diagnostic> {
-    let class = planner::weaker(plan, &loaded.program)?;
+pub(super) fn exactness(refused: &TooWeak, loaded: &Loaded) -> Diagnostic {
     let line = loaded.lines.of_key("exactness").next();
     let (line, says) = match line {
-        Some(_) => (line, String::new()),
-        None => (
-            loaded.lines.of_key("rule").next(),
-            " where it has no line `exactness`".to_owned(),
-        ),
+        Some(_) => (line, ""),
+        None => (loaded.lines.of_key("rule").next(), " where it has no line `exactness`"),
     };
-    let allowed = loaded.program.search.exactness.unwrap_or(Exactness::Reordered);
-    let message = format!(
-        "the plan is {class}: {}; the program allows {allowed}{says}",
-        class.change()
-    );
+    let class = refused.class;
     let hints = vec![format!("write `exactness {class}` in `plan {{ … }}` to allow it")];
-    Some(Diagnostic { message, hints, ..at(line, loaded) })
+    Diagnostic { message: format!("{refused}{says}"), hints, ..at(line, loaded) }
 }
 
 /// Why a plan is refused that takes more of a device than the program allows; none where the device

@@ -63,9 +63,6 @@ fn planned(path: &Path, loaded: &Loaded) -> Result<(Checked, Vec<Problem>), Fail
     let warnings = broken::lines(&plan, loaded);
     warnings.iter().for_each(|warning| note(&warning.to_string()));
     let mut told: Vec<Problem> = warnings.iter().map(Problem::from).collect();
-    if let Some(weaker) = broken::exactness(&plan, loaded) {
-        return Err(Failure::diagnostic(&weaker).beside(told));
-    }
     match roundelay::compile(program, &plan) {
         Ok(schedule) => {
             told.extend(tell_doubt(path, &text, program));
@@ -74,7 +71,8 @@ fn planned(path: &Path, loaded: &Loaded) -> Result<(Checked, Vec<Problem>), Fail
         Err(error) => {
             let mistake = match &error {
                 CompileError::Lower(error) => planner::unlowered(&text, program, error),
-                CompileError::Check(_)
+                CompileError::Exactness(_)
+                | CompileError::Check(_)
                 | CompileError::Memory(_)
                 | CompileError::Price(_) => None,
             };

@@ -288,6 +288,9 @@ impl Failure {
             CompileError::Check(violations) => {
                 Self::violations(&loaded.file, violations, &Lines::default())
             }
+            CompileError::Exactness(refused) => {
+                Self::diagnostic(&broken::exactness(refused, loaded))
+            }
             CompileError::Memory(shortfalls) => Self::memory(loaded, shortfalls),
             CompileError::Lower(_) | CompileError::Price(_) => {
                 Self::refused(Code::Compile, &loaded.file, error.to_string())

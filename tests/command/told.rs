@@ -4,6 +4,7 @@
 //! named as files, of kinds of memory that share addresses, and of pins that say nothing.
 
 use crate::support::{Scratch, diagnostics, document, ended, printed, root, roundelay};
+use roundelay::{CompileError, Search, SourceFile};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -346,6 +347,24 @@ fn what_a_program_forbids_a_plan_file_does_not_bring_back() {
     let line = hint.rsplit('`').nth(1).expect("a line in quotes");
     let enough = planning(&scratch, "enough.rdl", &format!("exactness delayed\n{line}"));
     printed(&mut compile_with(&scratch, &own, &enough));
+}
+
+/// Nor is a plan that a program of somebody makes.
+#[test]
+fn what_a_program_forbids_the_library_does_not_bring_back() {
+    let parsed = |text: &str| {
+        let source = SourceFile::new("layers.rdl", text);
+        roundelay::parse(&source).expect("it is right")
+    };
+    let rule = "exactness delayed, rule cyclic_v2";
+    let delayed = LAYERS.replace("exactness local, rule sync", rule);
+    let delayed = parsed(&delayed);
+    let ranking = roundelay::plan(&delayed, &Search::default()).expect("plans fit");
+    roundelay::compile(&delayed, ranking.best()).expect("the plan is sound");
+    let exact = parsed(&LAYERS.replace("exactness local, ", ""));
+    let refused = roundelay::compile(&exact, ranking.best()).expect_err("it is delayed");
+    assert!(matches!(refused, CompileError::Exactness(_)), "{refused}");
+    assert!(refused.to_string().ends_with("the program allows reordered"), "{refused}");
 }
 
 /// What devices lack is said as `plan` says it, once for each kind of them.
