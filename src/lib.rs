@@ -36,6 +36,7 @@ mod import;
 mod machine;
 mod profile;
 mod run;
+mod schedule_file;
 
 pub use compile::{CompileError, compile};
 pub use data::{Examples, ExamplesError, ExamplesFile, write_examples};
@@ -45,6 +46,9 @@ pub use profile::{Measuring, ProfileError, ProfileOn, ProfileOptions, profile};
 pub use run::{
     Assessment, Folder, Learned, On, Outcome, RunError, RunEvent, RunOptions, Start,
     TokenFacts, evaluate, run,
+};
+pub use schedule_file::{
+    ReadError, Unnameable, WriteError, read_file, read_in, write_file,
 };
 
 pub use roundelay_dsl::{
@@ -63,9 +67,9 @@ pub use roundelay_runtime::{
     Weights, WeightsError, WeightsMistake,
 };
 pub use roundelay_schedule::{
-    Bytes, Catalogue, Checked, DeviceId, Element, FileErrors, Initial, Kind, Nanos, Plan,
-    Profile, Schedule, Simulation, Timeline, Trace, Violation, Violations, check,
-    enough_steps, grid, read, seal, simulate, trace, write, write_profile,
+    Bytes, Catalogue, Checked, DeviceId, Element, FileErrors, Initial, Kind, Lines,
+    Nanos, Plan, Profile, Schedule, Simulation, Timeline, Trace, Violation, Violations,
+    check, enough_steps, grid, read, seal, simulate, trace, write, write_profile,
 };
 
 #[cfg(doctest)]

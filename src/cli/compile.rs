@@ -22,10 +22,6 @@ pub(super) fn compile(args: &CompileArgs) -> Result<(), Failure> {
     let mut loaded = load::program(&args.program)?;
     loaded.read.extend(args.plan.clone());
     let output = load::output(&args.output, loaded.files(None))?;
-    let folder = args.output.parent().unwrap_or(Path::new(""));
-    if let Some(root) = loaded.program.train.data.root_mut() {
-        *root = load::relative(root, folder)?;
-    }
     let (schedule, warnings) = match &args.plan {
         Some(path) => {
             refuse_decisions(&args.program)?;
@@ -33,7 +29,7 @@ pub(super) fn compile(args: &CompileArgs) -> Result<(), Failure> {
         }
         None => (best(&loaded)?, Vec::new()),
     };
-    load::write(&output, &roundelay::write(&schedule))?;
+    load::write_schedule(&output, &schedule)?;
     tell_facts(&schedule, warnings, args.json)
 }
 

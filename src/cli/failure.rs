@@ -9,7 +9,7 @@ use super::{
 };
 use roundelay::{
     CompileError, Diagnostic, Diagnostics, FileErrors, OutputError, ProfileError,
-    Refusal, RunError,
+    Refusal, RunError, Unnameable,
     parts::{
         dsl::{ListMistake, Place},
         planner::{PlanMistake, PlanMistakes, Shortfall},
@@ -138,6 +138,12 @@ impl Failure {
         let mut problem = Problem::new(Code::File, path, line, message.to_owned());
         (problem.column, problem.hint) = (column, hint.to_owned());
         Self::listed(vec![problem])
+    }
+
+    /// A folder that no text can name.
+    pub(crate) fn unnameable(folder: &Unnameable) -> Self {
+        let hint = "rename it, or run the command inside it";
+        Self::at(&folder.0, [0, 0], &folder.to_string(), hint)
     }
 
     /// Standard output that cannot be written.

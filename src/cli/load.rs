@@ -2,12 +2,11 @@
 
 use super::{args::ProgramArgs, failure::Failure, note, problem::Code};
 use roundelay::{
-    Checked, OutputFile, Program, SourceFile,
+    Checked, OutputFile, Program, ReadError, SourceFile, Unnameable, WriteError,
     parts::{
         dsl::{self, Files},
-        kernels::Kernels,
         runtime::data_files,
-        schedule::{self, Lines},
+        schedule,
     },
 };
 use std::{
@@ -100,7 +99,10 @@ fn parsed(
     text: String,
     tables: dsl::Tables,
 ) -> Result<Loaded, Failure> {
-    name(args.file.parent().unwrap_or(Path::new("")))?;
+    let folder = args.file.parent().unwrap_or(Path::new(""));
+    if folder.to_str().is_none() {
+        return Err(Failure::unnameable(&Unnameable(folder.to_owned())));
+    }
     let source = SourceFile::new(args.file.display().to_string(), text);
     let files = Noted(RefCell::new(vec![args.file.clone()]));
     let parsed = dsl::parse_set(&source, &files, tables, &args.set);
@@ -127,15 +129,15 @@ pub(super) fn schedule(path: &Path) -> Result<Checked, Failure> {
 }
 
 fn checked(path: &Path, text: &str) -> Result<Checked, Failure> {
-    let read = schedule::read(text);
-    let mut read = read.map_err(|errors| Failure::schedule_file(path, &errors))?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    if let Some(root) = read.job.data.root_mut() {
-        *root = name(&folder.join(&*root))?.to_owned();
-    }
-    let lines = Lines::of(text);
-    schedule::check(read, &Kernels)
-        .map_err(|wrong| Failure::violations(path, &wrong, &lines))
+    roundelay::read_in(folder, text).map_err(|error| match error {
+        ReadError::File { path, source } => Failure::file(&path, &source),
+        ReadError::Text(errors) => Failure::schedule_file(path, &errors),
+        ReadError::Check { violations, lines } => {
+            Failure::violations(path, &violations, &lines)
+        }
+        ReadError::Folder(folder) => Failure::unnameable(&folder),
+    })
 }
 
 /// What can be trained.
@@ -169,42 +171,23 @@ pub(super) fn input(args: &ProgramArgs) -> Result<Input, Failure> {
     checked(path, &text).map(|schedule| Input::Schedule(Box::new(schedule)))
 }
 
-/// A folder as programs and schedules, which are text, name it.
-fn name(folder: &Path) -> Result<&str, Failure> {
-    folder.to_str().ok_or_else(|| {
-        let message =
-            "no program and no schedule can name this folder, for it is not UTF-8";
-        let hint = "rename it, or run the command inside it";
-        Failure::at(folder, [0, 0], message, hint)
-    })
-}
-
-/// The path of a program's data as seen from the folder that a schedule file lies in.
-pub(super) fn relative(root: &str, folder: &Path) -> Result<String, Failure> {
-    let (from, to) = (absolute(folder), absolute(Path::new(root)));
-    let shared =
-        from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
-    let up = from.components().skip(shared).map(|_| "..");
-    let down = to.components().skip(shared);
-    let path: PathBuf =
-        up.map(PathBuf::from).chain(down.map(|c| PathBuf::from(c.as_os_str()))).collect();
-    name(&path).map(str::to_owned)
-}
-
-/// A folder from the root, behind all links, out of which `..` leads elsewhere than by its name. What is
-/// named without a folder has an empty one, which is this one.
-fn absolute(folder: &Path) -> PathBuf {
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let found = folder.canonicalize().or_else(|_| std::path::absolute(folder));
-    found.unwrap_or_else(|_| folder.to_owned())
-}
-
 /// A text file that is written at the end of long work, and is none of the files that this reads.
 pub(super) fn output(
     path: &Path,
     read: impl IntoIterator<Item: AsRef<Path>>,
 ) -> Result<OutputFile, Failure> {
     OutputFile::beside(read, path).map_err(|error| Failure::unwritten(&error))
+}
+
+/// Writes a schedule file.
+pub(super) fn write_schedule(
+    file: &OutputFile,
+    schedule: &Checked,
+) -> Result<(), Failure> {
+    roundelay::write_file(schedule, file).map_err(|error| match error {
+        WriteError::Folder(folder) => Failure::unnameable(&folder),
+        WriteError::Output(error) => Failure::unwritten(&error),
+    })
 }
 
 /// Writes a text file.

@@ -1,11 +1,12 @@
 //! Where the data of a program lies: seen from its own folder, and from that of a schedule.
 
 use crate::support::{PROGRAM, Scratch, printed, refused, roundelay};
+use roundelay::{OutputFile, RunOptions, Search, SourceFile};
 use std::{
     ffi::OsStr,
     fs,
     os::unix::{ffi::OsStrExt, fs::symlink},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 /// A program that reads tokens beside it, in a folder of the scratch folder.
@@ -66,4 +67,26 @@ fn folders_that_no_text_can_name_are_refused() {
     printed(&mut inside("run --steps 1 a.schedule"));
     refused(&mut inside("compile letters.rdl -o ../a.schedule"), 1, &words);
     refused(roundelay("run --steps 1").arg(folder.join("a.schedule")), 1, &words);
+}
+
+/// Files of the library name data as those of the command do.
+#[test]
+fn a_schedule_that_the_library_writes_finds_its_data_from_its_own_folder() {
+    let scratch = Scratch::new("library-roots");
+    let program = letters(&scratch, "project");
+    let text = fs::read_to_string(&program).expect("it was written");
+    let source = SourceFile::new(program.display().to_string(), text);
+    let program = roundelay::parse(&source).expect("it is right");
+    let ranking = roundelay::plan(&program, &Search::default()).expect("plans fit");
+    let made = roundelay::compile(&program, ranking.best()).expect("the plan is sound");
+    let path = scratch.file("out/a.schedule", "");
+    let output = OutputFile::new(&path).expect("the scratch folder can be written");
+    roundelay::write_file(&made, &output).expect("the scratch folder can be written");
+    let text = fs::read_to_string(&path).expect("it was written");
+    assert!(text.contains("../project"), "{text}");
+    let read = roundelay::read_file(&path).expect("it holds");
+    let options = RunOptions { steps: Some(1), ..RunOptions::default() };
+    roundelay::run(&read, &options, |_| {}).expect("the data is found");
+    let bare = roundelay::read_in(Path::new("elsewhere"), &text).expect("it holds");
+    roundelay::run(&bare, &options, |_| {}).expect_err("no data is there");
 }

@@ -1,0 +1,119 @@
+//! Schedule files: paths of data are seen from the folder that a file lies in, in memory from the working
+//! folder.
+
+use roundelay_kernels::Kernels;
+use roundelay_runtime::{OutputError, OutputFile};
+use roundelay_schedule::{Checked, FileErrors, Lines, Schedule, Violations, check};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+use thiserror::Error;
+
+/// A folder whose path is no text, so that neither a program nor a schedule can name it.
+#[derive(Debug, Error)]
+#[error("no program and no schedule can name this folder, for it is not UTF-8")]
+pub struct Unnameable(pub PathBuf);
+
+/// Why a schedule file is not read.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// The file is not to be had, or is no text.
+    #[error("cannot use `{}`: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The text is no schedule.
+    #[error(transparent)]
+    Text(#[from] FileErrors),
+    /// The schedule breaks rules.
+    #[error("{violations}")]
+    Check {
+        /// Which.
+        violations: Violations,
+        /// Where what is at fault stands in the text.
+        lines: Lines,
+    },
+    /// The data cannot be named.
+    #[error(transparent)]
+    Folder(#[from] Unnameable),
+}
+
+/// Why a schedule file is not written.
+#[derive(Debug, Error)]
+pub enum WriteError {
+    /// The data cannot be named.
+    #[error(transparent)]
+    Folder(#[from] Unnameable),
+    /// The file cannot be written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+}
+
+/// Reads and checks a schedule file; its data lie where its paths lead from the file's own folder.
+///
+/// # Errors
+/// A file that is no text, every mistake of the text, or all violations of the schedule.
+pub fn read_file(path: &Path) -> Result<Checked, ReadError> {
+    let unread = |source| ReadError::File { path: path.to_owned(), source };
+    let text = fs::read_to_string(path).map_err(unread)?;
+    read_in(folder_of(path), &text)
+}
+
+/// Reads and checks the text of a schedule file that lies in a folder.
+///
+/// # Errors
+/// Every mistake of the text, or all violations of the schedule.
+pub fn read_in(folder: &Path, text: &str) -> Result<Checked, ReadError> {
+    let mut read = roundelay_schedule::read(text)?;
+    if let Some(root) = read.job.data.root_mut() {
+        *root = nameable(&folder.join(&*root))?.to_owned();
+    }
+    check(read, &Kernels)
+        .map_err(|violations| ReadError::Check { violations, lines: Lines::of(text) })
+}
+
+/// Writes a schedule file, with the paths of its data as they are seen from the file's folder.
+///
+/// # Errors
+/// Data that no text can name from there, and a file that cannot be written.
+pub fn write_file(schedule: &Checked, file: &OutputFile) -> Result<(), WriteError> {
+    let mut placed = Schedule::clone(schedule);
+    if let Some(root) = placed.job.data.root_mut() {
+        *root = relative(root, folder_of(file.path()))?;
+    }
+    Ok(file.write(roundelay_schedule::write(&placed).as_bytes())?)
+}
+
+/// The folder that a file lies in; an empty one is the working folder.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+/// A folder as schedules, which are text, name it.
+fn nameable(folder: &Path) -> Result<&str, Unnameable> {
+    folder.to_str().ok_or_else(|| Unnameable(folder.to_owned()))
+}
+
+/// The path of data as seen from the folder that a schedule file lies in.
+fn relative(root: &str, folder: &Path) -> Result<String, Unnameable> {
+    let (from, to) = (absolute(folder), absolute(Path::new(root)));
+    let shared =
+        from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
+    let up = from.components().skip(shared).map(|_| "..");
+    let down = to.components().skip(shared);
+    let path: PathBuf =
+        up.map(PathBuf::from).chain(down.map(|c| PathBuf::from(c.as_os_str()))).collect();
+    nameable(&path).map(str::to_owned)
+}
+
+/// A folder from the root, behind all links, out of which `..` leads elsewhere than by its name. What is
+/// named without a folder has an empty one, which is this one.
+fn absolute(folder: &Path) -> PathBuf {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let found = folder.canonicalize().or_else(|_| std::path::absolute(folder));
+    found.unwrap_or_else(|_| folder.to_owned())
+}
