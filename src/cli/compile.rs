@@ -1,6 +1,7 @@
 //! `compile`: from a program to a schedule file.
 
 use super::{
+    Form,
     args::{CompileArgs, ProgramArgs},
     broken,
     check::tell_facts,
@@ -8,9 +9,10 @@ use super::{
     load::{self, Loaded},
     note,
     problem::Problem,
+    watch::{Known, Progress},
 };
 use roundelay::{
-    Checked, CompileError, Plan, Program, Search,
+    Checked, CompileError, Plan, Program, Ranking, Search,
     parts::{
         dsl,
         planner::{self, PlanMistakes},
@@ -19,6 +21,14 @@ use roundelay::{
 use std::path::Path;
 
 pub(super) fn compile(args: &CompileArgs) -> Result<(), Failure> {
+    let form = args.json.then_some(Form::Document);
+    let nothing = Known::nothing("no schedule was made", &args.program.file, form)?;
+    let (schedule, warnings) = nothing.unless(|| written(args))?;
+    tell_facts(&schedule, warnings, args.json)
+}
+
+/// The schedule as it is written, and what is told of its plan.
+fn written(args: &CompileArgs) -> Result<(Checked, Vec<Problem>), Failure> {
     let mut loaded = load::program(&args.program)?;
     loaded.read.extend(args.plan.clone());
     let output = load::output(&args.output, loaded.files(None))?;
@@ -30,7 +40,7 @@ pub(super) fn compile(args: &CompileArgs) -> Result<(), Failure> {
         None => (best(&loaded)?, Vec::new()),
     };
     load::write_schedule(&output, &schedule)?;
-    tell_facts(&schedule, warnings, args.json)
+    Ok((schedule, warnings))
 }
 
 /// A plan file has every decision made, so `--set` may change anything but those beside it; what exactness
@@ -91,9 +101,13 @@ pub(super) fn tell_doubt(path: &Path, text: &str, program: &Program) -> Option<P
 /// The schedule of the plan that `plan` ranks first.
 pub(super) fn best(loaded: &Loaded) -> Result<Checked, Failure> {
     let options = Search { top: 1, ..Search::default() };
-    let ranking = roundelay::plan(&loaded.program, &options);
-    let ranking = ranking.map_err(|refusal| Failure::no_plan(loaded, &refusal))?;
-    lowered(loaded, ranking.best())
+    lowered(loaded, ranking(loaded, &options)?.best())
+}
+
+/// What a search finds that tells how far it is.
+pub(super) fn ranking(loaded: &Loaded, options: &Search) -> Result<Ranking, Failure> {
+    planner::plan_watched(&loaded.program, options, &mut Progress::new())
+        .map_err(|none| Failure::unplanned(loaded, &none))
 }
 
 /// The schedule of a plan.

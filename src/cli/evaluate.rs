@@ -6,6 +6,7 @@ use super::{
     compile,
     failure::Failure,
     load, print, print_json, run,
+    watch::Known,
 };
 use roundelay::{Assessment, Coverage, Graphs, Learned, Measures};
 use serde::Serialize;
@@ -22,19 +23,11 @@ struct Document {
 }
 
 pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
-    let file = &args.program.file;
-    let schedule = match load::input(&args.program)? {
-        load::Input::Program(program) => compile::best(&program)?,
-        load::Input::Schedule(schedule) => *schedule,
-    };
+    let form = args.json.then_some(Form::Document);
+    let nothing = Known::nothing("nothing was measured", &args.program.file, form)?;
     let learned = learned(&args.learned);
-    let told = |event| run::tell_beside(&event);
-    let data = args.data.as_deref();
-    let on = run::on(args.device, Graphs::Never);
-    let evaluated =
-        roundelay::evaluate(&schedule, &learned, on, data, args.examples, told);
     let Assessment { step, measures, coverage } =
-        evaluated.map_err(|error| Failure::run(file, &error))?;
+        nothing.unless(|| assessed(args, &learned))?;
     if args.json {
         let Measures { loss, metrics } = measures;
         let step = matches!(learned, Learned::Checkpoint(_)).then_some(step);
@@ -48,6 +41,19 @@ pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
         Learned::Weights(file) => file.display().to_string(),
     };
     print(&format!("{of}: {} {}\n", run::held_out(&measures), over(coverage)))
+}
+
+fn assessed(args: &EvaluateArgs, learned: &Learned) -> Result<Assessment, Failure> {
+    let file = &args.program.file;
+    let schedule = match load::input(&args.program)? {
+        load::Input::Program(program) => compile::best(&program)?,
+        load::Input::Schedule(schedule) => *schedule,
+    };
+    let told = |event| run::tell_beside(&event);
+    let data = args.data.as_deref();
+    let on = run::on(args.device, Graphs::Never);
+    roundelay::evaluate(&schedule, learned, on, data, args.examples, told)
+        .map_err(|error| Failure::run(file, &error))
 }
 
 /// Over how much of the held-out data.

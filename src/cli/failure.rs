@@ -12,7 +12,7 @@ use roundelay::{
     Refusal, RunError, Unnameable,
     parts::{
         dsl::{ListMistake, Place},
-        planner::{PlanMistake, PlanMistakes, Shortfall},
+        planner::{NoPlan, PlanMistake, PlanMistakes, Shortfall},
         schedule::{Lines, Violations},
     },
 };
@@ -227,6 +227,16 @@ impl Failure {
         let place = place.map_or(String::new(), Place::to_string);
         let text = format!("{first}\n{place}{rest}");
         Self { kind: Kind::Refused, text, problems: vec![problem] }
+    }
+
+    /// A search that found no plan.
+    pub(crate) fn unplanned(loaded: &Loaded, none: &NoPlan) -> Self {
+        match none {
+            NoPlan::Refused(refusal) => Self::no_plan(loaded, refusal),
+            NoPlan::Interrupted => {
+                Self::interrupted_early(&loaded.file, &none.to_string())
+            }
+        }
     }
 
     /// A plan file that is refused.

@@ -13,7 +13,7 @@ use super::{
 };
 use roundelay::{
     OutputFile, Plan, Program, Ranking, Search,
-    parts::planner::{self, Document, Explanation, Front, Goal, NoPlan},
+    parts::planner::{self, Document, Explanation, Front, Goal},
 };
 use std::path::Path;
 
@@ -42,20 +42,10 @@ fn ranked(
     let program = &loaded.program;
     let compare = planner::Compare::Approaches;
     let options = Search { top: args.top.get(), compare, ..Search::default() };
-    let early = |message: &str| Failure::interrupted_early(&loaded.file, message);
-    let text = match args.json {
-        true => {
-            let document = early(NO_PLAN).document(Form::Document);
-            document.map_err(|error| Failure::output(&error))?
-        }
-        false => String::new(),
-    };
-    let mut watch = Watch::new(Known { text, missing: NO_PLAN });
-    let ranking = planner::plan_watched(program, &options, &mut watch);
-    let ranking = ranking.map_err(|none| match none {
-        NoPlan::Refused(refusal) => Failure::no_plan(loaded, &refusal),
-        NoPlan::Interrupted => early(&none.to_string()),
-    })?;
+    let form = args.json.then_some(Form::Document);
+    let mut watch = Watch::new(Known::nothing(NO_PLAN, &loaded.file, form)?);
+    let ranking = planner::plan_watched(program, &options, &mut watch)
+        .map_err(|none| Failure::unplanned(loaded, &none))?;
     if let Some(output) = output {
         load::write(output, &roundelay::write_plan(ranking.best(), program))?;
     }

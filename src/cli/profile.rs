@@ -5,14 +5,35 @@ use super::{
     args::{DeviceChoice, ProfileArgs},
     failure::Failure,
     load, note, print, print_json,
+    watch::Known,
 };
 use roundelay::{
-    Measuring, ProfileOn, ProfileOptions,
+    Measuring, Profile, ProfileOn, ProfileOptions,
     parts::{dsl::Tables, planner, runtime::Settling},
 };
 use std::time::Duration;
 
 pub(super) fn profile(args: &ProfileArgs) -> Result<(), Failure> {
+    let form = args.json.then_some(Form::Document);
+    let nothing = Known::nothing("no table was written", &args.program.file, form)?;
+    let found = nothing.unless(|| measured(args))?;
+    if args.json {
+        return print_json(&found, Form::Document);
+    }
+    print(&format!(
+        "{} calls measured on {}; launch {}, wake {}, copies {} + bytes / {} (residual {:.1} %)\n",
+        found.rows,
+        found.processor,
+        found.launch,
+        found.wake,
+        found.copies.latency,
+        found.copies.bandwidth,
+        100.0 * found.copies.residual,
+    ))
+}
+
+/// The table as it is written.
+fn measured(args: &ProfileArgs) -> Result<Profile, Failure> {
     let loaded = load::program_with(&args.program, Tables::Leave)?;
     let output = load::output(&args.output, loaded.files(args.data.as_deref()))?;
     let usual = ProfileOptions::default();
@@ -29,19 +50,7 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<(), Failure> {
     let found = roundelay::profile(&loaded.program, &options, tell)
         .map_err(|error| Failure::profile(&loaded, &error))?;
     load::write(&output, &roundelay::write_profile(&found))?;
-    if args.json {
-        return print_json(&found, Form::Document);
-    }
-    print(&format!(
-        "{} calls measured on {}; launch {}, wake {}, copies {} + bytes / {} (residual {:.1} %)\n",
-        found.rows,
-        found.processor,
-        found.launch,
-        found.wake,
-        found.copies.latency,
-        found.copies.bandwidth,
-        100.0 * found.copies.residual,
-    ))
+    Ok(found)
 }
 
 fn tell(told: &Measuring) {

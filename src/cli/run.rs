@@ -13,6 +13,7 @@ use super::{
     load::{self, Input},
     note, print, print_json,
     problem::Code,
+    watch::{Known, Watch},
 };
 use roundelay::{
     Checked, Every, Folder, Graphs, Interrupt, Met, On, Outcome, RunError, RunOptions,
@@ -27,14 +28,16 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let seat =
         Seat::of_environment().map_err(|error| Failure::ranks(&error.to_string()))?;
     let told = Told::of(&seat);
-    let schedule = prepare(args, told)?;
+    let nothing = nothing(args, told)?;
+    let watch = Watch::new(nothing.clone());
+    let schedule = watch.follow(nothing, || prepare(args, told))?;
     let options = RunOptions {
         on: choose_device(args),
         steps: args.steps,
         data: args.data.clone(),
         start,
         save: args.save.clone(),
-        interrupt: interrupt(&args.program.file)?,
+        interrupt: interrupt(&args.program.file, watch)?,
         seat,
         deadline: Duration::from_secs(args.deadline),
     };
@@ -80,10 +83,20 @@ impl Told {
     }
 }
 
+/// What Ctrl-C leaves while a schedule is made or read; of several ranks the first one tells it.
+fn nothing(args: &RunArgs, told: Told) -> Result<Known, Failure> {
+    let tells = told == Told::Here && args.json;
+    Known::nothing(NOTHING, &args.program.file, tells.then_some(Form::Line))
+}
+
+/// What comes of a run that did not begin.
+const NOTHING: &str = "nothing was trained";
+
 /// The first Ctrl-C, or SIGTERM, ends a run after the steps that were begun, the second one at once, and
 /// so does any while nothing was begun: ranks may wait long for each other.
-/// Before the run, while the planner works, nothing is lost, and signals do what they always do.
-fn interrupt(file: &Path) -> Result<Interrupt, Failure> {
+/// Before the run, while the planner works, nothing is lost: Ctrl-C ends it there, as `watch` says, and
+/// SIGTERM does what it always does.
+fn interrupt(file: &Path, watch: Watch) -> Result<Interrupt, Failure> {
     let interrupt = Interrupt::default();
     let raised = interrupt.clone();
     let handler = move || match raised.raise() {
@@ -91,7 +104,7 @@ fn interrupt(file: &Path) -> Result<Interrupt, Failure> {
             note("interrupted: finishes the steps that were begun; again to end now");
         }
         Met::Preparation => {
-            note("interrupted before the first step: nothing was trained");
+            note(&format!("interrupted before the first step: {NOTHING}"));
             process::exit(INTERRUPTED.into());
         }
         Met::Wish => {
@@ -99,12 +112,11 @@ fn interrupt(file: &Path) -> Result<Interrupt, Failure> {
             process::exit(INTERRUPTED.into());
         }
     };
-    let refused = |error: &dyn std::fmt::Display| {
+    on_termination(handler.clone()).map_err(|error| {
         let message = format!("cannot listen for signals: {error}");
         Failure::refused(Code::Signal, file, message)
-    };
-    on_termination(handler.clone()).map_err(|error| refused(&error))?;
-    ctrlc::set_handler(handler).map_err(|error| refused(&error))?;
+    })?;
+    watch.hand_over(handler);
     Ok(interrupt)
 }
 
@@ -201,8 +213,7 @@ fn prepare(args: &RunArgs, told: Told) -> Result<Checked, Failure> {
         Input::Schedule(schedule) => return Ok(*schedule),
     };
     let program = &loaded.program;
-    let ranking = roundelay::plan(program, &Search::default())
-        .map_err(|refusal| Failure::no_plan(&loaded, &refusal))?;
+    let ranking = compile::ranking(&loaded, &Search::default())?;
     match (told, args.json) {
         (Told::Elsewhere, _) => {}
         (Told::Here, true) => {

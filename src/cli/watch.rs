@@ -1,11 +1,12 @@
 //! A search that takes its time tells how far it is, and ends early at Ctrl-C; what follows it ends
-//! there too, with what is known.
+//! there too, with what is known. Other long work ends there with what will not come.
 
-use super::{note, print};
+use super::{Form, failure::Failure, note, print};
 use indicatif::ProgressBar;
 use roundelay::parts::planner::{End, Look, Observer};
 use std::{
     ops::ControlFlow,
+    path::Path,
     process,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -15,16 +16,55 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Draws how far a search is on standard error, where that is a terminal.
-pub(super) struct Watch {
+pub(super) struct Progress {
     begun: Instant,
     line: Option<ProgressBar>,
+}
+
+impl Progress {
+    /// Of a search that begins now.
+    pub(super) fn new() -> Self {
+        Self { begun: Instant::now(), line: None }
+    }
+
+    fn clear(&mut self) {
+        if let Some(line) = self.line.take() {
+            line.finish_and_clear();
+        }
+    }
+}
+
+impl Observer for Progress {
+    fn look(&mut self, look: Look) -> ControlFlow<()> {
+        if self.begun.elapsed() >= PATIENCE {
+            let line = self.line.get_or_insert_with(ProgressBar::new_spinner);
+            line.set_message(words(look));
+            line.tick();
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn end(&mut self, _: End) {
+        self.clear();
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// Listens for Ctrl-C while a command works.
+pub(super) struct Watch {
+    progress: Progress,
     phase: Arc<Mutex<Phase>>,
     /// What to tell in place of a search that told no plan.
     nothing: Known,
 }
 
 /// What Ctrl-C finds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 enum Phase {
     /// A search that has not looked here yet, and has no plan.
     Begun,
@@ -40,6 +80,8 @@ enum Phase {
     Known(Known),
     /// What is left of a search that was told so.
     Over,
+    /// What listens itself.
+    Handed(Arc<dyn Fn() + Send + Sync>),
 }
 
 /// What stands in for the rest of a command that is interrupted.
@@ -49,6 +91,25 @@ pub(super) struct Known {
     pub(super) text: String,
     /// What will not come.
     pub(super) missing: &'static str,
+}
+
+impl Known {
+    /// That nothing comes of a command with this file: whoever reads JSON gets that as a document.
+    pub(super) fn nothing(
+        missing: &'static str,
+        file: &Path,
+        json: Option<Form>,
+    ) -> Result<Self, Failure> {
+        let document = |form| Failure::interrupted_early(file, missing).document(form);
+        let text = json.map_or(Ok(String::new()), document);
+        let text = text.map_err(|error| Failure::output(&error))?;
+        Ok(Self { text, missing })
+    }
+
+    /// Does work that Ctrl-C ends at once, together with the program.
+    pub(super) fn unless<T>(self, work: impl FnOnce() -> T) -> T {
+        Watch::new(self.clone()).follow(self, work)
+    }
 }
 
 impl Watch {
@@ -66,12 +127,13 @@ impl Watch {
                 Phase::Printing => *phase = Phase::Wanted,
                 Phase::Known(known) => leave_with(known),
                 Phase::Wanted | Phase::Over => leave(),
+                Phase::Handed(other) => other(),
             }
         };
         if let Err(error) = ctrlc::set_handler(handler) {
             note(&format!("cannot listen for Ctrl-C: {error}"));
         }
-        Self { begun: Instant::now(), line: None, phase, nothing }
+        Self { progress: Progress::new(), phase, nothing }
     }
 
     /// Does what follows a search that found plans. Ctrl-C meanwhile, or since the search, tells what
@@ -83,22 +145,33 @@ impl Watch {
             | Phase::Searching
             | Phase::Printing
             | Phase::Known(_)
-            | Phase::Over => Phase::Known(known),
+            | Phase::Over
+            | Phase::Handed(_) => Phase::Known(known),
         });
         let done = work();
         self.change(|_| Phase::Printing);
         done
     }
 
+    /// From now on somebody else hears of Ctrl-C, and of one that came too late for what was before.
+    pub(super) fn hand_over(self, handler: impl Fn() + Send + Sync + 'static) {
+        self.change(|phase| {
+            match phase {
+                Phase::Stopping | Phase::Wanted => handler(),
+                Phase::Begun
+                | Phase::Searching
+                | Phase::Printing
+                | Phase::Known(_)
+                | Phase::Over
+                | Phase::Handed(_) => {}
+            }
+            Phase::Handed(Arc::new(handler))
+        });
+    }
+
     fn change(&self, next: impl FnOnce(&Phase) -> Phase) {
         let mut phase = locked(&self.phase);
         *phase = next(&phase);
-    }
-
-    fn clear(&mut self) {
-        if let Some(line) = self.line.take() {
-            line.finish_and_clear();
-        }
     }
 }
 
@@ -119,11 +192,7 @@ fn leave() -> ! {
 
 impl Observer for Watch {
     fn look(&mut self, look: Look) -> ControlFlow<()> {
-        if self.begun.elapsed() >= PATIENCE {
-            let line = self.line.get_or_insert_with(ProgressBar::new_spinner);
-            line.set_message(words(look));
-            line.tick();
-        }
+        self.progress.look(look)?;
         let mut phase = locked(&self.phase);
         match *phase {
             Phase::Begun | Phase::Searching => {
@@ -134,7 +203,8 @@ impl Observer for Watch {
             | Phase::Printing
             | Phase::Wanted
             | Phase::Known(_)
-            | Phase::Over => {
+            | Phase::Over
+            | Phase::Handed(_) => {
                 *phase = Phase::Over;
                 ControlFlow::Break(())
             }
@@ -143,10 +213,11 @@ impl Observer for Watch {
 
     /// A signal that came too late for the search is one that came after it: plans are told first.
     fn end(&mut self, end: End) {
-        self.clear();
+        self.progress.end(end);
         let nothing = self.nothing.clone();
         self.change(|phase| match (end, phase) {
             (_, Phase::Over) => Phase::Over,
+            (_, Phase::Handed(other)) => Phase::Handed(Arc::clone(other)),
             (End::Plans, Phase::Stopping | Phase::Wanted) => Phase::Wanted,
             (End::Plans, Phase::Begun | Phase::Searching | Phase::Printing) => {
                 Phase::Printing
@@ -158,12 +229,6 @@ impl Observer for Watch {
                 Phase::Begun | Phase::Searching | Phase::Printing | Phase::Known(_),
             ) => Phase::Known(nothing),
         });
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.clear();
     }
 }
 

@@ -277,3 +277,32 @@ fn a_search_that_is_interrupted_before_it_found_a_plan_says_so() {
         assert_eq!(document["diagnostics"][0]["code"], "interrupted");
     }
 }
+
+/// Whatever searches first: a program whose search takes long.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_search_before_other_work_ends_at_an_interruption_and_says_so() {
+    let scratch = Scratch::new("interrupt-before");
+    let program = root().join("examples/gpt-1024.rdl");
+    let output = scratch.path("never");
+    for words in ["compile", "run", "evaluate", "data", "profile"] {
+        let mut command = roundelay(words);
+        command.args(["--json".as_ref(), program.as_os_str()]);
+        match words {
+            "run" => &mut command,
+            "evaluate" => command.arg("--weights").arg(&output),
+            _ => command.arg("-o").arg(&output),
+        };
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let child = child.expect("the binary starts");
+        until_it_listens(&child);
+        interrupt(&child);
+        let found = Ended::from(child.wait_with_output().expect("it ends"));
+        assert_eq!(found.code, 130, "{words}: {found:?}");
+        assert!(found.err.contains("interrupted: "), "{words}: {}", found.err);
+        let document: Value = serde_json::from_str(&found.out).expect("it is whole");
+        schema::hold("diagnostics", &document);
+        assert_eq!(document["diagnostics"][0]["code"], "interrupted", "{words}");
+        assert!(!output.exists(), "{words}");
+    }
+}
