@@ -5,7 +5,8 @@ use super::{
     args::{EvaluateArgs, LearnedArgs},
     compile,
     failure::Failure,
-    load, print, print_json, run,
+    load, print, print_json,
+    run::{self, Note},
     watch::Known,
 };
 use roundelay::{Assessment, Coverage, Graphs, Learned, Measures};
@@ -20,20 +21,21 @@ struct Document {
     metrics: BTreeMap<String, f64>,
     examples: u64,
     held_out: Option<u64>,
+    notes: Vec<Note>,
 }
 
 pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
     let form = args.json.then_some(Form::Document);
     let nothing = Known::nothing("nothing was measured", &args.program.file, form)?;
     let learned = learned(&args.learned);
-    let Assessment { step, measures, coverage } =
+    let (Assessment { step, measures, coverage }, notes) =
         nothing.unless(|| assessed(args, &learned))?;
     if args.json {
         let Measures { loss, metrics } = measures;
         let step = matches!(learned, Learned::Checkpoint(_)).then_some(step);
         let Coverage { examples, of: held_out } = coverage;
         let document =
-            Document { format: FORMAT, step, loss, metrics, examples, held_out };
+            Document { format: FORMAT, step, loss, metrics, examples, held_out, notes };
         return print_json(&document, Form::Document);
     }
     let of = match learned {
@@ -43,17 +45,28 @@ pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
     print(&format!("{of}: {} {}\n", run::held_out(&measures), over(coverage)))
 }
 
-fn assessed(args: &EvaluateArgs, learned: &Learned) -> Result<Assessment, Failure> {
+/// What was measured, and what was said meanwhile.
+fn assessed(
+    args: &EvaluateArgs,
+    learned: &Learned,
+) -> Result<(Assessment, Vec<Note>), Failure> {
     let file = &args.program.file;
     let schedule = match load::input(&args.program)? {
         load::Input::Program(program) => compile::best(&program)?,
         load::Input::Schedule(schedule) => *schedule,
     };
-    let told = |event| run::tell_beside(&event);
+    let mut notes = Vec::new();
+    let told = |event| {
+        let note = Note::of(&event);
+        notes.extend(note.inspect(Note::tell));
+    };
     let data = args.data.as_deref();
     let on = run::on(args.device, Graphs::Never);
-    roundelay::evaluate(&schedule, learned, on, data, args.examples, told)
-        .map_err(|error| Failure::run(file, &error))
+    let assessed = roundelay::evaluate(&schedule, learned, on, data, args.examples, told);
+    match assessed {
+        Ok(assessment) => Ok((assessment, notes)),
+        Err(error) => Err(Failure::run(file, &error)),
+    }
 }
 
 /// Over how much of the held-out data.

@@ -8,13 +8,14 @@ use super::{
     json_text,
     load::{self, Loaded},
     note, print, print_json,
-    problem::Code,
+    problem::{Code, Problem},
     watch::{Known, Watch},
 };
 use roundelay::{
     OutputFile, Plan, Program, Ranking, Search,
     parts::planner::{self, Document, Explanation, Front, Goal},
 };
+use serde::Serialize;
 use std::path::Path;
 
 /// How many plans are clocked for the front besides those of the ranking.
@@ -171,15 +172,17 @@ fn diff(
             return Err(Failure::usage(one, "`--set` needs a program beside `--diff`"));
         }
         let plans = (parsed(one)?, parsed(other)?);
-        return tell_diff(args, (one, other), &planner::diff(&plans.0, &plans.1), None);
+        let found = planner::diff(&plans.0, &plans.1);
+        return tell_diff(args, (one, other), &found, None, Vec::new());
     };
     let set = args.set.clone();
     let program = load::program(&ProgramArgs { file: file.to_owned(), set })?.program;
-    let read = |path: &Path| -> Result<Plan, Failure> {
+    let mut warnings = Vec::new();
+    let mut read = |path: &Path| -> Result<Plan, Failure> {
         let mistakes = |wrong| Failure::plan_file(path, &wrong);
         let text = load::text(path)?;
         let plan = roundelay::read_plan(&text, &program).map_err(mistakes)?;
-        compile::tell_doubt(path, &text, &program);
+        warnings.extend(compile::tell_doubt(path, &text, &program));
         Ok(plan)
     };
     let plans = (read(one)?, read(other)?);
@@ -192,7 +195,8 @@ fn diff(
     };
     let (first, second) = (cost(one, &plans.0)?, cost(other, &plans.1)?);
     let costs = Some((&first, &second, &Goal::new(&program)));
-    tell_diff(args, (one, other), &planner::diff(&plans.0, &plans.1), costs)
+    let found = planner::diff(&plans.0, &plans.1);
+    tell_diff(args, (one, other), &found, costs, warnings)
 }
 
 fn parsed(path: &Path) -> Result<Plan, Failure> {
@@ -200,15 +204,25 @@ fn parsed(path: &Path) -> Result<Plan, Failure> {
     planner::parse_plan(&load::text(path)?).map_err(mistakes)
 }
 
+/// Two plans side by side, and what was warned of meanwhile.
+#[derive(Serialize)]
+struct DiffWithWarnings {
+    #[serde(flatten)]
+    diff: planner::DiffDocument,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<Problem>,
+}
+
 fn tell_diff(
     args: &PlanArgs,
     (one, other): (&Path, &Path),
     differences: &[planner::Difference],
     costs: Option<(&planner::Candidate, &planner::Candidate, &Goal)>,
+    warnings: Vec<Problem>,
 ) -> Result<(), Failure> {
     if args.json {
-        let document = planner::diff_document(differences.to_vec(), costs);
-        return print_json(&document, Form::Document);
+        let diff = planner::diff_document(differences.to_vec(), costs);
+        return print_json(&DiffWithWarnings { diff, warnings }, Form::Document);
     }
     let (one, other) = (one.display().to_string(), other.display().to_string());
     print(&planner::diff_table(differences, (&one, &other), costs))

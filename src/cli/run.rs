@@ -3,7 +3,7 @@
 mod end;
 mod tell;
 
-pub(super) use tell::{held_out, tell_beside};
+pub(super) use tell::{Note, held_out};
 
 use super::{
     Form,

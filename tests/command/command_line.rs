@@ -86,7 +86,7 @@ fn plan_prints_every_decision_and_cost() {
 fn run_prints_a_line_for_every_event() {
     let scratch = Scratch::new("run");
     let program = scratch.file("line.rdl", PROGRAM);
-    let lines = lines(&printed(roundelay("run --json").arg(&program)));
+    let lines = lines(&printed(roundelay("run --json --device cpu").arg(&program)));
     let events: Vec<&Value> = lines.iter().map(|line| &line["event"]).collect();
     let step = ["step"; 3];
     let expected =

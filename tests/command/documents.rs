@@ -1,6 +1,8 @@
 //! What documents say where not all is well: nothing that standard error has is missing in them.
 
-use crate::support::{PROGRAM, Scratch, compiled, diagnostics, ended, root, roundelay};
+use crate::support::{
+    PROGRAM, Scratch, compiled, diagnostics, document, ended, printed, root, roundelay,
+};
 use std::fs;
 
 /// A schedule in which nothing waits breaks more rules than anybody reads.
@@ -19,6 +21,24 @@ fn violations_that_are_not_listed_are_counted() {
     assert!(listed.len() >= 50 && message.ends_with(" are not listed"), "{message}");
     let said = ended(roundelay("check --seal").arg(&broken)).err;
     assert!(said.contains(message), "{said}");
+}
+
+/// Whatever warns on standard error stands in the document too.
+#[test]
+fn plans_of_other_programs_are_warned_of_in_a_comparison() {
+    let scratch = Scratch::new("doubtful");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let plan = scratch.path("plan.yaml");
+    printed(roundelay("plan -o").arg(&plan).arg(&program));
+    let diff = |program| {
+        let mut command = roundelay("plan");
+        command.arg("--diff").args([&plan, &plan]).arg(program);
+        document(&mut command, "diff")
+    };
+    assert!(diff(&program).get("warnings").is_none());
+    let other = PROGRAM.replace("model line", "model curve");
+    let found = diff(&scratch.file("other.rdl", &other));
+    assert_eq!(found["warnings"].as_array().map(Vec::len), Some(2), "{found}");
 }
 
 #[test]

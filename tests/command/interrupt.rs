@@ -90,7 +90,8 @@ fn losses(lines: &[Value]) -> Vec<Value> {
 }
 
 fn train(schedule: &Path, kept: &Path) -> Command {
-    let mut command = roundelay("run --json --checkpoint-every 1000000 --checkpoint");
+    let mut command =
+        roundelay("run --device cpu --json --checkpoint-every 1000000 --checkpoint");
     command.arg(kept).arg(schedule);
     command
 }

@@ -108,7 +108,8 @@ fn what_a_run_saves_is_what_the_next_one_starts_from() {
     let again = || roundelay("run --json --steps 3 --weights");
     let next = scratch.path("next.safetensors");
     let second = printed(again().arg(&saved).arg("--save").arg(&next).arg(&schedule));
-    let begun = &lines(&second)[0];
+    let mut begun = lines(&second).into_iter().filter(|line| line["event"] == "begin");
+    let begun = begun.next().expect("it begins");
     assert_eq!(begun["resumed"], "starts from the weights of a file");
     let loss = |text: &str, event: &str| -> f64 {
         let of = |line: &Value| line["event"] == event;

@@ -2,7 +2,7 @@
 
 use crate::{
     bench::{ALL, Bench, has_compiler, program},
-    support::ended,
+    support::{document, ended, lines},
 };
 use std::{env, fs, os::unix::fs::symlink, process::Command};
 
@@ -64,10 +64,22 @@ fn an_old_driver_is_refused_with_its_version() {
 fn auto_goes_on_with_the_cpu_and_says_so_once() {
     let bench = Bench::with("auto", &[]);
     let program = program(&bench, "tiny", 1, "steps 2", PLAN);
-    let ended = ended(bench.command("run").arg(&program));
-    assert_eq!(ended.code, 0, "{ended:?}");
-    assert_eq!(ended.err.matches("runs on the CPU").count(), 1, "{}", ended.err);
-    assert!(ended.err.contains("there is no NVIDIA driver here"), "{}", ended.err);
+    let saved = bench.scratch.path("saved.safetensors");
+    let mut run = bench.command("run --json --save");
+    let found = ended(run.arg(&saved).arg(&program));
+    assert_eq!(found.code, 0, "{found:?}");
+    assert_eq!(found.err.matches("runs on the CPU").count(), 1, "{}", found.err);
+    assert!(found.err.contains("there is no NVIDIA driver here"), "{}", found.err);
+    let notes: Vec<_> =
+        lines(&found.out).into_iter().filter(|line| line["event"] == "note").collect();
+    let [note] = &notes[..] else { panic!("{notes:?}") };
+    assert!(note["message"].to_string().contains("runs on the CPU"), "{note}");
+
+    let mut evaluate = bench.command("evaluate --weights");
+    let found = document(evaluate.arg(&saved).arg(&program), "evaluate");
+    let note = &found["notes"][0];
+    assert_eq!(note["severity"], "note");
+    assert!(note["message"].to_string().contains("runs on the CPU"), "{note}");
 }
 
 #[test]

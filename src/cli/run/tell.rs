@@ -19,6 +19,7 @@ struct Line {
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(super) enum Event {
+    Note(Note),
     Begin { resumed: String, first: u64, end: u64, bigram_entropy: Option<f64> },
     Step { step: u64, loss: f64, samples_per_s: f64, elapsed_s: f64 },
     Evaluate { step: u64, loss: f64, metrics: BTreeMap<String, f64> },
@@ -43,8 +44,11 @@ impl Teller {
     }
 
     pub(super) fn tell(&mut self, event: RunEvent) {
+        if let Some(beside) = Note::of(&event) {
+            beside.tell();
+        }
         if self.printed.is_err() {
-            return tell_beside(&event);
+            return;
         }
         self.printed = if self.json { tell_line(event) } else { self.tell_human(event) };
         if self.printed.is_err() {
@@ -60,10 +64,7 @@ impl Teller {
 
     fn tell_human(&self, event: RunEvent) -> io::Result<()> {
         match event {
-            RunEvent::Note(_) | RunEvent::PassedOver(_) => {
-                tell_beside(&event);
-                Ok(())
-            }
+            RunEvent::Note(_) | RunEvent::PassedOver(_) => Ok(()),
             RunEvent::Begin { tokens, resumed, first, end } => {
                 self.bar.set_length(end.max(first));
                 self.bar.set_position(first);
@@ -84,21 +85,38 @@ impl Teller {
     }
 }
 
-/// Says on standard error what is no progress.
-pub(in crate::cli) fn tell_beside(event: &RunEvent) {
-    match event {
-        RunEvent::Note(text) => note(&format!("note: {text}")),
-        RunEvent::PassedOver(text) => note(&format!("warning: {text}")),
-        RunEvent::Begin { .. } | RunEvent::Step { .. } | RunEvent::Evaluate { .. } => {}
+const NOTE: &str = "note";
+const WARNING: &str = "warning";
+
+/// What is said besides progress.
+#[derive(Clone, Serialize)]
+pub(in crate::cli) struct Note {
+    severity: &'static str,
+    message: String,
+}
+
+impl Note {
+    pub(in crate::cli) fn of(event: &RunEvent) -> Option<Self> {
+        let (severity, message) = match event {
+            RunEvent::Note(text) => (NOTE, text),
+            RunEvent::PassedOver(text) => (WARNING, text),
+            RunEvent::Begin { .. }
+            | RunEvent::Step { .. }
+            | RunEvent::Evaluate { .. } => return None,
+        };
+        Some(Self { severity, message: message.clone() })
+    }
+
+    /// Says it on standard error.
+    pub(in crate::cli) fn tell(&self) {
+        note(&format!("{}: {}", self.severity, self.message));
     }
 }
 
 fn tell_line(event: RunEvent) -> io::Result<()> {
     let event = match event {
-        RunEvent::Note(_) | RunEvent::PassedOver(_) => {
-            tell_beside(&event);
-            return Ok(());
-        }
+        RunEvent::Note(message) => Event::Note(Note { severity: NOTE, message }),
+        RunEvent::PassedOver(message) => Event::Note(Note { severity: WARNING, message }),
         RunEvent::Begin { tokens, resumed, first, end } => {
             let bigram_entropy = tokens.and_then(|tokens| tokens.bigram_entropy);
             Event::Begin { resumed: how(&resumed), first, end, bigram_entropy }
