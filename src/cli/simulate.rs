@@ -33,7 +33,8 @@ struct Document {
     step_time_s: f64,
     makespan_s: f64,
     bubble: f64,
-    samples_per_s: f64,
+    /// None where a step takes no time.
+    samples_per_s: Option<f64>,
 }
 
 pub(super) fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
@@ -49,14 +50,16 @@ pub(super) fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
         step_time_s: seconds(step_time.0),
         makespan_s: seconds(timeline.makespan().0),
         bubble: timeline.bubble(),
-        samples_per_s: f64::from(schedule.job.batch) / seconds(step_time.0),
+        samples_per_s: (step_time > Nanos(0))
+            .then(|| f64::from(schedule.job.batch) / seconds(step_time.0)),
     };
     if args.json {
         return print_json(&document, Form::Document);
     }
+    let rate = document.samples_per_s;
+    let rate = rate.map_or(String::new(), |rate| format!("{rate:.1} samples/s, "));
     print(&format!(
-        "predicted: {step_time} a step, {:.1} samples/s, bubble {:.1} %; {} steps take {}\n",
-        document.samples_per_s,
+        "predicted: {step_time} a step, {rate}bubble {:.1} %; {} steps take {}\n",
         100.0 * document.bubble,
         document.steps,
         timeline.makespan()

@@ -23,6 +23,33 @@ fn violations_that_are_not_listed_are_counted() {
     assert!(said.contains(message), "{said}");
 }
 
+/// A schedule of others may say of no call how long it takes.
+#[test]
+fn what_takes_no_time_has_no_rate() {
+    let scratch = Scratch::new("timeless");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let set = ["placement = accumulate", "stages = 1"].map(|set| ["--set", set]);
+    let schedule = scratch.path("line.schedule");
+    let mut compile = roundelay("compile -o");
+    printed(compile.arg(&schedule).args(set.concat()).arg(program));
+    let text = fs::read_to_string(&schedule).expect("it was written");
+    let is_time = |line: &&str| line.trim_start().starts_with("predicted: ");
+    let timeless = text.lines().map(|line| match is_time(&line) {
+        true => line.split_inclusive(": ").next().unwrap_or_default().to_owned() + "0",
+        false => line.to_owned(),
+    });
+    let timeless: Vec<String> = timeless.collect();
+    fs::write(&schedule, timeless.join("\n") + "\n").expect("it can be written");
+    printed(roundelay("check --seal").arg(&schedule));
+    let found = document(roundelay("simulate").arg(&schedule), "simulate");
+    assert_eq!(
+        (&found["step_time_s"], &found["samples_per_s"]),
+        (&0.0.into(), &().into())
+    );
+    let said = printed(roundelay("simulate").arg(&schedule));
+    assert!(said.contains(" a step, bubble "), "{said}");
+}
+
 /// Whatever warns on standard error stands in the document too.
 #[test]
 fn plans_of_other_programs_are_warned_of_in_a_comparison() {
