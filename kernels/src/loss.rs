@@ -155,7 +155,7 @@ impl Define for Mse {
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (a, b) = (operands.read(), operands.read());
         let total = fast::square_distance(a, b);
-        operands.write()[0] = total / R::of(self.count as f64);
+        operands.write()[0] = R::of(total / self.count as f64);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (a, b) = (operands.read(), operands.read());

@@ -6,6 +6,9 @@ use crate::{
     sum::{greatest, sums},
 };
 
+/// Elements that are summed as they are, before a sum loses what it grows by.
+const TOGETHER: usize = 4096;
+
 vectorize! {
     /// lse of every row.
     pub(crate) fn log_sums<R>(logits: &[R], lse: &mut [R]) {
@@ -28,9 +31,13 @@ vectorize! {
 }
 
 vectorize! {
-    /// Σ (a − b)².
-    pub(crate) fn square_distance<R>(a: &[R], b: &[R]) -> R {
-        let [total] = sums([a, b], |[a, b]| [(a - b) * (a - b)]);
+    /// Σ (a − b)², in blocks that are added up in f64.
+    pub(crate) fn square_distance<R>(a: &[R], b: &[R]) -> f64 {
+        let mut total = 0.0;
+        for (a, b) in a.chunks(TOGETHER).zip(b.chunks(TOGETHER)) {
+            let [sum] = sums([a, b], |[a, b]| [(a - b) * (a - b)]);
+            total += sum.widen();
+        }
         total
     }
 }

@@ -15,14 +15,14 @@ pub(crate) fn cross_entropy<R: Real>(
     classes: &Classes,
     weights: Weights<'_, R>,
 ) -> R {
-    let mut total = R::ZERO;
+    let mut total = 0.0;
     for (i, row) in logits.chunks(classes.each).enumerate() {
         lse[i] = log_sum(row);
         if let Some(class) = classes.place(targets[i]) {
-            total += R::of(weights.term(i, lse[i] - row[class]));
+            total += weights.term(i, lse[i] - row[class]);
         }
     }
-    weights.mean(total.widen())
+    weights.mean(total)
 }
 
 /// ln Σ exp(x).
@@ -55,10 +55,10 @@ pub(crate) fn cross_entropy_backward<R: Real>(
     }
 }
 
-/// loss = mean of (a − b)².
+/// loss = mean of (a − b)², summed in f64.
 pub(crate) fn mse<R: Real>(a: &[R], b: &[R], loss: &mut R) {
-    let total: R = a.iter().zip(b).map(|(a, b)| (*a - *b) * (*a - *b)).sum();
-    *loss = total / R::of(a.len() as f64);
+    let squares = a.iter().zip(b).map(|(a, b)| ((*a - *b) * (*a - *b)).widen());
+    *loss = R::of(squares.sum::<f64>() / a.len() as f64);
 }
 
 /// da = factor · (a − b), factor = ±2 / count.

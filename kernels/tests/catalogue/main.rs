@@ -10,6 +10,7 @@ mod fusion;
 mod gradients;
 mod halos;
 mod linear_losses;
+mod long_sums;
 mod malformed;
 mod metrics;
 mod norms;
