@@ -12,7 +12,8 @@ __device__ void attention(const N* q, const N* k, const N* v, N* o, Wide<N>* lse
     RowOfBlock own(heads.sequence, heads.heads);
     u32 key_head = own.head / heads.group(), end = heads.last_key(own.position);
     const N* query = q + heads.query(own.example, own.head, own.position);
-    W most = negative_infinity<W>(), total = W(0);
+    // Finite, so that scores of −∞ alone are less than it, and weigh nothing.
+    W most = lowest<W>(), total = W(0);
     for (u32 c = threadIdx.x; c < heads.depth; c += TOGETHER) sums[c] = W(0);
     for (u32 first = heads.first_key(own.position); first < end; first += TOGETHER) {
         u32 j = first + threadIdx.x, count = least(TOGETHER, end - first);

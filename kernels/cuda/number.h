@@ -85,6 +85,17 @@ template <class W>
 __device__ W negative_infinity() {
     return W(reinterpret<f32>(0xff800000u));
 }
+// The least number that is finite.
+template <class W>
+__device__ W lowest();
+template <>
+__device__ inline f32 lowest<f32>() {
+    return reinterpret<f32>(0xff7fffffu);
+}
+template <>
+__device__ inline f64 lowest<f64>() {
+    return reinterpret<f64>(0xffefffffffffffffull);
+}
 template <class W>
 __device__ W no_number() {
     return W(reinterpret<f32>(0x7fc00000u));

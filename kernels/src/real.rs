@@ -40,6 +40,8 @@ pub trait Real:
     const ONE: Self;
     /// −∞.
     const NEGATIVE_INFINITY: Self;
+    /// The least number that is finite.
+    const LOWEST: Self;
     /// 64 bytes of numbers.
     type Line: Lanes<Self> + Registers<Self>;
     /// A line in 512-bit registers.
@@ -94,6 +96,7 @@ macro_rules! implement_real {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
             const NEGATIVE_INFINITY: Self = $type::NEG_INFINITY;
+            const LOWEST: Self = $type::MIN;
             type Line = Line<$type, $lanes>;
             #[cfg(target_arch = "x86_64")]
             type Wide = [std::arch::x86_64::$wide; 1];

@@ -77,6 +77,29 @@ fn convolutions_of_several_blocks() {
     }
 }
 
+/// Scores that overflow to −∞ weigh nothing, also where a query meets nothing else at first.
+#[test]
+fn keys_whose_scores_are_minus_infinity_weigh_nothing() {
+    let (hidden, keys, depth) = (130, 200, 2);
+    let queries = [1e30f32, 1.0].repeat(keys);
+    let all = (0..keys).map(|j| match j < hidden {
+        true => [-1e30, 0.0],
+        false => [0.0, (j as f32).sin()],
+    });
+    let all: Vec<f32> = all.flatten().collect();
+    let values = Draw::new(3).normals(keys * depth);
+    let (x, lse): (&[u64], &[u64]) = (&[1, 200, 2], &[1, 1, 200]);
+    let call = call("attention").integer("heads", 1).integer("key_heads", 1);
+    let call = call.reals(&[x, x, x, x, lse]);
+    let made = || vec![f32::NAN; keys * depth];
+    let start = [queries, all, values, made(), vec![f32::NAN; keys]].map(Array::Real);
+    let (mut fast, mut plain) = (start.clone(), start);
+    run(&call, &mut fast, Body::Fast, &CONTEXT);
+    run(&call, &mut plain, Body::Plain, &CONTEXT);
+    assert!(plain[3].values().iter().all(|o| o.is_finite()));
+    assert_same(&call, &fast, &plain, (CONTEXT.mode, 2e-5));
+}
+
 #[test]
 fn accumulation_adds_to_what_was_there() {
     for name in NAMES {

@@ -88,6 +88,36 @@ fn classes_that_are_masked_away() {
     }
 }
 
+/// Scores of −∞ in all keys that a query meets first, row by row and by tiles.
+#[test]
+fn keys_whose_scores_are_minus_infinity_weigh_nothing() {
+    if !can_compile() {
+        return;
+    }
+    let (hidden, keys) = (130, 200);
+    for (depth, dtype) in [(2, Float::F32), (2, BF16), (64, BF16), (128, BF16)] {
+        let row = |first: f64, second: f64| {
+            let mut row = vec![0.0; depth];
+            row[..2].copy_from_slice(&[first, second]);
+            row
+        };
+        let queries: Vec<f64> = row(1e30, 1.0).repeat(keys);
+        let all = (0..keys).flat_map(|j| match j < hidden {
+            true => row(-1e30, 0.0),
+            false => row(0.0, (j as f64).sin()),
+        });
+        let values = Draw::new(3).normals(keys * depth);
+        let (x, lse): (&[u64], &[u64]) = (&[1, 200, depth as u64], &[1, 1, 200]);
+        let call = call("attention").integer("heads", 1).integer("key_heads", 1);
+        let call = call.reals(&[x, x, x, x]).operand(Element::Wide, lse);
+        let made = [keys * depth, keys].map(|length| Array::Real(vec![0.0; length]));
+        let given = [queries, all.collect(), values].map(Array::Real);
+        let start = [&given[..], &made[..]].concat();
+        let way = (dtype, Placement::Aligned);
+        compare(&call, &start, way, &CONTEXT, tolerance(dtype));
+    }
+}
+
 /// A logit that is no number is seen, also where a thread has met nothing else, or nothing but −∞.
 #[test]
 fn a_class_that_is_no_number_makes_none_of_the_loss() {

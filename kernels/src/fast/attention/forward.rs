@@ -53,7 +53,8 @@ pub(crate) fn attention<R: Real>(
         let greatest = take(&mut scratch, STRETCH);
         let total = take(&mut scratch, STRETCH);
         let mut running = Running { out: scratch, greatest, total };
-        running.greatest.fill(R::NEGATIVE_INFINITY);
+        // Finite, so that scores of −∞ alone are less than it, and weigh nothing.
+        running.greatest.fill(R::LOWEST);
         running.total.fill(R::ZERO);
         for keys in key_blocks(heads, seen(heads, &queries)) {
             let rows = heads.keys(place.0, place.1 / heads.group());
