@@ -1,5 +1,6 @@
 //! Time of every plain kernel over the time of its fast one, one thread, on operands of a
-//! small GPT: `cargo bench -p roundelay-kernels --bench fast`.
+//! small GPT, and of the latter over its time on two threads:
+//! `cargo bench -p roundelay-kernels --bench fast`, with a part of a name for some kernels alone.
 #![allow(unsafe_code, reason = "kernels take addresses")]
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 
@@ -10,9 +11,9 @@ use common::{
     Array, Body, Build, CONTEXT, call, run_at,
     sample::{Draw, contents, large, sample},
 };
-use roundelay_kernels::{Kernel, NAMES};
+use roundelay_kernels::{Context, Kernel, NAMES};
 use roundelay_schedule::{Call, Float};
-use std::time::Instant;
+use std::{env, time::Instant};
 
 /// The kernel at 1024 rows of 128 (512 for activations, 256 classes), or a call of its samples.
 fn typical(name: &str) -> Call {
@@ -99,16 +100,25 @@ fn seconds(repeats: u32, work: impl Fn()) -> f64 {
 }
 
 fn main() {
-    println!("{:>24} {:>8} {:>10} {:>8}", "kernel", "ratio", "fast us", "GB/s");
-    for name in NAMES {
+    let part = env::args().skip(1).find(|argument| !argument.starts_with("--"));
+    let part = part.unwrap_or_default();
+    println!(
+        "{:>24} {:>8} {:>10} {:>8} {:>14}",
+        "kernel", "ratio", "fast us", "GB/s", "threads 1 : 2"
+    );
+    for name in NAMES.iter().filter(|name| name.contains(&part)) {
         let call = typical(name);
         let mut arrays = contents::<f32>(&call, &mut Draw::new(1));
         let kernel = Kernel::parse(&call).expect("the call is well formed");
         let pointers: Vec<*mut u8> = arrays.iter_mut().map(Array::pointer).collect();
-        let run = |body| run_at::<f32>(&kernel, &pointers, body, &CONTEXT);
-        let (fast, plain) =
-            (seconds(100, || run(Body::Fast)), seconds(5, || run(Body::Plain)));
+        let run = |body, threads| {
+            run_at::<f32>(&kernel, &pointers, body, &Context { threads, ..CONTEXT });
+        };
+        let [fast, both] =
+            [1, 2].map(|threads| seconds(100, || run(Body::Fast, threads)));
+        let plain = seconds(5, || run(Body::Plain, 1));
         let rate = kernel.footprint(Float::F32).bytes.0 as f64 / fast / 1e9;
-        println!("{name:>24} {:>8.1} {:>10.1} {rate:>8.1}", plain / fast, fast * 1e6);
+        let (ratio, gain, fast) = (plain / fast, fast / both, fast * 1e6);
+        println!("{name:>24} {ratio:>8.1} {fast:>10.1} {rate:>8.1} {gain:>14.2}");
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     random::Stream,
     signature::{Signature, product},
     store::Store,
+    team::{for_each_part, rows_per_part},
 };
 use roundelay_schedule::{Access, Line};
 
@@ -63,6 +64,10 @@ impl Mask {
         let limit = (rate * (1u64 << 53) as f64).ceil() as u64;
         Self { stream: Stream::new(context.seed, &labels), rate, limit, first: 0 }
     }
+    /// The same from an element of this number on.
+    fn from(&self, first: u64) -> Self {
+        Self { first, ..*self }
+    }
     /// Whether the element stays.
     #[inline(always)]
     pub(crate) fn keeps(&self, index: u64) -> bool {
@@ -77,29 +82,42 @@ impl Mask {
 /// The line of a part that has everything.
 const ALONE: Line = Line { parts: 1, stride: 1 };
 
+/// Operations per element, most of them for its random bits, for the split over threads.
+const COST: usize = 16;
+
 /// Sets these streams apart from those of other uses.
 const DROPOUT: u64 = 0x6472_6f70;
 
 impl Dropout {
-    /// Applies the mask of each row of the tensor that has columns here.
+    /// Applies the mask to each row of the tensor that has columns here, or to parts of the one that
+    /// there is, on all threads.
     fn each_row<R: Real>(
         &self,
         (x, out): (&[R], &mut [R]),
         context: &Context,
-        apply: impl Fn(&[R], &mut [R], &Mask),
+        apply: impl Fn(&[R], &mut [R], &Mask) + Sync,
     ) {
+        let columns = self.place.columns;
+        let unit = if columns == self.count { 1 } else { columns };
+        let units = rows_per_part(context.threads, self.count / unit, COST * unit);
+        let share = units * unit;
+        let mask = Mask::new(self, context);
+        let parts = x.chunks(share).zip(out.chunks_mut(share)).enumerate();
+        for_each_part(parts, |(part, (x, out))| {
+            let rows = x.chunks(columns).zip(out.chunks_mut(columns));
+            for (row, (x, out)) in rows.enumerate() {
+                let first = self.number(part * share + row * columns, context);
+                apply(x, out, &mask.from(first));
+            }
+        });
+    }
+    /// The number of an element in the tensor that the mask is drawn for.
+    fn number(&self, element: usize, context: &Context) -> u64 {
         let Placed { columns, line, own, of_rows, before } = self.place;
         let own = own.unwrap_or_else(|| context.place(line));
-        let parts = u64::from(line.parts);
-        let rows = (self.count / columns.max(1)) as u64;
-        let first_row = context.place(of_rows) * rows + before;
-        let mut mask = Mask::new(self, context);
-        let rows = x.chunks(columns.max(1)).zip(out.chunks_mut(columns.max(1)));
-        for (row, (x, out)) in rows.enumerate() {
-            let row = first_row + row as u64;
-            mask.first = (row * parts + own) * columns as u64;
-            apply(x, out, &mask);
-        }
+        let rows = (self.count / columns) as u64;
+        let row = context.place(of_rows) * rows + before + (element / columns) as u64;
+        (row * u64::from(line.parts) + own) * columns as u64 + (element % columns) as u64
     }
     fn place(call: &mut Signature<'_>, count: usize) -> Result<Placed, String> {
         if !call.has("parts") && !call.has("columns") {

@@ -8,6 +8,7 @@ use crate::{
     kernel::Define,
     operand::{Current, Operands},
     plain::loss as plain,
+    segments::Segments,
     signature::{Signature, product},
     store::Store,
     team::{for_each_part, rows_per_part},
@@ -68,6 +69,9 @@ impl Targets for Masked {
         All { classes, masked: true }
     }
 }
+
+/// What an element of `mse` costs, in operations: it comes from memory.
+const ELEMENT: usize = 4;
 
 /// loss = mean of (a − b)².
 #[derive(Clone, Debug, PartialEq)]
@@ -152,9 +156,12 @@ impl Define for Mse {
     fn flops(&self) -> u64 {
         product([3, self.count])
     }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (a, b) = (operands.read(), operands.read());
-        let total = fast::square_distance(a, b);
+        let segments = Segments::new(self.count, ELEMENT);
+        let total = segments.sum(context.threads, self.count, |segment| {
+            fast::square_distance(&a[segment.clone()], &b[segment])
+        });
         operands.write()[0] = R::of(total / self.count as f64);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
@@ -178,8 +185,9 @@ impl Define for MseBackward {
     fn replaces(&self) -> Option<[usize; 2]> {
         self.store.replaces([0, 2])
     }
-    fn fast<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
-        each_slope(operands, self.count, |a, b, da| {
+    fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
+        let share = rows_per_part(context.threads, self.count, ELEMENT);
+        each_slope(operands, share, |a, b, da| {
             fast::mse_backward(a, b, da, R::of(self.factor), self.store);
         });
     }

@@ -71,28 +71,12 @@ pub(crate) enum Master {
 }
 
 impl Master {
-    /// The copy, which the next parameters start from.
-    fn begin<'a, R: Real>(
-        self,
-        operands: &mut Operands<'a, R>,
-        current: Current<'a, R>,
-        next: &mut [R],
-    ) -> (Current<'a, R>, Option<&'a mut [R]>) {
+    /// The copy, where there is one.
+    fn write<'a, R: Real>(self, operands: &mut Operands<'a, R>) -> Option<&'a mut [R]> {
         match self {
-            Master::Absent => (current, None),
-            Master::Kept => {
-                let master = operands.write();
-                next.copy_from_slice(master);
-                (Current::InPlace, Some(master))
-            }
+            Master::Absent => None,
+            Master::Kept => Some(operands.write()),
         }
-    }
-}
-
-/// Keeps the stepped parameters.
-fn end<R: Real>(master: Option<&mut [R]>, next: &[R]) {
-    if let Some(master) = master {
-        master.copy_from_slice(next);
     }
 }
 
@@ -118,14 +102,35 @@ fn counted(
 /// What an operation on an element costs, which comes from memory and goes there.
 const TRAFFIC: usize = 2;
 
-/// Puts the current parameters from `first` on where the next ones are made.
-fn carry_over<R: Real>(current: &Current<'_, R>, first: usize, next: &mut [R]) {
+/// Steps a part of the parameters that starts at `first` where it is kept: in the master copy, which
+/// the next ones are then copied from, or where these are made.
+fn step_part<R: Real>(
+    current: &Current<'_, R>,
+    first: usize,
+    (next, master): (&mut [R], Option<&mut [R]>),
+    step: impl FnOnce(&mut [R]),
+) {
+    if let Some(master) = master {
+        step(master);
+        next.copy_from_slice(master);
+        return;
+    }
     match current {
         Current::InPlace => {}
         Current::Separate(parameter) => {
             next.copy_from_slice(&parameter[first..first + next.len()]);
         }
     }
+    step(next);
+}
+
+/// The parts of an array that may be absent.
+fn parts_of<'a, R: Real>(
+    array: Option<&'a mut [R]>,
+    share: usize,
+) -> impl FnMut() -> Option<&'a mut [R]> {
+    let mut parts = array.map(|array| array.chunks_mut(share));
+    move || parts.as_mut().and_then(Iterator::next)
 }
 
 impl Sgd {
@@ -167,6 +172,32 @@ impl Sgd {
             }
         }
     }
+
+    /// The same, one element after another.
+    fn update_plainly<R: Real>(
+        &self,
+        step: &SgdStep<R>,
+        offset: u64,
+        gradient: &[R],
+        next: &mut [R],
+        mut momentum: Option<&mut [R]>,
+    ) {
+        for (range, treatment) in self.common.ranges(offset, gradient.len()) {
+            let decay = match treatment {
+                Treatment::Decayed => R::of(self.common.weight_decay),
+                Treatment::Spared => R::ZERO,
+                Treatment::Averaged { momentum } => {
+                    let step = self.common.average(momentum);
+                    plain::average_all(&step, &gradient[range.clone()], &mut next[range]);
+                    continue;
+                }
+            };
+            for i in range {
+                let momentum = momentum.as_mut().map(|momentum| &mut momentum[i]);
+                plain::sgd(step, gradient[i], &mut next[i], momentum, decay);
+            }
+        }
+    }
 }
 
 impl Define for Sgd {
@@ -192,48 +223,33 @@ impl Define for Sgd {
         let gradient = operands.read();
         let (current, next) = operands.current_and_next();
         let momentum = (self.momentum != 0.0).then(|| operands.write());
-        let (current, master) = self.master.begin(&mut operands, current, next);
-        let offset = context.slice_offset;
-        let scale = self.common.scale(gradient, offset, &mut operands, fast::squares);
+        let master = self.master.write(&mut operands);
+        let scale = self.common.scale(gradient, context, &mut operands, fast::squares);
         let step = self.step(scale, context);
         let share = rows_per_part(context.threads, self.count, 7 * TRAFFIC);
-        let mut momentum = momentum.map(|momentum| momentum.chunks_mut(share));
+        let [mut momentum, mut master] =
+            [momentum, master].map(|own| parts_of(own, share));
         let parts = gradient.chunks(share).zip(next.chunks_mut(share)).enumerate();
-        let parts = parts.map(|(part, arrays)| {
-            (part * share, arrays, momentum.as_mut().and_then(Iterator::next))
+        let parts = parts.map(|(part, (gradient, next))| {
+            (part * share, gradient, momentum(), (next, master()))
         });
-        for_each_part(parts, |(first, (gradient, next), momentum)| {
-            carry_over(&current, first, next);
+        for_each_part(parts, |(first, gradient, momentum, made)| {
             let offset = context.slice_offset + first as u64;
-            self.update(&step, offset, gradient, next, momentum);
+            step_part(&current, first, made, |next| {
+                self.update(&step, offset, gradient, next, momentum);
+            });
         });
-        end(master, next);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let gradient = operands.read();
         let (current, next) = operands.current_and_next();
-        let mut momentum = (self.momentum != 0.0).then(|| operands.write());
-        let (current, master) = self.master.begin(&mut operands, current, next);
-        let offset = context.slice_offset;
-        let scale = self.common.scale(gradient, offset, &mut operands, plain::squares);
+        let momentum = (self.momentum != 0.0).then(|| operands.write());
+        let master = self.master.write(&mut operands);
+        let scale = self.common.scale(gradient, context, &mut operands, plain::squares);
         let step = self.step(scale, context);
-        carry_over(&current, 0, next);
-        for (range, treatment) in self.common.ranges(offset, self.count) {
-            let decay = match treatment {
-                Treatment::Decayed => R::of(self.common.weight_decay),
-                Treatment::Spared => R::ZERO,
-                Treatment::Averaged { momentum } => {
-                    let step = self.common.average(momentum);
-                    plain::average_all(&step, &gradient[range.clone()], &mut next[range]);
-                    continue;
-                }
-            };
-            for i in range {
-                let momentum = momentum.as_mut().map(|momentum| &mut momentum[i]);
-                plain::sgd(&step, gradient[i], &mut next[i], momentum, decay);
-            }
-        }
-        end(master, next);
+        step_part(&current, 0, (next, master), |next| {
+            self.update_plainly(&step, context.slice_offset, gradient, next, momentum);
+        });
     }
 }
 
@@ -277,6 +293,35 @@ impl Adamw {
             fast::adamw(step, gradient, next, mean, square, shrink);
         }
     }
+
+    /// The same, one element after another.
+    fn update_plainly<R: Real>(
+        &self,
+        step: &AdamwStep<R>,
+        context: &Context,
+        gradient: &[R],
+        next: &mut [R],
+        [mean, square]: [&mut [R]; 2],
+    ) {
+        for (range, treatment) in self.common.ranges(context.slice_offset, gradient.len())
+        {
+            let shrink = match treatment {
+                Treatment::Decayed => {
+                    R::of(1.0 - context.rate * self.common.weight_decay)
+                }
+                Treatment::Spared => R::ONE,
+                Treatment::Averaged { momentum } => {
+                    let step = self.common.average(momentum);
+                    plain::average_all(&step, &gradient[range.clone()], &mut next[range]);
+                    continue;
+                }
+            };
+            for i in range {
+                let states = [&mut mean[i], &mut square[i]];
+                plain::adamw(step, gradient[i], &mut next[i], states, shrink);
+            }
+        }
+    }
 }
 
 impl Define for Adamw {
@@ -301,46 +346,32 @@ impl Define for Adamw {
         let gradient = operands.read();
         let (current, next) = operands.current_and_next();
         let (mean, square) = (operands.write(), operands.write());
-        let (current, master) = self.master.begin(&mut operands, current, next);
-        let offset = context.slice_offset;
-        let scale = self.common.scale(gradient, offset, &mut operands, fast::squares);
+        let master = self.master.write(&mut operands);
+        let scale = self.common.scale(gradient, context, &mut operands, fast::squares);
         let step = self.step(scale, context);
         let share = rows_per_part(context.threads, self.count, 14 * TRAFFIC);
         let states = mean.chunks_mut(share).zip(square.chunks_mut(share));
+        let mut master = parts_of(master, share);
         let parts = gradient.chunks(share).zip(next.chunks_mut(share)).zip(states);
-        for_each_part(parts.enumerate(), |(part, ((gradient, next), (mean, square)))| {
-            carry_over(&current, part * share, next);
-            let offset = context.slice_offset + (part * share) as u64;
-            self.update(&step, offset, gradient, next, [mean, square], context.rate);
+        let parts = parts.enumerate().map(|(part, ((gradient, next), states))| {
+            (part * share, gradient, states, (next, master()))
         });
-        end(master, next);
+        for_each_part(parts, |(first, gradient, (mean, square), made)| {
+            let offset = context.slice_offset + first as u64;
+            step_part(&current, first, made, |next| {
+                self.update(&step, offset, gradient, next, [mean, square], context.rate);
+            });
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let gradient = operands.read();
         let (current, next) = operands.current_and_next();
         let (mean, square) = (operands.write(), operands.write());
-        let (current, master) = self.master.begin(&mut operands, current, next);
-        let offset = context.slice_offset;
-        let scale = self.common.scale(gradient, offset, &mut operands, plain::squares);
+        let master = self.master.write(&mut operands);
+        let scale = self.common.scale(gradient, context, &mut operands, plain::squares);
         let step = self.step(scale, context);
-        carry_over(&current, 0, next);
-        for (range, treatment) in self.common.ranges(offset, self.count) {
-            let shrink = match treatment {
-                Treatment::Decayed => {
-                    R::of(1.0 - context.rate * self.common.weight_decay)
-                }
-                Treatment::Spared => R::ONE,
-                Treatment::Averaged { momentum } => {
-                    let step = self.common.average(momentum);
-                    plain::average_all(&step, &gradient[range.clone()], &mut next[range]);
-                    continue;
-                }
-            };
-            for i in range {
-                let states = [&mut mean[i], &mut square[i]];
-                plain::adamw(&step, gradient[i], &mut next[i], states, shrink);
-            }
-        }
-        end(master, next);
+        step_part(&current, 0, (next, master), |next| {
+            self.update_plainly(&step, context, gradient, next, [mean, square]);
+        });
     }
 }

@@ -13,6 +13,9 @@ use crate::{
 };
 use roundelay_schedule::Access;
 
+/// What an element of a whole image costs, in operations: it comes from memory, or goes there.
+const ELEMENT: usize = 4;
+
 /// Extents of a pooling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pool {
@@ -229,10 +232,16 @@ impl Define for GlobalPool {
         Ok(Self { batch, pixels: height * width, channels })
     }
     fn flops(&self) -> u64 {
-        product([self.pixels, self.channels])
+        product([self.batch, self.pixels, self.channels])
     }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        fast::global_pool(operands.read(), operands.write(), self.pixels, self.channels);
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (x, y, image) =
+            (operands.read(), operands.write(), self.pixels * self.channels);
+        let images = rows_per_part(context.threads, self.batch, ELEMENT * image);
+        let parts = y.chunks_mut(images * self.channels);
+        for_each_part(x.chunks(images * image).zip(parts), |(x, y)| {
+            fast::global_pool(x, y, self.pixels, self.channels);
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::global_pool(operands.read(), operands.write(), self.pixels, self.channels);
@@ -254,11 +263,16 @@ impl Define for GlobalPoolBackward {
         Ok(Self { batch, pixels: height * width, channels, store })
     }
     fn flops(&self) -> u64 {
-        product([self.pixels, self.channels])
+        product([self.batch, self.pixels, self.channels])
     }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let (dy, dx) = (operands.read(), operands.write());
-        fast::global_pool_backward(dy, dx, self.pixels, self.channels, self.store);
+    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+        let (dy, dx, image) =
+            (operands.read(), operands.write(), self.pixels * self.channels);
+        let images = rows_per_part(context.threads, self.batch, ELEMENT * image);
+        let parts = dx.chunks_mut(images * image);
+        for_each_part(dy.chunks(images * self.channels).zip(parts), |(dy, dx)| {
+            fast::global_pool_backward(dy, dx, self.pixels, self.channels, self.store);
+        });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let (dy, dx) = (operands.read(), operands.write());

@@ -3,12 +3,14 @@
 
 mod calls;
 mod images;
+mod large;
 mod mixes;
 mod norms;
 mod parts;
 mod usual;
 
-pub use calls::{Draw, contents, large, results, sample, sample_in};
+pub use calls::{Draw, contents, results, sample, sample_in};
+pub use large::large;
 pub use mixes::{Mix, mixed, tolerance};
 pub use usual::usual;
 

@@ -6,6 +6,7 @@ use crate::{
     Real,
     team::{MOST_PARTS, for_each_part, rows_per_part},
 };
+use std::ops::Range;
 
 /// How many rows are cut into segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,23 @@ impl Segments {
     /// How many segments one of `threads` threads takes.
     pub(crate) fn per_part(self, threads: usize) -> usize {
         self.count.div_ceil(threads.clamp(1, MOST_PARTS)).max(1)
+    }
+    /// The sum over 0 .. `rows`, whose segments these are, of what each segment has of it.
+    pub(crate) fn sum(
+        self,
+        threads: usize,
+        rows: usize,
+        work: impl Fn(Range<usize>) -> f64 + Sync,
+    ) -> f64 {
+        let mut sums = [0.0; MOST_PARTS];
+        let (sums, each) = (&mut sums[..self.count], self.per_part(threads));
+        for_each_part(sums.chunks_mut(each).enumerate(), |(part, sums)| {
+            for (segment, sum) in (part * each..).zip(sums) {
+                let first = segment * self.rows;
+                *sum = work(first..rows.min(first + self.rows));
+            }
+        });
+        sums.iter().sum()
     }
     /// Works on every segment: on its rows of arrays (m, n) and of statistics (m), its rows of `out`
     /// (m, n), and its own `width` sums, which are zero.

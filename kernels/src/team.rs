@@ -50,6 +50,8 @@ pub(crate) fn for_each_part<P: Send>(
     work: impl Fn(P) + Sync,
 ) {
     let count = parts.len();
+    #[cfg(test)]
+    tests::CUT.set(tests::CUT.get().max(count));
     if count == 1 {
         return parts.next().into_iter().for_each(work);
     }
@@ -222,6 +224,65 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        Context, Kernel, Mode, NAMES,
+        samples::{Array, Draw, contents, large},
+    };
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Most parts that this thread had at a time.
+        pub(super) static CUT: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// Kernels that one thread makes: they sum rows as fast as memory has them, copy rows, decide after
+    /// few numbers, have a number for each row, or are exchanges.
+    const ALONE: [&str; 17] = [
+        "multiply_sum_rows",
+        "embedding",
+        "slice",
+        "slice_backward",
+        "slice_integers",
+        "prepend",
+        "accuracy",
+        "part",
+        "embedding_part",
+        "embedding_part_backward",
+        "cross_entropy_join",
+        "pixel_norm_statistics",
+        "all_reduce",
+        "all_gather",
+        "reduce_scatter",
+        "halo",
+        "halo_add",
+    ];
+
+    #[test]
+    fn every_other_kernel_shares_a_large_call() {
+        let context = Context {
+            step: 0,
+            micro_batch: 0,
+            seed: 0,
+            mode: Mode::Training,
+            rate: 0.1,
+            slice_offset: 0,
+            part: 0,
+            threads: 2,
+        };
+        let is_alone = |name: &&str| {
+            let draw = &mut Draw::new(0);
+            let call = large(name, draw);
+            let mut arrays = contents::<f32>(&call, draw);
+            let pointers: Vec<*mut u8> = arrays.iter_mut().map(Array::pointer).collect();
+            let kernel = Kernel::parse(&call).unwrap();
+            CUT.set(0);
+            // SAFETY: the arrays have the operands' lengths, and do not overlap.
+            unsafe { kernel.run::<f32>(&pointers, &context) };
+            CUT.get() < 2
+        };
+        let alone: Vec<&str> = NAMES.iter().copied().filter(is_alone).collect();
+        assert_eq!(alone, ALONE);
+    }
 
     #[test]
     fn every_part_is_done_once_and_seen_afterwards() {

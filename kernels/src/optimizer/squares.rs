@@ -7,11 +7,24 @@ use crate::{
     kernel::Define,
     operand::Operands,
     plain::optimizer as plain,
+    segments::Segments,
     signature::{Signature, product},
     store::Store,
 };
 use roundelay_schedule::Access;
 use std::ops::Range;
+
+/// Operations per element, which comes from memory, for the split over threads.
+const COST: usize = 6;
+
+/// The sum over the elements of a gradient of what `work` says of their segments.
+pub(crate) fn over_segments(
+    count: usize,
+    context: &Context,
+    work: impl Fn(Range<usize>) -> f64 + Sync,
+) -> f64 {
+    Segments::new(count, COST).sum(context.threads, count, work)
+}
 
 /// Σ (g · share)² over a slice of a stage's flat gradient, or that and what others have found.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,14 +47,18 @@ pub(crate) struct Copied {
 
 impl Squares {
     /// The runs of a slice that starts at `offset`, in order, and how many hold each.
-    fn runs(&self, offset: u64) -> impl Iterator<Item = (Range<usize>, u64)> {
-        let end = offset.saturating_add(self.count as u64);
+    fn runs(
+        &self,
+        offset: u64,
+        length: usize,
+    ) -> impl Iterator<Item = (Range<usize>, u64)> {
+        let end = offset.saturating_add(length as u64);
         let local = move |at: u64| (at.clamp(offset, end) - offset) as usize;
         let copied = self.copied.iter();
         let copied =
             copied.map(move |own| (local(own.begin)..local(own.end), own.copies));
         let mut done = 0;
-        copied.chain([(self.count..self.count, 1)]).flat_map(move |(range, copies)| {
+        copied.chain([(length..length, 1)]).flat_map(move |(range, copies)| {
             let before = done..range.start;
             done = range.end;
             [(before, 1), (range, copies)]
@@ -51,19 +68,24 @@ impl Squares {
     fn total<R: Real>(
         &self,
         gradient: &[R],
-        offset: u64,
+        context: &Context,
         squares: fn(&[R], f64) -> f64,
         out: &mut R,
     ) {
         let share = 1.0 / self.micro_batches;
-        let runs = self.runs(offset).filter(|(_, copies)| *copies > 0);
-        let each =
-            runs.map(|(range, copies)| squares(&gradient[range], share) / copies as f64);
+        let total = over_segments(self.count, context, |segment| {
+            let offset = context.slice_offset + segment.start as u64;
+            let gradient = &gradient[segment];
+            let runs =
+                self.runs(offset, gradient.len()).filter(|(_, copies)| *copies > 0);
+            runs.map(|(range, copies)| squares(&gradient[range], share) / copies as f64)
+                .sum()
+        });
         let before = match self.store {
             Store::Write => 0.0,
             Store::Add => out.widen(),
         };
-        *out = R::of(before + each.sum::<f64>());
+        *out = R::of(before + total);
     }
 }
 
@@ -84,11 +106,11 @@ impl Define for Squares {
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let gradient = operands.read();
         let [out] = operands.write() else { unreachable!("the operand is one number") };
-        self.total(gradient, context.slice_offset, fast::squares, out);
+        self.total(gradient, context, fast::squares, out);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let gradient = operands.read();
         let [out] = operands.write() else { unreachable!("the operand is one number") };
-        self.total(gradient, context.slice_offset, plain::squares, out);
+        self.total(gradient, context, plain::squares, out);
     }
 }

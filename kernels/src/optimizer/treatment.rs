@@ -1,6 +1,7 @@
 //! Which elements of a stage's flat parameters an optimizer treats in which way.
 
-use crate::{Real, operand::Operands, signature::Signature};
+use super::squares::over_segments;
+use crate::{Context, Real, operand::Operands, signature::Signature};
 use roundelay_schedule::{Access, Treatment};
 use std::ops::Range;
 
@@ -61,13 +62,13 @@ impl Common {
         }
     }
 
-    /// What the gradient sum of a slice that starts at `offset` is multiplied by: its mean,
+    /// What the gradient sum of a slice is multiplied by: its mean,
     /// cut to norm `clip`, as `torch.nn.utils.clip_grad_norm_`; averages are no gradients. It is none
     /// where the norm is none. Takes the last operand where that says the norm.
     pub(crate) fn scale<R: Real>(
         &self,
         gradient: &[R],
-        offset: u64,
+        context: &Context,
         operands: &mut Operands<'_, R>,
         squares: fn(&[R], f64) -> f64,
     ) -> R {
@@ -75,10 +76,12 @@ impl Common {
         let total = match self.norm {
             Norm::Given => operands.read()[0].widen(),
             Norm::Own if self.clip == 0.0 => 0.0,
-            Norm::Own => {
+            Norm::Own => over_segments(gradient.len(), context, |segment| {
+                let offset = context.slice_offset + segment.start as u64;
+                let gradient = &gradient[segment];
                 let trained = self.trained(offset, gradient.len());
                 trained.map(|range| squares(&gradient[range], share)).sum()
-            }
+            }),
         };
         if self.clip == 0.0 {
             return R::of(share);

@@ -177,73 +177,6 @@ fn stretched(call: Call, draw: &mut Draw) -> Call {
     }
 }
 
-/// A call that is large enough to be split over threads.
-///
-/// # Panics
-/// As [`sample`].
-pub fn large(name: &str, draw: &mut Draw) -> Call {
-    let (rows, columns, count): (&[u64], &[u64], &[u64]) = (&[300, 130], &[130], &[300]);
-    let (x, lse): (&[u64], &[u64]) = (&[2, 150, 64], &[2, 2, 150]);
-    let wide: &[u64] = &[300, 500];
-    let heads = call(name).integer("heads", 2).integer("key_heads", 2);
-    let heads = heads.flag("causal", true);
-    match name {
-        "matmul" => call(name).reals(&[&[700, 130], &[130, 150], &[700, 150]]),
-        "affine" | "affine_relu" | "affine_gelu" | "affine_gelu_tanh" | "affine_add" => {
-            sample_affine(call(name), [700, 150, 130])
-        }
-        "matmul_gelu_tanh_backward" => product_back(call(name), [700, 150, 130]),
-        "affine_gradients" => gradients(call(name), [700, 150, 130]),
-        "gelu" | "gelu_tanh" | "silu" => call(name).reals(&[wide; 2]),
-        "soft_cap" => call(name).number("cap", 2.0).reals(&[wide; 2]),
-        "soft_cap_backward" => call(name).number("cap", 2.0).reals(&[rows; 3]),
-        "rotary" => {
-            let call = call(name).integer("heads", 5).number("base", 1e4);
-            call.reals(&[&[2, 150, 130], rows])
-        }
-        "gelu_backward" | "gelu_tanh_backward" | "silu_backward" => {
-            call(name).reals(&[rows; 3])
-        }
-        "layer_norm" => call(name).reals(&[rows, columns, columns, rows, count, count]),
-        "layer_norm_backward" => {
-            call(name).reals(&[rows, columns, count, count, rows, rows, columns, columns])
-        }
-        "conv2d" | "conv2d_backward" | "conv2d_weights" => images::large(call(name)),
-        "batch_norm"
-        | "batch_norm_again"
-        | "batch_norm_backward"
-        | "relu_backward_again"
-        | "group_norm"
-        | "group_norm_backward"
-        | "rms_norm"
-        | "rms_norm_backward" => norms::large(call(name)),
-        _ if name.starts_with("pixel_norm") => norms::large_of_pixels(call(name)),
-        "cross_entropy" => call(name).real(rows).integers(count).reals(&[count, &[1]]),
-        "masked_cross_entropy" => {
-            call(name).real(rows).integers(count).reals(&[&[1], count, &[1]])
-        }
-        "cross_entropy_backward" => {
-            call(name).real(rows).integers(count).reals(&[count, rows])
-        }
-        "masked_cross_entropy_backward" => {
-            call(name).real(rows).integers(count).reals(&[&[1], count, rows])
-        }
-        "linear_cross_entropy" => call(name)
-            .flag("gradients", true)
-            .reals(&[rows, &[299, 130]])
-            .integers(count)
-            .reals(&[&[77, 304], count, &[1], rows, &[299, 130]]),
-        "scores" => heads.reals(&[x, x, &[2, 2, 150, 150]]),
-        "mix" | "mix_backward" => {
-            let call = call(name).integer("heads", 2).integer("key_heads", 2);
-            call.reals(&[&[2, 2, 150, 150], x, x])
-        }
-        "attention" => heads.reals(&[x, x, x, x, lse]),
-        "attention_backward" => heads.reals(&[x, x, x, x, lse, x, x, x, x]),
-        _ => sample(name, draw),
-    }
-}
-
 fn sample_product(call: Call, draw: &mut Draw) -> Call {
     let [m, n, k] = [(); 3].map(|()| draw.extent() * (1 + draw.below(3)));
     if call.kernel == "affine_gradients" {
@@ -257,7 +190,7 @@ fn sample_product(call: Call, draw: &mut Draw) -> Call {
         .real(&[m, n])
 }
 
-fn sample_affine(call: Call, [m, n, k]: [u64; 3]) -> Call {
+pub(super) fn sample_affine(call: Call, [m, n, k]: [u64; 3]) -> Call {
     let (inputs, y): ([&[u64]; 3], &[u64]) = ([&[m, k], &[n, k], &[n]], &[m, n]);
     match &*call.kernel {
         "affine" | "affine_relu" => call.reals(&inputs).real(y),
@@ -266,12 +199,12 @@ fn sample_affine(call: Call, [m, n, k]: [u64; 3]) -> Call {
 }
 
 /// The gradient of what goes into an affine map, behind a GELU.
-fn product_back(call: Call, [m, n, k]: [u64; 3]) -> Call {
+pub(super) fn product_back(call: Call, [m, n, k]: [u64; 3]) -> Call {
     call.reals(&[&[m, k], &[k, n], &[m, n], &[m, n]])
 }
 
 /// The gradients of a weight and of its bias.
-fn gradients(call: Call, [m, n, k]: [u64; 3]) -> Call {
+pub(super) fn gradients(call: Call, [m, n, k]: [u64; 3]) -> Call {
     call.reals(&[&[m, n], &[m, k], &[n, k]]).real(&[n])
 }
 

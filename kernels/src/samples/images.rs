@@ -17,15 +17,34 @@ pub(crate) fn sample(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
     }
 }
 
-/// A convolution that is large enough to be split over threads.
+/// A convolution or a pooling that is large enough to be split over threads.
 pub(crate) fn large(call: Call) -> Call {
+    if call.kernel.contains("pool") {
+        return large_pool(call);
+    }
     let (image, result): (&[u64], &[u64]) = (&[7, 9, 10, 16], &[7, 9, 10, 24]);
     let weight: &[u64] = &[24, 3, 3, 16];
     let call = call.integer("stride", 1).integer("padding", 1).integer("groups", 1);
     match &*call.kernel {
         "conv2d" => call.reals(&[image, weight, result]),
         "conv2d_backward" => call.reals(&[result, weight, image]),
-        _ => call.reals(&[image, result, weight]),
+        // Sums over tiles are cut where there are many of these.
+        _ => call.reals(&[&[7, 20, 20, 16], &[7, 20, 20, 24], weight]),
+    }
+}
+
+fn large_pool(call: Call) -> Call {
+    let (x, y, all): (&[u64], &[u64], &[u64]) =
+        (&[7, 30, 30, 24], &[7, 15, 15, 24], &[7, 24]);
+    let kernel = call.kernel.clone();
+    let windows =
+        || call.clone().integer("size", 3).integer("stride", 2).integer("padding", 1);
+    match &*kernel {
+        "max_pool" | "avg_pool" => windows().reals(&[x, y]),
+        "max_pool_backward" => windows().reals(&[x, y, x]),
+        "avg_pool_backward" => windows().reals(&[y, x]),
+        "global_pool" => call.reals(&[x, all]),
+        _ => call.reals(&[all, x]),
     }
 }
 

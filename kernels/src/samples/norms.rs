@@ -83,7 +83,8 @@ pub(crate) fn large(call: Call) -> Call {
             .reals(&[rows, columns, columns, columns, columns, rows])
             .reals(&[rows, columns, columns]),
         "relu_backward_again" => {
-            call.reals(&[rows, columns, columns, columns, columns]).reals(&[rows, rows])
+            let (rows, row): (&[u64], &[u64]) = (&[300, 500], &[500]);
+            call.reals(&[rows, row, row, row, row, rows, rows])
         }
         "group_norm" => call
             .integer("groups", 4)

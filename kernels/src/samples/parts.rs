@@ -44,6 +44,42 @@ pub(crate) fn sample(adding: Call, draw: &mut Draw) -> Call {
     }
 }
 
+/// Whether a kernel has a call that is split over threads.
+pub(crate) fn has_large(name: &str) -> bool {
+    name.starts_with("norm_part")
+        || ["cross_entropy_part", "cross_entropy_part_backward", "dropout_backward"]
+            .contains(&name)
+}
+
+/// A call that is large enough for that.
+pub(crate) fn large(call: Call) -> Call {
+    let (array, row, rows): (&[u64], &[u64], &[u64]) = (&[300, 1000], &[1000], &[300]);
+    let (both, name): (&[u64], _) = (&[2, 300], call.kernel.clone());
+    let of = |call: Call| call.flag("centered", true).integer("whole", 1900);
+    match &*name {
+        "dropout_backward" => {
+            let call = call.number("rate", 0.3).integer("operator", 5);
+            call.integer("parts", 3).integer("columns", 1000).reals(&[array; 2])
+        }
+        "cross_entropy_part" => {
+            call.integer("whole", 1900).real(array).integers(rows).real(both)
+        }
+        "cross_entropy_part_backward" => {
+            call.integer("whole", 1900).real(array).integers(rows).reals(&[rows, array])
+        }
+        "norm_part_sums" => call.reals(&[array, rows]),
+        "norm_part_squares" => of(call).reals(&[array, rows, rows]),
+        "norm_part" => of(call).reals(&[array, row, row, rows, rows, array, rows, rows]),
+        "norm_part_slopes" => {
+            call.flag("centered", true).reals(&[array, row, rows, rows, array, both])
+        }
+        "norm_part_backward" => {
+            of(call).reals(&[array, row, rows, rows, array, both, array])
+        }
+        _ => call.reals(&[array, rows, array, row]),
+    }
+}
+
 /// With the shares of rows, where some do not count.
 fn shared(call: Call, batch: u64) -> Call {
     let masked = call.attributes.get("masked") == Some(&Attribute::Flag(true));

@@ -36,6 +36,43 @@ fn threads_do_not_change_a_bit() {
     }
 }
 
+/// Of a norm whose square is made beforehand, and of the copy that is stepped where parameters are
+/// narrower.
+#[test]
+fn threads_do_not_change_a_bit_of_a_master_copy() {
+    let array: &[u64] = &[150_000];
+    for (name, states) in [("sgd", 0), ("sgd", 1), ("adamw", 2)] {
+        let call = call(name)
+            .number("weight_decay", 0.1)
+            .number("clip", 0.5)
+            .integer("micro_batches", 2);
+        let call = match states {
+            2 => call.number("beta1", 0.9).number("beta2", 0.99).number("epsilon", 1e-8),
+            _ => call.number("momentum", 0.9 * f64::from(states)),
+        };
+        let call = call.reals(&vec![array; 4 + states as usize]);
+        let mut start = contents::<f32>(&call, &mut Draw::new(5));
+        if states == 2 {
+            let squares = start[4].values().iter().map(|x| x * x).collect();
+            start[4] = Array::Real(squares);
+        }
+        let with = |threads: usize, body| {
+            let mut arrays = start.clone();
+            run(&call, &mut arrays, body, &Context { threads, ..CONTEXT });
+            assert_eq!(arrays[2].values(), arrays.last().unwrap().values(), "{name}");
+            arrays
+        };
+        let alone = with(1, Body::Fast);
+        for threads in [2, 3, 5] {
+            assert_eq!(bits(&call, &alone), bits(&call, &with(threads, Body::Fast)));
+        }
+        let plain = with(1, Body::Plain);
+        for (fast, plain) in alone[2].values().iter().zip(plain[2].values()) {
+            assert!((fast - plain).abs() <= 1e-6 * plain.abs().max(1.0), "{name}");
+        }
+    }
+}
+
 #[test]
 fn addresses_do_not_change_a_bit() {
     for name in NAMES {
