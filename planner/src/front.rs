@@ -69,8 +69,7 @@ impl Open {
 /// `clocked_max` plans are clocked besides at most.
 pub fn front(program: &Program, ranking: &Ranking, clocked_max: usize) -> Front {
     let started = Instant::now();
-    let known = ranking.plans.iter().map(|plan| ranking.space.plans[plan.number]);
-    let known: BTreeSet<Outline> = known.collect();
+    let known = known(program, ranking);
     let mut search = Search { found: Vec::new(), clocked: 0 };
     ranking.plans.iter().for_each(|candidate| search.add(candidate.clone()));
     let (mut candidates, mut open) = (0, 0);
@@ -91,6 +90,17 @@ pub fn front(program: &Program, ranking: &Ranking, clocked_max: usize) -> Front 
     let pruned = candidates - clocked - open;
     let elapsed = started.elapsed();
     Front { plans, candidates, pruned, clocked, open, elapsed }
+}
+
+/// The plans of the space that a ranking shows. One that computes again in fewer layers than its plan
+/// of the space is not that plan, which takes less memory.
+fn known(program: &Program, ranking: &Ranking) -> BTreeSet<Outline> {
+    let shown = ranking.plans.iter().filter_map(|shown| {
+        let outline = ranking.space.plans[shown.number];
+        let is_itself = outline.recomputes(program) == shown.plan.recompute;
+        is_itself.then_some(outline)
+    });
+    shown.collect()
 }
 
 /// The plans that may belong to a front. Here memory counts whatever is minimised, so none is left

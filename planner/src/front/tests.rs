@@ -8,7 +8,8 @@ use crate::{
     sample::{self, Random},
     tests::random_program,
 };
-use roundelay_schedule::{Bytes, Nanos};
+use roundelay_dsl::{Choice, Numbers};
+use roundelay_schedule::{Bytes, Nanos, Placement, Recompute};
 use std::collections::BTreeSet;
 
 fn open((number, (time, memory)): (usize, (u64, u64))) -> Open {
@@ -98,6 +99,17 @@ fn a_limit_says_how_many_may_be_missing() {
     assert!(!front.is_complete());
 }
 
+/// All plans that a program allows, clocked.
+fn every(program: &Program, ranking: &Ranking) -> Vec<Candidate> {
+    let costs = Costs::new(program);
+    let (mut clerk, classes) =
+        Clerk::new(program, &costs, plans(program), Grouping::None);
+    assert!(ranking.space.plans.iter().all(|plan| clerk.plans().contains(plan)));
+    let allowed = classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
+    let all: Vec<Open> = allowed.flat_map(|(_, parts)| parts).flatten().collect();
+    clerk.clock(&all, 1).into_iter().flatten().collect()
+}
+
 #[test]
 fn the_front_is_that_of_clocking_every_plan() {
     let mut random = Random::new(29);
@@ -107,15 +119,7 @@ fn the_front_is_that_of_clocking_every_plan() {
         let options = Options { top: 3, clocked_max: usize::MAX, ..Options::default() };
         let ranking = survey(&program, &options, &mut Progress::default());
         let front = front(&program, &ranking, usize::MAX);
-        let costs = Costs::new(&program);
-        let all = plans(&program);
-        let (mut clerk, classes) = Clerk::new(&program, &costs, all, Grouping::None);
-        assert!(ranking.space.plans.iter().all(|plan| clerk.plans().contains(plan)));
-        let every = classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
-        let every: Vec<Open> = every.flat_map(|(_, parts)| parts).flatten().collect();
-        let clocked: Vec<Candidate> =
-            clerk.clock(&every, 1).into_iter().flatten().collect();
-        let expected = least(points(&clocked).into_iter());
+        let expected = least(points(&every(&program, &ranking)).into_iter());
         assert_eq!(points(&front.plans), expected, "round {round}");
         assert!(front.is_complete());
         assert_eq!(front.candidates, front.pruned + front.clocked);
@@ -125,14 +129,41 @@ fn the_front_is_that_of_clocking_every_plan() {
     assert!(found > 6 && several > 3, "{found} programs, {several} with a choice");
 }
 
-/// On one device more stages are no faster, but some plans of two take a little less memory.
-#[test]
-fn the_front_is_the_same_whatever_is_minimised() {
+/// Layers on one device that keeps all there is.
+fn roomy(layers: u64) -> Program {
     let mut program = sample::program(1, 4);
-    program.model = sample::gpt(1, 16, 16, false);
+    program.model = sample::gpt(layers, 16, 16, false);
     let roomy = Bytes(1 << 30);
     program.target.devices.iter_mut().for_each(|(_, device)| device.memory = roomy);
     program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = roomy);
+    program
+}
+
+/// A first plan that computes again in few layers is none of the space; the one that does so in
+/// all layers takes less memory.
+#[test]
+fn a_plan_outside_the_space_hides_none_of_it() {
+    let mut program = roomy(8);
+    program.search.placement = Choice::OneOf(vec![Placement::Accumulate]);
+    program.search.stages = Numbers::Ranges(vec![(1, 1)]);
+    program.search.micro_batches = Numbers::Ranges(vec![(1, 1)]);
+    let most = plan(&program, &Options::default()).expect("it fits").plans[0].device_peak;
+    program.search.memory = Some(most - Bytes(1));
+    let ranking = plan(&program, &Options::default()).expect("less is kept");
+    let first = &ranking.plans[0];
+    assert!(!Recompute::ALL.contains(&first.plan.recompute[0]), "{:?}", first.plan);
+    let front = front(&program, &ranking, usize::MAX);
+    let mut all = points(&every(&program, &ranking));
+    all.insert(first.point());
+    let expected = least(all.into_iter());
+    assert_eq!(points(&front.plans), expected);
+    assert!(expected.len() > 2 && front.is_complete(), "{expected:?}");
+}
+
+/// On one device more stages are no faster, but some plans of two take a little less memory.
+#[test]
+fn the_front_is_the_same_whatever_is_minimised() {
+    let mut program = roomy(1);
     let fronts = [Objective::StepTime, Objective::Memory].map(|objective| {
         program.search.objective = objective;
         let ranking = plan(&program, &Options::default()).expect("it fits");
