@@ -114,10 +114,9 @@ impl<'a> Clerk<'a> {
     /// A plan that computes again because it must, with as few layers that do so as fit, in eighths;
     /// none where that is the plan itself. No plan of the space is like that: it is better than
     /// the one it comes from, and nobody compared it with what others could be.
-    pub(crate) fn lessened(&self, known: &Candidate) -> Option<Candidate> {
-        let Listed { program, bounds, plans, .. } = &self.listed;
-        let outline = plans[known.number];
-        let may_differ = program.search.recompute == Choice::Open;
+    pub(crate) fn lessened(&mut self, known: &Candidate) -> Option<Candidate> {
+        let outline = self.listed.plans[known.number];
+        let may_differ = self.listed.program.search.recompute == Choice::Open;
         if !may_differ || self.listed.is_alone(&outline) {
             return None;
         }
@@ -126,17 +125,23 @@ impl<'a> Clerk<'a> {
             let some = none + (all - none) / 2;
             let share = Share::nearest(f64::from(some) / f64::from(EIGHTHS))?;
             let outline = Outline { recompute: outline.recompute.of(share)?, ..outline };
-            let bound = bounds.first(&outline, &mut Network::new(&program.target));
-            let own = bound.and_then(|bound| {
-                let plan = (bounds.plan(&outline)?, bound, known.number);
-                evaluate(program, (self.costs, &self.lowerer), plan)
-            });
-            match own {
+            match self.evaluated(&outline, known.number) {
                 Ok(candidate) => (all, found) = (some, Some(candidate)),
                 Err(_) => none = some,
             }
         }
         found.filter(|found| found.step_time < known.step_time)
+    }
+
+    /// A plan with its costs and its sharpest bound, at a place in the order of the search.
+    fn evaluated(
+        &mut self,
+        outline: &Outline,
+        number: usize,
+    ) -> Result<Candidate, Reason> {
+        let Listed { program, bounds, .. } = &mut self.listed;
+        let plan = (bounds.plan(outline)?, bounds.sharpest(outline)?, number);
+        evaluate(program, (self.costs, &self.lowerer), plan)
     }
 
     /// All plans.

@@ -175,44 +175,67 @@ impl<'a> Bounds<'a> {
         self.make_loads(whole.clone().map(|(outline, ..)| outline));
         let far = whole.filter(|(_, _, known)| *known == Sharpness::Stages);
         self.make_lists(far.map(|(outline, ..)| outline));
-        let each = open.iter().map(|(outline, bound, known)| {
-            if is_sliced(outline) {
-                return Ok((*bound, Sharpness::Lists));
+        open.iter()
+            .map(|(outline, bound, known)| self.next(outline, *bound, *known))
+            .collect()
+    }
+
+    /// The sharpest bound of a plan.
+    ///
+    /// # Errors
+    /// Why it is no plan.
+    pub(crate) fn sharpest(&mut self, outline: &Outline) -> Result<Bound, Reason> {
+        let first = self.first(outline, &mut Network::new(&self.program.target))?;
+        if !is_sliced(outline) {
+            self.make_loads([outline].into_iter());
+            self.make_lists([outline].into_iter());
+        }
+        let (next, sharpness) = self.next(outline, first, Sharpness::Nodes)?;
+        Ok(self.next(outline, next, sharpness)?.0)
+    }
+
+    /// The next sharper bound of a plan whose loads and lists are made, as far as it needs them.
+    fn next(
+        &mut self,
+        outline: &Outline,
+        bound: Bound,
+        known: Sharpness,
+    ) -> Result<(Bound, Sharpness), Reason> {
+        if is_sliced(outline) {
+            return Ok((bound, Sharpness::Lists));
+        }
+        let plan = outline.bare(self.program);
+        let loads = self.loads[&self.load_key(outline)?].as_ref();
+        let loads = loads.map_err(Clone::clone)?;
+        match known {
+            Sharpness::Nodes => {
+                if self.differ.has_uneven_room {
+                    for held in held_by_stages(&plan, loads) {
+                        self.has_room(outline, &held)?;
+                    }
+                }
+                let spread = outline.spread();
+                let capacity = |seat| self.room.least(spread.at(seat));
+                let network = &mut self.network;
+                let next = Bound::of_stages(&plan, loads, network);
+                let next = next.in_room(&plan, loads, capacity, network);
+                Ok((bound.and(next), Sharpness::Stages))
             }
-            let plan = outline.bare(self.program);
-            let loads = self.loads[&self.load_key(outline)?].as_ref();
-            let loads = loads.map_err(Clone::clone)?;
-            match known {
-                Sharpness::Nodes => {
-                    if self.differ.has_uneven_room {
-                        for held in held_by_stages(&plan, loads) {
+            Sharpness::Stages | Sharpness::Lists => {
+                let lists = self.lists.get(&list_key(outline));
+                let next = match lists.and_then(Option::as_ref) {
+                    Some(lists) => {
+                        if self.differ.has_uneven_room {
+                            let held = held_by_lists(&plan, loads, lists);
                             self.has_room(outline, &held)?;
                         }
+                        bound.following(&plan, loads, lists, &mut self.network)
                     }
-                    let spread = outline.spread();
-                    let capacity = |seat| self.room.least(spread.at(seat));
-                    let network = &mut self.network;
-                    let next = Bound::of_stages(&plan, loads, network);
-                    let next = next.in_room(&plan, loads, capacity, network);
-                    Ok((bound.and(next), Sharpness::Stages))
-                }
-                Sharpness::Stages | Sharpness::Lists => {
-                    let lists = self.lists.get(&list_key(outline));
-                    let next = match lists.and_then(Option::as_ref) {
-                        Some(lists) => {
-                            if self.differ.has_uneven_room {
-                                let held = held_by_lists(&plan, loads, lists);
-                                self.has_room(outline, &held)?;
-                            }
-                            bound.following(&plan, loads, lists, &mut self.network)
-                        }
-                        None => *bound,
-                    };
-                    Ok((next, Sharpness::Lists))
-                }
+                    None => bound,
+                };
+                Ok((next, Sharpness::Lists))
             }
-        });
-        each.collect()
+        }
     }
 
     fn load_key(&self, outline: &Outline) -> Result<LoadKey, Reason> {

@@ -104,7 +104,12 @@ fn the_first_plan_computes_again_in_as_few_layers_as_fit() {
         let found = first(&tight).expect("`full` fits");
         assert!(found.device_peak <= limit && found.bound.step_time() <= found.step_time);
         let own = uniform(&found);
-        assert_eq!(pinned(own).step_time, found.step_time, "{own}");
+        let named = pinned(own);
+        assert_eq!(
+            (named.step_time, named.bound),
+            (found.step_time, found.bound),
+            "{own}"
+        );
         assert!(shares.last().is_none_or(|last| *last <= own), "{own} after {shares:?}");
         shares.insert(own);
         let whole = own.ways()[1];
