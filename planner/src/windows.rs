@@ -4,7 +4,8 @@
 //! Law: devices of which each is of the same kind as the one at its place among others, is joined to
 //! the next one on the same level by the same link, and has one memory with it if that has, do all that
 //! those others do. So of windows that are
-//! alike in this the first stands for all; where all devices are of one kind that is device 0.
+//! alike in this the first stands for all; where all devices are of one kind and all nodes of one
+//! size and link that is device 0.
 
 use crate::values::thinned;
 use roundelay_dsl::{Numbers, Program};
@@ -19,7 +20,8 @@ pub(crate) struct Windows {
     kinds: Vec<usize>,
     /// What joins each device to the next one.
     joints: Vec<Joint>,
-    /// Where devices of another kind begin; the first device, and the end of the cluster.
+    /// Where devices of another kind begin, or others are joined than before; the first device, and
+    /// the end of the cluster.
     edges: Vec<u32>,
 }
 
@@ -35,17 +37,19 @@ impl Windows {
     pub(crate) fn new(program: &Program) -> Self {
         let kinds = kinds(program);
         let count = number(kinds.len());
-        let changes = (1..count).filter(|at| {
+        let others = (1..count).filter(|at| {
             let at = *at as usize;
             kinds[at] != kinds[at - 1]
         });
-        let edges = std::iter::once(0).chain(changes).chain([count]).collect();
-        let asked = program.search.first_device.clone();
+        let inside = seams(program).into_iter().filter(|at| *at < count);
+        let edges: BTreeSet<u32> = others.chain(inside).chain([0, count]).collect();
+        let (asked, edges) =
+            (program.search.first_device.clone(), edges.into_iter().collect());
         Self { asked, joints: joints(program), kinds, edges }
     }
 
     /// The first devices to try where a plan takes so many, ascending; one at least. Open ones are
-    /// those with which the plan begins where another kind of device begins, or ends where it ends.
+    /// those with which the plan begins at an edge or ends at one.
     pub(crate) fn starts(&self, devices: u32) -> Vec<u32> {
         match &self.asked {
             Numbers::Ranges(ranges) => self.listed(ranges),
@@ -66,7 +70,7 @@ impl Windows {
 
     fn open(&self, devices: u32) -> Vec<u32> {
         let count = number(self.kinds.len());
-        // One kind, or no choice; no plan takes no devices.
+        // All are alike, or there is no choice; no plan takes no devices.
         if self.edges.len() <= 2 || devices >= count || devices == 0 {
             return vec![0];
         }
@@ -115,6 +119,23 @@ fn kinds(program: &Program) -> Vec<usize> {
     each.collect()
 }
 
+/// Where the domains that begin are not of the sizes and links of those that end: nodes of a size or
+/// link of their own lie between such places, and between equal nodes there is none.
+fn seams(program: &Program) -> Vec<u32> {
+    let mut met: BTreeMap<u32, [Vec<(usize, LinkId)>; 2]> = BTreeMap::new();
+    for domain in program.target.domains.iter().filter(|own| !own.devices.is_empty()) {
+        let own = (domain.devices.len(), domain.link);
+        met.entry(domain.devices.end).or_default()[0].push(own);
+        met.entry(domain.devices.start).or_default()[1].push(own);
+    }
+    let differ = met.into_iter().filter_map(|(at, mut both)| {
+        both.iter_mut().for_each(|domains| domains.sort_unstable());
+        let [ended, begun] = both;
+        (ended != begun).then_some(at)
+    });
+    differ.collect()
+}
+
 fn joints(program: &Program) -> Vec<Joint> {
     let levels = Levels::new(&program.target);
     let devices = &program.target.devices;
@@ -139,23 +160,58 @@ mod tests {
 
     /// A cluster of devices of these speeds in nodes of so many.
     fn windows(speeds: &[u64], node: u32) -> Windows {
+        let nodes: Vec<(u32, usize)> = vec![(node, 0); speeds.len() / node as usize];
+        joined(speeds, &nodes)
+    }
+
+    /// A cluster of devices of these speeds in nodes of such sizes, each joined by one of two equally
+    /// fast links; a device that is in no node comes behind them.
+    fn joined(speeds: &[u64], nodes: &[(u32, usize)]) -> Windows {
         let mut program = sample::program(speeds.len(), 8);
         for ((_, device), speed) in program.target.devices.iter_mut().zip(speeds) {
             device.compute.0 = *speed;
         }
         let link = program.target.domains[0].link;
-        let count = number(speeds.len());
-        let nodes = (0..count / node)
-            .map(|own| Domain { link, devices: own * node..(own + 1) * node });
-        program.target.domains =
-            nodes.chain([Domain { link, devices: 0..count }]).collect();
+        let other = program.target.links[link].clone();
+        let links = [link, program.target.links.push(other)];
+        let mut end = 0;
+        let nodes = nodes.iter().map(|(size, link)| {
+            end += size;
+            Domain { link: links[*link], devices: end - size..end }
+        });
+        let whole = program.target.domains.clone();
+        program.target.domains = nodes.chain(whole).collect();
         Windows::new(&program)
     }
 
     #[test]
     fn equal_devices_have_one_window() {
-        let all = windows(&[1; 8], 4);
-        assert!((1..=8).all(|devices| all.starts(devices) == [0]));
+        for node in [1, 2, 4, 8] {
+            let all = windows(&[1; 8], node);
+            assert!((1..=8).all(|devices| all.starts(devices) == [0]), "{node}");
+        }
+    }
+
+    #[test]
+    fn windows_begin_or_end_where_links_do() {
+        let all = joined(&[1; 8], &[(4, 0), (4, 1)]);
+        assert_eq!(all.starts(4), [0, 4]);
+        assert_eq!(all.starts(2), [0, 4]);
+        assert_eq!(all.starts(6), [0, 2]);
+        assert_eq!(all.starts(1), [0]);
+        let pairs = joined(&[1; 8], &[(2, 0), (2, 0), (2, 1), (2, 1)]);
+        assert_eq!(pairs.starts(2), [0, 4]);
+        assert_eq!(pairs.starts(4), [0, 4]);
+    }
+
+    #[test]
+    fn windows_begin_or_end_where_nodes_of_another_size_do() {
+        let all = joined(&[1; 6], &[(2, 0), (4, 0)]);
+        // Two of either node do the same.
+        assert_eq!(all.starts(2), [0]);
+        assert_eq!(all.starts(4), [0, 2]);
+        let alone = joined(&[1; 4], &[(2, 0)]);
+        assert_eq!(alone.starts(2), [0, 2]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::{
     windows::Windows,
 };
 use roundelay_dsl::{Numbers, Program};
-use roundelay_schedule::{Bytes, FlopsPerSecond, Plan, Recompute};
+use roundelay_schedule::{Bytes, Domain, FlopsPerSecond, Plan, Recompute};
 
 /// So many devices of which those from one on are so many times as fast.
 fn two_speeds(devices: usize, from: usize, times: u64) -> Program {
@@ -51,6 +51,24 @@ fn plans_on_fast_devices_alone_are_seen_wherever_these_stand() {
     let firsts = alike.space.decisions.iter().find(|(name, _)| *name == "first_device");
     assert_eq!(firsts.unwrap().1, ["0"]);
     assert!(alike.plans.iter().all(|one| one.plan.first_device() == 0));
+}
+
+/// Slow links join the first devices and the halves, and fast ones the others.
+#[test]
+fn plans_on_fast_links_alone_are_seen_wherever_these_stand() {
+    let mut program = two_speeds(4, 2, 1);
+    let fast = program.target.domains[0].link;
+    let mut slow = program.target.links[fast].clone();
+    slow.bandwidth.0 /= 1_000;
+    let slow = program.target.links.push(slow);
+    let nodes = [(slow, 0..2), (fast, 2..4), (slow, 0..4)];
+    let domain = |(link, devices)| Domain { link, devices };
+    program.target.domains = nodes.map(domain).into();
+    let program = set(&program, &["placement data", "devices 2"]);
+    let ranking = first(&program);
+    assert_eq!(ranking.plans[0].plan.first_device(), 2);
+    let slow = first(&set(&program, &["first_device 0"]));
+    assert!(slow.plans[0].step_time > ranking.plans[0].step_time);
 }
 
 /// The law of windows.
