@@ -5,6 +5,9 @@
 //! three numbers; then it is no worse than the plan either. So what is kept when nothing is left
 //! open is the front of the whole space; plans that are equal in all three are kept once.
 
+mod rest;
+
+use self::rest::Rest;
 use crate::{
     candidate::Candidate,
     clerk::{Clerk, Grouping},
@@ -14,7 +17,6 @@ use crate::{
     ranking::{Ranking, threads},
     reason::Reason,
     search::{Judge, Open, ROUND, SHARPENED},
-    sharpen::Sharpness,
     space::Space,
 };
 use roundelay_dsl::{Objective, Program};
@@ -148,33 +150,29 @@ impl Search {
     /// short has seen all ends of the front. A plan is clocked when no bound of it is sharper.
     fn run(
         &mut self,
-        mut rest: Vec<Open>,
+        plans: Vec<Open>,
         clocked_max: usize,
         bench: &mut impl Bench,
     ) -> usize {
+        let mut rest = Rest::new(plans);
         for aspect in (0..3).cycle() {
-            rest.retain(|open| !self.beats(&open.point()));
+            let is_beaten = |open: &Open| self.beats(&open.point());
+            let Some(first) = rest.first(aspect, is_beaten) else { break };
             let room = ROUND.min(clocked_max.saturating_sub(self.clocked));
-            if room == 0 || rest.is_empty() {
-                return rest.len();
+            if room == 0 {
+                return rest.left(is_beaten);
             }
-            rest.sort_by_key(|open| {
-                let mut point = open.point();
-                point.rotate_left(aspect);
-                (point, open.number)
-            });
-            if rest[0].sharpness < Sharpness::Lists {
-                let first: Vec<Open> = rest.drain(..SHARPENED.min(rest.len())).collect();
-                rest.extend(bench.sharpened(first));
-                continue;
+            if first.is_sharp() {
+                let round = rest.take((aspect, room), Open::is_sharp, is_beaten);
+                self.clocked += round.len();
+                bench.clocked(&round).into_iter().flatten().for_each(|own| self.add(own));
+            } else {
+                let dull = |open: &Open| !open.is_sharp();
+                let dull = rest.take((aspect, SHARPENED), dull, is_beaten);
+                bench.sharpened(dull).into_iter().for_each(|open| rest.give_back(open));
             }
-            let sharp = rest.iter().take_while(|o| o.sharpness == Sharpness::Lists);
-            let count = sharp.take(room).count();
-            let round: Vec<Open> = rest.drain(..count).collect();
-            self.clocked += round.len();
-            bench.clocked(&round).into_iter().flatten().for_each(|found| self.add(found));
         }
-        rest.len()
+        0
     }
 
     fn beats(&self, point: &Point) -> bool {

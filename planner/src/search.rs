@@ -87,7 +87,7 @@ pub(crate) trait Judge {
 
 impl Open {
     /// Whether no bound is sharper.
-    fn is_sharp(&self) -> bool {
+    pub(crate) fn is_sharp(&self) -> bool {
         self.sharpness == Sharpness::Lists
     }
 

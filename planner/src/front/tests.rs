@@ -6,6 +6,7 @@ use crate::{
     progress::Progress,
     ranking::survey,
     sample::{self, Random},
+    sharpen::Sharpness,
     tests::random_program,
 };
 use roundelay_dsl::{Choice, Numbers};
