@@ -14,6 +14,7 @@ use crate::{
     cost::Costs,
     local,
     outline::Outline,
+    progress::{Look, Observer, Progress},
     ranking::{Ranking, threads},
     reason::Reason,
     search::{Judge, Open, ROUND, SHARPENED},
@@ -36,7 +37,8 @@ pub struct Front {
     pub pruned: usize,
     /// Of these, plans that were lowered and clocked.
     pub clocked: usize,
-    /// Plans that the limit left open: some of them may belong to the front.
+    /// Plans that were left open at the limit, or where the search was stopped: some of them may belong
+    /// to the front.
     pub open: usize,
     /// How long it took.
     pub elapsed: Duration,
@@ -70,6 +72,25 @@ impl Open {
 /// The front of the plans that a program allows; `ranking` is what was clocked of it before, and
 /// `clocked_max` plans are clocked besides at most.
 pub fn front(program: &Program, ranking: &Ranking, clocked_max: usize) -> Front {
+    searched((program, ranking), clocked_max, &mut Progress::default())
+}
+
+/// The front like [`front`] while somebody watches, who may end the search: then it is of what was
+/// found so far.
+pub fn front_watched(
+    program: &Program,
+    ranking: &Ranking,
+    clocked_max: usize,
+    observer: &mut dyn Observer,
+) -> Front {
+    searched((program, ranking), clocked_max, &mut Progress::told_to(observer))
+}
+
+fn searched(
+    (program, ranking): (&Program, &Ranking),
+    clocked_max: usize,
+    progress: &mut Progress<'_>,
+) -> Front {
     let started = Instant::now();
     let known = known(program, ranking);
     let mut search = Search { found: Vec::new(), clocked: 0 };
@@ -84,7 +105,8 @@ pub fn front(program: &Program, ranking: &Ranking, clocked_max: usize) -> Front 
         let allowed = classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
         let plans = allowed.flat_map(|(_, parts)| parts).flatten();
         let is_new = |open: &Open| !known.contains(&open.outline);
-        open += search.run(plans.filter(is_new).collect(), clocked_max, &mut clerk);
+        let new = plans.filter(is_new).collect();
+        open += search.run(new, clocked_max, (&mut clerk, progress));
     }
     let clocked = search.clocked + known.len();
     let mut plans = search.found;
@@ -152,14 +174,15 @@ impl Search {
         &mut self,
         plans: Vec<Open>,
         clocked_max: usize,
-        bench: &mut impl Bench,
+        (bench, progress): (&mut impl Bench, &mut Progress<'_>),
     ) -> usize {
         let mut rest = Rest::new(plans);
         for aspect in (0..3).cycle() {
             let is_beaten = |open: &Open| self.beats(&open.point());
             let Some(first) = rest.first(aspect, is_beaten) else { break };
             let room = ROUND.min(clocked_max.saturating_sub(self.clocked));
-            if room == 0 {
+            let look = Look::Front { clocked: self.clocked, found: self.found.len() };
+            if room == 0 || progress.look(look).is_break() {
                 return rest.left(is_beaten);
             }
             if first.is_sharp() {

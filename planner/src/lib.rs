@@ -91,7 +91,7 @@ pub use equal::Superior;
 pub use excluded::{Excluded, Sizes};
 pub use explain::{Explanation, explain};
 pub use family::{Clash, Family};
-pub use front::{Front, front};
+pub use front::{Front, front, front_watched};
 pub use json::{Document, document};
 pub use measured::Origins;
 pub use memory::shortfalls;

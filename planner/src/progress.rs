@@ -4,13 +4,23 @@ use std::{fmt, ops::ControlFlow};
 
 /// How far a search is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
-    /// Plans that were clocked so far, of the class that is searched now.
-    pub clocked: usize,
-    /// What is minimised, of the best of them, in its unit.
-    pub best: Option<u128>,
-    /// The least bound of the plans that are open: none is better.
-    pub bound: u128,
+pub enum Look {
+    /// One for the best plans.
+    Best {
+        /// Plans that were clocked so far, of the class that is searched now.
+        clocked: usize,
+        /// What is minimised, of the best of them, in its unit.
+        best: Option<u128>,
+        /// The least bound of the plans that are open: none is better.
+        bound: u128,
+    },
+    /// One for a front.
+    Front {
+        /// Plans that were clocked so far.
+        clocked: usize,
+        /// Plans that nothing beats so far.
+        found: usize,
+    },
 }
 
 /// How a search ended.
@@ -27,7 +37,7 @@ pub trait Observer {
     /// Called between two steps of a search; when it says break, the search ends with what it has.
     fn look(&mut self, look: Look) -> ControlFlow<()>;
 
-    /// Called once when the search is over: nothing asks this observer again whether to go on.
+    /// Called once when the search for the best plans is over.
     fn end(&mut self, _end: End) {}
 }
 

@@ -145,7 +145,7 @@ impl Found {
 
     fn look(&self, aim: Aim<'_>, open: Score) -> Look {
         let best = self.best.first().map(|best| best.score(aim.goal).0);
-        Look { clocked: self.clocked, best, bound: open.0 }
+        Look::Best { clocked: self.clocked, best, bound: open.0 }
     }
 
     fn sharpen(&mut self, queue: &mut Queue<'_>, aim: Aim<'_>, judge: &mut impl Judge) {

@@ -50,14 +50,15 @@ fn ranked(
     if let Some(output) = output {
         load::write(output, &roundelay::write_plan(ranking.best(), program))?;
     }
-    let found = Found { program, options, ranking, watch };
+    let mut found = Found { program, options, ranking, watch };
     match args.json {
-        true => print_document(args, &found)?,
-        false => print_text(args, &found)?,
+        true => print_document(args, &mut found)?,
+        false => print_text(args, &mut found)?,
     }
-    match found.ranking.interrupted {
-        true => Err(Failure::interrupted(&stopped(&found.ranking))),
-        false => Ok(()),
+    match (found.ranking.interrupted, found.watch.is_over()) {
+        (true, _) => Err(Failure::interrupted(&stopped(&found.ranking))),
+        (false, true) => Err(Failure::interrupted(PART_OF_FRONT)),
+        (false, false) => Ok(()),
     }
 }
 
@@ -73,16 +74,18 @@ impl Found<'_> {
     /// What will not come of what is asked for. Who ends the search wants what there is, and no other
     /// one.
     fn missing(&self, args: &PlanArgs) -> Option<&'static str> {
-        match (self.ranking.interrupted, args.pareto, args.explain) {
-            (false, ..) | (true, false, false) => None,
-            (true, true, false) => Some(NO_FRONT),
-            (true, false, true) => Some(NO_EXPLANATION),
-            (true, true, true) => Some(NEITHER),
+        let lacks_front = args.pareto && self.ranking.interrupted;
+        let lacks_explanation = args.explain && self.watch.is_over();
+        match (lacks_front, lacks_explanation) {
+            (false, false) => None,
+            (true, false) => Some(NO_FRONT),
+            (false, true) => Some(NO_EXPLANATION),
+            (true, true) => Some(NEITHER),
         }
     }
 
     fn front(
-        &self,
+        &mut self,
         args: &PlanArgs,
         known: impl FnOnce(&str) -> Result<String, Failure>,
     ) -> Result<Option<Front>, Failure> {
@@ -91,20 +94,25 @@ impl Found<'_> {
         }
         let missing = if args.explain { NEITHER } else { NO_FRONT };
         let known = Known { text: known(missing)?, missing };
-        let front = || planner::front(self.program, &self.ranking, FRONT_CLOCKED_MAX);
+        let (program, ranking) = (self.program, &self.ranking);
+        let front = |watch: &mut Watch| {
+            planner::front_watched(program, ranking, FRONT_CLOCKED_MAX, watch)
+        };
         Ok(Some(self.watch.follow(known, front)))
     }
 
     fn explanation(
-        &self,
+        &mut self,
         args: &PlanArgs,
         known: impl FnOnce(&str) -> Result<String, Failure>,
     ) -> Result<Option<Explanation>, Failure> {
-        if !args.explain || self.ranking.interrupted {
+        if !args.explain || self.watch.is_over() {
             return Ok(None);
         }
         let known = Known { text: known(NO_EXPLANATION)?, missing: NO_EXPLANATION };
-        let explain = || roundelay::explain(self.program, &self.options, &self.ranking);
+        let explain = |_: &mut Watch| {
+            roundelay::explain(self.program, &self.options, &self.ranking)
+        };
         Ok(Some(self.watch.follow(known, explain)))
     }
 }
@@ -112,12 +120,13 @@ impl Found<'_> {
 const NO_PLAN: &str = "no plan was told";
 const NO_FRONT: &str = "the front was not found";
 const NO_EXPLANATION: &str = "the explanation was not made";
+const PART_OF_FRONT: &str =
+    "interrupted: the front is of the plans that were clocked so far";
 const NEITHER: &str = "neither front nor explanation was made";
 
 /// The document goes out whole; what interrupts it sends what there is.
-fn print_document(args: &PlanArgs, found: &Found<'_>) -> Result<(), Failure> {
+fn print_document(args: &PlanArgs, found: &mut Found<'_>) -> Result<(), Failure> {
     let mut notes = planner::remarks(&found.ranking, found.program);
-    notes.extend(found.missing(args).map(str::to_owned));
     let noted = |document: &Document, missing: &str| {
         let notes = notes.iter().cloned().chain([missing.to_owned()]).collect();
         json_text(&document.clone().with_notes(notes), Form::Document)
@@ -130,11 +139,12 @@ fn print_document(args: &PlanArgs, found: &Found<'_>) -> Result<(), Failure> {
     if let Some(why) = found.explanation(args, |missing| noted(&document, missing))? {
         document = document.with_explanation(&why);
     }
+    notes.extend(found.missing(args).map(str::to_owned));
     print_json(&document.with_notes(notes), Form::Document)
 }
 
 /// Everything goes out as soon as it is known.
-fn print_text(args: &PlanArgs, found: &Found<'_>) -> Result<(), Failure> {
+fn print_text(args: &PlanArgs, found: &mut Found<'_>) -> Result<(), Failure> {
     let nothing_more = |_: &str| Ok(String::new());
     print(&roundelay::table(&found.ranking, found.program))?;
     if let Some(front) = found.front(args, nothing_more)? {

@@ -29,8 +29,8 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         Seat::of_environment().map_err(|error| Failure::ranks(&error.to_string()))?;
     let told = Told::of(&seat);
     let nothing = nothing(args, told)?;
-    let watch = Watch::new(nothing.clone());
-    let schedule = watch.follow(nothing, || prepare(args, told))?;
+    let mut watch = Watch::new(nothing.clone());
+    let schedule = watch.follow(nothing, |_| prepare(args, told))?;
     let options = RunOptions {
         on: choose_device(args),
         steps: args.steps,

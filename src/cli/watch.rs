@@ -59,25 +59,21 @@ impl Drop for Progress {
 pub(super) struct Watch {
     progress: Progress,
     phase: Arc<Mutex<Phase>>,
-    /// What to tell in place of a search that told no plan.
-    nothing: Known,
 }
 
 /// What Ctrl-C finds.
 #[derive(Clone)]
 enum Phase {
-    /// A search that has not looked here yet, and has no plan.
-    Begun,
-    /// A search that looks here before it goes on.
-    Searching,
+    /// What has not looked here yet, if it ever does, and what to tell instead of it.
+    Known(Known),
+    /// A search that looks here before it goes on, and what to tell where it takes too long.
+    Searching(Known),
     /// The same, when somebody wants an end.
-    Stopping,
+    Stopping(Known),
     /// A few lines on their way out.
     Printing,
     /// The same, when somebody wants an end of what follows them.
     Wanted,
-    /// What never looks, and what to tell instead of it.
-    Known(Known),
     /// What is left of a search that was told so.
     Over,
     /// What listens itself.
@@ -108,7 +104,7 @@ impl Known {
 
     /// Does work that Ctrl-C ends at once, together with the program.
     pub(super) fn unless<T>(self, work: impl FnOnce() -> T) -> T {
-        Watch::new(self.clone()).follow(self, work)
+        Watch::new(self.clone()).follow(self, |_| work())
     }
 }
 
@@ -117,66 +113,77 @@ impl Watch {
     /// program; before a search told a plan, standard output gets `nothing`. Where the signal cannot be
     /// listened for, it does what it always does.
     pub(super) fn new(nothing: Known) -> Self {
-        let phase = Arc::new(Mutex::new(Phase::Begun));
-        let (shared, none) = (Arc::clone(&phase), nothing.clone());
-        let handler = move || {
-            let mut phase = locked(&shared);
-            match &*phase {
-                Phase::Begun | Phase::Stopping => leave_with(&none),
-                Phase::Searching => *phase = Phase::Stopping,
-                Phase::Printing => *phase = Phase::Wanted,
-                Phase::Known(known) => leave_with(known),
-                Phase::Wanted | Phase::Over => leave(),
-                Phase::Handed(other) => other(),
-            }
-        };
+        let phase = Arc::new(Mutex::new(Phase::Known(nothing)));
+        let shared = Arc::clone(&phase);
+        let handler = move || change(&shared, interrupted);
         if let Err(error) = ctrlc::set_handler(handler) {
             note(&format!("cannot listen for Ctrl-C: {error}"));
         }
-        Self { progress: Progress::new(), phase, nothing }
+        Self { progress: Progress::new(), phase }
     }
 
     /// Does what follows a search that found plans. Ctrl-C meanwhile, or since the search, tells what
-    /// is known and ends the program.
-    pub(super) fn follow<T>(&self, known: Known, work: impl FnOnce() -> T) -> T {
-        self.change(|phase| match phase {
-            Phase::Stopping | Phase::Wanted => leave_with(&known),
-            Phase::Begun
-            | Phase::Searching
+    /// is known and ends the program; work that looks here ends with what it has.
+    pub(super) fn follow<T>(
+        &mut self,
+        known: Known,
+        work: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        change(&self.phase, |phase| match phase {
+            Phase::Stopping(_) | Phase::Wanted => leave_with(&known),
+            Phase::Known(_)
+            | Phase::Searching(_)
             | Phase::Printing
-            | Phase::Known(_)
             | Phase::Over
             | Phase::Handed(_) => Phase::Known(known),
         });
-        let done = work();
-        self.change(|_| Phase::Printing);
+        let done = work(self);
+        self.end(End::Plans);
         done
+    }
+
+    /// Whether a search ended because somebody wanted it.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(*locked(&self.phase), Phase::Over)
     }
 
     /// From now on somebody else hears of Ctrl-C, and of one that came too late for what was before.
     pub(super) fn hand_over(self, handler: impl Fn() + Send + Sync + 'static) {
-        self.change(|phase| {
+        change(&self.phase, |phase| {
             match phase {
-                Phase::Stopping | Phase::Wanted => handler(),
-                Phase::Begun
-                | Phase::Searching
+                Phase::Stopping(_) | Phase::Wanted => handler(),
+                Phase::Known(_)
+                | Phase::Searching(_)
                 | Phase::Printing
-                | Phase::Known(_)
                 | Phase::Over
                 | Phase::Handed(_) => {}
             }
             Phase::Handed(Arc::new(handler))
         });
     }
-
-    fn change(&self, next: impl FnOnce(&Phase) -> Phase) {
-        let mut phase = locked(&self.phase);
-        *phase = next(&phase);
-    }
 }
 
 fn locked(phase: &Mutex<Phase>) -> MutexGuard<'_, Phase> {
     phase.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn change(phase: &Mutex<Phase>, next: impl FnOnce(Phase) -> Phase) {
+    let mut phase = locked(phase);
+    *phase = next(phase.clone());
+}
+
+/// What Ctrl-C makes of a phase.
+fn interrupted(phase: Phase) -> Phase {
+    match phase {
+        Phase::Known(known) | Phase::Stopping(known) => leave_with(&known),
+        Phase::Searching(known) => Phase::Stopping(known),
+        Phase::Printing => Phase::Wanted,
+        Phase::Wanted | Phase::Over => leave(),
+        Phase::Handed(other) => {
+            other();
+            Phase::Handed(other)
+        }
+    }
 }
 
 fn leave_with(Known { text, missing }: &Known) -> ! {
@@ -193,51 +200,50 @@ fn leave() -> ! {
 impl Observer for Watch {
     fn look(&mut self, look: Look) -> ControlFlow<()> {
         self.progress.look(look)?;
-        let mut phase = locked(&self.phase);
-        match *phase {
-            Phase::Begun | Phase::Searching => {
-                *phase = Phase::Searching;
-                ControlFlow::Continue(())
-            }
-            Phase::Stopping
+        change(&self.phase, |phase| match phase {
+            Phase::Known(known) | Phase::Searching(known) => Phase::Searching(known),
+            Phase::Stopping(_)
             | Phase::Printing
             | Phase::Wanted
-            | Phase::Known(_)
             | Phase::Over
-            | Phase::Handed(_) => {
-                *phase = Phase::Over;
-                ControlFlow::Break(())
-            }
+            | Phase::Handed(_) => Phase::Over,
+        });
+        match self.is_over() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         }
     }
 
     /// A signal that came too late for the search is one that came after it: plans are told first.
     fn end(&mut self, end: End) {
         self.progress.end(end);
-        let nothing = self.nothing.clone();
-        self.change(|phase| match (end, phase) {
+        change(&self.phase, |phase| match (end, phase) {
             (_, Phase::Over) => Phase::Over,
-            (_, Phase::Handed(other)) => Phase::Handed(Arc::clone(other)),
-            (End::Plans, Phase::Stopping | Phase::Wanted) => Phase::Wanted,
-            (End::Plans, Phase::Begun | Phase::Searching | Phase::Printing) => {
+            (_, Phase::Handed(other)) => Phase::Handed(other),
+            (End::Plans, Phase::Stopping(_) | Phase::Wanted) => Phase::Wanted,
+            (End::Plans, Phase::Known(_) | Phase::Searching(_) | Phase::Printing) => {
                 Phase::Printing
             }
-            (End::Plans, Phase::Known(known)) => Phase::Known(known.clone()),
-            (End::Nothing, Phase::Stopping | Phase::Wanted) => leave_with(&nothing),
-            (
-                End::Nothing,
-                Phase::Begun | Phase::Searching | Phase::Printing | Phase::Known(_),
-            ) => Phase::Known(nothing),
+            (End::Nothing, Phase::Stopping(known)) => leave_with(&known),
+            (End::Nothing, Phase::Known(known) | Phase::Searching(known)) => {
+                Phase::Known(known)
+            }
+            (End::Nothing, lines @ (Phase::Printing | Phase::Wanted)) => lines,
         });
     }
 }
 
-fn words(Look { clocked, best, bound }: Look) -> String {
-    match best {
-        None => format!("{clocked} plans clocked, none fits so far"),
-        Some(best) => {
+fn words(look: Look) -> String {
+    match look {
+        Look::Best { clocked, best: None, .. } => {
+            format!("{clocked} plans clocked, none fits so far")
+        }
+        Look::Best { clocked, best: Some(best), bound } => {
             let gap = best.saturating_sub(bound) as f64 / best.max(1) as f64;
             format!("{clocked} plans clocked, the best is within {:.1} %", 100.0 * gap)
+        }
+        Look::Front { clocked, found } => {
+            format!("{clocked} plans clocked, no other beats {found} so far")
         }
     }
 }

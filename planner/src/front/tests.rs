@@ -3,7 +3,6 @@
 use super::*;
 use crate::{
     Options, plan,
-    progress::Progress,
     ranking::survey,
     sample::{self, Random},
     sharpen::Sharpness,
@@ -11,7 +10,7 @@ use crate::{
 };
 use roundelay_dsl::{Choice, Numbers};
 use roundelay_schedule::{Bytes, Nanos, Placement, Recompute};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::ControlFlow};
 
 fn open((number, (time, memory)): (usize, (u64, u64))) -> Open {
     let bound = crate::Bound { memory: Bytes(memory), ..sample::bound(Nanos(time)) };
@@ -72,7 +71,8 @@ fn nothing_that_belongs_to_the_front_is_left_out() {
             every.map(|candidate| candidate.point()).collect::<Vec<_>>().into_iter(),
         );
         let mut search = Search { found: Vec::new(), clocked: 0 };
-        assert_eq!(search.run(plans, usize::MAX, &mut MadeUp), 0);
+        let silent = &mut Progress::default();
+        assert_eq!(search.run(plans, usize::MAX, (&mut MadeUp, silent)), 0);
         assert_eq!(points(&search.found), expected);
         assert_eq!(search.found.len(), expected.len(), "equal plans are kept once");
         clocked += search.clocked;
@@ -86,7 +86,7 @@ fn a_limit_says_how_many_may_be_missing() {
     let numbers = (0..40).map(|k| (100 + k, 200 - k));
     let plans: Vec<Open> = numbers.enumerate().map(open).collect();
     let mut search = Search { found: Vec::new(), clocked: 0 };
-    let open = search.run(plans, 10, &mut MadeUp);
+    let open = search.run(plans, 10, (&mut MadeUp, &mut Progress::default()));
     assert_eq!(search.clocked, 10);
     assert!(open > 0 && open <= 30);
     let front = Front {
@@ -159,6 +159,34 @@ fn a_plan_outside_the_space_hides_none_of_it() {
     let expected = least(all.into_iter());
     assert_eq!(points(&front.plans), expected);
     assert!(expected.len() > 2 && front.is_complete(), "{expected:?}");
+}
+
+/// Ends a search when so many plans are clocked.
+struct Ends(usize);
+
+impl Observer for Ends {
+    fn look(&mut self, look: Look) -> ControlFlow<()> {
+        match look {
+            Look::Front { clocked, .. } if clocked >= self.0 => ControlFlow::Break(()),
+            Look::Front { .. } | Look::Best { .. } => ControlFlow::Continue(()),
+        }
+    }
+}
+
+#[test]
+fn who_ends_the_search_gets_what_was_found() {
+    let program = roomy(1);
+    let first = Options { top: 1, ..Options::default() };
+    let ranking = plan(&program, &first).expect("it fits");
+    let whole = front(&program, &ranking, usize::MAX);
+    assert!(whole.is_complete() && whole.clocked > 1 + 2 * ROUND && whole.open == 0);
+    for most in [0, ROUND, 2 * ROUND] {
+        let ended = front_watched(&program, &ranking, usize::MAX, &mut Ends(most));
+        assert!(!ended.is_complete() && !ended.plans.is_empty());
+        assert!((most..most + ROUND).contains(&(ended.clocked - 1)));
+        assert_eq!(ended.candidates, ended.pruned + ended.clocked + ended.open);
+        assert_eq!(ended.candidates, whole.candidates);
+    }
 }
 
 /// On one device more stages are no faster, but some plans of two take a little less memory.
