@@ -214,7 +214,7 @@ impl Costs {
         let mut kinds: BTreeMap<_, usize> = BTreeMap::new();
         let mut costs = Self {
             dtype: program.train.dtype,
-            part_links: PartLinks::new(&program.target),
+            part_links: PartLinks::new(program),
             algebra: Algebra::default(),
             models: Vec::new(),
             of: Table::new(),
@@ -261,12 +261,12 @@ impl Costs {
         &self,
         schedule: &Schedule,
     ) -> Result<BTreeMap<RoutineId, Vec<Nanos>>, Unpriced> {
-        let busy = u32::try_from(schedule.plan.devices.len()).unwrap_or(u32::MAX);
+        let devices = &schedule.plan.devices;
         let mut known = Repeated::default();
         let routines = schedule.routines.iter().map(|(id, routine)| {
             let calls = self.priced_knowing(&mut known, &routine.calls)?;
             let needed = exchanges_needed(&routine.calls, &calls, self.dtype)?;
-            let on = |kind| self.slowest(&[kind].into(), (&calls, &needed), busy).0;
+            let on = |kind| self.slowest(&[kind].into(), (&calls, &needed), devices).0;
             Ok((id, (0..self.kinds()).map(on).collect()))
         });
         routines.collect()
@@ -422,19 +422,20 @@ impl Costs {
         repeated.map(|device| self.of[device]).collect()
     }
 
-    /// One launch of these calls on the slowest of some kinds, while `busy` devices compute; these of
-    /// the exchanges that go on are done before each call.
+    /// One launch of these calls on the slowest of some kinds, while all devices of a plan compute; these
+    /// of the exchanges that go on are done before each call.
     fn slowest(
         &self,
         kinds: &BTreeSet<usize>,
         (calls, needed): (&[Priced], &[Vec<usize>]),
-        busy: u32,
+        devices: &[DeviceId],
     ) -> (Nanos, Origins) {
+        let busy = u32::try_from(devices.len()).unwrap_or(u32::MAX);
         let launched = |model: &Model| {
             let mut origins = Origins::default();
             let time = |call: &Priced| match call.exchange {
                 Some(exchange) => {
-                    let (time, link) = self.part_links.most(exchange);
+                    let (time, link) = self.part_links.most(exchange, devices);
                     let (meanwhile, link) = (exchange.meanwhile, link.index());
                     let time = model.exchange(call, exchange, time);
                     (time, Doing::Exchanges { meanwhile, link })
@@ -540,7 +541,8 @@ pub(crate) fn price_with(
         let kinds = places.get(&id).map(|places| costs.models_at(schedule, places));
         let needed = exchanges_needed(&routine.calls, &calls, costs.dtype)?;
         let kinds = kinds.unwrap_or_default();
-        let (time, origins) = costs.slowest(&kinds, (&calls, &needed), busy);
+        let (time, origins) =
+            costs.slowest(&kinds, (&calls, &needed), &schedule.plan.devices);
         all += origins;
         predicted.push(time);
     }

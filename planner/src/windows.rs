@@ -48,6 +48,11 @@ impl Windows {
         Self { asked, joints: joints(program), kinds, edges }
     }
 
+    /// Whether every plan begins with the first device of the cluster.
+    pub(crate) fn is_one(&self) -> bool {
+        matches!(self.asked, Numbers::Open) && self.edges.len() <= 2
+    }
+
     /// The first devices to try where a plan takes so many, ascending; one at least. Open ones are
     /// those with which the plan begins at an edge or ends at one.
     pub(crate) fn starts(&self, devices: u32) -> Vec<u32> {

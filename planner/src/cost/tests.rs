@@ -262,9 +262,10 @@ fn no_device_is_below_the_floor() {
             let calls = costs.priced(&routine.calls).unwrap();
             let needed = vec![Vec::new(); calls.len() + 1];
             for busy in 1..4 {
+                let busy: Vec<_> = (0..busy).map(DeviceId::new).collect();
                 for device in [0, 1].map(DeviceId::new) {
                     let kinds = [costs.of[device]].into();
-                    let (time, _) = costs.slowest(&kinds, (&calls, &needed), busy);
+                    let (time, _) = costs.slowest(&kinds, (&calls, &needed), &busy);
                     let each: Vec<_> =
                         calls.iter().map(|call| (call.clone(), 1)).collect();
                     assert!(costs.floor(&each).time() <= time);
