@@ -35,6 +35,7 @@ mod tile;
 use crate::store::Store;
 use roundelay_schedule::{Access, Bytes, Line};
 
+pub use attention::has_tiles;
 pub use elementwise::{Accumulation, MOST_SUMMED, sum};
 pub(crate) use form::{Form, steps};
 pub use halo::{Halos, Lies};

@@ -56,6 +56,7 @@ mod refusal;
 mod remarks;
 mod repair;
 mod rewrite;
+mod row_by_row;
 #[cfg(test)]
 mod sample;
 mod search;

@@ -1,8 +1,8 @@
 //! What a reader should know before believing a ranking, in sentences.
 
 use crate::{
-    candidate::Candidate, cuts::Chain, idle::idle, ranking::Ranking, tied::Tied,
-    unaligned::unaligned_logits,
+    candidate::Candidate, cuts::Chain, idle::idle, ranking::Ranking,
+    row_by_row::row_by_row, tied::Tied, unaligned::unaligned_logits,
 };
 use roundelay_codegen::{Undivided, undivided};
 use roundelay_dsl::{Choice, Model, Node, Numbers, Operation, Program, Search};
@@ -48,6 +48,7 @@ pub fn remarks(ranking: &Ranking, program: &Program) -> Vec<String> {
                 .to_owned(),
         );
     }
+    remarks.extend(row_by_row(program));
     remarks.extend(unasked(ranking, program));
     remarks.extend(unmade(program));
     if shown().any(|candidate| candidate.staleness() > 1) {

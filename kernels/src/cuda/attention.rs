@@ -14,7 +14,7 @@ use crate::{
     store::Store,
 };
 use Role::{Narrow, Wide};
-use roundelay_schedule::{Access, Bytes};
+use roundelay_schedule::{Access, Bytes, Float};
 
 /// A kernel that goes over all rows of queries, or of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +50,12 @@ impl Way {
         };
         Some([Way::Warps(warps), Way::WarpGroups(groups)])
     }
+}
+
+/// Whether attention of heads of so many numbers is made by tiles on tensor cores where a model is trained in
+/// this type, and not row by row.
+pub fn has_tiles(dtype: Float, depth: u64) -> bool {
+    matches!((dtype, depth), (Float::Bf16(_) | Float::F16(_), 64 | 128))
 }
 
 /// How a sweep is cut into blocks.
@@ -390,7 +396,8 @@ fn inner_products(draft: &mut Draft, heads: &Heads, operands: [Argument; 3]) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::draft::Types, *};
+    use roundelay_schedule::GradientSums;
 
     #[test]
     fn two_blocks_fit_on_a_device_that_has_164_kib() {
@@ -405,6 +412,24 @@ mod tests {
             }
         }
     }
+    #[test]
+    fn what_has_tiles_is_what_is_made_by_them() {
+        let half = GradientSums::Same;
+        for (dtype, narrow) in [
+            (Float::F32, Number::F32),
+            (Float::F64, Number::F64),
+            (Float::Bf16(half), Number::Bf16),
+            (Float::F16(half), Number::F16),
+        ] {
+            let draft = Draft::new(Types { narrow, either: narrow }, Vec::new());
+            for depth in (8..=256).step_by(8) {
+                let heads = Heads::new([4, 4], [1, 1, depth], (true, 1), 1.0);
+                let is_tiled = Way::by_tiles(&draft, &heads).is_some();
+                assert_eq!(has_tiles(dtype, depth as u64), is_tiled, "{dtype} {depth}");
+            }
+        }
+    }
+
     #[test]
     fn libraries_take_heads_that_are_equally_far_apart() {
         let strides_of = |key_heads, lie| {
