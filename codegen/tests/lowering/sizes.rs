@@ -1,11 +1,7 @@
 //! Every kind of plan can be lowered, and what comes out has the promised sizes.
 
-use crate::{
-    models,
-    support::{kinds, plan, program},
-};
+use crate::support::{kinds, plan, program, program_of};
 use roundelay_codegen::lower;
-use roundelay_dsl::Program;
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
     Checked, Kind, Order, Placement, Rule, States, Subject, Work, check,
@@ -61,22 +57,6 @@ fn gradients_between_stages_take_the_places_of_values() {
     }
 }
 
-/// A model whose stages all read one input.
-fn fed_everywhere(layers: u32, batch: u32) -> Program {
-    let body = vec!["x = linear(x + features, 16)"; layers as usize].join("\n");
-    models::program(&format!(
-        "model layers {{
-            input features: real[batch, 16]
-            input wanted: real[batch, 16]
-            x = features
-            {body}
-            loss mse(x, wanted)
-        }}
-        {}",
-        models::job(batch)
-    ))
-}
-
 /// Feeds of one period, and how many devices, inputs and micro-batches they differ in.
 fn feeds(schedule: &Checked) -> (usize, usize) {
     let feeds = schedule.actions.values().filter_map(|action| match &action.work {
@@ -95,7 +75,7 @@ fn feeds(schedule: &Checked) -> (usize, usize) {
 #[test]
 fn stages_of_one_device_share_what_it_is_fed() {
     for (n, s) in [(2, 2), (3, 3), (2, 4), (4, 4)] {
-        let program = fed_everywhere(s, 4 * n);
+        let program = program_of("x = linear(x + features, 16)", s, 4 * n);
         for kind in kinds(n, s) {
             let schedule = lower(&program, &plan(kind, n, s)).unwrap();
             let schedule = check(schedule, &Kernels);

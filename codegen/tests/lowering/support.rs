@@ -7,7 +7,12 @@ use roundelay_schedule::Plan;
 
 /// `layers` square layers of one width and a mean squared error: equal stages but for the loss.
 pub(crate) fn program(layers: u32, batch: u32) -> Program {
-    let body = vec!["x = linear(x, 16, bias = false)"; layers as usize].join("\n");
+    program_of("x = linear(x, 16, bias = false)", layers, batch)
+}
+
+/// The same of other layers that make x from x, and perhaps from what went in.
+pub(crate) fn program_of(layer: &str, layers: u32, batch: u32) -> Program {
+    let body = vec![layer; layers as usize].join("\n");
     models::program(&format!(
         "model layers {{
             input features: real[batch, 16]
