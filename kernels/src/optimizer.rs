@@ -22,7 +22,8 @@ use crate::{
 pub(crate) use squares::{Copied, Squares};
 pub(crate) use treatment::{AverageStep, Common, Norm};
 
-use roundelay_schedule::{Access, Treatment};
+use roundelay_schedule::Access;
+use treatment::Treated;
 
 /// Stochastic gradient descent with momentum, as `torch.optim.SGD`.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,6 +70,15 @@ pub(crate) enum Master {
     Absent,
     Kept,
 }
+
+/// Takes sums into averages.
+type AverageBody<R> = fn(&AverageStep<R>, &[R], &mut [R]);
+
+/// Steps from a gradient to the next parameters, with the momentum if there is one and a decay.
+type SgdBody<R> = fn(&SgdStep<R>, &[R], &mut [R], Option<&mut [R]>, R);
+
+/// Steps from a gradient to the next parameters, with mean and square, and what weights shrink by.
+type AdamwBody<R> = fn(&AdamwStep<R>, &[R], &mut [R], [&mut [R]; 2], R);
 
 impl Master {
     /// The copy, where there is one.
@@ -143,58 +153,24 @@ impl Sgd {
         }
     }
 
-    /// Updates a slice that starts at `offset`.
+    /// Updates a slice that starts at `offset`, range by range.
     fn update<R: Real>(
         &self,
+        (average, body): (AverageBody<R>, SgdBody<R>),
         step: &SgdStep<R>,
-        offset: u64,
-        gradient: &[R],
+        (offset, gradient): (u64, &[R]),
         next: &mut [R],
         mut momentum: Option<&mut [R]>,
     ) {
-        for (range, treatment) in self.common.ranges(offset, gradient.len()) {
-            let decay = match treatment {
-                Treatment::Decayed => R::of(self.common.weight_decay),
-                Treatment::Spared => R::ZERO,
-                Treatment::Averaged { momentum } => {
-                    let step = self.common.average(momentum);
-                    fast::average(&step, &gradient[range.clone()], &mut next[range]);
-                    continue;
-                }
-            };
+        let decays = [R::of(self.common.weight_decay), R::ZERO];
+        for (range, treated) in self.common.treated(offset, gradient.len(), decays) {
             let (gradient, next) = (&gradient[range.clone()], &mut next[range.clone()]);
-            match &mut momentum {
-                None => fast::sgd(step, gradient, next, decay),
-                Some(momentum) => {
-                    let momentum = &mut momentum[range];
-                    fast::sgd_with_momentum(step, gradient, next, momentum, decay);
+            match treated {
+                Treated::Averaged(step) => average(&step, gradient, next),
+                Treated::Stepped(decay) => {
+                    let momentum = momentum.as_mut().map(|momentum| &mut momentum[range]);
+                    body(step, gradient, next, momentum, decay);
                 }
-            }
-        }
-    }
-
-    /// The same, one element after another.
-    fn update_plainly<R: Real>(
-        &self,
-        step: &SgdStep<R>,
-        offset: u64,
-        gradient: &[R],
-        next: &mut [R],
-        mut momentum: Option<&mut [R]>,
-    ) {
-        for (range, treatment) in self.common.ranges(offset, gradient.len()) {
-            let decay = match treatment {
-                Treatment::Decayed => R::of(self.common.weight_decay),
-                Treatment::Spared => R::ZERO,
-                Treatment::Averaged { momentum } => {
-                    let step = self.common.average(momentum);
-                    plain::average_all(&step, &gradient[range.clone()], &mut next[range]);
-                    continue;
-                }
-            };
-            for i in range {
-                let momentum = momentum.as_mut().map(|momentum| &mut momentum[i]);
-                plain::sgd(step, gradient[i], &mut next[i], momentum, decay);
             }
         }
     }
@@ -236,7 +212,13 @@ impl Define for Sgd {
         for_each_part(parts, |(first, gradient, momentum, made)| {
             let offset = context.slice_offset + first as u64;
             step_part(&current, first, made, |next| {
-                self.update(&step, offset, gradient, next, momentum);
+                self.update(
+                    (fast::average, fast::sgd),
+                    &step,
+                    (offset, gradient),
+                    next,
+                    momentum,
+                );
             });
         });
     }
@@ -248,7 +230,14 @@ impl Define for Sgd {
         let scale = self.common.scale(gradient, context, &mut operands, plain::squares);
         let step = self.step(scale, context);
         step_part(&current, 0, (next, master), |next| {
-            self.update_plainly(&step, context.slice_offset, gradient, next, momentum);
+            let slice = (context.slice_offset, gradient);
+            self.update(
+                (plain::average_all, plain::sgd_all),
+                &step,
+                slice,
+                next,
+                momentum,
+            );
         });
     }
 }
@@ -268,57 +257,24 @@ impl Adamw {
         }
     }
 
-    /// Updates a slice that starts at `offset`.
+    /// Updates a slice that starts at `offset`, range by range.
     fn update<R: Real>(
         &self,
-        step: &AdamwStep<R>,
-        offset: u64,
-        gradient: &[R],
+        (average, body): (AverageBody<R>, AdamwBody<R>),
+        (step, rate): (&AdamwStep<R>, f64),
+        (offset, gradient): (u64, &[R]),
         next: &mut [R],
         [mean, square]: [&mut [R]; 2],
-        rate: f64,
     ) {
-        for (range, treatment) in self.common.ranges(offset, gradient.len()) {
-            let shrink = match treatment {
-                Treatment::Decayed => R::of(1.0 - rate * self.common.weight_decay),
-                Treatment::Spared => R::ONE,
-                Treatment::Averaged { momentum } => {
-                    let step = self.common.average(momentum);
-                    fast::average(&step, &gradient[range.clone()], &mut next[range]);
-                    continue;
-                }
-            };
+        let shrinks = [R::of(1.0 - rate * self.common.weight_decay), R::ONE];
+        for (range, treated) in self.common.treated(offset, gradient.len(), shrinks) {
             let (gradient, next) = (&gradient[range.clone()], &mut next[range.clone()]);
-            let (mean, square) = (&mut mean[range.clone()], &mut square[range]);
-            fast::adamw(step, gradient, next, mean, square, shrink);
-        }
-    }
-
-    /// The same, one element after another.
-    fn update_plainly<R: Real>(
-        &self,
-        step: &AdamwStep<R>,
-        context: &Context,
-        gradient: &[R],
-        next: &mut [R],
-        [mean, square]: [&mut [R]; 2],
-    ) {
-        for (range, treatment) in self.common.ranges(context.slice_offset, gradient.len())
-        {
-            let shrink = match treatment {
-                Treatment::Decayed => {
-                    R::of(1.0 - context.rate * self.common.weight_decay)
+            match treated {
+                Treated::Averaged(step) => average(&step, gradient, next),
+                Treated::Stepped(shrink) => {
+                    let states = [&mut mean[range.clone()], &mut square[range]];
+                    body(step, gradient, next, states, shrink);
                 }
-                Treatment::Spared => R::ONE,
-                Treatment::Averaged { momentum } => {
-                    let step = self.common.average(momentum);
-                    plain::average_all(&step, &gradient[range.clone()], &mut next[range]);
-                    continue;
-                }
-            };
-            for i in range {
-                let states = [&mut mean[i], &mut square[i]];
-                plain::adamw(step, gradient[i], &mut next[i], states, shrink);
             }
         }
     }
@@ -359,7 +315,14 @@ impl Define for Adamw {
         for_each_part(parts, |(first, gradient, (mean, square), made)| {
             let offset = context.slice_offset + first as u64;
             step_part(&current, first, made, |next| {
-                self.update(&step, offset, gradient, next, [mean, square], context.rate);
+                let (step, states) = ((&step, context.rate), [mean, square]);
+                self.update(
+                    (fast::average, fast::adamw),
+                    step,
+                    (offset, gradient),
+                    next,
+                    states,
+                );
             });
         });
     }
@@ -371,7 +334,14 @@ impl Define for Adamw {
         let scale = self.common.scale(gradient, context, &mut operands, plain::squares);
         let step = self.step(scale, context);
         step_part(&current, 0, (next, master), |next| {
-            self.update_plainly(&step, context, gradient, next, [mean, square]);
+            let (step, states) = ((&step, context.rate), [mean, square]);
+            self.update(
+                (plain::average_all, plain::adamw_all),
+                step,
+                (context.slice_offset, gradient),
+                next,
+                states,
+            );
         });
     }
 }

@@ -1,6 +1,7 @@
 //! Vectorised optimizers: the plain element functions over whole ranges.
 
 use crate::{
+    Real,
     optimizer::{AdamwStep, AverageStep, SgdStep},
     plain::optimizer as plain,
     simd::vectorize,
@@ -31,9 +32,24 @@ vectorize! {
     }
 }
 
+/// SGD, with momentum or without.
+pub(crate) fn sgd<R: Real>(
+    step: &SgdStep<R>,
+    gradient: &[R],
+    next: &mut [R],
+    momentum: Option<&mut [R]>,
+    decay: R,
+) {
+    match momentum {
+        None => sgd_without_momentum(step, gradient, next, decay),
+        Some(momentum) => sgd_with_momentum(step, gradient, next, momentum, decay),
+    }
+}
+
 vectorize! {
-    /// SGD without momentum.
-    pub(crate) fn sgd<R>(step: &SgdStep<R>, gradient: &[R], next: &mut [R], decay: R) {
+    fn sgd_without_momentum<R>(
+        step: &SgdStep<R>, gradient: &[R], next: &mut [R], decay: R,
+    ) {
         for (gradient, next) in gradient.iter().zip(next) {
             plain::sgd(step, *gradient, next, None, decay);
         }
@@ -41,8 +57,7 @@ vectorize! {
 }
 
 vectorize! {
-    /// SGD with momentum.
-    pub(crate) fn sgd_with_momentum<R>(
+    fn sgd_with_momentum<R>(
         step: &SgdStep<R>, gradient: &[R], next: &mut [R], momentum: &mut [R], decay: R,
     ) {
         for ((gradient, next), momentum) in gradient.iter().zip(next).zip(momentum) {
@@ -51,9 +66,20 @@ vectorize! {
     }
 }
 
+/// AdamW.
+pub(crate) fn adamw<R: Real>(
+    step: &AdamwStep<R>,
+    gradient: &[R],
+    next: &mut [R],
+    [mean, square]: [&mut [R]; 2],
+    shrink: R,
+) {
+    adamw_apart(step, gradient, next, mean, square, shrink);
+}
+
 vectorize! {
-    /// AdamW.
-    pub(crate) fn adamw<R>(
+    // Each array is an argument of its own, so that the compiler knows them apart.
+    fn adamw_apart<R>(
         step: &AdamwStep<R>, gradient: &[R], next: &mut [R], mean: &mut [R],
         square: &mut [R], shrink: R,
     ) {

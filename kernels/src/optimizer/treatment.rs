@@ -33,6 +33,14 @@ pub(crate) struct AverageStep<R> {
     pub(crate) share: R,
 }
 
+/// What becomes of the elements of a range.
+pub(super) enum Treated<R> {
+    /// A step of the optimizer, with what its weight decay makes of them.
+    Stepped(R),
+    /// They go on as averages.
+    Averaged(AverageStep<R>),
+}
+
 impl Common {
     pub(crate) fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let not_negative = |value: f64| value >= 0.0;
@@ -90,7 +98,27 @@ impl Common {
         R::of(share * if cut > 1.0 { 1.0 } else { cut })
     }
 
-    pub(crate) fn average<R: Real>(&self, momentum: f64) -> AverageStep<R> {
+    /// The ranges of a slice that starts at `offset`, in order, and what becomes of them, given what weight
+    /// decay makes of elements that it is for and of such that are spared.
+    pub(super) fn treated<R: Real>(
+        &self,
+        offset: u64,
+        length: usize,
+        [decayed, spared]: [R; 2],
+    ) -> impl Iterator<Item = (Range<usize>, Treated<R>)> {
+        self.ranges(offset, length).map(move |(range, treatment)| {
+            let treated = match treatment {
+                Treatment::Decayed => Treated::Stepped(decayed),
+                Treatment::Spared => Treated::Stepped(spared),
+                Treatment::Averaged { momentum } => {
+                    Treated::Averaged(self.average(momentum))
+                }
+            };
+            (range, treated)
+        })
+    }
+
+    fn average<R: Real>(&self, momentum: f64) -> AverageStep<R> {
         AverageStep {
             keep: R::of(1.0 - momentum),
             momentum: R::of(momentum),
@@ -99,7 +127,7 @@ impl Common {
     }
 
     /// The ranges of a slice that starts at `offset`, in order, and how they are treated.
-    pub(crate) fn ranges(
+    fn ranges(
         &self,
         offset: u64,
         length: usize,

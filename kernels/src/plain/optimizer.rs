@@ -47,6 +47,20 @@ pub(crate) fn sgd<R: Real>(
     *parameter -= step.rate * direction;
 }
 
+/// SGD element by element.
+pub(crate) fn sgd_all<R: Real>(
+    step: &SgdStep<R>,
+    gradient: &[R],
+    next: &mut [R],
+    mut momentum: Option<&mut [R]>,
+    decay: R,
+) {
+    for (i, (gradient, next)) in gradient.iter().zip(next).enumerate() {
+        let momentum = momentum.as_mut().map(|momentum| &mut momentum[i]);
+        sgd(step, *gradient, next, momentum, decay);
+    }
+}
+
 /// One element of AdamW (Loshchilov and Hutter 2019): p *= 1 − rate · decay;
 /// m += (1 − β₁)(g − m); s = β₂ s + (1 − β₂) g²; p −= rate/c₁ · m / (√s/√c₂ + ε), where
 /// c = 1 − β^(t + 1).
@@ -64,4 +78,17 @@ pub(crate) fn adamw<R: Real>(
     *square = step.beta2 * *square + step.square_share * (gradient * gradient);
     let denominator = square.sqrt() / step.root_correction + step.epsilon;
     *parameter -= step.rate * (*mean / denominator);
+}
+
+/// AdamW element by element.
+pub(crate) fn adamw_all<R: Real>(
+    step: &AdamwStep<R>,
+    gradient: &[R],
+    next: &mut [R],
+    [mean, square]: [&mut [R]; 2],
+    shrink: R,
+) {
+    for (i, (gradient, next)) in gradient.iter().zip(next).enumerate() {
+        adamw(step, *gradient, next, [&mut mean[i], &mut square[i]], shrink);
+    }
 }
