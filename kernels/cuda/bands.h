@@ -33,6 +33,9 @@ struct Fragments {
     }
 };
 
+// The greatest power of two that is at most a number.
+constexpr u32 floor_power(u32 most) { return most < 2 ? most : 2 * floor_power(most / 2); }
+
 // Rows of D numbers in shared memory, 16 bytes longer than they need be, so that eight of them lie
 // in different banks.
 template <class N, int D, int COUNT>
@@ -44,9 +47,10 @@ struct Tile {
     // Takes rows in, of which `end` exist; zeros behind them. `from` is the thread's own place in the
     // first rows. One number at a time keeps few registers where sums need them.
     __device__ void fetch(const N* from, u32 stride, u32 end) const {
-        constexpr u32 PACKS = D / 8, TOGETHER = THREADS / PACKS;
-        static_assert(COUNT % TOGETHER == 0, "every thread has as many");
+        constexpr u32 PACKS = D / 8, TOGETHER = floor_power(THREADS / PACKS);
+        static_assert(COUNT % TOGETHER == 0, "every thread that takes rows in has as many");
         u32 row = threadIdx.x / PACKS;
+        if (TOGETHER * PACKS < THREADS && row >= TOGETHER) return;
         N* to = at + row * LENGTH + threadIdx.x % PACKS * 8;
         if (is_aligned(from)) {
 #pragma unroll
@@ -110,6 +114,17 @@ struct Kept {
         }
     }
 };
+
+// As `join_pairs` of the four eights from `first` on, with zeros for those that there are not.
+template <int EIGHTS>
+__device__ void join_four(const f32 (&sums)[EIGHTS][4], int first, int half, f32 (&values)[8]) {
+    f32 four[4][4];
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) four[j][i] = first + j < EIGHTS ? sums[first + j][i] : 0;
+    join_pairs(four, half, values);
+}
 
 // Sums of a warp: COLUMNS columns of its bands. Lane l has row l / 4 of every 8, and of every 8 columns
 // 2 (l % 4) and the next.
@@ -195,10 +210,11 @@ struct Sums {
 #pragma unroll
             for (int c = 0; c < COLUMNS / 8; c += 4) {
                 f32 values[8];
-                join_pairs(at[row / 2] + c, row % 2, values);
+                join_four(at[row / 2], c, row % 2, values);
 #pragma unroll
                 for (f32& value : values) value *= factor[row];
-                if (to) put_some(to + (c + lane) * 8, values, 8, packed, add);
+                if (to && (COLUMNS % 32 == 0 || c + lane < COLUMNS / 8))
+                    put_some(to + (c + lane) * 8, values, 8, packed, add);
             }
         }
     }

@@ -6,14 +6,15 @@
 
 template <class N, int D, bool CAPPED>
 __device__ void flash(const N* q, const N* k, const N* v, N* o, f32* lse, Heads heads) {
-    constexpr int BANDS = 2, ROWS = ROWS_OF<BANDS>, KEYS = D == 64 ? 64 : 32, CHUNK = 32;
-    constexpr int HELD = D == 64 ? 64 : 112;
+    constexpr int BANDS = 2, ROWS = ROWS_OF<BANDS>, KEYS = D > 64 ? 32 : 64, CHUNK = 32;
+    constexpr int HELD = D > 112 ? 112 : D;
+    constexpr bool IN_PLACE = D <= 64;
     N* memory = reinterpret_cast<N*>(dynamic_shared());
     auto own = Own<ROWS>::queries(heads);
     u32 end = heads.last_key(least(own.first + ROWS, heads.sequence) - 1), stride = heads.query_row * D;
     Stream<N, D, KEYS, Tile<N, D, KEYS>> stream(memory, k, v, heads, own.example, own.head, heads.first_key(own.first));
-    // Queries that registers hold wholly are where the second tile will be.
-    Tile<N, D, ROWS> queries{HELD == D ? stream.keys(stream.first + KEYS).at : memory + stream.SIZE};
+    static_assert(!IN_PLACE || HELD == D, "a tile takes the place of queries that registers hold");
+    Tile<N, D, ROWS> queries{IN_PLACE ? stream.keys(stream.first + KEYS).at : memory + stream.SIZE};
     u64 place = heads.query(own.example, own.head, own.first) + queries.place_of_thread(stride);
     queries.fetch(q + place, stride, heads.sequence - own.first);
     commit_copies();
@@ -42,14 +43,14 @@ __device__ void flash(const N* q, const N* k, const N* v, N* o, f32* lse, Heads 
 template <class N, int D, bool CAPPED>
 __device__ void flash_queries(const N* q, const N* k, const N* v, const N* o, const f32* lse, const N* slope,
                               f32* inner, N* dq, Heads heads, bool add) {
-    constexpr int BANDS = CAPPED && D == 128 ? 1 : 2, ROWS = ROWS_OF<BANDS>;
-    constexpr int KEYS = D == 64 ? 64 : 32, CHUNK = D == 64 ? 32 : 16;
+    constexpr int BANDS = CAPPED && D > 64 ? 1 : 2, ROWS = ROWS_OF<BANDS>;
+    constexpr int KEYS = D > 64 ? 32 : 64, CHUNK = D > 64 ? 16 : 32;
     typedef Tile<N, D, ROWS> Rows;
     N* memory = reinterpret_cast<N*>(dynamic_shared());
     auto own = Own<ROWS>::queries(heads);
     u32 end = heads.last_key(least(own.first + ROWS, heads.sequence) - 1), stride = heads.query_row * D;
-    // Of 128 numbers, registers hold queries alone, which are where tiles will be.
-    constexpr bool IN_PLACE = D == 128;
+    // Of more than 64 numbers, registers hold queries alone, which are where tiles will be.
+    constexpr bool IN_PLACE = D > 64;
     Rows slopes{memory}, queries{memory + Rows::SIZE};
     Stream<N, D, KEYS, Tile<N, D, KEYS>> stream(queries.at + (IN_PLACE ? 0 : Rows::SIZE), k, v, heads, own.example, own.head,
                               heads.first_key(own.first));
@@ -99,7 +100,7 @@ __device__ void flash_queries(const N* q, const N* k, const N* v, const N* o, co
 template <class N, int D, bool CAPPED>
 __device__ void flash_keys(const N* q, const N* k, const N* v, const f32* lse, const N* slope, const f32* inner, N* dk,
                            N* dv, Heads heads, bool add) {
-    constexpr int BANDS = D == 64 ? 2 : 1, ROWS = ROWS_OF<BANDS>, QUERIES = D == 64 ? 64 : 32, CHUNK = 16;
+    constexpr int BANDS = D > 64 ? 1 : 2, ROWS = ROWS_OF<BANDS>, QUERIES = D > 64 ? 32 : 64, CHUNK = 16;
     typedef Tile<N, D, ROWS> Rows;
     typedef Tile<N, D, QUERIES> Met;
     N* memory = reinterpret_cast<N*>(dynamic_shared());
@@ -176,9 +177,9 @@ __device__ void flash_keys(const N* q, const N* k, const N* v, const f32* lse, c
 
 // Blocks of a multiprocessor, by the registers that they need.
 template <int D, bool CAPPED>
-constexpr int TOGETHER = D == 64 && !CAPPED ? 3 : 2;
+constexpr int TOGETHER = D <= 64 && !CAPPED ? 3 : 2;
 template <int D, bool CAPPED>
-constexpr int TOGETHER_QUERIES = D == 128 && CAPPED ? 3 : 2;
+constexpr int TOGETHER_QUERIES = D > 64 && CAPPED ? 3 : 2;
 constexpr int TOGETHER_KEYS = 2;
 
 #define EXPORT(N, D, MARK, CAPPED)                                                                                  \

@@ -197,6 +197,7 @@ __device__ f32 quarter_dot(const N* left, const N* right) {
 #pragma unroll
     for (u32 c = 0; c < D; c += 32) {
         u32 own = c + threadIdx.x % 4 * 8;
+        if (D % 32 > 0 && own >= D) continue;
         auto a = load_some<8>(left + own, 8, packed), b = load_some<8>(right + own, 8, packed);
 #pragma unroll
         for (int i = 0; i < 8; i++) total += widen(a.at[i]) * widen(b.at[i]);

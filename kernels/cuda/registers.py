@@ -125,7 +125,7 @@ def table(folder):
 
 def is_hot(source, symbol):
     # Some sources are one file for several types and sizes of head.
-    file = re.sub(r"_(bf16|f16)_(64|128)$", "", source)
+    file = re.sub(r"_(bf16|f16)_\d+$", "", source)
     return file in HOT and "f64" not in symbol
 
 

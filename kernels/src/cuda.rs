@@ -35,7 +35,7 @@ mod tile;
 use crate::store::Store;
 use roundelay_schedule::{Access, Bytes, Line};
 
-pub use attention::has_tiles;
+pub use attention::tiled_depths;
 pub use elementwise::{Accumulation, MOST_SUMMED, sum};
 pub(crate) use form::{Form, steps};
 pub use halo::{Halos, Lies};
@@ -65,7 +65,7 @@ pub enum Step {
     Gradients(Box<Gradients>),
     /// A convolution, which a library may do faster than [`Convolution::own`].
     Convolution(Box<Convolution>),
-    /// What functions of ours make in two ways.
+    /// What functions of ours make in one way or in two.
     Either(Box<Either>),
 }
 
@@ -82,15 +82,16 @@ impl Step {
     }
 }
 
-/// What functions of ours make in two ways, which differ in how they round.
+/// What functions of ours make in one way or in two, which differ in how they round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Either {
     /// Of what it is, in words.
     pub words: String,
     /// How it is made on every device, one function after another.
     pub usual: Vec<Launch>,
-    /// How it is made by instructions of `sm_90a`, which devices of compute capability 9.0 alone have.
-    pub sm90: Vec<Launch>,
+    /// How it is made by instructions of `sm_90a`, which devices of compute capability 9.0 alone have, if there
+    /// are functions that do.
+    pub sm90: Option<Vec<Launch>>,
     /// What it reads and makes.
     pub arrays: Vec<Operand>,
     /// What a library may make instead of both, or why none does.

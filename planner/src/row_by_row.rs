@@ -1,7 +1,7 @@
 //! Attention that GPUs make without tensor cores, which rooflines know nothing of.
 
 use roundelay_dsl::{Node, Operation, Program};
-use roundelay_kernels::cuda::has_tiles;
+use roundelay_kernels::cuda::tiled_depths;
 use roundelay_schedule::Float;
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub(crate) fn row_by_row(program: &Program) -> Option<String> {
     let depths: BTreeSet<u64> = nodes().filter_map(depth).collect();
     let mut made: Vec<String> = depths
         .into_iter()
-        .filter(|depth| !has_tiles(dtype, *depth))
+        .filter(|depth| tiled_depths().all(|tiled| tiled != *depth))
         .map(|depth| format!("attention of heads of {depth} numbers"))
         .collect();
     if nodes().any(|node| matches!(node.operation, Operation::Scores { .. })) {
@@ -25,9 +25,10 @@ pub(crate) fn row_by_row(program: &Program) -> Option<String> {
     }
     (!made.is_empty()).then(|| {
         format!(
-            "GPUs make {} row by row, without the tensor cores that these times count on; heads of 64 or \
-             128 numbers have them, and `profile` measures others",
-            made.join(" and ")
+            "GPUs make {} row by row, without the tensor cores that these times count on, which take heads of \
+             {} numbers; `profile` measures others",
+            made.join(" and "),
+            tiled_depths().map(|depth| depth.to_string()).collect::<Vec<_>>().join(", ")
         )
     })
 }
@@ -61,11 +62,13 @@ mod tests {
 
     #[test]
     fn heads_without_tiles_and_stored_scores_are_told() {
-        let of_32 = told(8, "", "bf16").expect("32 numbers have none");
-        assert!(of_32.contains("heads of 32 numbers row by row"), "{of_32}");
+        let of_16 = told(16, "", "bf16").expect("16 numbers have none");
+        assert!(of_16.contains("heads of 16 numbers row by row"), "{of_16}");
+        assert!(of_16.contains("take heads of 32, 64, 80, 96, 128 numbers"), "{of_16}");
+        assert_eq!(told(8, "", "bf16"), None, "32 numbers");
         assert_eq!(told(4, "", "bf16"), None, "64 numbers");
         assert_eq!(told(2, "", "f16"), None, "128 numbers");
-        assert_eq!(told(8, "", "f32"), None, "a CPU trains it as well");
+        assert_eq!(told(16, "", "f32"), None, "a CPU trains it as well");
         let stored =
             told(4, ", stored_scores = true", "bf16").expect("they are products");
         assert!(stored.contains("make stored scores row by row"), "{stored}");

@@ -1,5 +1,5 @@
-//! Attention: on tensor cores where heads have 64 or 128 numbers of 16 bits, else one block for
-//! each row.
+//! Attention: on tensor cores where heads have as many numbers of 16 bits as `TILED` says, else one block
+//! for each row.
 
 use super::{
     Argument, Array, Attended, CallPlace, Number, Operand, Sight, Source, Strides,
@@ -7,14 +7,19 @@ use super::{
     columns::further,
     draft::{Draft, Shape, adding, extent},
     form::{Form, Role},
-    source::{self, ATTENTION},
+    source::{
+        ATTENTION, FLASH_BF16_32, FLASH_BF16_64, FLASH_BF16_80, FLASH_BF16_96,
+        FLASH_BF16_128, FLASH_F16_32, FLASH_F16_64, FLASH_F16_80, FLASH_F16_96,
+        FLASH_F16_128, FLASH_SM90_BF16_64, FLASH_SM90_BF16_128, FLASH_SM90_F16_64,
+        FLASH_SM90_F16_128,
+    },
 };
 use crate::{
     attention::{Attention, AttentionBackward, Heads, Lie},
     store::Store,
 };
 use Role::{Narrow, Wide};
-use roundelay_schedule::{Access, Bytes, Float};
+use roundelay_schedule::{Access, Bytes};
 
 /// A kernel that goes over all rows of queries, or of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,24 +43,59 @@ enum Way {
     Rows,
 }
 
-impl Way {
-    /// By tiles on tensor cores, where these take heads of this type and size.
-    fn by_tiles(draft: &Draft, heads: &Heads) -> Option<[Way; 2]> {
-        let (warps, groups) = match (draft.types.narrow, heads.depth) {
-            (Number::Bf16, 64) => (source::FLASH_BF16_64, source::FLASH_SM90_BF16_64),
-            (Number::Bf16, 128) => (source::FLASH_BF16_128, source::FLASH_SM90_BF16_128),
-            (Number::F16, 64) => (source::FLASH_F16_64, source::FLASH_SM90_F16_64),
-            (Number::F16, 128) => (source::FLASH_F16_128, source::FLASH_SM90_F16_128),
-            (Number::Bf16 | Number::F16 | Number::F32 | Number::F64, _) => return None,
+/// The sources for heads of one size.
+struct Tiled {
+    /// Numbers of a head.
+    depth: usize,
+    /// Of bf16, and of f16.
+    warps: [Source; 2],
+    /// The same by warp groups, whose panels have 64 numbers.
+    groups: Option<[Source; 2]>,
+}
+
+/// The sizes of heads that tensor cores take. Each is known to the compiler, or it spills registers.
+const TILED: [Tiled; 5] = [
+    Tiled { depth: 32, warps: [FLASH_BF16_32, FLASH_F16_32], groups: None },
+    Tiled {
+        depth: 64,
+        warps: [FLASH_BF16_64, FLASH_F16_64],
+        groups: Some([FLASH_SM90_BF16_64, FLASH_SM90_F16_64]),
+    },
+    Tiled { depth: 80, warps: [FLASH_BF16_80, FLASH_F16_80], groups: None },
+    Tiled { depth: 96, warps: [FLASH_BF16_96, FLASH_F16_96], groups: None },
+    Tiled {
+        depth: 128,
+        warps: [FLASH_BF16_128, FLASH_F16_128],
+        groups: Some([FLASH_SM90_BF16_128, FLASH_SM90_F16_128]),
+    },
+];
+
+/// Ways by tiles on tensor cores.
+struct ByTiles {
+    /// On every device.
+    usual: Way,
+    /// On devices of compute capability 9.0, if there is one.
+    sm90: Option<Way>,
+}
+
+impl ByTiles {
+    /// Where tensor cores take heads of this type and size.
+    fn of(draft: &Draft, heads: &Heads) -> Option<Self> {
+        let own = match draft.types.narrow {
+            Number::Bf16 => 0,
+            Number::F16 => 1,
+            Number::F32 | Number::F64 => return None,
         };
-        Some([Way::Warps(warps), Way::WarpGroups(groups)])
+        let tiled = TILED.iter().find(|tiled| tiled.depth == heads.depth)?;
+        let sm90 = tiled.groups.map(|groups| Way::WarpGroups(groups[own]));
+        Some(Self { usual: Way::Warps(tiled.warps[own]), sm90 })
     }
 }
 
-/// Whether attention of heads of so many numbers is made by tiles on tensor cores where a model is trained in
-/// this type, and not row by row.
-pub fn has_tiles(dtype: Float, depth: u64) -> bool {
-    matches!((dtype, depth), (Float::Bf16(_) | Float::F16(_), 64 | 128))
+/// How many numbers the heads have whose attention is made by tiles on tensor cores where a model is trained
+/// in 16 bits. That of others is made row by row.
+pub fn tiled_depths() -> impl Iterator<Item = u64> {
+    TILED.iter().map(|tiled| tiled.depth as u64)
 }
 
 /// How a sweep is cut into blocks.
@@ -103,17 +143,18 @@ impl Sweep {
     /// Blocks of `flash.cu`: 64 rows for every band of its warps.
     fn by_warps(self, heads: &Heads) -> Blocks {
         let depth = heads.depth;
-        let rows = match (self, depth, heads.cap) {
-            (Sweep::Keys, 128, _) | (Sweep::Queries, 128, Some(_)) => 64,
-            (Sweep::Forward | Sweep::Queries | Sweep::Keys, _, _) => 128,
+        let long = depth > 64;
+        let rows = match (self, heads.cap) {
+            (Sweep::Keys, _) | (Sweep::Queries, Some(_)) if long => 64,
+            (Sweep::Forward | Sweep::Queries | Sweep::Keys, _) => 128,
         };
         // Tiles of own rows that are there beside those that a block meets.
-        let own = match (self, depth) {
-            (Sweep::Forward, 64) => 0,
-            (Sweep::Forward | Sweep::Queries, 128) => 1,
-            (Sweep::Forward | Sweep::Queries | Sweep::Keys, _) => 2,
+        let own = match self {
+            Sweep::Forward if !long => 0,
+            Sweep::Forward | Sweep::Queries if long => 1,
+            Sweep::Forward | Sweep::Queries | Sweep::Keys => 2,
         };
-        let stage = 2 * if depth == 64 { 64 } else { 32 };
+        let stage = 2 * if long { 32 } else { 64 };
         let statistics = match self {
             Sweep::Forward | Sweep::Queries => 0,
             Sweep::Keys => 2 * stage,
@@ -331,7 +372,7 @@ impl Form for Attention {
         let sweep = |draft: &mut Draft, way| {
             Sweep::Forward.launch((draft, way), heads, &operands, None)
         };
-        let Some(ways) = Way::by_tiles(draft, heads) else {
+        let Some(ways) = ByTiles::of(draft, heads) else {
             return sweep(draft, Way::Rows);
         };
         let made = [Extent::Queries, Extent::Statistics];
@@ -340,12 +381,8 @@ impl Form for Attention {
             arrays(draft, heads, tokens(heads, Access::Read).into_iter().chain(made));
         let words = format!("attention to {}", words(heads));
         let attended = attended(heads, draft.types.narrow, places);
-        draft.either(
-            words,
-            arrays,
-            attended,
-            ways.map(|way| move |draft: &mut Draft| sweep(draft, way)),
-        )
+        let sweep = |way| move |draft: &mut Draft| sweep(draft, way);
+        draft.either(words, arrays, attended, (sweep(ways.usual), ways.sm90.map(sweep)))
     }
 }
 
@@ -368,7 +405,7 @@ impl Form for AttentionBackward {
             let keys = [q, k, v, lse, slope, inner, dk, dv];
             Sweep::Keys.launch((draft, way), heads, &keys, add)
         };
-        let Some(ways) = Way::by_tiles(draft, heads) else {
+        let Some(ways) = ByTiles::of(draft, heads) else {
             inner_products(draft, heads, [o, slope, inner]);
             return sweep(draft, Way::Rows, &[q, k, v, lse, slope, inner, dq]);
         };
@@ -383,7 +420,8 @@ impl Form for AttentionBackward {
         let words = format!("the gradients of attention to {}", words(heads));
         let queries = [q, k, v, o, lse, slope, inner, dq];
         let sweep = |way| move |draft: &mut Draft| sweep(draft, way, &queries);
-        draft.either(words, arrays, Err(Unattended::Gradients), ways.map(sweep))
+        let ways = (sweep(ways.usual), ways.sm90.map(sweep));
+        draft.either(words, arrays, Err(Unattended::Gradients), ways)
     }
 }
 
@@ -397,36 +435,38 @@ fn inner_products(draft: &mut Draft, heads: &Heads, operands: [Argument; 3]) {
 #[cfg(test)]
 mod tests {
     use super::{super::draft::Types, *};
-    use roundelay_schedule::GradientSums;
 
     #[test]
     fn two_blocks_fit_on_a_device_that_has_164_kib() {
         // What every block reserves, and the statistics of its own queries.
         let others = (1 << 10) + (1 << 10);
-        for (depth, cap) in [(64, None), (64, Some(1.0)), (128, None), (128, Some(1.0))] {
-            let extents = Heads::new([1, 1], [1, 1, depth], (true, 1), 1.0);
-            let heads = Heads { cap, ..extents };
-            for sweep in [Sweep::Forward, Sweep::Queries, Sweep::Keys] {
-                let block = sweep.by_warps(&heads).shared.0 + others;
-                assert!(2 * block <= 164 << 10, "{sweep:?} {depth} {cap:?}");
+        for depth in TILED.map(|tiled| tiled.depth) {
+            for cap in [None, Some(1.0)] {
+                let extents = Heads::new([1, 1], [1, 1, depth], (true, 1), 1.0);
+                let heads = Heads { cap, ..extents };
+                for sweep in [Sweep::Forward, Sweep::Queries, Sweep::Keys] {
+                    let block = sweep.by_warps(&heads).shared.0 + others;
+                    assert!(2 * block <= 164 << 10, "{sweep:?} {depth} {cap:?}");
+                }
             }
         }
     }
     #[test]
-    fn what_has_tiles_is_what_is_made_by_them() {
-        let half = GradientSums::Same;
-        for (dtype, narrow) in [
-            (Float::F32, Number::F32),
-            (Float::F64, Number::F64),
-            (Float::Bf16(half), Number::Bf16),
-            (Float::F16(half), Number::F16),
+    fn tiles_are_for_the_depths_of_their_table_in_16_bits() {
+        for (narrow, in_tiles) in [
+            (Number::F32, false),
+            (Number::F64, false),
+            (Number::Bf16, true),
+            (Number::F16, true),
         ] {
             let draft = Draft::new(Types { narrow, either: narrow }, Vec::new());
-            for depth in (8..=256).step_by(8) {
-                let heads = Heads::new([4, 4], [1, 1, depth], (true, 1), 1.0);
-                let is_tiled = Way::by_tiles(&draft, &heads).is_some();
-                assert_eq!(has_tiles(dtype, depth as u64), is_tiled, "{dtype} {depth}");
-            }
+            let is_tiled = |depth: &u64| {
+                let heads = Heads::new([4, 4], [1, 1, *depth as usize], (true, 1), 1.0);
+                ByTiles::of(&draft, &heads).is_some()
+            };
+            let tiled: Vec<u64> = (1..=256).filter(is_tiled).collect();
+            let expected: Vec<u64> = tiled_depths().filter(|_| in_tiles).collect();
+            assert_eq!(tiled, expected, "{narrow:?}");
         }
     }
 

@@ -229,15 +229,16 @@ impl Draft {
         self.steps.push(Step::Convolution(Box::new(convolution)));
         Ok(())
     }
-    /// Makes something by the functions that one or the other writes, or by a library.
-    pub(crate) fn either(
+    /// Makes something by the functions that one or the other writes, where there is one, or by a library.
+    pub(crate) fn either<Own: FnOnce(&mut Self) -> Result<(), String>>(
         &mut self,
         words: String,
         arrays: Vec<Operand>,
         attended: Result<Attended, Unattended>,
-        [usual, sm90]: [impl FnOnce(&mut Self) -> Result<(), String>; 2],
+        (usual, sm90): (Own, Option<Own>),
     ) -> Result<(), String> {
-        let (usual, sm90) = (self.apart(usual)?, self.apart(sm90)?);
+        let usual = self.apart(usual)?;
+        let sm90 = sm90.map(|sm90| self.apart(sm90)).transpose()?;
         let either = Either { words, usual, sm90, arrays, attended };
         self.steps.push(Step::Either(Box::new(either)));
         Ok(())

@@ -83,7 +83,9 @@ fn fits(launch: &Launch) -> Result<(), String> {
 /// All functions of ours that may make a step.
 fn launches(step: &Step) -> Vec<Launch> {
     match step {
-        Step::Either(either) => [&either.usual[..], &either.sm90].concat(),
+        Step::Either(either) => {
+            either.usual.iter().chain(either.sm90.iter().flatten()).cloned().collect()
+        }
         Step::Launch(_)
         | Step::Product(_)
         | Step::Gradients(_)

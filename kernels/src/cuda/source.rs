@@ -84,9 +84,15 @@ heads!(
     "Attention on tensor cores."
     ("kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h" "heads.h" "bands.h" "flash.h"
         "flash.cu")
+    FLASH_BF16_32 = "flash_bf16_32.cu" of "(bf16, 32)",
     FLASH_BF16_64 = "flash_bf16_64.cu" of "(bf16, 64)",
+    FLASH_BF16_80 = "flash_bf16_80.cu" of "(bf16, 80)",
+    FLASH_BF16_96 = "flash_bf16_96.cu" of "(bf16, 96)",
     FLASH_BF16_128 = "flash_bf16_128.cu" of "(bf16, 128)",
+    FLASH_F16_32 = "flash_f16_32.cu" of "(f16, 32)",
     FLASH_F16_64 = "flash_f16_64.cu" of "(f16, 64)",
+    FLASH_F16_80 = "flash_f16_80.cu" of "(f16, 80)",
+    FLASH_F16_96 = "flash_f16_96.cu" of "(f16, 96)",
     FLASH_F16_128 = "flash_f16_128.cu" of "(f16, 128)"
 );
 heads!(
@@ -154,9 +160,15 @@ pub const SOURCES: &[Source] = &[
     ELEMENTWISE,
     EMBEDDING,
     FLASH_BF16_128,
+    FLASH_BF16_32,
     FLASH_BF16_64,
+    FLASH_BF16_80,
+    FLASH_BF16_96,
     FLASH_F16_128,
+    FLASH_F16_32,
     FLASH_F16_64,
+    FLASH_F16_80,
+    FLASH_F16_96,
     FLASH_SM90_BF16_128,
     FLASH_SM90_BF16_64,
     FLASH_SM90_F16_128,

@@ -1,4 +1,4 @@
-//! Calls as usual models make them: heads of 64 and 128, rows of 768, vocabularies, images.
+//! Calls as usual models make them: heads of 32 to 128, rows of 768, vocabularies, images.
 
 use super::{Build, call};
 use roundelay_schedule::Call;
@@ -51,19 +51,22 @@ pub fn usual(name: &str, number: usize) -> Option<Call> {
 }
 
 /// Heads of 64 and of 128, causal and not, then with caps on the scores and heads that share their
-/// keys, in a window and behind keys of before; at last all in one array.
+/// keys, in a window and behind keys of before, and of other sizes that tensor cores take; at last all in one
+/// array.
 fn attention(name: &str, number: usize) -> Option<Call> {
-    let apart = 5;
-    if let Some(number) = number.checked_sub(apart) {
-        return packed_attention(name, number);
-    }
     let shapes = [
         (64, true, 2, 0),
         (64, false, 2, 0),
         (128, true, 2, 0),
         (64, true, 1, 0),
         (128, true, 1, 70),
+        (32, false, 2, 0),
+        (80, false, 2, 0),
+        (96, true, 2, 0),
     ];
+    if let Some(number) = number.checked_sub(shapes.len()) {
+        return packed_attention(name, number);
+    }
     let (depth, causal, key_heads, before) = *shapes.get(number)?;
     let (wide, lse): (&[u64], &[u64]) = (&[1, 200, 2 * depth], &[1, 2, 200]);
     let keys: &[u64] = &[1, before + 200, key_heads * depth];

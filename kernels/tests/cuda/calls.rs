@@ -234,9 +234,20 @@ fn attention_on_tensor_cores() {
         compare_attention(64, (1, 150), Float::Bf16(GradientSums::Same), seed);
         compare_attention(128, (1, 150), Float::F16(GradientSums::Same), seed + 1);
     }
+    for (depth, seed) in [(32, 3), (32, 8), (80, 0), (80, 5), (96, 1), (96, 6)] {
+        compare_attention(depth, (1, 150), Float::Bf16(GradientSums::Same), seed);
+        compare_attention(depth, (1, 150), Float::F16(GradientSums::Same), seed + 1);
+    }
     compare_attention(128, (1, 150), Float::Bf16(GradientSums::Same), 8);
     compare_attention(64, (230, 40), Float::Bf16(GradientSums::Same), 6);
     compare_attention(128, (230, 40), Float::Bf16(GradientSums::Same), 3);
+}
+
+/// The sizes of heads that have warp groups, and in turn one that has none.
+fn depths_in_turn(turn: u64) -> [(u64, Float); 3] {
+    let [bf16, f16] = [Float::Bf16, Float::F16].map(|float| float(GradientSums::Same));
+    let other = [(80, bf16), (32, f16), (96, bf16), (80, f16), (96, f16), (32, bf16)];
+    [(64, bf16), (128, f16), other[turn as usize % 6]]
 }
 
 /// Queries, keys and values in one array, whatever else a call may ask for.
@@ -247,9 +258,7 @@ fn attention_in_one_array_on_tensor_cores() {
     }
     for choice in 0..16 {
         let has = |bit: u64| choice >> bit & 1 == 1;
-        for (depth, dtype) in
-            [(64, Float::Bf16(GradientSums::Same)), (128, Float::F16(GradientSums::Same))]
-        {
+        for (depth, dtype) in depths_in_turn(choice) {
             let draw = &mut Draw::new(choice);
             let sight = Sight {
                 batch: 1 + draw.below(2),
@@ -283,9 +292,7 @@ fn attention_about_the_ends_of_tiles() {
     let lengths =
         [1, 15, 16, 17, 31, 33, 48, 63, 64, 65, 95, 97, 127, 128, 129, 161, 197, 257];
     for (seed, sequence) in (0..).zip(lengths) {
-        for (depth, dtype) in
-            [(64, Float::Bf16(GradientSums::Same)), (128, Float::F16(GradientSums::Same))]
-        {
+        for (depth, dtype) in depths_in_turn(seed) {
             let draw = &mut Draw::new(100 * depth + seed);
             let mut chance = |of: u64| draw.below(of) == 0;
             let (causal, capped, accumulate) = (chance(2), chance(4), chance(2));
@@ -321,7 +328,7 @@ fn attention_to_many_keys_with_large_scores() {
         return;
     }
     let (queries, positions, tile): (u64, u64, u64) = (16, 8192, 64);
-    for depth in [64, 128] {
+    for depth in [32, 64, 80, 96, 128] {
         let rows: &[u64] = &[1, queries, depth];
         let keys: &[u64] = &[1, positions, depth];
         let forward = call("attention").integer("heads", 1).integer("key_heads", 1);
@@ -352,7 +359,8 @@ fn attention_to_keys_whose_scores_rise() {
         return;
     }
     let (queries, positions): (u64, u64) = (48, 333);
-    for (depth, cap) in [(64, None), (128, None), (64, Some(30.0)), (128, Some(30.0))] {
+    let all = [32, 64, 80, 96, 128].map(|depth| [(depth, None), (depth, Some(30.0))]);
+    for (depth, cap) in all.into_iter().flatten() {
         let rows: &[u64] = &[1, queries, depth];
         let keys: &[u64] = &[1, positions, depth];
         let forward = call("attention").integer("heads", 1).integer("key_heads", 1);
@@ -384,4 +392,6 @@ fn short_sequences_on_tensor_cores() {
     }
     compare_attention(64, (1, 40), Float::Bf16(GradientSums::Same), 3);
     compare_attention(128, (1, 80), Float::F16(GradientSums::Same), 5);
+    compare_attention(80, (1, 80), Float::Bf16(GradientSums::Same), 5);
+    compare_attention(96, (1, 40), Float::F16(GradientSums::Same), 3);
 }

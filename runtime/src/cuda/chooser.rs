@@ -38,6 +38,9 @@ enum Reason {
     /// The device has no others.
     #[error("a device of compute capability {}.{} has no warp groups", .0.0, .0.1)]
     Device((u32, u32)),
+    /// There are no others for heads of this size.
+    #[error("warp groups make no heads of this size")]
+    Unmade,
     /// Others are not there.
     #[error("functions for sm_90a are not to be had: {0}")]
     Absent(String),
@@ -231,7 +234,7 @@ impl Chooser {
         functions: &mut Functions,
     ) -> Result<Loaded, Reason> {
         self.usable.clone()?;
-        let special = functions.all(&either.sm90);
+        let special = functions.all(either.sm90.as_ref().ok_or(Reason::Unmade)?);
         special.map_err(|reason| Reason::Absent(reason.to_string()))
     }
 

@@ -132,7 +132,7 @@ fn launches(step: Step, facts: &DeviceFacts) -> Vec<Launch> {
         Step::Gradients(both) => both.own,
         Step::Convolution(convolution) => convolution.own,
         Step::Either(either) if facts.capability == SM90 => {
-            [either.usual, either.sm90].concat()
+            either.usual.into_iter().chain(either.sm90.into_iter().flatten()).collect()
         }
         Step::Either(either) => either.usual,
     }

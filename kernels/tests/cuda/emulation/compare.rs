@@ -21,15 +21,22 @@ pub(crate) fn steps(call: &Call, dtype: Float) -> Steps {
 
 /// The steps of a call by functions for every device, and by those for some.
 pub(crate) fn ways(steps: Steps) -> Vec<Steps> {
-    let Steps { steps: usual, scratch } = &steps;
-    let special: Vec<Step> = usual.iter().cloned().flat_map(special).collect();
-    let special = Steps { steps: special, scratch: *scratch };
-    if special == steps { vec![steps] } else { vec![steps, special] }
+    let is_special =
+        |step: &Step| matches!(step, Step::Either(either) if either.sm90.is_some());
+    if !steps.steps.iter().any(is_special) {
+        return vec![steps];
+    }
+    let special = steps.steps.iter().cloned().flat_map(special).collect();
+    let special = Steps { steps: special, scratch: steps.scratch };
+    vec![steps, special]
 }
 
 fn special(step: Step) -> Vec<Step> {
     match step {
-        Step::Either(either) => either.sm90.into_iter().map(Step::Launch).collect(),
+        Step::Either(either) => {
+            let made = either.sm90.unwrap_or(either.usual);
+            made.into_iter().map(Step::Launch).collect()
+        }
         Step::Launch(_)
         | Step::Product(_)
         | Step::Gradients(_)
