@@ -69,7 +69,7 @@ pub use roundelay_runtime::{
 pub use roundelay_schedule::{
     Bytes, Catalogue, Checked, DeviceId, Element, FileErrors, Initial, Kind, Lines,
     Nanos, Plan, Profile, Schedule, Simulation, Timeline, Trace, Violation, Violations,
-    check, enough_steps, grid, read, seal, simulate, trace, write, write_profile,
+    check, enough_steps, grid, page, read, seal, simulate, trace, write, write_profile,
 };
 
 #[cfg(doctest)]

@@ -109,7 +109,7 @@ pub use target::{Device, Domain, Host, Pool, Products, Target};
 pub use tensor::{
     Contraction, Direction, Division, Images, Line, Sequence, Split, Tensor,
 };
-pub use timeline::{Simulation, Trace, enough_steps, grid, trace};
+pub use timeline::{Simulation, Trace, enough_steps, grid, page, trace};
 pub use turned::{Cells, Turned};
 pub use unit::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos};
 pub use waits::Waits;

@@ -2,9 +2,12 @@
 
 mod grid;
 mod memory;
+mod page;
+mod span;
 mod trace;
 
 pub use grid::grid;
+pub use page::page;
 pub use trace::{Trace, trace};
 
 use crate::{DeviceId, Entry, Nanos, Pass, PhysicalQueue, Schedule, Task, gcd, lcm};

@@ -253,6 +253,8 @@ pub(crate) enum ShowForm {
     Grid,
     /// A Chrome trace in JSON, for Perfetto: a track per queue, arrows, live memory.
     Trace,
+    /// A web page of one file: a row per queue, and live memory.
+    Html,
     /// The passes of each device as comma-separated values, for PyTorch's pipelining.
     Csv,
 }

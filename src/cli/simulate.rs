@@ -103,6 +103,7 @@ pub(super) fn show(args: &ShowArgs) -> Result<(), Failure> {
             print(&roundelay::grid(&timeline, Nanos(0), timeline.makespan()))
         }
         ShowForm::Trace => print_json(&roundelay::trace(&timeline()?), Form::Document),
+        ShowForm::Html => print(&roundelay::page(&timeline()?)),
         ShowForm::Csv => match lists_of(&schedule) {
             Ok(lists) => print(&write_lists(&lists)),
             Err(why) => Err(Failure::refused(Code::Lists, &args.file, why.to_string())),

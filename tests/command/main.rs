@@ -9,6 +9,7 @@ mod kill;
 mod language_reference;
 mod lists;
 mod mixed;
+mod page;
 mod plan_options;
 mod profile;
 mod pytorch;

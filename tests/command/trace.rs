@@ -8,7 +8,7 @@ use roundelay::{
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-const PROGRAM: &str = r#"
+pub(crate) const PROGRAM: &str = r#"
 model ladder {
     input x: real[batch, 16]
     input y: real[batch, 16]
@@ -30,7 +30,7 @@ plan { exactness delayed, rule RULE, placement PLACEMENT, replicas 1, micro_batc
 
 const STEPS: u64 = 6;
 
-fn compiled(rule: &str, placement: &str) -> Checked {
+pub(crate) fn compiled(rule: &str, placement: &str) -> Checked {
     let text = PROGRAM.replace("RULE", rule).replace("PLACEMENT", placement);
     let source = SourceFile::new("ladder.rdl".to_owned(), text);
     let program = roundelay::parse(&source).expect("the program is right");

@@ -4,10 +4,12 @@
 //! nothing overlaps, so on the clock a device may hold more at one time, though never more than its
 //! arena.
 
-use super::memory::live;
+use super::{
+    memory::live,
+    span::{Told, spans, told},
+};
 use crate::{
-    ActionId, Bytes, Collective, DeviceId, Entry, Id, Kind, Nanos, PhysicalQueue,
-    Simulation, Work,
+    ActionId, Bytes, DeviceId, Entry, Id, Kind, Nanos, PhysicalQueue, Simulation,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,10 +92,6 @@ pub fn trace(simulation: &Simulation<'_>) -> Trace {
     Trace { display_time_unit: "ms", trace_events }
 }
 
-fn spans<'a>(simulation: &'a Simulation<'_>) -> impl Iterator<Item = &'a Entry> {
-    simulation.entries().iter().filter(|entry| entry.start < entry.end)
-}
-
 fn microseconds(time: Nanos) -> f64 {
     time.0 as f64 / 1e3
 }
@@ -114,21 +112,25 @@ fn track(simulation: &Simulation<'_>, queue: PhysicalQueue) -> [usize; 2] {
     }
 }
 
+/// Whose a queue is, and what it is called there.
+fn called(simulation: &Simulation<'_>, queue: PhysicalQueue) -> [String; 2] {
+    let devices = &simulation.schedule().target.devices;
+    let name = |device: DeviceId| devices[device].name.clone();
+    let shared = "shared".to_owned();
+    match queue {
+        PhysicalQueue::Lane(device, lane) => [name(device), format!("lane {lane}")],
+        PhysicalQueue::Arrival(device) => [name(device), "arrivals".to_owned()],
+        PhysicalQueue::Host(device) => [shared, format!("host for {}", name(device))],
+        PhysicalQueue::Group(group) => [shared, format!("group {group}")],
+    }
+}
+
 fn names(simulation: &Simulation<'_>) -> Vec<Event> {
     let queues: BTreeSet<PhysicalQueue> =
         spans(simulation).map(|entry| entry.queue).collect();
-    let devices = &simulation.schedule().target.devices;
-    let called = |device: &DeviceId| devices[*device].name.clone();
-    let name = |queue: &PhysicalQueue| match queue {
-        PhysicalQueue::Lane(device, lane) => (called(device), format!("lane {lane}")),
-        PhysicalQueue::Arrival(device) => (called(device), "arrivals".to_owned()),
-        PhysicalQueue::Host(device) => {
-            ("shared".to_owned(), format!("host for {}", called(device)))
-        }
-        PhysicalQueue::Group(group) => ("shared".to_owned(), format!("group {group}")),
-    };
     let both = queues.iter().flat_map(|queue| {
-        let ([pid, tid], (process, thread)) = (track(simulation, *queue), name(queue));
+        let [pid, tid] = track(simulation, *queue);
+        let [process, thread] = called(simulation, *queue);
         [
             Event::Name { name: "process_name", pid, tid, args: Name { name: process } },
             Event::Name { name: "thread_name", pid, tid, args: Name { name: thread } },
@@ -138,39 +140,15 @@ fn names(simulation: &Simulation<'_>) -> Vec<Event> {
 }
 
 fn span(simulation: &Simulation<'_>, entry: &Entry) -> Event {
-    let schedule = simulation.schedule();
-    let size = |row: crate::Row| Some(schedule.buffers[row.buffer].size.0);
-    let (name, cat, micro_batch, bytes) = match &schedule.actions[entry.action].work {
-        Work::Launch { routine, micro_batch, .. } => {
-            (schedule.routines[*routine].name.clone(), "launch", *micro_batch, None)
-        }
-        Work::Transfer { from, .. } => {
-            ("transfer".to_owned(), "message", None, size(from.row))
-        }
-        Work::Collective { kind, from, to, .. } => {
-            (collective(*kind).to_owned(), "message", None, size(*from).max(size(*to)))
-        }
-        Work::Feed { micro_batch, row, .. } => {
-            ("feed".to_owned(), "host", Some(*micro_batch), size(*row))
-        }
-        Work::Report { micro_batch, row, .. } => {
-            ("report".to_owned(), "host", Some(*micro_batch), size(*row))
-        }
-    };
+    let Told { name, sort, micro_batch, bytes } = told(simulation, entry);
+    let cat = sort.name();
     let [pid, tid] = track(simulation, entry.queue);
     let &Entry { action, step, period, start, end, .. } = entry;
     let micro_batch = micro_batch.map(|micro_batch| micro_batch.to_string());
+    let bytes = bytes.map(|bytes| bytes.0);
     let args = Details { action: action.to_string(), step, period, micro_batch, bytes };
     let (ts, dur) = (microseconds(start), microseconds(end - start));
     Event::Span { name, cat, pid, tid, ts, dur, args }
-}
-
-fn collective(kind: Collective) -> &'static str {
-    match kind {
-        Collective::AllReduce => "all-reduce",
-        Collective::ReduceScatter => "reduce-scatter",
-        Collective::AllGather => "all-gather",
-    }
 }
 
 /// An arrow from the end of what is waited for to the start of what waits in another queue.
