@@ -147,6 +147,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let schedule = compiled(&file)?;
     let context = Context {
         step: 3,
+        updates: 4,
         micro_batch: 0,
         seed: 1,
         mode: Mode::Training,

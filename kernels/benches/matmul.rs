@@ -10,6 +10,7 @@ use std::{collections::BTreeMap, time::Instant};
 
 const CONTEXT: Context = Context {
     step: 0,
+    updates: 1,
     micro_batch: 0,
     seed: 0,
     mode: Mode::Training,

@@ -36,7 +36,7 @@ __device__ inline unsigned char* dynamic_shared() {
 
 // What changes from one training step to the next, as `cuda::Scalars` of Rust.
 struct Scalars {
-    u64 step, seed;
+    u64 step, updates, seed;
     f64 rate;
     u64 training;
 };

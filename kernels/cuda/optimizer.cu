@@ -112,7 +112,7 @@ struct Constants {
     KERNEL(256, adamw_constants_##W,                                                                           \
            (Constants<W> * out, const Scalars* scalars, const f64* partial, u64 partials, const W* given,      \
             f64 clip, f64 share, f64 beta1, f64 beta2, f64 decay),                                             \
-           f64 updates = f64(scalars->step) + 1, rate = scalars->rate;                                         \
+           f64 updates = f64(scalars->updates), rate = scalars->rate;                                          \
            f64 mean = 1 - pow(beta1, updates), square = 1 - pow(beta2, updates);                               \
            W scale = W(scale_of(partial, partials, given, clip, share));                                       \
            if (threadIdx.x == 0)                                                                               \

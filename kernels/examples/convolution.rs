@@ -85,6 +85,7 @@ impl Layer {
             arrays.iter_mut().map(|array| array.as_mut_ptr().cast()).collect();
         let context = Context {
             step: 0,
+            updates: 1,
             micro_batch: 0,
             seed: 0,
             mode: Mode::Training,

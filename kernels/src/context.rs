@@ -9,6 +9,8 @@ use roundelay_schedule::Line;
 pub struct Context {
     /// The training step t that is served, counted from zero.
     pub step: u64,
+    /// Which update of an optimizer's state update `step` is, counted from one where the state is zero.
+    pub updates: u64,
     /// The micro-batch, counted from zero.
     pub micro_batch: u64,
     /// The job's seed.

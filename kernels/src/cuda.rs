@@ -257,6 +257,8 @@ pub enum CallPlace {
 pub struct Scalars {
     /// The training step t that is served, counted from zero.
     pub step: u64,
+    /// Which update of the optimizer's state update `step` is, counted from one where it was zero.
+    pub updates: u64,
     /// The job's seed.
     pub seed: u64,
     /// The learning rate of update `step`.

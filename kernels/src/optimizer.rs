@@ -244,7 +244,7 @@ impl Define for Sgd {
 
 impl Adamw {
     fn step<R: Real>(&self, scale: R, context: &Context) -> AdamwStep<R> {
-        let updates = context.step as f64 + 1.0;
+        let updates = context.updates as f64;
         let [mean, square] = self.betas.map(|beta| 1.0 - libm::pow(beta, updates));
         AdamwStep {
             scale,

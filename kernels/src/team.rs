@@ -261,6 +261,7 @@ mod tests {
     fn every_other_kernel_shares_a_large_call() {
         let context = Context {
             step: 0,
+            updates: 1,
             micro_batch: 0,
             seed: 0,
             mode: Mode::Training,

@@ -59,7 +59,10 @@ use session::{Driver, Session};
 use std::{
     collections::BTreeMap,
     mem,
-    sync::{Arc, Mutex, atomic::AtomicUsize},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -121,6 +124,8 @@ struct Shared {
     arenas: Arenas,
     meter: Meter,
     recorder: Option<Recorder>,
+    /// That of the state; written at rest alone, before anything is issued.
+    optimizer_origin: AtomicU64,
     feed: Mutex<Box<dyn Feed>>,
     /// Number of the feed that has it, counted from one.
     feeding: AtomicUsize,
@@ -216,6 +221,8 @@ impl Cpu {
         })?;
         self.course = Course::from(state);
         self.shared.meter.reset();
+        let origin = state.optimizer_origin;
+        self.shared.optimizer_origin.store(origin, Ordering::Relaxed);
         self.shared.rests(state.step);
         Ok(())
     }
@@ -225,9 +232,9 @@ impl Cpu {
     /// # Errors
     /// When nothing was loaded, or a replay failed before.
     pub fn save(&mut self) -> Result<State, CpuError> {
-        let (step, origin) = self.course.here()?;
+        let moment = self.course.here()?;
         let (Shared { arenas, schedule, .. }, claim) = self.at_rest()?;
-        rows::save(schedule, step, origin, |device, start, bytes| {
+        rows::save(schedule, moment, |device, start, bytes| {
             arenas.copy(&claim, device, start, bytes);
             Ok(())
         })
@@ -379,6 +386,7 @@ impl Shared {
             arenas: Arenas::new(schedule, share.asker())?,
             share,
             meter: Meter::new(schedule),
+            optimizer_origin: AtomicU64::new(0),
             feed: Mutex::new(Box::new(Completed::new(schedule, feed))),
             feeding: AtomicUsize::new(0),
             losses: Mutex::new(Vec::with_capacity(LOSSES)),

@@ -212,6 +212,7 @@ impl Evaluator {
     fn context(&self, step: u64, micro_batch: u64) -> Context {
         Context {
             step,
+            updates: step,
             micro_batch,
             seed: self.job.seed,
             mode: Mode::Evaluation,

@@ -17,7 +17,13 @@ impl State {
             Tensor::first(job, parameter.whole_shape(), numbers)
         };
         let tensors = job.parameters.iter().map(|p| (p.name.clone(), tensor(p)));
-        State { dtype: job.dtype, step: 0, origin: 0, tensors: tensors.collect() }
+        State {
+            dtype: job.dtype,
+            step: 0,
+            origin: 0,
+            optimizer_origin: 0,
+            tensors: tensors.collect(),
+        }
     }
 }
 

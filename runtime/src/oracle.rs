@@ -15,7 +15,7 @@ use crate::{
     feed::Feed,
     plain::Plain,
     shares::Shares,
-    state::{State, StateError, rows::Gathered},
+    state::{Moment, State, StateError, rows::Gathered, updates},
 };
 use roundelay_kernels::{Context, Mode};
 use roundelay_schedule::{Checked, Id, MicroBatch, Pass, Role};
@@ -28,8 +28,8 @@ pub struct Oracle {
     stages: Vec<OracleStage>,
     squares: Squares,
     shares: Shares,
-    step: u64,
-    origin: u64,
+    /// T, and the origins of the state.
+    moment: Moment,
 }
 
 /// Why there is no oracle for a schedule and a state.
@@ -71,17 +71,17 @@ impl Oracle {
         let stage = |stage| OracleStage::new(schedule, &plain, state, stage);
         let keepers = schedule.job.stages().step_by(schedule.plan.slices as usize);
         let stages = keepers.map(stage).collect::<Result<_, _>>()?;
-        let (step, origin) = (state.step, state.origin);
+        let moment = state.moment();
         let squares = Squares::new(schedule);
         let all = u64::from(schedule.plan.all_micro_batches());
         let shares = Shares::new(&schedule.job, all);
         let schedule = schedule.clone();
-        Ok(Self { schedule, plain, stages, squares, shares, step, origin })
+        Ok(Self { schedule, plain, stages, squares, shares, moment })
     }
 
     /// T: the next training step.
     pub fn step(&self) -> u64 {
-        self.step
+        self.moment.step
     }
 
     /// Does one training step; returns the losses of its micro-batches in order.
@@ -95,21 +95,21 @@ impl Oracle {
         let dtype = self.schedule.job.dtype;
         self.stages.iter_mut().for_each(|stage| stage.join(dtype));
         self.update();
-        self.step += 1;
+        self.moment.step += 1;
         losses
     }
 
     /// The training state, in global terms.
     pub fn state(&mut self) -> State {
-        let Self { schedule, stages, step, origin, .. } = self;
-        let mut gathered = Gathered::new(schedule, *step, *origin);
+        let Self { schedule, stages, moment, .. } = self;
+        let mut gathered = Gathered::new(schedule, *moment);
         stages.iter_mut().for_each(|stage| stage.save(&schedule.job, &mut gathered));
         gathered.state()
     }
 
     fn forward(&mut self, feed: &mut dyn Feed, i: usize) -> f64 {
         let context = self.context(i as u64);
-        let step = self.step;
+        let step = self.moment.step;
         let Self { plain, shares, schedule, .. } = self;
         plain.feed(&schedule.job, |input, bytes| {
             shares.fill(feed, (input, step, i as u64), bytes);
@@ -147,12 +147,12 @@ impl Oracle {
     fn age(&self, i: usize, stage: usize) -> usize {
         let delays = &self.schedule.plan.delays;
         let delay = u64::from(delays.delay(i % delays.size().0, stage));
-        delay.min(self.step - self.origin) as usize
+        delay.min(self.moment.step - self.moment.origin) as usize
     }
 
     fn update(&mut self) {
         let context = Context {
-            rate: self.schedule.job.optimizer.rate.at(self.step),
+            rate: self.schedule.job.optimizer.rate.at(self.moment.step),
             ..self.context(0)
         };
         let (schedule, plain, squares) =
@@ -173,8 +173,10 @@ impl Oracle {
     }
 
     fn context(&self, micro_batch: u64) -> Context {
+        let Moment { step, origin: _, optimizer_origin } = self.moment;
         Context {
-            step: self.step,
+            step,
+            updates: updates(step, optimizer_origin),
             micro_batch,
             seed: self.schedule.job.seed,
             mode: Mode::Training,

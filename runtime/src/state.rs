@@ -24,8 +24,25 @@ pub struct State {
     /// Versions below this one equal it: θ_v = θ_origin for v < origin. Zero unless a run was
     /// restarted from its newest parameters alone.
     pub origin: u64,
+    /// The step before which optimizer state was zero: it has seen the updates from there on. Zero unless
+    /// a run went on without the state of an earlier one.
+    pub optimizer_origin: u64,
     /// By global parameter name.
     pub tensors: BTreeMap<String, Tensor>,
+}
+
+/// Where a state is in a training; the fields are those of the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    pub(crate) step: u64,
+    pub(crate) origin: u64,
+    pub(crate) optimizer_origin: u64,
+}
+
+/// Which update of the optimizer's state the update of a step is, counted from one; zero before its
+/// origin.
+pub(crate) fn updates(step: u64, optimizer_origin: u64) -> u64 {
+    (step + 1).saturating_sub(optimizer_origin)
 }
 
 /// One parameter; arrays are dense, in native byte order.
@@ -137,6 +154,12 @@ pub enum StateError {
 }
 
 impl State {
+    /// Where it is in a training.
+    pub(crate) fn moment(&self) -> Moment {
+        let State { step, origin, optimizer_origin, dtype: _, tensors: _ } = *self;
+        Moment { step, origin, optimizer_origin }
+    }
+
     /// Forgets all versions but the newest: the state from which another rule starts.
     pub fn restart(&mut self) {
         self.origin = self.step;
@@ -151,8 +174,9 @@ impl State {
         if self.dtype != job.dtype {
             return Err(StateError::Element { found: self.dtype, expected: job.dtype });
         }
-        let State { step, origin, .. } = *self;
-        if origin > step {
+        let Moment { step, origin, optimizer_origin } = self.moment();
+        let ahead = [origin, optimizer_origin].into_iter().find(|origin| *origin > step);
+        if let Some(origin) = ahead {
             return Err(StateError::Origin { origin, step });
         }
         job.parameters

@@ -184,6 +184,7 @@ impl<'a> Machine<'a> {
         };
         let context = Context {
             step,
+            updates: step + 1,
             micro_batch: micro_batch.map_or(0, |i| self.global(own, i) as u64),
             seed: schedule.job.seed,
             mode: Mode::Training,

@@ -15,9 +15,10 @@ const SHAPE: [u64; 3] = [4, 7, 6];
 type Held = Vec<Vec<f64>>;
 
 fn context(part: u32) -> Context {
-    let (step, micro_batch, seed, rate, slice_offset) = (0, 0, 0, 0.0, 0);
+    let (step, updates, micro_batch, seed) = (0, 1, 0, 0);
+    let (rate, slice_offset) = (0.0, 0);
     let (mode, part, threads) = (Mode::Training, u64::from(part), 1);
-    Context { step, micro_batch, seed, mode, rate, slice_offset, part, threads }
+    Context { step, updates, micro_batch, seed, mode, rate, slice_offset, part, threads }
 }
 
 /// Whether the parts of a direction have alike, have a share of a sum, or have parts.

@@ -41,7 +41,9 @@ fn trained(call: &Call, body: Body) -> (Vec<f64>, Vec<Vec<f64>>, Vec<f64>) {
         arrays[0] = Array::Real(gradient.clone());
         arrays[1] = arrays[2].clone();
         let step = step as u64;
-        let context = Context { step, rate: rate(step), ..CONTEXT };
+        // State may have begun at zero long after the first step.
+        let (updates, rate) = (step + 1, rate(step));
+        let context = Context { step: step + 3000, updates, rate, ..CONTEXT };
         run(call, &mut arrays, body, &context);
     }
     (start, gradients, arrays[2].values().to_vec())
@@ -203,7 +205,8 @@ fn a_master_is_stepped_whatever_the_parameters_say() {
                 arrays[0] = Array::Real(gradient.clone());
                 arrays[1] = Array::Real(vec![f64::NAN; COUNT]);
                 let step = step as u64;
-                let context = Context { step, rate: rate(step), ..CONTEXT };
+                let (updates, rate) = (step + 1, rate(step));
+                let context = Context { step, updates, rate, ..CONTEXT };
                 run(&with_master, &mut arrays, body, &context);
                 assert_eq!(
                     arrays[2], arrays[count],

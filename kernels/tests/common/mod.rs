@@ -17,6 +17,7 @@ pub(crate) enum Body {
 
 pub(crate) const CONTEXT: Context = Context {
     step: 3,
+    updates: 2,
     micro_batch: 1,
     seed: 11,
     mode: Mode::Training,

@@ -3,7 +3,8 @@
 //! Tensors are `name` for θ_T, `name@-1` for θ_{T−1} and so on, `name#mean` for optimizer state,
 //! which in mixed precision is wider, and of which the master copy is one (`name#master`).
 //! The metadata has one entry, `roundelay`: a JSON object of names and texts with the step, the
-//! origin, the number of examples taken, the [`Provenance`], and a digest of all that stands in the file.
+//! origin, that of optimizer state unless it is 0, the number of examples taken, the [`Provenance`], and
+//! a digest of all that stands in the file.
 
 use super::{Checkpoint, CheckpointError, Provenance};
 use crate::{
@@ -49,6 +50,9 @@ fn entries(provenance: &Provenance, state: &State) -> BTreeMap<String, String> {
     add("step", state.step.to_string());
     add("origin", state.origin.to_string());
     add("position", state.step.saturating_mul(batch).to_string());
+    if state.optimizer_origin > 0 {
+        add("optimizer_origin", state.optimizer_origin.to_string());
+    }
     // Arrays say it by themselves otherwise.
     if state.dtype.native().is_none() {
         add("dtype", state.dtype.to_string());
@@ -141,20 +145,25 @@ fn decode(container: Container) -> Result<(Provenance, State), String> {
         return Err("its digest differs from its contents".to_string());
     }
     let mut take = |name: &str| entries.remove(name).unwrap_or_default();
-    let [format, step, origin, _, dtype] =
-        ["format", "step", "origin", "position", "dtype"].map(&mut take);
+    let [format, step, origin, optimizer_origin, _, dtype] =
+        ["format", "step", "origin", "optimizer_origin", "position", "dtype"]
+            .map(&mut take);
     if format != FORMAT {
         return Err(format!("it has format {format:?}, this program reads {FORMAT:?}"));
     }
     let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is no step"));
     let (step, origin) = (number(&step)?, number(&origin)?);
+    let optimizer_origin = match optimizer_origin.as_str() {
+        "" => 0,
+        written => number(written)?,
+    };
     let provenance = Provenance { entries };
     let dtype = dtype_of(&dtype, &arrays)?;
     let tensors = tensors_of(&provenance, arrays, dtype)?;
-    match origin <= step {
-        true => Ok((provenance, State { dtype, step, origin, tensors })),
-        false => Err("it begins after its own step".to_string()),
+    if origin.max(optimizer_origin) > step {
+        return Err("it begins after its own step".to_string());
     }
+    Ok((provenance, State { dtype, step, origin, optimizer_origin, tensors }))
 }
 
 /// The type of the state: as the file says, or that of its arrays.

@@ -189,8 +189,9 @@ fn forgotten(state: &State, schedule: &Schedule) -> Option<String> {
     })
 }
 
-/// Another method's state is zero; a master copy, which comes last, stays.
+/// State begins at zero; a master copy, which comes last, stays.
 fn forget_optimizer(state: &mut State, job: &Job) {
+    state.optimizer_origin = state.step;
     let states = job.optimizer.method.states() as usize;
     let masters = job.dtype.masters() as usize;
     for Tensor { versions, optimizer, shape: _ } in state.tensors.values_mut() {

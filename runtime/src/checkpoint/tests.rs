@@ -129,8 +129,8 @@ fn a_state_comes_back_bit_for_bit() {
         let mut schedule = schedule(rule);
         schedule.job.dtype = dtype;
         let checkpoints = Checkpoints::start(folder.path(), run(&schedule)).unwrap();
-        for step in [0, 1, 7] {
-            let state = state(&schedule, step);
+        for (step, optimizer_origin) in [(0, 0), (1, 0), (7, 5)] {
+            let state = State { optimizer_origin, ..state(&schedule, step) };
             let path = checkpoints.save(&state).unwrap();
             assert_eq!(newest(&folder), state);
             let bytes = fs::read(&path).unwrap();
@@ -173,6 +173,7 @@ fn any_reader_of_safetensors_finds_the_names() {
         r#""fingerprint":"0123456789abcdef-fedcba9876543210""#,
     ];
     assert!(wanted.iter().all(|entry| text.contains(entry)), "{text}");
+    assert!(!text.contains("optimizer_origin"), "zero is what files without it have");
 }
 
 #[test]

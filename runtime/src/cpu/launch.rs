@@ -16,6 +16,7 @@ use crate::{
     machine::{Span, slice_offset},
     memory::Claim,
     native::native,
+    state::updates,
 };
 use roundelay_kernels::{Context, Mode};
 use roundelay_schedule::{
@@ -24,6 +25,7 @@ use roundelay_schedule::{
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     ops::ControlFlow,
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
@@ -317,8 +319,10 @@ impl Executor<'_> {
         let schedule = &self.shared.schedule;
         let coordinate = &self.shared.coordinates[turn.coordinate];
         let device = schedule.rings[at.ring].device(at.place, turn.period);
+        let origin = self.shared.optimizer_origin.load(Ordering::Relaxed);
         Context {
             step: step(turn),
+            updates: updates(step(turn), origin),
             micro_batch: self.global(turn.coordinate, *micro_batch),
             seed: schedule.job.seed,
             mode: Mode::Training,

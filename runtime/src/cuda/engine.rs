@@ -140,6 +140,7 @@ impl Engine {
     pub(super) fn load(&mut self, state: &State, fill: Fill) -> Result<(), CudaError> {
         self.fill(fill)?;
         self.settle()?;
+        self.staging.optimizer_origin = state.optimizer_origin;
         let schedule = Arc::clone(&self.schedule);
         let here = self.arenas.devices();
         let has = |device| here.contains(&device);

@@ -290,6 +290,7 @@ fn context(number: u32, slice_offset: u64) -> Context {
     let mode = if number % 4 == 3 { Mode::Evaluation } else { Mode::Training };
     Context {
         step: 3,
+        updates: 2,
         micro_batch: 1,
         seed: 11,
         mode,

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     machine::{Loss, input_of},
     native::number_of,
+    state::updates,
 };
 use roundelay_kernels::{Context, Mode, cuda::Scalars};
 use roundelay_schedule::{ActionId, Bytes, Schedule, Work};
@@ -35,6 +36,8 @@ pub(super) struct Staging {
     rows: usize,
     table: DeviceMemory,
     ahead: Ahead,
+    /// That of the state that was loaded.
+    pub(super) optimizer_origin: u64,
     /// What the losses of each half will be.
     awaited: [Vec<Awaited>; HALVES],
 }
@@ -77,7 +80,8 @@ impl Staging {
         let fed = fed.map(|(action, (_, each))| (*action, *each));
         let ahead = Ahead::new(fed, device, coordinates)?;
         let awaited = [Vec::new(), Vec::new()];
-        Ok(Self { pinned, half, places, rows, table, ahead, awaited })
+        let optimizer_origin = 0;
+        Ok(Self { pinned, half, places, rows, table, ahead, optimizer_origin, awaited })
     }
 
     /// Bytes of the device that it takes.
@@ -103,6 +107,7 @@ impl Staging {
             let step = u64::try_from(period - lag as i64).unwrap_or(0);
             let row = Scalars {
                 step,
+                updates: updates(step, self.optimizer_origin),
                 seed: job.seed,
                 rate: job.optimizer.rate.at(step),
                 training: 1,
@@ -221,13 +226,14 @@ pub(super) fn scalars(context: &Context) -> Scalars {
         Mode::Training => 1,
         Mode::Evaluation => 0,
     };
-    Scalars { step: context.step, seed: context.seed, rate: context.rate, training }
+    let Context { step, updates, seed, rate, .. } = *context;
+    Scalars { step, updates, seed, rate, training }
 }
 
 /// The words of a row, as the device reads them.
-pub(super) fn words(row: Scalars) -> [[u8; 8]; 4] {
-    let Scalars { step, seed, rate, training } = row;
-    [step.to_ne_bytes(), seed.to_ne_bytes(), rate.to_ne_bytes(), training.to_ne_bytes()]
+pub(super) fn words(row: Scalars) -> [[u8; 8]; 5] {
+    let Scalars { step, updates, seed, rate, training } = row;
+    [step, updates, seed, rate.to_bits(), training].map(u64::to_ne_bytes)
 }
 
 /// Bytes that an action hands over between host and device at one coordinate.

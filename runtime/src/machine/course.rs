@@ -1,6 +1,6 @@
 //! Where a machine is in a training.
 
-use crate::state::State;
+use crate::state::{Moment, State};
 use roundelay_schedule::Segment;
 
 /// Why a machine has nothing to go on from.
@@ -26,36 +26,33 @@ pub(crate) struct Course(Option<Here>);
 struct Here {
     /// Step of the state that was loaded.
     first: u64,
-    /// That of the state.
-    origin: u64,
-    /// T: the next training step.
-    step: u64,
+    /// T, and the origins of the state that was loaded.
+    moment: Moment,
 }
 
 impl Course {
     /// At the start of what goes on from a state.
     pub(crate) fn from(state: &State) -> Self {
-        let State { step, origin, dtype: _, tensors: _ } = *state;
-        Self(Some(Here { first: step, origin, step }))
+        let moment = state.moment();
+        Self(Some(Here { first: moment.step, moment }))
     }
 
     /// T: the next training step; 0 before a state is loaded.
     pub(crate) fn step(&self) -> u64 {
-        self.0.map_or(0, |here| here.step)
+        self.0.map_or(0, |here| here.moment.step)
     }
 
     /// Steps since the state was loaded.
     pub(crate) fn steps(&self) -> u64 {
-        self.0.map_or(0, |here| here.step - here.first)
+        self.0.map_or(0, |here| here.moment.step - here.first)
     }
 
-    /// The next training step, and the origin of a state that is saved before it.
+    /// Where a state is that is saved now.
     ///
     /// # Errors
     /// When nothing was loaded.
-    pub(crate) fn here(&self) -> Result<(u64, u64), Unready> {
-        let Here { step, origin, .. } = self.0.ok_or(Unready::Unloaded)?;
-        Ok((step, origin))
+    pub(crate) fn here(&self) -> Result<Moment, Unready> {
+        self.0.map(|here| here.moment).ok_or(Unready::Unloaded)
     }
 
     /// The training steps from here to `end`.
@@ -63,14 +60,14 @@ impl Course {
     /// # Errors
     /// When nothing was loaded.
     pub(crate) fn segment(&self, end: u64) -> Result<Segment, Unready> {
-        let (first, _) = self.here()?;
+        let first = self.here()?.step;
         Ok(Segment { first, end: end.max(first) })
     }
 
     /// The machine rests before a later step.
     pub(crate) fn reach(&mut self, step: u64) {
         if let Some(here) = &mut self.0 {
-            here.step = step;
+            here.moment.step = step;
         }
     }
 }

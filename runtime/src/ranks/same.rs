@@ -18,6 +18,7 @@ impl Control {
         end: u64,
     ) -> Result<(), Trouble> {
         let mut parameters = Digest::new();
+        parameters.add(&state.optimizer_origin.to_le_bytes());
         for (name, tensor) in &state.tensors {
             parameters.add(name.as_bytes());
             let arrays = tensor.versions.iter().chain(&tensor.optimizer);

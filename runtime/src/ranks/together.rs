@@ -3,7 +3,7 @@
 use super::{seated::Among, trouble::Ended};
 use crate::{
     machine::{Loss, Measured, Touched},
-    state::{State, rows},
+    state::{Moment, State, rows},
 };
 use roundelay_schedule::{DeviceId, Kind, Schedule};
 use std::{collections::BTreeMap, iter};
@@ -64,7 +64,7 @@ impl Among {
         self.control.gather(own).map_err(|trouble| self.control.ended(trouble))
     }
 
-    /// The state before a step, on the first rank. Every rank reads the rows of its device through
+    /// The state at a moment, on the first rank. Every rank reads the rows of its device through
     /// `read(device, first byte, bytes)`.
     ///
     /// # Errors
@@ -72,18 +72,18 @@ impl Among {
     pub(crate) fn save<E: From<Ended>>(
         &self,
         schedule: &Schedule,
-        (step, origin): (u64, u64),
+        moment: Moment,
         mut read: impl FnMut(DeviceId, u64, &mut [u8]) -> Result<(), E>,
     ) -> Result<Option<State>, E> {
         let mut own = Vec::new();
-        for (device, start, length) in rows::reads(schedule, step) {
+        for (device, start, length) in rows::reads(schedule, moment.step) {
             if device == self.seated.device {
                 let first = own.len();
                 own.resize(first + length, 0);
                 read(device, start, &mut own[first..])?;
             }
         }
-        Ok(self.whole_state(schedule, (step, origin), own)?)
+        Ok(self.whole_state(schedule, moment, own)?)
     }
 
     /// Every rank brings the rows of its device in the order of [`rows::reads`], in which the whole
@@ -91,7 +91,7 @@ impl Among {
     fn whole_state(
         &self,
         schedule: &Schedule,
-        (step, origin): (u64, u64),
+        moment: Moment,
         own: Vec<u8>,
     ) -> Result<Option<State>, Ended> {
         let Self { control, owners, .. } = self;
@@ -111,7 +111,7 @@ impl Among {
             }
             Ok(())
         };
-        rows::save(schedule, step, origin, from_all).map(Some)
+        rows::save(schedule, moment, from_all).map(Some)
     }
 
     /// What all ranks counted, on the first one; on others what they counted themselves.

@@ -1,6 +1,6 @@
 //! Where a schedule keeps the training state at rest, and the way there and back.
 
-use super::{State, StateError, Tensor};
+use super::{Moment, State, StateError, Tensor};
 use roundelay_schedule::{
     Buffer, DeviceId, Id, Job, Parameter, Rest, Schedule, Slice, Stage, Subject,
 };
@@ -173,19 +173,19 @@ pub(crate) fn reads(
     pieces.map(|piece| (piece.device, piece.start, piece.part.len()))
 }
 
-/// Gathers the state at rest before step `step` through `read(device, first byte, bytes)`. Beside the state
+/// Gathers the state at rest at a moment through `read(device, first byte, bytes)`. Beside the state
 /// there is one flat array at a time, of all rows of split tensors.
 ///
 /// # Panics
 /// When the carried rows do not cover the newest version, which the checker excludes.
 pub(crate) fn save<E>(
     schedule: &Schedule,
-    step: u64,
-    origin: u64,
+    moment: Moment,
     mut read: impl FnMut(DeviceId, u64, &mut [u8]) -> Result<(), E>,
 ) -> Result<State, E> {
-    let mut gathered = Gathered::new(schedule, step, origin);
-    for pieces in firsts(schedule, step).chunk_by(|one, next| one.key == next.key) {
+    let mut gathered = Gathered::new(schedule, moment);
+    for pieces in firsts(schedule, moment.step).chunk_by(|one, next| one.key == next.key)
+    {
         let key = pieces[0].key;
         let length = schedule.job.elements[key.stage()] * key.size(&schedule.job);
         let mut flats = Flats::new();
@@ -261,16 +261,17 @@ pub(crate) struct Gathered<'a> {
 }
 
 impl<'a> Gathered<'a> {
-    /// Nothing yet of the state before step `step`.
-    pub(crate) fn new(schedule: &'a Schedule, step: u64, origin: u64) -> Self {
+    /// Nothing yet of the state at a moment.
+    pub(crate) fn new(schedule: &'a Schedule, moment: Moment) -> Self {
         let tensor = |parameter: &Parameter| {
             let (versions, optimizer) = (Vec::new(), Vec::new());
             Tensor { shape: parameter.whole_shape(), versions, optimizer }
         };
         let parameters = schedule.job.parameters.iter();
         let tensors = parameters.map(|own| (own.name.clone(), tensor(own))).collect();
-        let dtype = schedule.job.dtype;
-        Self { schedule, state: State { dtype, step, origin, tensors } }
+        let (dtype, Moment { step, origin, optimizer_origin }) =
+            (schedule.job.dtype, moment);
+        Self { schedule, state: State { dtype, step, origin, optimizer_origin, tensors } }
     }
 
     /// Cuts an array of a stage into its parameters; arrays come in ascending order. Of versions those are

@@ -105,8 +105,9 @@ fn a_machine_goes_on_from_a_state_that_there_can_be() {
     assert_eq!(cpu.replay(1, &mut |_| {}), Err(CpuError::Unready(Unready::Unloaded)));
     assert_eq!(cpu.save(), Err(CpuError::Unready(Unready::Unloaded)));
     let good = State::initial(&schedule.job);
-    let (mut early, mut bare) = (good.clone(), good.clone());
+    let [mut early, mut ahead, mut bare] = [0, 1, 2].map(|_| good.clone());
     early.origin = 1;
+    ahead.optimizer_origin = 2;
     let tensor = bare.tensors.values_mut().next().expect("something is trained");
     tensor.versions.clear();
     let refused = |state: &State| match state.fits(&schedule.job) {
@@ -114,6 +115,7 @@ fn a_machine_goes_on_from_a_state_that_there_can_be() {
         Ok(()) => panic!("there is no such state"),
     };
     assert_eq!(refused(&early), StateError::Origin { origin: 1, step: 0 });
+    assert_eq!(refused(&ahead), StateError::Origin { origin: 2, step: 0 });
     assert!(matches!(refused(&bare), StateError::Version { version: 0, .. }));
     assert_eq!(cpu.load(&early), Err(refused(&early).into()));
     cpu.load(&good).unwrap();

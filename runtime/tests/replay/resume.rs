@@ -9,7 +9,7 @@ use crate::support::{
 };
 use roundelay_dsl::Program;
 use roundelay_runtime::{Oracle, State, StateError, Timing};
-use roundelay_schedule::{Float, Method, Order, Placement, Plan, Rule, States};
+use roundelay_schedule::{Float, Method, Order, Placement, Plan, Rate, Rule, States};
 
 fn cyclic(program: &Program, placement: Placement) -> Plan {
     let kind = (Rule::CyclicV2, placement, Order::Cyclic, States::Replicated);
@@ -100,4 +100,33 @@ fn training_lowers_the_loss_of_what_is_seen_again() {
     cpu.replay(60, &mut |_| {}).unwrap();
     let after = loss(&cpu.save().unwrap());
     assert!(after < before, "{before} to {after}");
+}
+
+/// Means of few updates are corrected by how few they are, whatever was trained before them.
+#[test]
+fn optimizer_state_that_begins_anew_counts_its_updates_from_there() {
+    const RATE: f64 = 1e-3;
+    let mut program = mlp(4, 12);
+    program.train.dtype = Float::F64;
+    let optimizer = &mut program.train.optimizer;
+    optimizer.method = Method::Adamw { beta1: 0.9, beta2: 0.999, epsilon: 1e-12 };
+    (optimizer.rate, optimizer.weight_decay) = (Rate::Constant(RATE), 0.0);
+    let schedule = compile(&program, &cyclic(&program, Placement::Pipeline));
+    let mut state = State::initial(&schedule.job);
+    let begun = 3000;
+    (state.step, state.origin, state.optimizer_origin) = (begun, begun, begun);
+    let mut cpu = machine(&schedule, Timing::Natural);
+    cpu.load(&state).unwrap();
+    let found = replayed(&mut cpu, &[begun + 1, begun + 3]);
+    assert_eq!(found, recursion_from(&schedule, &state, begun + 3));
+    assert_eq!(found.state.optimizer_origin, begun);
+    let first = recursion_from(&schedule, &state, begun + 1).state;
+    let numbers = |state: &State| -> Vec<f64> {
+        let newest = state.tensors.values().map(|tensor| &tensor.versions[0]);
+        let words = newest.flat_map(|bytes| bytes.as_chunks::<8>().0);
+        words.map(|word| f64::from_ne_bytes(*word)).collect()
+    };
+    let moved = numbers(&state).into_iter().zip(numbers(&first));
+    let largest = moved.map(|(old, new)| (new - old).abs()).fold(0.0, f64::max);
+    assert!((largest / RATE - 1.0).abs() < 1e-3, "{largest}");
 }

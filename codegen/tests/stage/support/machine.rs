@@ -360,6 +360,7 @@ impl<'a> Machine<'a> {
 pub(crate) fn context(step: u64, micro_batch: u64) -> Context {
     Context {
         step,
+        updates: step + 1,
         micro_batch,
         seed: 7,
         mode: Mode::Training,

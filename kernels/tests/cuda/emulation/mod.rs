@@ -151,6 +151,7 @@ pub(crate) struct Bound<'a> {
 fn scalars(context: &Context) -> Scalars {
     Scalars {
         step: context.step,
+        updates: context.updates,
         seed: context.seed,
         rate: context.rate,
         training: u64::from(context.mode == Mode::Training),

@@ -191,6 +191,7 @@ fn another_optimizer_starts_from_zero() {
     assert_eq!(kept(&to), OptimizerState::Zero);
     let (found, _) = resume(&from, &to, 3);
     assert_eq!(found.fits(&to.job), Ok(()));
+    assert_eq!(found.optimizer_origin, 3);
     assert!(found.tensors.values().all(|t| t.optimizer.concat().iter().all(|b| *b == 0)));
     assert_eq!(
         found.tensors["last.bias"].versions,

@@ -332,6 +332,7 @@ mod tests {
         let start = [Array::Real(vec![1.0; 4]), Array::Real(vec![1.0; 4])];
         let context = Context {
             step: 0,
+            updates: 1,
             micro_batch: 0,
             seed: 0,
             mode: Mode::Training,

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     machine::{Loss, Measured, Touched},
     ranks::{Among, Ended, Position, Trouble},
-    state::{State, rows},
+    state::{Moment, State, rows},
 };
 use roundelay_schedule::{DeviceId, Kind};
 use std::{
@@ -84,16 +84,16 @@ impl Engine {
         rank.peers.leave().map_err(|trouble| rank.ended(trouble))
     }
 
-    /// The state before a step, on the first rank.
+    /// The state at a moment, on the first rank.
     pub(in crate::cuda) fn save(
         &mut self,
-        (step, origin): (u64, u64),
+        moment: Moment,
     ) -> Result<Option<State>, CudaError> {
         let (schedule, among) = (Arc::clone(&self.schedule), self.among().cloned());
         let read = |device, start, bytes: &mut [u8]| self.read(device, start, bytes);
         match among {
-            None => rows::save(&schedule, step, origin, read).map(Some),
-            Some(among) => among.save(&schedule, (step, origin), read),
+            None => rows::save(&schedule, moment, read).map(Some),
+            Some(among) => among.save(&schedule, moment, read),
         }
     }
 
