@@ -2,12 +2,14 @@
 //!
 //! Wildcards pass over names that begin with a dot and over folders called `target`; a pattern
 //! that names them finds them. `**` does not follow symbolic links, so no loop of links can
-//! hold it; a link to a file is a file. Names that are not UTF-8 match nothing.
+//! hold it; a link to a file is a file. Names that are not UTF-8 match nothing. What cannot be looked
+//! at, as a link that leads nowhere, is an error wherever it might be a match.
 
 use super::DataError;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    fs::{self, Metadata},
+    io::{self, ErrorKind},
     path::{Path, PathBuf},
 };
 
@@ -95,10 +97,11 @@ impl<'a> Search<'a> {
     fn advance(&mut self, spot: Spot) -> Result<(), DataError> {
         let next = spot.next + 1;
         match self.parts.get(spot.next) {
-            None if spot.path.is_file() => {
-                self.found.insert(spot.name, spot.path);
+            None => {
+                if self.look(&spot.path)?.is_some_and(|found| found.is_file()) {
+                    self.found.insert(spot.name, spot.path);
+                }
             }
-            None => {}
             Some(Part::Name(name)) => self.visit(spot.below(name, next)),
             Some(Part::Wild(wild)) => {
                 let wild = wild.clone();
@@ -112,8 +115,7 @@ impl<'a> Search<'a> {
             Some(Part::Folders) => {
                 for name in self.names(&spot)? {
                     let below = spot.below(&name, spot.next);
-                    let real = below.path.is_dir() && !below.path.is_symlink();
-                    if real && !passed_over(&['*'], &below, &name) {
+                    if !passed_over(&['*'], &below, &name) && self.is_real(&below.path)? {
                         self.visit(below);
                     }
                 }
@@ -131,14 +133,10 @@ impl<'a> Search<'a> {
 
     /// The names in a folder; none when it is no folder.
     fn names(&mut self, spot: &Spot) -> Result<Vec<String>, DataError> {
-        if !spot.path.is_dir() {
+        if !self.look(&spot.path)?.is_some_and(|found| found.is_dir()) {
             return Ok(Vec::new());
         }
-        let unreadable = |source| DataError::Unreadable {
-            path: spot.path.clone(),
-            pattern: self.pattern.into(),
-            source,
-        };
+        let unreadable = |source| unreadable(self.pattern, &spot.path, source);
         let mut names = Vec::new();
         for entry in fs::read_dir(&spot.path).map_err(unreadable)? {
             names.extend(entry.map_err(unreadable)?.file_name().into_string());
@@ -150,6 +148,33 @@ impl<'a> Search<'a> {
         }
         Ok(names)
     }
+
+    /// What lies at a path, behind links; nothing where no such name is.
+    fn look(&self, path: &Path) -> Result<Option<Metadata>, DataError> {
+        match fs::metadata(path) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if is_absent(&error) && !path.is_symlink() => Ok(None),
+            Err(error) => Err(unreadable(self.pattern, path, error)),
+        }
+    }
+
+    /// Whether it is a folder itself, and no link to one.
+    fn is_real(&self, path: &Path) -> Result<bool, DataError> {
+        match fs::symlink_metadata(path) {
+            Ok(found) => Ok(found.is_dir()),
+            Err(error) if is_absent(&error) => Ok(false),
+            Err(error) => Err(unreadable(self.pattern, path, error)),
+        }
+    }
+}
+
+/// Whether nothing has the name that was looked for.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+fn unreadable(pattern: &str, path: &Path, source: io::Error) -> DataError {
+    DataError::Unreadable { path: path.to_path_buf(), pattern: pattern.into(), source }
 }
 
 impl Spot {

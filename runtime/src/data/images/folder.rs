@@ -7,7 +7,7 @@ use super::{
 };
 use crate::data::DataError;
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -58,7 +58,13 @@ pub(in crate::data) fn paths(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
 /// The files to train on, and those that are held out.
 fn files(folder: &Path) -> Result<(Vec<Labelled>, Vec<Labelled>), DataError> {
     let (mut training, mut held_out) = (Vec::new(), Vec::new());
-    let classes = entries(folder, folder)?.into_iter().filter(|path| path.is_dir());
+    let mut classes = Vec::new();
+    for path in entries(folder, folder)? {
+        let found = fs::metadata(&path);
+        if found.map_err(|source| unreadable(folder, &path, source))?.is_dir() {
+            classes.push(path);
+        }
+    }
     for (class, of_class) in (0..).zip(classes) {
         let own = entries(&of_class, folder)?;
         if own.is_empty() {
@@ -75,10 +81,7 @@ fn files(folder: &Path) -> Result<(Vec<Labelled>, Vec<Labelled>), DataError> {
 
 /// What a folder holds, by name, without hidden entries.
 fn entries(path: &Path, folder: &Path) -> Result<Vec<PathBuf>, DataError> {
-    let unreadable = |source| {
-        let pattern = folder.display().to_string();
-        DataError::Unreadable { path: path.to_owned(), pattern, source }
-    };
+    let unreadable = |source| unreadable(folder, path, source);
     let mut found = Vec::new();
     for entry in fs::read_dir(path).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
@@ -93,4 +96,9 @@ fn entries(path: &Path, folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     }
     found.sort();
     Ok(found)
+}
+
+fn unreadable(folder: &Path, path: &Path, source: io::Error) -> DataError {
+    let pattern = folder.display().to_string();
+    DataError::Unreadable { path: path.to_owned(), pattern, source }
 }
