@@ -179,9 +179,17 @@ pub(crate) fn write_whole(
     done
 }
 
-/// Names reach the disk with their folder; systems that cannot open folders do so on their own.
+/// Names reach the disk with their folder; systems that cannot open folders do so on their own, and so
+/// must those of a folder that may be written to, but not listed.
 pub(crate) fn bring_to_disk(folder: &Path) -> io::Result<()> {
-    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+    if cfg!(not(unix)) {
+        return Ok(());
+    }
+    match File::open(folder) {
+        Ok(folder) => folder.sync_all(),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// The folder that a file lies in.

@@ -73,7 +73,10 @@ fn is_unfinished(name: &str) -> bool {
 
 /// Makes the folder, on disk before anything lies in it.
 pub(super) fn make(folder: &Path) -> Result<(), CheckpointError> {
-    if folder.exists() && !folder.is_dir() {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if folder.exists() {
         return Err(CheckpointError::NoFolder { path: folder.into() });
     }
     let parents = || folder.ancestors().skip(1).filter(|p| !p.as_os_str().is_empty());

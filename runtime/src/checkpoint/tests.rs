@@ -205,6 +205,27 @@ fn a_new_run_does_not_take_the_folder_of_another() {
     assert!(Checkpoints::open(&place, run(&schedule)).is_ok());
 }
 
+/// Whoever may write to a folder needs no right to list the one above it.
+#[cfg(unix)]
+#[test]
+fn a_folder_below_one_that_is_closed_is_taken() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Scratch::new("checkpoint-closed");
+    let schedule = schedule(Rule::Sync);
+    let close = |mode| {
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(folder.path(), mode).unwrap();
+    };
+    let there = folder.path().join("there");
+    fs::create_dir(&there).unwrap();
+    close(0o300);
+    for place in [there, folder.path().join("made")] {
+        let checkpoints = Checkpoints::start(&place, run(&schedule)).unwrap();
+        checkpoints.save(&state(&schedule, 1)).unwrap();
+    }
+    close(0o700);
+}
+
 #[test]
 fn two_runs_do_not_write_to_one_folder() {
     let folder = Scratch::new("checkpoint-held");
