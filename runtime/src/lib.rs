@@ -26,6 +26,7 @@ mod output;
 mod plain;
 mod profile;
 mod ranks;
+mod regular;
 #[cfg(test)]
 mod scratch;
 mod shares;

@@ -11,12 +11,12 @@ use crate::{
     OutputError, OutputFile, State, Tensor,
     checkpoint::format,
     container::{self, Array, Container, element, little_endian},
+    regular,
     state::is_of_head,
 };
 use roundelay_schedule::{Job, Parameter, nearest_hint};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::File,
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
 };
@@ -46,10 +46,8 @@ impl Weights {
     /// [`WeightsError::Read`] and [`WeightsError::Damaged`].
     pub fn read(path: &Path) -> Result<Self, WeightsError> {
         let path = path.to_path_buf();
-        let found = File::open(&path).and_then(|file| {
-            let length = file.metadata()?.len();
-            Container::read(file, length)
-        });
+        let found =
+            regular::open(&path).and_then(|(file, length)| Container::read(file, length));
         match found {
             Ok(Ok(container)) => Ok(Self { path, container }),
             Ok(Err(reason)) => Err(WeightsError::Damaged { path, reason }),

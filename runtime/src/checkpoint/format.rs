@@ -12,12 +12,12 @@ use crate::{
     container::{self, Array, Container, element, little_endian, native},
     digest::Digest,
     native::wide,
+    regular,
 };
 use roundelay_schedule::{Float, Native};
 use safetensors::Dtype;
 use std::{
     collections::BTreeMap,
-    fs::File,
     io::{self, Read, Write},
     path::Path,
 };
@@ -113,10 +113,7 @@ fn digest(
 /// [`CheckpointError::Read`] and [`CheckpointError::Damaged`].
 pub(super) fn read(path: &Path) -> Result<Checkpoint, CheckpointError> {
     let path = path.to_path_buf();
-    let whole = File::open(&path).and_then(|file| {
-        let length = file.metadata()?.len();
-        whole(file, length)
-    });
+    let whole = regular::open(&path).and_then(|(file, length)| whole(file, length));
     match whole {
         Ok(Ok((provenance, state))) => Ok(Checkpoint { path, provenance, state }),
         Ok(Err(reason)) => Err(CheckpointError::Damaged { path, reason }),

@@ -1,10 +1,9 @@
 //! Token sequences read from files: text, whose tokens are bytes, and binary token files.
 
 use super::{DataError, glob};
-use crate::digest::Digest;
+use crate::{digest::Digest, regular};
 use roundelay_schedule::TokenWidth;
 use std::{
-    fs::File,
     io::{self, Read},
     ops::Range,
     path::{Path, PathBuf},
@@ -135,10 +134,8 @@ impl Corpus {
 
 /// Appends a regular file, but at most `room` bytes of it.
 pub(super) fn read(path: &Path, room: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
-    if !path.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    File::open(path)?.take(room).read_to_end(bytes).map(drop)
+    let (file, _) = regular::open(path)?;
+    file.take(room).read_to_end(bytes).map(drop)
 }
 
 #[cfg(test)]

@@ -117,6 +117,14 @@ fn a_model_and_its_units_exchange_weights() {
     assert!(Weights::read(&path).unwrap().state(&plain).is_err());
 }
 
+/// How much comes of a pipe or a device is known by nobody before its end.
+#[cfg(unix)]
+#[test]
+fn what_is_no_regular_file_is_not_called_damaged() {
+    let error = Weights::read("/dev/null".as_ref()).unwrap_err().to_string();
+    assert!(error.contains("it is not a regular file"), "{error}");
+}
+
 #[test]
 fn what_is_written_comes_back() {
     let scratch = Scratch::new("weights-back");
