@@ -5,7 +5,7 @@ use crate::{
     ModelParameter, Node, Operation, Source, Tensor, finish, limit,
     value::too_many_elements,
 };
-use roundelay_schedule::{Division, Element, Id, Initial, Origin, Treatment};
+use roundelay_schedule::{Belonging, Division, Element, Id, Initial, Origin, Treatment};
 use std::collections::BTreeMap;
 
 /// A model under construction.
@@ -196,8 +196,9 @@ impl Graph {
             return Err(Mistake::new(Code::Value, message).hint(hint));
         }
         self.one_momentum(&name, treatment)?;
+        let (belonging, split) = (Belonging::Model, Division::Whole);
         let parameter =
-            ModelParameter { name, shape, split: Division::Whole, initial, treatment };
+            ModelParameter { name, belonging, shape, split, initial, treatment };
         let parameter = self.model.parameters.push(parameter);
         let source = Source::Parameter(parameter);
         Ok(Tensor { source, element: Element::Real, shape: extents })

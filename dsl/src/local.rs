@@ -11,7 +11,7 @@ use crate::{
     Program, Search, Source,
 };
 use boundary::Boundaries;
-use roundelay_schedule::{Hop, Id, Reading, Rule, Treatment};
+use roundelay_schedule::{Belonging, Hop, Id, Reading, Rule, Treatment};
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -247,7 +247,8 @@ impl<'a> Localised<'a> {
         }
         for (id, parameter) in head.parameters.iter() {
             let name = joined(path, &parameter.name);
-            let mut own = ModelParameter { name, ..parameter.clone() };
+            let belonging = Belonging::Head;
+            let mut own = ModelParameter { name, belonging, ..parameter.clone() };
             own.spare(&self.whole.spared);
             let own = self.model.parameters.push(own);
             places.insert(Source::Parameter(id), Source::Parameter(own));

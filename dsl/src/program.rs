@@ -4,10 +4,10 @@ use crate::{
     Cap, Head, Masked, Part, Pattern, Projections, Scale, Sliced, Still, Stretch, Window,
 };
 use roundelay_schedule::{
-    Bytes, Contraction, Data, DeviceId, DeviceList, Division, Element, Evaluation,
-    Exactness, Float, Hop, Id, Images, Initial, Line, Optimizer, Order, Origin,
-    Placement, Profile, Reading, Recompute, Rule, Sequence, States, Table, Target,
-    Treatment, define_ids,
+    Belonging, Bytes, Contraction, Data, DeviceId, DeviceList, Division, Element,
+    Evaluation, Exactness, Float, Hop, Id, Images, Initial, Line, Optimizer, Order,
+    Origin, Placement, Profile, Reading, Recompute, Rule, Sequence, States, Table,
+    Target, Treatment, define_ids,
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -119,6 +119,8 @@ pub struct ModelInput {
 pub struct ModelParameter {
     /// Global name: the path of blocks, bindings and roles (`layer.3.attention.query.weight`).
     pub name: String,
+    /// Of what it is a part.
+    pub belonging: Belonging,
     /// Extents.
     pub shape: Vec<u64>,
     /// How these lie in the whole; that is all of it but in a model that is split among a grid.

@@ -11,11 +11,11 @@ use roundelay_dsl::{
     SourceFile, Train, Window, parse,
 };
 use roundelay_schedule::{
-    Bytes, BytesPerSecond, CallTime, Contraction, Copies, Data, Device, Division, Domain,
-    Element, Evaluation, Exactness, Float, FlopsPerSecond, Host, Id, Initial, Kind, Link,
-    Method, Nanos, Optimizer, Order, Origin, PROFILE_FORMAT, Placement, Plan, Pool,
-    Profile, Rate, Reading, Recompute, Rule, Sequence, States, Table, Target, Tensor,
-    Treatment,
+    Belonging, Bytes, BytesPerSecond, CallTime, Contraction, Copies, Data, Device,
+    Division, Domain, Element, Evaluation, Exactness, Float, FlopsPerSecond, Host, Id,
+    Initial, Kind, Link, Method, Nanos, Optimizer, Order, Origin, PROFILE_FORMAT,
+    Placement, Plan, Pool, Profile, Rate, Reading, Recompute, Rule, Sequence, States,
+    Table, Target, Tensor, Treatment,
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -117,6 +117,7 @@ pub(crate) fn model() -> Model {
     let mut last = Source::Input(x);
     for layer in 0..4 {
         let weight = model.parameters.push(ModelParameter {
+            belonging: Belonging::Model,
             name: format!("layer.{layer}.weight"),
             shape: vec![16, 16],
             split: Division::Whole,
@@ -278,6 +279,7 @@ pub(crate) fn gpt(layers: u64, sequence: u64, width: u64, tied: bool) -> Model {
 
 fn parameter(model: &mut Model, name: &str, shape: &[u64]) -> Source {
     Source::Parameter(model.parameters.push(ModelParameter {
+        belonging: Belonging::Model,
         name: name.into(),
         shape: shape.to_vec(),
         split: Division::Whole,

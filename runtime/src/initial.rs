@@ -48,12 +48,13 @@ fn draw(seed: u64, parameter: &Parameter, dtype: Float) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::data::tests::job;
-    use roundelay_schedule::{Data, Division, Id, Method, Stage, Treatment};
+    use roundelay_schedule::{Belonging, Data, Division, Id, Method, Stage, Treatment};
 
     fn parameter(name: &str, stage: usize, initial: Initial) -> Parameter {
         let stage = Stage::new(stage);
         let (name, shape) = (name.to_string(), vec![100, 50]);
         Parameter {
+            belonging: Belonging::Model,
             name,
             stage,
             offset: 0,

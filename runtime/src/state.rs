@@ -7,8 +7,9 @@ use crate::native::rounded;
 use roundelay_schedule::{Division, Float, Job, Parameter, Stage};
 use std::{borrow::Cow, collections::BTreeMap};
 
-/// Whether a parameter is one of the head of a unit, as `unit0.head.linear.weight` is.
-pub(crate) fn is_of_head(name: &str) -> bool {
+/// Whether an array has the name of one of the head of a unit, as `unit0.head.linear.weight` is. A
+/// parameter of a model may have such a name too, so where a job is known its word counts.
+pub(crate) fn is_named_as_head(name: &str) -> bool {
     let unit = name.split_once(".head.").and_then(|(unit, _)| unit.strip_prefix("unit"));
     let number = |unit: &str| unit.chars().all(|c| c.is_ascii_digit() || c == '_');
     unit.is_some_and(|unit| !unit.is_empty() && number(unit))

@@ -12,9 +12,9 @@ use crate::{
     checkpoint::format,
     container::{self, Array, Container, element, little_endian},
     regular,
-    state::is_of_head,
+    state::is_named_as_head,
 };
-use roundelay_schedule::{Job, Parameter, nearest_hint};
+use roundelay_schedule::{Belonging, Job, Parameter, nearest_hint};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{self, BufWriter, Write},
@@ -71,7 +71,8 @@ impl Weights {
                     let tensor = Tensor::first(job, parameter.whole_shape(), numbers);
                     state.tensors.insert(parameter.name.clone(), tensor);
                 }
-                Err(WeightsMistake::Missing { name, .. }) if is_of_head(&name) => {}
+                Err(WeightsMistake::Missing { .. })
+                    if parameter.belonging == Belonging::Head => {}
                 Err(mistake) => mistakes.push(mistake),
             }
         }
@@ -84,8 +85,9 @@ impl Weights {
     /// Parameters of heads of units that a job has and the file has not, in the job's order.
     pub fn drawn_heads(&self, job: &Job) -> Vec<String> {
         let arrays = self.arrays();
-        let names = job.parameters.iter().map(|own| own.name.clone());
-        names.filter(|name| is_of_head(name) && !arrays.contains_key(name)).collect()
+        let heads = job.parameters.iter().filter(|own| own.belonging == Belonging::Head);
+        let names = heads.map(|own| own.name.clone());
+        names.filter(|name| !arrays.contains_key(name)).collect()
     }
 
     /// Parameters of a job that hold numbers which are not finite, in the job's order.
@@ -117,7 +119,7 @@ fn strangers(arrays: &Arrays<'_>, job: &Job) -> Vec<WeightsMistake> {
         let hint = nearest_hint(name, known.iter().copied());
         WeightsMistake::Unknown { name: (*name).clone(), hint }
     };
-    let is_known = |name: &str| known.contains(name) || is_of_head(name);
+    let is_known = |name: &str| known.contains(name) || is_named_as_head(name);
     let unknown = arrays.keys().filter(|name| !is_known(name));
     unknown.map(stranger).collect()
 }

@@ -309,6 +309,9 @@ impl Rate {
 pub struct Parameter {
     /// Global name, the same for every plan (`layer.3.attention.query.weight`).
     pub name: String,
+    /// Of what it is a part.
+    #[serde(default, skip_serializing_if = "Belonging::is_model")]
+    pub belonging: Belonging,
     /// The stage that uses it.
     pub stage: Stage,
     /// First element in the stage's flat parameters.
@@ -322,6 +325,26 @@ pub struct Parameter {
     pub initial: Initial,
     /// What an update does with it.
     pub treatment: Treatment,
+}
+
+/// What a parameter is a part of; a name does not say it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Belonging {
+    /// The model as it is used.
+    #[default]
+    Model,
+    /// The head of a unit, which a local rule adds for training alone.
+    Head,
+}
+
+impl Belonging {
+    fn is_model(&self) -> bool {
+        match self {
+            Self::Model => true,
+            Self::Head => false,
+        }
+    }
 }
 
 /// What an update does with a parameter.

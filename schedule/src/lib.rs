@@ -69,8 +69,8 @@ pub use id::{
     PoolId, RingId, RoutineId, Stage, Table, ValueId,
 };
 pub use job::{
-    Augmentation, Data, Evaluation, Initial, Input, Job, Method, Optimizer, Origin,
-    Parameter, Rate, TokenWidth, Treatment,
+    Augmentation, Belonging, Data, Evaluation, Initial, Input, Job, Method, Optimizer,
+    Origin, Parameter, Rate, TokenWidth, Treatment,
 };
 pub use levels::Levels;
 pub use link::{Form, Level, Link, Protocol, Span, Way};

@@ -407,10 +407,11 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Initial, Treatment};
+    use crate::{Belonging, Initial, Treatment};
 
     fn parameter(shape: &[u64], split: Division) -> Parameter {
         Parameter {
+            belonging: Belonging::Model,
             name: "w".into(),
             stage: crate::Id::new(0),
             offset: 0,

@@ -62,7 +62,11 @@ pub fn evaluate(
                 checkpoint.ok_or_else(|| RunError::NoCheckpoint(folder.to_owned()))?;
             found.resume(schedule, &Provenance::new(schedule, &data))?.0
         }
-        Learned::Weights(file) => weights(schedule, file, &mut listener)?.0,
+        Learned::Weights(file) => {
+            // Heads are no part of the model as it is used, so nobody misses those that are drawn.
+            let (state, _drawn_heads) = weights(schedule, file, &mut listener)?;
+            state
+        }
     };
     let mut held_out = data.held_out(examples)?;
     let (micro_batches, coverage) = (held_out.micro_batches(), held_out.coverage());

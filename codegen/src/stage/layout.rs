@@ -199,6 +199,7 @@ impl<'a> Layout<'a> {
             let parameter = &self.graph.model.parameters[*id];
             Parameter {
                 name: parameter.name.clone(),
+                belonging: parameter.belonging,
                 stage: *stage,
                 offset: self.offsets[id],
                 shape: parameter.shape.clone(),

@@ -1,10 +1,10 @@
 //! Models in units: where they end, which heads they have, and what is refused.
 
 use roundelay_dsl::{
-    Diagnostic, Mistake, Model, NoFiles, Operation, Program, SourceFile, Tables,
-    localised, parse, parse_set,
+    Diagnostic, Mistake, Model, ModelParameter, NoFiles, Operation, Program, SourceFile,
+    Tables, localised, parse, parse_set,
 };
-use roundelay_schedule::{Hop, Treatment};
+use roundelay_schedule::{Belonging, Hop, Treatment};
 
 fn model(body: &str) -> Model {
     let text = format!(
@@ -52,6 +52,18 @@ fn ends(model: &Model) -> Vec<String> {
         _ => panic!("a stop reads one node"),
     });
     above.collect()
+}
+
+#[test]
+fn parameters_of_heads_are_told_from_those_of_the_model() {
+    let whole = gpt(3);
+    let local = in_units(&whole, 3).expect("it is right");
+    let is_whole = |own: &ModelParameter| own.belonging == Belonging::Model;
+    assert!(whole.parameters.values().all(is_whole));
+    let (own, heads): (Vec<_>, Vec<_>) =
+        local.parameters.values().partition(|parameter| is_whole(parameter));
+    assert_eq!(own.len(), whole.parameters.len());
+    assert!(!heads.is_empty() && heads.iter().all(|head| head.name.contains(".head.")));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! How a run goes on from a checkpoint.
 
 use super::{Checkpoint, CheckpointError, Latest, Provenance};
-use crate::{State, StateError, Tensor, state::is_of_head};
-use roundelay_schedule::{Job, Parameter, Rule, Schedule};
+use crate::{State, StateError, Tensor, state::is_named_as_head};
+use roundelay_schedule::{Belonging, Job, Parameter, Rule, Schedule};
 use std::{collections::BTreeSet, path::Path};
 
 /// How a run goes on.
@@ -35,7 +35,7 @@ pub enum Resumed {
 pub enum OptimizerState {
     /// It stays as it was.
     Kept,
-    /// It was another method's, so it begins at zero.
+    /// It begins at zero: it was another method's, or heads have none to go on with.
     Zero,
     /// The optimizer has none.
     Absent,
@@ -123,16 +123,19 @@ impl Checkpoint {
         if provenance.computes_otherwise(earlier) {
             differences.push(OTHER_MODEL.to_owned());
         }
-        if other_heads && state.tensors.keys().any(|name| is_of_head(name)) {
+        let drawn_heads = other_heads && heads(&schedule.job).next().is_some();
+        if drawn_heads {
             differences.push(OTHER_HEADS.to_owned());
         }
         state.restart();
-        if other("states") {
+        // Updates are counted for all parameters together, so state begins for all of them anew.
+        let anew = other("states") || drawn_heads;
+        if anew {
             forget_optimizer(&mut state, &schedule.job);
         }
         let optimizer = match schedule.job.optimizer.method.states() {
             0 => OptimizerState::Absent,
-            _ if other("states") => OptimizerState::Zero,
+            _ if anew => OptimizerState::Zero,
             _ => OptimizerState::Kept,
         };
         let reason = differences.join("; ");
@@ -146,11 +149,23 @@ fn has_heads(rule: &str) -> bool {
 }
 
 /// Keeps what is no head: heads of the earlier rule are dropped, and those of the new one begin as
-/// they are drawn, without optimizer state.
+/// they are drawn. What the new model has beside its heads is none of the earlier one, whatever its name.
 fn share(state: &mut State, job: &Job) {
-    state.tensors.retain(|name, _| !is_of_head(name));
+    let kept: BTreeSet<&str> = job
+        .parameters
+        .iter()
+        .filter(|own| own.belonging == Belonging::Model)
+        .map(|own| own.name.as_str())
+        .collect();
+    state.tensors.retain(|name, _| kept.contains(&**name) || !is_named_as_head(name));
+    let drawn: BTreeSet<&String> = heads(job).map(|head| &head.name).collect();
     let fresh = State::initial(job).tensors.into_iter();
-    state.tensors.extend(fresh.filter(|(name, _)| is_of_head(name)));
+    state.tensors.extend(fresh.filter(|(name, _)| drawn.contains(name)));
+}
+
+/// Parameters of heads.
+fn heads(job: &Job) -> impl Iterator<Item = &Parameter> {
+    job.parameters.iter().filter(|own| own.belonging == Belonging::Head)
 }
 
 /// Everything in which the parameters are others than the job's.

@@ -7,14 +7,16 @@ use super::*;
 use crate::{Dataset, scratch::Scratch};
 use roundelay_kernels::random::Stream;
 use roundelay_schedule::{
-    Data, Division, Float, Id, Initial, Job, Method, Order, Parameter, Placement, Plan,
-    Recompute, Reduction, Rule, Schedule, Stage, States, Table, Timeline, Treatment,
+    Belonging, Data, Division, Float, Id, Initial, Job, Method, Order, Parameter,
+    Placement, Plan, Recompute, Reduction, Rule, Schedule, Stage, States, Table,
+    Timeline, Treatment,
 };
 use std::fs;
 
 /// A schedule of two stages with a parameter each; it does nothing.
 fn schedule(rule: Rule) -> Schedule {
     let parameter = |name: &str, stage, shape: &[u64]| Parameter {
+        belonging: Belonging::Model,
         name: name.into(),
         stage: Stage::new(stage),
         offset: 0,

@@ -6,12 +6,15 @@ use crate::{
 };
 use half::{bf16, f16};
 use roundelay_kernels::random::Stream;
-use roundelay_schedule::{Data, Division, Float, Id, Initial, Method, Stage, Treatment};
+use roundelay_schedule::{
+    Belonging, Data, Division, Float, Id, Initial, Method, Stage, Treatment,
+};
 use safetensors::{Dtype, tensor::TensorView};
 
 /// A job of two parameters.
 fn trained(dtype: Float) -> Job {
     let parameter = |name: &str, shape: &[u64]| Parameter {
+        belonging: Belonging::Model,
         name: name.into(),
         stage: Stage::new(0),
         offset: 0,
@@ -92,7 +95,7 @@ fn a_model_and_its_units_exchange_weights() {
     let mut local = plain.clone();
     let head =
         |name: &str| Parameter { name: name.into(), ..plain.parameters[1].clone() };
-    local.parameters.push(head(HEAD));
+    local.parameters.push(Parameter { belonging: Belonging::Head, ..head(HEAD) });
     for (from, to, drawn) in [(&plain, &local, &[HEAD][..]), (&local, &plain, &[])] {
         let kept = State::initial(from);
         kept.write_weights(&OutputFile::new(&path).unwrap()).unwrap();
@@ -115,6 +118,14 @@ fn a_model_and_its_units_exchange_weights() {
     other.parameters.push(head("united.head.bias"));
     State::initial(&other).write_weights(&OutputFile::new(&path).unwrap()).unwrap();
     assert!(Weights::read(&path).unwrap().state(&plain).is_err());
+    // What a model itself calls so is no head.
+    let mut own = plain.clone();
+    own.parameters.push(head(HEAD));
+    State::initial(&plain).write_weights(&OutputFile::new(&path).unwrap()).unwrap();
+    let weights = Weights::read(&path).unwrap();
+    assert!(weights.drawn_heads(&own).is_empty());
+    let error = weights.state(&own).unwrap_err().to_string();
+    assert!(error.contains("`unit0.head.linear.bias` is missing"), "{error}");
 }
 
 /// How much comes of a pipe or a device is known by nobody before its end.

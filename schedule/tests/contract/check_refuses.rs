@@ -5,9 +5,9 @@ use crate::tiny::{
     turning,
 };
 use roundelay_schedule::{
-    Access, Action, Bytes, Collective, Content, Culprit, Element, Held, Id, Initial,
-    Method, Operand, Parameter, Pass, Rate, Rest, Schedule, Sum, Treatment, Violation,
-    Violations, Waits, Work, check,
+    Access, Action, Belonging, Bytes, Collective, Content, Culprit, Element, Held, Id,
+    Initial, Method, Operand, Parameter, Pass, Rate, Rest, Schedule, Sum, Treatment,
+    Violation, Violations, Waits, Work, check,
 };
 
 fn refused(mut schedule: Schedule, fault: impl FnOnce(&mut Schedule)) -> Violations {
@@ -145,6 +145,7 @@ fn an_update_is_a_call_of_the_optimizer() {
 #[test]
 fn names_are_apart_and_fit_files() {
     let parameter = |(place, name): (usize, &&str)| Parameter {
+        belonging: Belonging::Model,
         name: (*name).to_owned(),
         stage: id(0),
         offset: if place == 0 { 0 } else { 16 },

@@ -47,6 +47,7 @@ impl Build {
     pub(crate) fn parameter(&mut self, shape: &[u64]) -> Source {
         let number = self.model.parameters.len();
         Source::Parameter(self.model.parameters.push(ModelParameter {
+            belonging: roundelay_schedule::Belonging::Model,
             name: format!("p{number}"),
             shape: shape.to_vec(),
             split: roundelay_schedule::Division::Whole,

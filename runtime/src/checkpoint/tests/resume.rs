@@ -3,8 +3,8 @@
 use super::{run, schedule, state};
 use crate::{Checkpoint, CheckpointError, OptimizerState, Resumed, State, StateError};
 use roundelay_schedule::{
-    Axis, Division, Float, Hop, Id, Job, Method, Placement, Reduction, Rule, Schedule,
-    Split, Splits, Stage, Tensor, Timeline,
+    Axis, Belonging, Division, Float, Hop, Id, Job, Method, Placement, Reduction, Rule,
+    Schedule, Split, Splits, Stage, Tensor, Timeline,
 };
 use std::path::PathBuf;
 
@@ -254,6 +254,7 @@ fn a_local_rule_shares_what_is_no_head() {
         let mut headed = schedule(Rule::Local { units: 2, hop });
         let mut head = headed.job.parameters[0].clone();
         (head.name, head.offset) = ("unit0.head.weight".into(), 6);
+        head.belonging = Belonging::Head;
         headed.job.parameters.insert(1, head);
         headed.job.elements[Stage::new(0)] = 12;
         headed
@@ -261,18 +262,31 @@ fn a_local_rule_shares_what_is_no_head() {
     let both = [&headed, &paired];
     for (from, to) in both.into_iter().flat_map(|own| [(&whole, own), (own, &whole)]) {
         let (found, resumed) = resume(from, to, 3);
-        let Resumed::FromParameters { reason, .. } = resumed else {
+        let Resumed::FromParameters { optimizer, reason } = resumed else {
             panic!("another rule is another run")
         };
         assert!(reason.contains("(units = 2)"), "{reason}");
         let has_heads = to.job.parameters.iter().any(|own| own.name.contains(".head."));
         assert_eq!(reason.contains("heads of units begin as they are drawn"), has_heads);
+        // Heads have no state to go on with, and all updates are counted together.
+        let anew = (OptimizerState::Zero, 3);
+        let expected = if has_heads { anew } else { (OptimizerState::Kept, 0) };
+        assert_eq!((optimizer, found.optimizer_origin), expected);
         found.fits(&to.job).unwrap();
         let first = &found.tensors["first.weight"].versions[0];
         assert_eq!(first, &state(from, 3).tensors["first.weight"].versions[0]);
     }
     let (_, resumed) = resume(&headed, &headed, 3);
     assert_eq!(resumed, Resumed::Exactly);
+    // A model may call a part of its own so.
+    let named = |mut own: Schedule| {
+        own.job.parameters[0].name = "unit1.head.weight".into();
+        own
+    };
+    let [from, to] = [whole.clone(), headed.clone()].map(named);
+    let (found, _) = resume(&from, &to, 3);
+    let versions = |state: &State| state.tensors["unit1.head.weight"].versions.clone();
+    assert_eq!(versions(&found), versions(&state(&from, 3)));
     // What is missing besides heads is another model, whatever the rules.
     let mut other = whole;
     other.job.parameters[0].name = "other.weight".into();

@@ -1,13 +1,13 @@
 //! A schedule that uses every variant once; it makes no sense as training.
 
 use roundelay_schedule::{
-    Access, Action, ActionId, Argument, Attribute, Axis, Buffer, Bytes, BytesPerSecond,
-    Call, Collective, Constants, Content, Data, Device, Division, Domain, Element,
-    Evaluation, Float, FlopsPerSecond, Form, Group, Id, Initial, Input, Item, Job, Link,
-    MapWay, MapWays, Method, Nanos, Operand, Optimizer, Order, Origin, Parameter, Pass,
-    Place, Placement, Plan, Pool, Protocol, Rate, Recompute, Reduction, Rest, Rewrite,
-    Rewrites, Ring, Role, Routine, Row, Rule, Schedule, Slice, Spot, States, Subject,
-    Sum, Target, Timeline, Treatment, Wait, Waits, Way, Work,
+    Access, Action, ActionId, Argument, Attribute, Axis, Belonging, Buffer, Bytes,
+    BytesPerSecond, Call, Collective, Constants, Content, Data, Device, Division, Domain,
+    Element, Evaluation, Float, FlopsPerSecond, Form, Group, Id, Initial, Input, Item,
+    Job, Link, MapWay, MapWays, Method, Nanos, Operand, Optimizer, Order, Origin,
+    Parameter, Pass, Place, Placement, Plan, Pool, Protocol, Rate, Recompute, Reduction,
+    Rest, Rewrite, Rewrites, Ring, Role, Routine, Row, Rule, Schedule, Slice, Spot,
+    States, Subject, Sum, Target, Timeline, Treatment, Wait, Waits, Way, Work,
 };
 
 fn id<I: Id>(index: usize) -> I {
@@ -153,6 +153,7 @@ fn rewrites() -> Rewrites {
 fn job() -> Job {
     let step = Rate::Step { initial: 1e-3, factor: 0.5, every: 10 };
     let parameter = |name: &str, initial| Parameter {
+        belonging: Belonging::Model,
         name: name.to_owned(),
         stage: id(0),
         offset: 0,

@@ -4,12 +4,12 @@
 pub(crate) mod halves;
 
 use roundelay_schedule::{
-    Access, Action, ActionId, Argument, Attribute, Axis, Buffer, Bytes, BytesPerSecond,
-    Call, Catalogue, Collective, Constants, Content, Data, Device, Division, Domain,
-    Element, Evaluation, Exchanged, Exchanging, Float, FlopsPerSecond, Group, Id,
-    Indices, Initial, Input, Job, Line, Link, Meanwhile, Method, MicroBatch, Nanos,
-    Operand, Optimizer, Order, Origin, Parameter, Pass, Place, Placement, Plan, Pool,
-    Rate, Recompute, Reduction, Rest, Ring, Role, Routine, RoutineId, Row, Rule,
+    Access, Action, ActionId, Argument, Attribute, Axis, Belonging, Buffer, Bytes,
+    BytesPerSecond, Call, Catalogue, Collective, Constants, Content, Data, Device,
+    Division, Domain, Element, Evaluation, Exchanged, Exchanging, Float, FlopsPerSecond,
+    Group, Id, Indices, Initial, Input, Job, Line, Link, Meanwhile, Method, MicroBatch,
+    Nanos, Operand, Optimizer, Order, Origin, Parameter, Pass, Place, Placement, Plan,
+    Pool, Rate, Recompute, Reduction, Rest, Ring, Role, Routine, RoutineId, Row, Rule,
     Schedule, Slice, Spot, States, Subject, Sum, Table, Target, Timeline, Treatment,
     Wait, Waits, Work,
 };
@@ -146,6 +146,7 @@ fn target(devices: u32) -> Target {
 
 fn job(n: u32, s: u32) -> Job {
     let parameter = |stage| Parameter {
+        belonging: Belonging::Model,
         name: format!("weight.{stage}"),
         stage: id(stage),
         offset: 0,
