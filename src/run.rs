@@ -18,7 +18,7 @@ use event::Listening;
 use machine::Settled;
 use roundelay_runtime::{
     Control, Dataset, Evaluating, Every, HeldOut, OutputError, OutputFile, Provenance,
-    Rests, TrainError, Trainer, data_files,
+    Rests, Resumed, TrainError, Trainer, data_files,
 };
 use roundelay_schedule::{Checked, Evaluation};
 use std::{path::PathBuf, sync::Arc};
@@ -80,6 +80,7 @@ fn train(
         agreed.map_err(|trouble| control.ended(trouble))?;
     }
     notes::tell_passed_over(&start.ignored, listener);
+    let from_weights = start.resumed == Resumed::FromWeights;
     listener(RunEvent::Begin {
         tokens: options.seat.is_first().then(|| TokenFacts::of(&data)).flatten(),
         resumed: start.resumed,
@@ -93,6 +94,10 @@ fn train(
     let mut trainer = trainer.interruptible(options.interrupt.clone());
     let work = || {
         trainer.machine().load(&start.state)?;
+        if from_weights {
+            // Whoever goes on from the folder knows nothing of the file.
+            trainer.keep(&start.state)?;
+        }
         drop(start.state);
         let done = trainer.run(end, &mut Listening::new(listener));
         let machine = trainer.machine();

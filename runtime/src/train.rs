@@ -300,6 +300,17 @@ impl Trainer {
         })
     }
 
+    /// Writes a checkpoint of the state that the run begins with, where this rank writes checkpoints.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep(&self, first: &State) -> Result<(), CheckpointError> {
+        match &self.rests.checkpoint {
+            Checkpointing::Never | Checkpointing::Elsewhere { .. } => Ok(()),
+            Checkpointing::Every { checkpoints, .. } => checkpoints.save(first).map(drop),
+        }
+    }
+
     /// The machine, to look at what it used.
     pub fn machine(&mut self) -> &mut AnyMachine {
         &mut self.machine

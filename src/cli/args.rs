@@ -152,7 +152,8 @@ pub(crate) struct RunArgs {
     /// Go on from the newest checkpoint.
     #[arg(long, requires = "checkpoint")]
     pub(crate) resume: bool,
-    /// Start from the parameters of this safetensors file, instead of drawn ones.
+    /// Start from the parameters of this safetensors file, instead of drawn ones; with `--resume`
+    /// where there is no checkpoint yet.
     #[arg(long, value_name = "FILE")]
     pub(crate) weights: Option<PathBuf>,
     /// Write the last parameters to this safetensors file, under their global names.

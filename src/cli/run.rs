@@ -24,7 +24,6 @@ use std::{io, path::Path, process, slice, time::Duration};
 use tell::Teller;
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
-    let start = choose_start(args)?;
     let seat =
         Seat::of_environment().map_err(|error| Failure::ranks(&error.to_string()))?;
     let told = Told::of(&seat);
@@ -35,7 +34,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         on: choose_device(args),
         steps: args.steps,
         data: args.data.clone(),
-        start,
+        start: choose_start(args),
         save: args.save.clone(),
         interrupt: interrupt(&args.program.file, watch)?,
         seat,
@@ -177,17 +176,13 @@ fn choose_device(args: &RunArgs) -> On {
     on(args.device, graphs)
 }
 
-fn choose_start(args: &RunArgs) -> Result<Start, Failure> {
+fn choose_start(args: &RunArgs) -> Start {
     let every = Every::new(args.checkpoint_every).expect("its range begins at 1");
     let folder = args.checkpoint.clone().map(|path| Folder { path, every });
-    match (folder, &args.weights) {
-        (Some(_), Some(_)) if args.resume => {
-            let message = "`--resume` goes on with the weights of the newest checkpoint, \
-                           `--weights` starts with others; leave one of the two away";
-            Err(Failure::usage(&args.program.file, message))
-        }
-        (Some(folder), None) if args.resume => Ok(Start::Resume(folder)),
-        (keep, weights) => Ok(Start::Anew { weights: weights.clone(), keep }),
+    let weights = args.weights.clone();
+    match folder {
+        Some(folder) if args.resume => Start::Resume { folder, weights },
+        keep => Start::Anew { weights, keep },
     }
 }
 

@@ -65,9 +65,13 @@ pub enum Start {
         /// With checkpoints in this folder, which has none yet.
         keep: Option<Folder>,
     },
-    /// At the newest checkpoint of this folder, or at step zero where it has none; it gets those that
-    /// follow too.
-    Resume(Folder),
+    /// At the newest checkpoint of a folder, or at step zero where it has none.
+    Resume {
+        /// The folder, which gets the checkpoints that follow too.
+        folder: Folder,
+        /// Step zero has the parameters of this safetensors file instead of drawn ones.
+        weights: Option<PathBuf>,
+    },
 }
 
 impl Start {
@@ -75,16 +79,14 @@ impl Start {
     pub(super) fn folder(&self) -> Option<&Folder> {
         match self {
             Self::Anew { keep, .. } => keep.as_ref(),
-            Self::Resume(folder) => Some(folder),
+            Self::Resume { folder, .. } => Some(folder),
         }
     }
 
-    /// The file of parameters that it reads, if it is one.
+    /// The file of parameters that it may read.
     pub(super) fn weights(&self) -> Option<&Path> {
-        match self {
-            Self::Anew { weights, .. } => weights.as_deref(),
-            Self::Resume(_) => None,
-        }
+        let (Self::Anew { weights, .. } | Self::Resume { weights, .. }) = self;
+        weights.as_deref()
     }
 }
 

@@ -42,11 +42,7 @@ pub(super) fn begin(
         Start::Anew { weights: file, keep } => {
             let (state, resumed) = match file {
                 None => (State::initial(&schedule.job), Resumed::FromStart),
-                Some(file) => {
-                    let (state, drawn) = weights(schedule, file, listener)?;
-                    notes::tell_drawn_heads(file, &drawn, listener);
-                    (state, Resumed::FromWeights)
-                }
+                Some(file) => of_weights(schedule, file, listener)?,
             };
             let kept = match keep {
                 None => Checkpointing::Never,
@@ -54,10 +50,25 @@ pub(super) fn begin(
             };
             Ok((Resumption { state, resumed, ignored: Vec::new() }, kept))
         }
-        Start::Resume(folder) => {
+        Start::Resume { folder, weights: file } => {
             // Nobody else writes a checkpoint once this run has looked for the newest one.
             let kept = every(folder, Checkpoints::open, provenance.clone())?;
-            Ok((Resumption::of(&folder.path, schedule, &provenance)?, kept))
+            let mut found = Resumption::of(&folder.path, schedule, &provenance)?;
+            if let (Resumed::WithoutCheckpoint, Some(file)) = (&found.resumed, file) {
+                (found.state, found.resumed) = of_weights(schedule, file, listener)?;
+            }
+            Ok((found, kept))
         }
     }
+}
+
+/// What a run begins with that starts from a file of weights.
+fn of_weights(
+    schedule: &Checked,
+    file: &Path,
+    listener: &mut impl FnMut(RunEvent),
+) -> Result<(State, Resumed), RunError> {
+    let (state, drawn) = weights(schedule, file, listener)?;
+    notes::tell_drawn_heads(file, &drawn, listener);
+    Ok((state, Resumed::FromWeights))
 }

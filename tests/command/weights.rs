@@ -192,17 +192,46 @@ fn weights_that_do_not_fit_are_refused_in_full() {
     refused(save().arg(&nowhere).arg(&schedule), 1, &["cannot write", "nowhere"]);
 }
 
+/// How a run with `--json` says that it begins, and its first loss.
+fn begun(text: &str) -> (Value, Option<Value>) {
+    let of = |event: &str| lines(text).into_iter().find(|line| line["event"] == event);
+    let begin = of("begin").expect("it begins");
+    (begin["resumed"].clone(), of("step").map(|step| step["loss"].clone()))
+}
+
+/// Who goes on from a folder need not know what the run in it began with.
 #[test]
-fn two_starts_are_a_usage_mistake_with_a_reason() {
+fn a_run_from_weights_that_was_stopped_at_once_goes_on_from_them() {
+    let (scratch, schedule) = compiled("weights-stopped");
+    let [kept, other, saved] = ["kept", "other", "w"].map(|name| scratch.path(name));
+    printed(roundelay("run --device cpu --save").arg(&saved).arg(&schedule));
+    let run = |words: &str, folder: &PathBuf| {
+        let mut run = roundelay(&format!("run --device cpu --json {words} --checkpoint"));
+        run.arg(folder).arg(&schedule);
+        run
+    };
+    let weights = "starts from the weights of a file";
+    let expected = begun(&printed(run("", &other).arg("--weights").arg(&saved)));
+    assert_eq!(expected.0, weights);
+    let none = begun(&printed(run("--steps 0", &kept).arg("--weights").arg(&saved)));
+    assert_eq!(none, (weights.into(), None));
+    let gone_on = begun(&printed(&mut run("--resume", &kept)));
+    assert_eq!(gone_on, ("goes on exactly".into(), expected.1.clone()));
+
+    // A job that is started again and again says the same every time.
+    let again = scratch.path("again");
+    let job = |steps: u32| {
+        let words = format!("--resume --steps {steps} --checkpoint-every 1");
+        begun(&printed(run(&words, &again).arg("--weights").arg(&saved)))
+    };
+    assert_eq!(job(1), expected);
+    assert_eq!(job(2).0, "goes on exactly");
+}
+
+#[test]
+fn evaluate_looks_at_one_of_two() {
     let (scratch, schedule) = compiled("weights-usage");
     let [kept, saved] = ["kept", "kept.safetensors"].map(|name| scratch.path(name));
-    let mut resumed = roundelay("run --json --resume --checkpoint");
-    let resumed = resumed.arg(&kept).arg("--weights").arg(&saved).arg(&schedule);
-    refused(
-        resumed,
-        2,
-        &["`--resume` goes on with the weights of the newest checkpoint"],
-    );
     refused(roundelay("evaluate").arg(&schedule), 2, &["--checkpoint", "--weights"]);
     let mut both = roundelay("evaluate --checkpoint");
     refused(
