@@ -2,6 +2,8 @@
 
 mod cli;
 
+#[cfg(unix)]
+use std::sync::Arc;
 use std::{env, process::ExitCode};
 
 /// How many queues CUDA keeps on a GPU, which it reads when it is started: with its usual eight, streams
@@ -10,8 +12,21 @@ const QUEUES: (&str, &str) = ("CUDA_DEVICE_MAX_CONNECTIONS", "32");
 
 fn main() -> ExitCode {
     ask_for_queues();
+    take_limits_for_errors();
     cli::main()
 }
+
+/// What would make a file larger than a process may write fails with a reason then, instead of ending the
+/// process without a word. Where that cannot be asked for, all stays as the system has it.
+#[cfg(unix)]
+fn take_limits_for_errors() {
+    use signal_hook::{consts::SIGXFSZ, flag};
+    let _ = flag::register(SIGXFSZ, Arc::default());
+}
+
+/// There is no such signal.
+#[cfg(not(unix))]
+fn take_limits_for_errors() {}
 
 /// Asks for as many queues as there are, unless the user says how many.
 #[expect(unsafe_code, reason = "CUDA takes this from the environment alone")]

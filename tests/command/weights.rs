@@ -241,6 +241,20 @@ fn evaluate_looks_at_one_of_two() {
     );
 }
 
+/// The system would end the process by a signal there, which says nothing.
+#[cfg(unix)]
+#[test]
+fn a_file_that_may_not_become_so_large_is_an_error_with_words() {
+    let (scratch, schedule) = compiled("weights-limit");
+    let saved = scratch.path("kept.safetensors");
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 0; exec \"$@\"", "sh"]);
+    let run = roundelay("run --device cpu --save");
+    limited.arg(run.get_program()).args(run.get_args()).arg(&saved).arg(&schedule);
+    refused(&mut limited, 3, &["cannot write", "kept.safetensors"]);
+    assert!(!saved.exists());
+}
+
 const MASKED: &str = r#"
 model masked {
     input tokens: i32[batch, 8]
