@@ -26,21 +26,57 @@ pub(super) enum Event {
     End(Box<End>),
 }
 
+impl Event {
+    fn of(event: RunEvent) -> Option<Self> {
+        Some(match event {
+            RunEvent::Note(_) | RunEvent::PassedOver(_) => {
+                return Note::of(&event).map(Self::Note);
+            }
+            RunEvent::Begin { tokens, resumed, first, end } => {
+                let bigram_entropy = tokens.and_then(|tokens| tokens.bigram_entropy);
+                Self::Begin { resumed: how(&resumed), first, end, bigram_entropy }
+            }
+            RunEvent::Step { step, loss, samples_per_second, elapsed } => Self::Step {
+                step,
+                loss,
+                samples_per_s: samples_per_second,
+                elapsed_s: elapsed.as_secs_f64(),
+            },
+            RunEvent::Evaluate { step, loss, metrics } => {
+                Self::Evaluate { step, loss, metrics }
+            }
+        })
+    }
+}
+
 /// Prints events as they come, and ends the run where that cannot be done: nobody would hear of what
 /// it goes on with.
 pub(super) struct Teller {
-    json: bool,
-    bar: ProgressBar,
+    sink: Sink,
     interrupt: Interrupt,
     printed: io::Result<()>,
 }
 
+/// How events are shown on standard output.
+enum Sink {
+    /// As JSON lines.
+    Lines,
+    /// As text; the bar is on standard error.
+    Text(ProgressBar),
+}
+
+impl Sink {
+    fn text() -> Self {
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+        Self::Text(ProgressBar::new(0).with_style(style))
+    }
+}
+
 impl Teller {
     pub(super) fn new(json: bool, interrupt: Interrupt) -> Self {
-        let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(0) };
-        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self { json, bar, interrupt, printed: Ok(()) }
+        let sink = if json { Sink::Lines } else { Sink::text() };
+        Self { sink, interrupt, printed: Ok(()) }
     }
 
     pub(super) fn tell(&mut self, event: RunEvent) {
@@ -50,7 +86,10 @@ impl Teller {
         if self.printed.is_err() {
             return;
         }
-        self.printed = if self.json { tell_line(event) } else { self.tell_human(event) };
+        self.printed = match &self.sink {
+            Sink::Lines => tell_line(event),
+            Sink::Text(bar) => tell_human(bar, event),
+        };
         if self.printed.is_err() {
             self.interrupt.raise();
         }
@@ -58,35 +97,33 @@ impl Teller {
 
     /// The run is over: whether all could be printed.
     pub(super) fn done(self) -> io::Result<()> {
-        self.bar.finish_and_clear();
-        self.printed
-    }
-
-    fn tell_human(&self, event: RunEvent) -> io::Result<()> {
-        match event {
-            RunEvent::Note(_) | RunEvent::PassedOver(_) => Ok(()),
-            RunEvent::Begin { tokens, resumed, first, end } => {
-                self.bar.set_length(end.max(first));
-                self.bar.set_position(first);
-                put(&begun(tokens, &resumed, [first, end]))
-            }
-            RunEvent::Step { step, loss, samples_per_second, elapsed: _ } => {
-                self.bar.set_position(step + 1);
-                self.bar.set_message(format!(
-                    "loss {loss:.4}, {samples_per_second:.1} samples/s"
-                ));
-                Ok(())
-            }
-            RunEvent::Evaluate { step, loss, metrics } => {
-                let said = held_out(&Measures { loss, metrics });
-                self.bar.suspend(|| put(&format!("step {step}: {said}\n")))
-            }
+        match self.sink {
+            Sink::Lines => {}
+            Sink::Text(bar) => bar.finish_and_clear(),
         }
+        self.printed
     }
 }
 
-const NOTE: &str = "note";
-const WARNING: &str = "warning";
+fn tell_human(bar: &ProgressBar, event: RunEvent) -> io::Result<()> {
+    match event {
+        RunEvent::Note(_) | RunEvent::PassedOver(_) => Ok(()),
+        RunEvent::Begin { tokens, resumed, first, end } => {
+            bar.set_length(end.max(first));
+            bar.set_position(first);
+            put(&begun(tokens, &resumed, [first, end]))
+        }
+        RunEvent::Step { step, loss, samples_per_second, elapsed: _ } => {
+            bar.set_position(step + 1);
+            bar.set_message(format!("loss {loss:.4}, {samples_per_second:.1} samples/s"));
+            Ok(())
+        }
+        RunEvent::Evaluate { step, loss, metrics } => {
+            let said = held_out(&Measures { loss, metrics });
+            bar.suspend(|| put(&format!("step {step}: {said}\n")))
+        }
+    }
+}
 
 /// What is said besides progress.
 #[derive(Clone, Serialize)]
@@ -98,8 +135,8 @@ pub(in crate::cli) struct Note {
 impl Note {
     pub(in crate::cli) fn of(event: &RunEvent) -> Option<Self> {
         let (severity, message) = match event {
-            RunEvent::Note(text) => (NOTE, text),
-            RunEvent::PassedOver(text) => (WARNING, text),
+            RunEvent::Note(text) => ("note", text),
+            RunEvent::PassedOver(text) => ("warning", text),
             RunEvent::Begin { .. }
             | RunEvent::Step { .. }
             | RunEvent::Evaluate { .. } => return None,
@@ -114,23 +151,7 @@ impl Note {
 }
 
 fn tell_line(event: RunEvent) -> io::Result<()> {
-    let event = match event {
-        RunEvent::Note(message) => Event::Note(Note { severity: NOTE, message }),
-        RunEvent::PassedOver(message) => Event::Note(Note { severity: WARNING, message }),
-        RunEvent::Begin { tokens, resumed, first, end } => {
-            let bigram_entropy = tokens.and_then(|tokens| tokens.bigram_entropy);
-            Event::Begin { resumed: how(&resumed), first, end, bigram_entropy }
-        }
-        RunEvent::Step { step, loss, samples_per_second, elapsed } => Event::Step {
-            step,
-            loss,
-            samples_per_s: samples_per_second,
-            elapsed_s: elapsed.as_secs_f64(),
-        },
-        RunEvent::Evaluate { step, loss, metrics } => {
-            Event::Evaluate { step, loss, metrics }
-        }
-    };
+    let Some(event) = Event::of(event) else { return Ok(()) };
     put(&json_text(&Line { format: FORMAT, event }, Form::Line)?)
 }
 
