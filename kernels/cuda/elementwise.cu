@@ -50,16 +50,38 @@ EXPORT(f32, bf16)
 EXPORT(f32, f16)
 #undef EXPORT
 
-// out = Σ of the first `parts` arrays, from the first to the last.
-template <class N>
-__device__ void sum(const N* const (&from)[32], u32 parts, N* out, u64 count, bool add) {
-    for (u64 i = thread_of_grid(); i < count; i += threads_of_grid()) {
-        Wide<N> total = widen(from[0][i]);
+constexpr int MOST_SUMMED = 32;
+
+// Calls body(p) for every second of the arrays as far as there are `parts`. It is known to the compiler which one that
+// is, or all their addresses would be copied into local memory.
+template <class Body>
+__device__ void each_pair(u32 parts, Body body) {
 #pragma unroll
-        for (int p = 1; p < 32; p++)
-            if (u32(p) < parts) total += widen(from[p][i]);
-        put(out + i, total, add);
+    for (int p = 0; p < MOST_SUMMED; p += 2) {
+        if (u32(p) >= parts) break;
+        body(p);
     }
+}
+
+// out = Σ of the first `parts` arrays, from the first to the last. Two are read at once; behind the last array, the
+// first one is read again.
+template <class N>
+__device__ void sum(const N* const (&from)[MOST_SUMMED], u32 parts, N* out, u64 count, bool add) {
+    u64 bits = reinterpret<u64>(out);
+    each_pair(parts, [&](int p) { bits |= reinterpret<u64>(from[p]) | reinterpret<u64>(from[p + 1]); });
+    for_each<PACKED<N>>(count, bits % 16 == 0, [&](u64 i, auto width) {
+        constexpr int COUNT = decltype(width)::count;
+        Pack<Wide<N>, COUNT> total;
+        each_pair(parts, [&](int p) {
+            auto one = widen(load<COUNT>(from[p] + i)), next = widen(load<COUNT>(from[p + 1] + i));
+#pragma unroll
+            for (int k = 0; k < COUNT; k++) {
+                total.at[k] = p == 0 ? one.at[k] : total.at[k] + one.at[k];
+                if (u32(p + 1) < parts) total.at[k] += next.at[k];
+            }
+        });
+        put_pack<COUNT>(out + i, total.at, add);
+    });
 }
 
 #define EIGHT(N, a) \
@@ -69,7 +91,7 @@ __device__ void sum(const N* const (&from)[32], u32 parts, N* out, u64 count, bo
 #define EXPORT(N)                                                                                      \
     KERNEL(256, sum_##N,                                                                               \
            (N * out, u64 count, u32 parts, u32 add, EIGHT(N, a), EIGHT(N, b), EIGHT(N, c), EIGHT(N, d)), \
-           const N* const from[32] = {EIGHT_OF(a), EIGHT_OF(b), EIGHT_OF(c), EIGHT_OF(d)};             \
+           const N* const from[MOST_SUMMED] = {EIGHT_OF(a), EIGHT_OF(b), EIGHT_OF(c), EIGHT_OF(d)};    \
            sum(from, parts, out, count, add))
 FOR_NUMBERS(EXPORT)
 #undef EXPORT

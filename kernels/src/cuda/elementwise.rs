@@ -14,7 +14,7 @@ use crate::{
 };
 use roundelay_schedule::{Bytes, Line};
 
-/// Arrays that [`sum`] can add up.
+/// Arrays that [`sum`] can add up, `MOST_SUMMED` of `elementwise.cu`.
 pub const MOST_SUMMED: usize = 32;
 
 /// out = Σ parts, from the first to the last in 32 bits or wider, rounded once; or out += that.
@@ -44,7 +44,7 @@ pub fn sum(
     // Parameters without a part have the address of the first, and are not read.
     let places = (0..MOST_SUMMED).map(|part| if part < parts { part + 1 } else { 1 });
     arguments.extend(places.map(operand));
-    let Shape { grid, block, shared } = Shape::each(elements, 1);
+    let Shape { grid, block, shared } = Shape::each(elements, 16 / number.size());
     let symbol = format!("sum_{}", number.name());
     let function = Function { source: ELEMENTWISE, symbol };
     Ok(Launch { function, grid, block, shared, arguments })

@@ -3,7 +3,10 @@
 
 use crate::{
     common::{Array, CONTEXT, sample::Draw},
-    emulation::{Bound, can_compile, run_steps, stored::Stored},
+    emulation::{
+        Bound, can_compile, run_steps,
+        stored::{Placement, Stored},
+    },
 };
 use roundelay_kernels::cuda::{
     Accumulation, Addend, Argument, CallPlace, Epilogue, MOST_SUMMED, Matrix, Number,
@@ -309,6 +312,57 @@ fn products_apart_from_their_activations() {
     }
 }
 
+/// What numbers of a type are summed in holds them until they are rounded once; so sums in 32 and 64 bits are
+/// those from the first to the last bit for bit.
+fn check_sum(
+    (parts, number, accumulate): (usize, Number, Accumulation),
+    placed: impl Fn(usize) -> Placement,
+) {
+    let draw = &mut Draw::new(parts as u64);
+    let mut operands: Vec<Stored> = (0..=parts)
+        .map(|operand| stored(draw, number, 777).placed(placed(operand)))
+        .collect();
+    let values: Vec<Vec<f64>> = operands.iter().map(Stored::values).collect();
+    let launch = sum(parts, number, 777, accumulate).expect("so many can be summed");
+    run(Step::Launch(launch), &mut operands);
+    for (i, found) in operands[0].values().into_iter().enumerate() {
+        let own = values[1..].iter().map(|part| part[i]);
+        let total = match accumulate {
+            Accumulation::Replace => in_order(number, own),
+            Accumulation::Add => in_order(number, own.chain([values[0][i]])),
+        };
+        let allowed = match number {
+            Number::F32 | Number::F64 => 0.0,
+            Number::Bf16 | Number::F16 => tolerance(number) * (4.0 + total.abs()),
+        };
+        assert!(
+            (found - total).abs() <= allowed,
+            "{parts} of {number:?}: {found} {total}"
+        );
+    }
+}
+
+/// Sums from the first to the last in the type that numbers are computed in.
+fn in_order(number: Number, parts: impl Iterator<Item = f64>) -> f64 {
+    match number {
+        Number::F64 => parts.reduce(|sum, part| sum + part),
+        Number::F32 | Number::Bf16 | Number::F16 => {
+            parts.reduce(|sum, part| f64::from((sum + part) as f32))
+        }
+    }
+    .expect("there is a part")
+}
+
+/// Each has 16 bytes of every part, or a sum of two would take as many instructions as memory moves words.
+#[test]
+fn threads_of_a_sum_have_sixteen_bytes() {
+    for number in NUMBERS {
+        let all = 10 * 256 * 16 / number.size();
+        let launch = sum(2, number, all, Accumulation::Replace);
+        assert_eq!(launch.expect("two can be summed").grid, [10, 1, 1]);
+    }
+}
+
 #[test]
 fn sums_of_parts_go_from_the_first_to_the_last() {
     if !can_compile() {
@@ -316,26 +370,18 @@ fn sums_of_parts_go_from_the_first_to_the_last() {
     }
     for (parts, accumulate) in [
         (1, Accumulation::Replace),
+        (2, Accumulation::Replace),
         (3, Accumulation::Add),
+        (8, Accumulation::Add),
         (MOST_SUMMED, Accumulation::Replace),
     ] {
         for number in NUMBERS {
-            let draw = &mut Draw::new(parts as u64);
-            let mut operands: Vec<Stored> =
-                (0..=parts).map(|_| stored(draw, number, 777)).collect();
-            let values: Vec<Vec<f64>> = operands.iter().map(Stored::values).collect();
-            let launch =
-                sum(parts, number, 777, accumulate).expect("so many can be summed");
-            run(Step::Launch(launch), &mut operands);
-            for (i, found) in operands[0].values().into_iter().enumerate() {
-                let before = match accumulate {
-                    Accumulation::Replace => 0.0,
-                    Accumulation::Add => values[0][i],
-                };
-                let total: f64 =
-                    before + values[1..].iter().map(|part| part[i]).sum::<f64>();
-                assert!((found - total).abs() <= tolerance(number) * (4.0 + total.abs()));
-            }
+            check_sum((parts, number, accumulate), |_| Placement::Aligned);
+            let one_elsewhere = |operand| match operand == parts {
+                true => Placement::Unaligned,
+                false => Placement::Aligned,
+            };
+            check_sum((parts, number, accumulate), one_elsewhere);
         }
     }
     assert!(sum(0, Number::F32, 1, Accumulation::Add).is_err());
