@@ -1,6 +1,6 @@
 // Table look-up, and its gradient without atomics: tokens are sorted, equal ones in their order, and
 // sorted ones are cut into pieces. A piece adds up the gradients of each row from the first to the last; what
-// goes on in other pieces is joined, in order.
+// goes on in other pieces is joined, in order, many of one row in groups.
 
 // Where a token's row is among the `each` own rows, from part · each on; `each` if it is not there.
 __device__ inline u64 own_row(i32 token, u64 whole, u64 each, u64 part) {
@@ -154,6 +154,8 @@ __device__ void gather_pieces(const u32* keys, const u32* order, const N* dy, G*
         if (i < size) from[i] = order[behind];
     }
     __syncthreads();
+    // Keys of rows elsewhere are behind all others.
+    if (key[1] >= rows) return;
     bool packed = is_aligned(dy) && is_aligned(dtable) && columns % PACKED<N> == 0;
     for_each_in_row<PACKED<N>>(columns, packed, [&](u64 j, auto width) {
         constexpr int COUNT = decltype(width)::count;
@@ -187,25 +189,56 @@ __device__ void gather_pieces(const u32* keys, const u32* order, const N* dy, G*
     });
 }
 
-// The sums of a row that begins in the block's piece and goes on in others.
+// Pieces whose sums are joined before those of others, where one row has all their tokens and some before them.
+constexpr u32 GROUP = 32;
+constexpr u64 IN_GROUP = u64(GROUP) * PIECE;
+
+// Adds to COUNT sums those of pieces, or of groups, that begin at `places`, in order.
+template <int COUNT, class W>
+__device__ void add_pieces(Pack<W, COUNT>& sums, const W* partial, Rows places) {
+    places.template each<4>([=](u64 place) { return load<COUNT>(partial + place); },
+                            [&](const auto& more, u64, u64) {
+#pragma unroll
+                                for (int k = 0; k < COUNT; k++) sums.at[k] += more.at[k];
+                            });
+}
+
+// partial[p, 1] = Σ partial[q, 0] over the pieces q of a group, of which p is the first, if all are of one row that began
+// before it; p has no other sum there then. No row began before group 0.
+template <class N>
+__device__ void join_groups(const u32* keys, Wide<N>* partial, u64 columns, u64 rows) {
+    u64 group = u64(blockIdx.x) + 1, first = group * IN_GROUP;
+    u32 row = keys[first - 1];
+    if (row >= rows || keys[first + IN_GROUP - 1] != row) return;
+    for_each_in_row<PACKED<N>>(columns, columns % PACKED<N> == 0, [&](u64 j, auto width) {
+        Wide<N>* sum = partial + group * GROUP * 2 * columns + j;
+        auto sums = load<decltype(width)::count>(sum);
+        add_pieces(sums, sum, Rows{1, GROUP, 1, 2 * columns});
+        store(sum + columns, sums);
+    });
+}
+
+// The sums of a row that begins in the block's piece and goes on in others: groups of them are joined already.
 template <class N, class G>
 __device__ void join_pieces(const u32* keys, const Wide<N>* partial, G* dtable, u64 count, u64 columns, u64 rows,
                             bool add) {
-    typedef Wide<N> W;
-    u64 first = u64(blockIdx.x) * PIECE, end = first + PIECE;
+    u64 piece = blockIdx.x, first = piece * PIECE, end = first + PIECE;
     if (end >= count) return;
     u32 row = keys[end - 1];
     if (row >= rows || keys[end] != row || (first > 0 && keys[first - 1] == row)) return;
-    u64 pieces = (first_key(keys, count, u64(row) + 1) - 1) / PIECE + 1;
+    u64 behind = first_key(keys, count, u64(row) + 1), pieces = (behind - 1) / PIECE + 1;
+    u64 group = piece / GROUP + 1, groups = greatest(behind / IN_GROUP, group);
     bool packed = is_aligned(dtable) && columns % PACKED<N> == 0;
     for_each_in_row<PACKED<N>>(columns, packed, [&](u64 j, auto width) {
-        constexpr int COUNT = decltype(width)::count;
-        auto read = [=](u64 place) { return load<COUNT>(partial + place + j); };
-        auto sums = read((2 * u64(blockIdx.x) + 1) * columns);
-        Rows{u64(blockIdx.x) + 1, pieces, 1, 2 * columns}.template each<4>(read, [&](const auto& more, u64, u64) {
-#pragma unroll
-            for (int k = 0; k < COUNT; k++) sums.at[k] += more.at[k];
-        });
+        auto sums = load<decltype(width)::count>(partial + (2 * piece + 1) * columns + j);
+        // Pieces before the groups, these, and pieces behind them, by one loop that has registers for one.
+#pragma unroll 1
+        for (int turn = 0; turn < 3; turn++) {
+            Rows places = turn == 0   ? Rows{piece + 1, least(pieces, group * GROUP), 1, 2 * columns}
+                          : turn == 1 ? Rows{group, groups, 1, 2 * GROUP * columns}
+                                      : Rows{groups * GROUP, pieces, 1, 2 * columns};
+            add_pieces(sums, partial + (turn == 1 ? columns : 0) + j, places);
+        }
         put_pack(dtable + row * columns + j, sums.at, add);
     });
 }
@@ -214,6 +247,12 @@ __device__ void join_pieces(const u32* keys, const Wide<N>* partial, G* dtable, 
     KERNEL(256, look_up_##N,                                                                                  \
            (const i32* tokens, const N* table, N* y, u64 count, u64 columns, u64 whole, u64 each, u64 part),  \
            look_up(tokens, table, y, count, columns, whole, each, part))
+FOR_NUMBERS(EXPORT)
+#undef EXPORT
+
+#define EXPORT(N)                                                                                             \
+    KERNEL(256, join_groups_##N, (const u32* keys, Wide<N>* partial, u64 columns, u64 rows),                  \
+           join_groups<N>(keys, partial, columns, rows))
 FOR_NUMBERS(EXPORT)
 #undef EXPORT
 

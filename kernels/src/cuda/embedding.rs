@@ -30,6 +30,8 @@ const DIGIT: u32 = 8;
 const SORTED: usize = 8 * 8 * 32;
 /// Sorted tokens whose gradients a block sums, `PIECE` of `embedding.cu`.
 const PIECE: usize = 32;
+/// Pieces of one row that are joined first, `GROUP` of `embedding.cu`.
+const GROUP: usize = 32;
 
 impl Table {
     fn look_up(&self, draft: &mut Draft) {
@@ -100,7 +102,8 @@ impl Table {
         draft.launch(EMBEDDING, symbol, shape, arguments);
     }
 
-    /// Sums the gradients of every row: those in one piece, then those in several.
+    /// Sums the gradients of every row: those in one piece, then those in several, groups of which are joined
+    /// before, lest a row with most tokens wait for a block that goes through all its pieces.
     fn sum(&self, draft: &mut Draft, places: [Argument; 4], store: Store) {
         let [keys, order, dy, dtable] = places;
         let pieces = self.tokens.div_ceil(PIECE);
@@ -114,6 +117,15 @@ impl Table {
         let arguments = [keys, order, dy, dtable, partial].into_iter();
         let arguments = arguments.chain(extents.clone()).collect();
         draft.pair((EMBEDDING, "gather_pieces"), shape, arguments);
+        // Nothing begins before the first group, so none of its own joins it.
+        let groups = self.tokens / (GROUP * PIECE);
+        if groups > 1 {
+            let grid = [extent(groups - 1), 1, 1];
+            let [columns, rows] = [self.columns, self.each].map(count);
+            let arguments = vec![keys, partial, columns, rows];
+            let shape = Shape { grid, ..shape };
+            draft.narrow((EMBEDDING, "join_groups"), shape, arguments);
+        }
         let arguments = [keys, partial, dtable].into_iter().chain(extents).collect();
         draft.pair((EMBEDDING, "join_pieces"), shape, arguments);
     }

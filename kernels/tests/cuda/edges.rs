@@ -13,7 +13,7 @@ use crate::{
         stored::{Placement, Stored},
     },
 };
-use roundelay_kernels::Context;
+use roundelay_kernels::{Context, cuda::Step};
 use roundelay_schedule::{Attribute, Call, Element, Float, GradientSums};
 
 const BF16: Float = Float::Bf16(GradientSums::Same);
@@ -305,13 +305,14 @@ fn gradients_of_large_tables() {
 
 /// Rows whose sorted tokens begin and end with pieces of 32, inside of them, and in the last one, which is
 /// not full; that go on over several; of which one has tokens behind those of all others. As many as a
-/// block sorts, and one more.
+/// block sorts, and one more. Rows that have all of a group of 32 pieces, of the next one too, all of one but
+/// for a token at either end, and groups between pieces before and behind them.
 #[test]
 fn gradients_of_rows_in_several_pieces() {
     if !can_compile() {
         return;
     }
-    let runs: [&[usize]; 7] = [
+    let runs: [&[usize]; 12] = [
         &[32],
         &[32, 32, 0, 64],
         &[31, 2, 31],
@@ -319,6 +320,11 @@ fn gradients_of_rows_in_several_pieces() {
         &[33, 31, 96],
         &[1000, 1048],
         &[0, 1, 2048],
+        &[1023, 1025],
+        &[1024, 1024],
+        &[1025, 1023],
+        &[1000, 1047, 1100],
+        &[40, 3000, 1000, 4000],
     ];
     for runs in runs {
         let (tokens, rows) = (runs.iter().sum::<usize>(), runs.len() + 1);
@@ -348,6 +354,19 @@ fn gradients_of_rows_in_several_pieces() {
             compare(&call, &start, way, &CONTEXT, tolerance);
         }
     }
+}
+
+/// Two rows that have all tokens of a long text: no block goes through the pieces of a row one by one.
+#[test]
+fn pieces_of_one_row_are_joined_in_groups() {
+    let call = call("embedding_backward").flag("accumulate", false);
+    let call = call.integers(&[16384]).reals(&[&[16384, 8], &[2, 8]]);
+    let launches = steps(&call, Float::F32).steps.into_iter().flat_map(Step::launches);
+    let groups: Vec<_> = launches
+        .filter(|launch| launch.function.symbol == "join_groups_f32")
+        .map(|launch| launch.grid)
+        .collect();
+    assert_eq!(groups, [[15, 1, 1]]);
 }
 
 /// More ranges than one launch writes, slices that begin inside of one, and master copies.
