@@ -21,18 +21,19 @@ __device__ void product_of_segments(const N* a, const N* b, Wide<N>* partial, u6
     });
 }
 
-// Term 0: dy · x̂, x̂ = (x − mean) · rstd; term 1: dy. Without means they are zero.
-template <class N>
+// Term 0: dy · x̂, x̂ = (x − mean) · rstd; term 1, where there are MEANS: dy. Without means they are zero.
+template <bool MEANS, class N>
 __device__ void slopes_of_segments(const N* x, const Wide<N>* means, const Wide<N>* rstds, const N* dy,
                                    Wide<N>* partial, u64 rows, u64 columns, u64 per_segment) {
     Share<N> share(columns, is_aligned(x) && is_aligned(dy));
     auto read = [=](auto way, u64 place) { return Both<N>{way.read(x + place), way.read(dy + place)}; };
-    sum_segments<2, 2>(rows, columns, per_segment, share, partial, read, [=](auto& sums, const auto& met, u64 row) {
-        Wide<N> mean = means ? means[row] : Wide<N>(0), rstd = rstds[row];
+    constexpr int TERMS = MEANS ? 2 : 1;
+    sum_segments<TERMS, 2>(rows, columns, per_segment, share, partial, read, [=](auto& sums, const auto& met, u64 row) {
+        Wide<N> mean = MEANS ? means[row] : Wide<N>(0), rstd = rstds[row];
 #pragma unroll
         for (int k = 0; k < PACKED<N>; k++) {
             sums[k] += widen(met.right.at[k]) * ((widen(met.left.at[k]) - mean) * rstd);
-            sums[PACKED<N> + k] += widen(met.right.at[k]);
+            if constexpr (MEANS) sums[PACKED<N> + k] += widen(met.right.at[k]);
         }
     });
 }
@@ -54,7 +55,12 @@ __device__ void join_segments(const W* partial, G* out, u64 columns, u64 segment
     KERNEL(256, slopes_of_segments_##N,                                                                      \
            (const N* x, const Wide<N>* means, const Wide<N>* rstds, const N* dy, Wide<N>* partial, u64 rows, \
             u64 columns, u64 per_segment),                                                                   \
-           slopes_of_segments(x, means, rstds, dy, partial, rows, columns, per_segment))
+           slopes_of_segments<true>(x, means, rstds, dy, partial, rows, columns, per_segment))               \
+    KERNEL(256, slopes_around_zero_of_segments_##N,                                                          \
+           (const N* x, const Wide<N>* rstds, const N* dy, Wide<N>* partial, u64 rows, u64 columns,          \
+            u64 per_segment),                                                                                \
+           slopes_of_segments<false>(x, (const Wide<N>*)nullptr, rstds, dy, partial, rows, columns,          \
+                                     per_segment))
 FOR_NUMBERS(EXPORT)
 #undef EXPORT
 

@@ -148,11 +148,13 @@ __device__ void normalise_backward(const N* x, const N* gain, const Wide<N>* mea
 // registers for the sums of their columns.
 template <class N>
 constexpr int PACKS = sizeof(N) == 2 ? 3 : 6;
+// Blocks with such sums that a multiprocessor has registers for.
+template <class N>
+constexpr int TOGETHER = sizeof(N) == 2 ? 2 : 1;
 
-// partial[s, TERM, j] of two terms = Σ over the rows s of the block of what they have of column j.
-template <int TERM, int COUNT, int HELD, class W>
+// partial[j] = Σ over the rows of the block of what they have of column j.
+template <int COUNT, int HELD, class W>
 __device__ void store_columns(W (&own)[HELD][COUNT], u64 columns, W* partial) {
-    partial += (u64(blockIdx.x) * 2 + TERM) * columns;
 #pragma unroll
     for (int p = 0; p < HELD; p++) {
         // The shared memory is that of the pack before.
@@ -169,11 +171,11 @@ __device__ void store_columns(W (&own)[HELD][COUNT], u64 columns, W* partial) {
 template <class N>
 using Sums = Wide<N>[PACKS<N>][PACKED<N>];
 
-// The same dx of the rows from `begin` to before `end`, and on the way the sums of dy · x̂ and of dy. A row
-// belongs to a row of the block, whose threads have PACKS of its neighbours each, the same in all rows. Where
-// neighbours are read at once, all of a row is asked for before any of it is used, so that it waits for memory
-// once; held one by one they would take the registers of a second block.
-template <class N, bool AT_ONCE>
+// The same dx of the rows from `begin` to before `end`, and on the way the sums of dy · x̂, and of dy where there
+// are MEANS. A row belongs to a row of the block, whose threads have PACKS of its neighbours each, the same in all
+// rows. Where neighbours are read at once, all of a row is asked for before any of it is used, so that it waits for
+// memory once; held one by one they would take the registers of a second block.
+template <class N, bool MEANS, bool AT_ONCE>
 __device__ void normalise_rows(const N* x, const N* gain, const Wide<N>* means, const Wide<N>* rstds, const N* dy,
                                N* dx, Sums<N>& gain_sums, Sums<N>& bias_sums, u64 begin, u64 end, u64 columns,
                                bool add) {
@@ -193,6 +195,8 @@ __device__ void normalise_rows(const N* x, const N* gain, const Wide<N>* means, 
         if constexpr (AT_ONCE) {
 #pragma unroll
             for (int p = 0; p < PACKS<N>; p++) {
+                // Nobody has a column here: all threads of the row see that before they read anything.
+                if (p > 0 && u64(p) * blockDim.x * COUNT >= columns) break;
                 // Something is read where there is no column and nothing to add to, for a branch would wait.
                 u64 i = least(row, end - 1) * columns + least(column_of(p), columns - COUNT);
                 packs[p] = load<COUNT>(x + i);
@@ -204,7 +208,7 @@ __device__ void normalise_rows(const N* x, const N* gain, const Wide<N>* means, 
             if constexpr (AT_ONCE) return widen(held);
             else return widen(way.read(from + first));
         };
-        W mean = count && means ? means[row] : W(0), rstd = count ? rstds[row] : W(0);
+        W mean = MEANS && count ? means[row] : W(0), rstd = count ? rstds[row] : W(0);
         W average = W(0), along = W(0);
         auto all = [&](auto body) {
             each([&](int p, auto way) {
@@ -224,13 +228,13 @@ __device__ void normalise_rows(const N* x, const N* gain, const Wide<N>* means, 
                 along += scaled[k] * normal[k];
             }
         });
-        average = means ? row_sum(average) / W(columns) : W(0);
+        average = MEANS ? row_sum(average) / W(columns) : W(0);
         along = row_sum(along) / W(columns);
         all([&](int p, auto way, auto& normal, auto& slope, auto& scaled) {
 #pragma unroll
             for (int k = 0; k < COUNT; k++) {
                 gain_sums[p][k] += slope[k] * normal[k];
-                bias_sums[p][k] += slope[k];
+                if (MEANS) bias_sums[p][k] += slope[k];
                 scaled[k] = rstd * (scaled[k] - average - normal[k] * along);
             }
             if (add) {
@@ -243,18 +247,21 @@ __device__ void normalise_rows(const N* x, const N* gain, const Wide<N>* means, 
     }
 }
 
-// The same, with partial[s, 0, j] = Σ dy · x̂ and partial[s, 1, j] = Σ dy over the rows of segment s, which
-// is the block's. Whether rows are read at once is known before any of them is.
-template <class N>
+// The same, with partial[s, 0, j] = Σ dy · x̂ and, where there are MEANS, partial[s, 1, j] = Σ dy over the rows of
+// segment s, which is the block's. Whether rows are read at once is known before any of them is.
+template <bool MEANS, class N>
 __device__ void normalise_slopes(const N* x, const N* gain, const Wide<N>* means, const Wide<N>* rstds, const N* dy,
                                  N* dx, Wide<N>* partial, u64 rows, u64 columns, u64 per_segment, bool add) {
     bool packed = is_aligned(x) && is_aligned(dy) && is_aligned(dx) && is_aligned(gain) && columns % PACKED<N> == 0;
     Sums<N> gain_sums = {}, bias_sums = {};
     u64 begin = blockIdx.x * per_segment, end = least(rows, begin + per_segment);
-    if (packed) normalise_rows<N, true>(x, gain, means, rstds, dy, dx, gain_sums, bias_sums, begin, end, columns, add);
-    else normalise_rows<N, false>(x, gain, means, rstds, dy, dx, gain_sums, bias_sums, begin, end, columns, add);
-    store_columns<0>(gain_sums, columns, partial);
-    store_columns<1>(bias_sums, columns, partial);
+    if (packed)
+        normalise_rows<N, MEANS, true>(x, gain, means, rstds, dy, dx, gain_sums, bias_sums, begin, end, columns, add);
+    else
+        normalise_rows<N, MEANS, false>(x, gain, means, rstds, dy, dx, gain_sums, bias_sums, begin, end, columns, add);
+    partial += u64(blockIdx.x) * (MEANS ? 2 : 1) * columns;
+    store_columns(gain_sums, columns, partial);
+    if (MEANS) store_columns(bias_sums, columns, partial + columns);
 }
 
 #define EXPORT(N)                                                                                       \
@@ -267,10 +274,16 @@ __device__ void normalise_slopes(const N* x, const N* gain, const Wide<N>* means
            (const N* x, const N* gain, const Wide<N>* means, const Wide<N>* rstds, const N* dy, N* dx,  \
             u64 rows, u64 columns, u32 add),                                                            \
            normalise_backward(x, gain, means, rstds, dy, dx, rows, columns, add))                       \
-    KERNEL(256, normalise_slopes_##N,                                                                   \
+    KERNEL_TOGETHER(TOGETHER<N>, 256, normalise_slopes_##N,                                             \
            (const N* x, const N* gain, const Wide<N>* means, const Wide<N>* rstds, const N* dy, N* dx,  \
             Wide<N>* partial, u64 rows, u64 columns, u64 per_segment, u32 add),                         \
-           normalise_slopes(x, gain, means, rstds, dy, dx, partial, rows, columns, per_segment, add))
+           normalise_slopes<true>(x, gain, means, rstds, dy, dx, partial, rows, columns, per_segment,   \
+                                  add))                                                                 \
+    KERNEL_TOGETHER(TOGETHER<N>, 256, normalise_slopes_around_zero_##N,                                 \
+           (const N* x, const N* gain, const Wide<N>* rstds, const N* dy, N* dx, Wide<N>* partial,      \
+            u64 rows, u64 columns, u64 per_segment, u32 add),                                           \
+           normalise_slopes<false>(x, gain, (const Wide<N>*)nullptr, rstds, dy, dx, partial, rows,      \
+                                   columns, per_segment, add))
 FOR_NUMBERS(EXPORT)
 #undef EXPORT
 

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     elementwise::{MultiplySumRows, SumRows},
     norm::LayerNormParameters,
+    part_norm::Around,
     store::Store,
 };
 use roundelay_schedule::Bytes;
@@ -113,7 +114,17 @@ impl Columns {
         draft: &mut Draft,
         operands: [Argument; 4],
     ) -> Partial {
-        self.sum(draft, (COLUMNS, "slopes_of_segments"), [&operands, &[]], 2)
+        let terms = Around::Mean.terms();
+        self.sum(draft, (COLUMNS, "slopes_of_segments"), [&operands, &[]], terms)
+    }
+    /// dy · x̂ of every column over each segment, of x, rstds and dy of a norm around zero.
+    pub(crate) fn norm_slopes_around_zero(
+        self,
+        draft: &mut Draft,
+        operands: [Argument; 3],
+    ) -> Partial {
+        let function = (COLUMNS, "slopes_around_zero_of_segments");
+        self.sum(draft, function, [&operands, &[]], Around::Zero.terms())
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     norm::{LayerNorm, LayerNormBackward, Softmax, SoftmaxBackward},
+    part_norm::Around,
     rms_norm::{RmsNorm, RmsNormBackward},
     store::Store,
 };
@@ -83,7 +84,8 @@ impl Form for LayerNormBackward {
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let [x, gain, mean, rstd, dy, dx, dgain, dbias] = draft.operands(0);
-        let rows = Rows { rows: self.rows, columns: self.columns, store: self.store };
+        let Self { rows, columns, store } = *self;
+        let rows = Rows { rows, columns, store, around: Around::Mean };
         let partial = rows.slopes(draft, [x, gain, mean, rstd, dy, dx]);
         partial.join(draft, 0, dgain, Store::Write);
         partial.join(draft, 1, dbias, Store::Write);
@@ -97,18 +99,20 @@ impl Form for RmsNormBackward {
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let [x, gain, rstd, dy, dx, dgain] = draft.operands(0);
-        let rows = Rows { rows: self.rows, columns: self.columns, store: self.store };
+        let Self { rows, columns, store } = *self;
+        let rows = Rows { rows, columns, store, around: Around::Zero };
         let partial = rows.slopes(draft, [x, gain, NOWHERE, rstd, dy, dx]);
         partial.join(draft, 0, dgain, Store::Write);
         Ok(())
     }
 }
 
-/// Rows that a norm takes back, and what becomes of what dx held.
+/// Rows that a norm takes back, what it is around, and what becomes of what dx held.
 struct Rows {
     rows: usize,
     columns: usize,
     store: Store,
+    around: Around,
 }
 
 /// Most blocks of a norm that sums on the way: as many as are at work at a time on a large device,
@@ -119,7 +123,7 @@ const LANES: usize = 32;
 const WARPS: usize = 8;
 
 impl Rows {
-    /// dx of x, gain, mean, rstd, dy, dx, and the two slopes of every column over segments of
+    /// dx of x, gain, mean, rstd, dy, dx, and the slopes of every column over segments of
     /// rows. All is read once where the columns of a row find place in the registers of a block.
     fn slopes(self, draft: &mut Draft, operands: [Argument; 6]) -> Partial {
         let each = draft.at_once() * packs(draft.types.narrow);
@@ -139,14 +143,19 @@ impl Rows {
     ) -> Partial {
         let per_segment = self.rows.div_ceil(BLOCKS).next_multiple_of(down);
         let segments = self.rows.div_ceil(per_segment);
-        let partial = Partial::terms(draft, segments, self.columns, 2);
+        let partial = Partial::terms(draft, segments, self.columns, self.around.terms());
         let grid = [extent(segments), 1, 1];
         let block = [extent(across), extent(down), 1];
         let extents = [self.rows, self.columns, per_segment].map(count);
-        let arguments = operands.into_iter().chain([partial.sums()]).chain(extents);
-        let arguments = arguments.chain([adding(self.store)]).collect();
+        let [x, gain, mean, rstd, dy, dx] = operands;
+        let (name, before) = match self.around {
+            Around::Mean => ("normalise_slopes", vec![x, gain, mean]),
+            Around::Zero => ("normalise_slopes_around_zero", vec![x, gain]),
+        };
+        let arguments = before.into_iter().chain([rstd, dy, dx, partial.sums()]);
+        let arguments = arguments.chain(extents).chain([adding(self.store)]).collect();
         let shape = Shape { grid, block, shared: Bytes(0) };
-        draft.narrow((NORM, "normalise_slopes"), shape, arguments);
+        draft.narrow((NORM, name), shape, arguments);
         partial
     }
 
@@ -154,7 +163,10 @@ impl Rows {
     fn twice(self, draft: &mut Draft, operands: [Argument; 6]) -> Partial {
         let [x, _, mean, rstd, dy, _] = operands;
         let columns = Columns { rows: self.rows, columns: self.columns };
-        let partial = columns.norm_slopes(draft, [x, mean, rstd, dy]);
+        let partial = match self.around {
+            Around::Mean => columns.norm_slopes(draft, [x, mean, rstd, dy]),
+            Around::Zero => columns.norm_slopes_around_zero(draft, [x, rstd, dy]),
+        };
         let extents = [count(self.rows), count(self.columns), adding(self.store)];
         let arguments = operands.into_iter().chain(extents).collect();
         let shape = Shape::rows(self.rows, self.columns);

@@ -14,6 +14,13 @@ use crate::part_norm::{
 use Role::{Either, Narrow, Wide};
 
 impl Around {
+    /// Slopes of a column: of the gain, and around means of the bias.
+    pub(super) fn terms(self) -> usize {
+        match self {
+            Around::Mean => 2,
+            Around::Zero => 1,
+        }
+    }
     /// Of some operands those that are there, where the ones in `only` go with means.
     fn roles(self, roles: &[Role], only: &[usize]) -> Vec<Role> {
         let there = |index: &usize| self == Around::Mean || !only.contains(index);
@@ -130,7 +137,7 @@ impl Form for NormPartGain {
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let [x, rstd, dy, dgain] = draft.operands(0);
         let columns = Columns { rows: self.rows, columns: self.columns };
-        let partial = columns.norm_slopes(draft, [x, NOWHERE, rstd, dy]);
+        let partial = columns.norm_slopes_around_zero(draft, [x, rstd, dy]);
         partial.join(draft, 0, dgain, self.store);
         Ok(())
     }

@@ -278,6 +278,22 @@ fn norms_that_sum_over_rows_on_the_way() {
     }
 }
 
+/// No bias is there, so nobody makes its slopes: by one function, and by two.
+#[test]
+fn norms_around_zero_sum_no_slopes_of_a_bias() {
+    for columns in [64, 6400] {
+        let (array, count, row): (&[u64], &[u64], &[u64]) =
+            (&[2500, columns], &[2500], &[columns]);
+        let wide = |call: Call| call.operand(Element::Wide, count);
+        let layer = wide(wide(call("layer_norm_backward").reals(&[array, row])));
+        let layer = layer.reals(&[array, array, row, row]);
+        let square = wide(call("rms_norm_backward").reals(&[array, row]));
+        let square = square.reals(&[array, array, row]);
+        let [layer, square] = [layer, square].map(|call| steps(&call, BF16).scratch.0);
+        assert_eq!(layer, 2 * square);
+    }
+}
+
 /// More tokens than one block sorts, more rows than three digits have, some of which nobody names.
 #[test]
 fn gradients_of_large_tables() {
