@@ -12,15 +12,17 @@ __device__ inline f64 stretched(f64 speed, f64 factor, f64 original, f64 low, f6
 }
 
 // Cosines and then sines (sequence, half) of position · base^(−2i / turned), stretched, found once in
-// 64 bits for all examples and heads, of positions from `first` on; `sign` −1 turns back.
+// 64 bits for all examples and heads, of positions from `first` on; `sign` −1 turns back. A thread has one pair, so
+// that it finds a speed once, at every so many positions. There are threads for all pairs.
 template <class W>
 __device__ void angles(W* cosines, u64 sequence, u64 half, u64 first, f64 base, f64 factor, f64 original,
                        f64 low, f64 high, f64 sign) {
-    u64 count = sequence * half;
-    for (u64 at = thread_of_grid(); at < count; at += threads_of_grid()) {
-        u64 position = first + at / half, i = at % half;
-        f64 speed = stretched(pow(base, -f64(i) / f64(half)), factor, original, low, high);
-        f64 angle = f64(position) * (sign * speed);
+    u64 count = sequence * half, own = thread_of_grid(), together = threads_of_grid() / half;
+    if (own >= together * half) return;
+    f64 speed = sign * stretched(pow(base, -f64(own % half) / f64(half)), factor, original, low, high);
+    u64 position = first + own / half;
+    for (u64 at = own; at < count; at += together * half, position += together) {
+        f64 angle = f64(position) * speed;
         cosines[at] = W(cos(angle));
         cosines[count + at] = W(sin(angle));
     }

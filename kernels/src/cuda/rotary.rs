@@ -2,11 +2,25 @@
 
 use super::{
     Argument,
-    draft::{Draft, Shape, adding, count},
+    draft::{Draft, Shape, adding, count, extent},
     form::{Form, Role},
     source::ROTARY,
 };
 use crate::rotary::{Rotary, Stretch};
+
+/// Most blocks that make angles, unless there are more pairs: threads of more would each find the speed of a pair
+/// anew, by a power in 64 bits.
+const BLOCKS: usize = 264;
+
+impl Rotary {
+    /// Threads that make so many angles; at least one for each pair.
+    fn shape(&self, angles: usize) -> Shape {
+        let shape = Shape::each(angles, 1);
+        let most = extent((self.turned / 2).div_ceil(256).max(BLOCKS));
+        let [blocks, ..] = shape.grid;
+        Shape { grid: [blocks.min(most), 1, 1], ..shape }
+    }
+}
 
 impl Form for Rotary {
     fn roles(&self) -> Vec<Role> {
@@ -22,7 +36,7 @@ impl Form for Rotary {
         let Stretch { factor, original, low, high } = self.stretch;
         let doubles = [self.base, factor, original, low, high, sign];
         arguments.extend(doubles.map(Argument::Double));
-        draft.wide((ROTARY, "angles"), Shape::each(angles, 1), arguments);
+        draft.wide((ROTARY, "angles"), self.shape(angles), arguments);
         let [x, y] = draft.operands(0);
         let rows = self.rows * self.heads;
         let extents =

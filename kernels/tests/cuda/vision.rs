@@ -444,6 +444,20 @@ fn group_norms_of_all_widths() {
     }
 }
 
+/// So long that threads have a pair at several positions, of which the last ones have fewer.
+#[test]
+fn rotary_positions_of_a_long_text() {
+    if !can_compile() {
+        return;
+    }
+    let shape: &[u64] = &[1, 1500, 96];
+    let call = call("rotary").integer("heads", 1).number("base", 1e4);
+    let call = call.integer("turned", 96).reals(&[shape; 2]);
+    let start = contents::<f64>(&call, &mut Draw::new(3));
+    let way = (Float::F32, Placement::Aligned);
+    compare(&call, &start, way, &CONTEXT, tolerance(Float::F32));
+}
+
 #[test]
 fn rotary_positions_of_all_depths() {
     if !can_compile() {
