@@ -2,7 +2,8 @@
 // that does the same on the host.
 //
 // A product is on its way until the wait for it. Until then its sums, its left factors and the shared
-// memory that it reads must stay as they are. The twin multiplies at the wait.
+// memory that it reads must stay as they are. The twin multiplies at the wait, but what it has of left factors in
+// registers is from the start: it does not see them change.
 
 // Right factors, and left ones in shared memory, are 64 numbers of 16 bits wide: rows of 128 bytes, eight
 // of which are 1024 bytes that begin at a multiple of that. Of row r, the p-th 16 bytes are at place
