@@ -50,23 +50,27 @@ inline float reciprocal(float x) {
 inline u32 lane_anew() { return emulation::lane(); }
 inline u32 block_anew() { return blockIdx.x; }
 
-// Copies 16 bytes into shared memory, or zeros where there is nothing to copy; they are there
-// after the wait for their group.
-inline void copy_async(void* to, const void* from, bool valid) {
-    emulation::Thread& self = *emulation::block().current;
-    self.copies.push_back({to, valid ? from : nullptr, 16, self.copy_group});
-}
-// Copies the first `bytes` of 16 in the same way, and zeros behind them.
-inline void copy_some_async(void* to, const void* from, u32 bytes) {
+// Begins to copy `bytes`, or zeros from nowhere, to be there at the wait. Early they are there at once, by stores that
+// sanitizers see: a device may take either time, or any between them.
+inline void begin_copy(void* to, const void* from, u32 bytes) {
+#if defined(EMULATION_EARLY_COPIES)
+    for (u32 i = 0; i < bytes / sizeof(u16); i++)
+        static_cast<u16*>(to)[i] = from ? static_cast<const u16*>(from)[i] : u16(0);
+#else
     emulation::Thread& self = *emulation::block().current;
     if (bytes) self.copies.push_back({to, from, bytes, self.copy_group});
-    if (bytes < 16) self.copies.push_back({static_cast<char*>(to) + bytes, nullptr, 16 - bytes, self.copy_group});
+#endif
+}
+// Copies 16 bytes into shared memory, or zeros where there is nothing to copy; they are there
+// after the wait for their group.
+inline void copy_async(void* to, const void* from, bool valid) { begin_copy(to, valid ? from : nullptr, 16); }
+// Copies the first `bytes` of 16 in the same way, and zeros behind them.
+inline void copy_some_async(void* to, const void* from, u32 bytes) {
+    begin_copy(to, from, bytes);
+    begin_copy(static_cast<char*>(to) + bytes, nullptr, 16 - bytes);
 }
 // Copies one number of 32 bits in the same way.
-inline void copy_async(f32* to, const f32* from) {
-    emulation::Thread& self = *emulation::block().current;
-    self.copies.push_back({to, from, 4, self.copy_group});
-}
+inline void copy_async(f32* to, const f32* from) { begin_copy(to, from, sizeof(f32)); }
 inline void commit_copies() { emulation::block().current->copy_group++; }
 // Waits until at most LATE groups are on their way.
 template <int LATE>

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fiber.h"
+#include "shared.h"
 
 struct dim3 {
     unsigned x, y, z;
@@ -291,10 +292,13 @@ inline void work(dim3 grid, dim3 size, size_t shared, const std::function<void()
 #endif
     // Thread-local memory is made at its first use: not by one CUDA thread of a block for the others.
     beside_shared = 1;
+    Range statics = memory_beside(&beside_shared);
     for (uint64_t i; (i = next++) < blocks;) {
         uint64_t row = i / grid.x;
         own.place = {unsigned(i % grid.x), unsigned(row % grid.y), unsigned(row / grid.y)};
-        // Every block has fresh memory of just the right size, and finds no zeros in it.
+        // Every block has fresh memory of just the right size, and finds no zeros in it, nor what blocks
+        // before it left in static memory.
+        poison(statics, block_of_thread, memory_of_stacks);
         void* memory = nullptr;
         if (posix_memalign(&memory, 1024, shared ? shared : 1)) abort();
         own.shared = static_cast<unsigned char*>(memset(memory, 0xff, shared));

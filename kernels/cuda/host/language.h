@@ -13,7 +13,7 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
-// A system thread runs one block at a time, so what a block shares is local to the thread.
+// See `shared.h`.
 #define __shared__ static thread_local
 
 #define threadIdx (emulation::block().current->place)

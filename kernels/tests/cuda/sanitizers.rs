@@ -1,4 +1,5 @@
-//! Sanitizers see through the emulation: what is planted is found, and what is right passes.
+//! Sanitizers see through the emulation: what is planted is found, and what is right passes, on static shared
+//! memory that is fresh in every block.
 
 use crate::emulation::{can_compile, compiler, host};
 use std::{
@@ -14,6 +15,7 @@ fn build(sanitizer: &str) -> Option<PathBuf> {
     let built = Command::new(compiler()?)
         .args(["-std=c++17", "-O1", "-g", "-pthread", "-include"])
         .arg(host().join("emulation.h"))
+        .arg("-DEMULATION_EARLY_COPIES")
         .arg(format!("-fsanitize={sanitizer}"))
         .arg("-I")
         .arg(host().parent()?)
@@ -56,4 +58,10 @@ fn a_write_behind_the_end_is_found() {
 #[test]
 fn a_missing_barrier_is_found() {
     finds("thread", "barrier", "data race");
+}
+
+/// Copies that are there only at the wait would hide it.
+#[test]
+fn a_copy_begun_before_its_barrier_is_found() {
+    finds("thread", "early", "data race");
 }
