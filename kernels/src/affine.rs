@@ -24,14 +24,6 @@ pub(crate) struct Affine(pub(crate) Matmul);
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AffineRelu(pub(crate) Matmul);
 
-/// z = x Wᵀ + bias, y = z · Φ(z).
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AffineGelu(pub(crate) Matmul);
-
-/// z = x Wᵀ + bias, y = z (1 + tanh(√(2/π) (z + 0.044715 z³))) / 2.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AffineGeluTanh(pub(crate) Matmul);
-
 /// dt = dz W times the slope of the same at t.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MatmulGeluTanhBackward(pub(crate) Matmul);
@@ -77,14 +69,14 @@ impl Define for Affine {
         self.0.packed::<R>()
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [x, weight, bias] = [(); 3].map(|()| operands.read());
+        let [x, weight, bias] = operands.reads();
         self.0.run(x, weight, operands.write(), context.threads, |rows| {
             parts(self.0.m, rows)
                 .map(|_| move |part, y: &mut Target<'_, R>| fast::add_bias(bias, part, y))
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let inputs = [(); 3].map(|()| operands.read());
+        let inputs = operands.reads::<3>();
         plain::affine(&self.0, inputs, operands.write());
     }
 }
@@ -100,7 +92,7 @@ impl Define for AffineRelu {
         self.0.packed::<R>()
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [x, weight, bias] = [(); 3].map(|()| operands.read());
+        let [x, weight, bias] = operands.reads();
         self.0.run(x, weight, operands.write(), context.threads, |rows| {
             parts(self.0.m, rows).map(|_| {
                 move |part, y: &mut Target<'_, R>| fast::add_bias_relu(bias, part, y)
@@ -108,65 +100,57 @@ impl Define for AffineRelu {
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let inputs = [(); 3].map(|()| operands.read());
+        let inputs = operands.reads::<3>();
         plain::affine_relu(&self.0, inputs, operands.write());
     }
 }
 
-impl Define for AffineGelu {
-    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let map = inputs(call)?;
-        call.shaped("z", Access::Write, (map.m, map.n))?;
-        call.shaped("y", Access::Write, (map.m, map.n))?;
-        Ok(Self(map))
-    }
-    fn flops(&self) -> u64 {
-        flops(&self.0, 10)
-    }
-    fn packed<R: Real>(&self) -> usize {
-        self.0.packed::<R>()
-    }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [x, weight, bias] = [(); 3].map(|()| operands.read());
-        let (z, y) = (operands.write(), operands.write());
-        self.0.run(x, weight, z, context.threads, |rows| {
-            y.chunks_mut(rows * self.0.n).map(|y| {
-                move |part, z: &mut Target<'_, R>| fast::add_bias_gelu(bias, part, z, y)
-            })
-        });
-    }
-    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let inputs = [(); 3].map(|()| operands.read());
-        plain::affine_gelu(&self.0, inputs, operands.write(), operands.write());
-    }
+/// A map whose result an activation follows, which are so many operations on every element; what makes them of
+/// the product, and both in the plain reference.
+macro_rules! activated {
+    ($(#[$doc:meta])* $kernel:ident, $flops:literal, $function:ident, $plain:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub(crate) struct $kernel(pub(crate) Matmul);
+
+        impl Define for $kernel {
+            fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+                let map = inputs(call)?;
+                call.shaped("z", Access::Write, (map.m, map.n))?;
+                call.shaped("y", Access::Write, (map.m, map.n))?;
+                Ok(Self(map))
+            }
+            fn flops(&self) -> u64 {
+                flops(&self.0, $flops)
+            }
+            fn packed<R: Real>(&self) -> usize {
+                self.0.packed::<R>()
+            }
+            fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+                let [x, weight, bias] = operands.reads();
+                let [z, y] = operands.writes();
+                self.0.run(x, weight, z, context.threads, |rows| {
+                    y.chunks_mut(rows * self.0.n).map(|y| {
+                        move |part, z: &mut Target<'_, R>| fast::$function(bias, part, z, y)
+                    })
+                });
+            }
+            fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+                let inputs = operands.reads();
+                plain::$plain(&self.0, inputs, operands.write(), operands.write());
+            }
+        }
+    };
 }
 
-impl Define for AffineGeluTanh {
-    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        AffineGelu::parse(call).map(|AffineGelu(map)| Self(map))
-    }
-    fn flops(&self) -> u64 {
-        flops(&self.0, 16)
-    }
-    fn packed<R: Real>(&self) -> usize {
-        self.0.packed::<R>()
-    }
-    fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [x, weight, bias] = [(); 3].map(|()| operands.read());
-        let (z, y) = (operands.write(), operands.write());
-        self.0.run(x, weight, z, context.threads, |rows| {
-            y.chunks_mut(rows * self.0.n).map(|y| {
-                move |part, z: &mut Target<'_, R>| {
-                    fast::add_bias_gelu_tanh(bias, part, z, y);
-                }
-            })
-        });
-    }
-    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let inputs = [(); 3].map(|()| operands.read());
-        plain::affine_gelu_tanh(&self.0, inputs, operands.write(), operands.write());
-    }
-}
+activated!(
+    /// z = x Wᵀ + bias, y = z · Φ(z).
+    AffineGelu, 10, add_bias_gelu, affine_gelu
+);
+activated!(
+    /// z = x Wᵀ + bias, y = z (1 + tanh(√(2/π) (z + 0.044715 z³))) / 2.
+    AffineGeluTanh, 16, add_bias_gelu_tanh, affine_gelu_tanh
+);
 
 impl Define for MatmulGeluTanhBackward {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
@@ -186,7 +170,7 @@ impl Define for MatmulGeluTanhBackward {
         self.0.packed::<R>()
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [dz, weight, t] = [(); 3].map(|()| operands.read());
+        let [dz, weight, t] = operands.reads();
         self.0.run(dz, weight, operands.write(), context.threads, |rows| {
             t.chunks(rows * self.0.n).map(|t| {
                 move |part, dt: &mut Target<'_, R>| {
@@ -196,7 +180,7 @@ impl Define for MatmulGeluTanhBackward {
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let inputs = [(); 3].map(|()| operands.read());
+        let inputs = operands.reads::<3>();
         plain::matmul_gelu_tanh_backward(&self.0, inputs, operands.write());
     }
 }
@@ -224,12 +208,12 @@ impl Define for AffineGradients {
         self.product.packed::<R>()
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [dy, x] = [(); 2].map(|()| operands.read());
+        let [dy, x] = operands.reads();
         self.product.multiply(dy, x, operands.write(), context.threads);
         self.sums.sum(dy, operands.write(), context.threads);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let inputs = [(); 2].map(|()| operands.read());
+        let inputs = operands.reads::<2>();
         plain::affine_gradients(
             &self.product,
             inputs,
@@ -253,7 +237,7 @@ impl Define for AffineAdd {
         self.0.packed::<R>()
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [x, weight, bias, a] = [(); 4].map(|()| operands.read());
+        let [x, weight, bias, a] = operands.reads();
         self.0.run(x, weight, operands.write(), context.threads, |rows| {
             a.chunks(rows * self.0.n).map(|a| {
                 move |part, y: &mut Target<'_, R>| fast::add_bias_and(a, bias, part, y)
@@ -261,7 +245,7 @@ impl Define for AffineAdd {
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let inputs = [(); 3].map(|()| operands.read());
+        let inputs = operands.reads::<3>();
         let a = operands.read();
         plain::affine_add(&self.0, inputs, a, operands.write());
     }

@@ -265,7 +265,7 @@ impl Heads {
     /// q, k and v among the next operands.
     fn read<'a, R: Real>(&self, operands: &mut Operands<'a, R>) -> [&'a [R]; 3] {
         match self.lie {
-            Lie::Apart => [(); 3].map(|()| operands.read()),
+            Lie::Apart => operands.reads::<3>(),
             Lie::Packed => [operands.read(); 3],
         }
     }
@@ -335,7 +335,7 @@ impl Define for Attention {
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let inputs = self.heads.read(&mut operands);
-        let [o, lse] = [(); 2].map(|()| operands.write());
+        let [o, lse] = operands.writes();
         plain::attention(&self.heads, inputs, o, lse);
     }
 }
@@ -367,7 +367,7 @@ impl Define for AttentionBackward {
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (heads, store) = (&self.heads, self.store);
         let [q, k, v] = heads.read(&mut operands);
-        let [o, lse, dout] = [(); 3].map(|()| operands.read());
+        let [o, lse, dout] = operands.reads();
         let inputs = [q, k, v, o, lse, dout];
         let items = heads.batch * heads.key_heads;
         let run = |made: [&Shared<'_, R>; 3]| {
@@ -383,10 +383,10 @@ impl Define for AttentionBackward {
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let heads = &self.heads;
         let [q, k, v] = heads.read(&mut operands);
-        let [o, lse, dout] = [(); 3].map(|()| operands.read());
+        let [o, lse, dout] = operands.reads();
         let inputs = [q, k, v, o, lse, dout];
         let made: &mut [&mut [R]] = match heads.lie {
-            Lie::Apart => &mut [(); 3].map(|()| operands.write()),
+            Lie::Apart => &mut operands.writes::<3>(),
             Lie::Packed => &mut [operands.write()],
         };
         plain::attention_backward(heads, inputs, made, self.store);

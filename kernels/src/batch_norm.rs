@@ -185,10 +185,9 @@ impl Define for BatchNorm {
         (4 * Segments::new(self.rows, COST * self.columns).count + 1) * self.columns
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [x, gain, bias, running_mean, running_variance] =
-            [(); 5].map(|()| operands.read());
+        let [x, gain, bias, running_mean, running_variance] = operands.reads::<5>();
         let residual = residual_or(x, self.tail, &mut operands);
-        let [y, mean, variance] = [(); 3].map(|()| operands.write());
+        let [y, mean, variance] = operands.writes();
         with_scratch(self.scratch(), |scratch, _| {
             let (factor, partial) = scratch.split_at_mut(self.columns);
             match context.mode {
@@ -203,10 +202,9 @@ impl Define for BatchNorm {
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [x, gain, bias, running_mean, running_variance] =
-            [(); 5].map(|()| operands.read());
+        let [x, gain, bias, running_mean, running_variance] = operands.reads::<5>();
         let residual = residual_or(x, self.tail, &mut operands);
-        let [y, mean, variance] = [(); 3].map(|()| operands.write());
+        let [y, mean, variance] = operands.writes();
         match context.mode {
             Mode::Training => plain::moments(x, mean, variance),
             Mode::Evaluation => {
@@ -275,10 +273,10 @@ impl Define for BatchNormBackward {
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let x = operands.current(self.made());
-        let [gain, mean, variance] = [(); 3].map(|()| operands.read());
+        let [gain, mean, variance] = operands.reads();
         let (said, dy) = self.said_and_gradient(&mut operands);
         let (y, bias) = self.result_and_bias(said, [dy, mean]);
-        let [dx, dgain, dbias] = [(); 3].map(|()| operands.write());
+        let [dx, dgain, dbias] = operands.writes();
         with_scratch(self.scratch(), |scratch, _| {
             let (channels, partial) = scratch.split_at_mut(3 * self.columns);
             let (factor, _) = channels.split_at_mut(self.columns);
@@ -296,9 +294,9 @@ impl Define for BatchNormBackward {
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let x = operands.current(self.made());
-        let norm @ [gain, mean, variance] = [(); 3].map(|()| operands.read());
+        let norm @ [gain, mean, variance] = operands.reads::<3>();
         let (said, dy) = self.said_and_gradient(&mut operands);
-        let [dx, dgain, dbias] = [(); 3].map(|()| operands.write());
+        let [dx, dgain, dbias] = operands.writes();
         let open = |i: usize, x: R| match self.counted {
             Counted::All => true,
             Counted::Open => said[i] > R::ZERO,

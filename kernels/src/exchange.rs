@@ -180,31 +180,26 @@ impl Exchange {
         }
     }
 
+    /// Additions of one device.
+    fn flops(self) -> u64 {
+        let others = self.line.parts as usize - 1;
+        match self.kind {
+            Joint::Collective(Collective::AllReduce) => {
+                product([others, self.elements()])
+            }
+            Joint::Collective(Collective::ReduceScatter) => {
+                product([others, self.rows, self.columns()])
+            }
+            Joint::Collective(Collective::AllGather) | Joint::Halo(_) => 0,
+            Joint::HaloAdd(halo) => product([self.rows, halo.got()]),
+        }
+    }
+
     /// The sum of one range of all arrays, first to last.
     fn sum<R: Real>(&self, brought: &[&[R]], range: Range<usize>, out: &mut [R]) {
         fast::sum(brought, range, out, self.store);
     }
 }
-
-/// Everybody gets the sum.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AllReduce(pub(crate) Exchange);
-
-/// Everybody gets all parts, side by side.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AllGather(pub(crate) Exchange);
-
-/// Everybody gets its own part of the sum.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ReduceScatter(pub(crate) Exchange);
-
-/// Everybody gets the rows that its window reads.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct FetchHalo(pub(crate) Exchange);
-
-/// Everybody gets the sums of the gradients of its own rows.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AddHalo(pub(crate) Exchange);
 
 /// The attributes `parts` and `stride`, which is one where it is absent.
 pub(crate) fn line(call: &mut Signature<'_>) -> Result<Line, String> {
@@ -250,124 +245,103 @@ pub(crate) fn each(whole: usize, parts: usize, inner: usize) -> usize {
     (whole / inner).div_ceil(parts) * inner
 }
 
-/// One device alone is all there is.
-fn alone<R: Real>(exchange: Exchange, mut operands: Operands<'_, R>) {
-    let x = operands.read();
-    exchange.join(&[x], 0, operands.write());
-}
+/// A kernel of exchanges, as a function reads them.
+macro_rules! exchange {
+    ($(#[$doc:meta])* $kernel:ident, $read:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub(crate) struct $kernel(pub(crate) Exchange);
 
-impl Define for AllReduce {
-    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (store, line, meanwhile) = (call.store()?, line(call)?, meanwhile(call)?);
-        let (rows, whole) = call.matrix("x", Access::Read)?;
-        call.shaped("out", store.access(), (rows, whole))?;
-        let kind = Joint::Collective(Collective::AllReduce);
-        let element = element(call)?;
-        let inner = 1;
-        Ok(Self(Exchange { kind, line, rows, whole, inner, element, meanwhile, store }))
-    }
-    fn flops(&self) -> u64 {
-        product([self.0.line.parts as usize - 1, self.0.elements()])
-    }
-    fn exchange(&self) -> Option<Exchange> {
-        Some(self.0)
-    }
-    fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
-        alone(self.0, operands);
-    }
-}
-
-impl Define for AllGather {
-    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (store, line, meanwhile) = (call.store()?, line(call)?, meanwhile(call)?);
-        let own = call.matrix("x", Access::Read)?;
-        let (rows, whole) = call.matrix("out", store.access())?;
-        let kind = Joint::Collective(Collective::AllGather);
-        let inner = inner(call, whole)?;
-        let element = element(call)?;
-        let exchange =
-            Exchange { kind, line, rows, whole, inner, element, meanwhile, store };
-        fits(&exchange, own).map(|()| Self(exchange))
-    }
-    fn flops(&self) -> u64 {
-        0
-    }
-    fn exchange(&self) -> Option<Exchange> {
-        Some(self.0)
-    }
-    fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
-        alone(self.0, operands);
-    }
-}
-
-impl Define for ReduceScatter {
-    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (store, line, meanwhile) = (call.store()?, line(call)?, meanwhile(call)?);
-        let (rows, whole) = call.matrix("x", Access::Read)?;
-        let own = call.matrix("out", store.access())?;
-        let kind = Joint::Collective(Collective::ReduceScatter);
-        let inner = inner(call, whole)?;
-        let element = element(call)?;
-        let exchange =
-            Exchange { kind, line, rows, whole, inner, element, meanwhile, store };
-        fits(&exchange, own).map(|()| Self(exchange))
-    }
-    fn flops(&self) -> u64 {
-        product([self.0.line.parts as usize - 1, self.0.rows, self.0.columns()])
-    }
-    fn exchange(&self) -> Option<Exchange> {
-        Some(self.0)
-    }
-    fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
-        alone(self.0, operands);
-    }
-}
-
-impl Define for FetchHalo {
-    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (line, meanwhile) = (line(call)?, meanwhile(call)?);
-        let ends = [("x", Access::Read), ("out", Access::Write)];
-        let [own, got] = images(call, ends)?;
-        let halo = Halo::parse(call, own, got)?;
-        let (rows, whole, inner) = columns(own, &halo, line)?;
-        let (kind, store, element) = (Joint::Halo(halo), Store::Write, element(call)?);
-        Ok(Self(Exchange { kind, line, rows, whole, inner, element, meanwhile, store }))
-    }
-    fn flops(&self) -> u64 {
-        0
-    }
-    fn exchange(&self) -> Option<Exchange> {
-        Some(self.0)
-    }
-    fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
-        alone(self.0, operands);
-    }
-}
-
-impl Define for AddHalo {
-    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (store, line, meanwhile) = (call.store()?, line(call)?, meanwhile(call)?);
-        let ends = [("dy", Access::Read), ("dx", store.access())];
-        let [got, own] = images(call, ends)?;
-        let halo = Halo::parse(call, own, got)?;
-        let (rows, whole, inner) = columns(own, &halo, line)?;
-        let (kind, element) = (Joint::HaloAdd(halo), element(call)?);
-        Ok(Self(Exchange { kind, line, rows, whole, inner, element, meanwhile, store }))
-    }
-    fn flops(&self) -> u64 {
-        match self.0.kind {
-            Joint::Halo(halo) | Joint::HaloAdd(halo) => {
-                product([self.0.rows, halo.got()])
+        impl Define for $kernel {
+            fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+                $read(call).map(Self)
             }
-            Joint::Collective(_) => 0,
+            fn flops(&self) -> u64 {
+                self.0.flops()
+            }
+            fn exchange(&self) -> Option<Exchange> {
+                Some(self.0)
+            }
+            /// One device alone is all there is.
+            fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+                let x = operands.read();
+                self.0.join(&[x], 0, operands.write());
+            }
         }
-    }
-    fn exchange(&self) -> Option<Exchange> {
-        Some(self.0)
-    }
-    fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
-        alone(self.0, operands);
-    }
+    };
+}
+
+exchange!(
+    /// Everybody gets the sum.
+    AllReduce, all_reduce
+);
+exchange!(
+    /// Everybody gets all parts, side by side.
+    AllGather, all_gather
+);
+exchange!(
+    /// Everybody gets its own part of the sum.
+    ReduceScatter, reduce_scatter
+);
+exchange!(
+    /// Everybody gets the rows that its window reads.
+    FetchHalo, fetch_halo
+);
+exchange!(
+    /// Everybody gets the sums of the gradients of its own rows.
+    AddHalo, add_halo
+);
+
+fn all_reduce(call: &mut Signature<'_>) -> Result<Exchange, String> {
+    let (store, line, meanwhile) = (call.store()?, line(call)?, meanwhile(call)?);
+    let (rows, whole) = call.matrix("x", Access::Read)?;
+    call.shaped("out", store.access(), (rows, whole))?;
+    let kind = Joint::Collective(Collective::AllReduce);
+    let element = element(call)?;
+    let inner = 1;
+    Ok(Exchange { kind, line, rows, whole, inner, element, meanwhile, store })
+}
+
+fn all_gather(call: &mut Signature<'_>) -> Result<Exchange, String> {
+    let (store, line, meanwhile) = (call.store()?, line(call)?, meanwhile(call)?);
+    let own = call.matrix("x", Access::Read)?;
+    let (rows, whole) = call.matrix("out", store.access())?;
+    let kind = Joint::Collective(Collective::AllGather);
+    let inner = inner(call, whole)?;
+    let element = element(call)?;
+    let exchange = Exchange { kind, line, rows, whole, inner, element, meanwhile, store };
+    fits(&exchange, own).map(|()| exchange)
+}
+
+fn reduce_scatter(call: &mut Signature<'_>) -> Result<Exchange, String> {
+    let (store, line, meanwhile) = (call.store()?, line(call)?, meanwhile(call)?);
+    let (rows, whole) = call.matrix("x", Access::Read)?;
+    let own = call.matrix("out", store.access())?;
+    let kind = Joint::Collective(Collective::ReduceScatter);
+    let inner = inner(call, whole)?;
+    let element = element(call)?;
+    let exchange = Exchange { kind, line, rows, whole, inner, element, meanwhile, store };
+    fits(&exchange, own).map(|()| exchange)
+}
+
+fn fetch_halo(call: &mut Signature<'_>) -> Result<Exchange, String> {
+    let (line, meanwhile) = (line(call)?, meanwhile(call)?);
+    let ends = [("x", Access::Read), ("out", Access::Write)];
+    let [own, got] = images(call, ends)?;
+    let halo = Halo::parse(call, own, got)?;
+    let (rows, whole, inner) = columns(own, &halo, line)?;
+    let (kind, store, element) = (Joint::Halo(halo), Store::Write, element(call)?);
+    Ok(Exchange { kind, line, rows, whole, inner, element, meanwhile, store })
+}
+
+fn add_halo(call: &mut Signature<'_>) -> Result<Exchange, String> {
+    let (store, line, meanwhile) = (call.store()?, line(call)?, meanwhile(call)?);
+    let ends = [("dy", Access::Read), ("dx", store.access())];
+    let [got, own] = images(call, ends)?;
+    let halo = Halo::parse(call, own, got)?;
+    let (rows, whole, inner) = columns(own, &halo, line)?;
+    let (kind, element) = (Joint::HaloAdd(halo), element(call)?);
+    Ok(Exchange { kind, line, rows, whole, inner, element, meanwhile, store })
 }
 
 /// Images whose rows are divided as a matrix whose columns are: a row for each image.

@@ -87,8 +87,8 @@ impl Define for GroupNorm {
         4 * self.extents.columns
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [x, gain, bias] = [(); 3].map(|()| operands.read());
-        let [y, mean, rstd] = [(); 3].map(|()| operands.write());
+        let [x, gain, bias] = operands.reads();
+        let [y, mean, rstd] = operands.writes();
         let (size, groups) = (self.extents.size(), self.extents.groups());
         let each = rows_per_part(context.threads, self.extents.examples, COST * size);
         let statistics =
@@ -105,8 +105,8 @@ impl Define for GroupNorm {
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let [x, gain, bias] = [(); 3].map(|()| operands.read());
-        let [y, mean, rstd] = [(); 3].map(|()| operands.write());
+        let [x, gain, bias] = operands.reads();
+        let [y, mean, rstd] = operands.writes();
         plain::group_norm(self.extents, [x, gain, bias], [y, mean, rstd]);
     }
 }
@@ -131,8 +131,8 @@ impl Define for GroupNormBackward {
         self.segments().count * fast::BACKWARD_ROWS * self.extents.columns
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [x, gain, mean, rstd, dy] = [(); 5].map(|()| operands.read());
-        let [dx, dgain, dbias] = [(); 3].map(|()| operands.write());
+        let [x, gain, mean, rstd, dy] = operands.reads();
+        let [dx, dgain, dbias] = operands.writes();
         let Groups { columns, .. } = self.extents;
         let (size, groups) = (self.extents.size(), self.extents.groups());
         let segments = self.segments();
@@ -161,8 +161,8 @@ impl Define for GroupNormBackward {
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let inputs = [(); 5].map(|()| operands.read());
-        let outputs = [(); 3].map(|()| operands.write());
+        let inputs = operands.reads::<5>();
+        let outputs = operands.writes::<3>();
         plain::group_norm_backward(self.extents, inputs, outputs, self.store);
     }
 }

@@ -165,8 +165,8 @@ impl Define for LayerNormBackward {
         2 * Segments::new(self.rows, COST * self.columns).count * self.columns
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [x, gain, mean, rstd, dy] = [(); 5].map(|()| operands.read());
-        let [dx, dgain, dbias] = [(); 3].map(|()| operands.write());
+        let [x, gain, mean, rstd, dy] = operands.reads();
+        let [dx, dgain, dbias] = operands.writes();
         let (columns, store) = (self.columns, self.store);
         let segments = Segments::new(self.rows, COST * columns);
         with_scratch(self.scratch(), |sums, _| {
@@ -181,7 +181,7 @@ impl Define for LayerNormBackward {
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let inputs = [(); 5].map(|()| operands.read());
+        let inputs = operands.reads::<5>();
         plain::layer_norm_backward(inputs, operands.write(), self.store);
         let [x, _, mean, rstd, dy] = inputs;
         let (dgain, dbias) = (operands.write(), operands.write());
@@ -205,7 +205,7 @@ impl Define for LayerNormParameters {
         product([5, self.rows, self.columns])
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let inputs = [(); 4].map(|()| operands.read());
+        let inputs = operands.reads::<4>();
         let (dgain, dbias) = (operands.write(), operands.write());
         let share = columns_per_part(context.threads, self.columns, 2 * self.rows);
         let parts = dgain.chunks_mut(share).zip(dbias.chunks_mut(share)).enumerate();
@@ -222,7 +222,7 @@ impl Define for LayerNormParameters {
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let inputs = [(); 4].map(|()| operands.read());
+        let inputs = operands.reads::<4>();
         let (dgain, dbias) = (operands.write(), operands.write());
         plain::layer_norm_parameters(inputs, dgain, dbias, self.store);
     }

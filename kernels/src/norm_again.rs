@@ -40,7 +40,7 @@ impl Define for BatchNormAgain {
         self.columns
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [x, gain, bias, mean, variance] = [(); 5].map(|()| operands.read());
+        let [x, gain, bias, mean, variance] = operands.reads();
         let residual = residual_or(x, self.tail, &mut operands);
         let y = operands.write();
         with_scratch(self.scratch(), |factor, _| {
@@ -49,7 +49,7 @@ impl Define for BatchNormAgain {
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let [x, gain, bias, mean, variance] = [(); 5].map(|()| operands.read());
+        let [x, gain, bias, mean, variance] = operands.reads();
         let residual = residual_or(x, self.tail, &mut operands);
         let y = operands.write();
         plain::normalise(x, [gain, bias, mean, variance], y);

@@ -157,6 +157,11 @@ impl<'a, R: Real> Operands<'a, R> {
         unsafe { slice::from_raw_parts(pointer.cast(), length) }
     }
 
+    /// The next operands, only read.
+    pub(crate) fn reads<const COUNT: usize>(&mut self) -> [&'a [R]; COUNT] {
+        [(); COUNT].map(|()| self.read())
+    }
+
     /// The next operand, only read, of whole numbers.
     pub(crate) fn integers(&mut self) -> &'a [i32] {
         let (pointer, length) = self.take(Element::I32, false);
@@ -176,6 +181,11 @@ impl<'a, R: Real> Operands<'a, R> {
         let (pointer, length) = self.take(Element::Real, true);
         // SAFETY: `new` promises that the memory is valid, and that nothing else uses it.
         unsafe { slice::from_raw_parts_mut(pointer.cast(), length) }
+    }
+
+    /// The next operands, written or updated.
+    pub(crate) fn writes<const COUNT: usize>(&mut self) -> [&'a mut [R]; COUNT] {
+        [(); COUNT].map(|()| self.write())
     }
 
     /// The next operand, only read, unless it is the memory of the operand so many behind it.

@@ -343,7 +343,7 @@ impl Define for NormPartGain {
         product([3, self.rows, self.columns])
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [x, rstd, dy] = [(); 3].map(|()| operands.read());
+        let [x, rstd, dy] = operands.reads();
         let share = columns_per_part(context.threads, self.columns, 3 * self.rows);
         let parts = operands.write().chunks_mut(share).enumerate();
         for_each_part(parts, |(part, dgain)| {
@@ -352,7 +352,7 @@ impl Define for NormPartGain {
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let inputs = [(); 3].map(|()| operands.read());
+        let inputs = operands.reads::<3>();
         plain::gain(inputs, operands.write(), self.store);
     }
 }

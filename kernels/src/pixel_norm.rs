@@ -272,7 +272,7 @@ impl Define for PixelNorm {
         3 * self.extents.columns
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [x, gain, bias, mean, variance] = [(); 5].map(|()| operands.read());
+        let [x, gain, bias, mean, variance] = operands.reads();
         let (norm, y) = (Norm { gain, mean, variance }, operands.write());
         let scratch = self.scratch();
         let work = |example: usize, [x]: [&[R]; 1], y: &mut [R], table: &mut [R]| {
@@ -281,7 +281,7 @@ impl Define for PixelNorm {
         self.extents.each_row(context.threads, ([x], y), scratch, work);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let given = [(); 5].map(|()| operands.read());
+        let given = operands.reads::<5>();
         plain::normalise(self.extents, given, operands.write());
     }
 }
@@ -302,7 +302,7 @@ impl Define for PixelNormSlopes {
         self.extents.sums()
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [x, gain, mean, variance, dy] = [(); 5].map(|()| operands.read());
+        let [x, gain, mean, variance, dy] = operands.reads();
         let (extents, norm) = (self.extents, Norm { gain, mean, variance });
         let (along, total) = operands.write().split_at_mut(extents.statistics());
         extents.each_sums(context.threads, [x, mean, dy], |example, sums| {
@@ -312,7 +312,7 @@ impl Define for PixelNormSlopes {
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let given = [(); 5].map(|()| operands.read());
+        let given = operands.reads::<5>();
         plain::slopes(self.extents, given, operands.write());
     }
 }
@@ -335,7 +335,7 @@ impl Define for PixelNormBackward {
         4 * self.extents.columns
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [x, gain, mean, variance, dy, slopes] = [(); 6].map(|()| operands.read());
+        let [x, gain, mean, variance, dy, slopes] = operands.reads();
         let (extents, norm) = (self.extents, Norm { gain, mean, variance });
         let (along, total) = slopes.split_at(extents.statistics());
         let arrays = ([x, dy], operands.write());
@@ -347,7 +347,7 @@ impl Define for PixelNormBackward {
         extents.each_row(context.threads, arrays, self.scratch(), work);
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let given = [(); 6].map(|()| operands.read());
+        let given = operands.reads::<6>();
         let made = (operands.write(), self.count, self.store);
         plain::backward(self.extents, given, made);
     }
@@ -369,7 +369,7 @@ impl Define for PixelNormParameters {
         self.extents.sums()
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [x, mean, variance, dy] = [(); 4].map(|()| operands.read());
+        let [x, mean, variance, dy] = operands.reads();
         let (dgain, dbias) = (operands.write(), operands.write());
         self.store.clear(dgain);
         self.store.clear(dbias);
@@ -380,7 +380,7 @@ impl Define for PixelNormParameters {
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let given = [(); 4].map(|()| operands.read());
+        let given = operands.reads::<4>();
         let made = [operands.write(), operands.write()];
         plain::parameters(self.extents, given, made, self.store);
     }

@@ -168,7 +168,7 @@ impl Define for MaxPoolBackward {
         self.pool.flops()
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [x, dy] = [(); 2].map(|()| operands.read());
+        let [x, dy] = operands.reads();
         let (pool, images) = (&self.pool, self.pool.parts(context.threads));
         let share = images * pool.image();
         let parts = x.chunks(share).zip(dy.chunks(images * pool.result()));
@@ -178,7 +178,7 @@ impl Define for MaxPoolBackward {
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let [x, dy] = [(); 2].map(|()| operands.read());
+        let [x, dy] = operands.reads();
         plain::max_pool_backward(&self.pool, x, dy, operands.write(), self.store);
     }
 }

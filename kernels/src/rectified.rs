@@ -43,7 +43,7 @@ impl Define for ReluBackwardAgain {
         self.columns
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [x, gain, bias, mean, variance, dy] = [(); 6].map(|()| operands.read());
+        let [x, gain, bias, mean, variance, dy] = operands.reads();
         let dt = operands.write();
         with_scratch(self.scratch(), |factor, _| {
             fast::factors(gain, variance, factor);
@@ -57,7 +57,7 @@ impl Define for ReluBackwardAgain {
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let [x, gain, bias, mean, variance, dy] = [(); 6].map(|()| operands.read());
+        let [x, gain, bias, mean, variance, dy] = operands.reads();
         let channels = [gain, bias, mean, variance];
         plain::open_again([x, dy], channels, operands.write(), self.store);
     }

@@ -81,7 +81,7 @@ impl Define for RmsNormBackward {
         Segments::new(self.rows, COST * self.columns).count * self.columns
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let [x, gain, rstd, dy] = [(); 4].map(|()| operands.read());
+        let [x, gain, rstd, dy] = operands.reads();
         let (dx, dgain) = (operands.write(), operands.write());
         let (columns, store) = (self.columns, self.store);
         let segments = Segments::new(self.rows, COST * columns);
@@ -96,7 +96,7 @@ impl Define for RmsNormBackward {
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let inputs = [(); 4].map(|()| operands.read());
+        let inputs = operands.reads::<4>();
         let (dx, dgain) = (operands.write(), operands.write());
         plain::rms_norm_backward(inputs, dx, dgain, self.store);
     }

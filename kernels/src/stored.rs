@@ -16,27 +16,6 @@ use crate::{
 };
 use roundelay_schedule::Access;
 
-/// out_ij = scale · a_i · b_j, −∞ where i does not see j.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Scores {
-    pub(crate) heads: Heads,
-    pub(crate) store: Store,
-}
-
-/// out_i = scale · Σ_j weight_ij b_j.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Mix {
-    pub(crate) heads: Heads,
-    pub(crate) store: Store,
-}
-
-/// out_j = scale · Σ_i weight_ij a_i, over all heads that read one key head.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct MixBackward {
-    pub(crate) heads: Heads,
-    pub(crate) store: Store,
-}
-
 /// All of a sequence.
 const OPEN: (bool, usize) = (false, usize::MAX);
 
@@ -85,7 +64,7 @@ fn run<R: Real>(
     context: &Context,
     body: Body<R>,
 ) {
-    let inputs = [(); 2].map(|()| operands.read());
+    let inputs = operands.reads::<2>();
     let out = Shared::new(operands.write());
     let items = fast::stored_items(heads, parts);
     for_each_item(context.threads, items, flops(heads), |item| {
@@ -93,72 +72,69 @@ fn run<R: Real>(
     });
 }
 
-impl Define for Scores {
-    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (store, scale) = (call.store()?, scale(call)?);
-        let (counts, sight) = (Heads::counts(call)?, Heads::sight(call)?);
-        let extents = Heads::extents(call, "a", counts[0])?;
-        let heads = Heads::new(counts, extents, sight, scale);
-        call.shaped("b", Access::Read, heads.key_shape())?;
-        call.vector("out", store.access(), count(&heads))?;
-        Ok(Self { heads, store })
-    }
-    fn flops(&self) -> u64 {
-        flops(&self.heads)
-    }
-    fn scratch(&self) -> usize {
-        fast::stored_scratch(&self.heads)
-    }
-    fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
-        let output = (&self.heads, self.heads.heads, self.store);
-        run(output, operands, context, fast::scores);
-    }
-    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let inputs = [(); 2].map(|()| operands.read());
-        plain::scores(&self.heads, inputs, operands.write(), self.store);
-    }
+/// A kernel that a function reads, and one makes head by head; rows of its output have as many as that field says.
+macro_rules! head_by_head {
+    ($(#[$doc:meta])* $kernel:ident, $read:ident, $heads:ident, $function:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub(crate) struct $kernel {
+            pub(crate) heads: Heads,
+            pub(crate) store: Store,
+        }
+
+        impl Define for $kernel {
+            fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+                $read(call).map(|(heads, store)| Self { heads, store })
+            }
+            fn flops(&self) -> u64 {
+                flops(&self.heads)
+            }
+            fn scratch(&self) -> usize {
+                fast::stored_scratch(&self.heads)
+            }
+            fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
+                let output = (&self.heads, self.heads.$heads, self.store);
+                run(output, operands, context, fast::$function);
+            }
+            fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+                let inputs = operands.reads();
+                plain::$function(&self.heads, inputs, operands.write(), self.store);
+            }
+        }
+    };
 }
 
-impl Define for Mix {
-    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (heads, store) = mixing(call, |[_, key_heads]| key_heads)?;
-        call.shaped("out", store.access(), heads.shape())?;
-        Ok(Self { heads, store })
-    }
-    fn flops(&self) -> u64 {
-        flops(&self.heads)
-    }
-    fn scratch(&self) -> usize {
-        fast::stored_scratch(&self.heads)
-    }
-    fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
-        let output = (&self.heads, self.heads.heads, self.store);
-        run(output, operands, context, fast::mix);
-    }
-    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let inputs = [(); 2].map(|()| operands.read());
-        plain::mix(&self.heads, inputs, operands.write(), self.store);
-    }
+head_by_head!(
+    /// out_ij = scale · a_i · b_j, −∞ where i does not see j.
+    Scores, scores, heads, scores
+);
+head_by_head!(
+    /// out_i = scale · Σ_j weight_ij b_j.
+    Mix, mix, heads, mix
+);
+head_by_head!(
+    /// out_j = scale · Σ_i weight_ij a_i, over all heads that read one key head.
+    MixBackward, mix_backward, key_heads, mix_backward
+);
+
+fn scores(call: &mut Signature<'_>) -> Result<(Heads, Store), String> {
+    let (store, scale) = (call.store()?, scale(call)?);
+    let (counts, sight) = (Heads::counts(call)?, Heads::sight(call)?);
+    let extents = Heads::extents(call, "a", counts[0])?;
+    let heads = Heads::new(counts, extents, sight, scale);
+    call.shaped("b", Access::Read, heads.key_shape())?;
+    call.vector("out", store.access(), count(&heads))?;
+    Ok((heads, store))
 }
 
-impl Define for MixBackward {
-    fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (heads, store) = mixing(call, |[heads, _]| heads)?;
-        call.shaped("out", store.access(), heads.key_shape())?;
-        Ok(Self { heads, store })
-    }
-    fn flops(&self) -> u64 {
-        flops(&self.heads)
-    }
-    fn scratch(&self) -> usize {
-        fast::stored_scratch(&self.heads)
-    }
-    fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
-        let output = (&self.heads, self.heads.key_heads, self.store);
-        run(output, operands, context, fast::mix_backward);
-    }
-    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
-        let inputs = [(); 2].map(|()| operands.read());
-        plain::mix_backward(&self.heads, inputs, operands.write(), self.store);
-    }
+fn mix(call: &mut Signature<'_>) -> Result<(Heads, Store), String> {
+    let (heads, store) = mixing(call, |[_, key_heads]| key_heads)?;
+    call.shaped("out", store.access(), heads.shape())?;
+    Ok((heads, store))
+}
+
+fn mix_backward(call: &mut Signature<'_>) -> Result<(Heads, Store), String> {
+    let (heads, store) = mixing(call, |[heads, _]| heads)?;
+    call.shaped("out", store.access(), heads.key_shape())?;
+    Ok((heads, store))
 }
