@@ -1,8 +1,22 @@
-// Batch and group normalisation of images whose pixels several devices divide equally. Of (examples, positions,
-// columns) a statistic is of one example and `width` neighbouring columns: of a batch norm there is one example
-// of all pixels, and a column has a statistic of its own.
+// Group normalisation (Wu and He, arXiv 1803.08494), and batch and group normalisation of images whose pixels
+// several devices divide equally. Of (examples, positions, columns) a statistic is of one example and `width`
+// neighbouring columns: of a batch norm there is one example of all pixels, and a column has a statistic of its own.
 
 constexpr f64 EPSILON = 1e-5;
+
+// What statistics are given beside means: variances, or one over their roots.
+struct Variances {
+    template <class W>
+    __device__ static W rstd(W variance) {
+        return one_over_root(variance + W(EPSILON));
+    }
+};
+struct OverRoots {
+    template <class W>
+    __device__ static W rstd(W rstd) {
+        return rstd;
+    }
+};
 
 // Rows in stretches, none of which has rows of two examples: `each` of every example, of `rows` rows but for the
 // last one. A block along x has one, of columns along y.
@@ -16,6 +30,7 @@ struct Stretches {
         return {begin + first + threadIdx.y, begin + least(positions, first + rows), blockDim.y, columns};
     }
     __device__ u64 groups() const { return columns / width; }
+    __device__ u64 statistics() const { return examples * groups(); }
     // Elements of a column in a stretch with this number in its example.
     __device__ u64 count(u64 number) const { return number + 1 == each ? positions - number * rows : rows; }
     // Of each of the thread's columns the statistic in the example.
@@ -46,10 +61,10 @@ __device__ void moments_of_stretches(const N* x, Wide<N>* partial, const Stretch
     moments_of_segment([&] { return all.own(); }, blockIdx.x, all.columns, share, x, partial);
 }
 
-// moments_0 = the means of own pixels, moments_1 = Σ (x − mean)².
-template <class W>
-__device__ void pixel_moments(const W* partial, W* moments, const Stretches& all) {
-    u64 t = thread_of_grid(), statistics = all.examples * all.groups();
+// Calls put(t, mean, Σ (x − mean)²) for every statistic t of own pixels.
+template <class W, class Put>
+__device__ void join_stretches(const W* partial, const Stretches& all, Put put) {
+    u64 t = thread_of_grid(), statistics = all.statistics();
     W own[3] = {};
     if (t < statistics)
         all.each_of_statistic(partial, t, [&](const W (&terms)[2], u64, u64 number) {
@@ -57,9 +72,25 @@ __device__ void pixel_moments(const W* partial, W* moments, const Stretches& all
             JoinMoments()(own, other);
         });
     join_rows(own, JoinMoments());
-    if (t >= statistics || threadIdx.y) return;
-    moments[t] = own[0];
-    moments[statistics + t] = own[1];
+    if (t < statistics && threadIdx.y == 0) put(t, own[0], own[1]);
+}
+
+// moments_0 = the means of own pixels, moments_1 = Σ (x − mean)².
+template <class W>
+__device__ void pixel_moments(const W* partial, W* moments, const Stretches& all) {
+    join_stretches(partial, all, [&](u64 t, W mean, W squares) {
+        moments[t] = mean;
+        moments[all.statistics() + t] = squares;
+    });
+}
+
+// The means of all pixels, and one over the roots of their variances.
+template <class W>
+__device__ void group_statistics(const W* partial, W* means, W* rstds, const Stretches& all) {
+    join_stretches(partial, all, [&](u64 t, W mean, W squares) {
+        means[t] = mean;
+        rstds[t] = Variances::rstd(squares / W(all.positions * all.width));
+    });
 }
 
 // The mean and the variance of all pixels, of `count` elements of each part: mean = the mean of means, variance =
@@ -89,19 +120,19 @@ __device__ void pixel_statistics(const Wide<N>* moments, const N* running_mean, 
 }
 
 // y = (x − mean) · rstd · gain + bias.
-template <class N>
-__device__ void pixel_norm(const N* x, const N* gain, const N* bias, const Wide<N>* means, const Wide<N>* variances,
-                           N* y, const Stretches& all) {
+template <class Given, class N>
+__device__ void norm_stretches(const N* x, const N* gain, const N* bias, const Wide<N>* means, const Wide<N>* given,
+                               N* y, const Stretches& all) {
     typedef Wide<N> W;
     constexpr int COUNT = PACKED<N>;
     Share<N> share(all.columns, is_aligned(x) && is_aligned(y), blockIdx.y);
-    W mean[COUNT], factor[COUNT], term[COUNT], variance[COUNT];
+    W mean[COUNT], factor[COUNT], term[COUNT], rstd[COUNT];
     all.spread(share, means, mean);
-    all.spread(share, variances, variance);
+    all.spread(share, given, rstd);
     share.spread(gain, factor);
     share.spread(bias, term);
 #pragma unroll
-    for (int k = 0; k < COUNT; k++) factor[k] *= one_over_root(variance[k] + W(EPSILON));
+    for (int k = 0; k < COUNT; k++) factor[k] *= Given::rstd(rstd[k]);
     share.go([&](auto way) {
         auto read = [&](u64 place) { return way.read(x + place); };
         all.own().template each<way.rows(2)>(read, [&](const auto& pack, u64 place, u64) {
@@ -115,17 +146,17 @@ __device__ void pixel_norm(const N* x, const N* gain, const N* bias, const Wide<
 }
 
 // Term 0: dy · x̂, term 1: dy.
-template <class N>
-__device__ void slopes_of_stretches(const N* x, const Wide<N>* means, const Wide<N>* variances, const N* dy,
+template <class Given, class N>
+__device__ void slopes_of_stretches(const N* x, const Wide<N>* means, const Wide<N>* given, const N* dy,
                                     Wide<N>* partial, const Stretches& all) {
     typedef Wide<N> W;
     constexpr int COUNT = PACKED<N>;
     Share<N> share(all.columns, is_aligned(x) && is_aligned(dy), blockIdx.y);
     W mean[COUNT], rstd[COUNT];
     all.spread(share, means, mean);
-    all.spread(share, variances, rstd);
+    all.spread(share, given, rstd);
 #pragma unroll
-    for (int k = 0; k < COUNT; k++) rstd[k] = one_over_root(rstd[k] + W(EPSILON));
+    for (int k = 0; k < COUNT; k++) rstd[k] = Given::rstd(rstd[k]);
     auto own = [&] { return all.own(); };
     auto read = [=](auto way, u64 place) { return Both<N>{way.read(x + place), way.read(dy + place)}; };
     sum_segment<2, 2>(own, blockIdx.x, all.columns, share, partial, read, [&](auto& sums, const auto& met, u64) {
@@ -142,7 +173,7 @@ __device__ void slopes_of_stretches(const N* x, const Wide<N>* means, const Wide
 template <class N>
 __device__ void pixel_slopes(const Wide<N>* partial, const N* gain, Wide<N>* slopes, const Stretches& all) {
     typedef Wide<N> W;
-    u64 t = thread_of_grid(), statistics = all.examples * all.groups();
+    u64 t = thread_of_grid(), statistics = all.statistics();
     W own[2] = {};
     if (t < statistics)
         all.each_of_statistic(partial, t, [&](const W (&terms)[2], u64 column, u64) {
@@ -157,22 +188,22 @@ __device__ void pixel_slopes(const Wide<N>* partial, const N* gain, Wide<N>* slo
 }
 
 // dx = rstd · (g − Σ g / count − x̂ · Σ (g · x̂) / count), the sums over the `count` elements of all parts.
-template <class N>
-__device__ void pixel_norm_backward(const N* x, const N* gain, const Wide<N>* means, const Wide<N>* variances,
-                                    const N* dy, const Wide<N>* slopes, N* dx, const Stretches& all, u64 count,
-                                    bool add) {
+template <class Given, class N>
+__device__ void norm_stretches_backward(const N* x, const N* gain, const Wide<N>* means, const Wide<N>* given,
+                                        const N* dy, const Wide<N>* slopes, N* dx, const Stretches& all, u64 count,
+                                        bool add) {
     typedef Wide<N> W;
     constexpr int COUNT = PACKED<N>;
     Share<N> share(all.columns, is_aligned(x) && is_aligned(dy) && is_aligned(dx), blockIdx.y);
-    W mean[COUNT], factor[COUNT], shift[COUNT], slope[COUNT], variance[COUNT];
+    W mean[COUNT], factor[COUNT], shift[COUNT], slope[COUNT], own[COUNT];
     all.spread(share, means, mean);
-    all.spread(share, variances, variance);
+    all.spread(share, given, own);
     all.spread(share, slopes, slope);
-    all.spread(share, slopes + all.examples * all.groups(), shift);
+    all.spread(share, slopes + all.statistics(), shift);
     share.spread(gain, factor);
 #pragma unroll
     for (int k = 0; k < COUNT; k++) {
-        W rstd = one_over_root(variance[k] + W(EPSILON));
+        W rstd = Given::rstd(own[k]);
         factor[k] *= rstd;
         shift[k] *= rstd / W(count);
         slope[k] *= rstd * rstd / W(count);
@@ -193,7 +224,23 @@ __device__ void pixel_norm_backward(const N* x, const N* gain, const Wide<N>* me
 #define STRETCHES u64 examples, u64 positions, u64 columns, u64 width, u64 rows, u64 each
 #define ALL (Stretches{examples, positions, columns, width, rows, each})
 
+// Norms by variances, and by one over their roots: NAME is `pixel` or `group`.
+#define EXPORT_BY(N, NAME, GIVEN)                                                                                   \
+    KERNEL_TOGETHER(3, 256, NAME##_norm_##N,                                                                        \
+           (const N* x, const N* gain, const N* bias, const Wide<N>* means, const Wide<N>* given, N* y,             \
+            STRETCHES),                                                                                             \
+           norm_stretches<GIVEN>(x, gain, bias, means, given, y, ALL))                                              \
+    KERNEL_TOGETHER(3, 256, NAME##_slopes_of_stretches_##N,                                                         \
+           (const N* x, const Wide<N>* means, const Wide<N>* given, const N* dy, Wide<N>* partial, STRETCHES),      \
+           slopes_of_stretches<GIVEN>(x, means, given, dy, partial, ALL))                                           \
+    KERNEL_TOGETHER(3, 256, NAME##_norm_backward_##N,                                                               \
+           (const N* x, const N* gain, const Wide<N>* means, const Wide<N>* given, const N* dy,                     \
+            const Wide<N>* slopes, N* dx, STRETCHES, u64 count, u32 add),                                           \
+           norm_stretches_backward<GIVEN>(x, gain, means, given, dy, slopes, dx, ALL, count, add))
+
 #define EXPORT(N)                                                                                                   \
+    EXPORT_BY(N, pixel, Variances)                                                                                  \
+    EXPORT_BY(N, group, OverRoots)                                                                                  \
     KERNEL_TOGETHER(3, 256, pixel_moments_of_stretches_##N, (const N* x, Wide<N>* partial, STRETCHES),              \
            moments_of_stretches(x, partial, ALL))                                                                   \
     KERNEL(256, pixel_statistics_##N,                                                                               \
@@ -201,24 +248,15 @@ __device__ void pixel_norm_backward(const N* x, const N* gain, const Wide<N>* me
             Wide<N>* variances, u64 parts, u64 statistics, u64 count, const Scalars* scalars),                      \
            pixel_statistics(moments, running_mean, running_variance, means, variances, parts, statistics, count,    \
                             scalars))                                                                               \
-    KERNEL_TOGETHER(3, 256, pixel_norm_##N,                                                                         \
-           (const N* x, const N* gain, const N* bias, const Wide<N>* means, const Wide<N>* variances, N* y,         \
-            STRETCHES),                                                                                             \
-           pixel_norm(x, gain, bias, means, variances, y, ALL))                                                     \
-    KERNEL_TOGETHER(3, 256, pixel_slopes_of_stretches_##N,                                                          \
-           (const N* x, const Wide<N>* means, const Wide<N>* variances, const N* dy, Wide<N>* partial, STRETCHES),  \
-           slopes_of_stretches(x, means, variances, dy, partial, ALL))                                              \
     KERNEL(256, pixel_slopes_##N, (const Wide<N>* partial, const N* gain, Wide<N>* slopes, STRETCHES),              \
-           pixel_slopes(partial, gain, slopes, ALL))                                                                \
-    KERNEL_TOGETHER(3, 256, pixel_norm_backward_##N,                                                                \
-           (const N* x, const N* gain, const Wide<N>* means, const Wide<N>* variances, const N* dy,                 \
-            const Wide<N>* slopes, N* dx, STRETCHES, u64 count, u32 add),                                           \
-           pixel_norm_backward(x, gain, means, variances, dy, slopes, dx, ALL, count, add))
+           pixel_slopes(partial, gain, slopes, ALL))
 FOR_NUMBERS(EXPORT)
 #undef EXPORT
 
-#define EXPORT(W) \
-    KERNEL(256, pixel_moments_##W, (const W* partial, W* moments, STRETCHES), pixel_moments(partial, moments, ALL))
+#define EXPORT(W)                                                                                                   \
+    KERNEL(256, pixel_moments_##W, (const W* partial, W* moments, STRETCHES), pixel_moments(partial, moments, ALL)) \
+    KERNEL(256, group_statistics_##W, (const W* partial, W* means, W* rstds, STRETCHES),                            \
+           group_statistics(partial, means, rstds, ALL))
 EXPORT(f32)
 EXPORT(f64)
 #undef EXPORT

@@ -1,35 +1,25 @@
-//! Group normalisation.
+//! Group normalisation, by functions for images whose pixels several devices divide: here one has them all.
 
 use super::{
-    Argument,
-    columns::Columns,
-    draft::{Draft, Shape, adding, count, extent},
+    draft::{Draft, adding, count},
     form::{Form, Role},
-    source::GROUP_NORM,
+    pixel_norm::Stretches,
 };
 use crate::{
-    group_norm::{GroupNorm, GroupNormBackward, Groups},
+    group_norm::{GroupNorm, GroupNormBackward},
     store::Store,
 };
 use Role::{Either, Narrow, Wide};
-use roundelay_schedule::Bytes;
-
-/// A block for each group of each example.
-fn groups(extents: Groups) -> (Shape, [Argument; 3]) {
-    let grid = [extent(extents.statistics()), 1, 1];
-    let shape = Shape { grid, block: [256, 1, 1], shared: Bytes(0) };
-    (shape, [extents.positions, extents.columns, extents.width].map(count))
-}
 
 impl Form for GroupNorm {
     fn roles(&self) -> Vec<Role> {
         vec![Narrow, Narrow, Narrow, Narrow, Wide, Wide]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        let operands: [_; 6] = draft.operands(0);
-        let (shape, extents) = groups(self.extents);
-        let arguments = operands.into_iter().chain(extents).collect();
-        draft.narrow((GROUP_NORM, "group_norm"), shape, arguments);
+        let [x, gain, bias, y, mean, rstd] = draft.operands(0);
+        let all = Stretches::of(draft, self.extents);
+        all.statistics(draft, ("group_statistics", x), &[mean, rstd]);
+        all.each(draft, "group_norm", [&[x, gain, bias, mean, rstd, y], &[]]);
         Ok(())
     }
 }
@@ -40,15 +30,18 @@ impl Form for GroupNormBackward {
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let [x, gain, mean, rstd, dy, dx, dgain, dbias] = draft.operands(0);
-        let (shape, extents) = groups(self.extents);
-        let operands = [x, gain, mean, rstd, dy, dx].into_iter();
-        let arguments = operands.chain(extents).chain([adding(self.store)]).collect();
-        draft.narrow((GROUP_NORM, "group_norm_backward"), shape, arguments);
-        let Groups { examples, positions, columns, width } = self.extents;
-        let inputs = [x, mean, rstd, dy, count(positions), count(width)];
-        let extents = Columns { rows: examples * positions, columns };
-        let slopes = (GROUP_NORM, "group_slopes_of_segments");
-        let partial = extents.sum(draft, slopes, [&inputs, &[]], 2);
+        let all = Stretches::of(draft, self.extents);
+        let partial =
+            all.slopes(draft, ("group_slopes_of_stretches", [x, mean, rstd, dy]));
+        let slopes = draft.wide_scratch(2 * self.extents.statistics());
+        all.join_slopes(draft, partial, [gain, slopes]);
+        let last =
+            [count(self.extents.positions * self.extents.width), adding(self.store)];
+        all.each(
+            draft,
+            "group_norm_backward",
+            [&[x, gain, mean, rstd, dy, slopes, dx], &last],
+        );
         partial.join(draft, 0, dgain, Store::Write);
         partial.join(draft, 1, dbias, Store::Write);
         Ok(())

@@ -19,7 +19,7 @@ use Role::{Either, Narrow, Wide};
 /// Rows in stretches, none of which has rows of two examples; how they are cut follows from the
 /// extents alone.
 #[derive(Clone, Copy, Debug)]
-struct Stretches {
+pub(super) struct Stretches {
     extents: Groups,
     /// Rows of a stretch.
     rows: usize,
@@ -28,7 +28,7 @@ struct Stretches {
 }
 
 impl Stretches {
-    fn of(draft: &Draft, extents: Groups) -> Self {
+    pub(super) fn of(draft: &Draft, extents: Groups) -> Self {
         let Groups { examples, positions, columns, .. } = extents;
         let one = Columns { rows: positions, columns };
         let rows = one.per_segment_of_each(draft, examples);
@@ -52,6 +52,43 @@ impl Stretches {
             _ => joining_by(THREADS, statistics, terms),
         }
     }
+    /// Launches a function that goes through all of them.
+    pub(super) fn each(
+        self,
+        draft: &mut Draft,
+        name: &str,
+        [operands, last]: [&[Argument]; 2],
+    ) {
+        let (shape, arguments) = (self.shape(draft), self.arguments(operands, last));
+        draft.narrow((PIXEL_NORM, name), shape, arguments);
+    }
+    /// Means and squares around them of every column over each stretch.
+    fn moments(self, draft: &mut Draft, x: Argument) -> Partial {
+        let partial = Partial::terms(draft, self.all(), self.extents.columns, 2);
+        self.each(draft, "pixel_moments_of_stretches", [&[x, partial.sums()], &[]]);
+        partial
+    }
+    /// What a function makes of these for every statistic.
+    pub(super) fn statistics(
+        self,
+        draft: &mut Draft,
+        (name, x): (&str, Argument),
+        out: &[Argument],
+    ) {
+        let moments = self.moments(draft, x).sums();
+        let arguments = self.arguments(&[&[moments], out].concat(), &[]);
+        draft.wide((PIXEL_NORM, name), self.joining(), arguments);
+    }
+    /// Σ g · x̂ and Σ g for every statistic, of the slopes of stretches.
+    pub(super) fn join_slopes(
+        self,
+        draft: &mut Draft,
+        partial: Partial,
+        [gain, slopes]: [Argument; 2],
+    ) {
+        let arguments = self.arguments(&[partial.sums(), gain, slopes], &[]);
+        draft.narrow((PIXEL_NORM, "pixel_slopes"), self.joining(), arguments);
+    }
     /// `operands`, the extents, and `last`.
     fn arguments(self, operands: &[Argument], last: &[Argument]) -> Vec<Argument> {
         let Groups { examples, positions, columns, width } = self.extents;
@@ -60,18 +97,19 @@ impl Stretches {
         [operands, &extents, last].concat()
     }
     /// dy · x̂ and dy of every column over each stretch.
-    fn slopes(
+    pub(super) fn slopes(
         self,
         draft: &mut Draft,
-        [x, mean, variance, dy]: [Argument; 4],
+        (name, [x, mean, given, dy]): (&str, [Argument; 4]),
     ) -> Partial {
         let partial = Partial::terms(draft, self.all(), self.extents.columns, 2);
-        let arguments = self.arguments(&[x, mean, variance, dy, partial.sums()], &[]);
-        let shape = self.shape(draft);
-        draft.narrow((PIXEL_NORM, "pixel_slopes_of_stretches"), shape, arguments);
+        self.each(draft, name, [&[x, mean, given, dy, partial.sums()], &[]]);
         partial
     }
 }
+
+/// What makes slopes of stretches by variances.
+const SLOPES: &str = "pixel_slopes_of_stretches";
 
 impl Form for PixelNormMoments {
     fn roles(&self) -> Vec<Role> {
@@ -80,12 +118,7 @@ impl Form for PixelNormMoments {
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let [x, moments] = draft.operands(0);
         let all = Stretches::of(draft, self.extents);
-        let partial = Partial::terms(draft, all.all(), self.extents.columns, 2);
-        let arguments = all.arguments(&[x, partial.sums()], &[]);
-        let shape = all.shape(draft);
-        draft.narrow((PIXEL_NORM, "pixel_moments_of_stretches"), shape, arguments);
-        let arguments = all.arguments(&[partial.sums(), moments], &[]);
-        draft.wide((PIXEL_NORM, "pixel_moments"), all.joining(), arguments);
+        all.statistics(draft, ("pixel_moments", x), &[moments]);
         Ok(())
     }
 }
@@ -121,8 +154,7 @@ impl Form for PixelNorm {
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let operands: [Argument; 6] = draft.operands(0);
         let all = Stretches::of(draft, self.extents);
-        let (shape, arguments) = (all.shape(draft), all.arguments(&operands, &[]));
-        draft.narrow((PIXEL_NORM, "pixel_norm"), shape, arguments);
+        all.each(draft, "pixel_norm", [&operands, &[]]);
         Ok(())
     }
 }
@@ -134,9 +166,8 @@ impl Form for PixelNormSlopes {
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let [x, gain, mean, variance, dy, slopes] = draft.operands(0);
         let all = Stretches::of(draft, self.extents);
-        let partial = all.slopes(draft, [x, mean, variance, dy]);
-        let arguments = all.arguments(&[partial.sums(), gain, slopes], &[]);
-        draft.narrow((PIXEL_NORM, "pixel_slopes"), all.joining(), arguments);
+        let partial = all.slopes(draft, (SLOPES, [x, mean, variance, dy]));
+        all.join_slopes(draft, partial, [gain, slopes]);
         Ok(())
     }
 }
@@ -149,8 +180,7 @@ impl Form for PixelNormBackward {
         let operands: [Argument; 7] = draft.operands(0);
         let all = Stretches::of(draft, self.extents);
         let last = [count(self.count), adding(self.store)];
-        let (shape, arguments) = (all.shape(draft), all.arguments(&operands, &last));
-        draft.narrow((PIXEL_NORM, "pixel_norm_backward"), shape, arguments);
+        all.each(draft, "pixel_norm_backward", [&operands, &last]);
         Ok(())
     }
 }
@@ -162,7 +192,7 @@ impl Form for PixelNormParameters {
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let [x, mean, variance, dy, dgain, dbias] = draft.operands(0);
         let all = Stretches::of(draft, self.extents);
-        let partial = all.slopes(draft, [x, mean, variance, dy]);
+        let partial = all.slopes(draft, (SLOPES, [x, mean, variance, dy]));
         partial.join(draft, 0, dgain, self.store);
         partial.join(draft, 1, dbias, self.store);
         Ok(())

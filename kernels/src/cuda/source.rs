@@ -122,16 +122,11 @@ source!(
         "segments.h" "moments.h"
 );
 source!(
-    /// Group normalisation.
-    GROUP_NORM = "group_norm.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h"
-        "reduce.h" "segments.h"
-);
-source!(
     /// Rows of images that several devices divide.
     HALO = "halo.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h"
 );
 source!(
-    /// Norms of images whose pixels several devices divide.
+    /// Group normalisation, and norms of images whose pixels several devices divide.
     PIXEL_NORM = "pixel_norm.cu" with "kernel.h" "ptx.h" "number.h" "pack.h" "map.h" "function.h"
         "segments.h" "moments.h"
 );
@@ -173,7 +168,6 @@ pub const SOURCES: &[Source] = &[
     FLASH_SM90_BF16_64,
     FLASH_SM90_F16_128,
     FLASH_SM90_F16_64,
-    GROUP_NORM,
     GROUPED,
     HALO,
     LOSS,

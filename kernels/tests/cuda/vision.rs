@@ -8,7 +8,7 @@ use crate::{
     },
     emulation::{
         can_compile,
-        compare::{compare, tolerance},
+        compare::{compare, steps, tolerance},
         stored::Placement,
     },
 };
@@ -411,6 +411,27 @@ fn pools_of_all_widths() {
                 );
             }
         }
+    }
+}
+
+/// Few groups of few examples keep a device busy too: what goes through an image has blocks for its pixels.
+#[test]
+fn group_norms_of_few_groups_have_many_blocks() {
+    let (x, row): (&[u64], &[u64]) = (&[2, 4096, 128], &[128]);
+    let build = |name| call(name).integer("groups", 32);
+    let statistics =
+        |call: Call| (0..2).fold(call, |call, _| call.operand(Element::Wide, &[2, 32]));
+    let forward = statistics(build("group_norm").reals(&[x, row, row, x]));
+    let backward = statistics(build("group_norm_backward").reals(&[x, row]));
+    for call in [forward, backward.reals(&[x, x, row, row])] {
+        let launches = steps(&call, BF16).steps.into_iter().flat_map(Step::launches);
+        let through =
+            launches.filter(|launch| !launch.function.symbol.starts_with("join"));
+        let blocks: Vec<u32> = through
+            .map(|launch| launch.grid.iter().product())
+            .filter(|blocks| *blocks > 64)
+            .collect();
+        assert_eq!(blocks.len(), 2, "{blocks:?} of {}", call.kernel);
     }
 }
 
