@@ -59,7 +59,7 @@ impl Report {
 
     /// Keeps a mistake of the parser.
     pub(crate) fn syntax_error(&mut self, mistake: &SyntaxError) -> Reported {
-        let labels = mistake.label.clone().into_iter().collect();
+        let labels = mistake.label.as_deref().cloned().into_iter().collect();
         self.error_with(mistake.span, mistake.mistake(), labels)
     }
 

@@ -2,19 +2,18 @@
 
 use super::{
     body::body,
-    error::Parsed,
-    expression::expression,
+    error::{Parsed, SyntaxError},
+    expression::{expression, separated},
     stream::{Tokens, name, symbol},
 };
 use crate::{
-    syntax::{Choice, Entry, Setting},
+    syntax::{Choice, Entry, Name, Setting},
     token::Kind,
 };
 use nom::{
-    Parser,
+    Err, Parser,
     branch::alt,
     combinator::{cut, map, opt},
-    multi::separated_list1,
     sequence::preceded,
 };
 
@@ -32,12 +31,31 @@ fn broken(input: Tokens<'_>) -> Option<Entry> {
 /// `key`, `key value`, `key <= value`, `key value { entries }`.
 pub(crate) fn entry(input: Tokens<'_>) -> Parsed<'_, Entry> {
     let (rest, key) = name(input)?;
+    if let Some(slip) = slip(&key, rest) {
+        return Err(Err::Failure(slip));
+    }
     let (rest, value) = cut(setting).parse(rest)?;
     if !rest.at("{") {
         return Ok((rest, Entry { key, value, entries: Vec::new() }));
     }
     let (rest, entries) = cut(entries).parse(rest)?;
     Ok((rest, Entry { key, value, entries }))
+}
+
+/// What others write behind a key: `key = value`, `key < value`, `key.inner value`.
+fn slip(key: &Name, behind: Tokens<'_>) -> Option<SyntaxError> {
+    let key = &key.text;
+    let (expected, hint) = match behind.peek().text {
+        "=" => ("a value", format!("write `{key} …` without `=`")),
+        "<" => ("a value, `<=` or `>=`", format!("write `{key} <= …`")),
+        ">" => ("a value, `<=` or `>=`", format!("write `{key} >= …`")),
+        "." => ("a value or `{`", {
+            let inner = behind.peek_second().text;
+            format!("write `{key} {{ {inner} … }}`")
+        }),
+        _ => return None,
+    };
+    Some(SyntaxError::expected(behind, expected).hint(hint))
 }
 
 /// Nothing, `<= a`, `>= a`, or `a | b .. c`.
@@ -50,7 +68,7 @@ fn setting(input: Tokens<'_>) -> Parsed<'_, Setting> {
     alt((
         map(preceded(symbol("<="), cut(expression)), Setting::AtMost),
         map(preceded(symbol(">="), cut(expression)), Setting::AtLeast),
-        map(separated_list1(symbol("|"), choice), Setting::OneOf),
+        map(separated("|", choice), Setting::OneOf),
     ))
     .parse(input)
 }

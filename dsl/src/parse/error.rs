@@ -24,8 +24,10 @@ pub(crate) struct SyntaxError {
     expected: Vec<String>,
     /// Set when more is to be said than found and expected.
     special: Option<Box<Mistake>>,
+    /// What to write instead, where that is known.
+    hint: Option<String>,
     /// An earlier place that explains it.
-    pub(crate) label: Option<(Span, String)>,
+    pub(crate) label: Option<Box<(Span, String)>>,
 }
 
 /// The next token does not fit: `what` was expected.
@@ -41,6 +43,7 @@ impl SyntaxError {
             found: describe(input.peek()),
             expected: vec![what.into()],
             special: stray_unit(input).map(Box::new),
+            hint: None,
             label: None,
         }
     }
@@ -61,8 +64,13 @@ impl SyntaxError {
 
     /// With an earlier place that explains it.
     pub(crate) fn label(mut self, span: Span, text: &str) -> Self {
-        self.label = Some((span, text.to_owned()));
+        self.label = Some(Box::new((span, text.to_owned())));
         self
+    }
+
+    /// With what to write instead.
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
     }
 
     /// What is reported.
@@ -70,9 +78,9 @@ impl SyntaxError {
         if let Some(special) = &self.special {
             return (**special).clone();
         }
-        let Self { found, .. } = self;
+        let Self { found, hint, .. } = self;
         let message = format!("expected {}, found {found}", listed(&self.expected));
-        Mistake::new(Code::Syntax, message)
+        hint.iter().cloned().fold(Mistake::new(Code::Syntax, message), Mistake::hint)
     }
 }
 
@@ -87,6 +95,7 @@ impl<'a> ParseError<Tokens<'a>> for SyntaxError {
         if self.span.start != other.span.start {
             return if self.span.start > other.span.start { self } else { other };
         }
+        self.hint = self.hint.or(other.hint);
         for what in other.expected {
             if !self.expected.contains(&what) {
                 self.expected.push(what);

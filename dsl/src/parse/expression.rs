@@ -16,6 +16,7 @@ use nom::{
     multi::{many0, separated_list1},
     sequence::{pair, preceded, terminated},
 };
+use std::iter;
 
 /// `a * b + c - 2`.
 pub(crate) fn expression(input: Tokens<'_>) -> Parsed<'_, Expression> {
@@ -170,6 +171,18 @@ pub(crate) fn list<'a, T>(
 ) -> impl Parser<Tokens<'a>, Output = Vec<T>, Error = SyntaxError> {
     let parts = separated_list1(symbol(","), part);
     map(opt(terminated(parts, opt(symbol(",")))), Option::unwrap_or_default)
+}
+
+/// `a SIGN b SIGN c`, at least one; behind a sign there is no other reading.
+pub(crate) fn separated<'a, T>(
+    sign: &'static str,
+    part: fn(Tokens<'a>) -> Parsed<'a, T>,
+) -> impl FnMut(Tokens<'a>) -> Parsed<'a, Vec<T>> {
+    let mut parts = pair(part, many0(preceded(symbol(sign), cut(part))));
+    move |input| {
+        let (rest, (first, others)) = parts.parse(input)?;
+        Ok((rest, iter::once(first).chain(others).collect()))
+    }
 }
 
 /// `OPEN inner CLOSE`; from the open bracket on there is no other reading.

@@ -3,8 +3,8 @@
 use super::{
     body::{attempt, body},
     entry::entries,
-    error::{Parsed, refuse},
-    expression::{expression, list, quoted},
+    error::{Parsed, SyntaxError, refuse},
+    expression::{expression, list, quoted, separated},
     statement::statements,
     stream::{Tokens, keyword, name, spelled, symbol},
 };
@@ -15,10 +15,9 @@ use crate::{
     token::Kind,
 };
 use nom::{
-    Parser,
+    Err, Parser,
     branch::alt,
     combinator::{cut, map, opt},
-    multi::separated_list1,
     sequence::{delimited, pair, preceded, terminated},
 };
 
@@ -128,13 +127,14 @@ fn cluster_line(input: Tokens<'_>) -> Parsed<'_, ClusterLine> {
 fn group(input: Tokens<'_>) -> Parsed<'_, Group> {
     let joined = opt(preceded(keyword("joined"), cut(preceded(keyword("by"), name))));
     let sharing = opt(preceded(keyword("sharing"), cut(expression)));
-    let members = separated_list1(symbol("+"), member);
-    map((members, joined, sharing), |(members, link, sharing)| Group {
-        members,
-        link,
-        sharing,
-    })
-    .parse(input)
+    let parts = (separated("+", member), joined, sharing);
+    let (rest, (members, link, sharing)) = { parts }.parse(input)?;
+    if sharing.is_some() && keyword("joined")(rest).is_ok() {
+        let hint = "write `joined by …` before `sharing …`";
+        let late = SyntaxError::expected(rest, "a new line or `,`").hint(hint);
+        return Err(Err::Failure(late));
+    }
+    Ok((rest, Group { members, link, sharing }))
 }
 
 /// `4 x core`.
@@ -142,7 +142,14 @@ fn member(input: Tokens<'_>) -> Parsed<'_, (Expression, Name)> {
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let next = input.peek();
     if next.kind != Kind::Number || !digits(next.text) {
-        return refuse(input, "a whole number of members");
+        let expected = SyntaxError::expected(input, "a whole number of members");
+        let joined = next.text.split_once('x').filter(|(count, _)| digits(count));
+        return Err(Err::Error(match (next.kind, joined) {
+            (Kind::Word, Some((count, _))) => {
+                expected.hint(format!("write `{count} x …`, with spaces"))
+            }
+            _ => expected,
+        }));
     }
     let count = map(spelled(Kind::Number, "a number"), |Name { text, span }| {
         Expression { kind: crate::syntax::ExpressionKind::Number(text, None), span }
@@ -151,8 +158,6 @@ fn member(input: Tokens<'_>) -> Parsed<'_, (Expression, Name)> {
 }
 
 /// One item and the end of its line.
-pub(crate) fn whole_item(
-    input: Tokens<'_>,
-) -> Result<(Tokens<'_>, Item), super::error::SyntaxError> {
+pub(crate) fn whole_item(input: Tokens<'_>) -> Result<(Tokens<'_>, Item), SyntaxError> {
     attempt(input, item)
 }

@@ -16,3 +16,4 @@ mod norms;
 mod random;
 mod settings;
 mod transformers;
+mod slips;

@@ -1,0 +1,64 @@
+//! What is often written in another way than it is read: what is said, and what is hinted.
+
+use roundelay_dsl::{NoFiles, SourceFile, parse};
+
+const MODEL: &str = "model m { input x: real[batch, 8], loss mse(linear(x, 8), x) }";
+const PARTS: &str = "
+device core { memory 2 GB, compute 40 GFLOP/s, bandwidth 10 GB/s }
+link bus { bandwidth 8 GB/s, latency 2 us }
+";
+
+/// All that is said of a program, mistakes or warnings.
+fn told(text: &str) -> String {
+    let source = SourceFile::new("m.rdl", format!("{MODEL}\n{text}"));
+    match parse(&source, &NoFiles) {
+        Ok((_, warnings)) => warnings.iter().map(ToString::to_string).collect(),
+        Err(refused) => refused.to_string(),
+    }
+}
+
+#[test]
+fn slips_are_answered_with_what_is_read() {
+    let link = |rest: &str| format!("link bus {{ {rest} }}");
+    let cluster = |line: &str| format!("{PARTS}cluster c {{ {line} }}");
+    let plan = |line: &str| format!("plan {{ {line} }}");
+    for (text, said, hint) in [
+        (plan("rule = sync"), "found `=`", "write `rule …` without `=`"),
+        (
+            link("bandwidth = 1 GB/s, latency 1 us"),
+            "found `=`",
+            "write `bandwidth …` without `=`",
+        ),
+        (plan("memory < 1 GB"), "found stray character `<`", "write `memory <= …`"),
+        (plan("stages > 2"), "found stray character `>`", "write `stages >= …`"),
+        (plan("tensor.rows 2"), "found stray character `.`", "write `tensor { rows … }`"),
+        (cluster("4x core joined by bus"), "found `4x`", "write `4 x …`"),
+        (
+            cluster("node = 4xcore joined by bus, 1 x node"),
+            "found `4xcore`",
+            "write `4 x …`",
+        ),
+        (
+            cluster("4 x core sharing 4 GB joined by bus"),
+            "found `joined`",
+            "write `joined by …` before `sharing …`",
+        ),
+    ] {
+        let told = told(&text);
+        assert!(told.contains(said), "{text}: {told}");
+        assert!(told.contains(&format!("hint: {hint}")), "{text}: {told}");
+    }
+}
+
+/// Behind a sign something must follow, and that is what is missed.
+#[test]
+fn what_is_missing_behind_a_sign_is_named() {
+    for (text, said) in [
+        ("plan {\n order 1f1b |\n}", "expected a value, found end of line"),
+        ("plan { stages 2 | }", "expected a value, found `}`"),
+        ("cluster c {\n 2 x core +\n}", "expected a whole number of members, found end"),
+    ] {
+        let told = told(text);
+        assert!(told.contains(said), "{text}: {told}");
+    }
+}
