@@ -6,12 +6,12 @@
 use super::{
     measured::Shelf,
     plan::{alternatives, word},
-    settings::{Settings, no_entries, unknown_word},
+    settings::Settings,
 };
 use crate::{
     Code, Dimension, Mistake, NanoDollarsPerHour,
     report::{Known, Report},
-    syntax::{Component, Entry, ExpressionKind, Name, Setting},
+    syntax::{Component, Entry, Name, Setting},
 };
 use roundelay_schedule::{
     Bytes, BytesPerSecond, Device, Float, FlopsPerSecond, Form, Id, Link, Nanos,
@@ -260,29 +260,11 @@ fn forms_of(entry: Option<&Entry>, report: &mut Report) -> Known<Vec<Form>> {
         ("nested", Form::Nested),
     ];
     let Some(entry) = entry else { return Ok(Vec::new()) };
-    no_entries(entry, report)?;
-    let Setting::OneOf(choices) = &entry.value else {
-        let mistake =
-            Mistake::new(Code::Type, "`form` takes names, such as `rails | tree`");
-        return Err(report.error(entry.key.span, mistake));
-    };
-    let mut forms = Vec::new();
-    for choice in choices {
-        let ExpressionKind::Name(text) = &choice.first.kind else {
-            let mistake = Mistake::new(Code::Type, "expected a form, such as `tree`");
-            return Err(report.error(choice.first.span, mistake));
-        };
-        let known = FORMS.map(|(name, _)| name);
-        let found = FORMS.iter().find(|(name, _)| name == text);
-        match (found, &choice.last) {
-            (Some((_, form)), None) => forms.push(*form),
-            _ => {
-                let span = choice.first.span;
-                return Err(unknown_word("form", text, &known, span, report));
-            }
-        }
-    }
-    Ok(forms)
+    let named = alternatives(entry, report, |value, report| {
+        word(value, "form", &FORMS.map(|(name, _)| name), report)
+    })?;
+    let form = |name| FORMS.iter().find(|(known, _)| *known == name);
+    Ok(named.into_iter().filter_map(form).map(|(_, form)| *form).collect())
 }
 
 /// `short { bandwidth …, startup … }`.

@@ -97,7 +97,7 @@ const TENSOR_ENTRIES: [(&str, Apply); 5] = [
     }),
     ("depth", |search, entry, _, report| set(&mut search.depth, numbers(entry, report))),
     ("contraction", |search, entry, _, report| {
-        set(&mut search.contraction, contraction(entry, report))
+        set(&mut search.contraction, words(Contraction::ALL, entry, report))
     }),
     ("overdecompose", |search, entry, _, report| {
         set(&mut search.overdecompose, halves(entry, report))
@@ -306,7 +306,7 @@ fn no_value(entry: &Entry) -> Mistake {
 }
 
 /// `a | b`, each read by `value`.
-fn choice<T>(
+fn choice<T: PartialEq>(
     entry: &Entry,
     report: &mut Report,
     value: impl Fn(&Expression, &mut Report) -> Known<T>,
@@ -314,8 +314,8 @@ fn choice<T>(
     alternatives(entry, report, value).map(crate::Choice::OneOf)
 }
 
-/// The values of `a | b`.
-pub(super) fn alternatives<T>(
+/// The values of `a | b`, each once.
+pub(super) fn alternatives<T: PartialEq>(
     entry: &Entry,
     report: &mut Report,
     mut value: impl FnMut(&Expression, &mut Report) -> Known<T>,
@@ -334,13 +334,16 @@ pub(super) fn alternatives<T>(
             let message = format!("`{}` takes no range", entry.key.text);
             return Err(report.error(last.span, Mistake::new(Code::Type, message)));
         }
-        values.push(value(&choice.first, report)?);
+        let value = value(&choice.first, report)?;
+        if !values.contains(&value) {
+            values.push(value);
+        }
     }
     Ok(values)
 }
 
 /// `a | b`, each one of some words of the entry's key.
-fn words<T: Copy + std::fmt::Display>(
+fn words<T: Copy + PartialEq + std::fmt::Display>(
     all: &[T],
     entry: &Entry,
     report: &mut Report,
@@ -397,9 +400,9 @@ fn local(value: &Expression, given: &[Argument], report: &mut Report) -> Known<R
         None | Some((0, _)) => Hop::None,
         Some((1, _)) => Hop::Added,
         Some((_, span)) => {
-            let message = "units overlap by 0 layers or by one unit";
-            let mistake = Mistake::new(Code::Value, message);
-            return Err(report.error(span, mistake.hint("write `overlap = 0 | 1`")));
+            let message = "neighbouring units overlap by one unit, or not at all";
+            let hint = "write `overlap = 1`, or leave `overlap` out";
+            return Err(report.error(span, Mistake::new(Code::Value, message).hint(hint)));
         }
     };
     Ok(Rule::Local { units, hop })
@@ -488,22 +491,6 @@ fn tensor(
         }
     }
     Ok(())
-}
-
-/// `contraction gather`. Where both words are said, each map may also go a way of its own.
-fn contraction(entry: &Entry, report: &mut Report) -> Known<crate::Choice<Contraction>> {
-    let said = words(Contraction::ALL, entry, report)?;
-    let both = [Contraction::Alternate, Contraction::Gather];
-    Ok(match said {
-        crate::Choice::OneOf(mut words)
-            if both.iter().all(|word| words.contains(word))
-                && !words.contains(&Contraction::Each) =>
-        {
-            words.push(Contraction::Each);
-            crate::Choice::OneOf(words)
-        }
-        said => said,
-    })
 }
 
 /// `overdecompose 2`: one part of a micro-batch, or two.

@@ -5,8 +5,8 @@ use roundelay_dsl::{
     PinnedStages, Program, Search, Source, SourceFile, format, parse,
 };
 use roundelay_schedule::{
-    Bytes, Contraction, Data, Evaluation, Exactness, Id, Images, Initial, Method, Nanos,
-    Rate, Recompute, Rule, Sequence, Treatment,
+    Bytes, Contraction, Data, Evaluation, Exactness, Hop, Id, Images, Initial, Method,
+    Nanos, Rate, Recompute, Rule, Sequence, Treatment,
 };
 use std::{
     collections::BTreeMap,
@@ -402,7 +402,13 @@ fn a_search_is_set_from_the_command_line() {
     assert_eq!(search.sequence, Choice::OneOf(vec![Sequence::Split]));
     assert_eq!(search.images, Choice::OneOf(vec![Images::Split]));
     search.set("tensor.contraction = alternate | gather").expect("it is a choice");
-    assert_eq!(search.contraction, Choice::OneOf(Contraction::ALL.to_vec()));
+    let both = vec![Contraction::Alternate, Contraction::Gather];
+    assert_eq!(search.contraction, Choice::OneOf(both), "nobody named `each`");
+    search
+        .set("rule=local(units = 2) | sync | local(2) | local(overlap = 0, units = 2)")
+        .expect("it is right");
+    let local = Rule::Local { units: 2, hop: Hop::None };
+    assert_eq!(search.rule, Choice::OneOf(vec![local, Rule::Sync]), "each counts once");
     let before = search.clone();
     for (wrong, message) in [
         ("ruel=sync", "unknown key `ruel` in plan"),

@@ -314,7 +314,7 @@ fn mistakes_of_heads_and_units_have_a_place_and_a_hint() {
         (LAYERS.into(), "pairwise", "`pairwise` needs a number of units"),
         (LAYERS.into(), "pairwise(2, overlap = 1)", "takes `units`, not `overlap`"),
         (LAYERS.into(), "pairwise(2, units = 3)", "leave one `units` out"),
-        (LAYERS.into(), "local(units = 2, overlap = 2)", "by 0 layers or by one unit"),
+        (LAYERS.into(), "local(units = 2, overlap = 2)", "by one unit, or not at all"),
         (LAYERS.into(), "local(unit = 2)", "did you mean `units`?"),
         (
             "repeat 2 as a { repeat 2 as b { x = relu(x) } }

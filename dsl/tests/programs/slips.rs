@@ -62,3 +62,16 @@ fn what_is_missing_behind_a_sign_is_named() {
         assert!(told.contains(said), "{text}: {told}");
     }
 }
+
+#[test]
+fn words_of_a_list_are_told_apart_from_ranges_and_numbers() {
+    let form = |form: &str| {
+        told(&format!("link l {{ bandwidth 8 GB/s, latency 2 us, form {form} }}"))
+    };
+    assert!(form("ring .. tree").contains("`form` takes no range"));
+    assert!(form("").contains("`form` needs a value"));
+    assert!(form("rnig").contains("did you mean `ring`?"));
+    let units = told("plan { rule local(units = 4, overlap = 2) }");
+    assert!(units.contains("overlap by one unit, or not at all"), "{units}");
+    assert!(units.contains("write `overlap = 1`, or leave `overlap` out"), "{units}");
+}
