@@ -22,6 +22,7 @@ mod repeated;
 mod resized;
 mod scope;
 mod sections;
+mod settable;
 mod settings;
 mod stage;
 mod tiers;

@@ -8,6 +8,7 @@ use super::{
     plan::{all_keys, as_entry},
     repeated::refuse_repeated,
     resized::resize,
+    settable::{DeviceKey, Key, LinkKey},
     settings::{Settings, quantity, refuse_nothing, single, whole},
 };
 use crate::{
@@ -20,11 +21,6 @@ use roundelay_schedule::{
     Bytes, BytesPerSecond, DeviceId, FlopsPerSecond, LinkId, Nanos,
 };
 use std::collections::BTreeSet;
-
-/// What a device may be set to have.
-pub(super) const DEVICE: [&str; 5] = ["memory", "compute", "bandwidth", "issue", "price"];
-/// What a link may be set to have.
-pub(super) const LINK: [&str; 2] = ["bandwidth", "latency"];
 
 impl Program {
     /// Sets one thing after another. `key=value` is a decision as in [`crate::Search::set`];
@@ -96,20 +92,21 @@ impl Program {
             return Err(report.error(entry.key.span, unknown_part(self, entry)));
         }
         if entry.entries.is_empty() || !matches!(entry.value, Setting::Nothing) {
-            let message =
-                format!("`{name}` takes a key, such as `{name}.{} = …`", known[0]);
+            let first = known[0].name();
+            let message = format!("`{name}` takes a key, such as `{name}.{first} = …`");
             let mistake = Mistake::new(Code::Type, message);
             return Err(report.error(entry.key.span, mistake));
         }
         let (foreign, own) = foreign_keys(self, name, &entry.entries, &known);
         let told = foreign.into_iter().map(|(span, mistake)| report.error(span, mistake));
         let told = told.last();
-        let inner = Settings::new(name, own, &known, report);
+        let names: Vec<&str> = known.iter().map(|key| key.name()).collect();
+        let inner = Settings::new(name, own, &names, report);
         if let Some(told) = told {
             return Err(told);
         }
-        let found = known.iter().filter_map(|key| Some((*key, inner.get(key)?)));
-        let found: Vec<(&str, &Entry)> = found.collect();
+        let found = known.iter().filter_map(|key| Some((*key, inner.get(key.name())?)));
+        let found: Vec<(Key, &Entry)> = found.collect();
         found
             .into_iter()
             .try_for_each(|(key, entry)| self.set_key(name, key, entry, report))
@@ -118,46 +115,43 @@ impl Program {
     fn set_key(
         &mut self,
         name: &str,
-        key: &str,
+        key: Key,
         entry: &Entry,
         report: &mut Report,
     ) -> Known<()> {
-        match (name, key) {
-            ("cluster", "devices") => {
+        match key {
+            Key::Devices => {
                 let count = whole(single(entry, report)?, 1, limit::DEVICES, report)?;
                 resize(self, u32::try_from(count).unwrap_or(u32::MAX))
                     .map_err(|mistake| report.error(entry.key.span, mistake))
             }
-            ("train", "batch") => {
+            Key::Batch => {
                 let batch = whole(single(entry, report)?, 1, 1 << 24, report)?;
                 self.train.batch = u32::try_from(batch).unwrap_or(u32::MAX);
                 super::bound_results(&self.model, &self.train, entry.key.span, report);
                 Ok(())
             }
-            (_, "sharing") => self.set_pool(name, entry, report),
-            (_, "latency") => self.set_link(name, entry, report),
-            _ if self.devices_of(name).is_empty() => self.set_link(name, entry, report),
-            _ => self.set_device(name, entry, report),
+            Key::Sharing => self.set_pool(name, entry, report),
+            Key::Link(key) => self.set_link(name, key, entry, report),
+            Key::Device(key) => self.set_device(name, key, entry, report),
         }
     }
 
     /// The keys that a name has.
-    pub(super) fn parts(&self, name: &str) -> Vec<&'static str> {
-        let mut keys: Vec<&str> = Vec::new();
+    pub(super) fn parts(&self, name: &str) -> Vec<Key> {
+        let mut keys: Vec<Key> = Vec::new();
         if !self.devices_of(name).is_empty() {
-            keys.extend(DEVICE);
+            keys.extend(Key::DEVICE);
         }
         if !self.links_of(name).is_empty() {
-            keys.extend(
-                LINK.iter().filter(|key| !keys.contains(key)).collect::<Vec<_>>(),
-            );
+            keys.extend(Key::LINK);
         }
         if self.shared_pools().any(|pool| pool == name) {
-            keys.push("sharing");
+            keys.push(Key::Sharing);
         }
         match name {
-            "cluster" => keys.push("devices"),
-            "train" => keys.push("batch"),
+            "cluster" => keys.push(Key::Devices),
+            "train" => keys.push(Key::Batch),
             _ => {}
         }
         keys
@@ -199,57 +193,74 @@ impl Program {
         Ok(())
     }
 
-    fn set_link(&mut self, name: &str, entry: &Entry, report: &mut Report) -> Known<()> {
-        let links = self.links_of(name);
-        if entry.key.text == "latency" {
-            let time = Nanos(quantity(single(entry, report)?, Dimension::Time, report)?);
-            links.into_iter().for_each(|id| self.target.links[id].latency = time);
-            return Ok(());
+    fn set_link(
+        &mut self,
+        name: &str,
+        key: LinkKey,
+        entry: &Entry,
+        report: &mut Report,
+    ) -> Known<()> {
+        let links = self.links_of(name).into_iter();
+        match key {
+            LinkKey::Latency => {
+                let time = quantity(single(entry, report)?, Dimension::Time, report)?;
+                links.for_each(|id| self.target.links[id].latency = Nanos(time));
+            }
+            LinkKey::Bandwidth => {
+                let rate = BytesPerSecond(positive(entry, Dimension::ByteRate, report)?);
+                links.for_each(|id| self.target.links[id].set_bandwidth(rate));
+            }
         }
-        let rate = BytesPerSecond(positive(entry, Dimension::ByteRate, report)?);
-        links.into_iter().for_each(|id| self.target.links[id].set_bandwidth(rate));
         Ok(())
     }
 
     fn set_device(
         &mut self,
         kind: &str,
+        key: DeviceKey,
         entry: &Entry,
         report: &mut Report,
     ) -> Known<()> {
         let devices = self.devices_of(kind);
-        match entry.key.text.as_str() {
-            "memory" => self.set_memory(&devices, entry, report),
-            "issue" => {
+        let all = devices.iter().copied();
+        match key {
+            DeviceKey::Memory => self.set_memory(&devices, entry, report)?,
+            DeviceKey::Issue => {
                 let time = quantity(single(entry, report)?, Dimension::Time, report)?;
-                let all = devices.into_iter();
                 all.for_each(|id| self.target.devices[id].issue = Nanos(time));
-                Ok(())
             }
-            "price" => {
+            DeviceKey::Price => {
                 let price = positive(entry, Dimension::Price, report)?;
-                let priced =
-                    devices.into_iter().map(|id| (id, NanoDollarsPerHour(price)));
-                self.prices.extend(priced);
-                Ok(())
+                self.prices.extend(all.map(|id| (id, NanoDollarsPerHour(price))));
             }
-            key if devices.iter().any(|id| self.profiles.contains_key(id)) => {
-                let message =
-                    format!("`{key}` of `{kind}` comes from its measured table");
-                Err(report.error(entry.key.span, Mistake::new(Code::Value, message)))
-            }
-            "compute" => {
+            DeviceKey::Compute => {
+                self.unmeasured(kind, &devices, entry, report)?;
                 let rate = FlopsPerSecond(positive(entry, Dimension::FlopRate, report)?);
-                devices.into_iter().for_each(|id| self.target.devices[id].compute = rate);
-                Ok(())
+                all.for_each(|id| self.target.devices[id].compute = rate);
             }
-            _ => {
+            DeviceKey::Bandwidth => {
+                self.unmeasured(kind, &devices, entry, report)?;
                 let rate = BytesPerSecond(positive(entry, Dimension::ByteRate, report)?);
-                let all = devices.into_iter();
                 all.for_each(|id| self.target.devices[id].bandwidth = rate);
-                Ok(())
             }
         }
+        Ok(())
+    }
+
+    /// Refuses a rate of devices whose times a table says.
+    fn unmeasured(
+        &self,
+        kind: &str,
+        devices: &[DeviceId],
+        entry: &Entry,
+        report: &mut Report,
+    ) -> Known<()> {
+        if !devices.iter().any(|id| self.profiles.contains_key(id)) {
+            return Ok(());
+        }
+        let key = &entry.key.text;
+        let message = format!("`{key}` of `{kind}` comes from its measured table");
+        Err(report.error(entry.key.span, Mistake::new(Code::Value, message)))
     }
 
     /// The memory of devices with what is reserved of it; a pool of its own grows along.

@@ -1,6 +1,6 @@
 //! What all files of a program define, by name, and which of it the program is about.
 
-use super::scope::reserved;
+use super::{plan::all_keys, scope::reserved};
 use crate::{
     Code, Mistake, Span,
     operators::{metric, operator},
@@ -44,7 +44,36 @@ impl<'a> Definitions<'a> {
         }
         keep_first("model", &mut all.models, |model| model.name.span, report);
         keep_first("cluster", &mut all.clusters, |cluster| cluster.name.span, report);
+        all.tell_apart(report);
         all
+    }
+
+    /// What `--set` changes by name is called like nothing else that it changes.
+    fn tell_apart(&self, report: &mut Report) {
+        for (name, link) in &self.links {
+            if let Some(device) = self.devices.get(name) {
+                let message = format!("link `{name}` is called like a device");
+                let mistake = Mistake::new(Code::Duplicate, message)
+                    .hint("give one of the two another name, so that `--set` can tell them apart");
+                let labels = vec![(device.name.span, "the device is here".to_owned())];
+                report.error_with(link.name.span, mistake, labels);
+            }
+        }
+        let decisions = all_keys();
+        let parts = [("device", &self.devices), ("link", &self.links)];
+        for (what, parts) in parts {
+            let called =
+                parts.values().filter(|part| decisions.contains(&&*part.name.text));
+            for Component { name, .. } in called {
+                let name_text = &name.text;
+                let message = format!(
+                    "`--set` cannot reach {what} `{name_text}`, because a word of `plan` is called \
+                     like that"
+                );
+                let mistake = Mistake::new(Code::Duplicate, message);
+                report.warning(name.span, mistake.hint("give it another name"));
+            }
+        }
     }
 
     fn add(&mut self, file: usize, item: &'a Item, report: &mut Report) {

@@ -2,9 +2,11 @@
 //! such a key for whoever sets it of something else.
 
 use super::{
-    changed::{DEVICE, LINK},
+    component::{DEVICE_KEYS, LINK_KEYS},
     objective::{RESULT_KEYS, kind_of},
     plan::{TENSOR, all_keys},
+    settable::Key,
+    train,
 };
 use crate::{Code, Mistake, Program, Span, syntax::Entry};
 use roundelay_schedule::nearest;
@@ -17,13 +19,13 @@ pub(super) fn unknown_part(program: &Program, entry: &Entry) -> Mistake {
     let mistake = Mistake::new(Code::UnknownName, format!("unknown {what} `{name}`"));
     if name == program.target.name {
         let keys = entry.entries.iter().map(|inner| inner.key.text.as_str());
-        let owner = keys.filter_map(Owner::of).next();
-        return mistake.hint(match owner {
-            Some((owner, key)) => owner.told(program, key),
+        let key = keys.filter_map(Key::named).next();
+        return mistake.hint(match key {
+            Some(key) => key.told(program),
             None => format!(
                 "write `cluster.devices = …`; {}; {}",
-                devices(program, DEVICE[0]),
-                links(program, LINK[0])
+                devices(program, Key::DEVICE[0]),
+                links(program, Key::LINK[0])
             ),
         });
     }
@@ -42,73 +44,75 @@ pub(super) fn unknown_part(program: &Program, entry: &Entry) -> Mistake {
     }
 }
 
-/// Keys that another kind of part has, with what has them; the others are left.
+/// Keys that another kind of part has, with what has them, and keys that files alone say; the others
+/// are left.
 pub(super) fn foreign_keys<'e>(
     program: &Program,
     name: &str,
     entries: &'e [Entry],
-    known: &[&str],
+    known: &[Key],
 ) -> (Vec<(Span, Mistake)>, Vec<&'e Entry>) {
     let (mut foreign, mut rest) = (Vec::new(), Vec::new());
     for entry in entries {
         let key = entry.key.text.as_str();
-        match Owner::of(key).filter(|_| !known.contains(&key)) {
-            Some((owner, key)) => {
-                foreign.push((entry.key.span, owner.lacking(program, name, key)));
+        let own = known.iter().any(|known| known.name() == key);
+        match Key::named(key) {
+            Some(found) if !own => {
+                foreign.push((entry.key.span, found.lacking(program, name)));
             }
-            None => rest.push(entry),
+            None if is_written(known, key) => {
+                foreign.push((entry.key.span, fixed(name, key, known)));
+            }
+            Some(_) | None => rest.push(entry),
         }
     }
     (foreign, rest)
 }
 
-/// What has a key that `--set` may change.
-#[derive(Clone, Copy)]
-enum Owner {
-    Link,
-    Device,
-    Pool,
-    Cluster,
-    Training,
+/// Whether a file may say this key of what has the known ones.
+fn is_written(known: &[Key], key: &str) -> bool {
+    known.iter().any(|known| match known {
+        Key::Link(_) => LINK_KEYS.contains(&key),
+        Key::Device(_) => DEVICE_KEYS.contains(&key),
+        Key::Batch => train::KEYS.contains(&key),
+        Key::Sharing | Key::Devices => false,
+    })
 }
 
-impl Owner {
-    /// What has this key, and the key. Links come first: what a group is joined by is more often
-    /// meant than what its devices have.
-    fn of(key: &str) -> Option<(Self, &str)> {
-        let owner = match key {
-            "devices" => Self::Cluster,
-            "batch" => Self::Training,
-            "sharing" => Self::Pool,
-            _ if LINK.contains(&key) => Self::Link,
-            _ if DEVICE.contains(&key) => Self::Device,
-            _ => return None,
-        };
-        Some((owner, key))
-    }
+/// That a key stands in files alone.
+fn fixed(name: &str, key: &str, known: &[Key]) -> Mistake {
+    let known: Vec<String> =
+        known.iter().map(|key| format!("`{name}.{}`", key.name())).collect();
+    let message = format!("`--set` does not change `{key}` of `{name}`");
+    let hint =
+        format!("write `{key}` in the file; what can be set is {}", known.join(", "));
+    Mistake::new(Code::UnknownKey, message).hint(hint)
+}
 
+impl Key {
     /// That something else has no such key.
-    fn lacking(self, program: &Program, name: &str, key: &str) -> Mistake {
+    fn lacking(self, program: &Program, name: &str) -> Mistake {
+        let key = self.name();
         let message = match self {
-            Owner::Link => format!("`{name}` is no link, so it has no `{key}`"),
-            Owner::Device => format!("`{name}` is no device, so it has no `{key}`"),
-            Owner::Cluster | Owner::Training | Owner::Pool => {
+            Self::Link(_) => format!("`{name}` is no link, so it has no `{key}`"),
+            Self::Device(_) => format!("`{name}` is no device, so it has no `{key}`"),
+            Self::Devices | Self::Batch | Self::Sharing => {
                 format!("`{name}` has no `{key}`")
             }
         };
-        Mistake::new(Code::UnknownKey, message).hint(self.told(program, key))
+        Mistake::new(Code::UnknownKey, message).hint(self.told(program))
     }
 
     /// What there is of it in a program, and how to write its key.
-    fn told(self, program: &Program, key: &str) -> String {
+    fn told(self, program: &Program) -> String {
         match self {
-            Self::Link => links(program, key),
-            Self::Device => devices(program, key),
-            Self::Pool => pools(program),
-            Self::Cluster => "write `cluster.devices = …` for how many there are, and \
+            Self::Link(_) => links(program, self),
+            Self::Device(_) => devices(program, self),
+            Self::Sharing => pools(program),
+            Self::Devices => "write `cluster.devices = …` for how many there are, and \
                               `devices = …` for how many a plan takes"
                 .to_owned(),
-            Self::Training => "write `train.batch = …`".to_owned(),
+            Self::Batch => "write `train.batch = …`".to_owned(),
         }
     }
 }
@@ -122,7 +126,8 @@ fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> (String, Option<&'a str>)
 }
 
 /// The kinds of devices of the cluster.
-fn devices(program: &Program, key: &str) -> String {
+fn devices(program: &Program, key: Key) -> String {
+    let key = key.name();
     let target = &program.target;
     match quoted(target.devices.values().map(|device| kind_of(&device.name))) {
         (_, None) => format!("cluster `{}` has no devices", target.name),
@@ -144,7 +149,8 @@ fn pools(program: &Program) -> String {
 }
 
 /// The links of the cluster, innermost first.
-fn links(program: &Program, key: &str) -> String {
+fn links(program: &Program, key: Key) -> String {
+    let key = key.name();
     let target = &program.target;
     let links = target.domains.iter().map(|domain| &target.links[domain.link].name);
     match quoted(links.map(String::as_str)) {
@@ -161,7 +167,8 @@ fn links(program: &Program, key: &str) -> String {
 fn full_keys(program: &Program) -> BTreeSet<(&'static str, String)> {
     let names: BTreeSet<String> = program.part_names().into_iter().collect();
     let of_parts = names.iter().flat_map(|name| {
-        program.parts(name).into_iter().map(move |key| (key, format!("{name}.{key}")))
+        let keys = program.parts(name).into_iter().map(Key::name);
+        keys.map(move |key| (key, format!("{name}.{key}")))
     });
     let of_decisions = [("tensor", &TENSOR[..]), ("result", &RESULT_KEYS)];
     let of_decisions = of_decisions.into_iter().flat_map(|(name, keys)| {

@@ -14,6 +14,7 @@ use crate::{
     SourceFile, Span, parse,
     report::{Known, Report},
     syntax::{Argument, Choice, Entry, Expression, Setting},
+    token::in_word,
 };
 use roundelay_schedule::{
     Bytes, Contraction, Exactness, Hop, Images, Placement, Rule, Sequence, States,
@@ -211,15 +212,17 @@ fn set_entry(
 pub(crate) fn as_entry(text: &str) -> String {
     let key = text.trim_start().split([' ', '\t', '=', '<', '>']).next().unwrap_or("");
     let behind = text.trim_start()[key.len()..].trim_start();
-    if key.is_empty() || !behind.starts_with(['=', '<', '>']) {
-        return text.to_owned();
-    }
+    let has_sign = !key.is_empty() && behind.starts_with(['=', '<', '>']);
     let (key, value) = text.split_at(text.len() - behind.len());
-    let value =
-        value.strip_prefix('=').map_or(value.to_owned(), |value| format!(" {value}"));
+    let value = match value.strip_prefix('=').filter(|_| has_sign) {
+        Some(value) => format!(" {value}"),
+        None => value.to_owned(),
+    };
     match key.split_once('.') {
-        Some((outer, inner)) => format!("{outer} {{ {inner}{value} }}"),
-        None => format!("{key}{value}"),
+        Some((outer, inner)) if outer.trim_start().chars().all(in_word) => {
+            format!("{outer} {{ {inner}{value} }}")
+        }
+        _ => format!("{key}{value}"),
     }
 }
 

@@ -145,13 +145,10 @@ impl<'a> Settings<'a> {
     ) -> Known<Option<u32>> {
         let Some(entry) = self.get(key) else { return Ok(None) };
         let expression = single(entry, report)?;
-        let share = match constant(expression, report)? {
-            Value::Integer(share @ (0 | 1)) => share as f64,
-            Value::Real(share) => share,
-            _ => f64::NAN,
-        };
-        let thousandths = (share * 1000.0).round();
-        if (f64::from(least)..=1000.0).contains(&thousandths) {
+        let thousandths =
+            constant(expression, report)?.real().map(|share| (share * 1000.0).round());
+        let within = |share: &f64| (f64::from(least)..=1000.0).contains(share);
+        if let Some(thousandths) = thousandths.filter(within) {
             return Ok(Some(thousandths as u32));
         }
         let message = format!("`{key}` is a share {range}");

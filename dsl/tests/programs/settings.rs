@@ -268,7 +268,7 @@ fn a_device_of_no_group_shares_no_memory() {
     let source = SourceFile::new("m.rdl", MODEL);
     let (mut alone, _) = parse(&source, &NoFiles).expect("a model is a program");
     for (setting, hint) in [
-        ("core.overlap = 0.5", "known are memory, compute, bandwidth, issue, price\n"),
+        ("core.overlap = 0.5", "`core.bandwidth`, `core.issue`, `core.price`\n"),
         ("core.sharing = 5 GB", "no group shares a memory"),
     ] {
         let told = alone.set_all(&[setting]).expect_err(setting).to_string();

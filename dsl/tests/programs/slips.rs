@@ -1,12 +1,13 @@
 //! What is often written in another way than it is read: what is said, and what is hinted.
 
-use roundelay_dsl::{NoFiles, SourceFile, parse};
+use roundelay_dsl::{NoFiles, Program, SourceFile, parse};
 
 const MODEL: &str = "model m { input x: real[batch, 8], loss mse(linear(x, 8), x) }";
 const PARTS: &str = "
 device core { memory 2 GB, compute 40 GFLOP/s, bandwidth 10 GB/s }
 link bus { bandwidth 8 GB/s, latency 2 us }
 ";
+const FLAT: &str = "cluster flat { 4 x core joined by bus }\n";
 
 /// All that is said of a program, mistakes or warnings.
 fn told(text: &str) -> String {
@@ -15,6 +16,13 @@ fn told(text: &str) -> String {
         Ok((_, warnings)) => warnings.iter().map(ToString::to_string).collect(),
         Err(refused) => refused.to_string(),
     }
+}
+
+fn set(setting: &str) -> Result<Program, String> {
+    let source = SourceFile::new("m.rdl", format!("{MODEL}\n{PARTS}{FLAT}"));
+    let (mut program, _) = parse(&source, &NoFiles).expect("it is right");
+    program.set_all(&[setting]).map_err(|mistake| mistake.to_string())?;
+    Ok(program)
 }
 
 #[test]
@@ -74,4 +82,54 @@ fn words_of_a_list_are_told_apart_from_ranges_and_numbers() {
     let units = told("plan { rule local(units = 4, overlap = 2) }");
     assert!(units.contains("overlap by one unit, or not at all"), "{units}");
     assert!(units.contains("write `overlap = 1`, or leave `overlap` out"), "{units}");
+}
+
+#[test]
+fn a_dotted_key_needs_no_sign() {
+    for (plain, signed) in [
+        ("tensor.rows 2", "tensor.rows = 2"),
+        (" core.memory 1 GB", "core.memory=1 GB"),
+        ("train.batch 16", "train.batch = 16"),
+        ("bus.latency\t1 us", "bus.latency = 1 us"),
+    ] {
+        let set_plain = set(plain).unwrap_or_else(|mistake| panic!("{mistake}"));
+        assert_eq!(Ok(set_plain), set(signed), "{plain}");
+    }
+    let bare = set("tensor.rows").expect_err("it has no value");
+    assert!(bare.contains("`rows` needs a value"), "{bare}");
+}
+
+#[test]
+fn keys_of_the_file_alone_are_told_from_unknown_ones() {
+    for (setting, hint) in [
+        (
+            "train.steps = 5",
+            "write `steps` in the file; what can be set is `train.batch`",
+        ),
+        ("bus.form = tree", "what can be set is `bus.bandwidth`, `bus.latency`"),
+        (
+            "core.threads = 2",
+            "write `threads` in the file; what can be set is `core.memory`",
+        ),
+    ] {
+        let told = set(setting).expect_err(setting);
+        assert!(told.contains("`--set` does not change"), "{told}");
+        assert!(told.contains(hint), "{told}");
+    }
+    let unknown = set("train.stepz = 5").expect_err("there is none");
+    assert!(unknown.contains("unknown key `stepz` in train"), "{unknown}");
+}
+
+#[test]
+fn what_is_set_by_name_has_a_name_of_its_own() {
+    let twice = told(&format!("{}{FLAT}", PARTS.replace("bus", "core")));
+    assert!(twice.contains("link `core` is called like a device"), "{twice}");
+    assert!(twice.contains("note: the device is here"), "{twice}");
+    let parts = PARTS.replace("core", "stage").replace("bus", "tensor");
+    let both = told(&format!("{parts}cluster c {{ 4 x stage joined by tensor }}"));
+    for part in ["device `stage`", "link `tensor`"] {
+        let said = format!("warning[duplicate]: `--set` cannot reach {part}");
+        assert!(both.contains(&said), "{both}");
+    }
+    assert_eq!(told(&format!("{PARTS}{FLAT}")), "");
 }
