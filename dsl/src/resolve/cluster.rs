@@ -35,8 +35,24 @@ pub(super) fn resolve(
     check_components(definitions, dtype, shelf, report);
     match definitions.cluster().map_err(|m| report.error(beginning(), m))? {
         Some(cluster) => expand(definitions, cluster, dtype, shelf, report),
-        None => Ok((plain(), Profiles::new(), Prices::new())),
+        None => {
+            if report.errors() == 0 {
+                warn_of_idle(definitions, report);
+            }
+            Ok((plain(), Profiles::new(), Prices::new()))
+        }
     }
+}
+
+/// A program that describes devices and joins them in no cluster is planned without them.
+fn warn_of_idle(definitions: &Definitions<'_>, report: &mut Report) {
+    let Some((what, name)) = definitions.first_part() else { return };
+    let message = format!(
+        "{what} `{}` is in no cluster: the program is planned on one plain core",
+        name.text
+    );
+    let hint = "write a cluster, such as `cluster NAME { 4 x DEVICE joined by LINK }`";
+    report.warning(name.span, Mistake::new(Code::Unused, message).hint(hint));
 }
 
 /// One plain device, `core`.

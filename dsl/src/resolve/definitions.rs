@@ -104,6 +104,14 @@ impl<'a> Definitions<'a> {
         }
     }
 
+    /// The first device or link of the main file, with the word for it.
+    pub(super) fn first_part(&self) -> Option<(&'static str, &'a Name)> {
+        let devices = self.devices.values().map(|device| ("device", &device.name));
+        let links = self.links.values().map(|link| ("link", &link.name));
+        let own = devices.chain(links).filter(|(_, name)| name.span.file == 0);
+        own.min_by_key(|(_, name)| name.span)
+    }
+
     /// Passes when every item could be read; else what is missing may be in a broken one.
     pub(super) fn only_if_whole(&self, report: &Report) -> Known<()> {
         if self.broken == 0 { Ok(()) } else { Err(report.earlier()) }

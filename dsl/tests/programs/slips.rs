@@ -133,3 +133,12 @@ fn what_is_set_by_name_has_a_name_of_its_own() {
     }
     assert_eq!(told(&format!("{PARTS}{FLAT}")), "");
 }
+
+#[test]
+fn devices_of_no_cluster_are_told_of_once() {
+    let idle = told(PARTS);
+    assert_eq!(idle.matches("warning[unused]").count(), 1, "{idle}");
+    assert!(idle.contains("device `core` is in no cluster"), "{idle}");
+    assert!(idle.contains("one plain core"), "{idle}");
+    assert_eq!(told("import \"roundelay:devices/a100.rdl\""), "");
+}
