@@ -4,7 +4,11 @@ use crate::{
     Code, Mistake, NotUtf8, SourceFile, Span, limit, parse, report::Report, syntax,
     syntax::Item, utf8,
 };
-use std::{collections::BTreeMap, fs, io::Read};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::Read,
+};
 
 /// Where imported files come from.
 pub trait Files {
@@ -13,6 +17,12 @@ pub trait Files {
     /// # Errors
     /// Why there is none, as a sentence without full stop.
     fn read(&self, path: &str) -> Result<String, String>;
+
+    /// What two paths have in common that lead to one file: the path itself without detours, where
+    /// no more is known of it.
+    fn identity(&self, path: &str) -> String {
+        join("", path)
+    }
 }
 
 /// Files of the file system.
@@ -44,6 +54,13 @@ impl Files for Disk {
             format!("it is no UTF-8 text from line {line}, column {column} on; save it as UTF-8")
         })
     }
+
+    /// The absolute path without links, of a file that is there.
+    fn identity(&self, path: &str) -> String {
+        let found = fs::canonicalize(path).ok();
+        let spelled = found.and_then(|found| found.to_str().map(str::to_owned));
+        spelled.unwrap_or_else(|| join("", path))
+    }
 }
 
 impl Files for NoFiles {
@@ -57,6 +74,9 @@ impl Files for BTreeMap<String, String> {
         self.get(path).cloned().ok_or_else(|| "no such file".to_owned())
     }
 }
+
+/// How the paths of files begin that are part of the compiler.
+const EMBEDDED_PREFIX: &str = "roundelay:";
 
 /// Files that are part of the compiler.
 const EMBEDDED: [(&str, &str); 14] = [
@@ -92,7 +112,9 @@ pub(crate) fn load(
     files: &dyn Files,
     report: &mut Report,
 ) -> Vec<syntax::File> {
-    let mut loader = Loader { files, report, trees: Vec::new() };
+    let mut loader =
+        Loader { files, report, identities: BTreeSet::new(), trees: Vec::new() };
+    loader.note(&main.path);
     loader.add(main.clone());
     let mut next = 0;
     while next < loader.trees.len() {
@@ -108,6 +130,8 @@ pub(crate) fn load(
 struct Loader<'a> {
     files: &'a dyn Files,
     report: &'a mut Report,
+    /// Which files are read, whatever path led to them.
+    identities: BTreeSet<String>,
     trees: Vec<syntax::File>,
 }
 
@@ -129,7 +153,7 @@ impl Loader<'_> {
     fn import(&mut self, from: usize, import: &syntax::Name) {
         let folder = self.report.file(crate::source::count(from)).folder();
         let path = join(folder, &import.text);
-        if (0..self.trees.len()).any(|tree| self.path(tree) == path) {
+        if !self.note(&path) {
             return;
         }
         match self.read(&path) {
@@ -141,9 +165,13 @@ impl Loader<'_> {
         }
     }
 
-    /// The path of a file as imports say it; the main file is named in any way.
-    fn path(&self, tree: usize) -> String {
-        join("", &self.report.file(crate::source::count(tree)).path)
+    /// Notes that a path leads to a file; whether it is the first that does.
+    fn note(&mut self, path: &str) -> bool {
+        let identity = match path.starts_with(EMBEDDED_PREFIX) {
+            true => path.to_owned(),
+            false => self.files.identity(path),
+        };
+        self.identities.insert(identity)
     }
 
     fn read(&self, path: &str) -> Result<String, Mistake> {
@@ -154,7 +182,7 @@ impl Loader<'_> {
             let message = format!("a program has at most {} files", limit::FILES);
             return Err(Mistake::new(Code::Limit, message));
         }
-        if path.starts_with("roundelay:") {
+        if path.starts_with(EMBEDDED_PREFIX) {
             let known = EMBEDDED.iter().map(|(name, _)| *name);
             let missing = refuse("there is no such embedded file").near(path, known);
             return embedded(path).map(str::to_owned).ok_or(missing);
@@ -192,7 +220,7 @@ pub(crate) fn too_large() -> Mistake {
 /// The path as seen from a folder, without `.` and without `..` where that can be; `.` where nothing
 /// is left.
 pub(crate) fn join(folder: &str, path: &str) -> String {
-    if path.starts_with("roundelay:") {
+    if path.starts_with(EMBEDDED_PREFIX) {
         return path.to_owned();
     }
     let folder = if path.starts_with('/') { "" } else { folder };

@@ -2,11 +2,12 @@
 //! with its place, so that whoever finds one broken points at it.
 
 use crate::{
-    Place, SourceFile, Span,
-    parse::{entry, file},
-    resolve::as_entry,
+    Files, Place, SourceFile, Span, import,
+    parse::entry,
+    report::Report,
+    resolve::{Definitions, as_entry},
     source::unmarked,
-    syntax::{Choice, Entry, Item, Section, Setting},
+    syntax::{Choice, Entry, Setting},
 };
 
 /// One line: what it is about, how it is written, and where.
@@ -29,15 +30,22 @@ pub struct PlanLines {
 }
 
 impl PlanLines {
-    /// The lines of a main file and of settings that were read without a mistake.
-    pub fn of(source: &SourceFile, settings: &[impl AsRef<str>]) -> Self {
-        let source = SourceFile::new(source.path.as_str(), unmarked(&source.text));
-        let (tree, _) = file(&source.text, 0);
-        let block = tree.items.iter().find_map(section);
+    /// The lines of a program, that is of a main file and what it imports, and of settings; all were
+    /// read without a mistake.
+    pub fn of(
+        main: &SourceFile,
+        files: &dyn Files,
+        settings: &[impl AsRef<str>],
+    ) -> Self {
+        let main = SourceFile::new(main.path.as_str(), unmarked(&main.text));
+        let mut report = Report::default();
+        let trees = import::load(&main, files, &mut report);
+        let block = Definitions::collect(&trees, &mut report).plan().ok().flatten();
         let span = block.map_or(Span::default(), |section| section.span);
         let entries = block.map_or(&[][..], |section| &section.entries);
-        let mut all = Self { block: Place::new(&source, span), lines: Vec::new() };
-        entries.iter().for_each(|entry| all.lines.extend(lines(&source, entry)));
+        let source = report.file(span.file);
+        let mut all = Self { block: Place::new(source, span), lines: Vec::new() };
+        entries.iter().for_each(|entry| all.lines.extend(lines(source, entry)));
         for setting in settings {
             let set = SourceFile::new("--set", as_entry(setting.as_ref()));
             let set = entry(&set.text).map(|entry| lines(&set, &entry));
@@ -55,19 +63,6 @@ impl PlanLines {
     /// The lines of a key; `stage` alone may have several.
     pub fn of_key<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a PlanLine> {
         self.lines.iter().filter(move |line| line.key == key)
-    }
-}
-
-fn section(item: &Item) -> Option<&Section> {
-    match item {
-        Item::Plan(section) => Some(section),
-        Item::Import(_)
-        | Item::Model(_)
-        | Item::Block(_)
-        | Item::Device(_)
-        | Item::Link(_)
-        | Item::Cluster(_)
-        | Item::Train(_) => None,
     }
 }
 
@@ -131,6 +126,7 @@ fn last(choice: &Choice) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::NoFiles;
 
     const TEXT: &str = "\u{feff}plan {
     exactness delayed, stages 2 .. 4 | 8
@@ -142,7 +138,7 @@ mod tests {
 
     #[test]
     fn lines_stand_where_they_are_written() {
-        let lines = PlanLines::of(&SourceFile::new("a.rdl", TEXT), &[""; 0]);
+        let lines = PlanLines::of(&SourceFile::new("a.rdl", TEXT), &NoFiles, &[""; 0]);
         assert_eq!((lines.block.line, lines.block.column), (1, 1));
         for (key, text, line, column) in [
             ("exactness", "exactness delayed", 2, 5),
@@ -173,7 +169,7 @@ mod tests {
                 recompute full  # why
             }
         }";
-        let lines = PlanLines::of(&SourceFile::new("a.rdl", text), &[""; 0]);
+        let lines = PlanLines::of(&SourceFile::new("a.rdl", text), &NoFiles, &[""; 0]);
         for (key, text) in [
             ("order", "order listed( \"a#1.csv\" )"),
             ("stage", "stage 0 { recompute full }"),
@@ -186,7 +182,7 @@ mod tests {
     #[test]
     fn what_is_set_takes_the_place_of_a_line() {
         let set = ["memory<=2 GB", "tensor.rows=1", "stage 2 { recompute none }"];
-        let lines = PlanLines::of(&SourceFile::new("a.rdl", TEXT), &set);
+        let lines = PlanLines::of(&SourceFile::new("a.rdl", TEXT), &NoFiles, &set);
         let said = |key| -> Vec<(&str, &str)> {
             let all = lines.of_key(key);
             all.map(|line| (line.place.file.as_str(), line.text.as_str())).collect()
@@ -199,7 +195,8 @@ mod tests {
             ("--set", "stage 2 { recompute none }"),
         ];
         assert_eq!(said("stage"), stages);
-        let none = PlanLines::of(&SourceFile::new("b.rdl", "# nothing"), &[""; 0]);
+        let none =
+            PlanLines::of(&SourceFile::new("b.rdl", "# nothing"), &NoFiles, &[""; 0]);
         assert_eq!((none.block.line, none.block.column), (1, 1));
         assert_eq!(none.of_key("memory").count(), 0);
     }

@@ -34,7 +34,7 @@ use crate::{
     report::{Known, Report},
 };
 pub(crate) use cluster::plain;
-use definitions::Definitions;
+pub(crate) use definitions::Definitions;
 use measured::Shelf;
 pub use measured::Tables;
 use model::Resolved;

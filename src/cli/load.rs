@@ -67,6 +67,10 @@ impl Files for Noted {
         self.0.borrow_mut().push(path.into());
         dsl::Disk.read(path)
     }
+
+    fn identity(&self, path: &str) -> String {
+        dsl::Disk.identity(path)
+    }
 }
 
 /// A program with its `--set` decisions; warnings are printed.
@@ -113,7 +117,7 @@ fn parsed(
     for warning in warnings {
         note(&warning.to_string());
     }
-    let lines = dsl::PlanLines::of(&source, &args.set);
+    let lines = dsl::PlanLines::of(&source, &dsl::Disk, &args.set);
     Ok(Loaded { program, file: args.file.clone(), read: files.0.into_inner(), lines })
 }
 

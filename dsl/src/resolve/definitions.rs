@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// Definitions of all files.
 #[derive(Default)]
-pub(super) struct Definitions<'a> {
+pub(crate) struct Definitions<'a> {
     /// Blocks, by name.
     pub(super) blocks: BTreeMap<&'a str, &'a Block>,
     /// Devices, by name.
@@ -32,7 +32,7 @@ pub(super) struct Definitions<'a> {
 
 impl<'a> Definitions<'a> {
     /// Collects what the files define.
-    pub(super) fn collect(files: &'a [File], report: &mut Report) -> Self {
+    pub(crate) fn collect(files: &'a [File], report: &mut Report) -> Self {
         let mut all = Self::default();
         for (number, file) in files.iter().enumerate() {
             all.broken += file.broken;
@@ -134,15 +134,14 @@ impl<'a> Definitions<'a> {
         chosen("cluster", &self.clusters)
     }
 
-    /// How to train, chosen likewise; with the number of the file that says it.
+    /// How to train, chosen likewise.
     pub(super) fn train(&self) -> Result<Option<&'a Section>, Mistake> {
         chosen("train section", &self.trains)
     }
 
-    /// What may be planned: only the main file decides.
-    pub(super) fn plan(&self) -> Option<&'a Section> {
-        let main = self.plans.iter().find(|(file, _)| *file == 0);
-        main.map(|(_, section)| *section)
+    /// What may be planned, chosen likewise.
+    pub(crate) fn plan(&self) -> Result<Option<&'a Section>, Mistake> {
+        chosen("plan section", &self.plans)
     }
 }
 

@@ -75,9 +75,10 @@ pub(super) fn check(
     definitions: &Definitions<'_>,
     report: &mut Report,
 ) {
-    let asked = definitions
-        .plan()
-        .and_then(|plan| plan.entries.iter().find(|entry| entry.key.text == "minimize"));
+    let asked =
+        definitions.plan().ok().flatten().and_then(|plan| {
+            plan.entries.iter().find(|entry| entry.key.text == "minimize")
+        });
     let asked = asked.map_or(beginning(), |entry| entry.key.span);
     for (device, mistake) in lacking(program) {
         let place = device.and_then(|name| definitions.devices.get(name));

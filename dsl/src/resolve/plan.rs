@@ -2,7 +2,7 @@
 
 use super::{
     cuts,
-    definitions::Definitions,
+    definitions::{Definitions, beginning},
     objective,
     optimizer::{called, no_arguments},
     order,
@@ -137,7 +137,8 @@ pub(super) fn resolve(
     report: &mut Report,
 ) -> Known<Search> {
     let mut search = Search::default();
-    let Some(section) = definitions.plan() else { return Ok(search) };
+    let section = definitions.plan().map_err(|m| report.error(beginning(), m))?;
+    let Some(section) = section else { return Ok(search) };
     let (stages, others): (Vec<Entry>, Vec<Entry>) =
         section.entries.iter().cloned().partition(|entry| entry.key.text == "stage");
     let settings = Settings::new("plan", &others, &all_keys(), report);
@@ -207,8 +208,9 @@ fn set_entry(
     }
 }
 
-/// `key=value` as `key value`, and `outer.inner=value` as `outer { inner value }`. A sign is one
-/// only right behind the key; `rule cyclic(slack = 1)` is an entry as it stands.
+/// `key=value` as `key value`, and `outer.inner=value` as `outer { inner value }`, with the sign or
+/// without. A sign is one only right behind the key; `rule cyclic(slack = 1)` is an entry as it
+/// stands.
 pub(crate) fn as_entry(text: &str) -> String {
     let key = text.trim_start().split([' ', '\t', '=', '<', '>']).next().unwrap_or("");
     let behind = text.trim_start()[key.len()..].trim_start();
@@ -519,7 +521,7 @@ fn elsewhere(entry: &Entry, report: &mut Report) -> Known<()> {
 
 /// Every rule has a model, and pinned cuts lie inside of one and make stages that are allowed.
 pub(super) fn fit(definitions: &Definitions<'_>, program: &Program, report: &mut Report) {
-    let Some(section) = definitions.plan() else { return };
+    let Ok(Some(section)) = definitions.plan() else { return };
     let span = |key: &str| {
         let entry = section.entries.iter().find(|entry| entry.key.text == key);
         entry.map_or(section.span, |entry| entry.key.span)

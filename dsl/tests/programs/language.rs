@@ -1,7 +1,7 @@
 //! Whole programs: what the design's examples and small variations of them mean.
 
 use roundelay_dsl::{
-    Choice, Diagnostics, Disk, Files, Model, NoFiles, Numbers, Objective, Operation,
+    Choice, Diagnostics, Disk, Model, NoFiles, Numbers, Objective, Operation,
     PinnedStages, Program, Search, Source, SourceFile, format, parse,
 };
 use roundelay_schedule::{
@@ -503,41 +503,6 @@ plan {
     assert_eq!(format(&once).expect("it was right before"), once);
     let [before, after] = [text, &once].map(resolve);
     assert_eq!(before, after);
-}
-
-#[test]
-fn imports_follow_paths() {
-    let model = "model m { input x: real[batch, 8], loss mse(linear(x, 8), x) }";
-    let files = BTreeMap::from([
-        ("b/m.rdl".to_owned(), format!("import \"../c.rdl\"\n{model}")),
-        ("c.rdl".to_owned(), "import \"b/m.rdl\"\nimport \"missing.rdl\"\n".to_owned()),
-    ]);
-    assert!(files.read("b/m.rdl").is_ok());
-    let source = SourceFile::new("a/main.rdl", "import \"../b/m.rdl\"");
-    let wrong = parse(&source, &files).expect_err("a file is missing");
-    let said: Vec<(&str, &str)> =
-        wrong.iter().map(|d| (d.place.file.as_str(), d.message.as_str())).collect();
-    assert_eq!(said, [("c.rdl", "cannot import `missing.rdl`: no such file")]);
-}
-
-/// A file is read once, the main file too, whatever it is called.
-#[test]
-fn files_may_import_each_other() {
-    let block = |name: &str, called: &str| {
-        format!("import \"{called}.rdl\"\nblock {name}(x) {{ return linear(x, 8) }}\n")
-    };
-    let model = "model m { input x: real[batch, 8], loss mse(f(g(h(x))), x) }";
-    let main = format!("import \"c.rdl\"\n{}{model}", block("f", "b"));
-    let files = BTreeMap::from([
-        ("a/b.rdl".to_owned(), block("g", "c")),
-        ("a/c.rdl".to_owned(), block("h", "b") + "import \"../a/main.rdl\"\n"),
-    ]);
-    for path in ["a/main.rdl", "./a/main.rdl", "a/./main.rdl"] {
-        let source = SourceFile::new(path, main.as_str());
-        let (program, _) =
-            parse(&source, &files).unwrap_or_else(|d| panic!("{path}: {d}"));
-        assert_eq!(parameters(&program.model).len(), 6);
-    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod damage;
 mod devices;
 mod fingerprint;
 mod fixtures;
+mod imports;
 mod language;
 mod local;
 mod metrics;
@@ -15,5 +16,5 @@ mod norms;
 #[path = "../../../tests/support/random.rs"]
 mod random;
 mod settings;
-mod transformers;
 mod slips;
+mod transformers;
