@@ -27,6 +27,7 @@ mod settings;
 mod stage;
 mod tiers;
 mod train;
+mod unreached;
 
 use crate::{
     Code, Diagnostic, Diagnostics, Files, Mistake, Model, Program, Search, SourceFile,

@@ -16,6 +16,7 @@ use crate::{
     syntax::{Argument, Expression, ExpressionKind, Name, Operator as Sign},
     value::{arithmetic, negative, zero_divisor},
 };
+use std::collections::BTreeSet;
 
 /// How an operator or a metric is applied under a name.
 type Apply = fn(
@@ -47,6 +48,8 @@ pub(super) struct Evaluator<'a> {
     pub(super) passes: Passes,
     /// Where the statements stand that are looked at.
     pub(super) within: Within,
+    /// Blocks that were worked through.
+    pub(super) called: BTreeSet<&'a str>,
     /// How many repeats and heads are being worked through.
     pub(super) nested: u32,
     depth: u32,
@@ -72,6 +75,7 @@ impl<'a> Evaluator<'a> {
             heads: Vec::new(),
             passes: Passes::new(),
             within: Within::Model,
+            called: BTreeSet::new(),
             nested: 0,
             depth: 0,
             steps: 0,
@@ -159,12 +163,14 @@ impl<'a> Evaluator<'a> {
             "batch" => Ok(Value::Examples(1)),
             "true" => Ok(Value::Truth(true)),
             "false" => Ok(Value::Truth(false)),
-            _ => {
-                let known = self.scope.names().chain(["batch"]);
-                let mistake = near::unknown("name", name, known);
-                self.fail(span, mistake)
-            }
+            _ => self.unknown_name(name, span),
         }
+    }
+
+    pub(super) fn unknown_name<T>(&mut self, name: &str, span: Span) -> Known<T> {
+        let known = self.scope.names().chain(["batch"]);
+        let mistake = near::unknown("name", name, known);
+        self.fail(span, mistake)
     }
 
     fn list(&mut self, items: &[Expression]) -> Known<Value> {
@@ -240,7 +246,7 @@ impl<'a> Evaluator<'a> {
             given.iter().map(|argument| self.expression(&argument.value)).collect();
         let values = values.into_iter().collect::<Known<Vec<Value>>>();
         let wanted = wanted.unwrap_or(&name.text);
-        if let Some(block) = self.definitions.blocks.get(name.text.as_str()) {
+        if let Some(block) = self.definitions.blocks.get(name.text.as_str()).copied() {
             return self
                 .deeper(span, |this| this.block(block, given, values?, span, wanted));
         }
@@ -263,7 +269,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    fn unknown_call(&mut self, name: &Name) -> Known<Value> {
+    pub(super) fn unknown_call<T>(&mut self, name: &Name) -> Known<T> {
         self.definitions.only_if_whole(self.report)?;
         let blocks = self.definitions.blocks.keys().copied();
         let all = OPERATORS.iter().chain(&METRICS).map(|operator| operator.name);

@@ -76,11 +76,12 @@ fn warn_unused(source: Source, origins: &[Vec<Span>; 3], report: &mut Report) {
         Source::Parameter(id) => (1, id.index(), "a parameter made here"),
         Source::Node(id) => (2, id.index(), "what is computed here"),
     };
+    evaluator.look_over_uncalled();
     let message = format!("{what} does not reach the loss and is left out");
     report.warning(origins[kind][index], Mistake::new(Code::Unused, message));
 }
 
-impl Evaluator<'_> {
+impl<'a> Evaluator<'a> {
     /// Statements one after another; the returned value, when one is.
     pub(super) fn body(
         &mut self,
@@ -342,6 +343,9 @@ impl Evaluator<'_> {
             other => {
                 let found = match other {
                     Value::Integer(count) => count.to_string(),
+        if count == 0 {
+            self.look_over(counter, body);
+        }
                     _ => other.kind().to_owned(),
                 };
                 let message = format!("expected a number of repeats, found {found}");
@@ -449,7 +453,7 @@ impl Evaluator<'_> {
 
     fn block_scope(
         &mut self,
-        block: &Block,
+        block: &'a Block,
         given: &[Argument],
         values: Vec<Value>,
         span: Span,
@@ -461,6 +465,7 @@ impl Evaluator<'_> {
             given.iter().map(super::constant::name_of).collect();
         let taken = assign(callee, &formals, &names).or_else(|misfit| {
             let place = misfit
+        self.called.insert(&block.name.text);
                 .given
                 .map_or(span, |index| super::constant::place_of(&given[index]));
             self.fail(place, misfit.mistake)

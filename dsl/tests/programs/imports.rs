@@ -1,8 +1,8 @@
 //! Programs of several files: which of them are read, and what counts of what they say.
 
 use roundelay_dsl::{
-    Choice, Diagnostic, Diagnostics, Disk, Files, PlanLines, Program, Search, SourceFile,
-    parse,
+    Choice, Diagnostic, Diagnostics, Disk, Files, NoFiles, PlanLines, Program, Search,
+    SourceFile, parse,
 };
 use roundelay_schedule::Rule;
 use std::{collections::BTreeMap, fs, process};
@@ -121,4 +121,48 @@ fn an_imported_plan_is_checked_and_stands_alone() {
     let (refused, _) = read("import \"a.rdl\"\nimport \"b.rdl\"", &both);
     let refused = refused.expect_err("neither comes first").to_string();
     assert!(refused.contains("the imported files have 2 plan sections"), "{refused}");
+}
+
+/// Nothing calls them, and yet they may be of use to other files.
+#[test]
+fn bodies_that_no_model_reaches_are_looked_over() {
+    let said = |text: &str| -> Vec<(u32, String)> {
+        let refused = match parse(&SourceFile::new("m.rdl", text), &NoFiles) {
+            Ok(_) => return Vec::new(),
+            Err(refused) => refused,
+        };
+        refused.iter().map(|said| (said.place.line, said.message.clone())).collect()
+    };
+    let text = format!(
+        "block f(x, width) {{
+            h = linaer(x, width)
+            repeat 2 as layer {{ h = h + widht * layer }}
+            y = g(h)
+            return y + layer
+        }}
+        block g(x) {{
+            param shift: [8] = oens()
+            return f(x, 8) + shift * batch
+        }}
+        {MODEL}"
+    );
+    let expected = [
+        (2, "unknown operator or block `linaer`"),
+        (3, "unknown name `widht`"),
+        (5, "unknown name `layer`"),
+        (8, "unknown initialiser `oens`"),
+    ];
+    let expected = expected.map(|(line, message)| (line, message.to_owned()));
+    assert_eq!(said(&text), expected);
+    let never = "model m {
+        input x: real[batch, 8]
+        y = linear(x, 8)
+        repeat 0 as layer {
+            z = y * layer
+            y = relu(z + nobody)
+        }
+        loss mse(y, x)
+    }";
+    assert_eq!(said(never), [(6, "unknown name `nobody`".to_owned())]);
+    assert_eq!(said(&never.replace(" + nobody", "")), []);
 }
