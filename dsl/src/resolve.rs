@@ -133,12 +133,12 @@ fn program(
     let dtype = train.as_ref().map_or(Train::default().dtype, |(train, _)| train.dtype);
     let target = cluster::resolve(definitions, dtype, shelf, report);
     let search = plan::resolve(definitions, shelf.files(), report);
-    let Resolved { mut model, place, heads } = model?;
+    let Resolved { mut model, places, heads } = model?;
     let (train, no_decay) = train?;
     optimizer::spare(&mut model, &no_decay);
     shelf.check_dtype(&train, report);
-    data::fit(&train, &model, place, report);
-    bound_results(&model, &train, place, report);
+    data::fit(&train, &model, &places, report);
+    bound_results(&model, &train, places.model, report);
     let search: Search = search?;
     let (target, profiles, prices) = target?;
     let program = Program { model, target, train, search, profiles, prices };

@@ -2,6 +2,7 @@
 
 use super::{
     constant::{bind, place},
+    model::Places,
     optimizer::{called, no_arguments},
     settings::{single, unknown_word},
 };
@@ -134,23 +135,23 @@ const BYTES: u64 = 256;
 const CIFAR: (u64, u64) = (10, 32);
 
 /// The model must take what the data bring, and nothing else.
-pub(super) fn fit(train: &Train, model: &Model, place: Span, report: &mut Report) {
+pub(super) fn fit(train: &Train, model: &Model, places: &Places, report: &mut Report) {
     match train.data {
         Data::Synthetic => {}
-        Data::Text { .. } => fit_tokens("text", model, place, report),
-        Data::Tokens { .. } => fit_tokens("tokens", model, place, report),
+        Data::Text { .. } => fit_tokens("text", model, places, report),
+        Data::Tokens { .. } => fit_tokens("tokens", model, places, report),
         Data::Cifar10 { .. } => {
             let (classes, size) = CIFAR;
             let brings = Brings { source: "cifar10", size: Some(size), classes };
-            brings.fit(model, place, report);
+            brings.fit(model, places, report);
         }
         Data::Images { .. } => {
             let brings = Brings { source: "images", size: None, classes: 1 };
-            brings.fit(model, place, report);
+            brings.fit(model, places, report);
         }
         Data::Shapes { classes, size, .. } => {
             let brings = Brings { source: "shapes", size: Some(size), classes };
-            brings.fit(model, place, report);
+            brings.fit(model, places, report);
         }
     }
 }
@@ -164,17 +165,18 @@ struct Brings {
 }
 
 impl Brings {
-    fn fit(&self, model: &Model, place: Span, report: &mut Report) {
+    fn fit(&self, model: &Model, places: &Places, report: &mut Report) {
         let Self { source, size, classes } = self;
-        let mut wrong = |code, message: String, hint: &str| {
-            _ = report.error(place, Mistake::new(code, message).hint(hint));
-        };
         let hint = match size {
             Some(size) => format!("`images: real[batch, {size}, {size}, 3]`"),
             None => "`images: real[batch, height, width, 3]`".to_owned(),
         };
         let hint = format!("it brings {hint} and `targets: i32[batch]`");
         for input in model.data_inputs() {
+            let mut wrong = |code, message: String, hint: &str| {
+                let place = places.input(&input.name);
+                _ = report.error(place, Mistake::new(code, message).hint(hint));
+            };
             let fits = match input.name.as_str() {
                 "images" => self.are_images(input),
                 "targets" => input.element == Element::I32 && is_batch(&input.shape),
@@ -184,8 +186,9 @@ impl Brings {
                 let message =
                     format!("`{source}` data brings no such input `{}`", input.name);
                 wrong(Code::Shape, message, &hint);
-            }
-            if input.element == Element::I32 && (1..*classes).contains(&input.bound) {
+            } else if input.element == Element::I32
+                && (1..*classes).contains(&input.bound)
+            {
                 let message = format!(
                     "`{source}` has {classes} classes, but `{}` must be below {}",
                     input.name, input.bound
@@ -213,15 +216,15 @@ fn is_batch(shape: &[Extent]) -> bool {
 }
 
 /// Text and token files bring `tokens` and `targets` of one shape.
-fn fit_tokens(source: &str, model: &Model, place: Span, report: &mut Report) {
+fn fit_tokens(source: &str, model: &Model, places: &Places, report: &mut Report) {
     for input in model.data_inputs() {
+        let place = places.input(&input.name);
         let known = ["tokens", "targets"].contains(&input.name.as_str());
         if !known || input.element != Element::I32 {
             let message = format!("`{source}` data brings no input `{}`", input.name);
             let hint = "it brings `tokens` and `targets`, both i32[batch, seq]";
             report.error(place, Mistake::new(Code::Type, message).hint(hint));
-        }
-        if source == "text" && (1..BYTES).contains(&input.bound) {
+        } else if source == "text" && (1..BYTES).contains(&input.bound) {
             let message = format!(
                 "text has {BYTES} different bytes, but `{}` must be below {}",
                 input.name, input.bound
@@ -234,6 +237,6 @@ fn fit_tokens(source: &str, model: &Model, place: Span, report: &mut Report) {
     let first = shapes.next();
     if shapes.any(|shape| Some(shape) != first) || first.is_none_or(|s| s.len() != 2) {
         let message = format!("`{source}` data needs inputs of one shape [batch, seq]");
-        report.error(place, Mistake::new(Code::Shape, message));
+        report.error(places.model, Mistake::new(Code::Shape, message));
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     report::{Known, Report},
     signature::{assign, missing},
     syntax::{
-        Argument, Block, Expression, ExpressionKind, Name, Statement, StatementKind,
+        self, Argument, Block, Expression, ExpressionKind, Name, Statement, StatementKind,
     },
     value::spelled,
 };
@@ -31,10 +31,40 @@ pub(super) enum Home {
 /// The model that is trained, and where it stands.
 pub(super) struct Resolved {
     pub(super) model: Model,
-    /// Its name.
-    pub(super) place: Span,
+    pub(super) places: Places,
     /// What each of its heads stands behind.
     pub(super) heads: Vec<Span>,
+}
+
+/// Where a model was written.
+pub(super) struct Places {
+    /// Its name.
+    pub(super) model: Span,
+    /// The names of its inputs.
+    inputs: BTreeMap<String, Span>,
+}
+
+impl Places {
+    fn of(model: &syntax::Model) -> Self {
+        let name = |statement: &Statement| match &statement.kind {
+            StatementKind::Input(name, ..) => Some((name.text.clone(), name.span)),
+            StatementKind::Bind(..)
+            | StatementKind::Parameter(..)
+            | StatementKind::Repeat(..)
+            | StatementKind::Loss(_)
+            | StatementKind::Metric(_)
+            | StatementKind::Return(_)
+            | StatementKind::Head(..)
+            | StatementKind::Broken(_) => None,
+        };
+        let inputs = model.body.iter().filter_map(name).collect();
+        Self { model: model.name.span, inputs }
+    }
+
+    /// The name of an input.
+    pub(super) fn input(&self, name: &str) -> Span {
+        self.inputs.get(name).copied().unwrap_or(self.model)
+    }
 }
 
 /// The model that is trained.
@@ -43,9 +73,10 @@ pub(super) fn resolve(
     report: &mut Report,
 ) -> Known<Resolved> {
     let model = definitions.model(report)?;
-    let place = model.name.span;
+    let places = Places::of(model);
     let mut evaluator = Evaluator::new(&model.name.text, definitions, report);
     evaluator.body(&model.body, Home::Model);
+    evaluator.look_over_uncalled();
     let Evaluator { report, mut graph, origins, loss, metrics, heads, .. } = evaluator;
     if report.errors() > 0 {
         return Err(report.earlier());
@@ -53,7 +84,7 @@ pub(super) fn resolve(
     let Some((loss, span)) = loss else {
         let mistake = Mistake::new(Code::Missing, "the model has no loss");
         let hint = "end it with `loss cross_entropy(…)` or `loss mse(…)`";
-        return Err(report.error(place, mistake.hint(hint)));
+        return Err(report.error(places.model, mistake.hint(hint)));
     };
     for (metric, place) in &metrics {
         graph.admits(&loss, metric).map_err(|m| report.error(*place, m))?;
@@ -67,7 +98,7 @@ pub(super) fn resolve(
     for (head, place) in model.heads.iter().zip(&heads) {
         local::fits(&model, head).map_err(|m| report.error(*place, m))?;
     }
-    Ok(Resolved { model, place, heads })
+    Ok(Resolved { model, places, heads })
 }
 
 fn warn_unused(source: Source, origins: &[Vec<Span>; 3], report: &mut Report) {
@@ -76,7 +107,6 @@ fn warn_unused(source: Source, origins: &[Vec<Span>; 3], report: &mut Report) {
         Source::Parameter(id) => (1, id.index(), "a parameter made here"),
         Source::Node(id) => (2, id.index(), "what is computed here"),
     };
-    evaluator.look_over_uncalled();
     let message = format!("{what} does not reach the loss and is left out");
     report.warning(origins[kind][index], Mistake::new(Code::Unused, message));
 }
@@ -313,6 +343,9 @@ impl<'a> Evaluator<'a> {
         let work = count.unsigned_abs().saturating_mul(body.len() as u64 + 1);
         self.foresee(times.span, work)?;
         let base = self.graph.claim(counter.map_or("repeat", |name| &name.text));
+        if count == 0 {
+            self.look_over(counter, body);
+        }
         let before = self.report.errors();
         for pass in 0..count {
             self.charge(times.span, 1)?;
@@ -343,9 +376,6 @@ impl<'a> Evaluator<'a> {
             other => {
                 let found = match other {
                     Value::Integer(count) => count.to_string(),
-        if count == 0 {
-            self.look_over(counter, body);
-        }
                     _ => other.kind().to_owned(),
                 };
                 let message = format!("expected a number of repeats, found {found}");
@@ -429,12 +459,13 @@ impl<'a> Evaluator<'a> {
     /// `name(arguments)` for a block: its body with its arguments alone in sight.
     pub(super) fn block(
         &mut self,
-        block: &Block,
+        block: &'a Block,
         given: &[Argument],
         values: Vec<Value>,
         span: Span,
         wanted: &str,
     ) -> Known<Value> {
+        self.called.insert(&block.name.text);
         let scope = self.block_scope(block, given, values, span)?;
         let outside = std::mem::replace(&mut self.scope, scope);
         let name = self.graph.claim(wanted);
@@ -453,7 +484,7 @@ impl<'a> Evaluator<'a> {
 
     fn block_scope(
         &mut self,
-        block: &'a Block,
+        block: &Block,
         given: &[Argument],
         values: Vec<Value>,
         span: Span,
@@ -465,7 +496,6 @@ impl<'a> Evaluator<'a> {
             given.iter().map(super::constant::name_of).collect();
         let taken = assign(callee, &formals, &names).or_else(|misfit| {
             let place = misfit
-        self.called.insert(&block.name.text);
                 .given
                 .map_or(span, |index| super::constant::place_of(&given[index]));
             self.fail(place, misfit.mistake)
