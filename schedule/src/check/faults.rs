@@ -81,14 +81,19 @@ impl Faults {
         problem: impl FnOnce() -> String,
     ) {
         if !holds {
-            self.push(Violation::Malformed { culprit, problem: problem() });
+            self.malformed(culprit, problem());
         }
+    }
+
+    /// Takes a malformed thing.
+    pub(super) fn malformed(&mut self, culprit: Culprit, problem: impl Into<String>) {
+        self.push(Violation::Malformed { culprit, problem: problem.into() });
     }
 
     /// Takes what keeps the decisions of a plan from going together.
     pub(super) fn hold(&mut self, culprit: Culprit, held: Result<(), PlanFault>) {
         if let Err(fault) = held {
-            self.require(false, culprit, || fault.to_string());
+            self.malformed(culprit, fault.to_string());
         }
     }
 

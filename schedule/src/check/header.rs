@@ -222,8 +222,8 @@ fn axes(schedule: &Schedule, faults: &mut Faults) {
     let culprit = Culprit::Header("axes");
     if folded.is_none() {
         let most = limit::DEVICES;
-        let problem = || format!("extents are at least 1, and at most {most} together");
-        return faults.require(false, culprit, problem);
+        let problem = format!("extents are at least 1, and at most {most} together");
+        return faults.malformed(culprit, problem);
     }
     parts(schedule, faults);
     let plan = &schedule.plan;
@@ -336,9 +336,10 @@ pub(super) fn coordinates(schedule: &Schedule, faults: &mut Faults) {
         .sum();
     let last = cell.last().map_or(0, |device| device.index() as u64);
     if last + farthest >= devices {
-        return faults.require(false, culprit, || {
-            format!("device {} does not exist; use smaller strides", last + farthest)
-        });
+        return faults.malformed(
+            culprit,
+            format!("device {} does not exist; use smaller strides", last + farthest),
+        );
     }
     for shift in schedule.shifts() {
         for device in &cell {

@@ -71,9 +71,10 @@ impl Layout {
         for (device, start, end, cell) in self.ranges(schedule) {
             open.retain(|(other, until, _)| *other == device && *until > start);
             if (pairs.len() + 2 * open.len()) as u64 > limit::CELLS {
-                faults.require(false, Culprit::Header("buffers"), || {
-                    "too many slots share addresses; lay them side by side".into()
-                });
+                faults.malformed(
+                    Culprit::Header("buffers"),
+                    "too many slots share addresses; lay them side by side",
+                );
                 return Vec::new();
             }
             pairs.extend(open.iter().flat_map(|(_, _, o)| [(*o, cell), (cell, *o)]));
@@ -107,14 +108,12 @@ impl Layout {
                         self.symmetry = lcm(self.symmetry, cycle);
                     }
                     if self.symmetry > limit::PERIODS {
-                        let problem = || {
-                            format!(
-                                "shares addresses with {}, which turns otherwise: they meet \
-                                 alike only after {} periods; lay them side by side",
-                                pair[1], self.symmetry
-                            )
-                        };
-                        return faults.require(false, Culprit::Buffer(pair[0]), problem);
+                        let problem = format!(
+                            "shares addresses with {}, which turns otherwise: they meet alike \
+                             only after {} periods; lay them side by side",
+                            pair[1], self.symmetry
+                        );
+                        return faults.malformed(Culprit::Buffer(pair[0]), problem);
                     }
                 }
             }

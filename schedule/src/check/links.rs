@@ -24,9 +24,10 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
             Work::Launch { .. } | Work::Feed { .. } | Work::Report { .. } => {}
         }
         if links.work > limit::INSTANCES {
-            return faults.require(false, Culprit::Action(id), || {
-                "too many devices take turns in moves; use fewer coordinates".into()
-            });
+            return faults.malformed(
+                Culprit::Action(id),
+                "too many devices take turns in moves; use fewer coordinates",
+            );
         }
     }
 }
@@ -109,12 +110,15 @@ fn refuse(
     [one, other]: [DeviceId; 2],
     faults: &mut Faults,
 ) {
-    faults.require(false, Culprit::Action(id), || match right {
-        Some(right) => {
-            format!("goes over {link}, but {one} and {other} are joined by {right}")
-        }
-        None => format!("goes from {one} to {other}, which no link joins"),
-    });
+    faults.malformed(
+        Culprit::Action(id),
+        match right {
+            Some(right) => {
+                format!("goes over {link}, but {one} and {other} are joined by {right}")
+            }
+            None => format!("goes from {one} to {other}, which no link joins"),
+        },
+    );
 }
 
 /// Periods after which both rings are back where they were.

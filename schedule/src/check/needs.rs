@@ -95,26 +95,28 @@ impl Needs {
             let read = self.read.get(array).into_iter().flatten();
             let missed = read.filter(|(range, _)| !written.covers(range));
             for (range, reader) in missed.take(1) {
-                faults.require(false, Culprit::Routine(*maker), || {
+                faults.malformed(
+                    Culprit::Routine(*maker),
                     format!(
                         "never writes all of bytes {} to {} of its {}, which {reader} \
                          reads: add the call that makes them",
                         range.start, range.end, array.0
-                    )
-                });
+                    ),
+                );
             }
         }
         for (array, reads) in &self.read {
             let Some(given) = given(schedule, *array) else { continue };
             let missed = reads.iter().filter(|(range, _)| !given.covers(range));
             for (range, reader) in missed.take(1) {
-                faults.require(false, Culprit::Routine(*reader), || {
+                faults.malformed(
+                    Culprit::Routine(*reader),
                     format!(
                         "reads bytes {} to {} of its {}, which nothing fills: read what \
                          the job declares",
                         range.start, range.end, array.0
-                    )
-                });
+                    ),
+                );
             }
         }
     }

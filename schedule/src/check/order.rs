@@ -43,9 +43,10 @@ pub(super) fn check(schedule: &Schedule, layout: &Layout, faults: &mut Faults) {
         for (id, action) in schedule.actions.iter().skip(horizon.lines_above(period)) {
             order.instance(id, action, period, &turned, faults);
             if order.clocks.size() > limit::CLOCKS {
-                faults.require(false, Culprit::Action(id), || {
-                    "too many waits are open at once; wait for nearer actions".into()
-                });
+                faults.malformed(
+                    Culprit::Action(id),
+                    "too many waits are open at once; wait for nearer actions",
+                );
                 return;
             }
         }

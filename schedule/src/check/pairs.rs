@@ -36,7 +36,7 @@ fn member(schedule: &Schedule, (head, id): (ActionId, ActionId), faults: &mut Fa
     });
     let [Some((at, lane, beside)), Some((own_at, own_lane, _))] = places else {
         return faults
-            .require(false, culprit, || format!("is beside {head}, which is no launch"));
+            .malformed(culprit, format!("is beside {head}, which is no launch"));
     };
     let forward = schedule.task(first).is_some_and(|task| task.pass == Pass::Forward);
     faults.require(forward && beside.is_none(), culprit, || {

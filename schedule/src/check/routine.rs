@@ -111,9 +111,10 @@ impl<'a> Body<'a> {
                 self.shares(number, catalogue)
             });
             if let Err(problem) = checked {
-                faults.require(false, Culprit::Call(self.id, number), || {
-                    format!("{}: {problem}", call.kernel)
-                });
+                faults.malformed(
+                    Culprit::Call(self.id, number),
+                    format!("{}: {problem}", call.kernel),
+                );
             }
         }
         for (argument, declared) in routine.arguments.iter().enumerate() {
@@ -123,7 +124,7 @@ impl<'a> Body<'a> {
                 false => self.coverage(argument, declared),
             });
             if let Err(problem) = whole {
-                faults.require(false, Culprit::Routine(self.id), || problem);
+                faults.malformed(Culprit::Routine(self.id), problem);
             }
         }
     }

@@ -16,11 +16,12 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
         let name = &input.name;
         let targets = schedule.job.data_inputs().find(|(_, own)| own.name == *of);
         let Some((_, targets)) = targets else {
-            faults.require(false, culprit, || {
+            faults.malformed(
+                culprit,
                 format!(
                     "`{name}` has shares of `{of}`, which is no input that data brings"
-                )
-            });
+                ),
+            );
             continue;
         };
         faults.require(targets.element == Element::I32, culprit, || {

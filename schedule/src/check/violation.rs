@@ -211,12 +211,9 @@ impl fmt::Display for Violation {
             Violation::Malformed { culprit, problem } => {
                 write!(f, "{culprit}: {problem}")
             }
-            Violation::Overfull { memory, buffer, needed, capacity } => write!(
-                f,
-                "{memory} has {} bytes, but the layout takes {}, with {buffer} last: \
-                 take fewer slots, more devices, or let lives share addresses",
-                capacity.0, needed.0
-            ),
+            Violation::Overfull { memory, buffer, needed, capacity } => {
+                overfull(f, memory, *buffer, [*needed, *capacity])
+            }
             Violation::Missing { duty } => {
                 write!(f, "no action does {duty}: add one to the period")
             }
@@ -235,29 +232,13 @@ impl fmt::Display for Violation {
                 "{action} writes {row} on {at}, which lies over {other} that it also \
                  touches: give one of them another row or offset"
             ),
-            Violation::Race { .. } | Violation::Crossing { .. } => self.show_order(f),
-            Violation::Content { .. }
-            | Violation::Tree { .. }
-            | Violation::Rest { .. }
-            | Violation::Lost { .. } => self.show_content(f),
-        }
-    }
-}
-
-impl Violation {
-    fn show_order(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
             Violation::Race { action, at, row, access, earlier, distance, buffer } => {
-                let does = match access {
-                    Access::Read => "reads",
-                    Access::Write => "writes",
-                    Access::Update => "updates",
-                };
                 write!(
                     f,
-                    "{action} {does} {row} on {at}, while {earlier} may still be at work \
-                     there through {buffer}{}: let {action} wait for {earlier} at distance \
+                    "{action} {} {row} on {at}, while {earlier} may still be at work there \
+                     through {buffer}{}: let {action} wait for {earlier} at distance \
                      {distance}, or give them different memory",
+                    does(*access),
                     Earlier(*distance)
                 )
             }
@@ -268,31 +249,20 @@ impl Violation {
                  {distance}",
                 Earlier(*distance)
             ),
-            _ => Ok(()),
-        }
-    }
-
-    fn show_content(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
             Violation::Content { action, at, row, expected, found, writer } => write!(
                 f,
                 "{action} reads {row} on {at}, which holds {found}{}; expected {expected}: \
                  move its slot, or add the action that puts it there",
                 Writer(found, *writer)
             ),
-            Violation::Tree { action, stage, at, row, made: Some(made), plan } => write!(
-                f,
-                "{action} makes the gradient sum {} of {stage} in {row} on {at}; the plan adds \
-                 {}: take the micro-batches in the plan's order",
-                Spelled(made),
-                Spelled(plan)
-            ),
-            Violation::Tree { action, stage, at, row, made: None, plan } => write!(
-                f,
-                "{action} adds nothing to the gradient of {stage} in {row} on {at}; the plan adds \
-                 {}: give its group members",
-                Spelled(plan)
-            ),
+            Violation::Tree { action, stage, at, row, made, plan } => {
+                let (makes, mend) = makes(made.as_ref());
+                let plan = Spelled(plan);
+                write!(
+                    f,
+                    "{action} {makes} {stage} in {row} on {at}; the plan adds {plan}: {mend}"
+                )
+            }
             Violation::Rest { at, row, expected, found, writer, steps } => write!(
                 f,
                 "{row} on {at} holds {found}{} after a segment of {steps} steps that ends \
@@ -304,8 +274,40 @@ impl Violation {
                 "no carried row holds {needed} at rest: declare the row that does as carried \
                  with age 0"
             ),
-            _ => Ok(()),
         }
+    }
+}
+
+fn overfull(
+    f: &mut fmt::Formatter<'_>,
+    memory: &str,
+    buffer: BufferId,
+    [needed, capacity]: [Bytes; 2],
+) -> fmt::Result {
+    write!(
+        f,
+        "{memory} has {} bytes, but the layout takes {}, with {buffer} last: take fewer slots, \
+         more devices, or let lives share addresses",
+        capacity.0, needed.0
+    )
+}
+
+/// What a line does to the gradient of a stage, and what to do about it.
+fn makes(made: Option<&Sum>) -> (String, &'static str) {
+    match made {
+        Some(made) => (
+            format!("makes the gradient sum {} of", Spelled(made)),
+            "take the micro-batches in the plan's order",
+        ),
+        None => ("adds nothing to the gradient of".into(), "give its group members"),
+    }
+}
+
+fn does(access: Access) -> &'static str {
+    match access {
+        Access::Read => "reads",
+        Access::Write => "writes",
+        Access::Update => "updates",
     }
 }
 
