@@ -33,9 +33,8 @@ impl Model {
         let is_boundary = |(_, node): &(NodeId, &Node)| {
             matches!(node.operation, Operation::Boundary(_))
         };
-        let number = |(id, _): (NodeId, &Node)| u32::try_from(id.index());
-        let all = self.nodes.iter().filter(is_boundary).map(number);
-        all.map(|number| number.expect("a model has fewer than 2^32 nodes")).collect()
+        let all = self.nodes.iter().filter(is_boundary);
+        all.map(|(id, _)| id.number()).collect()
     }
 
     /// What comes back between its units.

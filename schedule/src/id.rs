@@ -10,8 +10,15 @@ pub trait Id: Copy + Ord + fmt::Debug + fmt::Display {
     const PREFIX: &'static str;
     /// The handle of row `index`; whether the row exists is the table's business.
     fn new(index: usize) -> Self;
-    /// The row number.
-    fn index(self) -> usize;
+    /// The handle of this row.
+    fn numbered(number: u32) -> Self;
+    /// The row number, as it is written.
+    fn number(self) -> u32;
+    /// The row number, as tables count.
+    #[inline]
+    fn index(self) -> usize {
+        self.number() as usize
+    }
 }
 
 /// Handles, each with the letter that stands in front of its number.
@@ -29,8 +36,12 @@ macro_rules! define_ids {
                 Self(u32::try_from(index).expect("tables hold fewer than 2^32 rows"))
             }
             #[inline]
-            fn index(self) -> usize {
-                self.0 as usize
+            fn numbered(number: u32) -> Self {
+                Self(number)
+            }
+            #[inline]
+            fn number(self) -> u32 {
+                self.0
             }
         }
         impl std::fmt::Display for $name {
@@ -235,6 +246,8 @@ mod tests {
     fn a_handle_prints_as_it_is_read() {
         let id = BufferId::new(17);
         assert_eq!(id.to_string(), "b17");
+        assert_eq!((id.number(), id.index()), (17, 17));
+        assert_eq!(BufferId::numbered(17), id);
         assert_eq!("b17".parse::<BufferId>(), Ok(id));
         for wrong in ["", "b", "c1", "b-1", "b+1", "b 1", "b99999999999"] {
             assert!(wrong.parse::<BufferId>().is_err(), "{wrong}");

@@ -45,8 +45,7 @@ impl<'a> Levels<'a> {
         one: DeviceId,
         other: DeviceId,
     ) -> Option<(usize, LinkId)> {
-        let [one, other] =
-            [one, other].map(|device| u32::try_from(device.index()).unwrap_or(u32::MAX));
+        let [one, other] = [one, other].map(DeviceId::number);
         self.levels.iter().enumerate().find_map(|(number, level)| {
             let domain = level.get(ending_by(level, one))?;
             let devices = &domain.devices;

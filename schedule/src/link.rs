@@ -220,10 +220,9 @@ impl Target {
     /// The levels of links that join some devices, each named once; `outer` joins them all.
     pub fn span(&self, devices: &[DeviceId], outer: LinkId) -> Span {
         let members = devices.len().max(1) as u64;
-        let index = |device: &DeviceId| u32::try_from(device.index()).unwrap_or(u32::MAX);
         // Each unit by its first device, and how many levels it has inside.
         let mut units: Vec<(u32, usize)> =
-            devices.iter().map(|device| (index(device), 0)).collect();
+            devices.iter().map(|device| (device.number(), 0)).collect();
         units.sort_unstable();
         units.dedup();
         let mut levels: Vec<Level> = Vec::new();

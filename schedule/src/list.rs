@@ -29,7 +29,7 @@ impl Listed {
     /// A pass by its numbers.
     pub fn new(pass: Pass, stage: u32, micro_batch: u32) -> Self {
         let (stage, micro_batch) =
-            (Stage::new(stage as usize), MicroBatch::new(micro_batch as usize));
+            (Stage::numbered(stage), MicroBatch::numbered(micro_batch));
         Self { stage, pass, micro_batch }
     }
 }

@@ -14,7 +14,7 @@ impl Plan {
         match self.rule {
             Rule::Sync => {
                 let last = self.stages.saturating_sub(1).saturating_mul(self.slices);
-                [Stage::new(0), Stage::new(last as usize)]
+                [Stage::new(0), Stage::numbered(last)]
             }
             Rule::CyclicV1
             | Rule::CyclicV2

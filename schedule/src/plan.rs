@@ -15,7 +15,7 @@ pub use states::StatesFault;
 pub use sum::Reduction;
 
 use crate::{
-    Delays, DeviceId, DeviceList, Fold, Item, MapWays, Order, Rewrites, Rule, Tensor,
+    Delays, DeviceId, DeviceList, Fold, Id, Item, MapWays, Order, Rewrites, Rule, Tensor,
     listed_in,
 };
 use serde::{Deserialize, Serialize};
@@ -150,14 +150,13 @@ impl Plan {
     /// The same on as many devices that follow each other, from this one on.
     #[must_use]
     pub fn starting_at(self, first: u32) -> Self {
-        Self { devices: vec![crate::Id::new(first as usize)], ..self }.placed()
+        Self { devices: vec![DeviceId::numbered(first)], ..self }.placed()
     }
 
     /// The first of its devices: the others follow it in the order of the cluster, unless somebody
     /// put them in another one.
     pub fn first_device(&self) -> u32 {
-        let first = self.devices.first().map_or(0, |device| crate::Id::index(*device));
-        u32::try_from(first).unwrap_or(u32::MAX)
+        self.devices.first().map_or(0, |device| device.number())
     }
 
     /// The same with a list of passes for each device of its pipeline.
@@ -169,9 +168,9 @@ impl Plan {
     /// With what follows from replicas, chunks and lists.
     pub(crate) fn placed(mut self) -> Self {
         self.reduction = self.own_reduction();
-        let first = self.first_device() as usize;
-        let number = self.device_count() as usize;
-        self.devices = (first..first + number).map(crate::Id::new).collect();
+        let first = self.first_device();
+        self.devices =
+            (first..first + self.device_count()).map(DeviceId::numbered).collect();
         self
     }
 
@@ -267,8 +266,7 @@ impl Plan {
             Fold::Snake => Some(p - 1 - rank),
             Fold::Lists => {
                 let names = |list: &DeviceList| {
-                    listed_in(list)
-                        .any(|listed| crate::Id::index(listed.stage) == stage as usize)
+                    listed_in(list).any(|listed| listed.stage.number() == stage)
                 };
                 let found = self.lists.iter().position(names)?;
                 u32::try_from(found).ok()

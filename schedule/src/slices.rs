@@ -17,12 +17,12 @@ impl Plan {
 
     /// The stage, counted without slices, that a stage of lists, routines and actions is a slice of.
     pub fn whole_stage(&self, stage: Stage) -> u32 {
-        u32::try_from(stage.index()).unwrap_or(u32::MAX) / self.slices.max(1)
+        stage.number() / self.slices.max(1)
     }
 
     /// Which slice of its stage it is.
     pub fn slice(&self, stage: Stage) -> u32 {
-        u32::try_from(stage.index()).unwrap_or(u32::MAX) % self.slices.max(1)
+        stage.number() % self.slices.max(1)
     }
 
     /// The stage that has the state of a stage of lists, routines and actions: the first slice's.

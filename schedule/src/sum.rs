@@ -71,7 +71,7 @@ impl Plan {
                 let up = |i: &u32| self.order.goes_up(*i, p, cell);
                 let (up, down): (Vec<u32>, Vec<u32>) = (0..cell).partition(up);
                 let sum = |list: Vec<u32>| {
-                    Sum::list(list.into_iter().map(|i| MicroBatch::new(i as usize)))
+                    Sum::list(list.into_iter().map(MicroBatch::numbered))
                 };
                 Sum::All([down, up].map(sum).into())
             }

@@ -1,7 +1,8 @@
 //! What the machine offers: pools, devices, link levels, and which level joins two devices.
 
 use crate::{
-    Bytes, BytesPerSecond, DeviceId, FlopsPerSecond, Link, LinkId, Nanos, PoolId, Table,
+    Bytes, BytesPerSecond, DeviceId, FlopsPerSecond, Id, Link, LinkId, Nanos, PoolId,
+    Table,
 };
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -156,11 +157,7 @@ impl Target {
     /// The innermost link level that joins two devices; none when nothing does.
     pub fn link_between(&self, one: DeviceId, other: DeviceId) -> Option<LinkId> {
         let holds = |domain: &&Domain| {
-            [one, other].iter().all(|device| {
-                domain.devices.contains(
-                    &u32::try_from(crate::Id::index(*device)).unwrap_or(u32::MAX),
-                )
-            })
+            [one, other].iter().all(|device| domain.devices.contains(&device.number()))
         };
         self.domains.iter().find(holds).map(|domain| domain.link)
     }

@@ -70,7 +70,7 @@ impl Sites {
     fn cell(plan: &Plan, shape: Shape, rings: Table<RingId, Ring>) -> Self {
         let seat = |stage| match plan.placement {
             Placement::Pipeline => {
-                let whole = plan.whole_stage(Stage::new(stage as usize));
+                let whole = plan.whole_stage(Stage::numbered(stage));
                 plan.seat(whole).expect("a plan that fits seats every stage")
             }
             _ => stage,

@@ -55,8 +55,7 @@ impl<'a> Rewriting<'a> {
     fn site(&self, step: &Step) -> Option<u32> {
         let whole =
             |node: NodeId| self.origin.map_or(node, |origin| origin[node.index()]);
-        let number = |node: NodeId| u32::try_from(whole(node).index());
-        step.node.map(|node| number(node).expect("nodes are 32-bit numbers"))
+        step.node.map(|node| whole(node).number())
     }
 }
 

@@ -37,7 +37,7 @@ impl Map<'_> {
 
 /// The number of an operation in a plan.
 pub(super) fn site(id: NodeId) -> u32 {
-    u32::try_from(id.index()).expect("models have fewer than 2^32 nodes")
+    id.number()
 }
 
 impl Local<'_> {

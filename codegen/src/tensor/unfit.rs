@@ -92,7 +92,7 @@ impl Local<'_> {
         let Some(listed) = self.listed else { return };
         let idle = listed.iter().find(|(site, _)| self.ways.of(*site).is_none());
         let Some((site, way)) = idle else { return };
-        let node = self.whole.nodes.get(NodeId::new(site as usize));
+        let node = self.whole.nodes.get(NodeId::numbered(site));
         let (node, problem) = match node {
             Some(node) => (
                 node.name.clone(),

@@ -73,9 +73,7 @@ pub(super) fn traffic(
 pub(super) fn place(plan: &Plan, device: u32) -> u32 {
     let number = device * plan.tensor.parts();
     let named = plan.devices.get(number as usize);
-    named.map_or(plan.first_device() + number, |id| {
-        u32::try_from(id.index()).unwrap_or(u32::MAX)
-    })
+    named.map_or(plan.first_device() + number, |id| id.number())
 }
 
 /// Below which first member those that hold a stage are joined like all others: then what they take

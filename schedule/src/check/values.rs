@@ -142,8 +142,7 @@ impl Flows {
         let Some(Flow { producer: Some(producer), consumers }) = self.get(value) else {
             return;
         };
-        let unit =
-            |stage: Stage| units.unit(u32::try_from(stage.index()).unwrap_or(u32::MAX));
+        let unit = |stage: Stage| units.unit(stage.number());
         let own = unit(*producer);
         let mut others = consumers.iter().filter(|stage| unit(**stage) != own);
         let weights = routine.pass == Pass::WeightGradient;
@@ -166,7 +165,7 @@ impl Flows {
     fn hop(&self, schedule: &Schedule, units: &Units, faults: &mut Faults) {
         let waiting = (0..units.stages()).filter_map(|stage| {
             let next = units.hop_from(stage)?;
-            Some([stage, next].map(|stage| Stage::new(stage as usize)))
+            Some([stage, next].map(Stage::numbered))
         });
         let waiting: Vec<_> = waiting.collect();
         if waiting.is_empty() {

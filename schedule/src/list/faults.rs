@@ -53,9 +53,7 @@ pub fn plan_faults(plan: &Plan) -> Vec<ListFault> {
     }
     for (device, list) in plan.lists.iter().enumerate() {
         let is_away = |listed: &Listed| {
-            let stage = u32::try_from(listed.stage.index()).ok();
-            stage.and_then(|stage| plan.seat(stage)).map(|seat| seat as usize)
-                != Some(device)
+            plan.seat(listed.stage.number()).map(|seat| seat as usize) != Some(device)
         };
         let all = list.iter().enumerate();
         let mut all =

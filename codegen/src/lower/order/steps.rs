@@ -101,8 +101,8 @@ impl Sorted for Vec<Timed> {
         });
         let slot = |timed: &Timed| Slot {
             pass: timed.pass,
-            stage: Stage::new(timed.stage as usize),
-            micro_batch: MicroBatch::new(timed.micro_batch as usize),
+            stage: Stage::numbered(timed.stage),
+            micro_batch: MicroBatch::numbered(timed.micro_batch),
             lag: u32::try_from(timed.start / period).unwrap_or(u32::MAX),
             start: timed.start % period,
             end: timed.start % period + duration,

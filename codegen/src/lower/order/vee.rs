@@ -40,7 +40,7 @@ pub(super) fn zero_bubble(pipeline: Pipeline, rank: u32) -> DeviceList {
             list.repeat(1, &[(Pass::WeightGradient, chunk)]);
         }
     }
-    let end = MicroBatch::new(micro_batches as usize);
+    let end = MicroBatch::numbered(micro_batches);
     let kept = list.listed.into_iter().filter(|listed| listed.micro_batch < end);
     kept.map(Item::One).collect()
 }

@@ -2,6 +2,7 @@
 
 use super::{Derivative, Site};
 use crate::stage::call::{Step, Term, call};
+use roundelay_schedule::Id;
 
 /// y = max(x, 0); dx = dy where y > 0.
 pub(super) fn relu(site: &Site<'_>) -> Derivative {
@@ -41,8 +42,7 @@ pub(super) fn silu(site: &Site<'_>) -> Derivative {
 /// y = mask x / (1 − rate). The mask follows from the node's number in the whole model, so it
 /// does not depend on cuts.
 pub(super) fn dropout(site: &Site<'_>, rate: f64) -> Derivative {
-    let number =
-        i64::try_from(roundelay_schedule::Id::index(site.node)).unwrap_or(i64::MAX);
+    let number = site.node.number().into();
     let masked = |step: Step| step.real("rate", rate).integer("operator", number);
     let step = |dx| masked(call("dropout_backward", [site.gradient(), dx]));
     Derivative {
