@@ -228,6 +228,41 @@ impl Subject {
         }
     }
 
+    /// The stage, and the part of its flat array, of what is parameters, gradients or state of the
+    /// optimizer.
+    pub const fn state(self) -> Option<(Stage, Slice)> {
+        match self {
+            Subject::Parameter(stage, slice)
+            | Subject::Gradient(stage, slice)
+            | Subject::Optimizer(stage, slice) => Some((stage, slice)),
+            Subject::Squares(_)
+            | Subject::Activation(_)
+            | Subject::Retained(_)
+            | Subject::Adjoint(_)
+            | Subject::Value(_)
+            | Subject::ValueGradient(_)
+            | Subject::Input(_)
+            | Subject::Metric
+            | Subject::Workspace => None,
+        }
+    }
+
+    /// The stage, and the axis along which its flat array is split, of what is a shard of one.
+    pub const fn shard(self) -> Option<(Stage, AxisId)> {
+        match self.state() {
+            Some((stage, Slice::Shard(axis))) => Some((stage, axis)),
+            Some((_, Slice::Whole)) | None => None,
+        }
+    }
+
+    /// Which part it is of what may be split along an axis: a flat array, or a norm.
+    pub const fn slice(self) -> Option<Slice> {
+        match (self, self.state()) {
+            (Subject::Squares(slice), _) | (_, Some((_, slice))) => Some(slice),
+            (_, None) => None,
+        }
+    }
+
     /// Whether a launch of `stage` may bind this to an argument of `role`.
     pub fn fits(self, role: Role, stage: Stage) -> bool {
         match (self, role) {

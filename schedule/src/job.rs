@@ -1,7 +1,9 @@
 //! What is trained: data, seed, optimizer, rates, evaluation; all that a run needs besides the
 //! actions.
 
-use crate::{Division, Element, Float, Id, InputId, Metric, Stage, Table};
+use crate::{
+    Bytes, Division, Element, Float, Id, InputId, Metric, Stage, Subject, Table,
+};
 use serde::{Deserialize, Serialize};
 
 /// The training job of a schedule.
@@ -435,6 +437,28 @@ impl Job {
     /// Bytes of a parameter gradient.
     pub fn gradient_width(&self) -> u64 {
         self.dtype.gradient().size(self.dtype)
+    }
+    /// Bytes of the whole flat array that this is, or a part of; none where it is no state of a
+    /// stage.
+    ///
+    /// # Panics
+    /// When there is no such stage.
+    pub fn state_bytes(&self, subject: Subject) -> Option<Bytes> {
+        let (stage, width) = match subject {
+            Subject::Parameter(stage, _) => (stage, self.dtype.size()),
+            Subject::Gradient(stage, _) => (stage, self.gradient_width()),
+            Subject::Optimizer(stage, _) => (stage, self.optimizer_width()),
+            Subject::Squares(_)
+            | Subject::Activation(_)
+            | Subject::Retained(_)
+            | Subject::Adjoint(_)
+            | Subject::Value(_)
+            | Subject::ValueGradient(_)
+            | Subject::Input(_)
+            | Subject::Metric
+            | Subject::Workspace => return None,
+        };
+        Some(Bytes(self.elements[stage] * width))
     }
     /// The inputs that data brings.
     pub fn data_inputs(&self) -> impl DoubleEndedIterator<Item = (InputId, &Input)> {

@@ -1,19 +1,13 @@
 //! What rows say about the action that names them.
 
-use roundelay_schedule::{Id, InputId, Row, Schedule, Slice, Subject};
+use roundelay_schedule::{Id, InputId, Row, Schedule, Subject};
 
 /// First element, in the stage's flat array, of the shard that a launch works on.
 pub(crate) fn slice_offset(schedule: &Schedule, rows: &[Row], coordinate: &[u32]) -> u64 {
     let subjects = rows.iter().map(|row| schedule.buffers[row.buffer].subject);
-    let shards = subjects.filter_map(|subject| match subject {
-        Subject::Parameter(stage, Slice::Shard(axis))
-        | Subject::Gradient(stage, Slice::Shard(axis))
-        | Subject::Optimizer(stage, Slice::Shard(axis)) => {
-            let part =
-                schedule.job.elements[stage] / u64::from(schedule.axes[axis].extent);
-            Some(part * u64::from(coordinate[axis.index()]))
-        }
-        _ => None,
+    let shards = subjects.filter_map(Subject::shard).map(|(stage, axis)| {
+        let part = schedule.job.elements[stage] / u64::from(schedule.axes[axis].extent);
+        part * u64::from(coordinate[axis.index()])
     });
     shards.max().unwrap_or(0)
 }

@@ -12,7 +12,7 @@ use crate::{
 };
 use roundelay_kernels::{Context, Real};
 use roundelay_schedule::{
-    Access, Checked, Float, Id, Job, Native, Pass, Role, RoutineId, Slice, Stage, Subject,
+    Access, Checked, Float, Id, Job, Native, Pass, Role, RoutineId, Stage, Subject,
 };
 use std::{collections::VecDeque, mem, ops::Range};
 
@@ -306,17 +306,8 @@ impl Routines {
 /// In how many shards a stage is updated.
 fn parts(schedule: &Checked, stage: Stage) -> usize {
     let subjects = schedule.buffers.values().map(|buffer| buffer.subject);
-    let axes = subjects.filter_map(|subject| match subject {
-        Subject::Parameter(own, Slice::Shard(axis))
-        | Subject::Gradient(own, Slice::Shard(axis))
-        | Subject::Optimizer(own, Slice::Shard(axis))
-            if own == stage =>
-        {
-            Some(schedule.axes[axis].extent as usize)
-        }
-        _ => None,
-    });
-    axes.max().unwrap_or(1)
+    let own = subjects.filter_map(Subject::shard).filter(|(own, _)| *own == stage);
+    own.map(|(_, axis)| schedule.axes[axis].extent as usize).max().unwrap_or(1)
 }
 
 fn filled(bytes: &[u8]) -> Memory {

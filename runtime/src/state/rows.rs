@@ -80,20 +80,7 @@ pub(crate) fn elements(
     subject: Subject,
     coordinate: &[u32],
 ) -> Option<Range<u64>> {
-    let (stage, slice) = match subject {
-        Subject::Parameter(stage, slice)
-        | Subject::Gradient(stage, slice)
-        | Subject::Optimizer(stage, slice) => (stage, slice),
-        Subject::Squares(..)
-        | Subject::Activation(_)
-        | Subject::Retained(_)
-        | Subject::Adjoint(_)
-        | Subject::Value(_)
-        | Subject::ValueGradient(_)
-        | Subject::Input(_)
-        | Subject::Metric
-        | Subject::Workspace => return None,
-    };
+    let (stage, slice) = subject.state()?;
     let all = schedule.job.elements[stage];
     Some(match slice {
         Slice::Whole => 0..all,

@@ -52,6 +52,10 @@ impl Line<'_> {
         self.faults.require(holds, Culprit::Action(self.id), problem);
     }
 
+    fn malformed(&mut self, problem: String) {
+        self.faults.malformed(Culprit::Action(self.id), problem);
+    }
+
     fn check(&mut self, action: &Action) {
         self.timing(action);
         match &action.work {
@@ -185,7 +189,7 @@ impl<'a> Line<'a> {
     fn spot(&mut self, Spot { at, row }: Spot) -> Option<&'a Buffer> {
         let schedule = self.schedule;
         if let Some(problem) = self.row(row) {
-            self.require(false, || format!("{problem}: {row}"));
+            self.malformed(format!("{problem}: {row}"));
             return None;
         }
         if !self.place(at) {
@@ -207,8 +211,7 @@ impl<'a> Line<'a> {
     ) {
         let schedule = self.schedule;
         let Some(called) = schedule.routines.get(routine) else {
-            return self
-                .require(false, || format!("runs {routine}, which does not exist"));
+            return self.malformed(format!("runs {routine}, which does not exist"));
         };
         if let Some(i) = micro_batch {
             self.micro_batch(i);
@@ -251,7 +254,7 @@ impl<'a> Line<'a> {
                 });
                 None
             }
-            _ => slice(subject),
+            _ => subject.slice(),
         }
     }
 
@@ -283,21 +286,25 @@ impl<'a> Line<'a> {
     /// Bytes of what is stepped or added as a whole.
     fn whole(&self, subject: Subject, pass: Pass) -> Option<u64> {
         let job = &self.schedule.job;
-        let whole = match (subject, pass) {
-            (Subject::Parameter(stage, _), Pass::Update) => {
-                job.elements[stage] * job.dtype.size()
-            }
-            (Subject::Gradient(stage, _), _) => {
-                job.elements[stage] * job.gradient_width()
-            }
-            (Subject::Squares(..), _) => return Some(job.dtype.wide_size()),
-            _ => return None,
+        let stepped = match subject {
+            Subject::Squares(_) => return Some(job.dtype.wide_size()),
+            Subject::Gradient(..) => true,
+            Subject::Parameter(..) => pass == Pass::Update,
+            // Of the optimizer's state some take what others leave.
+            Subject::Optimizer(..)
+            | Subject::Activation(_)
+            | Subject::Retained(_)
+            | Subject::Adjoint(_)
+            | Subject::Value(_)
+            | Subject::ValueGradient(_)
+            | Subject::Input(_)
+            | Subject::Metric
+            | Subject::Workspace => false,
         };
-        let parts = match slice(subject) {
-            Some(Slice::Shard(axis)) => u64::from(self.schedule.axes[axis].extent),
-            Some(Slice::Whole) | None => 1,
-        };
-        Some(whole / parts)
+        let whole = job.state_bytes(subject).filter(|_| stepped)?;
+        let parts =
+            subject.shard().map_or(1, |(_, axis)| self.schedule.axes[axis].extent);
+        Some(whole.0 / u64::from(parts))
     }
 
     /// Passes over micro-batches see whole arrays; the others one slice of all.
@@ -336,8 +343,7 @@ impl<'a> Line<'a> {
     ) {
         let schedule = self.schedule;
         let Some(members) = schedule.groups.get(group) else {
-            return self
-                .require(false, || format!("is of {group}, which does not exist"));
+            return self.malformed(format!("is of {group}, which does not exist"));
         };
         let at = members.places[0];
         let source = self.spot(Spot { at, row: from });
@@ -356,7 +362,7 @@ impl<'a> Line<'a> {
             Collective::AllGather => gradient || parameter,
         };
         self.require(moves, || format!("{kind} of {content} has no meaning"));
-        let ends = [source, target].map(|buffer| (slice(buffer.subject), buffer.size.0));
+        let ends = [source, target].map(|buffer| (buffer.subject.slice(), buffer.size.0));
         let shaped = match kind {
             // The norm of the whole is one number, as that of a part is.
             Collective::AllReduce if squares => {
@@ -396,16 +402,6 @@ impl<'a> Line<'a> {
         let members = &self.schedule.groups[group];
         let apart = members.places.len() == 1 && members.axes == [axis];
         apart.then(|| u64::from(self.schedule.axes[axis].extent))
-    }
-}
-
-fn slice(subject: Subject) -> Option<Slice> {
-    match subject {
-        Subject::Parameter(_, slice)
-        | Subject::Gradient(_, slice)
-        | Subject::Optimizer(_, slice)
-        | Subject::Squares(slice) => Some(slice),
-        _ => None,
     }
 }
 

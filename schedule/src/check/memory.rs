@@ -171,14 +171,9 @@ fn is_axis(schedule: &Schedule, slice: Slice) -> bool {
 /// Bytes that a buffer of this subject needs at least, and whether it must have exactly those.
 fn needed(schedule: &Schedule, subject: Subject) -> Option<(u64, Slice)> {
     let job = &schedule.job;
-    let real = job.dtype.size();
     match subject {
-        Subject::Parameter(stage, slice) => Some((job.elements[stage] * real, slice)),
-        Subject::Gradient(stage, slice) => {
-            Some((job.elements[stage] * job.gradient_width(), slice))
-        }
-        Subject::Optimizer(stage, slice) => {
-            Some((job.elements[stage] * job.optimizer_width(), slice))
+        Subject::Parameter(..) | Subject::Gradient(..) | Subject::Optimizer(..) => {
+            job.state_bytes(subject).map(|bytes| bytes.0).zip(subject.slice())
         }
         Subject::Squares(..) => Some((job.dtype.wide_size(), Slice::Whole)),
         Subject::Input(input) => {
@@ -225,10 +220,10 @@ fn rest(schedule: &Schedule, id: BufferId, buffer: &Buffer, faults: &mut Faults)
         }
         Subject::Optimizer(..) => 0,
         _ => {
-            return faults.require(false, culprit, || {
-                "is carried; only parameters and optimizer state cross training steps"
-                    .into()
-            });
+            return faults.malformed(
+                culprit,
+                "is carried; only parameters and optimizer state cross training steps",
+            );
         }
     };
     let devices = schedule.rings[buffer.home].devices.len();

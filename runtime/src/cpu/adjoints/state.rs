@@ -54,11 +54,8 @@ fn content(moment: Moment<'_>) -> Option<&Content> {
 /// Which part of its stage's parameters a row holds.
 fn shard(bench: &Bench, seat: Seat) -> u64 {
     let coordinate = &bench.shared.coordinates[seat.coordinate];
-    match bench.schedule().buffers[seat.row.buffer].subject {
-        Subject::Parameter(_, Slice::Shard(axis))
-        | Subject::Gradient(_, Slice::Shard(axis)) => u64::from(coordinate[axis.index()]),
-        _ => 0,
-    }
+    let shard = bench.schedule().buffers[seat.row.buffer].subject.shard();
+    shard.map_or(0, |(_, axis)| u64::from(coordinate[axis.index()]))
 }
 
 /// Whether a row is the first of those that hold the same.
