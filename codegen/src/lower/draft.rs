@@ -344,19 +344,9 @@ impl<'a> Draft<'a> {
         self.after(self.order.closing(stage), stage, i)
     }
 
-    /// Bytes of a whole flat array of a stage's parameters.
-    pub(crate) fn flat(&self, stage: Stage) -> Bytes {
-        Bytes(self.job.elements[stage] * self.job.dtype.size())
-    }
-
-    /// Bytes of a whole flat array of a stage's state.
-    pub(crate) fn state_size(&self, subject: Subject, stage: Stage) -> Bytes {
-        let width = match subject {
-            Subject::Optimizer(..) => self.job.optimizer_width(),
-            Subject::Gradient(..) => self.job.gradient_width(),
-            _ => self.job.dtype.size(),
-        };
-        Bytes(self.job.elements[stage] * width)
+    /// Bytes of the whole flat array that a stage's state is, or a part of.
+    pub(crate) fn state_size(&self, subject: Subject) -> Bytes {
+        self.job.state_bytes(subject).expect("state is part of a flat array")
     }
 
     /// The rows of a launch.
@@ -415,7 +405,7 @@ impl<'a> Draft<'a> {
         slots: u32,
     ) -> BufferId {
         let whole = subject(stage, Slice::Whole);
-        let size = self.state_size(whole, stage);
+        let size = self.state_size(whole);
         self.buffer(home, whole, 0, size, Slotting::PerStep(slots))
     }
 

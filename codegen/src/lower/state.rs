@@ -18,8 +18,8 @@ use super::{
 use crate::{Normed, Portion, UpdateForm, update};
 pub(crate) use norm::Bounded;
 use roundelay_schedule::{
-    BufferId, Fold, Id, MicroBatch, Pass, Placement, RingId, Role, RoutineId, Stage,
-    States, Subject,
+    BufferId, Fold, Id, MicroBatch, Pass, Placement, RingId, Role, Routine, RoutineId,
+    Stage, States, Subject,
 };
 
 /// Where the passes of one stage find its state.
@@ -38,6 +38,13 @@ pub(crate) enum Addition {
     First,
     /// It adds to it.
     Next,
+}
+
+impl Addition {
+    /// Of the n-th gradient that is added up in one place, counted from zero.
+    fn nth(number: usize) -> Self {
+        if number == 0 { Self::First } else { Self::Next }
+    }
 }
 
 /// Lays out the state of a stage, and adds its moves and its update.
@@ -93,6 +100,17 @@ pub(crate) struct UpdateRows {
     pub(crate) shards: u64,
 }
 
+impl UpdateRows {
+    /// Those of whole arrays.
+    fn whole(
+        parameter: BufferId,
+        gradient: BufferId,
+        optimizer: Option<BufferId>,
+    ) -> Self {
+        Self { parameter, gradient, optimizer, shards: 1 }
+    }
+}
+
 impl Draft<'_> {
     /// How a version follows another on a buffer: in place when there is one slot.
     fn update_form(&self, parameter: BufferId) -> UpdateForm {
@@ -100,6 +118,19 @@ impl Draft<'_> {
             Slotting::PerStep(1) | Slotting::InTurn(_) => UpdateForm::InPlace,
             Slotting::PerStep(_) | Slotting::PerMicroBatch => UpdateForm::Next,
         }
+    }
+
+    /// Adds the update of a stage right after its last pass that makes its gradient, where `owner` is
+    /// handled.
+    fn push_last_update(
+        &mut self,
+        stage: Stage,
+        owner: MicroBatch,
+        rows: &UpdateRows,
+    ) -> Result<(), LowerError> {
+        let (key, lag) = self.after_last(stage);
+        let site = self.sites.site(stage, owner, lag);
+        self.push_update(stage, site, (key, lag), rows)
     }
 
     /// Adds the update of a stage, where its gradient is there: at once, or with those of the stages
@@ -149,16 +180,57 @@ impl Draft<'_> {
         let routine = self.routines.push(routine);
         let at =
             |buffer: BufferId, offset| Hold { buffer, instance: Instance::Step(offset) };
-        let bound = self.bind(site, routine, |role| match role {
-            Role::NextParameter => at(rows.parameter, 1),
-            Role::Gradient => at(rows.gradient, 0),
-            Role::Squares => at(squares.expect("a norm that is bounded is known"), 0),
-            Role::Optimizer => {
-                at(rows.optimizer.expect("an update with state has a place for it"), 0)
-            }
-            _ => at(rows.parameter, 0),
-        });
+        let known = [
+            (Role::Parameter, at(rows.parameter, 0)),
+            (Role::NextParameter, at(rows.parameter, 1)),
+            (Role::Gradient, at(rows.gradient, 0)),
+        ];
+        let squares = squares.map(|squares| (Role::Squares, at(squares, 0)));
+        let optimizer = rows.optimizer.map(|state| (Role::Optimizer, at(state, 0)));
+        let known: Vec<(Role, Hold)> =
+            known.into_iter().chain(squares).chain(optimizer).collect();
+        let bound = self.bind_state(site, routine, &known);
         self.push_launch(site, moment, routine, None, bound);
+    }
+
+    /// Adds what adds a gradient sum of a stage that was received to the own one, in so many shards.
+    fn push_combine(
+        &mut self,
+        (stage, shards): (Stage, u64),
+        site: Site,
+        moment: (Key, u32),
+        [own, received]: [Hold; 2],
+    ) {
+        let routine = self.combination(stage, shards);
+        let known = [(Role::Gradient, own), (Role::Received, received)];
+        let bound = self.bind_state(site, routine, &known);
+        self.push_launch(site, moment, routine, None, bound);
+    }
+
+    /// The routine that adds up two gradient sums of a stage, each in so many shards.
+    fn combination(&mut self, stage: Stage, shards: u64) -> RoutineId {
+        let known = self
+            .routines
+            .iter()
+            .find(|(_, routine)| routine.pass == Pass::Combine && routine.stage == stage);
+        let known = known.map(|(id, _)| id);
+        known.unwrap_or_else(|| {
+            let whole = self.code.stages[stage].combine.clone();
+            self.routines.push(part_of(whole, shards))
+        })
+    }
+
+    /// Binds the rows of a routine that works on nothing but the state of a stage.
+    fn bind_state(
+        &mut self,
+        site: Site,
+        routine: RoutineId,
+        known: &[(Role, Hold)],
+    ) -> Vec<Hold> {
+        self.bind(site, routine, |role| {
+            let found = known.iter().find(|(own, _)| *own == role);
+            found.map(|(_, hold)| *hold).expect("each role of it has a row")
+        })
     }
 
     /// What a device has of a stage's state, in so many shards.
@@ -211,6 +283,15 @@ impl Draft<'_> {
         let delay = self.plan.delays.delay(i.index(), stage);
         i32::try_from(delay).expect("a delay is a small number")
     }
+}
+
+/// A routine on shards: every array of it is one of as many equal parts.
+fn part_of(mut routine: Routine, parts: u64) -> Routine {
+    routine.arguments.iter_mut().for_each(|argument| argument.size.0 /= parts);
+    let operands = routine.calls.iter_mut().flat_map(|call| &mut call.operands);
+    let extents = operands.flat_map(|operand| operand.shape.iter_mut());
+    extents.for_each(|extent| *extent /= parts);
+    routine
 }
 
 /// The row that holds the version which a pass of this delay reads.

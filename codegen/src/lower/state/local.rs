@@ -9,9 +9,7 @@ pub(super) fn lay_out(
     stage: Stage,
 ) -> Result<StageRows, LowerError> {
     let (rows, bound) = kept(draft, stage);
-    let (key, lag) = draft.after_last(stage);
-    let site = draft.sites.site(stage, draft.last(), lag);
-    draft.push_update(stage, site, (key, lag), &bound)?;
+    draft.push_last_update(stage, draft.last(), &bound)?;
     Ok(rows)
 }
 
@@ -25,11 +23,11 @@ pub(super) fn kept(draft: &mut Draft<'_>, stage: Stage) -> (StageRows, UpdateRow
     let optimizer = draft.optimizer(ring, stage);
     let mut rows = StageRows::default();
     for i in draft.order.micro_batches() {
-        let addition = if i.index() == 0 { Addition::First } else { Addition::Next };
+        let addition = Addition::nth(i.index());
         rows.gradient.insert(i, (version(gradient, 0), addition));
         for pass in draft.order.passes(stage) {
             rows.parameter.insert((*pass, i), version(parameter, draft.delay(stage, i)));
         }
     }
-    (rows, UpdateRows { parameter, gradient, optimizer, shards: 1 })
+    (rows, UpdateRows::whole(parameter, gradient, optimizer))
 }

@@ -8,7 +8,7 @@ use crate::lower::{
     draft::{Draft, Moment, Side, Slotting},
 };
 use roundelay_schedule::{
-    BufferId, Content, MicroBatch, Pass, Role, Slice, Stage, Subject, Sum,
+    BufferId, Content, MicroBatch, Pass, Slice, Stage, Subject, Sum,
 };
 
 pub(super) fn lay_out(
@@ -23,7 +23,7 @@ pub(super) fn lay_out(
     let mut rows = StageRows::default();
     for stream in &streams {
         for (number, i) in stream.iter().enumerate() {
-            let addition = if number == 0 { Addition::First } else { Addition::Next };
+            let addition = Addition::nth(number);
             rows.gradient.insert(*i, (version(gradient, 0), addition));
             for pass in draft.order.passes(stage) {
                 rows.parameter.insert((*pass, *i), version(parameter, 0));
@@ -34,7 +34,7 @@ pub(super) fn lay_out(
     give_back(draft, stage, parameter, other)?;
     let summed = join(draft, stage, gradient, [other, own])?;
     let site = draft.sites.site(stage, draft.last(), 0);
-    let bound = UpdateRows { parameter, gradient, optimizer, shards: 1 };
+    let bound = UpdateRows::whole(parameter, gradient, optimizer);
     let key = draft.behind(summed.key);
     draft.push_update(stage, site, (key, 0), &bound)?;
     Ok(rows)
@@ -63,7 +63,7 @@ fn join(
 ) -> Result<Moment, LowerError> {
     let ring = draft.sites.ring(stage, draft.last());
     let subject = Subject::Gradient(stage, Slice::Whole);
-    let size = draft.state_size(subject, stage);
+    let size = draft.state_size(subject);
     let received = draft.buffer(ring, subject, 1, size, Slotting::PerStep(1));
     let done = |draft: &Draft<'_>, stream: &[MicroBatch]| {
         let each = stream.iter().map(|i| draft.released(stage, *i));
@@ -77,13 +77,9 @@ fn join(
     let content = Content::Gradient(stage, sum);
     let arrived = carry(draft, sent, 0, (from, to), content)?;
     let moment = arrived.max(done(draft, own));
-    let routine = draft.routines.push(draft.code.stages[stage].combine.clone());
     let site = draft.sites.site(stage, own[0], 0);
-    let rows = draft.bind(site, routine, |role| match role {
-        Role::Received => version(received, 0),
-        _ => version(gradient, 0),
-    });
     let key = draft.behind(moment.key);
-    draft.push_launch(site, (key, 0), routine, None, rows);
+    let sums = [gradient, received].map(|sum| version(sum, 0));
+    draft.push_combine((stage, 1), site, (key, 0), sums);
     Ok(Moment { key, ..moment })
 }

@@ -62,7 +62,7 @@ impl Bounded {
     /// Where the square lies: what the stage has a part of, or the whole.
     fn row(&self, draft: &mut Draft<'_>, slice: Slice, first: Stage) -> BufferId {
         let size = Bytes(draft.job.dtype.wide_size());
-        let which = u32::try_from(first.index()).unwrap_or(u32::MAX);
+        let which = first.number();
         let subject = Subject::Squares(slice);
         draft.buffer(self.site.at.ring, subject, which, size, Slotting::PerStep(1))
     }
@@ -160,9 +160,8 @@ fn find(
     let portion = draft.portion(own.rows.shards);
     let routine = norm(code, own.stage, n, dtype, (portion, access));
     let routine = draft.routines.push(routine);
-    let bound = draft.bind(own.site, routine, |role| match role {
-        Role::Squares => version(row, 0),
-        _ => version(own.rows.gradient, 0),
-    });
+    let known = [(Role::Squares, row), (Role::Gradient, own.rows.gradient)];
+    let known = known.map(|(role, buffer)| (role, version(buffer, 0)));
+    let bound = draft.bind_state(own.site, routine, &known);
     draft.push_launch(own.site, moment.place(), routine, None, bound);
 }

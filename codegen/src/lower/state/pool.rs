@@ -8,11 +8,10 @@
 use super::{Addition, StageRows, UpdateRows, version, workers::carry};
 use crate::lower::{
     LowerError,
-    draft::{Draft, Key, Moment, Side, Slotting},
+    draft::{Draft, Moment, Side, Slotting},
 };
 use roundelay_schedule::{
-    BufferId, Content, Id, MicroBatch, Pass, Place, RingId, Role, Slice, Stage, Subject,
-    Sum,
+    BufferId, Content, Id, MicroBatch, Place, RingId, Slice, Stage, Subject, Sum,
 };
 
 /// The ring of one stage.
@@ -37,18 +36,15 @@ pub(super) fn lay_out(
     let optimizer = draft.optimizer(ring, stage);
     let mut rows = StageRows::default();
     for i in draft.order.micro_batches() {
-        let first = (i.index() as i64) < length;
-        let addition = if first { Addition::First } else { Addition::Next };
-        rows.gradient.insert(i, (version(gradient, 0), addition));
+        let nth = i.index() / draft.sites.length(ring) as usize;
+        rows.gradient.insert(i, (version(gradient, 0), Addition::nth(nth)));
         for pass in draft.order.passes(stage) {
             rows.parameter.insert((*pass, i), version(parameter, draft.delay(stage, i)));
         }
     }
     pool.combine(draft, gradient)?;
-    let (key, lag) = draft.after_last(stage);
-    let site = draft.sites.site(stage, draft.last(), lag);
-    let bound = UpdateRows { parameter, gradient, optimizer, shards: 1 };
-    draft.push_update(stage, site, (key, lag), &bound)?;
+    let bound = UpdateRows::whole(parameter, gradient, optimizer);
+    draft.push_last_update(stage, draft.last(), &bound)?;
     if let Some(optimizer) = optimizer {
         pool.pass_on(draft, optimizer)?;
     }
@@ -97,14 +93,14 @@ impl Pool {
         draft: &mut Draft<'_>,
         gradient: BufferId,
     ) -> Result<(), LowerError> {
-        let whole = draft.plan.sum(u32::try_from(self.stage.index()).unwrap_or(0));
+        let whole = draft.plan.sum(self.stage.number());
         let Sum::All(lists) = whole else { unreachable!("a ring adds lists") };
         let last = draft.last().index() as i64;
         for hop in 1..self.length {
             let (giver, taker) = (last - self.length + hop, last - self.length + hop + 1);
             let so_far = Sum::All(lists[..usize::try_from(hop).unwrap_or(0)].to_vec());
             let subject = Subject::Gradient(self.stage, Slice::Whole);
-            let size = draft.state_size(subject, self.stage);
+            let size = draft.state_size(subject);
             let received =
                 draft.buffer(self.ring, subject, 1, size, Slotting::PerStep(1));
             let moment = self.released(draft, giver);
@@ -113,29 +109,20 @@ impl Pool {
             let ends = (spot(giver, gradient), spot(taker, received));
             let content = Content::Gradient(self.stage, Box::new(so_far));
             carry(draft, moment, 0, ends, content)?;
-            self.add(draft, taker, gradient, received);
+            self.add(draft, taker, [gradient, received]);
         }
         Ok(())
     }
 
-    fn add(&self, draft: &mut Draft<'_>, number: i64, own: BufferId, received: BufferId) {
+    /// Adds what was received to the own sum, behind the last pass of micro-batch number m.
+    fn add(&self, draft: &mut Draft<'_>, number: i64, sums: [BufferId; 2]) {
         let (_, i) = self.split(number);
         let (slot, found) =
             draft.order.find(draft.order.closing(self.stage), self.stage, i);
         let site = draft.sites.site(self.stage, i, found.lag);
-        let known = draft.routines.iter().find(|(_, routine)| {
-            routine.pass == Pass::Combine && routine.stage == self.stage
-        });
-        let known = known.map(|(id, _)| id);
-        let routine = known.unwrap_or_else(|| {
-            draft.routines.push(draft.code.stages[self.stage].combine.clone())
-        });
-        let rows = draft.bind(site, routine, |role| match role {
-            Role::Received => version(received, 0),
-            _ => version(own, 0),
-        });
-        let key: Key = draft.key(slot, Side::After);
-        draft.push_launch(site, (key, found.lag), routine, None, rows);
+        let moment = (draft.key(slot, Side::After), found.lag);
+        let sums = sums.map(|sum| version(sum, 0));
+        draft.push_combine((self.stage, 1), site, moment, sums);
     }
 
     /// Optimizer state goes to the device that updates next.

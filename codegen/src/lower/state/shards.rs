@@ -26,8 +26,8 @@ use crate::lower::{
     draft::{Draft, Hold, Instance, Key, Slotting},
 };
 use roundelay_schedule::{
-    AxisId, Bytes, Collective, Content, Id, MicroBatch, Pass, Role, Routine, RoutineId,
-    Slice, Stage, States, Subject, Sum,
+    AxisId, Bytes, Collective, Content, Id, MicroBatch, Pass, Slice, Stage, States,
+    Subject, Sum,
 };
 
 /// How parameters get from their shards to those who read them; gradients go back by its adjoint.
@@ -86,7 +86,7 @@ impl Shards {
         let slice = Slice::Shard(*axis);
         let keeps = draft.job.optimizer_width() > 0;
         let mut shard = |subject: Subject| {
-            let size = Bytes(draft.state_size(subject, stage).0 / parts);
+            let size = Bytes(draft.state_size(subject).0 / parts);
             draft.buffer(members.ring, subject, 0, size, Slotting::PerStep(1))
         };
         let parameter = shard(Subject::Parameter(stage, slice));
@@ -141,7 +141,7 @@ impl Shards {
         (turn, i): (usize, MicroBatch),
     ) -> Hold {
         let parity = u32::from(turn % 2 == 1);
-        let whole = draft.state_size(subject, self.stage());
+        let whole = draft.state_size(subject);
         let size = match subject {
             Subject::Gradient(_, Slice::Shard(_)) => Bytes(whole.0 / self.bound.shards),
             _ => whole,
@@ -171,7 +171,7 @@ impl Shards {
         let last = self.members.whole(draft);
         let whole = draft.state_buffer(ring, Subject::Gradient, self.stage(), 1);
         for i in draft.order.micro_batches() {
-            let addition = if i.index() == 0 { Addition::First } else { Addition::Next };
+            let addition = Addition::nth(i.index());
             rows.gradient.insert(i, (version(whole, 0), addition));
         }
         let sum = Sum::list(draft.order.micro_batches());
@@ -253,27 +253,9 @@ impl Shards {
 
     /// Adds what was received to the shard.
     fn add(&self, draft: &mut Draft<'_>, (key, lag): (Key, u32), received: Hold) {
-        let routine = self.combination(draft);
         let site = draft.sites.site(self.stage(), draft.last(), lag);
-        let own = self.gradient();
-        let rows = draft.bind(site, routine, |role| match role {
-            Role::Received => received,
-            _ => own,
-        });
-        draft.push_launch(site, (key, lag), routine, None, rows);
-    }
-
-    fn combination(&self, draft: &mut Draft<'_>) -> RoutineId {
-        let stage = self.stage();
-        let known = draft
-            .routines
-            .iter()
-            .find(|(_, routine)| routine.pass == Pass::Combine && routine.stage == stage);
-        let known = known.map(|(id, _)| id);
-        known.unwrap_or_else(|| {
-            let whole = draft.code.stages[stage].combine.clone();
-            draft.routines.push(part_of(whole, self.bound.shards))
-        })
+        let sums = [self.gradient(), received];
+        draft.push_combine((self.stage(), self.bound.shards), site, (key, lag), sums);
     }
 
     /// The groups' sums, in order; each is that of all micro-batches of a group.
@@ -290,13 +272,4 @@ impl Shards {
         let exchange = Exchange { along, kind, from: gradient, to: gradient, content };
         exchange.push(draft, moment);
     }
-}
-
-/// A combination of shards: every array of it is one of as many equal parts.
-fn part_of(mut routine: Routine, parts: u64) -> Routine {
-    routine.arguments.iter_mut().for_each(|argument| argument.size.0 /= parts);
-    let operands = routine.calls.iter_mut().flat_map(|call| &mut call.operands);
-    let extents = operands.flat_map(|operand| operand.shape.iter_mut());
-    extents.for_each(|extent| *extent /= parts);
-    routine
 }

@@ -104,7 +104,7 @@ fn gradients(
         if let Some((giver, given)) = last {
             send_sum(draft, stage, (giver, given), (i, own), &sum)?;
         }
-        let addition = if i.index() == 0 { Addition::First } else { Addition::Next };
+        let addition = Addition::nth(i.index());
         rows.gradient.insert(i, (version(own, 0), addition));
         sum.push(i);
         last = Some((i, own));
@@ -112,16 +112,14 @@ fn gradients(
     let (giver, mut gradient) = last.expect("there is at least one micro-batch");
     if giver != owner {
         let whole = Subject::Gradient(stage, Slice::Whole);
-        let size = draft.state_size(whole, stage);
+        let size = draft.state_size(whole);
         let total = draft.buffer(ring(owner), whole, 1, size, Slotting::PerStep(1));
         send_sum(draft, stage, (giver, gradient), (owner, total), &sum)?;
         gradient = total;
     }
     let optimizer = draft.optimizer(ring(owner), stage);
-    let (key, lag) = draft.after_last(stage);
-    let site = draft.sites.site(stage, owner, lag);
-    let bound = UpdateRows { parameter, gradient, optimizer, shards: 1 };
-    draft.push_update(stage, site, (key, lag), &bound)?;
+    let bound = UpdateRows::whole(parameter, gradient, optimizer);
+    draft.push_last_update(stage, owner, &bound)?;
     Ok(rows)
 }
 
@@ -187,7 +185,8 @@ fn residence(
         return kept;
     }
     let which = 1 + u32::from(stay.passes[0] != Pass::Forward);
-    let (subject, size) = (Subject::Parameter(stage, Slice::Whole), draft.flat(stage));
+    let subject = Subject::Parameter(stage, Slice::Whole);
+    let size = draft.state_size(subject);
     draft.buffer(ring(stay.worker), subject, which, size, Slotting::PerStep(1))
 }
 
