@@ -124,37 +124,25 @@ fn fits(program: &Program, plan: &Plan) -> Result<(), LowerError> {
     if micro_batches == 0 || !program.train.batch.is_multiple_of(micro_batches) {
         return Err(LowerError::Batch { batch: program.train.batch, micro_batches });
     }
-    plan.check_cuts()?;
+    if let Some(fault) = plan.faults(&program.target).next() {
+        return Err(fault.into());
+    }
     let last = program.model.cuttable().saturating_sub(1);
     let outside = |cut: &&u32| !(1..=last as u64).contains(&u64::from(**cut));
     if let Some(&cut) = plan.cuts.iter().find(outside) {
         return Err(LowerError::Cut { cut, last });
     }
-    plan.check_recompute()?;
-    plan.check_delays()?;
-    plan.check_units()?;
-    plan.check_slices()?;
     let boundaries = program.model.boundaries();
     if plan.boundaries != boundaries {
         let message = format!("those of the model begin at {boundaries:?}");
         return Err(LowerError::Units(message));
     }
-    plan.check_replicas()?;
-    plan.check_shards()?;
-    plan.check_reduction()?;
-    plan.tensor.check_parts()?;
-    plan.tensor.check_contraction()?;
-    plan.tensor.check_images()?;
-    plan.tensor.check_halves()?;
-    plan.check_order()?;
-    plan.check_lists()?;
     if plan.takes_lists()
         && let Some(listed) = descending(&plan.lists)
     {
         return Err(LowerError::Descending(listed));
     }
-    plan.check_devices(&program.target)?;
-    Ok(plan.check_neighbours()?)
+    Ok(())
 }
 
 fn job(program: &Program, code: &Stages) -> Job {

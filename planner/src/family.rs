@@ -69,7 +69,7 @@ impl Family {
     /// The first law that they break.
     pub fn check(self) -> Result<(), Clash> {
         let Self { rule, placement, order, states } = self;
-        let belongs = |order| belongs(order, rule, placement);
+        let belongs = |order| placement.takes(order, rule);
         let Some(&fits) = Order::ALL.iter().find(|order| belongs(**order)) else {
             return Err(Clash::UnitsNeedDevices { rule, placement });
         };
@@ -77,25 +77,6 @@ impl Family {
             return Err(Clash::WrongOrder { order, fits });
         }
         states.check(rule, placement, order).map_err(Clash::States)
-    }
-}
-
-/// Whether an order is one of a rule in a placement.
-fn belongs(order: Order, rule: Rule, placement: Placement) -> bool {
-    match (placement, rule) {
-        (_, Rule::Local { .. }) => placement.orders_of_units().contains(&order),
-        (Placement::Accumulate, _) => order == Order::Sequential,
-        (Placement::Pipeline, Rule::Sync) => order.is_of_pipelines(),
-        (Placement::Concurrent | Placement::Data | Placement::Shared, Rule::Sync) => {
-            order == Order::Parallel
-        }
-        (
-            Placement::Concurrent
-            | Placement::Data
-            | Placement::Shared
-            | Placement::Pipeline,
-            Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_),
-        ) => order == Order::Cyclic,
     }
 }
 

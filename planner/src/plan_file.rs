@@ -14,7 +14,7 @@ use origin::Origin;
 use roundelay_codegen::{Choice, Divided, LowerError, Neighbour, node_costs};
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    DeviceId, MapWays, Misfit, Nanos, Plan, PlanFault, Rewrite, nearest_hint,
+    MapWays, Misfit, Nanos, Plan, PlanFault, Rewrite, nearest_hint,
 };
 use std::{collections::BTreeSet, fmt};
 
@@ -131,16 +131,13 @@ pub fn check_plan(plan: &Plan, program: &Program) -> Vec<(&'static str, String)>
 
 /// What does not go with the program that the plan's rule trains.
 fn check_trained(plan: &Plan, program: &Program) -> Vec<(&'static str, String)> {
-    let mut mistakes: Vec<_> = zeros(plan).collect();
+    let mut mistakes: Vec<_> = plan.zeros().map(told).collect();
     if !mistakes.is_empty() {
         return mistakes;
     }
     let family = Family::from(plan);
     let (n, s) = (plan.micro_batches, plan.stages);
     let counts = Counts::from(plan);
-    if let Err(clash) = family.check() {
-        mistakes.push(("placement", clash.to_string()));
-    }
     let sizes = check_sizes(program, family, counts, &plan.lists)
         .and_then(|()| check_shards(family, counts))
         .and_then(|()| check_delay(family, n, s));
@@ -148,7 +145,6 @@ fn check_trained(plan: &Plan, program: &Program) -> Vec<(&'static str, String)> 
         mistakes.push((decision(&reason, plan), reason.to_string()));
         return mistakes;
     }
-    mistakes.extend(plan.check_lists().err().map(told));
     let (dtype, all) = (program.train.dtype, counts.all_micro_batches());
     let none = vec![Nanos(0); program.model.nodes.len()];
     let chain =
@@ -161,29 +157,19 @@ fn check_trained(plan: &Plan, program: &Program) -> Vec<(&'static str, String)> 
     if let Err(reason) = check_cuts(&chain, &plan.cuts, s) {
         mistakes.push(("cuts", reason.to_string()));
     }
-    let held = [plan.check_recompute(), plan.check_delays(), plan.check_reduction()];
-    mistakes.extend(held.into_iter().filter_map(Result::err).map(told));
-    if let Err(reason) = has_devices(program, plan.device_count()) {
-        mistakes.push((decision(&reason, plan), reason.to_string()));
-        return mistakes;
+    let enough = has_devices(program, plan.device_count());
+    mistakes.extend(
+        enough.clone().err().map(|reason| (decision(&reason, plan), reason.to_string())),
+    );
+    for (key, message) in plan.faults(&program.target).map(told) {
+        if mistakes.iter().all(|(known, _)| *known != key) {
+            mistakes.push((key, message));
+        }
     }
-    mistakes.extend(check_tensor(plan, program));
-    mistakes.extend(check_devices(plan, program));
+    if enough.is_ok() {
+        mistakes.extend(check_tensor(plan, program));
+    }
     mistakes
-}
-
-/// Numbers of which a plan has one at least.
-fn zeros(plan: &Plan) -> impl Iterator<Item = (&'static str, String)> {
-    let numbers = [
-        ("replicas", plan.replicas),
-        ("shards", plan.shards),
-        ("stages", plan.stages),
-        ("chunks", plan.chunks),
-        ("micro_batches", plan.micro_batches),
-        ("slices", plan.slices),
-    ];
-    let zeros = numbers.into_iter().filter(|(_, number)| *number == 0);
-    zeros.map(|(key, _)| (key, format!("`{key}` is 0, and the least is 1")))
 }
 
 /// A fault with the decision that it is about.
@@ -274,17 +260,6 @@ impl Choice for Listed<'_> {
             false => self.maps.clone(),
         }
     }
-}
-
-fn check_devices(plan: &Plan, program: &Program) -> Option<(&'static str, String)> {
-    if let Err(fault) = plan.check_devices(&program.target) {
-        return Some(told(fault));
-    }
-    let distinct: BTreeSet<&DeviceId> = plan.devices.iter().collect();
-    if distinct.len() < plan.devices.len() {
-        return Some(("devices", "a device stands twice".to_owned()));
-    }
-    plan.check_neighbours().err().map(told)
 }
 
 /// The line of a key at the start of a line; the first line when it stands nowhere.

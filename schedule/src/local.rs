@@ -89,29 +89,21 @@ impl Placement {
     }
 }
 
-impl Rule {
-    /// Whether devices placed and ordered like this can take a rule's passes.
-    pub fn is_possible(self, placement: Placement, order: Order) -> bool {
-        match self {
-            Rule::Local { .. } => placement.orders_of_units().contains(&order),
-            Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => true,
-        }
-    }
-}
-
 impl Plan {
     /// Units are those of the rule: K units have K − 1 boundaries, which are cuts.
     ///
     /// # Errors
     /// What keeps them from it.
-    pub fn check_units(&self) -> Result<(), PlanFault> {
-        let units = match self.rule {
-            Rule::Local { units, hop: _ } => units,
-            Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => 1,
-        };
+    pub(crate) fn check_units(&self) -> Result<(), PlanFault> {
         let Self { rule, placement, order, boundaries, cuts, stages, .. } = self;
+        let (units, possible) = match *rule {
+            Rule::Local { units, hop: _ } => (units, placement.takes(*order, *rule)),
+            Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => {
+                (1, true)
+            }
+        };
         let fault = |message| Err(PlanFault::Units(message));
-        if !rule.is_possible(*placement, *order) {
+        if !possible {
             return fault(format!(
                 "{rule} goes with accumulate in sequential order, data in parallel order or \
                  pipeline in 1f1b order, not with {placement} in {order} order"

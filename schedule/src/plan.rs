@@ -1,6 +1,7 @@
 //! Every decision about how a model is trained on a cluster, as plain data.
 
 mod fault;
+mod faults;
 mod placement;
 mod recompute;
 mod shares;

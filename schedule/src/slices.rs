@@ -43,7 +43,7 @@ impl Plan {
     ///
     /// # Errors
     /// What keeps them from it.
-    pub fn check_slices(&self) -> Result<(), PlanFault> {
+    pub(crate) fn check_slices(&self) -> Result<(), PlanFault> {
         let Self { slices, order, rule, placement, states, .. } = *self;
         let fault = |message| Err(PlanFault::Slices(message));
         if let Err(misfit) = order.fits_slices(slices) {

@@ -19,7 +19,7 @@ pub(crate) fn kinds(n: u32, s: u32) -> Vec<Kind> {
     let cyclic =
         [Rule::CyclicV1, Rule::CyclicV2, Rule::CyclicSlack(1), Rule::CyclicSlack(2)];
     let cyclic = cyclic.into_iter().flat_map(|rule| cyclic_kinds(rule, n, s));
-    synchronous_kinds().into_iter().chain(cyclic).collect()
+    synchronous_kinds(n).into_iter().chain(cyclic).collect()
 }
 
 /// A synchronous pipeline in every order that is defined for N and the stages between `cuts`.
@@ -41,10 +41,13 @@ pub(crate) fn pipelines(n: u32, cuts: &[u32]) -> Vec<Plan> {
     lawful.map(plan).collect()
 }
 
-fn synchronous_kinds() -> Vec<Kind> {
+fn synchronous_kinds(n: u32) -> Vec<Kind> {
     use {Order as O, Placement as P, States as T};
     let kind = |placement, order, states| (Rule::Sync, placement, order, states);
-    let sharded = [T::Replicated, T::Zero1, T::Zero2, T::Zero3];
+    let held: &[T] = match n {
+        1 => &[T::Replicated],
+        _ => &[T::Replicated, T::Zero1, T::Zero2, T::Zero3],
+    };
     let mut kinds = vec![
         kind(P::Accumulate, O::Sequential, T::Replicated),
         kind(P::Concurrent, O::Parallel, T::Replicated),
@@ -52,7 +55,7 @@ fn synchronous_kinds() -> Vec<Kind> {
         kind(P::Pipeline, O::Gpipe, T::Replicated),
         kind(P::Pipeline, O::OneForwardOneBackward, T::Replicated),
     ];
-    kinds.extend(sharded.map(|states| kind(P::Data, O::Parallel, states)));
+    kinds.extend(held.iter().map(|states| kind(P::Data, O::Parallel, *states)));
     kinds
 }
 

@@ -1,9 +1,7 @@
 //! Why a plan cannot be lowered.
 
 use crate::StageError;
-use roundelay_schedule::{
-    DeviceId, Listed, MapWay, Placement, PlanFault, Rewrite, Rule, States, Stuck,
-};
+use roundelay_schedule::{DeviceId, Listed, MapWay, PlanFault, Rewrite, Stuck};
 use thiserror::Error;
 
 /// Why a plan cannot be lowered.
@@ -68,16 +66,6 @@ pub enum LowerError {
     /// Devices that wait for each other.
     #[error("the order cannot come to its end: {0}")]
     Stuck(Stuck),
-    /// States that the placement cannot have.
-    #[error("states {states} are not possible with placement {placement} under {rule}")]
-    States {
-        /// The placement.
-        placement: Placement,
-        /// The rule.
-        rule: Rule,
-        /// The states.
-        states: States,
-    },
     /// Devices that nothing joins.
     #[error("no link joins {0} and {1}")]
     NoLink(DeviceId, DeviceId),
@@ -104,7 +92,6 @@ impl LowerError {
             LowerError::Units(_) => Some("boundaries"),
             LowerError::Descending(_) => Some("lists"),
             LowerError::Stuck(_) => Some("order"),
-            LowerError::States { .. } => Some("states"),
             LowerError::NoLink(..) | LowerError::MixedLinks(..) => Some("devices"),
             LowerError::NoLinks => None,
         }

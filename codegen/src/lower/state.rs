@@ -57,19 +57,12 @@ pub(crate) fn lay_out(
     let mirrored =
         plan.placement == Placement::Pipeline && plan.order.fold() == Fold::Mirror;
     let folded = !draft.sites.batch_axes().is_empty();
-    if plan.check_states().is_err() {
-        return Err(unsupported(draft));
-    }
     match (plan.placement, plan.states) {
-        (_, States::Replicated) if mirrored && !folded => mirror::lay_out(draft, stage),
-        _ if mirrored => Err(unsupported(draft)),
         (_, States::Handoff) => workers::handoff(draft, stage),
-        (_, States::Zero1 | States::Zero2 | States::Zero3 | States::Hsdp) if folded => {
+        (_, States::Zero1 | States::Zero2 | States::Zero3 | States::Hsdp) => {
             shards::lay_out(draft, stage)
         }
-        (_, States::Zero1 | States::Zero2 | States::Zero3 | States::Hsdp) => {
-            Err(unsupported(draft))
-        }
+        (_, States::Replicated) if mirrored => mirror::lay_out(draft, stage),
         (Placement::Data, States::Replicated) if !sync => {
             workers::replicated(draft, stage)
         }
@@ -83,11 +76,6 @@ pub(crate) fn lay_out(
 pub(crate) fn close(draft: &mut Draft<'_>) -> Result<(), LowerError> {
     let stages = std::mem::take(&mut draft.bounded);
     norm::close(draft, &stages)
-}
-
-fn unsupported(draft: &Draft<'_>) -> LowerError {
-    let plan = draft.plan;
-    LowerError::States { placement: plan.placement, rule: plan.rule, states: plan.states }
 }
 
 /// The rows that an update binds.

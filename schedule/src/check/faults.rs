@@ -1,7 +1,6 @@
 //! All faults of one schedule, in list order.
 
 use super::{Culprit, Violation, limit};
-use crate::PlanFault;
 use std::fmt;
 
 /// Why a schedule was refused: at least one violation, in list order; the first 50 are kept.
@@ -88,13 +87,6 @@ impl Faults {
     /// Takes a malformed thing.
     pub(super) fn malformed(&mut self, culprit: Culprit, problem: impl Into<String>) {
         self.push(Violation::Malformed { culprit, problem: problem.into() });
-    }
-
-    /// Takes what keeps the decisions of a plan from going together.
-    pub(super) fn hold(&mut self, culprit: Culprit, held: Result<(), PlanFault>) {
-        if let Err(fault) = held {
-            self.malformed(culprit, fault.to_string());
-        }
     }
 
     /// Takes those that were found elsewhere.

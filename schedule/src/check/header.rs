@@ -3,8 +3,8 @@
 
 use super::{Culprit, faults::Faults, limit, names, numbers, shares};
 use crate::{
-    DeviceId, Direction, Evaluation, Fold, Id, Line, Parameter, Placement, Plan,
-    Reduction, Rule, Schedule, Split, Splits, Stage, Tensor,
+    DeviceId, Direction, Evaluation, Id, Line, Parameter, Plan, Reduction, Rule,
+    Schedule, Split, Splits, Stage, Tensor,
 };
 
 /// Checks what needs no other table. After it the derived numbers of the plan do not overflow.
@@ -12,7 +12,7 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
     target(schedule, faults);
     plan(schedule, faults);
     if faults.is_empty() {
-        delays(schedule, faults);
+        rings(schedule, faults);
         job(schedule, faults);
         names::check(schedule, faults);
         shares::check(schedule, faults);
@@ -51,34 +51,40 @@ fn target(schedule: &Schedule, faults: &mut Faults) {
     }
 }
 
+/// Numbers are small enough for what is made of them; then decisions go together.
 fn plan(schedule: &Schedule, faults: &mut Faults) {
     let culprit = Culprit::Header("plan");
     let plan = &schedule.plan;
-    let Plan { micro_batches, stages, slices: k, .. } = plan;
-    faults.hold(culprit, plan.check_slices());
-    let tasks = u64::from(*micro_batches)
-        .saturating_mul(u64::from(*stages).saturating_mul(u64::from(*k)));
-    faults.require((1..=limit::TASKS).contains(&tasks), culprit, || {
+    let before = faults.total();
+    sizes(plan, faults);
+    if faults.total() == before {
+        for fault in plan.faults(&schedule.target) {
+            faults.malformed(culprit, fault.to_string());
+        }
+    }
+}
+
+fn sizes(plan: &Plan, faults: &mut Faults) {
+    let culprit = Culprit::Header("plan");
+    let Plan { micro_batches, stages, slices, replicas, .. } = *plan;
+    let [n, s, k] = [micro_batches, stages, slices].map(u64::from);
+    faults.require(n.saturating_mul(s.saturating_mul(k)) <= limit::TASKS, culprit, || {
         format!(
-            "{micro_batches} micro-batches of {stages} stages in {k} slices; all are at \
-             least 1, and their product is at most {}",
+            "{n} micro-batches of {s} stages in {k} slices; their product is at most {}",
             limit::TASKS
         )
     });
-    faults.require(*micro_batches <= limit::MICRO_BATCHES, culprit, || {
-        format!("{micro_batches} micro-batches; at most {} do", limit::MICRO_BATCHES)
+    faults.require(micro_batches <= limit::MICRO_BATCHES, culprit, || {
+        format!("{n} micro-batches; at most {} do", limit::MICRO_BATCHES)
     });
-    replicas(plan, faults);
-    faults.hold(culprit, plan.check_order());
-    opposite(plan, faults);
-    faults.hold(culprit, plan.check_recompute());
-    faults.hold(culprit, plan.check_cuts());
-    for device in &plan.devices {
-        faults.require(schedule.target.devices.get(*device).is_some(), culprit, || {
-            format!("names the device {device}; name one of the target")
-        });
-    }
-    faults.hold(culprit, plan.check_units());
+    let all = (n * u64::from(replicas)).saturating_mul(k);
+    faults.require(all <= limit::ALL_MICRO_BATCHES, culprit, || {
+        format!(
+            "{replicas} replicas take {all} micro-batches, slices counted; at most {} are \
+             possible",
+            limit::ALL_MICRO_BATCHES
+        )
+    });
     let slack = match plan.rule {
         Rule::CyclicSlack(slack) => slack,
         Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::Local { .. } => 0,
@@ -88,33 +94,8 @@ fn plan(schedule: &Schedule, faults: &mut Faults) {
     });
 }
 
-/// Replicas exist, and shards divide those that share out the states of a stage.
-fn replicas(plan: &Plan, faults: &mut Faults) {
-    let culprit = Culprit::Header("plan");
-    let Plan { micro_batches, replicas, slices, .. } = plan;
-    faults.require(*replicas >= 1, culprit, || "replicas must be at least 1".into());
-    let each = u64::from(*micro_batches) * u64::from(*replicas);
-    let all = each.saturating_mul(u64::from(*slices));
-    faults.require(all <= limit::ALL_MICRO_BATCHES, culprit, || {
-        format!(
-            "{replicas} replicas take {all} micro-batches, slices counted; at most {} are possible",
-            limit::ALL_MICRO_BATCHES
-        )
-    });
-    faults.hold(culprit, plan.check_shards());
-}
-
-/// Only opposite pipelines sum by direction.
-fn opposite(plan: &Plan, faults: &mut Faults) {
-    let Plan { placement, order, .. } = plan;
-    let opposite = *placement == Placement::Pipeline && order.fold() == Fold::Mirror;
-    let sums = opposite || plan.reduction != Reduction::ByDirection;
-    faults.require(sums, Culprit::Header("plan"), || {
-        format!("{placement} {order} has one direction; sum otherwise")
-    });
-}
-
-fn delays(schedule: &Schedule, faults: &mut Faults) {
+/// Sums by device count the devices of all rings.
+fn rings(schedule: &Schedule, faults: &mut Faults) {
     let plan = &schedule.plan;
     let Plan { micro_batches, stages, rule, placement, reduction, .. } = plan;
     let rings = (0..*stages)
@@ -124,7 +105,6 @@ fn delays(schedule: &Schedule, faults: &mut Faults) {
     faults.require(few, Culprit::Header("plan"), || {
         format!("takes {devices} devices; at most {} do", limit::DEVICES)
     });
-    faults.hold(Culprit::Header("plan"), plan.check_delays());
 }
 
 fn job(schedule: &Schedule, faults: &mut Faults) {
@@ -258,9 +238,6 @@ fn parts(schedule: &Schedule, faults: &mut Faults) {
             tensor.shown()
         )
     });
-    faults.hold(culprit, tensor.check_halves());
-    faults.hold(culprit, tensor.check_contraction());
-    faults.hold(culprit, tensor.check_images());
     let last = schedule.axes.values().next_back().map(|axis| axis.splits);
     faults.require(parts == 1 || last == Some(Splits::Tensors), culprit, || {
         "the axis that splits tensors is the last one: their parts lie next to each other".into()

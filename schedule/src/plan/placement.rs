@@ -1,6 +1,6 @@
 //! How tasks meet devices, and how many devices that takes.
 
-use crate::{Rule, Timeline, gcd, spelled::spelled};
+use crate::{Order, Rule, Timeline, gcd, spelled::spelled};
 
 spelled! {
     /// How tasks meet devices.
@@ -32,6 +32,25 @@ impl Placement {
                 u32::try_from((n * left).div_ceil(s)).unwrap_or(u32::MAX)
             }
             _ => 1,
+        }
+    }
+
+    /// Whether an order is one of a rule on devices that are placed like this.
+    pub fn takes(self, order: Order, rule: Rule) -> bool {
+        match (self, rule) {
+            (_, Rule::Local { .. }) => self.orders_of_units().contains(&order),
+            (Placement::Accumulate, _) => order == Order::Sequential,
+            (Placement::Pipeline, Rule::Sync) => order.is_of_pipelines(),
+            (Placement::Concurrent | Placement::Data | Placement::Shared, Rule::Sync) => {
+                order == Order::Parallel
+            }
+            (
+                Placement::Concurrent
+                | Placement::Data
+                | Placement::Shared
+                | Placement::Pipeline,
+                Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_),
+            ) => order == Order::Cyclic,
         }
     }
 

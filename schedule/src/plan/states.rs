@@ -1,7 +1,7 @@
 //! Which states go with which rule, placement and order: the one law for who searches plans and
-//! who lowers them.
+//! who checks them.
 
-use super::{Placement, Plan, States};
+use super::{Placement, States};
 use crate::{Fold, Order, Rule};
 use std::fmt;
 
@@ -75,16 +75,6 @@ impl States {
             }
             Placement::Accumulate | Placement::Data | Placement::Pipeline => Ok(()),
         }
-    }
-}
-
-impl Plan {
-    /// Its rule, placement and order can have its states.
-    ///
-    /// # Errors
-    /// What the states would need.
-    pub fn check_states(&self) -> Result<(), StatesFault> {
-        self.states.check(self.rule, self.placement, self.order)
     }
 }
 

@@ -1,13 +1,14 @@
 //! One planted fault each: refused, with the right violation at the right line.
 
 use crate::tiny::{
-    Builder, Letters, accumulate, action, at, delayed, id, pipeline, reduced, row,
+    Builder, Letters, accumulate, action, at, delayed, empty, id, pipeline, reduced, row,
     turning,
 };
 use roundelay_schedule::{
     Access, Action, Belonging, Bytes, Collective, Content, Culprit, Element, Held, Id,
-    Initial, Method, Operand, Parameter, Pass, Rate, Rest, Schedule, Sum, Treatment,
-    Violation, Violations, Waits, Work, check,
+    Initial, Method, Operand, Order, Parameter, Pass, Placement, Plan, Rate, Reduction,
+    Rest, Rule, Schedule, Sequence, States, Sum, Treatment, Violation, Violations, Waits,
+    Work, check,
 };
 
 fn refused(mut schedule: Schedule, fault: impl FnOnce(&mut Schedule)) -> Violations {
@@ -494,11 +495,51 @@ fn long_reports_end_with_a_count() {
 /// Prices and profiles look at what the plan says, runs at the rings.
 #[test]
 fn a_plan_names_the_devices_of_the_rings() {
-    for named in [vec![], vec![id(0)], vec![id(0), id(0)], vec![id(0), id(1), id(1)]] {
-        let found = refused(pipeline(), |s| s.plan.devices = named.clone()).to_string();
-        let said = "its devices are not those of the rings at all axes: d0, d1";
-        assert!(found.contains(said), "{named:?}: {found}");
+    let named = |devices: &[usize]| {
+        refused(pipeline(), |s| {
+            s.target = empty(Rule::Sync, 1, 2, 3).target;
+            s.plan.devices = devices.iter().copied().map(id).collect();
+        })
+        .to_string()
+    };
+    let others = named(&[0, 2]);
+    let said = "its devices are not those of the rings at all axes: d0, d1";
+    assert!(others.contains(said), "{others}");
+    for devices in [&[][..], &[0], &[0, 1, 2]] {
+        let found = named(devices);
+        assert!(found.contains("the placement takes 2 devices"), "{devices:?}: {found}");
     }
+    let twice = named(&[0, 0]);
+    assert!(twice.contains("d0 stands twice among the devices"), "{twice}");
+}
+
+/// A header says how its lines came about: what no plan can be is no such thing.
+#[test]
+fn decisions_that_do_not_go_together_are_refused() {
+    type Edit = fn(&mut Plan);
+    let edits: [(Edit, &str); 9] = [
+        (|plan| plan.states = States::Handoff, "travel along the workers"),
+        (|plan| plan.states = States::Zero3, "with one replica nothing is split"),
+        (|plan| plan.reduction = Reduction::ByDevice, "the plan sums by_device"),
+        (
+            |plan| plan.order = Order::ZeroBubbleOneP,
+            "order zb_1p does not belong to sync in placement accumulate: use sequential",
+        ),
+        (
+            |plan| plan.placement = Placement::Concurrent,
+            "does not belong to sync in placement concurrent: use parallel",
+        ),
+        (|plan| plan.tensor.sequence = Sequence::Split, "one part alone"),
+        (|plan| plan.shards = 0, "`shards` is 0"),
+        (|plan| plan.chunks = 2, "one stage on a device"),
+        (|plan| plan.devices = vec![id(7)], "there is no device d7"),
+    ];
+    for (edit, said) in edits {
+        let found = refused(accumulate(2), |s| edit(&mut s.plan));
+        assert!(found.to_string().contains(said), "{said}: {found}");
+    }
+    let found = refused(pipeline(), |s| s.plan.order = Order::Listed).to_string();
+    assert!(found.contains("the lists are no training step"), "{found}");
 }
 
 /// One of them at a time, each named with what to write.

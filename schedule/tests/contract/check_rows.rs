@@ -172,7 +172,7 @@ fn columns_that_gather_stand_in_one_row() {
         s.plan.tensor.contraction = Contraction::Gather;
     });
     let expected = "contraction gather is not for a grid of 2 x 2 with sequences whole";
-    assert!(says(&found, Culprit::Header("axes"), expected), "{found}");
+    assert!(says(&found, Culprit::Header("plan"), expected), "{found}");
 }
 
 /// Half of a column of four rows is as far apart as its rows, but no line of the grid.
@@ -180,7 +180,7 @@ fn columns_that_gather_stand_in_one_row() {
 fn pieces_of_lines_are_none() {
     let grid = Tensor::grid(4, 2);
     let four = |s: &mut Schedule| {
-        s.target = empty(Rule::Sync, 1, 1, 8).target;
+        place(s, 8);
         s.plan.tensor = grid;
         s.axes[id(0)].extent = 8;
     };

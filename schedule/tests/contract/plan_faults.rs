@@ -1,6 +1,7 @@
 //! What keeps decisions from going together: every fault is found, said of its decision, and told
 //! with its numbers.
 
+use crate::tiny::empty;
 use roundelay_schedule::{
     Contraction, DeviceId, Id, Images, Item, Order, Pass, Placement, Plan, PlanFault,
     Recompute, Reduction, Rule, Sequence, States, Tensor, Timeline,
@@ -16,26 +17,9 @@ fn split(tensor: Tensor) -> Plan {
     pipeline().with_tensor(tensor)
 }
 
-/// What the checks that need no cluster say.
+/// The first fault of a plan for a cluster of sixteen devices.
 fn fault(plan: &Plan) -> Option<PlanFault> {
-    let checks = [
-        Plan::check_cuts,
-        Plan::check_recompute,
-        Plan::check_delays,
-        Plan::check_order,
-        Plan::check_lists,
-        Plan::check_replicas,
-        Plan::check_shards,
-        Plan::check_slices,
-        Plan::check_units,
-        |plan: &Plan| plan.tensor.check_parts(),
-        |plan: &Plan| plan.tensor.check_contraction(),
-        |plan: &Plan| plan.tensor.check_images(),
-        |plan: &Plan| plan.tensor.check_halves(),
-        Plan::check_reduction,
-        Plan::check_neighbours,
-    ];
-    checks.iter().find_map(|check| check(plan).err())
+    plan.faults(&empty(Rule::Sync, 1, 1, 16).target).next()
 }
 
 #[test]
@@ -70,6 +54,13 @@ fn decisions_that_do_not_go_together_are_named() {
         vec![5],
     );
     let listed = Plan { order: Order::Listed, ..pipeline() };
+    let (one, order) = (Placement::Accumulate, Order::Sequential);
+    let single = Plan::new(Rule::Sync, one, order, States::Replicated, 4, vec![5]);
+    let mirrored = Plan { order: Order::Chimera, ..pipeline() }.replicated(1, 1);
+    let on = |devices: &[usize]| Plan {
+        devices: devices.iter().copied().map(DeviceId::new).collect(),
+        ..pipeline()
+    };
     let item = Item::new(Pass::Forward, 0, 0);
     let cases = [
         ("cuts", "2 stages need one", Plan { cuts: vec![], ..pipeline() }),
@@ -80,13 +71,31 @@ fn decisions_that_do_not_go_together_are_named() {
             Plan { delays: workers.delays.clone(), ..pipeline() },
         ),
         ("order", "order interleaved", Plan { order: Order::Interleaved, ..pipeline() }),
+        (
+            "order",
+            "order sequential does not belong to sync in placement pipeline: use gpipe",
+            Plan { order: Order::Sequential, ..pipeline() },
+        ),
+        ("order", "one stage on a device", single.with_chunks(2)),
+        ("states", "nothing is split", sharded(States::Zero3, 1, 1)),
+        ("states", "travel along the workers", sharded(States::Handoff, 1, 1)),
+        (
+            "states",
+            "states zero1 are split",
+            Plan { states: States::Zero1, ..mirrored.clone() },
+        ),
+        ("replicas", "opposite directions have no replicas", mirrored.replicated(2, 1)),
+        ("devices", "there is no device d16", on(&[0, 16])),
+        ("devices", "d1 stands twice", on(&[1, 1])),
+        ("devices", "takes 2 devices, the plan names 3", on(&[0, 1, 2])),
+        ("stages", "`stages` is 0", Plan { stages: 0, ..pipeline() }),
         ("lists", "no training step", listed.with_lists(vec![vec![item]])),
         ("replicas", "never meet: use rule sync", workers.replicated(2, 1)),
         ("shards", "2 shards are for states hsdp", sharded(States::Zero3, 4, 2)),
         // Even groups alone would not help.
         ("shards", "3 shards are for states hsdp", sharded(States::Zero3, 4, 3)),
         ("shards", "groups of 3 shards", sharded(States::Hsdp, 4, 3)),
-        ("shards", "groups of 0 shards", sharded(States::Replicated, 4, 0)),
+        ("shards", "`shards` is 0", sharded(States::Replicated, 4, 0)),
         ("slices", "2 slices under order 1f1b", Plan { slices: 2, ..pipeline() }),
         (
             "slices",
@@ -138,7 +147,7 @@ fn delays_are_said_of_stage_and_micro_batch() {
     ];
     for (delays, words) in cases {
         let plan = Plan { delays, ..pipeline() };
-        let said = plan.check_delays().expect_err(words).to_string();
+        let said = fault(&plan).expect(words).to_string();
         assert!(said.starts_with("the delays are not those of sync for pipeline: "));
         assert!(said.contains(words), "{said}");
     }
@@ -148,5 +157,5 @@ fn delays_are_said_of_stage_and_micro_batch() {
 fn recompute_is_said_for_every_stage() {
     let plan = Plan { recompute: vec![Recompute::Full; 3], ..pipeline() };
     let expected = PlanFault::Recompute { stages: 2, found: 3 };
-    assert_eq!(plan.check_recompute(), Err(expected));
+    assert_eq!(fault(&plan), Some(expected));
 }

@@ -418,9 +418,16 @@ pub(crate) fn delayed(n: u32) -> Schedule {
     schedule.chained()
 }
 
+/// Two workers, a micro-batch each, in one step: nothing of these two decisions stands in lines.
+fn workers() -> Schedule {
+    let mut schedule = empty(Rule::Sync, 2, 1, 2);
+    (schedule.plan.placement, schedule.plan.order) = (Placement::Data, Order::Parallel);
+    schedule
+}
+
 /// Two workers along an axis, one micro-batch each; gradients are all-reduced in place.
 pub(crate) fn reduced() -> Schedule {
-    let mut schedule = empty(Rule::Sync, 2, 1, 2);
+    let mut schedule = workers();
     let axis = Axis {
         name: "worker".to_owned(),
         extent: 2,
@@ -452,7 +459,7 @@ pub(crate) fn reduced() -> Schedule {
 
 /// Two devices take training steps in turn; parameters move to the next one first.
 pub(crate) fn turning() -> Schedule {
-    let mut schedule = empty(Rule::Sync, 1, 1, 2);
+    let mut schedule = workers();
     schedule.ring(&[0, 1], 1);
     single(&mut schedule, 1);
     schedule.carry(0, &[&[None], &[Some(0)]]);
@@ -461,7 +468,7 @@ pub(crate) fn turning() -> Schedule {
         (at(0, 0), row(0, 0)),
         Content::Parameter(id(0)),
     );
-    passes(&mut schedule, 1, row(0, 0));
+    passes(&mut schedule, 2, row(0, 0));
     let update = schedule.routine(
         Pass::Update,
         0,
@@ -474,6 +481,8 @@ pub(crate) fn turning() -> Schedule {
 /// Two stages on two devices; a value goes forward and its gradient comes back.
 pub(crate) fn pipeline() -> Schedule {
     let mut schedule = empty(Rule::Sync, 1, 2, 2);
+    schedule.plan.placement = Placement::Pipeline;
+    schedule.plan.order = Order::OneForwardOneBackward;
     for stage in 0..2 {
         schedule.ring(&[stage], 0);
         schedule.buffer(stage, Subject::Parameter(id(stage), Slice::Whole), 1, 0);
