@@ -4,8 +4,8 @@ use crate::{orders::pipeline, support::program};
 use roundelay_codegen::lower;
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
-    Access, Action, ActionId, BufferId, Id, Order, Pass, Schedule, Violation, Violations,
-    Wait, Work, check,
+    Access, Action, ActionId, BufferId, Id, Order, Pass, Place, Schedule, Violation,
+    Violations, Wait, Work, check,
 };
 
 /// Four devices and eight micro-batches, and the first line that is beside a forward pass: an I,
@@ -88,6 +88,60 @@ fn a_pair_that_is_none_is_told() {
         "what is not one backward pass",
     );
     tells(|s, (_, own)| s.actions[own].lag = 1, "which serves another step");
+}
+
+/// It would end behind a pass that stands behind it in its lane.
+#[test]
+fn a_launch_between_the_passes_of_a_pair_is_refused() {
+    tells(
+        |s, (head, own)| {
+            let Work::Launch { at, lane, .. } = s.actions[own].work else {
+                panic!("a pass is launched");
+            };
+            let update = |action: &Action| {
+                let task = s.task(action).map(|task| task.pass);
+                task == Some(Pass::Update) && place(action) == Some(at)
+            };
+            let later = s.actions.iter().find(|(_, action)| update(action));
+            let later = later.expect("each device has an update").0;
+            raise(s, later, own);
+            let raised = &mut s.actions[own];
+            raised.after = [Wait { action: head, distance: 0 }].as_slice().into();
+            if let Work::Launch { lane: own, .. } = &mut raised.work {
+                *own = lane;
+            }
+        },
+        "move it above or below both",
+    );
+}
+
+fn place(action: &Action) -> Option<Place> {
+    match action.work {
+        Work::Launch { at, .. } => Some(at),
+        _ => None,
+    }
+}
+
+/// Moves a line up, to where another one stood.
+fn raise(schedule: &mut Schedule, from: ActionId, to: ActionId) {
+    let mut order: Vec<ActionId> = schedule.actions.ids().collect();
+    let moved = order.remove(from.index());
+    order.insert(to.index(), moved);
+    let mut places = vec![from; order.len()];
+    for (place, old) in order.iter().enumerate() {
+        places[old.index()] = ActionId::new(place);
+    }
+    let renamed = |old: &ActionId| {
+        let mut action = schedule.actions[*old].clone();
+        for wait in action.after.iter_mut() {
+            wait.action = places[wait.action.index()];
+        }
+        if let Work::Launch { beside: Some(head), .. } = &mut action.work {
+            *head = places[head.index()];
+        }
+        action
+    };
+    schedule.actions = order.iter().map(renamed).collect();
 }
 
 /// A backward pass that waits for the forward pass beside it cannot start with it.

@@ -1,11 +1,12 @@
 //! Rule 1 for pairs: a forward pass, and beside it on another lane of its device a
 //! backward pass, whole or both halves. All wait for the same actions, so they start
-//! together; that none needs another, and that they share no memory, is found by the
-//! rules that follow.
+//! together; a launch that stood between them in the lane of the one beside would start
+//! behind it and stand before it. That none needs another, and that they share no memory,
+//! is found by the rules that follow.
 
 use super::{Culprit, faults::Faults};
-use crate::{Action, ActionId, Pass, Schedule, Task, Work};
-use std::collections::BTreeMap;
+use crate::{Action, ActionId, DeviceId, Pass, Place, RingId, Schedule, Task, Work};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Checks all pairs; needs sound actions.
 pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
@@ -21,9 +22,78 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
             pairs.entry(head).or_default().push(id);
         }
     }
+    let lanes = match pairs.is_empty() {
+        true => Lanes::default(),
+        false => Lanes::new(schedule),
+    };
     for (head, members) in pairs {
         whole(schedule, head, &members, faults);
+        lanes.free(schedule, head, &members, faults);
     }
+}
+
+/// What one lane of a device takes in list order. Rings that share devices may meet in any period:
+/// for a pair all their places are one.
+#[derive(Default)]
+struct Lanes {
+    sharing: BTreeSet<RingId>,
+    launches: BTreeMap<(Option<Place>, u32), Vec<ActionId>>,
+}
+
+impl Lanes {
+    fn new(schedule: &Schedule) -> Self {
+        let mut lanes = Self { sharing: sharing(schedule), ..Self::default() };
+        for (id, action) in schedule.actions.iter() {
+            if let Work::Launch { at, lane, .. } = action.work {
+                lanes.launches.entry(lanes.key(at, lane)).or_default().push(id);
+            }
+        }
+        lanes
+    }
+
+    fn key(&self, at: Place, lane: u32) -> (Option<Place>, u32) {
+        ((!self.sharing.contains(&at.ring)).then_some(at), lane)
+    }
+
+    /// Nothing else stands between a forward pass and the last that is beside it, in the lane there.
+    fn free(
+        &self,
+        schedule: &Schedule,
+        head: ActionId,
+        members: &[ActionId],
+        faults: &mut Faults,
+    ) {
+        let Some(last) = members.last() else { return };
+        let Work::Launch { at, lane, .. } = schedule.actions[*last].work else { return };
+        let Some(launches) = self.launches.get(&self.key(at, lane)) else { return };
+        let between = launches.partition_point(|id| *id <= head);
+        let between = launches[between..].iter().take_while(|id| *id < last);
+        if let Some(other) = between.zip(members).find(|(id, own)| id != own) {
+            let id = *other.0;
+            faults.malformed(
+                Culprit::Action(id),
+                format!(
+                    "stands between {head} and {last}, which starts with it on lane {lane}: move \
+                     it above or below both"
+                ),
+            );
+        }
+    }
+}
+
+/// The rings that have a device of another one.
+fn sharing(schedule: &Schedule) -> BTreeSet<RingId> {
+    let mut first: BTreeMap<DeviceId, RingId> = BTreeMap::new();
+    let mut sharing = BTreeSet::new();
+    for (id, ring) in schedule.rings.iter() {
+        for device in &ring.devices {
+            let other = *first.entry(*device).or_insert(id);
+            if other != id {
+                sharing.extend([id, other]);
+            }
+        }
+    }
+    sharing
 }
 
 /// One backward pass beside its forward pass.

@@ -5,7 +5,12 @@
 //! from the slot of one launch to that of another may spread over the slots in between; the
 //! rounds are the most that any one slot must take.
 
-use crate::{Action, ActionId, Cells, Id, Queues, Schedule, Turned, Work, turned::Wheel};
+use super::limit;
+use crate::{
+    Action, ActionId, Cells, Id, Queue, Queues, RingId, Schedule, Turned, Work,
+    turned::Wheel,
+};
+use std::collections::BTreeSet;
 
 /// Slots of launches that are over, and moves since.
 type Depth = (u32, u32);
@@ -14,11 +19,12 @@ type Depth = (u32, u32);
 /// earlier that periods repeat.
 const SETTLING: u64 = 1 << 20;
 
-/// Counts the rounds in steady state.
+/// Counts the rounds in steady state; where devices turn for longer than can be followed, those of
+/// the first periods.
 pub(super) fn count(schedule: &Schedule, cells: &Cells) -> u32 {
-    let settling = (SETTLING / schedule.actions.len().max(1) as u64).clamp(2, 64);
-    let cycles = schedule.rings.values().map(|ring| Wheel::of_ring(ring).cycle());
-    let cycle = cycles.max().unwrap_or(1);
+    let lines = schedule.actions.len().max(1) as u64;
+    let settling = (SETTLING / lines).clamp(2, 64);
+    let cycle = cycle(schedule).min(limit::INSTANCES / lines).max(1);
     let queues = Queues::new(schedule);
     let mut rounds = Rounds::new(schedule, queues.len());
     let mut turned = Turned::new(schedule, cells, 0);
@@ -37,6 +43,17 @@ pub(super) fn count(schedule: &Schedule, cells: &Cells) -> u32 {
         }
     }
     rounds.most
+}
+
+/// Periods after which the devices that take something are back where they were.
+fn cycle(schedule: &Schedule) -> u64 {
+    let rings = schedule.actions.values().filter_map(|action| match action.queue() {
+        Queue::Lane(at, _) | Queue::Arrival(at) | Queue::Host(at) => Some(at.ring),
+        Queue::Group(_) => None,
+    });
+    let rings: BTreeSet<RingId> = rings.collect();
+    let cycles = rings.iter().map(|ring| Wheel::of_ring(&schedule.rings[*ring]).cycle());
+    cycles.max().unwrap_or(1)
 }
 
 struct Rounds {
@@ -130,4 +147,21 @@ impl Rounds {
 /// A depth counted from a slot; what waits for no launch stays at the start of the run.
 fn since((slots, moves): Depth, base: u32) -> (Option<i64>, u32) {
     ((slots > 0).then(|| i64::from(slots) - i64::from(base)), moves)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DeviceId, Ring, read, seal};
+
+    /// A file may list a ring that turns for long and that no action names.
+    #[test]
+    fn rings_that_nothing_uses_add_no_periods() {
+        let whole = include_str!("../../../tests/fixtures/schedule/whole.schedule");
+        let mut schedule = read(&seal(whole).unwrap()).unwrap();
+        let before = cycle(&schedule);
+        let devices = vec![DeviceId::new(0); 4096];
+        schedule.rings.push(Ring { devices, turn: 1, lanes: 1 });
+        assert_eq!(cycle(&schedule), before);
+    }
 }
