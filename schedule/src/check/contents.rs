@@ -212,9 +212,11 @@ impl<'a> Run<'a> {
             let (found, writer) = self.cells[cell];
             if found != expected && self.reported.insert((None, cell)) {
                 let steps = segment.end - segment.first;
-                let [expected, found] =
-                    [expected, found].map(|held| self.spelled(held, end));
-                faults.push(Violation::Rest { at, row, expected, found, writer, steps });
+                faults.push_with(|| {
+                    let [expected, found] =
+                        [expected, found].map(|held| self.spelled(held, end));
+                    Violation::Rest { at, row, expected, found, writer, steps }
+                });
             }
         }
     }
@@ -289,10 +291,12 @@ impl<'a> Run<'a> {
     ) {
         if self.reported.insert((Some(step.action), touch)) {
             let (found, writer) = self.cells[self.turned.cell(at, row)];
-            let [expected, found] =
-                [expected, found].map(|held| self.spelled(held, step.t));
             let action = step.action;
-            faults.push(Violation::Content { action, at, row, expected, found, writer });
+            faults.push_with(|| {
+                let [expected, found] =
+                    [expected, found].map(|held| self.spelled(held, step.t));
+                Violation::Content { action, at, row, expected, found, writer }
+            });
         }
     }
 
@@ -306,7 +310,7 @@ impl<'a> Run<'a> {
     ) {
         let Some(tree) = self.tree(stage) else { return };
         if self.reported.insert((Some(step.action), usize::MAX)) {
-            faults.push(Violation::Tree {
+            faults.push_with(|| Violation::Tree {
                 action: step.action,
                 stage,
                 at,

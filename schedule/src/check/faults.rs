@@ -65,9 +65,14 @@ impl Faults {
 
     /// Takes one more.
     pub(super) fn push(&mut self, violation: Violation) {
+        self.push_with(|| violation);
+    }
+
+    /// Takes one more, which is only made where there is room.
+    pub(super) fn push_with(&mut self, violation: impl FnOnce() -> Violation) {
         self.total += 1;
         if self.list.len() < Self::COLLECTED {
-            self.list.push(violation);
+            self.list.push(violation());
         }
     }
 

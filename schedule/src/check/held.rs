@@ -104,10 +104,64 @@ impl fmt::Display for Held {
     }
 }
 
-/// A sum in messages: `i0+i1 + (i2+i3)`.
+/// Most gradients of a sum that messages name.
+const NAMED: usize = 24;
+
+/// A sum in messages: `i0+i1 + (i2+i3)`; of a long one the first terms.
 pub(super) struct Spelled<'a>(pub(super) &'a Sum);
 
 impl fmt::Display for Spelled<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let terms = self.0.micro_batches();
+        if terms.len() <= NAMED {
+            return Whole(self.0).fmt(f);
+        }
+        terms[..4].iter().try_for_each(|i| write!(f, "{i}+"))?;
+        write!(f, "… ({} gradients)", terms.len())
+    }
+}
+
+/// Where two long sums part, and how; nothing where messages name all of both.
+pub(super) struct Parting<'a>(pub(super) [&'a Sum; 2]);
+
+impl fmt::Display for Parting<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [own, plan] = self.0.map(Sum::micro_batches);
+        if own.len().max(plan.len()) <= NAMED {
+            return Ok(());
+        }
+        let alike = own.iter().zip(&plan).take_while(|(one, other)| one == other).count();
+        match (own.get(alike), plan.get(alike)) {
+            (Some(one), Some(other)) => {
+                write!(f, " (after {alike} gradients {one} comes in place of {other})")
+            }
+            (Some(one), None) => write!(f, " (after all of those comes {one})"),
+            (None, Some(other)) => {
+                write!(f, " (after {alike} gradients {other} is missing)")
+            }
+            (None, None) => f.write_str(" (the same gradients, in other sums of sums)"),
+        }
+    }
+}
+
+/// Where what is held parts from what is expected, if both are long sums.
+pub(super) struct Apart<'a>(pub(super) &'a Held, pub(super) &'a Held);
+
+impl fmt::Display for Apart<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0, self.1) {
+            (Held::Gradient(.., own), Held::Gradient(.., plan)) => {
+                Parting([own, plan]).fmt(f)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The same with all terms.
+struct Whole<'a>(&'a Sum);
+
+impl fmt::Display for Whole<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Sum::All(parts) = self.0 else { return inner(self.0, f) };
         let plain = parts.iter().all(|part| matches!(part, Sum::One(_)));
@@ -123,6 +177,6 @@ impl fmt::Display for Spelled<'_> {
 fn inner(sum: &Sum, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match sum {
         Sum::One(i) => write!(f, "{i}"),
-        Sum::All(_) => write!(f, "({})", Spelled(sum)),
+        Sum::All(_) => write!(f, "({})", Whole(sum)),
     }
 }

@@ -1,6 +1,6 @@
 //! What can be wrong with a schedule: one variant per kind of fault, each with a repair.
 
-use super::held::{Held, Spelled};
+use super::held::{Apart, Held, Parting, Spelled};
 use crate::{
     Access, ActionId, AxisId, BufferId, Bytes, GroupId, MicroBatch, Place, RingId,
     RoutineId, Row, Stage, Sum, Task,
@@ -192,7 +192,8 @@ impl Violation {
         match self {
             Violation::Malformed { culprit, problem: _ } => Some(*culprit),
             Violation::Overfull { buffer, .. } => Some(Culprit::Buffer(*buffer)),
-            Violation::Missing { .. } | Violation::Lost { .. } => None,
+            Violation::Missing { .. } => None,
+            Violation::Lost { .. } => Some(Culprit::Header("buffers")),
             Violation::Repeated { action, .. }
             | Violation::Mixed { action, .. }
             | Violation::Alias { action, .. }
@@ -200,7 +201,9 @@ impl Violation {
             | Violation::Crossing { action, .. }
             | Violation::Content { action, .. }
             | Violation::Tree { action, .. } => Some(Culprit::Action(*action)),
-            Violation::Rest { writer, .. } => writer.map(Culprit::Action),
+            Violation::Rest { row, writer, .. } => {
+                Some(writer.map_or(Culprit::Buffer(row.buffer), Culprit::Action))
+            }
         }
     }
 }
@@ -251,12 +254,13 @@ impl fmt::Display for Violation {
             ),
             Violation::Content { action, at, row, expected, found, writer } => write!(
                 f,
-                "{action} reads {row} on {at}, which holds {found}{}; expected {expected}: \
+                "{action} reads {row} on {at}, which holds {found}{}{}; expected {expected}: \
                  move its slot, or add the action that puts it there",
+                Apart(found, expected),
                 Writer(found, *writer)
             ),
             Violation::Tree { action, stage, at, row, made, plan } => {
-                let (makes, mend) = makes(made.as_ref());
+                let (makes, mend) = makes(made.as_ref(), plan);
                 let plan = Spelled(plan);
                 write!(
                     f,
@@ -293,10 +297,14 @@ fn overfull(
 }
 
 /// What a line does to the gradient of a stage, and what to do about it.
-fn makes(made: Option<&Sum>) -> (String, &'static str) {
+fn makes(made: Option<&Sum>, plan: &Sum) -> (String, &'static str) {
     match made {
         Some(made) => (
-            format!("makes the gradient sum {} of", Spelled(made)),
+            format!(
+                "makes the gradient sum {}{} of",
+                Spelled(made),
+                Parting([made, plan])
+            ),
             "take the micro-batches in the plan's order",
         ),
         None => ("adds nothing to the gradient of".into(), "give its group members"),

@@ -81,16 +81,25 @@ impl<'a> Cursor<'a> {
         hint: &str,
     ) -> Result<T, Slip> {
         let at = self.at();
-        self.word().parse().map_err(|message| slip(at, message, hint))
+        let found = self.found();
+        self.word().parse().map_err(|message: String| {
+            // Where no word stands, what does is told.
+            let message = match message.strip_suffix("``") {
+                Some(start) => format!("{start}{found}"),
+                None => message,
+            };
+            slip(at, message, hint)
+        })
     }
 
     /// A count.
     pub(super) fn number(&mut self, hint: &str) -> Result<u32, Slip> {
         let at = self.at();
+        let found = self.found();
         let word = self.word();
         let digits = word.bytes().all(|b| b.is_ascii_digit());
         word.parse().ok().filter(|_| digits).ok_or_else(|| {
-            slip(at, format!("expected a number below 2^32, found `{word}`"), hint)
+            slip(at, format!("expected a number below 2^32, found {found}"), hint)
         })
     }
 

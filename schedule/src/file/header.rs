@@ -263,12 +263,13 @@ fn chunks<'a>(block: Block<'a>, starts: impl Fn(&Line<'_>) -> bool) -> Vec<Chunk
     chunks
 }
 
-/// No anchors, aliases or merge keys; nesting and size limited.
+/// No anchors, aliases, merge keys or tags of one's own; nesting and size limited.
 fn options() -> Options {
     serde_saphyr::options! {
         with_snippet: false,
         emit_comments: false,
         merge_keys: serde_saphyr::MergeKeyPolicy::Error,
+        reject_unsupported_tags: true,
         non_finite_float_policy: serde_saphyr::NonFiniteFloatPolicy::PassThrough,
         budget: serde_saphyr::budget! {
             max_aliases: 0,
@@ -289,7 +290,24 @@ fn meant(error: &Error) -> Option<String> {
         | Error::SerdeUnknownVariant { variant: found, expected, .. } => {
             did_you_mean(found, expected)
         }
+        Error::InvalidScalar { ty, .. } if ty.starts_with(['i', 'u']) => {
+            Some("write digits alone".to_owned())
+        }
         _ => None,
+    }
+}
+
+/// What a type of numbers is called where no program is read.
+fn scalar(ty: &str) -> &str {
+    match ty {
+        "u8" => "a whole number below 2^8",
+        "u16" => "a whole number below 2^16",
+        "u32" => "a whole number below 2^32",
+        "u64" => "a whole number below 2^64",
+        "i8" | "i16" | "i32" | "i64" => "a whole number",
+        "f32" | "f64" | "floating point" => "a number",
+        "bool" | "boolean" => "`true` or `false`",
+        other => other,
     }
 }
 
@@ -303,6 +321,8 @@ fn explain(error: &Error) -> String {
             let key = key.as_deref().unwrap_or("?");
             format!("the key `{key}` stands here twice")
         }
+        Error::InvalidScalar { ty, .. } => format!("expected {}", scalar(ty)),
+        Error::NullIntoString { .. } => "expected a text, found nothing".to_owned(),
         Error::Budget { breach, .. } => {
             let what = match breach {
                 BudgetBreach::Anchors { .. } | BudgetBreach::Aliases { .. } => {

@@ -49,6 +49,7 @@ impl Lines {
         let actions = actions.map(|line| line.number).collect();
         let mut lines = Self { actions, ..Self::default() };
         lines.header(parts.header);
+        lines.sections.insert("actions".to_owned(), parts.actions.first - 1);
         lines
     }
 
@@ -76,7 +77,8 @@ impl Lines {
         for line in block.lines() {
             let bare = line.bare();
             let text = bare.trim_start();
-            let key = text.split(':').next().unwrap_or("");
+            let key = text.split(':').next().unwrap_or("").trim_end();
+            let key = key.trim_matches(['"', '\'']);
             match bare.len() - text.len() {
                 _ if text.is_empty() => {}
                 0 => {

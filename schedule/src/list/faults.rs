@@ -183,15 +183,12 @@ impl Faults {
 
     /// On its device, a pass stands behind what it needs there.
     fn order(&mut self) {
-        let late = |listed: &Listed| match listed.pass {
-            Pass::Backward | Pass::InputGradient => Some(Pass::Forward),
-            Pass::WeightGradient => Some(Pass::InputGradient),
-            Pass::Forward | Pass::Combine | Pass::Norm | Pass::Update => None,
-        };
         let early = self.first.iter().filter_map(|(listed, at)| {
-            let need = Listed { pass: late(listed)?, ..*listed };
-            let before = self.first.get(&need)?;
-            (before.1 > at.1).then_some((*at, *listed, need))
+            let behind = |need: &Listed| {
+                let before = self.first.get(need);
+                before.is_some_and(|before| before.0 == at.0 && before.1 > at.1)
+            };
+            Some((*at, *listed, needs(*listed).into_iter().find(behind)?))
         });
         for (at, listed, need) in early.collect::<Vec<_>>() {
             let hint = format!("move {need} above it");
@@ -210,6 +207,27 @@ impl Faults {
     }
 }
 
+/// The passes that a pass needs, where they are: of its own stage, of the one before, or of the one
+/// behind.
+fn needs(listed: Listed) -> Vec<Listed> {
+    let Listed { stage, .. } = listed;
+    let before = stage.index().checked_sub(1).map(Stage::new);
+    let behind = Stage::new(stage.index() + 1);
+    let own = |pass, stage| Listed { pass, stage, ..listed };
+    match listed.pass {
+        Pass::Forward => {
+            before.map(|stage| own(Pass::Forward, stage)).into_iter().collect()
+        }
+        Pass::Backward | Pass::InputGradient => vec![
+            own(Pass::Forward, stage),
+            own(Pass::Backward, behind),
+            own(Pass::InputGradient, behind),
+        ],
+        Pass::WeightGradient => vec![own(Pass::InputGradient, stage)],
+        Pass::Combine | Pass::Norm | Pass::Update => Vec::new(),
+    }
+}
+
 impl fmt::Display for ListFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((device, place)) = self.place {
@@ -224,8 +242,9 @@ mod tests {
     use super::*;
 
     fn lists(text: &[&str]) -> Vec<DeviceList> {
-        let list =
-            |line: &&str| line.split(' ').map(|cell| cell.parse().unwrap()).collect();
+        let list = |line: &&str| {
+            line.split_whitespace().map(|cell| cell.parse().unwrap()).collect()
+        };
         text.iter().map(list).collect()
     }
 
@@ -268,6 +287,14 @@ mod tests {
             (
                 ["0F0 0F0 0B0 0B1", "1F0 1B0 1F1 1B1"],
                 "device 0, place 1: 0F0 stands twice",
+            ),
+            (
+                ["1F0 0F0 0F1 1F1 1B1 1B0 0B1 0B0", ""],
+                "device 0, place 0: 1F0 stands above 0F0",
+            ),
+            (
+                ["0F0 0B0 1F0 1B0 0F1 1F1 1B1 0B1", ""],
+                "device 0, place 1: 0B0 stands above 1B0",
             ),
             (["0F0 0F1 0B0 0B1 1F0", "1B0 1F1 1B1"], "device 1, place 0: 1B0: stage 1"),
             (["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1 9F0"], "place 4: 9F0 names stage 9"),

@@ -252,25 +252,23 @@ impl Scale {
     }
 }
 
-/// What the letters of the passes mean; backward passes stand whole or in halves.
+/// What the letters of the passes mean that there are.
 fn passes(simulation: &Simulation<'_>) -> String {
-    let backward = [
+    let names = [
+        (Pass::Forward, "F forward"),
         (Pass::Backward, "B backward"),
         (Pass::InputGradient, "I input gradient"),
         (Pass::WeightGradient, "W weight gradient"),
+        (Pass::Combine, "C combine"),
+        (Pass::Norm, "N norm"),
+        (Pass::Update, "U update"),
     ];
     let run = |pass| {
         let mut routines = simulation.schedule().routines.values();
         routines.any(|routine| routine.pass == pass)
     };
-    let names = backward.into_iter().filter(|(pass, _)| run(*pass));
-    let backward = names.map(|(_, name)| name);
-    let all: Vec<&str> = ["F forward"]
-        .into_iter()
-        .chain(backward)
-        .chain(["C combine", "U update"])
-        .collect();
-    all.join(", ")
+    let names = names.into_iter().filter(|(pass, _)| run(*pass));
+    names.map(|(_, name)| name).collect::<Vec<_>>().join(", ")
 }
 
 /// How many cells there are like the one that is shown, and among how many parts each is split.

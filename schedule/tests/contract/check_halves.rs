@@ -136,7 +136,7 @@ fn halves_are_shown() {
     let text = grid(&run, Nanos(0), run.makespan());
     let cells = "0F 0I 1F 1I 0W 1W U";
     assert_eq!(text.matches(cells).count(), 2, "{text}");
-    let legend = "F forward, I input gradient, W weight gradient, C combine, U update";
+    let legend = "F forward, I input gradient, W weight gradient, U update";
     assert!(text.contains(legend), "{text}");
     let trace = format!("{:?}", trace(&run));
     assert!(trace.contains("\"I0\"") && trace.contains("\"W0\""), "{trace}");
