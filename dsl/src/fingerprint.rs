@@ -1,5 +1,7 @@
 //! Stable hashes of what a model computes, and of model and cluster.
 
+mod words;
+
 use crate::{Model, NodeId, Program};
 use roundelay_schedule::{Bytes, Fnv, Id, Nanos, Profile, Target};
 use std::{collections::BTreeMap, fmt::Write, sync::Arc};
@@ -25,11 +27,14 @@ fn computed(model: &Model) -> u64 {
     let mut hash = Fnv::default();
     let inputs = model.inputs.iter().filter(|(_, input)| input.origin.is_data());
     for (id, input) in inputs {
-        let input = format!("{id} {} {:?} {:?}", input.name, input.element, input.shape);
+        let (element, shape) =
+            (words::element(input.element), words::shape(&input.shape));
+        let input = format!("{id} {} {element} {shape}", input.name);
         hash = hash.with(input.as_bytes());
     }
     for (id, own) in model.parameters.iter() {
-        let own = format!("{id} {} {:?} {:?}", own.name, own.shape, own.treatment);
+        let treatment = words::treatment(own.treatment);
+        let own = format!("{id} {} {:?} {treatment}", own.name, own.shape);
         hash = hash.with(own.as_bytes());
     }
     let last: Option<NodeId> = model.loss.iter().chain(&model.auxiliary).copied().max();
@@ -68,7 +73,8 @@ impl std::fmt::Display for Shown<'_> {
                 write!(f, " issue {}", device.issue.0)?;
             }
             if !device.products.is_ideal() || device.reserved > Bytes(0) {
-                write!(f, " {:?} {}", device.products, device.reserved.0)?;
+                let products = words::products(device.products);
+                write!(f, " {products} {}", device.reserved.0)?;
             }
             if device.overlap > 0 {
                 write!(f, " overlap {}", device.overlap)?;
@@ -78,7 +84,7 @@ impl std::fmt::Display for Shown<'_> {
         for (id, link) in links.iter() {
             write!(f, "{id} {} {} {}", link.name, link.bandwidth.0, link.latency.0)?;
             if link.startup > Nanos(0) || !link.ways.is_empty() {
-                write!(f, " {} {:?}", link.startup.0, link.ways)?;
+                write!(f, " {} {}", link.startup.0, words::ways(&link.ways))?;
             }
             writeln!(f)?;
         }

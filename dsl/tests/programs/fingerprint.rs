@@ -41,3 +41,46 @@ fn the_fingerprint_changes_with_model_and_cluster_alone() {
         assert_ne!(computed(&of(&text.replace(one, other))), computed(&print), "{other}");
     }
 }
+
+/// A small model on a cluster that says all that clusters may say, in words of its own.
+const CLUSTER: &str = r#"
+model small {
+    input features: real[batch, 16]
+    input wanted: i32[batch]
+    x = batch_norm(linear(features, 32), momentum = 0.25)
+    loss cross_entropy(linear(relu(x), 8), wanted)
+}
+device fast {
+    memory 2 GB
+    reserved 1 MB
+    compute 1 TFLOP/s { ramp 8 ns, attention 0.3, unaligned 0.5 }
+    bandwidth 1 TB/s
+}
+link near {
+    bandwidth 368 GB/s
+    latency 1700 ns
+    startup 50 us
+    short { bandwidth 40 GB/s, startup 5 us }
+    nvls  { bandwidth 310 GB/s, startup 40 us }
+}
+link far { bandwidth 50 GB/s, latency 16 us, form rails | tree }
+cluster two {
+    node = 2 x fast joined by near
+    2 x node joined by far
+}
+train { data synthetic(), batch 8, optimizer sgd(lr = 0.1), steps 4, seed 1 }
+plan { rule sync }
+"#;
+
+/// Runs that were stopped go on where the first half is the same: it changes with what is computed, not
+/// with what anything is called here.
+#[test]
+fn the_fingerprint_of_a_program_stays() {
+    let of = |text: &str| {
+        let source = SourceFile::new("test.rdl", text);
+        fingerprint(&parse(&source, &NoFiles).expect("it is right").0)
+    };
+    let quickstart = include_str!("quickstart.rdl");
+    assert_eq!(of(quickstart), "e99ac67001860f43-c78287f8959adec8");
+    assert_eq!(of(CLUSTER), "c15e33735437b341-08ba589668ea11f1");
+}

@@ -101,7 +101,7 @@ fn digest(
     digest.add(json(entries).as_bytes());
     for (name, Array { dtype, shape, bytes }) in arrays {
         digest.add(name.as_bytes());
-        digest.add(format!("{dtype:?}{shape:?}").as_bytes());
+        digest.add(format!("{dtype}{shape:?}").as_bytes());
         digest.add(bytes);
     }
     format!("{:016x}", digest.value())

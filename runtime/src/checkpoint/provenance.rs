@@ -2,7 +2,8 @@
 
 use crate::{Dataset, digest::Digest};
 use roundelay_schedule::{
-    Contraction, Images, Job, MapWays, Method, Parameter, Plan, Schedule, Tensor,
+    Contraction, Images, Job, MapWays, Method, Parameter, Plan, Schedule, Sequence, Sum,
+    Tensor,
 };
 use std::collections::BTreeMap;
 
@@ -139,7 +140,7 @@ fn arithmetic(schedule: &Schedule) -> String {
             }
         });
         digest.add(parameter.name.as_bytes());
-        digest.add(format!("{delays:?} {sum:?} {norm}").as_bytes());
+        digest.add(format!("{delays:?} {} {norm}", added(&sum)).as_bytes());
     }
     format!("{:016x}", digest.value())
 }
@@ -150,18 +151,33 @@ fn maps(maps: &MapWays) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// How tensors are split, in the words that digests of checkpoints are made of: these must stay as
-/// they are, and a single column is none of them, nor are examples that are taken together.
+/// A sum, in the words that digests of checkpoints are made of: these must stay as they are.
+fn added(sum: &Sum) -> String {
+    match sum {
+        Sum::One(i) => format!("One({i})"),
+        Sum::All(parts) => {
+            let parts: Vec<String> = parts.iter().map(added).collect();
+            format!("All([{}])", parts.join(", "))
+        }
+    }
+}
+
+/// How tensors are split, in such words; a single column is none of them, nor are examples that are
+/// taken together.
 fn spelled(tensor: Tensor) -> String {
     let Tensor { rows, columns, sequence, images, contraction, overdecompose } = tensor;
+    let sequence = match sequence {
+        Sequence::Whole => "Whole",
+        Sequence::Split => "Split",
+    };
     let grid = match (columns, contraction) {
-        (1, _) => format!("Tensor {{ rows: {rows}, sequence: {sequence:?} }}"),
-        (_, Contraction::Alternate) => format!(
-            "Tensor {{ rows: {rows}, columns: {columns}, sequence: {sequence:?} }}"
-        ),
+        (1, _) => format!("Tensor {{ rows: {rows}, sequence: {sequence} }}"),
+        (_, Contraction::Alternate) => {
+            format!("Tensor {{ rows: {rows}, columns: {columns}, sequence: {sequence} }}")
+        }
         (_, Contraction::Gather) => format!("Tensor {{ columns: {columns}, gather }}"),
         (_, Contraction::Each) => format!(
-            "Tensor {{ rows: {rows}, columns: {columns}, sequence: {sequence:?}, each }}"
+            "Tensor {{ rows: {rows}, columns: {columns}, sequence: {sequence}, each }}"
         ),
     };
     let grid = match images {
@@ -177,7 +193,7 @@ fn spelled(tensor: Tensor) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roundelay_schedule::Sequence;
+    use roundelay_schedule::{Id, MicroBatch};
 
     #[test]
     fn digests_are_made_of_words_that_stay() {
@@ -187,5 +203,8 @@ mod tests {
         assert_eq!(spelled(grid), "Tensor { rows: 2, columns: 4, sequence: Whole }");
         assert!(spelled(grid.in_halves()).ends_with(" } in 2 parts"));
         assert!(spelled(Tensor::pixels(4)).ends_with(" } of pixels"));
+        let one = |i| Sum::One(MicroBatch::new(i));
+        let sum = Sum::All(vec![one(0), Sum::All(vec![one(2), one(1)])]);
+        assert_eq!(added(&sum), "All([One(i0), All([One(i2), One(i1)])])");
     }
 }

@@ -120,6 +120,21 @@ fn newest(folder: &Scratch) -> State {
     Latest::of(folder.path()).unwrap().checkpoint.unwrap().state
 }
 
+/// What was written by an earlier release tells its run in the same words.
+#[test]
+fn digests_of_a_run_stay() {
+    let schedule = schedule(Rule::CyclicV2);
+    let told = run(&schedule);
+    assert_eq!(told.entry("arithmetic"), "bbf9edcd32c532e9");
+    assert_eq!(told.entry("delays"), "57af17765873b3a0");
+    let bytes = bytes(&schedule, 1);
+    let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+    let text = &header.metadata().as_ref().unwrap()[format::KEY];
+    let entries: std::collections::BTreeMap<String, String> =
+        serde_json::from_str(text).unwrap();
+    assert_eq!(entries["digest"], "5fe70e57e2bd3197");
+}
+
 #[test]
 fn a_state_comes_back_bit_for_bit() {
     for (rule, dtype) in [
