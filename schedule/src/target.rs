@@ -5,7 +5,7 @@ use crate::{
     Table,
 };
 use serde::{Deserialize, Serialize};
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range};
 
 /// The devices of one cluster, numbered as the program lists them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -154,11 +154,43 @@ pub struct Domain {
 }
 
 impl Target {
+    /// What documents call each pool: by its name, and with a number where several have that one, as
+    /// those of a tier that a cluster repeats.
+    pub fn pool_labels(&self) -> Table<PoolId, String> {
+        let mut numbers: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        for pool in self.pools.values() {
+            numbers.entry(&pool.name).or_default().0 += 1;
+        }
+        let mut label = |pool: &Pool| match numbers.get_mut(&*pool.name) {
+            Some((2.., number)) => {
+                *number += 1;
+                format!("{}.{}", pool.name, *number - 1)
+            }
+            Some(_) | None => pool.name.clone(),
+        };
+        let labels = self.pools.values().map(&mut label);
+        labels.collect()
+    }
+
     /// The innermost link level that joins two devices; none when nothing does.
     pub fn link_between(&self, one: DeviceId, other: DeviceId) -> Option<LinkId> {
         let holds = |domain: &&Domain| {
             [one, other].iter().all(|device| domain.devices.contains(&device.number()))
         };
         self.domains.iter().find(holds).map(|domain| domain.link)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pools_of_one_name_are_numbered() {
+        let pool = |name: &str| Pool { name: name.to_owned(), capacity: Bytes(1) };
+        let pools = ["node", "core.0", "node"].map(pool).into_iter().collect();
+        let target = Target { pools, ..Target::default() };
+        let labels: Vec<String> = target.pool_labels().values().cloned().collect();
+        assert_eq!(labels, ["node.0", "core.0", "node.1"]);
     }
 }

@@ -1,24 +1,45 @@
 //! Rule 1 for names: those of parameters and inputs become keys and names of files, those of
-//! metrics keys of documents.
+//! metrics, devices and links keys of documents. All are printed.
 
 use super::{Culprit, faults::Faults, limit};
 use crate::Schedule;
 use std::collections::BTreeSet;
 
-/// Checks that all names are apart, and that files can have those that files get.
+/// Checks that all names are apart, that they can be printed, and that files can have those that
+/// files get.
 pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
-    let job = &schedule.job;
+    let Schedule { job, target, .. } = schedule;
+    let (own, machine) = (Culprit::Header("job"), Culprit::Header("target"));
     let parameters: Vec<&str> = job.parameters.iter().map(|own| &*own.name).collect();
-    let inputs: Vec<&str> = job.inputs.values().map(|own| &*own.name).collect();
-    let metrics: Vec<&str> = job.metrics.iter().map(|own| &*own.name).collect();
-    let all = [("parameters", &parameters), ("inputs", &inputs), ("metrics", &metrics)];
-    for (kind, names) in all {
+    let inputs = job.inputs.values().map(|own| &*own.name).collect();
+    let metrics = job.metrics.iter().map(|own| &*own.name).collect();
+    let devices = target.devices.values().map(|own| &*own.name).collect();
+    let links = target.links.values().map(|own| &*own.name).collect();
+    let all: [(Culprit, &str, Vec<&str>); 5] = [
+        (own, "parameters", parameters.clone()),
+        (own, "inputs", inputs),
+        (own, "metrics", metrics),
+        (machine, "devices", devices),
+        (machine, "links", links),
+    ];
+    for (culprit, kind, names) in all {
         let mut known = BTreeSet::new();
         for name in names {
-            faults.require(known.insert(name), Culprit::Header("job"), || {
+            faults.require(known.insert(name), culprit, || {
+                let name = name.escape_debug();
                 format!("two {kind} are called `{name}`; give each a name")
             });
+            printable(culprit, name, faults);
         }
+    }
+    printable(own, &job.model, faults);
+    printable(machine, &target.name, faults);
+    target.pools.values().for_each(|pool| printable(machine, &pool.name, faults));
+    for (id, routine) in schedule.routines.iter() {
+        printable(Culprit::Routine(id), &routine.name, faults);
+    }
+    for (id, axis) in schedule.axes.iter() {
+        printable(Culprit::Axis(id), &axis.name, faults);
     }
     for name in parameters {
         let is_key = is_plain(name, limit::KEY) && !name.starts_with("__");
@@ -32,6 +53,20 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
             format!("input {}", told(name, limit::FILE_NAME))
         });
     }
+}
+
+/// Terminals obey what they cannot show.
+fn printable(culprit: Culprit, name: &str, faults: &mut Faults) {
+    let shown = !name.chars().any(char::is_control) && name.len() <= limit::KEY;
+    faults.require(shown, culprit, || {
+        let start: String = name.chars().take(40).collect();
+        format!(
+            "the name `{}` cannot be shown: write at most {} bytes, and nothing that controls \
+             terminals",
+            start.escape_debug(),
+            limit::KEY
+        )
+    });
 }
 
 fn told(name: &str, most: usize) -> String {

@@ -4,6 +4,7 @@
 mod check_accepts;
 mod check_calls;
 mod check_halves;
+mod check_header;
 mod check_in_place;
 mod check_mutants;
 mod check_refuses;
