@@ -119,8 +119,10 @@ fn rank(reason: &Reason, sizes: Sizes) -> (u64, u32) {
     let lacking = match reason {
         Reason::Memory(short) => short.missing.0,
         Reason::TooFewDevices { needed, .. }
-        | Reason::BehindTheLast { end: needed, .. }
-        | Reason::DevicesNotAllowed { needed } => u64::from(*needed),
+        | Reason::BehindTheLast { end: needed, .. } => u64::from(*needed),
+        Reason::DevicesNotAllowed { needed, nearest, .. } => {
+            u64::from(needed.abs_diff(*nearest))
+        }
         Reason::DelayTooShort { least } => u64::from(*least),
         Reason::TooLong { passes, .. } => *passes,
         _ => 0,

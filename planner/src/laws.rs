@@ -6,7 +6,7 @@ use crate::{
     family::Family,
     reason::{PASSES_MAX, Reason},
 };
-use roundelay_dsl::Program;
+use roundelay_dsl::{Numbers, Program};
 use roundelay_schedule::{
     DeviceList, Fold, Misfit, Order, Placement, Rule, States, list_faults,
 };
@@ -42,11 +42,12 @@ pub(crate) fn check_sizes(
     if passes > PASSES_MAX {
         return Err(Reason::TooLong { passes, most: PASSES_MAX });
     }
+    check_tensor(program, counts)?;
+    check_order(family, counts, lists)?;
+    // No number of workers makes up for what came before.
     if family.placement == Placement::Data && all == 1 {
         return Err(Reason::OneWorker);
     }
-    check_tensor(program, counts)?;
-    check_order(family, counts, lists)?;
     check_replicas(family, counts)
 }
 
@@ -155,10 +156,26 @@ pub(crate) fn check_end(program: &Program, end: u32) -> Result<(), Reason> {
 /// Whether the cluster has so many devices, and the program allows as many.
 pub(crate) fn check_devices(program: &Program, needed: u32) -> Result<(), Reason> {
     has_devices(program, needed)?;
-    if !program.search.devices.allows(u64::from(needed)) {
-        return Err(Reason::DevicesNotAllowed { needed });
+    match nearest(&program.search.devices, needed) {
+        nearest if nearest == needed => Ok(()),
+        nearest => {
+            let available = available(program);
+            Err(Reason::DevicesNotAllowed { needed, nearest, available })
+        }
     }
-    Ok(())
+}
+
+/// The number that is allowed and nearest to another one, which is that one where it is allowed.
+fn nearest(allowed: &Numbers, wanted: u32) -> u32 {
+    let ranges = match allowed {
+        Numbers::Open => return wanted,
+        Numbers::Ranges(ranges) => ranges,
+    };
+    let bounded = |bound: u64| u32::try_from(bound).unwrap_or(u32::MAX);
+    let inside = ranges
+        .iter()
+        .map(|(least, most)| wanted.max(bounded(*least)).min(bounded(*most)));
+    inside.min_by_key(|number| number.abs_diff(wanted)).unwrap_or(0)
 }
 
 /// Whether `cuts` cut a chain into `stages` stages.

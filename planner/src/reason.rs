@@ -65,10 +65,14 @@ pub enum Reason {
         /// What there is.
         available: u32,
     },
-    /// The program allows another number of devices.
+    /// The program allows other numbers of devices.
     DevicesNotAllowed {
         /// What it takes.
         needed: u32,
+        /// What is allowed and nearest to that.
+        nearest: u32,
+        /// What there is.
+        available: u32,
     },
     /// One update of delay does not suffice without a flush.
     DelayTooShort {
@@ -196,9 +200,11 @@ impl fmt::Display for Reason {
                 f,
                 "its devices would end at number {end}, the cluster has {available}"
             ),
-            Reason::DevicesNotAllowed { needed } => {
-                write!(f, "it takes {needed} devices, which the program does not allow")
-            }
+            Reason::DevicesNotAllowed { needed, nearest, available } => write!(
+                f,
+                "its number of devices is {needed}, the nearest that the program allows is \
+                 {nearest}, and the cluster has {available}"
+            ),
             Reason::DelayTooShort { least } => write!(
                 f,
                 "one update of delay needs at least {least} micro-batches in this pipeline"

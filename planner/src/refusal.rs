@@ -187,9 +187,14 @@ fn furthest<'a>(
         (Reason::OtherDepth { .. }, _) if !divided => (1, 0),
         _ => depth(excluded),
     };
+    // Of plans that are equally far off, one on as many devices as the program asks for.
+    let is_other = |excluded: &&Excluded| {
+        matches!(excluded.reason, Reason::DevicesNotAllowed { .. })
+    };
     let rank = |excluded: &&Excluded| {
         let (phase, missing) = depth(excluded);
-        (phase, exactness(program, excluded) > ranking.allowed, missing)
+        let is_weaker = exactness(program, excluded) > ranking.allowed;
+        (phase, is_weaker, missing, is_other(excluded))
     };
     ranking.space.excluded.iter().min_by_key(rank)
 }
@@ -214,9 +219,13 @@ fn depth(excluded: &Excluded) -> (u32, u64) {
     match &excluded.reason {
         Reason::Endless(_) => (0, 0),
         Reason::Memory(short) => (0, short.missing.0),
-        Reason::TooFewDevices { needed, .. }
-        | Reason::BehindTheLast { end: needed, .. }
-        | Reason::DevicesNotAllowed { needed } => (2, u64::from(*needed)),
+        Reason::TooFewDevices { needed, available }
+        | Reason::BehindTheLast { end: needed, available } => {
+            (2, needed.saturating_sub(*available).into())
+        }
+        Reason::DevicesNotAllowed { needed, nearest, .. } => {
+            (2, needed.abs_diff(*nearest).into())
+        }
         Reason::DelayTooShort { least } => (3, u64::from(*least)),
         Reason::Refused(_) | Reason::WrongLists(_) => (4, 0),
         Reason::WrongCuts(_) | Reason::Uncuttable(_) | Reason::NoStage { .. } => (5, 0),

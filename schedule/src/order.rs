@@ -96,6 +96,19 @@ pub enum Misfit {
     Slices,
 }
 
+/// How many chunks an order takes per device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Chunks {
+    /// So many.
+    Exactly(u32),
+    /// Two or more.
+    AtLeastTwo,
+    /// An even number.
+    Even,
+    /// As many as its lists say.
+    Listed,
+}
+
 impl Order {
     /// Which device has which stage.
     pub fn fold(self) -> Fold {
@@ -224,28 +237,48 @@ impl Order {
         }
     }
 
-    /// Whether the order is defined for v chunks and S stages, whatever N is.
+    /// Whether the order is defined for v chunks and S stages, whatever N is. First what no number
+    /// of stages mends.
     ///
     /// # Errors
     /// What would have to be otherwise.
     pub fn fits_chunks(self, chunks: u32, stages: u32) -> Result<(), Misfit> {
+        let (are_right, misfit) = match self.chunks() {
+            Chunks::Listed => return Ok(()),
+            Chunks::Exactly(count) => (chunks == count, Misfit::Chunks(count)),
+            Chunks::AtLeastTwo => (chunks >= 2, Misfit::FewChunks),
+            Chunks::Even => (chunks.is_multiple_of(2), Misfit::OddChunks),
+        };
+        match (are_right, chunks > 0 && stages.is_multiple_of(chunks)) {
+            (false, _) => Err(misfit),
+            (true, false) => Err(Misfit::UnevenChunks),
+            (true, true) => Ok(()),
+        }
+    }
+
+    /// How many chunks it takes.
+    fn chunks(self) -> Chunks {
         match self {
-            Order::Listed => Ok(()),
-            _ if chunks == 0 || !stages.is_multiple_of(chunks) => {
-                Err(Misfit::UnevenChunks)
-            }
-            Order::Interleaved | Order::BreadthFirst if chunks < 2 => {
-                Err(Misfit::FewChunks)
-            }
-            Order::Interleaved | Order::BreadthFirst => Ok(()),
-            Order::Wave if !chunks.is_multiple_of(2) => Err(Misfit::OddChunks),
-            Order::Wave => Ok(()),
-            Order::ZeroBubbleV | Order::HalfV | Order::MinimalV if chunks != 2 => {
-                Err(Misfit::Chunks(2))
-            }
-            Order::ZeroBubbleV | Order::HalfV | Order::MinimalV => Ok(()),
-            _ if chunks != 1 => Err(Misfit::Chunks(1)),
-            _ => Ok(()),
+            Order::Listed => Chunks::Listed,
+            Order::Interleaved | Order::BreadthFirst => Chunks::AtLeastTwo,
+            Order::Wave => Chunks::Even,
+            Order::ZeroBubbleV | Order::HalfV | Order::MinimalV => Chunks::Exactly(2),
+            Order::Sequential
+            | Order::Parallel
+            | Order::Cyclic
+            | Order::Gpipe
+            | Order::OneForwardOneBackward
+            | Order::Eager
+            | Order::ZeroBubbleH1
+            | Order::ZeroBubbleH2
+            | Order::ZeroBubbleOneP
+            | Order::ZeroBubbleTwoP
+            | Order::ZeroBubbleAuto
+            | Order::Chimera
+            | Order::DualPipe
+            | Order::DualPipePaired
+            | Order::SlicesOneForwardOneBackward
+            | Order::TeraPipe => Chunks::Exactly(1),
         }
     }
 
@@ -292,5 +325,28 @@ impl fmt::Display for Misfit {
                 "slices of sequences are for the pipeline orders seq1f1b and terapipe"
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_number_of_stages_mends_is_told_first() {
+        for (order, chunks, misfit) in [
+            (Order::OneForwardOneBackward, 2, Misfit::Chunks(1)),
+            (Order::ZeroBubbleV, 4, Misfit::Chunks(2)),
+            (Order::BreadthFirst, 1, Misfit::FewChunks),
+            (Order::Wave, 3, Misfit::OddChunks),
+        ] {
+            for stages in 1..13 {
+                assert_eq!(order.fits_chunks(chunks, stages), Err(misfit), "{order}");
+            }
+        }
+        assert_eq!(Order::Wave.fits_chunks(0, 4), Err(Misfit::UnevenChunks));
+        assert_eq!(Order::Wave.fits_chunks(4, 6), Err(Misfit::UnevenChunks));
+        assert_eq!(Order::Wave.fits_chunks(4, 8), Ok(()));
+        assert_eq!(Order::Listed.fits_chunks(0, 4), Ok(()));
     }
 }

@@ -109,6 +109,7 @@ fn a_window_behind_the_last_device_is_refused() {
     let refused = |lines: &[&str]| refusal(&set(&two_speeds(4, 2, 2), lines)).to_string();
     let late = refused(&["first_device 3", "devices 2"]);
     assert!(late.contains("\n  - first_device 2: "), "{late}");
+    assert!(late.contains("would end at number 5, the cluster has 4"), "{late}");
     let behind = refused(&["first_device 9"]);
     assert!(behind.contains("the cluster has 4"), "{behind}");
     assert!(behind.contains("from device 9 on"), "{behind}");

@@ -114,6 +114,28 @@ fn too_few_devices_are_refused_with_how_many_it_takes() {
     hold(&program, &refused);
 }
 
+/// Of many combinations that are no plan the reason of one is told: of one that changes nothing
+/// which the program asks for, if it can be.
+#[test]
+fn what_is_told_stays_when_the_rest_is_mended() {
+    for (lines, why) in [
+        (&["chunks 2", "order 1f1b"][..], "this order has one stage on a device"),
+        (&["chunks 3", "order wave"], "needs an even number of chunks"),
+        (&["chunks 1", "order interleaved"], "needs at least two chunks"),
+        (&["slices 2", "placement data"], "for the pipeline orders seq1f1b and terapipe"),
+        (
+            &["devices 7"],
+            "devices is 4, the nearest that the program allows is 7, and the cluster has 4",
+        ),
+        (&["first_device 3", "devices 2"], "would end at number 5, the cluster has 4"),
+    ] {
+        let mut program = sample::program(4, 8);
+        program.set_all(lines).expect("these are decisions");
+        let refused = refusal(&program);
+        assert!(refused.binding.contains(why), "{lines:?}: {refused}");
+    }
+}
+
 #[test]
 fn the_nearest_number_of_micro_batches_is_told() {
     let program = |micro_batches| {
