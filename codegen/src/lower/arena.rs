@@ -72,13 +72,15 @@ pub(crate) fn lay_out(
     }
 }
 
-/// Whether a buffer may share its addresses; values may where one lane makes all passes.
+/// Whether a buffer may share its addresses; values may where one lane of a device makes all its
+/// passes.
 fn part_time(buffer: &Buffer, placement: Placement) -> bool {
     let shares = match buffer.subject {
         Subject::Parameter(..) | Subject::Gradient(..) => true,
-        Subject::Value(_) | Subject::ValueGradient(_) => {
-            placement == Placement::Accumulate
-        }
+        Subject::Value(_) | Subject::ValueGradient(_) => match placement {
+            Placement::Accumulate | Placement::Data => true,
+            Placement::Concurrent | Placement::Shared | Placement::Pipeline => false,
+        },
         Subject::Optimizer(..)
         | Subject::Squares(..)
         | Subject::Activation(_)

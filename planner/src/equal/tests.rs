@@ -122,6 +122,44 @@ fn what_is_left_out_has_a_plan_that_is_no_worse() {
     assert!(compared > 150, "only {compared} plans are left out");
 }
 
+/// A worker with one micro-batch is a replica with one, and takes as much memory.
+#[test]
+fn workers_take_what_replicas_take() {
+    let mut program = sample::program(4, 4);
+    program.model = sample::gpt(6, 32, 16, false);
+    let roomy = Bytes(1 << 30);
+    program.target.devices.iter_mut().for_each(|(_, device)| device.memory = roomy);
+    program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = roomy);
+    let one = |number| Numbers::Ranges(vec![(number, number)]);
+    program.search.rule = Choice::OneOf(vec![Rule::Sync]);
+    program.search.rows = one(1);
+    program.search.devices = one(4);
+    for states in [States::Replicated, States::Zero2, States::Zero3] {
+        for (stages, recompute) in
+            [(1, Recompute::None), (4, Recompute::None), (8, Recompute::Full)]
+        {
+            let search = &mut program.search;
+            search.states = Choice::OneOf(vec![states]);
+            search.stages = one(stages);
+            search.recompute = Choice::OneOf(vec![recompute]);
+            let [workers, replicas] =
+                [(Placement::Data, 4, 1), (Placement::Accumulate, 1, 4)].map(
+                    |(placement, micro_batches, replicas)| {
+                        let search = &mut program.search;
+                        search.placement = Choice::OneOf(vec![placement]);
+                        search.micro_batches = one(micro_batches);
+                        search.replicas = one(replicas);
+                        let found = crate::plan(&program, &crate::Options::default());
+                        found.expect("there is room").plans.remove(0)
+                    },
+                );
+            assert_eq!(workers.plan.cuts, replicas.plan.cuts);
+            assert_eq!(workers.step_time, replicas.step_time, "{states} {stages}");
+            assert_eq!(workers.device_peak, replicas.device_peak, "{states} {stages}");
+        }
+    }
+}
+
 /// The plans of a space, in a few words.
 fn plans(program: &Program) -> Vec<String> {
     let space = Space::new(program, 2);
