@@ -10,7 +10,7 @@ use crate::{
     table::long,
     what_if::{Answer, Subject, WhatIf, questions, turns},
 };
-use roundelay_dsl::Program;
+use roundelay_dsl::{Objective, Program};
 use roundelay_schedule::{Bytes, Kind, Sites};
 use std::{collections::BTreeMap, fmt};
 
@@ -87,7 +87,15 @@ fn binding(ranking: &Ranking, what_if: &[WhatIf]) -> String {
         false => found.join("; "),
         true => "neither more memory nor a faster link saves anything".to_owned(),
     };
-    format!("{}; {more}", time(first).trim_start_matches("time: "))
+    let scarce = match ranking.goal.objective {
+        Objective::Memory => memory(first),
+        Objective::StepTime
+        | Objective::Devices
+        | Objective::Cost
+        | Objective::TimeToResult => time(first),
+    };
+    let scarce = scarce.split_once(": ").map_or(&*scarce, |(_, scarce)| scarce);
+    format!("{scarce}; {more}")
 }
 
 impl fmt::Display for Explanation {

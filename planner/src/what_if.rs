@@ -332,12 +332,16 @@ impl WhatIf {
         self.answer.plan().map(|answer| Approach::of(&answer.plan))
     }
 
-    /// The part of the objective that is saved; below zero when it is worse.
+    /// The part of the objective that is saved; below zero when it is worse. Of plans on as many
+    /// devices the faster one is the better one, so there it is the part of the time.
     pub(crate) fn saving(&self, first: &Candidate, goal: &Goal) -> f64 {
-        let worth = |candidate: &Candidate, goal: &Goal| candidate.score(goal).0 as f64;
-        match self.answer.plan() {
-            Some(answer) => 1.0 - worth(answer, &self.goal) / worth(first, goal).max(1.0),
-            None => f64::NEG_INFINITY,
-        }
+        let Some(answer) = self.answer.plan() else { return f64::NEG_INFINITY };
+        let [(then, [then_next, ..]), (now, [now_next, ..])] =
+            [answer.score(&self.goal), first.score(goal)];
+        let (then, now) = match goal.objective == Objective::Devices && then == now {
+            true => (then_next.into(), now_next.into()),
+            false => (then, now),
+        };
+        1.0 - then as f64 / (now as f64).max(1.0)
     }
 }

@@ -134,6 +134,31 @@ fn what_is_scarce_binds_and_what_is_not_does_not() {
     assert!(tight.binding.contains("memory: 4 GB more"), "{}", tight.binding);
 }
 
+/// Where memory is minimised it is what binds; of plans on as few devices as there can be the
+/// faster one is the better one.
+#[test]
+fn what_binds_is_what_is_minimised() {
+    let mut program = sample::program(4, 8);
+    let binding = |program: &Program| {
+        let ranking = plan(program, &Options::default()).expect("plans fit");
+        (explain(program, &Options::default(), &ranking).binding, ranking)
+    };
+    program.search.objective = Objective::Memory;
+    let (told, ranking) = binding(&program);
+    assert!(told.starts_with("the fullest device takes "), "{told}");
+    program.search.objective = Objective::Devices;
+    let (told, roomy) = binding(&program);
+    assert_eq!(roomy.best().devices.len(), 1);
+    assert!(told.contains("neither more memory nor a faster link"), "{told}");
+    let least = ranking.plans[0].device_peak;
+    program.search.devices = roundelay_dsl::Numbers::Ranges(vec![(1, 1)]);
+    program.search.memory = Some(roomy.plans[0].device_peak - Bytes(1));
+    let (told, tight) = binding(&program);
+    assert!(least <= tight.plans[0].device_peak);
+    assert!(tight.plans[0].step_time > roomy.plans[0].step_time);
+    assert!(told.contains("memory: 4 GB more on each device saves "), "{told}");
+}
+
 #[test]
 fn other_batches_are_weighed_with_their_own_steps() {
     let mut program = sample::program(2, 8);
