@@ -4,7 +4,6 @@
 use crate::{core::Place, nodes::Mark};
 use roundelay_dsl::{Model, NodeId, Operation, ParameterId, Source};
 use roundelay_schedule::Id;
-use std::collections::BTreeMap;
 
 /// What of a model decides which of its stages are alike, whatever the cuts.
 #[derive(Clone, Debug)]
@@ -41,11 +40,6 @@ pub(crate) enum Kind {
 impl Shapes {
     /// The shapes of a model whose nodes have these marks.
     pub(crate) fn new(model: &Model, marks: &[Mark]) -> Self {
-        let mut known: BTreeMap<String, u32> = BTreeMap::new();
-        let mut number = |text: String| {
-            let next = u32::try_from(known.len()).unwrap_or(u32::MAX);
-            *known.entry(text).or_insert(next)
-        };
         let (trained, needed) = (model.trained(), needed(model));
         let mut last = vec![[0; 2]; model.nodes.len()];
         for (user, node) in model.nodes.iter() {
@@ -59,28 +53,30 @@ impl Shapes {
                 }
             }
         }
-        let parameters = model.parameters.values().map(|parameter| {
-            number(format!("{:?} {:?}", parameter.shape, parameter.treatment))
-        });
+        let mut sorts = Vec::new();
+        let parameters = model
+            .parameters
+            .values()
+            .map(|parameter| place(&mut sorts, (&parameter.shape, parameter.treatment)));
         let parameters = parameters.collect();
-        let shape = |(id, node): (NodeId, &roundelay_dsl::Node)| {
+        let mut kinds = Vec::new();
+        let nodes = model.nodes.iter().map(|(id, node)| {
             let at = id.index();
-            let (layer, output, parameters, calls) =
-                marks.get(at).copied().unwrap_or_default();
-            let what = (&node.operation, &node.shape, output, parameters, calls);
-            let about = (what, trained[at], needed[at]);
+            let mark = marks.get(at).copied().unwrap_or_default();
+            let layerless = Mark { layer: None, ..mark };
+            let what = (node.operation, &node.shape, layerless);
             Shape {
-                kind: number(format!("{about:?}")),
+                kind: place(&mut kinds, (what, trained[at], needed[at])),
                 operands: node.operands.clone(),
                 is_view: matches!(
                     node.operation,
                     Operation::Reshape | Operation::Boundary(_)
                 ),
                 last: last[at],
-                layer,
+                layer: mark.layer,
             }
-        };
-        let nodes = model.nodes.iter().map(shape).collect();
+        });
+        let nodes = nodes.collect();
         Self { nodes, parameters, end: model.cuttable() }
     }
 
@@ -106,7 +102,7 @@ impl Shapes {
             let node = &self.nodes[at];
             word.push(node.kind);
             word.extend(node.last.map(|last| u32::from(last >= end)));
-            word.push(relative(node.layer, layer));
+            word.extend(relative(node.layer, layer));
             for operand in &node.operands {
                 match *operand {
                     Source::Node(made) if made.index() >= start => {
@@ -120,7 +116,7 @@ impl Shapes {
                         let near = u32::from(made.index() >= before);
                         word.extend([1, value.kind, near, place(&mut values, made)]);
                         word.extend(value.last.map(|last| u32::from(last >= end)));
-                        word.push(relative(value.layer, layer));
+                        word.extend(relative(value.layer, layer));
                     }
                     Source::Parameter(id) => {
                         let kind = self.parameters[id.index()];
@@ -131,7 +127,7 @@ impl Shapes {
             }
         }
         let behind = self.nodes.get(end).and_then(|node| node.layer);
-        word.push(relative(behind, layer));
+        word.extend(relative(behind, layer));
         Some(word)
     }
 }
@@ -140,23 +136,23 @@ fn short(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// A layer counted from another one.
-fn relative(layer: Option<u32>, first: Option<u32>) -> u32 {
+/// A layer counted from another one, as letters of a word: the first one says whether there is
+/// something to count.
+fn relative(layer: Option<u32>, first: Option<u32>) -> [u32; 2] {
     match (layer, first) {
-        (None, _) => u32::MAX,
-        (Some(_), None) => u32::MAX - 1,
-        (Some(layer), Some(first)) => layer.wrapping_sub(first),
+        (None, _) => [0, 0],
+        (Some(_), None) => [1, 0],
+        (Some(layer), Some(first)) => [2, layer.wrapping_sub(first)],
     }
 }
 
-/// The place of something among what was seen.
-fn place<T: PartialEq + Copy>(seen: &mut Vec<T>, one: T) -> u32 {
+/// The place of something among what was seen; models have few kinds of nodes.
+fn place<T: PartialEq>(seen: &mut Vec<T>, one: T) -> u32 {
     let known = seen.iter().position(|other| *other == one);
-    let place = known.unwrap_or_else(|| {
+    short(known.unwrap_or_else(|| {
         seen.push(one);
         seen.len() - 1
-    });
-    short(place)
+    }))
 }
 
 /// Whether a minimised loss depends on each node.
@@ -237,6 +233,15 @@ mod tests {
         assert!(shared > 1000, "only {shared} stages are alike");
     }
 
+    #[test]
+    fn a_layer_before_the_first_one_is_no_missing_layer() {
+        let missing = relative(None, Some(3));
+        for layer in [0, 2, 3, 4, u32::MAX] {
+            assert_ne!(relative(Some(layer), Some(3)), missing, "{layer}");
+        }
+        assert_ne!(relative(Some(2), None), missing);
+    }
+
     /// The gradient of what the loss reads later comes back; what a metric reads has none.
     #[test]
     fn what_only_metrics_read_later_is_of_another_kind() {
@@ -244,8 +249,7 @@ mod tests {
         program.model = sample::read_again();
         let (costs, size) = (Costs::new(&program), (2, Tensor::WHOLE));
         let nodes = Nodes::new((&program, &program.model), size, &costs).unwrap();
-        let nameless = |(_, output, own, calls): &Mark| (None, *output, *own, *calls);
-        let marks = nodes.marks.iter().map(nameless);
+        let marks = nodes.marks.iter().map(|mark| Mark { layer: None, ..*mark });
         let shapes = Shapes::new(&program.model, &marks.collect::<Vec<Mark>>());
         let kind =
             |start| shapes.kind(Place { before: start - 2, start, end: start + 2 });

@@ -27,9 +27,18 @@ pub(crate) struct Nodes {
     of: Vec<usize>,
 }
 
-/// What of a node does not follow from what it does in the whole model: its layer, the size of its
-/// result, the elements of its parameters, and how many calls it takes.
-pub(crate) type Mark = (Option<u32>, Bytes, u64, usize);
+/// What of a node does not follow from what it does in the whole model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Its layer; none where it stands before or behind them.
+    pub layer: Option<u32>,
+    /// The size of its result.
+    pub output: Bytes,
+    /// Elements of its parameters.
+    pub parameters: u64,
+    /// How many calls it takes.
+    pub calls: usize,
+}
 
 /// What all nodes of a kind take in both directions.
 #[derive(Clone, Debug)]
@@ -180,7 +189,8 @@ impl Nodes {
         };
         let mark = |node: &NodeCost| {
             let calls = node.forward.calls.len() + node.backward.calls.len();
-            (node.layer, node.output, node.parameters, calls)
+            let NodeCost { layer, output, parameters, .. } = *node;
+            Mark { layer, output, parameters, calls }
         };
         Ok(kinds.map(|kinds| Self {
             reach,
