@@ -117,7 +117,8 @@ impl<'a> Clerk<'a> {
     pub(crate) fn lessened(&mut self, known: &Candidate) -> Option<Candidate> {
         let outline = self.listed.plans[known.number];
         let may_differ = self.listed.program.search.recompute == Choice::Open;
-        if !may_differ || self.listed.is_alone(&outline) {
+        let is_free = self.listed.is_alone(&outline) && !outline.is_sliced();
+        if !may_differ || is_free || self.listed.grouping == Grouping::None {
             return None;
         }
         let (mut none, mut all, mut found) = (0, EIGHTHS, None);
@@ -218,11 +219,12 @@ impl Listed<'_> {
     /// stand side by side, least first. Unless memory counts, the first that fits is the only one to
     /// look at: a rule, for one that does less of it is nearly always no slower, but no law
     /// (`tests/recompute.rs`), so it belongs to what the space is and not to what bounds prove.
-    /// Plans whose order is found, or whose rows share tokens or pixels, may well be faster with more of
-    /// it: each of them stands alone.
+    /// Plans whose order is found, whose rows share tokens or pixels, or whose sequences are cut in
+    /// slices may well be faster with more of it: each of them stands alone.
     fn is_alone(&self, outline: &Outline) -> bool {
         let Outline { family, counts, .. } = outline;
         family.order.is_found()
+            || outline.is_sliced()
             || counts.tensor.sequence == Sequence::Split
             || counts.tensor.images == Images::Split
             || counts.tensor.overdecompose > 1

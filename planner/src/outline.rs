@@ -54,6 +54,11 @@ impl Outline {
         own(self) == own(other)
     }
 
+    /// Whether slices of sequences flow.
+    pub(crate) fn is_sliced(&self) -> bool {
+        self.counts.slices > 1
+    }
+
     /// In how many decisions another plan differs from it.
     pub(crate) fn differs(&self, other: &Self) -> usize {
         let (one, two) = (self.family, other.family);

@@ -120,7 +120,7 @@ impl<'a> Bounds<'a> {
             self.has_room(outline, &held_by_nodes(self.program, &plan, cutting))?;
         }
         let bound = Bound::of_nodes(self.program, &plan, cutting, network);
-        Ok(if is_sliced(outline) { bound.of_slices(self.program) } else { bound })
+        Ok(if outline.is_sliced() { bound.of_slices(self.program) } else { bound })
     }
 
     fn count(&self, outline: &Outline) -> Count {
@@ -171,7 +171,7 @@ impl<'a> Bounds<'a> {
         &mut self,
         open: &[(Outline, Bound, Sharpness)],
     ) -> Vec<Result<(Bound, Sharpness), Reason>> {
-        let whole = open.iter().filter(|(outline, ..)| !is_sliced(outline));
+        let whole = open.iter().filter(|(outline, ..)| !outline.is_sliced());
         self.make_loads(whole.clone().map(|(outline, ..)| outline));
         let far = whole.filter(|(_, _, known)| *known == Sharpness::Stages);
         self.make_lists(far.map(|(outline, ..)| outline));
@@ -186,7 +186,7 @@ impl<'a> Bounds<'a> {
     /// Why it is no plan.
     pub(crate) fn sharpest(&mut self, outline: &Outline) -> Result<Bound, Reason> {
         let first = self.first(outline, &mut Network::new(&self.program.target))?;
-        if !is_sliced(outline) {
+        if !outline.is_sliced() {
             self.make_loads([outline].into_iter());
             self.make_lists([outline].into_iter());
         }
@@ -201,7 +201,8 @@ impl<'a> Bounds<'a> {
         bound: Bound,
         known: Sharpness,
     ) -> Result<(Bound, Sharpness), Reason> {
-        if is_sliced(outline) {
+        // What stages of slices take is not derived before they are clocked.
+        if outline.is_sliced() {
             return Ok((bound, Sharpness::Lists));
         }
         let plan = outline.bare(self.program);
@@ -294,11 +295,6 @@ impl<'a> Bounds<'a> {
             self.lists.insert(key, lists);
         }
     }
-}
-
-/// Whether slices of sequences flow: what their stages take is not derived before they are clocked.
-fn is_sliced(outline: &Outline) -> bool {
-    outline.counts.slices > 1
 }
 
 /// How the devices of a program differ.

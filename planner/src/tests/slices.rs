@@ -1,9 +1,9 @@
 //! Slices in a search: tried where a program names them, and never faster or smaller than bounded.
 
 use super::{all, refusal};
-use crate::{Candidate, appraise, sample};
+use crate::{Candidate, Options, appraise, plan, sample};
 use roundelay_dsl::{Choice, Numbers, Operation, Program};
-use roundelay_schedule::{Bytes, Exactness, Order, Placement};
+use roundelay_schedule::{Bytes, Exactness, Order, Placement, Recompute};
 
 /// Six layers on four devices with room.
 fn program() -> Program {
@@ -73,6 +73,28 @@ fn slices_that_do_not_fit_the_model_are_told_before_devices() {
     program.train.batch = 8;
     let refused = refusal(&program);
     assert!(refused.binding.contains("it needs 8 devices, the cluster has 4"));
+}
+
+/// Keys and values of slices are joined, and `none` joins them again where `selective` keeps what
+/// was joined, so less of it may be slower.
+#[test]
+fn no_named_recomputation_beats_the_first_plan_of_a_sliced_program() {
+    let mut program = program();
+    program.search.slices = Numbers::Ranges(vec![(4, 4)]);
+    let first = |program: &Program| {
+        let found = plan(program, &Options::default()).expect("there is room");
+        assert_eq!(found.gap(), 0.0);
+        found.plans.into_iter().next().expect("a plan was found")
+    };
+    let open = first(&program);
+    let named = Recompute::ALL.iter().map(|recompute| {
+        program.search.recompute = Choice::OneOf(vec![*recompute]);
+        (first(&program).step_time, *recompute)
+    });
+    let named: Vec<_> = named.collect();
+    let (least, fastest) = *named.iter().min().expect("there are ways");
+    assert!(open.step_time <= least, "{} {named:?}", open.step_time);
+    assert_ne!(fastest, Recompute::None, "the least of it is the fastest here too");
 }
 
 #[test]
