@@ -248,8 +248,9 @@ impl Listed<'_> {
 
     /// The bound of a plan that may fit, and ends.
     fn roomy(&self, outline: &Outline, bound: Bound) -> Result<Bound, Reason> {
-        let window = (outline.counts.first_device, outline.devices);
-        let fits = self.bounds.room.for_bound(self.program, window, &bound);
+        let first = outline.counts.first_device;
+        let devices = first..first.saturating_add(outline.devices);
+        let fits = self.bounds.room.for_bound(self.program, devices, &bound);
         fits.map_err(Reason::Memory)?;
         let endless = Endless::of_bound(self.program, outline, &bound);
         endless.map_or(Ok(bound), |endless| Err(Reason::Endless(endless)))

@@ -20,11 +20,25 @@ use roundelay_schedule::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Micro-batches of all replicas, and how tensors are split.
-type Grain = (u32, Tensor);
+/// What one pass works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Grain {
+    /// Micro-batches of all replicas.
+    pub micro_batches: u32,
+    /// How tensors are split.
+    pub tensor: Tensor,
+}
 
-/// A grain, stages, and where they are.
-pub(crate) type Count = (Grain, u32, Seating);
+/// What decides where a plan is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Count {
+    /// Of every pass.
+    pub grain: Grain,
+    /// How many.
+    pub stages: u32,
+    /// Where they are.
+    pub seating: Seating,
+}
 
 /// Where stages are, as far as it makes a difference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,9 +54,11 @@ pub(crate) struct Seating {
     pub held: Option<Bytes>,
 }
 
-/// The same stages, if messages between them are hidden.
-pub(crate) fn hidden((grain, stages, seating): Count) -> Count {
-    (grain, stages, Seating { messages: Messages::Hidden, ..seating })
+impl Count {
+    /// The same stages, if messages between them are hidden.
+    pub(crate) fn hidden(&self) -> Self {
+        Self { seating: Seating { messages: Messages::Hidden, ..self.seating }, ..*self }
+    }
 }
 
 /// So many elements are asked for what each of them takes.
@@ -179,39 +195,40 @@ impl Cuttings {
         wanted: &BTreeSet<Count>,
         threads: usize,
     ) -> Self {
-        let grains: BTreeSet<Grain> = wanted.iter().map(|(grain, ..)| *grain).collect();
+        let grains: BTreeSet<Grain> = wanted.iter().map(|count| count.grain).collect();
         let grains: Vec<Grain> = grains.into_iter().collect();
         let (sorts, levels) = (Sorts::of(costs, room), Levels::new(&program.target));
         let (nodes, chains) = chains((program, core), (costs, sorts), &grains, threads);
         let mut groups: BTreeMap<(Grain, u32), Vec<Seating>> = BTreeMap::new();
-        for (grain, stages, seats) in wanted {
-            groups.entry((*grain, *stages)).or_default().push(*seats);
+        for Count { grain, stages, seating } in wanted {
+            groups.entry((*grain, *stages)).or_default().push(*seating);
         }
         let groups: Vec<_> = groups.into_iter().collect();
-        let found = parallel(&groups, threads, &|((grain, stages), seats)| {
+        let found = parallel(&groups, threads, &|((grain, stages), seatings)| {
             let costed = chains[grain].as_ref().map_err(Clone::clone)?;
             let cutter = Cutter {
                 program,
                 levels: &levels,
                 costed,
-                tensor: grain.1,
+                tensor: grain.tensor,
                 stages: *stages,
                 balanced: None,
                 apart: BTreeMap::new(),
             };
-            cut_all(cutter, (costs, sorts, room), seats)
+            cut_all(cutter, (costs, sorts, room), seatings)
         });
         let mut cuttings = Self { nodes, ..Self::default() };
-        for (((grain, stages), seats), found) in groups.into_iter().zip(found) {
+        for (((grain, stages), seatings), found) in groups.into_iter().zip(found) {
             let first = cuttings.distinct.len();
             let of = match found {
                 Ok((distinct, of)) => {
                     cuttings.distinct.extend(distinct);
                     of.into_iter().map(|own| Ok(first + own)).collect()
                 }
-                Err(reason) => vec![Err(reason); seats.len()],
+                Err(reason) => vec![Err(reason); seatings.len()],
             };
-            let counts = seats.into_iter().map(|seats| (grain, stages, seats));
+            let counts =
+                seatings.into_iter().map(|seating| Count { grain, stages, seating });
             cuttings.known.extend(counts.zip(of));
         }
         cuttings
@@ -229,7 +246,7 @@ impl Cuttings {
     pub(crate) fn differ(&self) -> BTreeSet<Count> {
         let of = |count: &Count| self.known.get(count)?.as_ref().ok();
         let differs = |count: &Count| {
-            let found = of(count).zip(of(&hidden(*count)));
+            let found = of(count).zip(of(&count.hidden()));
             found.is_some_and(|(own, hidden)| own != hidden)
         };
         self.known.keys().copied().filter(differs).collect()
@@ -372,12 +389,12 @@ fn chains(
     grains: &[Grain],
     threads: usize,
 ) -> (BTreeMap<Tensor, Nodes>, BTreeMap<Grain, Result<CostedChain, Reason>>) {
-    let examples = |grain: &Grain| program.train.batch / grain.0;
+    let examples = |grain: &Grain| program.train.batch / grain.micro_batches;
     let refused = |error: &LoadError| Reason::Refused(error.to_string());
     let model = (program, &core.model);
     let mut splits: BTreeMap<Tensor, Vec<u32>> = BTreeMap::new();
     for grain in grains {
-        splits.entry(grain.1).or_default().push(examples(grain));
+        splits.entry(grain.tensor).or_default().push(examples(grain));
     }
     let splits: Vec<(Tensor, Vec<u32>)> = splits.into_iter().collect();
     let found = parallel(&splits, threads, &|(tensor, sizes)| {
@@ -418,7 +435,7 @@ fn chains(
             let least = NodeTimes { passes, turns };
             Ok(CostedChain { chain, least, kinds, weights, elements, reads, update })
         };
-        let split = known[&grain.1].as_ref().map_err(refused)?;
+        let split = known[&grain.tensor].as_ref().map_err(refused)?;
         let nodes = split.of(examples(grain)).map_err(refused)?;
         of(nodes).map_err(|error: LoadError| refused(&error))
     };
@@ -500,17 +517,21 @@ mod tests {
         let mut program = sample::program(4, 4);
         program.model = sample::gpt(14, 32, 16, false);
         let (costs, core) = (Costs::new(&program), Core::whole(&program));
-        let counts =
-            |tensor| (1..=9).map(move |stages| ((2, tensor), stages, Seating::default()));
+        let seating = Seating::default();
+        let counts = |tensor| {
+            let grain = Grain { micro_batches: 2, tensor };
+            (1..=9).map(move |stages| Count { grain, stages, seating })
+        };
         let wanted: BTreeSet<Count> =
             sample::SPLITS.into_iter().flat_map(counts).collect();
         let cuttings =
             Cuttings::new((&program, &core), (&costs, &Room::new(&program)), &wanted, 1);
         let mut known = KnownStages::new(&program, &costs, core, &cuttings.nodes);
         let mut compared = 0;
-        for (grain, stages, seats) in wanted {
-            let Ok(cutting) = cuttings.get((grain, stages, seats)) else { continue };
-            let (examples, tensor) = (program.train.batch / grain.0, grain.1);
+        for count in wanted {
+            let Ok(cutting) = cuttings.get(count) else { continue };
+            let Count { grain: Grain { micro_batches, tensor }, stages, .. } = count;
+            let examples = program.train.batch / micro_batches;
             let forms = vec![StageForm::default(); stages as usize];
             let cell = Cell { examples, tensor, cuts: &cutting.cuts, forms, kinds: &[] };
             for (stage, load) in known.load_of(cell).unwrap().iter().enumerate() {

@@ -39,9 +39,6 @@ pub(crate) struct Room {
     alike: Vec<Range<usize>>,
 }
 
-/// Devices that follow each other: the first one, and how many they are.
-type Window = (u32, u32);
-
 impl Room {
     /// Of a program's devices.
     pub(crate) fn new(program: &Program) -> Self {
@@ -61,8 +58,8 @@ impl Room {
     }
 
     /// The roomiest device of some, the last of those that are, and what it may take.
-    fn roomiest(&self, (first, devices): Window) -> Option<(DeviceId, Bytes)> {
-        let (first, end) = (first as usize, first.saturating_add(devices) as usize);
+    fn roomiest(&self, devices: Range<u32>) -> Option<(DeviceId, Bytes)> {
+        let (first, end) = (devices.start as usize, devices.end as usize);
         let within = |run: &Range<usize>| run.start.max(first)..run.end.min(end);
         let from = self.alike.partition_point(|run| run.end <= first);
         let runs = self.alike[from..].iter().take_while(|run| run.start < end);
@@ -94,10 +91,10 @@ impl Room {
     pub(crate) fn for_bound(
         &self,
         program: &Program,
-        window: Window,
+        devices: Range<u32>,
         bound: &Bound,
     ) -> Result<(), Shortfall> {
-        let Some((id, capacity)) = self.roomiest(window) else { return Ok(()) };
+        let Some((id, capacity)) = self.roomiest(devices) else { return Ok(()) };
         shortfall(program, (id, capacity), (bound.memory, bound.kind)).map_or(Ok(()), Err)
     }
 
@@ -275,8 +272,12 @@ mod tests {
                     let window = first..(first + devices).min(each.len());
                     let best = window.max_by_key(|device| (each[*device], *device));
                     let best = best.map(|device| (DeviceId::new(device), each[device]));
-                    let window = (first as u32, devices as u32);
-                    assert_eq!(room.roomiest(window), best, "{each:?}, {window:?}");
+                    let window = first as u32..(first + devices) as u32;
+                    assert_eq!(
+                        room.roomiest(window.clone()),
+                        best,
+                        "{each:?}, {window:?}"
+                    );
                 }
             }
         }

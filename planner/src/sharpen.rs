@@ -10,7 +10,7 @@ use crate::{
     cost::Costs,
     counts::Counts,
     cuts::Messages,
-    cutting::{Count, Cuttings, ELEMENTS, Seating, Seats, Sorts, hidden},
+    cutting::{Count, Cuttings, ELEMENTS, Grain, Seating, Seats, Sorts},
     family::Family,
     load::StageLoad,
     memory::Room,
@@ -43,9 +43,14 @@ pub(crate) enum Sharpness {
     Lists,
 }
 
-/// What decides what stages take: the number of their cuts, what stages compute again, and whether
-/// backward passes are in halves.
-type LoadKey = (usize, Recompute, Halves);
+/// What decides what stages take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct LoadKey {
+    /// The number of their cuts.
+    cutting: usize,
+    recompute: Recompute,
+    halves: Halves,
+}
 
 /// Which stages have their backward passes in halves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,8 +61,15 @@ enum Halves {
     Listed,
 }
 
-/// What decides the lists of devices: placement, order, N, S and v.
-type ListKey = (Placement, Order, u32, u32, u32);
+/// What decides the lists of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct ListKey {
+    placement: Placement,
+    order: Order,
+    micro_batches: u32,
+    stages: u32,
+    chunks: u32,
+}
 
 /// The bounds of a program's plans.
 pub(crate) struct Bounds<'a> {
@@ -245,7 +257,8 @@ impl<'a> Bounds<'a> {
             order if order.splits_backward() => Halves::All,
             _ => Halves::None,
         };
-        Ok((self.cuttings.number(self.count(outline))?, outline.recompute, halves))
+        let cutting = self.cuttings.number(self.count(outline))?;
+        Ok(LoadKey { cutting, recompute: outline.recompute, halves })
     }
 
     /// Makes the loads that are not yet known.
@@ -265,8 +278,8 @@ impl<'a> Bounds<'a> {
                 StageForm { backward, recompute }
             };
             let forms = recompute.into_iter().enumerate().map(form).collect();
-            let ((all, tensor), ..) = count;
-            let examples = self.program.train.batch / all;
+            let Grain { micro_batches, tensor } = count.grain;
+            let examples = self.program.train.batch / micro_batches;
             let (cuts, kinds) = (&cutting.cuts, &cutting.kinds);
             Ok(Cell { examples, tensor, cuts, forms, kinds })
         };
@@ -325,8 +338,8 @@ fn wanted(
 /// The same for each way to count messages, where stages send some and the program has no cuts.
 fn in_both_ways(program: &Program, mut wanted: BTreeSet<Count>) -> BTreeSet<Count> {
     if program.search.cuts.is_none() {
-        let apart = wanted.iter().filter(|(_, _, seating)| seating.seats.is_some());
-        let hidden: Vec<Count> = apart.copied().map(hidden).collect();
+        let apart = wanted.iter().filter(|count| count.seating.seats.is_some());
+        let hidden: Vec<Count> = apart.map(Count::hidden).collect();
         wanted.extend(hidden);
     }
     wanted
@@ -355,11 +368,12 @@ fn count(program: &Program, outline: &Outline, differ: Differ) -> Count {
         cut_apart.then(|| held_by_elements(program, &outline.bare(program), ELEMENTS));
     let spread = differs.then(|| outline.spread());
     let seating = Seating { seats, messages, spread, held };
-    ((outline.counts.all_micro_batches(), tensor), stages, seating)
+    let micro_batches = outline.counts.all_micro_batches();
+    Count { grain: Grain { micro_batches, tensor }, stages, seating }
 }
 
 fn list_key(outline: &Outline) -> ListKey {
-    let counts = outline.counts;
-    let n = counts.micro_batches;
-    (outline.family.placement, outline.family.order, n, counts.stages, counts.chunks)
+    let Counts { micro_batches, stages, chunks, .. } = outline.counts;
+    let Family { placement, order, .. } = outline.family;
+    ListKey { placement, order, micro_batches, stages, chunks }
 }

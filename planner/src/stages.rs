@@ -69,13 +69,28 @@ pub(crate) fn backward_form(
 }
 
 /// What decides what a stage takes.
-type PatternKey = (Tensor, Reach, StageForm, Kind);
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct PatternKey {
+    tensor: Tensor,
+    reach: Reach,
+    form: StageForm,
+    kind: Kind,
+}
 
 /// Patterns whose stages are at one place.
-type Group = (Tensor, Reach, Place);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Group {
+    tensor: Tensor,
+    reach: Reach,
+    place: Place,
+}
 
 /// The pattern of a stage of the short model, and where one is.
-type Placed = (Place, PatternKey);
+#[derive(Clone, Debug)]
+struct Placed {
+    place: Place,
+    key: PatternKey,
+}
 
 /// The patterns that say what a stage takes.
 #[derive(Clone, Debug)]
@@ -190,7 +205,7 @@ impl<'a> KnownStages<'a> {
         let shapes = shapes.filter(|_| self.program.profiles.is_empty());
         let at = |place: Place, form: StageForm| {
             let kind = shapes.map_or(Kind::Own(place), |shapes| shapes.kind(place));
-            (place, (tensor, reach, form, kind))
+            Placed { place, key: PatternKey { tensor, reach, form, kind } }
         };
         let stage = |(short, form): (Shortened, &StageForm)| {
             let slope = self.core.slope().filter(|_| short.missing > 0);
@@ -216,17 +231,18 @@ impl<'a> KnownStages<'a> {
             stage.slope.iter().flatten().chain(std::iter::once(&stage.short))
         });
         let fresh: BTreeMap<&PatternKey, Place> = each
-            .filter(|(_, key)| !self.patterns.contains_key(key))
-            .map(|(place, key)| (key, *place))
+            .filter(|own| !self.patterns.contains_key(&own.key))
+            .map(|own| (&own.key, own.place))
             .collect();
         // Forms of one place share its graph.
         let mut groups: BTreeMap<Group, Vec<&PatternKey>> = BTreeMap::new();
         for (key, place) in fresh {
-            groups.entry((key.0, key.1, place)).or_default().push(key);
+            let PatternKey { tensor, reach, .. } = *key;
+            groups.entry(Group { tensor, reach, place }).or_default().push(key);
         }
         let groups: Vec<(Group, Vec<&PatternKey>)> = groups.into_iter().collect();
         let found = parallel(&groups, threads, &|(group, keys)| {
-            let forms: Vec<StageForm> = keys.iter().map(|key| key.2).collect();
+            let forms: Vec<StageForm> = keys.iter().map(|key| key.form).collect();
             self.patterns_at(*group, &forms)
         });
         let keys = groups.into_iter().flat_map(|(_, keys)| keys);
@@ -234,7 +250,7 @@ impl<'a> KnownStages<'a> {
         for (key, found) in keys.zip(found.into_iter().flatten()) {
             match found.transpose() {
                 Some(found) => drop(self.patterns.insert(key.clone(), found)),
-                None => drop(bent.insert(key.0)),
+                None => drop(bent.insert(key.tensor)),
             }
         }
         bent
@@ -244,7 +260,7 @@ impl<'a> KnownStages<'a> {
     /// lines.
     fn patterns_at(
         &self,
-        (tensor, reach, place): Group,
+        Group { tensor, reach, place }: Group,
         forms: &[StageForm],
     ) -> Vec<Result<Option<Pattern>, Reason>> {
         let Place { before, start, end } = place;
@@ -263,15 +279,17 @@ impl<'a> KnownStages<'a> {
         }
     }
 
-    fn load(&self, wanted: &Wanted<'_>) -> Result<Vec<StageLoad>, Reason> {
+    fn load<'w>(&self, wanted: &'w Wanted<'_>) -> Result<Vec<StageLoad>, Reason> {
         let mut known: BTreeMap<&PatternKey, Taken> = BTreeMap::new();
         let mut stages = Vec::with_capacity(wanted.stages.len());
         for StagePatterns { short, missing, slope } in &wanted.stages {
-            let own = self.taken(wanted.cell.examples, &short.1, &mut known)?;
+            let own = self.taken(wanted.cell.examples, &short.key, &mut known)?;
             stages.push(match slope {
                 None => own,
-                Some([(_, more), (_, less)]) => {
-                    let mut of = |key| self.taken(wanted.cell.examples, key, &mut known);
+                Some([more, less]) => {
+                    let mut of = |own: &'w Placed| {
+                        self.taken(wanted.cell.examples, &own.key, &mut known)
+                    };
                     let (more, less) = (of(more)?, of(less)?);
                     own.longer(*missing, [&more, &less])
                 }
