@@ -47,6 +47,9 @@ struct Listed<'a> {
 /// Shares of layers are found so finely.
 const EIGHTHS: u32 = 8;
 
+/// Of so many of the best plans shares of layers are found.
+const LESSENED: usize = 4;
+
 /// Parts in which plans are looked at for the first time, so many for each thread: some parts
 /// have more plans of few stages than others.
 const PARTS: usize = 16;
@@ -111,14 +114,29 @@ impl<'a> Clerk<'a> {
         self.listed.after(number)
     }
 
-    /// A plan that computes again because it must, with as few layers that do so as fit, in eighths;
-    /// none where that is the plan itself. No plan of the space is like that: it is better than
-    /// the one it comes from, and nobody compared it with what others could be.
-    pub(crate) fn lessened(&mut self, known: &Candidate) -> Option<Candidate> {
+    /// How many of the best plans of the space are kept where so many are asked for: a plan behind the
+    /// first may be better than that with fewer layers that compute again.
+    pub(crate) fn kept(&self, top: usize) -> usize {
+        if self.listed.may_lessen() { top.max(LESSENED) } else { top }
+    }
+
+    /// The best plans, where the first of them that compute again because they must do so in as few of
+    /// their layers as fit. No plan of the space is like that: it is better than the one it comes from.
+    pub(crate) fn lessened(&mut self, mut best: Vec<Candidate>) -> Vec<Candidate> {
+        for known in best.iter_mut().take(LESSENED) {
+            if let Some(less) = self.less(known) {
+                *known = less;
+            }
+        }
+        best
+    }
+
+    /// A plan with as few layers that compute again as fit, in eighths; none where it need not, or where
+    /// that is the plan itself.
+    fn less(&mut self, known: &Candidate) -> Option<Candidate> {
         let outline = self.listed.plans[known.number];
-        let may_differ = self.listed.program.search.recompute == Choice::Open;
         let is_free = self.listed.is_alone(&outline) && !outline.is_sliced();
-        if !may_differ || is_free || self.listed.grouping == Grouping::None {
+        if is_free || !self.listed.may_lessen() {
             return None;
         }
         let (mut none, mut all, mut found) = (0, EIGHTHS, None);
@@ -229,6 +247,13 @@ impl Listed<'_> {
             || counts.tensor.images == Images::Split
             || counts.tensor.overdecompose > 1
             || self.grouping == Grouping::None
+    }
+
+    /// Whether a plan may compute again in fewer layers than a plan of the space: where nobody says how
+    /// many, and some only do because they must.
+    fn may_lessen(&self) -> bool {
+        let is_open = self.program.search.recompute == Choice::Open;
+        is_open && self.grouping == Grouping::Recompute
     }
 
     /// Where the group of a plan ends, of which the first that fits stands for all.

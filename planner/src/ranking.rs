@@ -16,7 +16,7 @@ use crate::{
     space::Space,
 };
 use roundelay_dsl::Program;
-use roundelay_schedule::{Exactness, Plan};
+use roundelay_schedule::{Exactness, Plan, Recompute};
 use std::{
     collections::BTreeMap,
     num::NonZeroUsize,
@@ -114,6 +114,17 @@ impl Ranking {
     pub fn is_optimal(&self) -> bool {
         let best = self.best_score();
         self.open.is_none_or(|open| best.is_some_and(|best| best <= open))
+    }
+
+    /// Whether the first plan is none of the space, but one of these with fewer layers that compute
+    /// again.
+    pub(crate) fn is_first_lessened(&self) -> bool {
+        let Some(first) = self.plans.first() else { return false };
+        self.space.plans.get(first.number).is_some_and(|own| {
+            let (own, recompute) = (own.recompute, &first.plan.recompute);
+            let is_less = |less: &Recompute| *less < own && less.rank() == own.rank();
+            !recompute.contains(&own) && recompute.iter().any(is_less)
+        })
     }
 
     /// How much better another plan may be than the first: (best − least open bound) / best of
@@ -313,7 +324,8 @@ impl Ranking {
         options: &Options,
         progress: &mut Progress<'_>,
     ) {
-        let goal = self.goal.clone();
+        let (goal, top) = (self.goal.clone(), options.top.max(1));
+        let options = &Options { top: clerk.kept(options.top), ..*options };
         let (mine, others): (Classes, Classes) =
             classes.into_iter().partition(|(class, _)| *class <= self.allowed);
         let mine = mine.into_values().flatten().collect();
@@ -329,12 +341,9 @@ impl Ranking {
             let left = left.collect();
             found.best = self.smallest(left, clerk, options, progress);
         }
-        (self.plans, self.open) = (found.best, found.open);
-        if let Some(first) = self.plans.first_mut()
-            && let Some(less) = clerk.lessened(first)
-        {
-            *first = less;
-        }
+        (self.plans, self.open) = (clerk.lessened(found.best), found.open);
+        self.plans.sort_by_key(|candidate| candidate.score(&goal));
+        self.plans.truncate(top);
         for (exactness, plans) in others {
             let (clocked_max, enough) = match options.clocked_max {
                 usize::MAX => (usize::MAX, usize::MAX),

@@ -295,9 +295,14 @@ fn doubt(gap: f64) -> String {
 /// What was tried, and how sure the first rank is.
 fn searched(ranking: &Ranking) -> String {
     let Ranking { candidates, pruned, clocked, .. } = ranking;
-    let verdict = match ranking.is_optimal() {
-        true => "the first is the best of the space".to_owned(),
-        false => {
+    let verdict = match (ranking.is_optimal(), ranking.is_first_lessened()) {
+        (true, false) => "the first is the best of the space".to_owned(),
+        (true, true) => {
+            "the first is better than all plans of the space, in which as many layers \
+                         as can be compute again"
+                .to_owned()
+        }
+        (false, _) => {
             format!("the best of the space may be {} better", improvement(ranking.gap()))
         }
     };

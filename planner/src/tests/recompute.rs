@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Candidate, Options, plan,
-    ranking::allowed,
+    ranking::{allowed, best},
     sample::{self, Random},
 };
 use roundelay_dsl::{Choice, Numbers, Objective, PinnedStages, Program};
@@ -124,6 +124,28 @@ fn the_first_plan_computes_again_in_as_few_layers_as_fit() {
         assert!(named.step_time >= found.step_time);
     }
     assert!(shares.len() > 12, "{shares:?}");
+}
+
+/// Plans behind the first compute again in few layers too: else one that was ranked behind it would
+/// be better. How many are ranked makes no difference to the first.
+#[test]
+fn more_memory_makes_no_plan_slower() {
+    let quickstart = include_str!("../../../examples/quickstart.rdl");
+    let mut last = None;
+    for kilobytes in [7900, 8000, 8200, 8400, 8800, 9200, 10_000, 12_000] {
+        let mut program = sample::parsed(quickstart);
+        let limit = format!("memory <= {kilobytes} kB");
+        program.set_all(&["devices 3", &limit]).expect("these are decisions");
+        let found = plan(&program, &Options::default()).expect("something fits");
+        assert_eq!(found.gap(), 0.0, "{kilobytes}");
+        let is_share = !Recompute::ALL.contains(&uniform(&found.plans[0]));
+        assert_eq!(found.is_first_lessened(), is_share, "{kilobytes} kB");
+        assert_eq!(best(&program, &Options::default()).as_ref(), found.plans.first());
+        let time = found.plans[0].step_time;
+        let is_slower = last.is_some_and(|last| time > last);
+        assert!(!is_slower, "{kilobytes} kB: {time} after {last:?}");
+        last = Some(time);
+    }
 }
 
 #[test]
