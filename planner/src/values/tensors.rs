@@ -100,9 +100,11 @@ fn open_parts(program: &Program, devices: u64) -> (u64, u64) {
     }
 }
 
-/// Devices in the widest link level that has none inside it.
+/// Devices in the widest link level that has none inside it. One that joins nothing, because it is of
+/// one device, is no level.
 fn widest_innermost(target: &Target) -> u64 {
     let all = target.domains.iter().map(|domain| &domain.devices);
+    let all = all.filter(|devices| devices.len() > 1);
     let inside = |one: &Range<u32>, other: &Range<u32>| {
         one.len() < other.len() && other.start <= one.start && one.end <= other.end
     };
@@ -237,8 +239,15 @@ mod tests {
         program.target.domains = [0..8, 8..16, 16..23, 0..23]
             .map(|devices| Domain { devices, ..whole.clone() })
             .to_vec();
-        let rows = tensors(&program, 23).into_iter().map(|tensor| tensor.rows).max();
-        assert_eq!(rows, Some(8));
+        let most = |program: &Program, devices| {
+            tensors(program, devices).into_iter().map(|tensor| tensor.rows).max()
+        };
+        assert_eq!(most(&program, 23), Some(8));
+        // A level of one device joins nothing.
+        let single = |device| Domain { devices: device..device + 1, ..whole.clone() };
+        program.target.domains = (0..8).map(single).collect();
+        program.target.domains.push(Domain { devices: 0..8, ..whole.clone() });
+        assert_eq!(most(&program, 8), Some(8));
     }
 
     #[test]
