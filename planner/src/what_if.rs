@@ -88,10 +88,14 @@ pub(crate) fn questions(
     all.extend(faster_links(program));
     all.extend(one_device_fewer(first));
     all.extend(other_batches(program));
-    let others = Decision::ALL.into_iter();
-    all.extend(others.filter_map(|d| without(d, &program.search, ranking, first)));
     let mut asked: Vec<WhatIf> =
         all.into_iter().map(|question| ask(program, options, question)).collect();
+    let others = Decision::ALL.into_iter();
+    let others = others.filter_map(|d| without(d, &program.search, ranking, first));
+    asked.extend(others.map(|question| {
+        let asked = ask(program, options, question);
+        told_outside(asked, ranking, first)
+    }));
     asked.extend(other_cuts(program, options, first));
     asked.extend(runner_up(program, options, ranking));
     asked.extend(other_approaches(program, options, ranking));
@@ -232,6 +236,15 @@ fn without(
     }
     let line = decision.line(&others.join(" | "));
     Some((format!("without {name} {own}"), vec![line], Subject::Taken))
+}
+
+/// Says of an answer that it lies outside the space: what is named may be tried with more of the other
+/// numbers than what is left open, and nothing inside is better than the best.
+fn told_outside(mut asked: WhatIf, ranking: &Ranking, first: &Candidate) -> WhatIf {
+    if ranking.is_optimal() && asked.saving(first, &ranking.goal) > 0.0 {
+        asked.question += ", outside the space that was searched";
+    }
+    asked
 }
 
 /// Cuts that the space has not, where the first plan is better with them.

@@ -214,6 +214,27 @@ fn every_decision_with_other_values_is_asked_about() {
     assert_eq!(rows.answer.mistake(), None);
 }
 
+/// Stages that are named are tried with every N, and some of those that are left open with one alone.
+#[test]
+fn an_answer_that_beats_the_best_of_the_space_lies_outside() {
+    let program = sample::program(4, 8);
+    let mut ranking = plan(&program, &Options::default()).expect("plans fit");
+    let outside = |ranking: &Ranking| {
+        let explanation = explain(&program, &Options::default(), ranking);
+        let is_answered = |what: &WhatIf| {
+            what.question.starts_with("without ") && what.answer.plan().is_some()
+        };
+        let answered = explanation.what_if.into_iter().filter(is_answered);
+        let told = |what: WhatIf| what.question.contains("outside the space");
+        answered.map(told).collect::<Vec<bool>>()
+    };
+    assert!(ranking.is_optimal());
+    assert!(outside(&ranking).into_iter().all(|told| !told));
+    ranking.plans[0].step_time.0 *= 1000;
+    let told = outside(&ranking);
+    assert!(!told.is_empty() && told.into_iter().all(|told| told));
+}
+
 /// A name that the language cannot spell.
 #[test]
 fn a_question_that_cannot_be_set_says_so() {
