@@ -2,7 +2,7 @@
 
 use crate::{
     candidate::Candidate, cuts::Chain, idle::idle, ranking::Ranking,
-    row_by_row::row_by_row, tied::Tied, unaligned::unaligned_logits,
+    row_by_row::row_by_row, tied::Tied, unaligned::unaligned_logits, values::left_out,
 };
 use roundelay_codegen::{Undivided, undivided};
 use roundelay_dsl::{Choice, Model, Node, Numbers, Operation, Program, Search};
@@ -48,6 +48,7 @@ pub fn remarks(ranking: &Ranking, program: &Program) -> Vec<String> {
                 .to_owned(),
         );
     }
+    remarks.extend(left_out(program));
     remarks.extend(row_by_row(program));
     remarks.extend(unasked(ranking, program));
     remarks.extend(unmade(program));

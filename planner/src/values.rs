@@ -1,19 +1,23 @@
 //! The values that each decision is tried with, in order.
 
+mod left_out;
 mod numbers;
+mod stages;
 mod tensors;
 
-pub(crate) use numbers::thinned;
+pub(crate) use left_out::left_out;
+pub(crate) use numbers::{Fitting, Known};
 pub(crate) use tensors::{has_sequences, has_windows};
 
 use crate::{family::Family, grid::Grid, reason::Reason, windows::Windows};
-use numbers::{Tried, divisors_of, listed, number, powers_of_two, sorted};
+use numbers::{Tried, divisors_of, powers_of_two, sorted};
 use roundelay_dsl::{
     Choice, Numbers, Objective, Operation, Program, Projections, Search,
 };
 use roundelay_schedule::{
-    Contraction, Hop, Images, Order, Placement, Recompute, Rule, Sequence, States, Tensor,
+    Contraction, Images, Order, Placement, Recompute, Rule, Sequence, States, Tensor,
 };
+use stages::{Others, Stages};
 use std::collections::BTreeSet;
 
 /// Divisors of the batch up to this number are tried even when they are no power of two, as
@@ -28,13 +32,6 @@ const SLICES_MAX: u64 = 4096;
 /// when the program asks for them.
 const OPEN_MICRO_BATCHES: u64 = 512;
 const OPEN_MICRO_BATCHES_PER_DEVICE: u64 = 4;
-/// Numbers of stages that are left open are at most so many, or one for each device, times the
-/// chunks that are named.
-const OPEN_STAGES: u64 = 64;
-/// Numbers of stages that are left open keep N · S at or below this, or S at one per unit: more passes
-/// in one period are tried only when the program asks for them.
-const OPEN_PASSES: u64 = 8192;
-
 /// What is tried for every decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Values {
@@ -56,14 +53,14 @@ pub(crate) struct Values {
     chunks: Tried,
     /// Slices of each sequence.
     slices: Tried,
-    /// Open numbers of slices that divide the model's sequences.
-    divisors: Vec<u32>,
+    /// Numbers of slices that are tried where an order asks for some.
+    open_slices: Vec<u32>,
     /// Lists of the order `listed`.
     pub lists: usize,
     stages: Stages,
     replicas: Replicas,
+    /// Numbers of shards that are asked for, else those of depths: they come to the same.
     shards: Numbers,
-    depth: Numbers,
     /// Ways to split tensors.
     pub tensors: Vec<Tensor>,
     /// Devices that the innermost link levels join.
@@ -83,83 +80,36 @@ enum Replicas {
     Listed(Vec<u32>),
 }
 
-/// Numbers of stages, the same with every N: what is listed is tried, or counted with the reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Stages {
-    /// Powers of two, what divides the devices and twice that, multiples of the chunks that are named,
-    /// and numbers of micro-batches.
-    Open {
-        known: Vec<u32>,
-        /// Those among them that are numbers of micro-batches and nothing else.
-        as_many: Vec<u32>,
-        /// Units of a local rule are whole stages.
-        units: u32,
-    },
-    Listed(Vec<u32>),
-}
-
 impl Values {
     /// What to try for a program. Open decisions take every value that is known; open numbers
     /// take powers of two, small divisors and the number of devices.
     pub(crate) fn new(program: &Program) -> Self {
-        let Search {
-            rule,
-            placement,
-            order,
-            states,
-            recompute,
-            chunks,
-            slices,
-            cuts,
-            shards,
-            depth,
-            ..
-        } = &program.search;
-        let stages = program.search.stages_to_try();
+        let search = &program.search;
         let devices = usable_devices(program);
-        let nodes = program.model.cuttable() as u64;
-        let units = program.model.boundaries().len() as u64 + 1;
-        let micro_batches = program.search.micro_batches_to_try();
-        let micro_batches =
-            micro_batch_counts(&micro_batches, u64::from(program.train.batch), devices);
-        let chunks = Tried::new(chunks, nodes.max(1));
-        // Other stages than those that pinned cuts make are refused by the law of cuts.
-        let made = cuts.as_ref().map(|cuts| cuts.len() as u64 + 1);
-        let stages = match (made.filter(|made| stages.allows(*made)), stages) {
-            (Some(made), _) => Stages::Listed(vec![number(made)]),
-            (None, Numbers::Open) if program.model.hop() != Hop::None => {
-                Stages::Listed(vec![number(units)])
-            }
-            (None, Numbers::Open) => {
-                Stages::open((nodes, units), devices, (&micro_batches, chunks.named()))
-            }
-            (None, Numbers::Ranges(ranges)) => {
-                Stages::Listed(thinned(listed(&ranges, nodes.max(1))))
-            }
-        };
+        let micro_batches = search.micro_batches_to_try();
+        let micro_batches = known_micro_batches(program, devices).tried(&micro_batches);
+        let chunks = Tried::new(&search.chunks, &known_chunks(program));
+        let slices = known_slices(program);
+        let others =
+            Others { devices, micro_batches: &micro_batches, chunks: chunks.named() };
+        let stages = Stages::new(program, others);
         Self {
-            objective: program.search.objective,
-            rules: one_of(rule, &known_rules()),
-            placements: one_of(placement, Placement::ALL),
-            orders: one_of(order, &known_orders(program)),
-            states: one_of(states, States::ALL),
-            recompute: ascending(one_of(recompute, Recompute::ALL)),
+            objective: search.objective,
+            rules: one_of(&search.rule, &known_rules()),
+            placements: one_of(&search.placement, Placement::ALL),
+            orders: one_of(&search.order, &known_orders(program)),
+            states: one_of(&search.states, States::ALL),
+            recompute: ascending(one_of(&search.recompute, Recompute::ALL)),
             micro_batches,
             chunks,
-            slices: Tried::new(slices, SLICES_MAX),
-            divisors: divisors(program),
-            lists: program.search.lists.len(),
+            slices: Tried::new(&search.slices, &slices),
+            open_slices: slices.open,
+            lists: search.lists.len(),
             stages,
             replicas: Replicas::new(program, devices),
-            shards: shards.clone(),
-            depth: depth.clone(),
+            shards: shards_to_try(search),
             tensors: tensors::tensors(program, devices),
-            domains: program
-                .target
-                .domains
-                .iter()
-                .map(|d| d.devices.len() as u32)
-                .collect(),
+            domains: domains(program),
             windows: Windows::new(program),
         }
     }
@@ -177,24 +127,9 @@ impl Values {
     }
 
     /// Numbers of shards to try where so many devices hold the same stages, each with `cell`
-    /// devices of its own: open ones are those of the depths that are asked for, else those that
-    /// fill a link level, and powers of two.
+    /// devices of its own.
     pub(crate) fn shards(&self, members: u32, cell: u32) -> Vec<u32> {
-        match (&self.shards, &self.depth) {
-            (Numbers::Ranges(ranges), _) | (Numbers::Open, Numbers::Ranges(ranges)) => {
-                thinned(listed(ranges, u64::from(members).max(1)))
-            }
-            (Numbers::Open, Numbers::Open) => {
-                let inside = |shards: &u64| {
-                    *shards > 1
-                        && *shards < u64::from(members)
-                        && u64::from(members).is_multiple_of(*shards)
-                };
-                let levels = self.domains.iter().map(|d| u64::from(d / cell.max(1)));
-                let powers = powers_of_two(u64::from(members));
-                sorted(levels.chain(powers).filter(inside))
-            }
-        }
+        known_shards(&self.domains, members.into(), cell).tried(&self.shards)
     }
 
     /// Stages on one device to try; open ones are those for which the order is defined.
@@ -220,7 +155,9 @@ impl Values {
     pub(crate) fn slices(&self, family: Family) -> Vec<u32> {
         match (&self.slices, family.order.takes_slices()) {
             (Tried::Listed(values), _) => values.clone(),
-            (Tried::Open, true) if !self.divisors.is_empty() => self.divisors.clone(),
+            (Tried::Open, true) if !self.open_slices.is_empty() => {
+                self.open_slices.clone()
+            }
             (Tried::Open, _) => vec![1],
         }
     }
@@ -254,9 +191,7 @@ impl Values {
 
     /// Numbers of stages to try.
     pub(crate) fn stages(&self) -> &[u32] {
-        match &self.stages {
-            Stages::Listed(values) | Stages::Open { known: values, .. } => values,
-        }
+        self.stages.tried()
     }
 
     /// Whether so many stages are tried with N micro-batches, if they are at all.
@@ -268,15 +203,7 @@ impl Values {
         micro_batches: u32,
         stages: u32,
     ) -> Result<(), Reason> {
-        let Stages::Open { as_many, units, .. } = &self.stages else { return Ok(()) };
-        let passes = u64::from(micro_batches) * u64::from(stages);
-        if stages > *units && passes > OPEN_PASSES {
-            return Err(Reason::TooLong { passes, most: OPEN_PASSES });
-        }
-        match stages != micro_batches && as_many.binary_search(&stages).is_ok() {
-            true => Err(Reason::NotAsMany { stages }),
-            false => Ok(()),
-        }
+        self.stages.check(micro_batches, stages)
     }
 
     /// Whether a number of stages is tried with N micro-batches.
@@ -323,43 +250,14 @@ impl Values {
     }
 }
 
-impl Stages {
-    /// Numbers of stages that nobody names, from one per unit to one per node at most. Replicas, rows and
-    /// columns leave a part of the devices to stages, each of which may have two of them.
-    fn open(
-        (nodes, units): (u64, u64),
-        devices: u64,
-        (micro_batches, chunks): (&[u32], &[u32]),
-    ) -> Self {
-        let lawful = |s: &u64| (units..=nodes).contains(s);
-        let most = devices.max(OPEN_STAGES);
-        let chunks = chunks.iter().map(|v| u64::from(*v));
-        let parts = || divisors_of(devices).flat_map(|part| [part, 2 * part]);
-        let usual = || powers_of_two(most).chain(parts().filter(|s| *s <= most));
-        let multiples = chunks.flat_map(|v| usual().map(move |s| s.saturating_mul(v)));
-        let usual = usual().chain(multiples);
-        let usual = sorted(usual.filter(lawful).chain([units]));
-        let special = micro_batches.iter().map(|n| u64::from(*n)).filter(lawful);
-        let as_many = special.filter(|s| usual.binary_search(&number(*s)).is_err());
-        let as_many = sorted(as_many);
-        let known = usual.iter().chain(&as_many).map(|s| u64::from(*s));
-        Self::Open { known: sorted(known), as_many, units: number(units) }
-    }
-}
-
 impl Replicas {
     fn new(program: &Program, devices: u64) -> Self {
-        let batch = u64::from(program.train.batch);
+        let known = known_replicas(program, devices);
         match &program.search.replicas {
             Numbers::Open => {
-                let small = 1..=devices.min(SMALL);
-                let known = powers_of_two(devices).chain(divisors_of(devices));
-                let known = sorted(known.chain(small));
-                Self::Open { known, batch }
+                Self::Open { known: known.open, batch: program.train.batch.into() }
             }
-            Numbers::Ranges(ranges) => {
-                Self::Listed(thinned(listed(ranges, devices.max(1))))
-            }
+            asked @ Numbers::Ranges(_) => Self::Listed(known.tried(asked)),
         }
     }
 
@@ -412,8 +310,8 @@ fn known_orders(program: &Program) -> Vec<Order> {
     Order::ALL.iter().filter(known).copied().collect()
 }
 
-/// Open numbers of slices: those that divide the sequence of the first causal attention.
-fn divisors(program: &Program) -> Vec<u32> {
+/// What is known of numbers of slices: open ones divide the sequence of the first causal attention.
+fn known_slices(program: &Program) -> Known {
     let nodes = program.model.nodes.values();
     let mut attending = nodes.filter(|node| {
         matches!(
@@ -422,9 +320,48 @@ fn divisors(program: &Program) -> Vec<u32> {
         )
     });
     let first = attending.next().and_then(|node| node.shape.get(1));
-    let length = first.map_or(1, |extent| extent.size);
-    let divides = |k: &u32| length.is_multiple_of(u64::from(*k));
-    OPEN_SLICES.into_iter().filter(divides).collect()
+    let fitting = first.map_or(Fitting::All, |extent| Fitting::DivisorsOf(extent.size));
+    let open =
+        OPEN_SLICES.into_iter().filter(|k| first.is_some() && fitting.has((*k).into()));
+    Known { within: 1..=SLICES_MAX, fitting, open: open.collect() }
+}
+
+/// What is known of numbers of stages on one device.
+fn known_chunks(program: &Program) -> Known {
+    let most = (program.model.cuttable() as u64).max(1);
+    Known { within: 1..=most, fitting: Fitting::All, open: OPEN_CHUNKS.to_vec() }
+}
+
+/// What is known of numbers of replicas: divisors of the number of devices, powers of two, and small
+/// numbers.
+fn known_replicas(program: &Program, devices: u64) -> Known {
+    let fitting = Fitting::DivisorsOf(program.train.batch.into());
+    let small = 1..=devices.min(SMALL);
+    let open = sorted(powers_of_two(devices).chain(divisors_of(devices)).chain(small));
+    Known { within: 1..=devices.max(1), fitting, open }
+}
+
+/// What is known of numbers of shards where so many devices hold the same stages, each with `cell`
+/// devices of its own: open ones fill a link level, or are powers of two.
+fn known_shards(domains: &[u32], members: u64, cell: u32) -> Known {
+    let fitting = Fitting::DivisorsOf(members);
+    let levels = domains.iter().map(|devices| u64::from(devices / cell.max(1)));
+    let inside = |shards: &u64| (2..members).contains(shards) && fitting.has(*shards);
+    let open = sorted(levels.chain(powers_of_two(members)).filter(inside));
+    Known { within: 1..=members.max(1), fitting, open }
+}
+
+/// The numbers of shards that are asked for, else those of depths: they come to the same.
+fn shards_to_try(search: &Search) -> Numbers {
+    match &search.shards {
+        Numbers::Open => search.depth.clone(),
+        asked @ Numbers::Ranges(_) => asked.clone(),
+    }
+}
+
+/// Devices of each link level.
+fn domains(program: &Program) -> Vec<u32> {
+    program.target.domains.iter().map(|domain| domain.devices.len() as u32).collect()
 }
 
 /// The rules that are tried when the program leaves them open.
@@ -453,23 +390,17 @@ fn one_of<T: Clone + PartialEq>(choice: &Choice<T>, known: &[T]) -> Vec<T> {
     values
 }
 
-fn micro_batch_counts(wanted: &Numbers, batch: u64, devices: u64) -> Vec<u32> {
-    let divides = |n: &u64| batch.is_multiple_of(*n);
-    match wanted {
-        Numbers::Open => {
-            let by_devices = devices.saturating_mul(OPEN_MICRO_BATCHES_PER_DEVICE);
-            let most = by_devices.max(OPEN_MICRO_BATCHES).min(batch).max(1);
-            let small = 1..=devices.min(SMALL);
-            let tried = powers_of_two(most).chain(small).chain([devices, batch]);
-            sorted(tried.filter(|n| (1..=most).contains(n)).filter(divides))
-        }
-        Numbers::Ranges(ranges) => {
-            let all = listed(ranges, batch.max(1));
-            let dividing: Vec<u32> =
-                all.iter().copied().filter(|n| divides(&u64::from(*n))).collect();
-            if dividing.is_empty() { thinned(all) } else { thinned(dividing) }
-        }
-    }
+/// What is known of numbers of micro-batches: powers of two, small numbers, the devices, and
+/// the batch.
+fn known_micro_batches(program: &Program, devices: u64) -> Known {
+    let batch = u64::from(program.train.batch).max(1);
+    let fitting = Fitting::DivisorsOf(batch);
+    let by_devices = devices.saturating_mul(OPEN_MICRO_BATCHES_PER_DEVICE);
+    let most = by_devices.max(OPEN_MICRO_BATCHES).min(batch);
+    let small = 1..=devices.min(SMALL);
+    let open = powers_of_two(most).chain(small).chain([devices, batch]);
+    let open = sorted(open.filter(|n| (1..=most).contains(n) && fitting.has(*n)));
+    Known { within: 1..=batch, fitting, open }
 }
 
 fn ascending<T: Ord>(mut values: Vec<T>) -> Vec<T> {
@@ -509,20 +440,6 @@ mod tests {
         assert_eq!(values.check_stages(4, 3), Err(Reason::NotAsMany { stages: 3 }));
     }
 
-    /// No device is left over because replicas or rows take some, or because each has two stages.
-    #[test]
-    fn stages_divide_the_devices() {
-        let tried = |devices, stages: &[u32]| {
-            let mut program = sample::program(devices, 64);
-            program.model = sample::gpt(12, 32, 16, false);
-            let values = Values::new(&program);
-            stages.iter().all(|s| values.tries_stages(1, *s))
-        };
-        assert!(tried(5, &[5, 10]) && tried(6, &[2, 3, 6, 12]));
-        assert!(tried(12, &[3, 4, 6, 12, 24]) && tried(48, &[3, 12, 24, 48]));
-        assert!(!tried(5, &[15]) && !tried(48, &[96]));
-    }
-
     /// What one device more leaves over stays idle.
     #[test]
     fn one_device_more_takes_no_replicas_away() {
@@ -536,48 +453,6 @@ mod tests {
         assert!(replicas(8, 2).contains(&6) && !replicas(8, 2).contains(&7));
     }
 
-    /// What is listed is tried with every N but where it stands for as many micro-batches, or known to
-    /// make too long a period.
-    #[test]
-    fn open_stages_go_down_to_nodes_and_have_the_chunks_that_are_named() {
-        let mut program = sample::program(6, 1 << 12);
-        program.model = sample::gpt(3, 32, 16, false);
-        let nodes = program.model.cuttable() as u32;
-        let values = Values::new(&program);
-        let (most, known) = (values.stages().last().copied(), values.stages());
-        assert!(most <= Some(nodes) && most > Some(nodes / 2), "{known:?} of {nodes}");
-        assert!(known.contains(&12) && !known.contains(&18), "{known:?}");
-        assert_eq!(values.check_stages(4096, 1), Ok(()));
-        assert_eq!(values.check_stages(4096, 2), Ok(()));
-        let long = Reason::TooLong { passes: 4 << 12, most: OPEN_PASSES };
-        assert_eq!(values.check_stages(4096, 4), Err(long));
-        program.search.chunks = Numbers::Ranges(vec![(3, 3)]);
-        let values = Values::new(&program);
-        assert!([3, 6, 12, 18, 24].iter().all(|s| values.tries_stages(4, *s)));
-        // Two stages on each of 48 devices.
-        let mut program = sample::program(48, 64);
-        program.model = sample::gpt(30, 32, 16, false);
-        program.search.chunks = Numbers::Ranges(vec![(2, 2)]);
-        assert!(Values::new(&program).tries_stages(4, 96));
-    }
-
-    #[test]
-    fn cuts_say_how_many_stages_there_are_unless_stages_say_otherwise() {
-        let mut program = sample::program(4, 8);
-        program.search.cuts = Some(vec![2, 5]);
-        for (stages, tried) in [
-            (Numbers::Open, &[3][..]),
-            (Numbers::Ranges(vec![(1, 4)]), &[3]),
-            (Numbers::Ranges(vec![(2, 2), (4, 4)]), &[2, 4]),
-        ] {
-            program.search.stages = stages;
-            assert_eq!(Values::new(&program).stages(), tried);
-        }
-        let refused = crate::plan(&program, &crate::Options::default());
-        let refused = refused.expect_err("no stages are both").to_string();
-        assert!(refused.contains("2 cuts make 3 stages"), "{refused}");
-    }
-
     #[test]
     fn open_micro_batches_are_bounded_by_themselves_or_by_devices() {
         let most = |devices: usize| {
@@ -585,6 +460,35 @@ mod tests {
             Values::new(&program).micro_batches.last().copied()
         };
         assert_eq!([4, 1 << 14].map(most), [Some(512), Some(1 << 16)]);
+    }
+
+    /// Law: numbers that are listed are all tried, however many there are.
+    #[test]
+    fn listed_numbers_are_all_tried() {
+        let mut program = sample::program(40, 5040);
+        program.model = sample::gpt(12, 32, 16, false);
+        let divisors: Vec<u32> = (1..=40).filter(|n| 5040 % n == 0).collect();
+        assert!(divisors.len() > 16);
+        let listed = Numbers::Ranges(
+            divisors.iter().map(|n| ((*n).into(), (*n).into())).collect(),
+        );
+        let search = &mut program.search;
+        for numbers in [
+            &mut search.micro_batches,
+            &mut search.stages,
+            &mut search.replicas,
+            &mut search.rows,
+            &mut search.first_device,
+        ] {
+            *numbers = listed.clone();
+        }
+        let values = Values::new(&program);
+        assert_eq!(values.micro_batches, divisors);
+        assert_eq!(values.stages(), divisors);
+        assert_eq!(values.replicas(1), divisors);
+        assert_eq!(counted(&values.tensors, |tensor| tensor.rows), divisors);
+        assert_eq!(values.windows.starts(1), divisors);
+        assert_eq!(left_out(&program), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! alike in this the first stands for all; where all devices are of one kind and all nodes of one
 //! size and link that is device 0.
 
-use crate::values::thinned;
+use crate::values::{Fitting, Known};
 use roundelay_dsl::{Numbers, Program};
 use roundelay_schedule::{Device, DeviceId, Id, Levels, LinkId, PoolId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,21 +56,13 @@ impl Windows {
     /// The first devices to try where a plan takes so many, ascending; one at least. Open ones are
     /// those with which the plan begins at an edge or ends at one.
     pub(crate) fn starts(&self, devices: u32) -> Vec<u32> {
-        match &self.asked {
-            Numbers::Ranges(ranges) => self.listed(ranges),
-            Numbers::Open => self.open(devices),
-        }
+        self.known(devices).tried(&self.asked)
     }
 
-    fn listed(&self, ranges: &[(u64, u64)]) -> Vec<u32> {
+    /// What is known of the first devices of plans of so many.
+    pub(crate) fn known(&self, devices: u32) -> Known {
         let last = self.kinds.len().saturating_sub(1) as u64;
-        // One that lies behind all devices stays, so that the reason can be told.
-        let each = ranges
-            .iter()
-            .flat_map(|(least, most)| *least..=(*most).min(last).max(*least));
-        let all: BTreeSet<u32> =
-            each.map(|first| u32::try_from(first).unwrap_or(u32::MAX)).collect();
-        thinned(all.into_iter().collect())
+        Known { within: 0..=last, fitting: Fitting::All, open: self.open(devices) }
     }
 
     fn open(&self, devices: u32) -> Vec<u32> {

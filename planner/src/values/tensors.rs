@@ -1,7 +1,7 @@
 //! The ways to split tensors that are tried: grids of rows and columns.
 
 use super::{
-    numbers::{listed, powers_of_two, sorted, thinned},
+    numbers::{Fitting, Known, powers_of_two, sorted},
     one_of,
 };
 use roundelay_dsl::{Choice, Model, Numbers, Operation, Program, Search, Source};
@@ -42,10 +42,7 @@ pub(super) fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
     };
     let pixels = pixels(program);
     let (least, most) = open_parts(program, devices);
-    let values = |numbers: &Numbers| match numbers {
-        Numbers::Ranges(ranges) => thinned(listed(ranges, devices.max(1))),
-        Numbers::Open => sorted(powers_of_two(most)),
-    };
+    let known = parts(program, devices);
     let open = [rows, columns].map(|numbers| *numbers == Numbers::Open);
     let fits = |rows: u32, columns: u32| {
         let parts = u64::from(rows) * u64::from(columns);
@@ -55,10 +52,8 @@ pub(super) fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
             [false, false] => true,
         }
     };
-    let halves = match overdecompose {
-        Numbers::Open => vec![1],
-        Numbers::Ranges(ranges) => listed(ranges, MOST_HALVES),
-    };
+    let halves = Known { within: 1..=MOST_HALVES, fitting: Fitting::All, open: vec![1] };
+    let halves = halves.tried(overdecompose);
     // Where the tokens or the columns are whole there is one way, whatever is said.
     let one = |rows, columns| {
         let grid = Tensor::grid(rows, columns);
@@ -82,12 +77,19 @@ pub(super) fn tensors(program: &Program, devices: u64) -> Vec<Tensor> {
         let lie = |tensor: &Tensor| pixels(*tensor);
         tensors.iter().flat_map(lie).collect::<Vec<_>>()
     };
-    let (rows, columns) = (values(rows), values(columns));
+    let (rows, columns) = (known.tried(rows), known.tried(columns));
     let grids = rows.into_iter().flat_map(|rows| {
         let columns = columns.iter().copied().filter(move |columns| fits(rows, *columns));
         columns.map(move |columns| (rows, columns)).collect::<Vec<_>>()
     });
     grids.flat_map(|(rows, columns)| one(rows, columns)).collect()
+}
+
+/// What is known of numbers of rows, and of columns.
+pub(super) fn parts(program: &Program, devices: u64) -> Known {
+    let (_, most) = open_parts(program, devices);
+    let open = sorted(powers_of_two(most));
+    Known { within: 1..=devices.max(1), fitting: Fitting::All, open }
 }
 
 /// The fewest parts of a grid in which columns that are left open are tried, and the most parts.
