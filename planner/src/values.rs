@@ -10,7 +10,7 @@ pub(crate) use numbers::{Fitting, Known};
 pub(crate) use tensors::{has_sequences, has_windows};
 
 use crate::{family::Family, grid::Grid, reason::Reason, windows::Windows};
-use numbers::{Tried, divisors_of, powers_of_two, sorted};
+use numbers::{Tried, divisors_of, largest, powers_of_two, sorted};
 use roundelay_dsl::{
     Choice, Numbers, Objective, Operation, Program, Projections, Search,
 };
@@ -332,12 +332,13 @@ fn known_chunks(program: &Program) -> Known {
     Known { within: 1..=most, fitting: Fitting::All, open: OPEN_CHUNKS.to_vec() }
 }
 
-/// What is known of numbers of replicas: divisors of the number of devices, powers of two, and small
-/// numbers.
+/// What is known of numbers of replicas: divisors of the number of devices, powers of two, small numbers,
+/// and the largest that divides the batch.
 fn known_replicas(program: &Program, devices: u64) -> Known {
     let fitting = Fitting::DivisorsOf(program.train.batch.into());
     let small = 1..=devices.min(SMALL);
-    let open = sorted(powers_of_two(devices).chain(divisors_of(devices)).chain(small));
+    let open = powers_of_two(devices).chain(divisors_of(devices)).chain(small);
+    let open = sorted(open.chain(largest(devices, fitting)));
     Known { within: 1..=devices.max(1), fitting, open }
 }
 
@@ -390,8 +391,8 @@ fn one_of<T: Clone + PartialEq>(choice: &Choice<T>, known: &[T]) -> Vec<T> {
     values
 }
 
-/// What is known of numbers of micro-batches: powers of two, small numbers, the devices, and
-/// the batch.
+/// What is known of numbers of micro-batches: powers of two, small numbers, the devices, the largest
+/// that finds a device each, and the batch.
 fn known_micro_batches(program: &Program, devices: u64) -> Known {
     let batch = u64::from(program.train.batch).max(1);
     let fitting = Fitting::DivisorsOf(batch);
@@ -399,6 +400,7 @@ fn known_micro_batches(program: &Program, devices: u64) -> Known {
     let most = by_devices.max(OPEN_MICRO_BATCHES).min(batch);
     let small = 1..=devices.min(SMALL);
     let open = powers_of_two(most).chain(small).chain([devices, batch]);
+    let open = open.chain(largest(devices, fitting));
     let open = sorted(open.filter(|n| (1..=most).contains(n) && fitting.has(*n)));
     Known { within: 1..=batch, fitting, open }
 }
@@ -460,6 +462,15 @@ mod tests {
             Values::new(&program).micro_batches.last().copied()
         };
         assert_eq!([4, 1 << 14].map(most), [Some(512), Some(1 << 16)]);
+    }
+
+    /// Where one device more leaves no divisor of the batch.
+    #[test]
+    fn replicas_and_micro_batches_that_fill_the_devices_are_tried_on_more() {
+        for devices in [40, 41, 47] {
+            let values = Values::new(&sample::program(devices, 120));
+            assert!(values.tries_replicas(1, 40) && values.micro_batches.contains(&40));
+        }
     }
 
     /// Law: numbers that are listed are all tried, however many there are.

@@ -106,6 +106,11 @@ impl Tried {
     }
 }
 
+/// The largest that finds a device each.
+pub(super) fn largest(devices: u64, fitting: Fitting) -> Option<u64> {
+    (1..=devices).rev().find(|all| fitting.has(*all))
+}
+
 /// What divides a number: itself, and all that are not very large.
 pub(super) fn divisors_of(number: u64) -> impl Iterator<Item = u64> {
     let divides = move |part: &u64| number.is_multiple_of(*part);

@@ -1,6 +1,9 @@
 //! The numbers of stages that are tried.
 
-use super::numbers::{Fitting, Known, divisors_of, number, powers_of_two, sorted};
+use super::{
+    SMALL,
+    numbers::{Fitting, Known, divisors_of, number, powers_of_two, sorted},
+};
 use crate::reason::Reason;
 use roundelay_dsl::{Numbers, Program};
 use roundelay_schedule::Hop;
@@ -114,7 +117,8 @@ fn usual(program: &Program, Others { devices, chunks, .. }: Others<'_>) -> Vec<u
     }
     let most_open = devices.max(OPEN_STAGES);
     let parts = || divisors_of(devices).flat_map(|part| [part, 2 * part]);
-    let plain = || powers_of_two(most_open).chain(parts());
+    let room = || beside(devices, program.train.batch.into());
+    let plain = || powers_of_two(most_open).chain(parts()).chain(room());
     let plain = || plain().filter(|stages| *stages <= most_open);
     let multiples = |chunks: &u32| {
         let chunks = u64::from(*chunks);
@@ -123,6 +127,14 @@ fn usual(program: &Program, Others { devices, chunks, .. }: Others<'_>) -> Vec<u
     let all = plain().chain(chunks.iter().flat_map(multiples));
     let lawful = |stages: &u64| (units..=most(program)).contains(stages);
     sorted(all.filter(lawful).chain([units]))
+}
+
+/// As many as fill the devices where each stage has one for each of so many replicas or parts of
+/// tensors; these are divisors of the batch, and powers of two.
+fn beside(devices: u64, batch: u64) -> impl Iterator<Item = u64> {
+    let others = (1..=SMALL.min(devices))
+        .filter(move |all| all.is_power_of_two() || batch.is_multiple_of(*all));
+    others.map(move |all| devices / all)
 }
 
 #[cfg(test)]
@@ -172,11 +184,14 @@ mod tests {
         assert!(Values::new(&program).tries_stages(4, 96));
     }
 
+    /// Five stages with four replicas fill 20 of 22 devices, three with seven 21.
     #[test]
-    fn a_range_of_stages_has_what_is_tried_where_they_are_open() {
+    fn stages_fill_the_devices_beside_others() {
         let mut program = sample::program(22, 48);
         program.model = sample::gpt(12, 32, 16, false);
         let values = Values::new(&program);
+        assert!([2, 3, 5, 7, 11, 22].iter().all(|s| values.tries_stages(1, *s)));
+        assert!(!values.tries_stages(1, 10));
         program.search.stages = Numbers::Ranges(vec![(3, 40)]);
         let named = Values::new(&program);
         let open = values.stages().iter().filter(|s| (3..=40).contains(*s));
