@@ -1,23 +1,21 @@
-//! Slurm's way to write host names: `node[001-004,7],other`.
+//! Slurm's way to write host names: `node[001-004,7],rack[1-2]n[3-4],other`.
 
 /// The first host of a list; none when the text is no such list.
 pub(super) fn first(list: &str) -> Option<String> {
-    let (head, rest) = match list.find(['[', ',']) {
-        None => (list, ""),
-        Some(end) => list.split_at(end),
-    };
-    let host = match rest.strip_prefix('[') {
-        None => head.to_owned(),
-        Some(rest) => {
-            let (numbers, after) = rest.split_once(']')?;
-            let number = numbers.split(['-', ',']).next()?;
-            let tail = after.split(',').next().unwrap_or("");
-            if tail.contains('[') {
-                return None;
-            }
-            format!("{head}{number}{tail}")
-        }
-    };
+    let (mut host, mut rest) = (String::new(), list);
+    while let Some(end) = rest.find(['[', ',']) {
+        let (head, tail) = rest.split_at(end);
+        host.push_str(head);
+        // What stands in brackets is several numbers, of which the first host has the first.
+        let Some(numbers) = tail.strip_prefix('[') else {
+            rest = "";
+            break;
+        };
+        let (numbers, after) = numbers.split_once(']')?;
+        host.push_str(numbers.split(['-', ',']).next()?);
+        rest = after;
+    }
+    host.push_str(rest);
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     (!host.is_empty() && host.chars().all(allowed)).then_some(host)
 }
@@ -34,6 +32,8 @@ mod tests {
             ("node[001-004]", "node001"),
             ("node[3,7-9],other", "node3"),
             ("rack[12]-ib.local,b", "rack12-ib.local"),
+            ("rack[1-2]n[3-4]", "rack1n3"),
+            ("rack[01,3]n[4,5]-ib,c[1-2]", "rack01n4-ib"),
         ];
         for (list, host) in lists {
             assert_eq!(first(list).as_deref(), Some(host), "{list}");
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn what_is_no_list_has_none() {
-        for list in ["", ",", "node[1", "a b", "rack[1-2]n[3-4]", "[]"] {
+        for list in ["", ",", "node[1", "a b", "rack[1-2]n[3", "[]"] {
             assert_eq!(first(list), None, "{list}");
         }
     }

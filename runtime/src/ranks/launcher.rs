@@ -251,7 +251,8 @@ impl Variables<'_> {
             }
             First::InList { hosts, .. } => {
                 let list = (self.lookup)(hosts).ok_or(no_host)?;
-                hosts::first(&list).ok_or_else(|| wrong(hosts, &list, "a list of hosts"))
+                let expected = "a list of hosts, unless MASTER_ADDR says where rank 0 is";
+                hosts::first(&list).ok_or_else(|| wrong(hosts, &list, expected))
             }
         }
     }
