@@ -23,6 +23,11 @@ VIRTUAL = 0.97
 CLOCK = 0.02
 
 
+def times_of(rows):
+    """What rows of steps took, told as the times of our steps are: by their mean. The median shows what disturbed some."""
+    return {"step_s": statistics.fmean(rows), "median_s": statistics.median(rows)}
+
+
 def windows(curve):
     """Means of neighbouring losses; the last window may have fewer."""
     return [statistics.fmean(curve[first:first + WINDOW]) for first in range(0, len(curve), WINDOW)]

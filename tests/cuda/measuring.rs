@@ -309,6 +309,9 @@ speed.PAGES = 5
 speed.tell_frugal(bench, 'vit', both(100))
 assert compiled == [('frugal-vit', ['gpu.memory = 74 B'])], compiled
 assert '0.80 of the speed' in rows[0][0][2] and rows[0][1]['target'].startswith('holds'), rows
+# Both sides tell means, for a mean of one against a median of the other is no ratio.
+import judge
+assert judge.times_of([1.0, 4.0, 1.0]) == {'step_s': 2.0, 'median_s': 1.0}
 # A mode is held to the run between its turns, and is not what it is called if it gave its graphs up.
 turns = lambda graphs: [{'step_s': step, 'graphs': graphs} for step in (1.1, 1.3)]
 told = lambda graphs: speed.tell_turns(bench, 'vit', 'reduce-overhead', 1.0, turns(graphs))
