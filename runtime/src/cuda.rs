@@ -515,8 +515,10 @@ impl Drop for Cuda {
         if let Share::Part(rank) = &mut self.engine.share {
             rank.peers.abort();
         }
+        // What came last on this thread may have been another GPU's.
+        let entered = self.engine.enter().is_ok();
         let given_up = matches!(self.failure, Some(CudaError::Stuck { .. }));
-        if !given_up && self.engine.is_idle() {
+        if entered && !given_up && self.engine.is_idle() {
             // SAFETY: the engine is not used again, and the device does nothing with it.
             unsafe { ManuallyDrop::drop(&mut self.engine) };
         }

@@ -135,12 +135,17 @@ impl Bench {
     /// A command that finds the stand-ins.
     pub(crate) fn command(&self, words: &str) -> Command {
         let mut command = roundelay(words);
+        self.on_standins(&mut command);
+        command
+    }
+
+    /// Lets a process find the stand-ins where it looks for libraries.
+    pub(crate) fn on_standins(&self, command: &mut Command) {
         command
             .env("LD_LIBRARY_PATH", self.scratch.path(""))
             .env("ROUNDELAY_CACHE", cache())
             .env("STANDIN_CUDA_OBJECTS", objects())
             .env_remove("ROUNDELAY_CUDA_LIBRARIES");
-        command
     }
 
     /// A training on the stand-ins that must end well.
@@ -159,6 +164,25 @@ impl Bench {
         assert_eq!(ended.code, 0, "{settings:?}: {}", ended.err);
         Run::of(&ended, &weights, &counts)
     }
+}
+
+/// A program of one device, and which lines of its schedule launch: the loss's forward pass of either
+/// micro-batch, and the update.
+pub(crate) fn one_device(bench: &Bench) -> (PathBuf, [String; 3]) {
+    let plan = "rule sync, placement accumulate, micro_batches 2, stages 1, replicas 1";
+    let program = program(bench, "alone", 1, "steps 6", plan);
+    let schedule = bench.scratch.path("alone.schedule");
+    let compiled = ended(bench.command("compile -o").arg(&schedule).arg(&program));
+    assert_eq!(compiled.code, 0, "{}", compiled.err);
+    let text = fs::read_to_string(&schedule).expect("the schedule was written");
+    let line = |task: &str| {
+        let lines = text.lines().filter(|line| line.starts_with('a'));
+        let mut lines =
+            lines.filter(|line| line.contains(task) && line.contains(" launch "));
+        let line = lines.next().unwrap_or_else(|| panic!("{task} is launched"));
+        line.split(' ').next().unwrap_or_default().to_owned()
+    };
+    (program, ["F s0 i0 ", "F s0 i1 ", "U s0 "].map(line))
 }
 
 /// What a training said and left.

@@ -25,5 +25,6 @@ mod precision;
 mod profiling;
 mod rectifying;
 mod rules;
+mod several;
 mod timing;
 mod tuning;

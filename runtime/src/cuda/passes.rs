@@ -48,6 +48,13 @@ struct Gallery {
     patience: Duration,
 }
 
+impl Drop for Gallery {
+    /// What came last on this thread may have been another GPU's.
+    fn drop(&mut self) {
+        let _ = self.device.enter();
+    }
+}
+
 /// Where everything lies.
 struct Places {
     /// The blocks of every part.

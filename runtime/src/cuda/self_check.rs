@@ -151,14 +151,15 @@ pub fn self_check(
     left.map_err(together)
 }
 
-/// A device with two rows.
+/// A device with two rows; dropped from first to last.
 struct Bench {
-    device: Device,
     stream: Stream,
     start: Event,
     done: Event,
     bounce: Bounce,
     rows: DeviceMemory,
+    /// Behind all that its context holds.
+    device: Device,
     size: u64,
 }
 

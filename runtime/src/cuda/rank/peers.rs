@@ -13,7 +13,7 @@ use crate::ranks::{Control, Seat, Trouble};
 use roundelay_schedule::Bytes;
 use std::{
     collections::BTreeSet,
-    mem::ManuallyDrop,
+    mem,
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -85,17 +85,24 @@ impl Peers {
         let mut peers = Self { communicator: None, control, phase };
         peers.communicator = Some(begun.map_err(|error| peers.blame(&error))?);
         peers.ready()?;
-        if let Err(trouble) = peers.greet(device, stream, neighbours) {
+        let made = DeviceMemory::new(device, 1 + neighbours.len() as u64);
+        let memory = made.map_err(|error| peers.failed(&error))?;
+        if let Err(trouble) = peers.greet(&memory, stream, neighbours) {
             peers.abort();
-            drain(stream);
+            // Where the end is not seen, the device may still write there.
+            if let Err(Unreached::Late) = drain(stream) {
+                mem::forget(memory);
+            }
             return Err(trouble);
         }
+        drop(memory);
         let left = device.free().unwrap_or_default();
         peers.phase = Phase::Met(Bytes(free.0.saturating_sub(left.0)));
         Ok(peers)
     }
 
-    /// Sends each neighbour a byte and takes one of each, in one group.
+    /// Sends each neighbour a byte and takes one of each, in one group; there is room for these in
+    /// the memory.
     ///
     /// NCCL connects two ranks at the first group with a message between them, and that call waits
     /// for the other process: rank after rank by their distance, which is one for both ends of a
@@ -103,18 +110,14 @@ impl Peers {
     /// must wait for no other process, so they must find every connection made.
     fn greet(
         &self,
-        device: &Device,
+        memory: &DeviceMemory,
         stream: &Stream,
         neighbours: &BTreeSet<u32>,
     ) -> Result<(), Trouble> {
         if neighbours.is_empty() {
             return Ok(());
         }
-        let made = DeviceMemory::new(device, 1 + neighbours.len() as u64)
-            .and_then(|memory| Ok((memory, Event::new()?)));
-        let (memory, done) = made.map_err(|error| self.failed(&error))?;
-        // Where the end is not seen, the device may still write there.
-        let memory = ManuallyDrop::new(memory);
+        let done = Event::new().map_err(|error| self.failed(&error))?;
         self.together(|own| {
             (1..).zip(neighbours).try_for_each(|(place, peer)| {
                 own.send(memory.start(), 1, *peer, stream)?;
@@ -123,9 +126,7 @@ impl Peers {
         })?;
         stream.record(&done).map_err(|error| self.failed(&error))?;
         let seen = wait(&done, self.control.patience(), &mut || self.check());
-        seen.map_err(|unreached| self.unreached(unreached))?;
-        drop(ManuallyDrop::into_inner(memory));
-        Ok(())
+        seen.map_err(|unreached| self.unreached(unreached))
     }
 
     /// What NCCL took of the device's memory to connect ranks.
@@ -265,9 +266,8 @@ fn introduce(
 }
 
 /// Waits a moment until a stream has nothing to do, so that what it may use can be given back.
-fn drain(stream: &Stream) {
-    let end = Event::new().and_then(|end| stream.record(&end).map(|()| end));
-    if let Ok(end) = end {
-        let _ = wait(&end, IDLE, &mut alone);
-    }
+fn drain(stream: &Stream) -> Result<(), Unreached> {
+    let end = Event::new()?;
+    stream.record(&end)?;
+    wait(&end, IDLE, &mut alone)
 }

@@ -80,14 +80,6 @@ impl Backlog {
         }
     }
 
-    /// A piece is never done.
-    pub(crate) fn hang(&mut self, number: u64) {
-        if let Some(own) = self.pieces.get_mut(&number) {
-            own.waits += 1;
-            self.ready.remove(&number);
-        }
-    }
-
     /// All that is not done of some pieces and of what they wait for.
     pub(crate) fn needs(&self, pieces: &[u64]) -> BTreeSet<u64> {
         let mut needed = BTreeSet::new();

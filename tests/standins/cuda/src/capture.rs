@@ -50,6 +50,9 @@ impl Capture {
 impl World {
     /// A stream begins to record.
     pub(crate) fn begin_capture(&mut self, stream: u64) -> i32 {
+        if let Some(failure) = self.heard() {
+            return failure;
+        }
         let number = self.number();
         let Some(own) = self.streams.get_mut(&stream) else { return INVALID_HANDLE };
         if own.captured.is_some() {
@@ -93,6 +96,7 @@ impl World {
             _ if !capture.is_joined(&place) => Err(CAPTURE_UNJOINED),
             _ => {
                 let graph = self.number();
+                self.make(graph, "a graph")?;
                 self.graphs.insert(graph, capture.recorded);
                 self.counts.graphs += 1;
                 Ok(graph)
@@ -102,12 +106,18 @@ impl World {
 
     /// Gives all that was recorded to a stream.
     pub(crate) fn launch_graph(&mut self, graph: u64, stream: u64) -> i32 {
-        if let Some(failure) = self.failure {
+        if let Some(failure) = self.heard() {
             return failure;
         }
         let Some(recorded) = self.graphs.get(&graph).cloned() else {
             return INVALID_HANDLE;
         };
+        if !self.contexts.are_of_one([graph, stream]) {
+            return INVALID_HANDLE;
+        }
+        for Recorded { work, .. } in &recorded {
+            self.hold(work);
+        }
         let Some(own) = self.streams.get_mut(&stream) else { return INVALID_HANDLE };
         self.counts.graph_launches += 1;
         if self.settings.refuse == Some(self.counts.graph_launches) {

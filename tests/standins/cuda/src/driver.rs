@@ -1,12 +1,12 @@
 //! `libcuda`: the driver itself, its devices and contexts.
 
-use crate::world::{
-    INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, NO_DEVICE, SUCCESS, world,
+use crate::{
+    contexts,
+    world::{INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, SUCCESS, world},
 };
 use std::{
     ffi::{CStr, c_char, c_int, c_uint, c_void},
     ptr,
-    sync::atomic::{AtomicI64, Ordering::Relaxed},
 };
 
 /// Numbers of the attributes that are asked for.
@@ -17,9 +17,6 @@ const MAPS: c_uint = 102;
 
 /// The handle of a context is this, and the number of its device.
 const CONTEXTS: u64 = 0x100;
-
-/// Contexts that are held.
-static HELD: AtomicI64 = AtomicI64::new(0);
 
 #[unsafe(no_mangle)]
 extern "C" fn cuInit(_: c_uint) -> c_int {
@@ -98,24 +95,23 @@ unsafe extern "C" fn cuDevicePrimaryCtxRetain(
     context: *mut *mut c_void,
     device: c_int,
 ) -> c_int {
-    HELD.fetch_add(1, Relaxed);
+    world().contexts.retain(device as u64);
     // SAFETY: the caller gives room for a handle.
     unsafe { *context = (CONTEXTS + device as u64) as *mut c_void };
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cuDevicePrimaryCtxRelease_v2(_: c_int) -> c_int {
-    if HELD.fetch_sub(1, Relaxed) < 1 {
-        return INVALID_HANDLE;
-    }
-    world().tell();
-    SUCCESS
+extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> c_int {
+    let mut world = world();
+    let released = world.contexts.release(device as u64);
+    world.tell();
+    released
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> c_int {
-    world().device = (context as u64).saturating_sub(CONTEXTS);
+    contexts::enter((context as u64).checked_sub(CONTEXTS));
     SUCCESS
 }
 
@@ -128,6 +124,7 @@ fn name(result: c_int) -> &'static CStr {
         100 => c"CUDA_ERROR_NO_DEVICE",
         101 => c"CUDA_ERROR_INVALID_DEVICE",
         200 => c"CUDA_ERROR_INVALID_IMAGE",
+        201 => c"CUDA_ERROR_INVALID_CONTEXT",
         400 => c"CUDA_ERROR_INVALID_HANDLE",
         500 => c"CUDA_ERROR_NOT_FOUND",
         600 => c"CUDA_ERROR_NOT_READY",

@@ -20,6 +20,9 @@ const DISABLE_TIMING: c_uint = 2;
 unsafe extern "C" fn cuStreamCreate(stream: *mut u64, _: c_uint) -> c_int {
     let mut world = world();
     let number = world.number();
+    if let Err(refusal) = world.make(number, "a stream") {
+        return refusal;
+    }
     world.streams.insert(number, Stream::default());
     // SAFETY: the caller gives room for a handle.
     unsafe { *stream = number };
@@ -28,13 +31,18 @@ unsafe extern "C" fn cuStreamCreate(stream: *mut u64, _: c_uint) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamDestroy_v2(stream: u64) -> c_int {
-    world().streams.remove(&stream).map_or(INVALID_HANDLE, |_| SUCCESS)
+    let mut world = world();
+    world.contexts.end(stream);
+    world.streams.remove(&stream).map_or(INVALID_HANDLE, |_| SUCCESS)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuEventCreate(event: *mut u64, flags: c_uint) -> c_int {
     let mut world = world();
     let number = world.number();
+    if let Err(refusal) = world.make(number, "an event") {
+        return refusal;
+    }
     world.events.insert(number, Event::default());
     if flags & DISABLE_TIMING == 0 {
         world.stamps.insert(number, Arc::default());
@@ -48,6 +56,7 @@ unsafe extern "C" fn cuEventCreate(event: *mut u64, flags: c_uint) -> c_int {
 extern "C" fn cuEventDestroy_v2(event: u64) -> c_int {
     let mut world = world();
     world.stamps.remove(&event);
+    world.contexts.end(event);
     world.events.remove(&event).map_or(INVALID_HANDLE, |_| SUCCESS)
 }
 
@@ -69,8 +78,11 @@ unsafe extern "C" fn cuEventElapsedTime(
 #[unsafe(no_mangle)]
 extern "C" fn cuEventRecord(event: u64, stream: u64) -> c_int {
     let mut world = world();
-    if let Some(failure) = world.failure {
+    if let Some(failure) = world.heard() {
         return failure;
+    }
+    if !world.contexts.are_of_one([event, stream]) {
+        return INVALID_HANDLE;
     }
     if let Some(stamp) = world.stamps.get_mut(&event) {
         *stamp = Arc::default();
@@ -107,7 +119,7 @@ extern "C" fn cuEventQuery(event: u64) -> c_int {
         Event::Set(pieces) => world.ask(&pieces),
         Event::Captured(..) => return world.spoil().unwrap_or(CAPTURED_EVENT),
     };
-    match (world.failure, done) {
+    match (world.heard(), done) {
         (Some(failure), _) => failure,
         (None, true) => SUCCESS,
         (None, false) => NOT_READY,
@@ -117,7 +129,7 @@ extern "C" fn cuEventQuery(event: u64) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamWaitEvent(stream: u64, event: u64, _: c_uint) -> c_int {
     let mut world = world();
-    if let Some(failure) = world.failure {
+    if let Some(failure) = world.heard() {
         return failure;
     }
     world.counts.waits += 1;
@@ -200,6 +212,9 @@ unsafe extern "C" fn cuGraphInstantiateWithFlags(
     graph: u64,
     _: u64,
 ) -> c_int {
+    if let Some(failure) = world().heard() {
+        return failure;
+    }
     // SAFETY: the caller gives room for a handle.
     unsafe { *executable = graph };
     SUCCESS
@@ -217,5 +232,7 @@ extern "C" fn cuGraphExecDestroy(_: u64) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuGraphDestroy(graph: u64) -> c_int {
-    world().graphs.remove(&graph).map_or(INVALID_HANDLE, |_| SUCCESS)
+    let mut world = world();
+    world.contexts.end(graph);
+    world.graphs.remove(&graph).map_or(INVALID_HANDLE, |_| SUCCESS)
 }

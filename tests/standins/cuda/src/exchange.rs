@@ -38,6 +38,8 @@ pub(crate) struct Communicator {
     pub(crate) taken: u64,
     /// The one stream that it is used on.
     pub(crate) stream: Option<u64>,
+    /// Whether this rank has begun to end it.
+    pub(crate) ends: bool,
     /// Messages sent to and received from each rank.
     pub(crate) sent: Vec<u64>,
     pub(crate) received: Vec<u64>,

@@ -3,6 +3,7 @@
 use crate::{
     forbid,
     memory::is_of_device,
+    work::Work,
     world::{INVALID_IMAGE, World},
 };
 use std::{
@@ -22,11 +23,15 @@ type Parameters = unsafe extern "C" fn(*mut u64) -> u32;
 /// How the emulation says how many threads a block may have.
 type Threads = unsafe extern "C" fn() -> u32;
 
+/// The most blocks of a grid in its first direction.
+const MOST_BLOCKS: u32 = i32::MAX as u32;
+
 /// The most parameters of a kernel.
 const MOST: usize = 128;
 
 /// A kernel of a loaded module; lives as long as the process.
 pub(crate) struct Function {
+    pub(crate) module: u64,
     symbol: String,
     emulate: Emulate,
     sizes: Vec<usize>,
@@ -39,6 +44,7 @@ pub(crate) struct Function {
 /// A launch.
 #[derive(Clone)]
 pub(crate) struct Kernel {
+    module: u64,
     symbol: String,
     emulate: Emulate,
     grid: [u32; 3],
@@ -128,6 +134,7 @@ pub(crate) fn function(module: u64, symbol: &CStr) -> Option<Function> {
     // SAFETY: it has no parameters.
     let threads = unsafe { threads() };
     Some(Function {
+        module,
         symbol: symbol.to_owned(),
         emulate,
         sizes,
@@ -137,6 +144,19 @@ pub(crate) fn function(module: u64, symbol: &CStr) -> Option<Function> {
 }
 
 impl World {
+    /// Ends the process where recorded work is that of a function whose module is gone.
+    pub(crate) fn hold(&self, work: &Work) {
+        if let Work::Kernel(Kernel { module, symbol, .. }) = work {
+            self.hold_module(*module, symbol);
+        }
+    }
+
+    fn hold_module(&self, module: u64, symbol: &str) {
+        if !self.modules.contains(&module) {
+            forbid(&format!("{symbol}: its module was unloaded"));
+        }
+    }
+
     /// A launch of a kernel, whose values lie where the pointers say.
     ///
     /// # Safety
@@ -148,6 +168,7 @@ impl World {
         pointers: *mut *mut c_void,
     ) -> Kernel {
         let symbol = &function.symbol;
+        self.hold_module(function.module, symbol);
         if shared > function.shared {
             forbid(&format!("{symbol}: more shared memory than it was told to expect"));
         }
@@ -159,6 +180,8 @@ impl World {
         if !(1..=1024).contains(&threads)
             || grid.contains(&0)
             || grid[1..].iter().any(|n| *n > 65_535)
+            || grid[0] > MOST_BLOCKS
+            || block[2] > 64
         {
             forbid(&format!(
                 "{symbol}: no device has a grid {grid:?} of blocks {block:?}"
@@ -183,7 +206,16 @@ impl World {
         let slow = self.settings.slow.iter().any(|part| symbol.contains(part));
         let sleeps = if slow { self.settings.slow_for } else { Duration::ZERO };
         let (symbol, emulate) = (symbol.clone(), function.emulate);
-        Kernel { symbol, emulate, grid, block, shared, values, sleeps }
+        Kernel {
+            module: function.module,
+            symbol,
+            emulate,
+            grid,
+            block,
+            shared,
+            values,
+            sleeps,
+        }
     }
 }
 

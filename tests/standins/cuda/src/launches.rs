@@ -3,8 +3,11 @@
 use crate::{
     forbid,
     kernels::{self, Function},
+    settings::Launch,
     work::Work,
-    world::{ILLEGAL_ADDRESS, INVALID_IMAGE, INVALID_VALUE, NOT_FOUND, SUCCESS, world},
+    world::{
+        Health, INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE, NOT_FOUND, SUCCESS, world,
+    },
 };
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
 
@@ -28,6 +31,9 @@ struct Rectangles {
     width: usize,
     rows: usize,
 }
+
+/// The largest distance of rows in a copy.
+const MOST_PITCH: usize = (1 << 31) - 1;
 
 /// The kind of memory that devices have.
 const OF_DEVICE: c_uint = 2;
@@ -99,7 +105,9 @@ unsafe extern "C" fn cuMemcpy2DAsync_v2(copy: *const c_void, stream: u64) -> c_i
     let plain = [copy.from_x, copy.from_y, copy.to_x, copy.to_y] == [0; 4]
         && [copy.from_kind, copy.to_kind] == [OF_DEVICE; 2]
         && copy.width <= copy.from_pitch.min(copy.to_pitch);
+    let pitches = copy.from_pitch.max(copy.to_pitch);
     let live = rows > 0
+        && pitches <= MOST_PITCH
         && world.memory.is_live(copy.from, bytes(copy.from_pitch))
         && world.memory.is_live(copy.to, bytes(copy.to_pitch));
     if !plain || !live {
@@ -132,12 +140,21 @@ extern "C" fn cuMemsetD8Async(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuModuleLoadData(module: *mut u64, code: *const u8) -> c_int {
-    if let Some(refusal) = world().spoil() {
+    let refusal = {
+        let mut world = world();
+        world.spoil().or_else(|| world.heard())
+    };
+    if let Some(refusal) = refusal {
         return refusal;
     }
     // SAFETY: the caller gives machine code; whatever else it is has as many bytes.
     match unsafe { kernels::image(code) }.map(kernels::load) {
         Some(Ok(handle)) => {
+            let mut world = world();
+            if let Err(refusal) = world.make(handle, "a module") {
+                return refusal;
+            }
+            world.modules.insert(handle);
             // SAFETY: the caller gives room for a handle.
             unsafe { *module = handle };
             SUCCESS
@@ -148,8 +165,13 @@ unsafe extern "C" fn cuModuleLoadData(module: *mut u64, code: *const u8) -> c_in
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cuModuleUnload(_: u64) -> c_int {
-    SUCCESS
+extern "C" fn cuModuleUnload(module: u64) -> c_int {
+    let mut world = world();
+    if !world.is_idle() {
+        forbid("a module is unloaded, whose functions work under way may be");
+    }
+    world.contexts.end(module);
+    if world.modules.remove(&module) { SUCCESS } else { INVALID_HANDLE }
 }
 
 #[unsafe(no_mangle)]
@@ -197,18 +219,27 @@ unsafe extern "C" fn cuLaunchKernel(
 ) -> c_int {
     let mut world = world();
     world.counts.kernels += 1;
-    if world.settings.fail == Some(world.counts.kernels) {
-        // The launch is taken; what comes after it hears of the failure.
-        world.fail(ILLEGAL_ADDRESS);
-        return SUCCESS;
-    }
     let shape = ([x, y, z], [bx, by, bz], shared);
     // SAFETY: the handle is one of `cuModuleGetFunction`; the caller gives a value for each
     // parameter.
-    let kernel = unsafe { world.kernel(&*function, shape, parameters) };
-    let given = world.give(stream, Work::Kernel(kernel));
-    if world.settings.hang == Some(world.counts.kernels) {
-        world.hang(stream);
+    let (kernel, module) =
+        unsafe { (world.kernel(&*function, shape, parameters), (*function).module) };
+    if !world.contexts.are_of_one([module, stream]) {
+        return INVALID_HANDLE;
+    }
+    let symbol = format!("{kernel:?}");
+    let comes =
+        |launch: &mut Option<Launch>| launch.as_mut().and_then(|own| own.comes(&symbol));
+    let (fails, hangs) =
+        (comes(&mut world.settings.fail), comes(&mut world.settings.hang));
+    let work = match fails.or(hangs) {
+        Some(_) => Work::Endless,
+        None => Work::Kernel(kernel),
+    };
+    let given = world.give(stream, work);
+    if let Some(calls) = fails {
+        // The launch is taken; what comes after it hears of the failure.
+        world.health = Health::Failing(calls);
     }
     given
 }

@@ -16,6 +16,9 @@ fn take(bytes: u64) -> Result<u64, c_int> {
     if bytes == 0 {
         return Err(INVALID_VALUE);
     }
+    if let Some(failure) = world.heard() {
+        return Err(failure);
+    }
     world.memory.free = world.memory.free.checked_sub(bytes).ok_or(OUT_OF_MEMORY)?;
     Ok(world.number())
 }
@@ -28,7 +31,10 @@ fn idle(world: &World, what: &str) {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_int {
-    let world = world();
+    let mut world = world();
+    if let Some(failure) = world.heard() {
+        return failure;
+    }
     // SAFETY: the caller gives room for two numbers.
     unsafe {
         *free = world.memory.free as usize;
@@ -130,6 +136,9 @@ extern "C" fn cuMemSetAccess(
     if !world.memory.is_reserved(start, bytes as u64) {
         return INVALID_VALUE;
     }
+    if let Err(refusal) = world.make(start, "memory") {
+        return refusal;
+    }
     world.memory.open(start, bytes as u64);
     SUCCESS
 }
@@ -138,6 +147,7 @@ extern "C" fn cuMemSetAccess(
 extern "C" fn cuMemUnmap(start: u64, _: usize) -> c_int {
     let mut world = world();
     idle(&world, "memory is unmapped");
+    world.contexts.end(start);
     world.memory.close(start).map_or(INVALID_VALUE, |_| SUCCESS)
 }
 
@@ -148,6 +158,9 @@ unsafe extern "C" fn cuMemAlloc_v2(start: *mut u64, bytes: usize) -> c_int {
     }
     let mut world = world();
     let own = world.memory.reserve(bytes as u64);
+    if let Err(refusal) = world.make(own, "memory") {
+        return refusal;
+    }
     world.memory.open(own, bytes as u64);
     // SAFETY: the caller gives room for an address.
     unsafe { *start = own };
@@ -161,6 +174,7 @@ extern "C" fn cuMemFree_v2(start: u64) -> c_int {
     let Some(bytes) = world.memory.close(start) else { return INVALID_VALUE };
     world.memory.free += bytes;
     world.memory.release(start);
+    world.contexts.end(start);
     SUCCESS
 }
 
@@ -174,8 +188,13 @@ unsafe extern "C" fn cuMemHostAlloc(
     if let Some(refusal) = world.spoil() {
         return refusal;
     }
+    let own = world.memory.pin(bytes);
+    if let Err(refusal) = world.make(own, "pinned memory") {
+        world.memory.unpin(own);
+        return refusal;
+    }
     // SAFETY: the caller gives room for an address.
-    unsafe { *start = world.memory.pin(bytes) as *mut c_void };
+    unsafe { *start = own as *mut c_void };
     SUCCESS
 }
 
@@ -183,5 +202,6 @@ unsafe extern "C" fn cuMemHostAlloc(
 extern "C" fn cuMemFreeHost(start: *mut c_void) -> c_int {
     let mut world = world();
     idle(&world, "pinned memory is freed");
+    world.contexts.end(start as u64);
     if world.memory.unpin(start as u64) { SUCCESS } else { INVALID_VALUE }
 }

@@ -21,6 +21,7 @@ type Introduction = [u64; 5];
 const READY: u64 = 0;
 const DATA: u64 = 1;
 const BYE: u64 = 2;
+const END: u64 = 3;
 
 /// Results of NCCL.
 pub(crate) const SYSTEM_ERROR: u32 = 2;
@@ -34,6 +35,8 @@ pub(crate) struct Inbox {
     pub(crate) ready: BTreeSet<u64>,
     /// Messages.
     pub(crate) data: BTreeMap<u64, Vec<u8>>,
+    /// Whether it has begun to end the communicator.
+    ends: bool,
     /// Whether it is gone without a farewell.
     pub(crate) lost: bool,
 }
@@ -129,6 +132,16 @@ impl Mesh {
         self.peers.iter().flatten().any(|peer| peer.inbox().lost)
     }
 
+    /// Tells all that this rank begins to end.
+    pub(crate) fn end(&self) {
+        self.peers.iter().flatten().for_each(|peer| peer.send(END, 0, Vec::new()));
+    }
+
+    /// Whether all others have begun to end.
+    pub(crate) fn all_end(&self) -> bool {
+        self.peers.iter().flatten().all(|peer| peer.inbox().ends)
+    }
+
     /// Says goodbye to all.
     pub(crate) fn leave(&self) {
         self.peers.iter().flatten().for_each(|peer| peer.send(BYE, 0, Vec::new()));
@@ -219,6 +232,7 @@ fn read_all(input: &mut TcpStream, inbox: &Mutex<Inbox>) -> bool {
         match kind {
             READY => drop(lock(inbox).ready.insert(number)),
             DATA => drop(lock(inbox).data.insert(number, bytes)),
+            END => lock(inbox).ends = true,
             _ => return true,
         }
     }

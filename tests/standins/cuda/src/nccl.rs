@@ -2,6 +2,7 @@
 //! call is done, not before.
 
 use crate::{
+    contexts,
     exchange::{Communicator, Request, Setup},
     forbid,
     mesh::{self, INVALID_ARGUMENT, INVALID_USAGE, Mesh, SYSTEM_ERROR},
@@ -9,6 +10,7 @@ use crate::{
     world::{World, world},
 };
 use std::{
+    cell::RefCell,
     ffi::{CString, c_char, c_int, c_void},
     sync::{Arc, Mutex, OnceLock, PoisonError},
     thread,
@@ -45,7 +47,12 @@ struct Group {
     requests: Vec<(u64, u64, Request)>,
 }
 
-static GROUP: Mutex<Group> = Mutex::new(Group { depth: 0, requests: Vec::new() });
+thread_local! {
+    /// That of the calling thread.
+    static GROUP: RefCell<Group> =
+        const { RefCell::new(Group { depth: 0, requests: Vec::new() }) };
+}
+
 static LAST: OnceLock<Mutex<CString>> = OnceLock::new();
 
 fn note(what: &str) {
@@ -126,11 +133,16 @@ unsafe extern "C" fn ncclCommInitRankConfig(
         connected: None,
         taken: 0,
         stream: None,
+        ends: false,
         sent: vec![0; count],
         received: vec![0; count],
     };
     world.ranks.communicators.insert(number, own);
-    let (device, host) = (world.device, world.settings.host);
+    let Some(device) = contexts::current() else {
+        world.ranks.communicators.remove(&number);
+        return INVALID_USAGE;
+    };
+    let host = world.settings.host;
     let port = u16::from_le_bytes([identity.bytes[0], identity.bytes[1]]);
     thread::spawn(move || {
         let met = Mesh::connect(port, [rank as u64, size as u64], device, host);
@@ -157,6 +169,7 @@ fn health(world: &World, number: u64) -> u32 {
         Setup::Busy => IN_PROGRESS,
         Setup::Failed(code) => *code,
         Setup::Met(mesh) if world.settings.reports_deaths && mesh.lost() => REMOTE_ERROR,
+        Setup::Met(mesh) if own.ends && !mesh.all_end() => IN_PROGRESS,
         Setup::Met(_) => SUCCESS,
     }
 }
@@ -199,11 +212,22 @@ fn end(communicator: u64, how: impl Fn(&Mesh)) -> u32 {
 #[unsafe(no_mangle)]
 extern "C" fn ncclCommFinalize(communicator: u64) -> u32 {
     free_to_call(communicator);
-    SUCCESS
+    let mut world = world();
+    let Some(own) = world.ranks.communicators.get_mut(&communicator) else {
+        return INVALID_ARGUMENT;
+    };
+    own.ends = true;
+    if let Setup::Met(mesh) = &*own.setup.lock().unwrap_or_else(PoisonError::into_inner) {
+        mesh.end();
+    }
+    IN_PROGRESS
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ncclCommDestroy(communicator: u64) -> u32 {
+    if health(&world(), communicator) == IN_PROGRESS {
+        forbid("a communicator is destroyed before all ranks have ended it");
+    }
     end(communicator, Mesh::leave)
 }
 
@@ -219,24 +243,25 @@ extern "C" fn ncclCommAbort(communicator: u64) -> u32 {
 
 #[unsafe(no_mangle)]
 extern "C" fn ncclGroupStart() -> u32 {
-    GROUP.lock().unwrap_or_else(PoisonError::into_inner).depth += 1;
+    GROUP.with_borrow_mut(|group| group.depth += 1);
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ncclGroupEnd() -> u32 {
-    let mut group = GROUP.lock().unwrap_or_else(PoisonError::into_inner);
-    if group.depth == 0 {
-        return INVALID_USAGE;
+    let ended = GROUP.with_borrow_mut(|group| {
+        group.depth = group.depth.checked_sub(1)?;
+        let is_open = group.depth > 0;
+        Some(if is_open { Vec::new() } else { std::mem::take(&mut group.requests) })
+    });
+    match ended.as_deref() {
+        None => INVALID_USAGE,
+        Some([]) => SUCCESS,
+        Some(requests) => {
+            launch(requests);
+            IN_PROGRESS
+        }
     }
-    group.depth -= 1;
-    if group.depth > 0 || group.requests.is_empty() {
-        return SUCCESS;
-    }
-    let requests = std::mem::take(&mut group.requests);
-    drop(group);
-    launch(&requests);
-    IN_PROGRESS
 }
 
 fn free_to_call(communicator: u64) {
@@ -303,12 +328,14 @@ fn ask(communicator: u64, stream: u64, request: Request, ranges: &[(u64, u64)]) 
     if health != SUCCESS {
         return health;
     }
-    let mut group = GROUP.lock().unwrap_or_else(PoisonError::into_inner);
-    if group.depth > 0 {
-        group.requests.push((communicator, stream, request));
+    let grouped = GROUP.with_borrow_mut(|group| {
+        let is_open = group.depth > 0;
+        group.requests.extend(is_open.then_some((communicator, stream, request)));
+        is_open
+    });
+    if grouped {
         return SUCCESS;
     }
-    drop(group);
     launch(&[(communicator, stream, request)]);
     IN_PROGRESS
 }

@@ -147,6 +147,34 @@ impl Offered {
     }
 }
 
+/// A kernel launch, and what comes of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Launch {
+    /// What the name of its function contains.
+    name: String,
+    /// Launches of such functions that are left until it comes.
+    left: u64,
+    /// Calls after it that are answered as if nothing had happened.
+    calls: u64,
+}
+
+impl Launch {
+    /// `NUMBER`, `NAME:NUMBER`, either with `/CALLS`.
+    fn named(text: &str) -> Option<Self> {
+        let (launch, calls) = text.split_once('/').unwrap_or((text, "0"));
+        let (name, number) = launch.split_once(':').unwrap_or(("", launch));
+        let (left, calls) = (number.parse().ok()?, calls.parse().ok()?);
+        Some(Self { name: name.to_owned(), left, calls })
+    }
+
+    /// A function is launched: if this is it, how many calls after it are answered.
+    pub(crate) fn comes(&mut self, symbol: &str) -> Option<u64> {
+        let counts = symbol.contains(&self.name) && self.left > 0;
+        self.left -= u64::from(counts);
+        (counts && self.left == 0).then_some(self.calls)
+    }
+}
+
 /// All of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -158,8 +186,8 @@ pub(crate) struct Settings {
     pub(crate) memory: u64,
     pub(crate) maps: bool,
     pub(crate) forget: Option<u64>,
-    pub(crate) fail: Option<u64>,
-    pub(crate) hang: Option<u64>,
+    pub(crate) fail: Option<Launch>,
+    pub(crate) hang: Option<Launch>,
     pub(crate) products: Multiplied,
     /// The number of a launch of a graph that is refused.
     pub(crate) refuse: Option<u64>,
@@ -235,8 +263,8 @@ impl Settings {
             memory: number("MEMORY").unwrap_or(1 << 30),
             maps: text("MAPS").as_deref() != Some("no"),
             forget: number("FORGET"),
-            fail: number("FAIL"),
-            hang: number("HANG"),
+            fail: text("FAIL").and_then(|text| Launch::named(&text)),
+            hang: text("HANG").and_then(|text| Launch::named(&text)),
             compile_together: number("COMPILE_TOGETHER").unwrap_or(1),
             algorithms: number("ALGORITHMS").unwrap_or(1).max(1),
             fastest: number("FASTEST").unwrap_or(2),

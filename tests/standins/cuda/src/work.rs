@@ -27,6 +27,8 @@ pub(crate) enum Work {
     Graph(Box<Graph>),
     /// Keeps the time at which it is done, which the world knows.
     Stamp(Arc<OnceLock<u64>>),
+    /// Something that never ends.
+    Endless,
     /// Messages between ranks, by number; only the world can do them.
     Exchange(u64),
 }
@@ -39,6 +41,7 @@ impl Work {
             | Work::Fill { .. }
             | Work::Copy { .. }
             | Work::Stamp(_)
+            | Work::Endless
             | Work::Exchange(_) => None,
             Work::Kernel(kernel) => Some(format!("{kernel:?}")),
             Work::Product(product) => Some(format!("product-{}", product.place)),
@@ -50,7 +53,7 @@ impl Work {
     /// Does it.
     pub(crate) fn run(&self) {
         match self {
-            Work::Nothing | Work::Exchange(_) | Work::Stamp(_) => {}
+            Work::Nothing | Work::Exchange(_) | Work::Endless | Work::Stamp(_) => {}
             // SAFETY: the range was live when this was given, and memory is not freed before.
             Work::Fill { to, byte, bytes } => unsafe {
                 ptr::write_bytes(*to as *mut u8, *byte, *bytes as usize);

@@ -8,6 +8,7 @@ use crate::{
     backlog::{Backlog, Pending},
     capture::{Capture, Recorded},
     clock::Clock,
+    contexts::Contexts,
     exchange::Ranks,
     forbid,
     memory::Memory,
@@ -28,6 +29,7 @@ pub(crate) const OUT_OF_MEMORY: i32 = 2;
 pub(crate) const NO_DEVICE: i32 = 100;
 pub(crate) const INVALID_DEVICE: i32 = 101;
 pub(crate) const INVALID_IMAGE: i32 = 200;
+pub(crate) const INVALID_CONTEXT: i32 = 201;
 pub(crate) const INVALID_HANDLE: i32 = 400;
 pub(crate) const NOT_FOUND: i32 = 500;
 pub(crate) const NOT_READY: i32 = 600;
@@ -102,6 +104,15 @@ pub(crate) struct Counts {
     pub(crate) sent: u64,
 }
 
+/// Whether the device has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    Well,
+    /// It has, but so many calls do not hear of it.
+    Failing(u64),
+    Failed,
+}
+
 /// All of it.
 pub(crate) struct World {
     pub(crate) settings: Settings,
@@ -118,10 +129,10 @@ pub(crate) struct World {
     pub(crate) graphs: BTreeMap<u64, Vec<Recorded>>,
     pub(crate) counts: Counts,
     pub(crate) ranks: Ranks,
-    /// The device of the context that was entered last.
-    pub(crate) device: u64,
-    /// What every call answers once the device has failed.
-    pub(crate) failure: Option<i32>,
+    pub(crate) contexts: Contexts,
+    /// Modules that are loaded.
+    pub(crate) modules: BTreeSet<u64>,
+    pub(crate) health: Health,
 }
 
 /// The one world of the process.
@@ -152,8 +163,9 @@ impl World {
             graphs: BTreeMap::new(),
             counts: Counts::default(),
             ranks: Ranks::default(),
-            device: 0,
-            failure: None,
+            contexts: Contexts::default(),
+            modules: BTreeSet::new(),
+            health: Health::Well,
         }
     }
 
@@ -165,7 +177,7 @@ impl World {
 
     /// Gives a piece of work to a stream, or to the capture that it takes part in.
     pub(crate) fn give(&mut self, stream: u64, work: Work) -> i32 {
-        if let Some(failure) = self.failure {
+        if let Some(failure) = self.heard() {
             return failure;
         }
         if self.is_unrecorded(stream, &work) {
@@ -223,13 +235,14 @@ impl World {
         }
     }
 
-    /// Does a piece; says whether it is done, or waits for another rank.
+    /// Does a piece; says whether it is done, or waits for another rank or for ever.
     fn run(&mut self, number: u64) -> bool {
         let Some(Pending { work, given, .. }) = self.backlog.get(number) else {
             forbid("work was to be done before what it waits for");
         };
         let done = match work {
             Work::Exchange(exchange) => self.ranks.advance(*exchange, &self.settings),
+            Work::Endless => false,
             Work::Stamp(time) => {
                 let _ = time.set(self.clock.done(work, *given));
                 true
@@ -287,18 +300,21 @@ impl World {
         }
     }
 
-    /// What a stream was given last never ends.
-    pub(crate) fn hang(&mut self, stream: u64) {
-        let last = self.streams.get(&stream).and_then(|own| own.tail.first().copied());
-        if let Some(last) = last {
-            self.backlog.hang(last);
+    /// What a call answers if the device has failed: whatever was under way is lost then.
+    pub(crate) fn heard(&mut self) -> Option<i32> {
+        match &mut self.health {
+            Health::Well => None,
+            Health::Failed => Some(ILLEGAL_ADDRESS),
+            Health::Failing(0) => {
+                self.health = Health::Failed;
+                self.backlog.clear();
+                Some(ILLEGAL_ADDRESS)
+            }
+            Health::Failing(calls) => {
+                *calls -= 1;
+                None
+            }
         }
-    }
-
-    /// The device fails: whatever is under way is lost, and every call hears of it.
-    pub(crate) fn fail(&mut self, failure: i32) {
-        self.failure = Some(failure);
-        self.backlog.clear();
     }
 
     /// Whether no work is left.
@@ -345,8 +361,9 @@ impl World {
             sent,
         } = &self.counts;
         if let Some(file) = &self.settings.counts {
+            let held = self.contexts.held();
             let text = format!(
-                "waits {waits}\nkernels {kernels}\nproducts {products}\n\
+                "held {held}\nwaits {waits}\nkernels {kernels}\nproducts {products}\n\
                  slow_products {slow_products}\nunaligned_products {unaligned_products}\ngelus {gelus}\nsums {sums}\nconvolutions {convolutions}\n\
                  slow_convolutions {slow_convolutions}\nwrong_convolutions {wrong_convolutions}\n\
                  odd_convolutions {odd_convolutions}\nattentions {attentions}\n\
