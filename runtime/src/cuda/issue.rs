@@ -8,14 +8,14 @@ use super::{
     driver::{Address, DriverError},
     exchange::{Ends, Meeting},
     lanes::Mark,
-    moves::{Move, moves},
+    moves::{Joint, Move, moves},
     periods::{Mode, Periods},
     rank::Share,
 };
 use crate::machine::{Span, input_of, slice_offset};
 use roundelay_kernels::{Exchange, cuda::Accumulation};
 use roundelay_schedule::{
-    Action, ActionId, Instance, MicroBatch, Place, RoutineId, Work,
+    Action, ActionId, Instance, MicroBatch, Place, RoutineId, Row, Spot, Work,
 };
 use std::time::Duration;
 
@@ -113,24 +113,25 @@ impl Engine {
     /// Counts what the instance does: messages are those of the sender, or of the first of a group.
     pub(super) fn count(&mut self, turn: &Turn<'_>) {
         match &turn.action.work {
-            Work::Launch { routine, .. } => self.count_launch(turn, *routine),
-            Work::Transfer { link, .. } => {
+            Work::Launch { at, routine, .. } => self.count_launch(turn, *at, *routine),
+            Work::Transfer { link, from, to, .. } => {
                 for coordinate in 0..self.coordinates.len() {
-                    let (from, to) = self.ends(turn, coordinate);
+                    let (from, to) = self.ends([from, to], turn.period, coordinate);
                     if from.device != to.device && self.arenas.has(from.device) {
                         self.meter.message();
                         self.meter.moved(*link, from.device, from.len());
                     }
                 }
             }
-            Work::Collective { link, group, .. } => {
+            Work::Collective { link, kind, group, from, to, .. } => {
                 for members in &self.members[*group] {
                     if members.len() > 1 && self.begins(&members[0], turn.period) {
                         self.meter.message();
                     }
                 }
-                for step in moves(&self.schedule, &self.coordinates, &self.members, turn)
-                {
+                let (kind, group, from, to) = (*kind, *group, *from, *to);
+                let joint = Joint { kind, group, from, to, period: turn.period };
+                for step in self.moves(joint) {
                     let sent = step.sent();
                     let sent = sent.filter(|(sender, _)| self.arenas.has(*sender));
                     sent.for_each(|(sender, bytes)| {
@@ -148,9 +149,8 @@ impl Engine {
     }
 
     /// Messages are those of the first of a line; what is sent is the sender's.
-    fn count_launch(&self, turn: &Turn<'_>, routine: RoutineId) {
-        let Work::Launch { at, .. } = &turn.action.work else { return };
-        let here = |coordinate: &&usize| self.has(*at, turn.period, **coordinate);
+    fn count_launch(&self, turn: &Turn<'_>, at: Place, routine: RoutineId) {
+        let here = |coordinate: &&usize| self.has(at, turn.period, **coordinate);
         for _ in self.own.iter().filter(here) {
             self.meter.launched(routine, Duration::ZERO);
         }
@@ -163,7 +163,7 @@ impl Engine {
             for first in (0..self.coordinates.len()).step_by(parts) {
                 for line in meeting.lines(parts) {
                     let own = line.map(|part| first + part);
-                    self.count_exchange(turn, &meeting.exchange, own);
+                    self.count_exchange((at, turn.period), &meeting.exchange, own);
                 }
             }
         }
@@ -172,12 +172,11 @@ impl Engine {
     /// Every part of a line sends over the link that joins all of them, each what the call says.
     fn count_exchange(
         &self,
-        turn: &Turn<'_>,
+        (at, period): (Place, i64),
         exchange: &Exchange,
         line: impl Iterator<Item = usize> + Clone,
     ) {
-        let Work::Launch { at, .. } = &turn.action.work else { return };
-        let device = self.schedule.rings[at.ring].device(at.place, turn.period);
+        let device = self.schedule.rings[at.ring].device(at.place, period);
         let own = |part: usize| self.schedule.device_at(device, &self.coordinates[part]);
         let ends = (line.clone().next(), line.clone().last());
         let (Some(first), Some(last)) = ends else { return };
@@ -258,21 +257,32 @@ impl Engine {
         let threads = self.queues.threads_of(turn.queue);
         let half = Periods::half(turn.period);
         match (&turn.action.work, &self.share) {
-            (Work::Launch { .. }, _) => self.launch(turn),
-            (Work::Transfer { .. }, Share::Whole) => {
+            (Work::Launch { at, routine, micro_batch, rows, .. }, _) => {
+                let (at, micro_batch) = (*at, *micro_batch);
+                self.launch(turn, *routine, &Launched { at, micro_batch, rows })
+            }
+            (Work::Transfer { from, to, .. }, Share::Whole) => {
                 for (coordinate, thread) in threads.enumerate() {
-                    let (from, to) = self.ends(turn, coordinate);
+                    let (from, to) = self.ends([from, to], turn.period, coordinate);
                     let stream = self.lanes.stream(thread);
                     let [source, target] = [&from, &to].map(|span| self.arenas.of(span));
                     stream.copy(source, target, from.len())?;
                 }
                 Ok(())
             }
-            (Work::Transfer { .. }, Share::Part(_)) => self.copy_as_rank(turn),
-            (Work::Collective { .. }, Share::Whole) => {
-                Ok(self.collective(turn, threads.start)?)
+            (Work::Transfer { from, to, .. }, Share::Part(rank)) => {
+                let own = rank.among.seated.coordinate;
+                let (from, to) = self.ends([from, to], turn.period, own);
+                Ok(self.copy_as_rank(rank, &from, &to)?)
             }
-            (Work::Collective { .. }, Share::Part(_)) => self.collective_as_rank(turn),
+            (Work::Collective { kind, group, from, to, .. }, share) => {
+                let (kind, group, from, to) = (*kind, *group, *from, *to);
+                let joint = Joint { kind, group, from, to, period: turn.period };
+                match share {
+                    Share::Whole => Ok(self.collective(joint, threads.start)?),
+                    Share::Part(_) => self.collective_as_rank(joint),
+                }
+            }
             (Work::Feed { at, row, .. }, _) => {
                 let stream = self.lanes.stream(threads.start);
                 // A graph waits for the inputs of its period before it begins.
@@ -304,20 +314,28 @@ impl Engine {
     }
 
     /// What a transfer copies, cut to what both ends have.
-    pub(super) fn ends(&self, turn: &Turn<'_>, coordinate: usize) -> (Span, Span) {
-        let Work::Transfer { from, to, .. } = &turn.action.work else {
-            unreachable!("the caller matched a transfer")
-        };
+    pub(super) fn ends(
+        &self,
+        spots: [&Spot; 2],
+        period: i64,
+        coordinate: usize,
+    ) -> (Span, Span) {
         let coordinate = &self.coordinates[coordinate];
-        let [from, to] = [from, to].map(|spot| {
-            Span::of(&self.schedule, spot.at, spot.row, turn.period, coordinate)
-        });
+        let [from, to] = spots
+            .map(|spot| Span::of(&self.schedule, spot.at, spot.row, period, coordinate));
         let bytes = from.len().min(to.len());
         (from.part(0..bytes), to.part(0..bytes))
     }
 
-    fn collective(&mut self, turn: &Turn<'_>, thread: usize) -> Result<(), DriverError> {
-        let all = moves(&self.schedule, &self.coordinates, &self.members, turn);
+    /// What a collective moves to or from this process.
+    pub(super) fn moves(&self, joint: Joint) -> Vec<Move> {
+        let (schedule, coordinates) = (&self.schedule, &self.coordinates);
+        let is_here = |device| self.arenas.has(device);
+        moves(schedule, coordinates, &self.members, joint, is_here)
+    }
+
+    fn collective(&mut self, joint: Joint, thread: usize) -> Result<(), DriverError> {
+        let all = self.moves(joint);
         let stream = self.lanes.stream(thread);
         for step in all {
             match step {
@@ -340,23 +358,25 @@ impl Engine {
 
     /// Launches a routine at all coordinates of this process; the parts of split tensors go call by call, so that
     /// each finds what the others bring.
-    fn launch(&mut self, turn: &Turn<'_>) -> Result<(), Unreached> {
-        let Work::Launch { at, routine, .. } = &turn.action.work else {
-            unreachable!("the caller matched a launch")
-        };
+    fn launch(
+        &mut self,
+        turn: &Turn<'_>,
+        routine: RoutineId,
+        launched: &Launched<'_>,
+    ) -> Result<(), Unreached> {
         let rows = self.schedule.tensor_parts() as usize;
-        for members in self.here(*at, turn.period).chunks(rows) {
-            let places: Vec<Bound> =
-                members.iter().map(|(_, number)| self.bind(turn, *number)).collect();
-            match self.begin_launch(*routine, &places)? {
+        for members in self.here(launched.at, turn.period).chunks(rows) {
+            let bind = |(_, number): &(usize, usize)| self.bind(turn, launched, *number);
+            let places: Vec<Bound> = members.iter().map(bind).collect();
+            match self.begin_launch(routine, &places)? {
                 Mode::Given => {
-                    let moments = self.give_calls(*routine, &places)?;
+                    let moments = self.give_calls(routine, &places)?;
                     self.keep_launch(turn, members, &moments);
                 }
                 Mode::Recorded => {
-                    self.give_calls(*routine, &places)?;
+                    self.give_calls(routine, &places)?;
                     let stream = self.lanes.stream(places[0].thread);
-                    self.launches.end((*routine, &places[0]), stream)?;
+                    self.launches.end((routine, &places[0]), stream)?;
                 }
                 Mode::Launched => {}
             }
@@ -409,33 +429,27 @@ impl Engine {
     }
 
     /// What a launch at one coordinate binds.
-    fn bind(&self, turn: &Turn<'_>, number: usize) -> Bound {
-        let Work::Launch { at, micro_batch, rows, .. } = &turn.action.work else {
-            unreachable!("the caller matched a launch")
-        };
+    fn bind(&self, turn: &Turn<'_>, launched: &Launched<'_>, number: usize) -> Bound {
+        let Launched { at, micro_batch, rows } = *launched;
         let coordinate = &self.coordinates[number];
-        let span = |row| Span::of(&self.schedule, *at, row, turn.period, coordinate);
+        let span = |row| Span::of(&self.schedule, at, row, turn.period, coordinate);
         let half = Periods::half(turn.period);
         Bound {
             thread: self.queues.threads_of(turn.queue).start + number,
             arguments: rows.iter().map(|row| self.arenas.of(&span(*row))).collect(),
             scalars: self.staging.scalars(half, turn.action.lag),
-            micro_batch: self.global(number, *micro_batch),
+            micro_batch: self.global(number, micro_batch),
             slice_offset: slice_offset(&self.schedule, rows, coordinate),
             part: u64::from(self.schedule.part_at(coordinate)),
-            ranks: self.ranks_of_parts(turn, number),
+            ranks: self.ranks_of_parts((at, turn.period), number),
         }
     }
 
     /// The ranks of all parts that launch together with that of a coordinate; none where all of
     /// them are here.
-    fn ranks_of_parts(&self, turn: &Turn<'_>, number: usize) -> Vec<u32> {
-        let (Share::Part(rank), Work::Launch { at, .. }) =
-            (&self.share, &turn.action.work)
-        else {
-            return Vec::new();
-        };
-        let device = self.schedule.rings[at.ring].device(at.place, turn.period);
+    fn ranks_of_parts(&self, (at, period): (Place, i64), number: usize) -> Vec<u32> {
+        let Share::Part(rank) = &self.share else { return Vec::new() };
+        let device = self.schedule.rings[at.ring].device(at.place, period);
         let first = number - self.schedule.part_at(&self.coordinates[number]) as usize;
         let parts = &self.coordinates[first..][..self.schedule.tensor_parts() as usize];
         let of = |part: &Vec<u32>| rank.owner(self.schedule.device_at(device, part));
@@ -533,6 +547,13 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// What a launch says, at all coordinates.
+struct Launched<'a> {
+    at: Place,
+    micro_batch: Option<MicroBatch>,
+    rows: &'a [Row],
 }
 
 /// What a launch binds at one coordinate: all that its functions take that the routine does not say.

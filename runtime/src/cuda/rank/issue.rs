@@ -7,10 +7,10 @@ use super::{
         arena::ALIGNMENT,
         bounce::Unreached,
         code::Code,
-        driver::{Address, State, Stream},
+        driver::{Address, DriverError, State, Stream},
         issue::Turn,
         lanes::{Lanes, Mark},
-        moves::{Move, moves},
+        moves::{Joint, Move},
     },
     Rank, Share,
     clocks::Moment,
@@ -81,10 +81,10 @@ impl Engine {
     fn seen(&self, turn: &Turn<'_>) -> Seen {
         let Share::Part(rank) = &self.share else { return Seen::Other(Vec::new()) };
         let coordinate = rank.among.seated.coordinate;
-        if let (Work::Transfer { .. }, Instance::Execute(_)) =
+        if let (Work::Transfer { from, to, .. }, Instance::Execute(_)) =
             (&turn.action.work, turn.instance)
         {
-            let (from, to) = self.ends(turn, coordinate);
+            let (from, to) = self.ends([from, to], turn.period, coordinate);
             if from.device != to.device {
                 return Seen::Transfer(Crossing { from, to });
             }
@@ -164,22 +164,22 @@ impl Engine {
 
     /// A transfer within this rank's device.
     pub(in crate::cuda) fn copy_as_rank(
-        &mut self,
-        turn: &Turn<'_>,
-    ) -> Result<(), Unreached> {
-        let Share::Part(rank) = &self.share else { return Ok(()) };
-        let (from, to) = self.ends(turn, rank.among.seated.coordinate);
-        let [source, target] = [&from, &to].map(|span| self.arenas.of(span));
+        &self,
+        rank: &Rank,
+        from: &Span,
+        to: &Span,
+    ) -> Result<(), DriverError> {
+        let [source, target] = [from, to].map(|span| self.arenas.of(span));
         let stream = self.lanes.numbered(rank.messages);
-        Ok(stream.copy(source, target, from.len())?)
+        stream.copy(source, target, from.len())
     }
 
     /// A collective: rounds of messages, each with what this rank adds up or copies itself.
     pub(in crate::cuda) fn collective_as_rank(
         &mut self,
-        turn: &Turn<'_>,
+        joint: Joint,
     ) -> Result<(), Unreached> {
-        let all = moves(&self.schedule, &self.coordinates, &self.members, turn);
+        let all = self.moves(joint);
         let kind = |step: &Move| matches!(step, Move::Sum { .. });
         for round in all.chunk_by(|one, other| kind(one) == kind(other)) {
             let Share::Part(rank) = &self.share else { return Ok(()) };
