@@ -35,6 +35,7 @@ mod passes;
 mod periods;
 mod precompile;
 mod products;
+mod progress;
 mod rank;
 mod record;
 mod self_check;
@@ -357,6 +358,7 @@ impl Cuda {
         let graphs = engine.graphs();
         engine.periods.start(&schedule, segment, graphs);
         let next = segment.periods(&schedule).start;
+        engine.progress.start(next);
         let control = match &engine.share {
             Share::Whole => None,
             Share::Part(rank) => Some(Arc::clone(&rank.among.control)),

@@ -132,7 +132,8 @@ pub(crate) struct RunArgs {
     /// Whether a GPU replays whole periods as graphs.
     #[arg(long, value_enum, default_value_t = GraphChoice::Periods)]
     pub(crate) graphs: GraphChoice,
-    /// Seconds after which the run is given up, on all ranks, when nothing moves.
+    /// Seconds after which the run is given up, on all ranks, when nothing is completed. Of a graph only
+    /// its end is seen, so one must not take longer.
     #[arg(long, value_name = "SECONDS", default_value_t = 600,
           value_parser = value_parser!(u64).range(1..=31_536_000))]
     pub(crate) deadline: u64,

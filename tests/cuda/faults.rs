@@ -2,12 +2,15 @@
 //! mapped, a library that is missing or refuses.
 
 use crate::{
-    bench::{ALL, Bench, has_compiler, program},
-    support::ended,
+    bench::{ALL, Bench, has_compiler, one_device, program},
+    support::{ended, lines},
 };
 
 const PLAN: &str =
     "rule cyclic_v2, placement data, micro_batches 2, stages 2, states handoff";
+
+/// The launch of the update in the second period.
+const UPDATE: &str = "adamw_constants:2";
 
 /// Of waits all over a run, each left out once, some change what comes out: the order that the
 /// stand-ins take would show a missing one.
@@ -76,6 +79,83 @@ fn a_device_that_does_not_end_is_named_and_left_alone() {
             "{name}: {ended:?}"
         );
     }
+}
+
+/// Where an action of the second period stands still, while later ones are given to the device.
+#[test]
+fn the_action_that_does_not_end_is_named() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("stuck");
+    let (program, [first, second, update]) = one_device(&bench);
+    let launches = [(first, "look_up:3"), (second, "look_up:4"), (update, UPDATE)];
+    for (action, launch) in launches {
+        for order in ["late", "early"] {
+            let mut command =
+                bench.command("run --device cuda --graphs never --deadline 1");
+            command.env("STANDIN_CUDA_HANG", launch).env("STANDIN_CUDA_ORDER", order);
+            let ended = ended(command.arg(&program));
+            assert_eq!(ended.code, 3, "{launch}: {ended:?}");
+            let said =
+                format!("{action} on lane 0 of d0 in period 1 is the first action");
+            assert!(
+                ended.err.contains(&said),
+                "{launch}, {order}: {said}: {}",
+                ended.err
+            );
+        }
+    }
+}
+
+/// A failure is heard of by whatever is called next: while a period is waited for, or while later actions
+/// are given, which are not to blame.
+#[test]
+fn the_action_at_which_the_device_fails_is_named_whoever_hears_of_it() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("failing");
+    let (program, [_, second, update]) = one_device(&bench);
+    let failed = |launch: String| {
+        let mut command = bench.command("run --device cuda --graphs never");
+        command.env("STANDIN_CUDA_FAIL", launch).env("STANDIN_CUDA_ORDER", "late");
+        let ended = ended(command.arg(&program));
+        assert_eq!(ended.code, 3, "{ended:?}");
+        assert!(ended.err.contains("GPU 0 (Stand-in, "), "{}", ended.err);
+        ended.err
+    };
+    for (action, launch) in [(second, "look_up:4"), (update, UPDATE)] {
+        let heard = failed(format!("{launch}/3000"));
+        let said = format!("{action} on lane 0 of d0 in period 1 is the first action");
+        assert!(heard.contains(&said), "{launch}: {said}: {heard}");
+    }
+    let heard = failed("look_up:4/3".to_owned());
+    assert!(
+        heard.contains("is the first action that is not known to be done"),
+        "{heard}"
+    );
+    assert!(!heard.contains("failed on"), "what was given then is not to blame: {heard}");
+}
+
+/// As long as actions of a period are done.
+#[test]
+fn a_period_may_take_longer_than_the_deadline() {
+    if !has_compiler() {
+        return;
+    }
+    const DEADLINE: u64 = 2;
+    let bench = Bench::new("slow");
+    let (program, _) = one_device(&bench);
+    let mut command = bench.command("run --json --device cuda --graphs never --steps 1");
+    command.args(["--deadline", &DEADLINE.to_string()]);
+    command.env("STANDIN_CUDA_SLOW", "normalise").env("STANDIN_CUDA_SLOW_FOR", "400");
+    let ended = ended(command.env("STANDIN_CUDA_ORDER", "3").arg(&program));
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let told = lines(&ended.out);
+    let step = told.iter().find(|line| line["event"] == "step").expect("it is done");
+    let seconds = step["elapsed_s"].as_f64();
+    assert!(seconds.is_some_and(|seconds| seconds > DEADLINE as f64), "{step:?}");
 }
 
 /// One block of memory, or products by own kernels, where nothing else is to be had.

@@ -10,6 +10,7 @@ use super::{
     lanes::{Homes, Lanes, Marked},
     launches::Launches,
     periods::Periods,
+    progress::Progress,
     rank::{Rank, Share},
     record::Recorder,
     staging::Staging,
@@ -29,7 +30,9 @@ pub(super) struct Engine {
     pub(super) share: Share,
     pub(super) periods: Periods,
     pub(super) launches: Launches,
+    /// No events on a rank, which keeps moments of its own.
     pub(super) marked: Marked,
+    pub(super) progress: Progress,
     pub(super) lanes: Lanes,
     pub(super) staging: Staging,
     pub(super) bounce: Bounce,
@@ -86,6 +89,10 @@ impl Engine {
                 Share::Part(Box::new(rank))
             }
         };
+        let marked = match &share {
+            Share::Whole => Marked::new(schedule, &queues),
+            Share::Part(_) => Ok(Marked::none()),
+        };
         let recorder = match options.times {
             Times::Dropped => None,
             Times::Kept => Some(Recorder::new().map_err(refused("events"))?),
@@ -97,7 +104,8 @@ impl Engine {
             launches,
             periods: periods.map_err(refused("events"))?,
             share,
-            marked: Marked::new(schedule, &queues).map_err(refused("events"))?,
+            marked: marked.map_err(refused("events"))?,
+            progress: Progress::new(),
             lanes,
             staging,
             bounce,

@@ -40,16 +40,15 @@ impl Turn<'_> {
 impl Engine {
     /// Where later actions find this one.
     pub(super) fn mark(&mut self, turn: &Turn<'_>) -> Mark {
-        let width = self.queues.threads_of(turn.queue).len();
         let first = match &self.share {
-            Share::Whole => self.marked.first(turn.id, turn.period, width),
-            Share::Part(rank) => Some(rank.row(turn.id, turn.period)),
+            Share::Whole => self.marked.first(turn.id, turn.period),
+            Share::Part(rank) => rank.row(turn.id, turn.period),
         };
         self.issued[turn.queue] += 1;
         Mark {
             queue: turn.queue,
             sequence: self.issued[turn.queue],
-            first: first.unwrap_or(Mark::NONE),
+            first,
             fence: self.periods.fence(),
         }
     }
@@ -201,17 +200,12 @@ impl Engine {
         mark: Mark,
     ) -> Result<(), Unreached> {
         match self.share {
-            Share::Whole => self.give_whole(turn, after, mark),
+            Share::Whole => self.give_whole(turn, after),
             Share::Part(_) => self.give_as_rank(turn, after, mark),
         }
     }
 
-    fn give_whole(
-        &mut self,
-        turn: &Turn<'_>,
-        after: &[Mark],
-        mark: Mark,
-    ) -> Result<(), Unreached> {
+    fn give_whole(&mut self, turn: &Turn<'_>, after: &[Mark]) -> Result<(), Unreached> {
         let threads = self.queues.threads_of(turn.queue);
         for thread in threads.clone() {
             self.wait_for(turn, thread, after)?;
@@ -219,10 +213,9 @@ impl Engine {
         if let Instance::Execute(_) = turn.instance {
             self.execute_noted(turn)?;
         }
-        if mark.first != Mark::NONE {
-            for (event, thread) in (mark.first..).zip(threads) {
-                self.lanes.stream(thread).record(self.marked.event(event))?;
-            }
+        let ends = self.marked.events(turn.id, turn.period);
+        for (event, thread) in ends.iter().zip(threads) {
+            self.lanes.stream(thread).record(event)?;
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use super::{
     arena::{ALIGNMENT, allocate},
     code::{Code, Ready},
     driver::{Address, Device, DeviceMemory, DriverError, Event, Stream},
+    staging::HALVES,
 };
 use crate::machine::Queues;
 use roundelay_schedule::{Action, ActionId, Bytes, Id, Schedule, Table};
@@ -185,54 +186,61 @@ pub(super) struct Mark {
     pub(super) queue: usize,
     /// Instances before it in its queue.
     pub(super) sequence: u64,
-    /// Number of its first event, [`Mark::NONE`] where nobody waits for it; of a rank, its row of the clocks.
+    /// Number of its first event; of a rank, its row of the clocks.
     pub(super) first: usize,
     /// Number of the fence before it.
     pub(super) fence: u64,
 }
 
-impl Mark {
-    /// No event.
-    pub(super) const NONE: usize = usize::MAX;
-}
-
-/// An event per thread of every action that another one waits for, for as many periods as waits
-/// look back.
+/// An event per thread of every action, for as many periods as waits look back and for all that are
+/// under way at one time, so that it is seen how far each of these is.
 pub(super) struct Marked {
     events: Vec<Event>,
-    /// First event, and periods; none for actions that nobody waits for.
-    actions: Table<ActionId, Option<(usize, usize)>>,
+    actions: Table<ActionId, Row>,
+}
+
+/// The events of an action.
+struct Row {
+    first: usize,
+    /// In a period.
+    width: usize,
+    periods: usize,
 }
 
 impl Marked {
-    /// Events for all waits of a schedule.
+    /// Events for all actions of a schedule.
     pub(super) fn new(schedule: &Schedule, queues: &Queues) -> Result<Self, DriverError> {
-        let mut depths = vec![0; schedule.actions.len()];
+        let mut periods = vec![HALVES; schedule.actions.len()];
         for wait in schedule.actions.values().flat_map(|action| &action.after) {
-            let depth = &mut depths[wait.action.index()];
-            *depth = (*depth).max(1 + wait.distance as usize);
+            let own = &mut periods[wait.action.index()];
+            *own = (*own).max(1 + wait.distance as usize);
         }
         let mut count = 0;
-        let place = |(action, depth): (&Action, usize)| {
-            let start = count;
-            count += depth * width(schedule, queues, action);
-            (depth > 0).then_some((start, depth))
+        let place = |(action, periods): (&Action, usize)| {
+            let (first, width) = (count, width(schedule, queues, action));
+            count += periods * width;
+            Row { first, width, periods }
         };
-        let actions = schedule.actions.values().zip(depths).map(place).collect();
+        let actions = schedule.actions.values().zip(periods).map(place).collect();
         let events = (0..count).map(|_| Event::new()).collect::<Result<_, _>>()?;
         Ok(Self { events, actions })
     }
 
-    /// Number of the first event of an instance; none when nobody waits for it.
-    pub(super) fn first(
-        &self,
-        action: ActionId,
-        period: i64,
-        width: usize,
-    ) -> Option<usize> {
-        let (start, depth) = self.actions[action]?;
-        let row = period.rem_euclid(depth as i64) as usize;
-        Some(start + row * width)
+    /// No event of any action.
+    pub(super) fn none() -> Self {
+        Self { events: Vec::new(), actions: Table::default() }
+    }
+
+    /// Number of the first event of an instance.
+    pub(super) fn first(&self, action: ActionId, period: i64) -> usize {
+        let Row { first, width, periods } = self.actions[action];
+        first + period.rem_euclid(periods as i64) as usize * width
+    }
+
+    /// All events of an instance.
+    pub(super) fn events(&self, action: ActionId, period: i64) -> &[Event] {
+        let width = self.actions[action].width;
+        &self.events[self.first(action, period)..][..width]
     }
 
     /// An event by its number.

@@ -101,8 +101,8 @@ pub(super) struct Periods {
     begun: [Event; HALVES],
     ended: [Event; HALVES],
     forked: Event,
-    /// The period of each half that is not known to be done.
-    under_way: [Option<i64>; HALVES],
+    /// The period of each half that is not known to be done, and how it got to the device.
+    under_way: [Option<(i64, Mode)>; HALVES],
 }
 
 /// The most graphs that are kept.
@@ -194,12 +194,30 @@ impl Periods {
 
     /// The period that must be done before `period` may begin, because they share a half.
     pub(super) fn before(&self, period: i64) -> Option<i64> {
-        self.under_way[Self::half(period)]
+        self.under_way[Self::half(period)].map(|(before, _)| before)
     }
 
     /// The oldest period that is not known to be done.
     pub(super) fn oldest(&self) -> Option<i64> {
-        self.under_way.iter().flatten().min().copied()
+        self.under_way.iter().flatten().map(|(period, _)| *period).min()
+    }
+
+    /// The newest period that is closed and not known to be done.
+    pub(super) fn newest(&self) -> Option<i64> {
+        self.under_way.iter().flatten().map(|(period, _)| *period).max()
+    }
+
+    /// The oldest period that is not known to be done, the open one too.
+    pub(super) fn current(&self) -> Option<i64> {
+        self.oldest().or(self.open.map(|(period, _)| period))
+    }
+
+    /// Whether a period under way, or the open one, shows how far it is: only the end of a graph is
+    /// seen, and nothing at all while one is recorded.
+    pub(super) fn is_shown(&self, period: i64) -> bool {
+        let given = |(own, mode): (i64, Mode)| own == period && mode == Mode::Given;
+        let records = self.open.is_some_and(|(_, mode)| mode == Mode::Recorded);
+        !records && self.under_way.into_iter().chain([self.open]).flatten().any(given)
     }
 
     /// Passes when a period under way is done.
@@ -287,7 +305,7 @@ impl Periods {
             lanes.origin.record(moment)?;
         }
         lanes.origin.record(&self.ended[half])?;
-        self.under_way[half] = Some(period);
+        self.under_way[half] = Some((period, mode));
         Ok(())
     }
 }

@@ -26,6 +26,7 @@ use super::{
     code::Code,
     driver::{Address, Device, DeviceMemory, Event},
     lanes::{Homes, Lanes},
+    staging::HALVES,
 };
 use crate::{
     machine::{Loss, Queues},
@@ -37,7 +38,7 @@ use post::Post;
 use roundelay_schedule::{
     Bytes, Collective, DeviceId, Group, PhysicalQueue, Schedule, Work,
 };
-use std::{cell::Cell, sync::Arc, time::Instant};
+use std::sync::Arc;
 
 /// Which devices of a schedule this process has.
 pub(super) enum Share {
@@ -61,8 +62,6 @@ pub(super) struct Rank {
     received_bytes: Bytes,
     /// What this rank has to tell.
     losses: Vec<Loss>,
-    /// When it last looked where it is.
-    looked: Cell<Instant>,
 }
 
 /// The most events of a stream. A moment whose event was set again is waited for too long, never
@@ -147,6 +146,7 @@ impl Rank {
         let messages = streams - 1;
         let waits = schedule.actions.values().flat_map(|action| &action.after);
         let depth = 1 + waits.map(|wait| wait.distance).max().unwrap_or(0) as usize;
+        let depth = depth.max(HALVES);
         let actions = schedule.actions.len();
         let moments = Moments::new(streams, actions);
         let received_bytes = terms(schedule).max(parts::incoming(code));
@@ -173,7 +173,6 @@ impl Rank {
             received,
             received_bytes,
             losses: Vec::new(),
-            looked: Cell::new(Instant::now()),
         })
     }
 

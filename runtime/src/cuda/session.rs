@@ -3,7 +3,7 @@
 use super::{
     CudaError, Engine,
     bounce::{Unreached, wait},
-    driver::{DriverError, State},
+    driver::DriverError,
     issue::Turn,
     lanes::Mark,
     periods::{Mode, Periods},
@@ -11,9 +11,9 @@ use super::{
 };
 use crate::{
     machine::{Loss, describe},
-    ranks::Trouble,
+    ranks::{Position, Trouble},
 };
-use roundelay_schedule::{Action, ActionId, Instance, Issue, Machine};
+use roundelay_schedule::{Instance, Issue, Machine};
 use std::ops::ControlFlow;
 
 /// The GPU during one replay.
@@ -44,6 +44,7 @@ impl Machine for Session<'_> {
         if engine.periods.open().1 != Mode::Launched {
             let given = engine.give(&turn, after, mark);
             given.map_err(|unreached| engine.halted(&turn, unreached))?;
+            engine.look_while_giving(&turn);
         }
         Ok(mark)
     }
@@ -67,7 +68,7 @@ impl Machine for Session<'_> {
         let Engine { periods, lanes, staging, .. } = engine;
         let begun = periods.begin(period, lanes, staging);
         begun
-            .map_err(|reason| self.engine.refused("the beginning of a period", reason))?;
+            .map_err(|reason| self.engine.stopped("the beginning of a period", reason))?;
         match goes_on {
             true => Ok(ControlFlow::Continue(())),
             false => Ok(ControlFlow::Break(())),
@@ -90,7 +91,7 @@ impl Session<'_> {
             return Err(engine.unreached(self.next - 1, unreached));
         }
         let ended = engine.end_period();
-        ended.map_err(|reason| self.engine.refused("the end of a period", reason))
+        ended.map_err(|reason| self.engine.stopped("the end of a period", reason))
     }
 
     /// Waits until a period is done, and hands its losses on.
@@ -128,8 +129,19 @@ impl Engine {
         }
     }
 
-    /// An action that could not be issued.
+    /// Something besides actions that was refused, unless the device had failed before.
+    fn stopped(&self, what: &str, reason: DriverError) -> CudaError {
+        match self.lost() {
+            Some(period) => self.unreached(period, reason.into()),
+            None => self.refused(what, reason),
+        }
+    }
+
+    /// An action that could not be issued, unless the device had failed before.
     fn failed(&self, turn: &Turn<'_>, reason: DriverError) -> CudaError {
+        if let Some(period) = self.lost() {
+            return self.unreached(period, reason.into());
+        }
         CudaError::Failed {
             action: turn.id,
             period: turn.period,
@@ -141,7 +153,10 @@ impl Engine {
 
     /// What is said of a period that does not end.
     fn unreached(&self, period: i64, unreached: Unreached) -> CudaError {
-        let (action, queue) = self.first_unfinished(period);
+        let oldest = self.periods.current().unwrap_or(period);
+        let (action, period) = self.first_unfinished(oldest);
+        let queue = self.schedule.queue(&self.schedule.actions[action], period);
+        let queue = describe(queue);
         let device = self.device.facts().to_string();
         match (unreached, &self.share) {
             (Unreached::Broken(reason), _) => {
@@ -156,7 +171,8 @@ impl Engine {
         }
     }
 
-    /// Waits until a period is done; with other ranks for as long as something is completed on any.
+    /// Waits until a period is done, for as long as something is completed; with other ranks, on any
+    /// of them.
     fn wait_to_end(&self, period: i64) -> Result<(), Unreached> {
         let mut patience = self.patience;
         loop {
@@ -166,7 +182,10 @@ impl Engine {
                 (Err(Unreached::Late), Share::Part(rank)) => {
                     rank.among.control.more_time()
                 }
-                (Ok(()) | Err(_), Share::Whole | Share::Part(_)) => None,
+                (Err(Unreached::Late), Share::Whole) => {
+                    self.progress.more_time(self.patience)
+                }
+                (Ok(()) | Err(Unreached::Broken(_) | Unreached::Called(_)), _) => None,
             };
             match more {
                 Some(more) => patience = more,
@@ -175,34 +194,14 @@ impl Engine {
         }
     }
 
-    /// Looks after the other ranks while a period is waited for.
+    /// Looks where a period is that is waited for, and after the other ranks.
     fn watch(&self, period: i64) -> Result<(), Trouble> {
-        match &self.share {
-            Share::Whole => Ok(()),
-            Share::Part(rank) => rank.watch(|| self.position(period)),
+        let looked = self.look_while_waiting(period);
+        let Share::Part(rank) = &self.share else { return Ok(()) };
+        if looked {
+            let (action, period) = self.first_unfinished(period);
+            rank.among.control.at(Position::Replaying { period, action });
         }
-    }
-
-    /// The first action of a period whose end is not seen, and its queue in words. In a graph only
-    /// the graph's end is seen.
-    pub(super) fn first_unfinished(&self, period: i64) -> (ActionId, String) {
-        let actions = || self.schedule.actions.iter();
-        let unfinished = |(id, action): &(ActionId, &Action)| match self.share {
-            Share::Whole => self.is_open_whole(*id, action, period),
-            Share::Part(_) => self.is_open(*id, period),
-        };
-        let found = actions().find(unfinished);
-        let (id, action) =
-            found.or_else(|| actions().next()).expect("whatever runs has actions");
-        (id, describe(self.schedule.queue(action, period)))
-    }
-
-    /// Whether an instance is not known to be done; what nobody waits for is.
-    fn is_open_whole(&self, id: ActionId, action: &Action, period: i64) -> bool {
-        let queue = self.queues.number(self.schedule.queue(action, period));
-        let width = self.queues.threads_of(queue).len();
-        let Some(first) = self.marked.first(id, period, width) else { return false };
-        let mut events = (first..first + width).map(|event| self.marked.event(event));
-        events.any(|event| event.state() != Ok(State::Passed))
+        rank.peers.check()
     }
 }

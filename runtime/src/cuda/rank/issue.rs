@@ -219,15 +219,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Where this rank is, seen from a period that is waited for.
-    pub(in crate::cuda) fn position(&self, period: i64) -> Position {
-        let action = self.first_unfinished(period).0;
-        Position::Replaying { period, action }
-    }
-
     /// Whether an instance that this rank takes is not known to be done.
-    pub(in crate::cuda) fn is_open(&self, id: ActionId, period: i64) -> bool {
-        let Share::Part(rank) = &self.share else { return false };
+    pub(in crate::cuda) fn is_open_as_rank(
+        &self,
+        rank: &Rank,
+        id: ActionId,
+        period: i64,
+    ) -> bool {
         let action = &self.schedule.actions[id];
         if !rank.among.seated.takes(&self.schedule, &action.work, period) {
             return false;

@@ -10,11 +10,7 @@ use crate::{
     state::{Moment, State, rows},
 };
 use roundelay_schedule::{DeviceId, Kind};
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 impl Rank {
     /// Keeps a loss until ranks speak with each other again.
@@ -29,20 +25,6 @@ impl Rank {
         listener: &mut dyn FnMut(Loss),
     ) -> Result<bool, Ended> {
         self.among.go_on(goes_on, self.losses.drain(..), listener)
-    }
-
-    /// Looks after the other ranks, and says where this one is, as often as is useful.
-    pub(in crate::cuda) fn watch(
-        &self,
-        position: impl FnOnce() -> Position,
-    ) -> Result<(), Trouble> {
-        const TICK: Duration = Duration::from_millis(50);
-        let now = Instant::now();
-        if now.duration_since(self.looked.get()) > TICK {
-            self.looked.set(now);
-            self.among.control.at(position());
-        }
-        self.peers.check()
     }
 
     /// The end of this rank.
