@@ -143,6 +143,16 @@ impl<'a> Definitions<'a> {
     pub(crate) fn plan(&self) -> Result<Option<&'a Section>, Mistake> {
         chosen("plan section", &self.plans)
     }
+
+    /// Training sections of imported files, where that of the main file counts.
+    pub(super) fn other_trains(&self) -> impl Iterator<Item = &'a Section> {
+        outdone(&self.trains)
+    }
+
+    /// Plan sections of imported files, where that of the main file counts.
+    pub(super) fn other_plans(&self) -> impl Iterator<Item = &'a Section> {
+        outdone(&self.plans)
+    }
 }
 
 fn define<'a, T>(
@@ -220,6 +230,13 @@ fn chosen<'a, T>(what: &str, all: &[(usize, &'a T)]) -> Result<Option<&'a T>, Mi
             Err(Mistake::new(Code::Duplicate, message).hint(hint))
         }
     }
+}
+
+/// What the main file's own stands over.
+fn outdone<'a, T>(all: &[(usize, &'a T)]) -> impl Iterator<Item = &'a T> {
+    let is_said = all.iter().any(|(file, _)| *file == 0);
+    let others = all.iter().filter(move |(file, _)| is_said && *file != 0);
+    others.map(|(_, item)| *item)
 }
 
 /// Where mistakes about the whole program are shown.

@@ -13,7 +13,7 @@ use crate::{
     Code, Diagnostic, Dimension, Files, Mistake, NoFiles, Numbers, Program, Search,
     SourceFile, Span, parse,
     report::{Known, Report},
-    syntax::{Argument, Choice, Entry, Expression, Setting},
+    syntax::{Argument, Choice, Entry, Expression, Section, Setting},
     token::in_word,
 };
 use roundelay_schedule::{
@@ -136,9 +136,21 @@ pub(super) fn resolve(
     files: &dyn Files,
     report: &mut Report,
 ) -> Known<Search> {
+    for other in definitions.other_plans() {
+        let _: Known<Search> = resolve_section(other, files, report);
+    }
+    match definitions.plan().map_err(|m| report.error(beginning(), m))? {
+        None => Ok(Search::default()),
+        Some(section) => resolve_section(section, files, report),
+    }
+}
+
+fn resolve_section(
+    section: &Section,
+    files: &dyn Files,
+    report: &mut Report,
+) -> Known<Search> {
     let mut search = Search::default();
-    let section = definitions.plan().map_err(|m| report.error(beginning(), m))?;
-    let Some(section) = section else { return Ok(search) };
     let (stages, others): (Vec<Entry>, Vec<Entry>) =
         section.entries.iter().cloned().partition(|entry| entry.key.text == "stage");
     let settings = Settings::new("plan", &others, &all_keys(), report);

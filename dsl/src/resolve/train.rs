@@ -42,6 +42,9 @@ pub(super) fn resolve(
     definitions: &Definitions<'_>,
     report: &mut Report,
 ) -> Known<(Train, NoDecay)> {
+    for other in definitions.other_trains() {
+        let _: Known<(Train, NoDecay)> = resolve_section(other, report);
+    }
     match definitions.train().map_err(|m| report.error(beginning(), m))? {
         None => Ok((Train::default(), NoDecay::default())),
         Some(section) => resolve_section(section, report),

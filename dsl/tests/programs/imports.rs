@@ -117,6 +117,10 @@ fn an_imported_plan_is_checked_and_stands_alone() {
     let refused = refused.expect_err("it has a mistake").to_string();
     assert!(refused.contains("unknown key `ruel` in plan"), "{refused}");
     assert!(refused.contains("plan.rdl:1:8"), "{refused}");
+    let others = ("rest.rdl", "train { stepz 5 }\nplan { ruel sync }");
+    let own = "import \"rest.rdl\"\ntrain { steps 5 }\nplan { stages 4 }";
+    let refused = read(own, &[others]).0.expect_err("both have mistakes").to_string();
+    assert!(refused.contains("`stepz`") && refused.contains("`ruel`"), "{refused}");
     let both = [("a.rdl", "plan { stages 2 }"), ("b.rdl", "plan { stages 4 }")];
     let (refused, _) = read("import \"a.rdl\"\nimport \"b.rdl\"", &both);
     let refused = refused.expect_err("neither comes first").to_string();
