@@ -357,9 +357,7 @@ mod tests {
             notes.into_iter().find(|note| note.contains("would open more"))
         };
         let note = told(true, Numbers::Open).expect("a table has two users");
-        assert!(
-            note.contains("share the parameter") && note.contains("without `weight = ")
-        );
+        assert!(note.contains("both use `table`") && note.contains("without `weight = "));
         assert_eq!(told(false, Numbers::Open), None);
         assert_eq!(told(true, Numbers::Ranges(vec![(1, 1)])), None);
     }

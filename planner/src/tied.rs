@@ -11,8 +11,8 @@ const NAMED: usize = 3;
 /// Parameters with several users, and the stages that are left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tied {
-    /// Each such parameter with the names of its first and last user; those that forbid most
-    /// cuts come first.
+    /// Each such parameter with its first user, by operation and name, and the name of its last;
+    /// those that forbid most cuts come first.
     pub parameters: Vec<[String; 3]>,
     /// The most stages that are possible.
     pub most: usize,
@@ -27,7 +27,11 @@ impl Tied {
         let mut ties: Vec<&Tie> = chain.ties.iter().collect();
         let nodes = chain.times.len();
         ties.sort_by_key(|tie| (nodes - (tie.last - tie.first), tie.first));
-        let row = |tie: &Tie| [tie.parameter.clone(), name(tie.first), name(tie.last)];
+        let row = |tie: &Tie| {
+            let operation = model.nodes[NodeId::new(tie.first)].operation.to_string();
+            let first = format!("{operation} `{}`", name(tie.first));
+            [tie.parameter.clone(), first, name(tie.last)]
+        };
         let parameters: Vec<[String; 3]> = ties.into_iter().map(row).collect();
         let most = chain.positions().len() - 1;
         (!parameters.is_empty()).then_some(Self { parameters, most, nodes })
@@ -38,7 +42,7 @@ impl fmt::Display for Tied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { parameters, most, nodes } = self;
         let shown = parameters.iter().take(NAMED).map(|[parameter, first, last]| {
-            format!("`{first}` to `{last}` share the parameter `{parameter}`")
+            format!("{first} and `{last}` both use `{parameter}`")
         });
         let others = match parameters.len().saturating_sub(NAMED) {
             0 => String::new(),
@@ -71,8 +75,10 @@ mod tests {
         let tied = Tied::new(&model, &chain(&model)).expect("the table has two users");
         let count = model.nodes.len();
         let last = format!("node.{}", count - 2);
-        let row = ["table".to_owned(), "node.0".to_owned(), last];
+        let said = format!("embedding `node.0` and `{last}` both use `table`; no cut ");
+        let row = ["table".to_owned(), "embedding `node.0`".to_owned(), last];
         assert_eq!((tied.parameters.as_slice(), tied.most), (&[row][..], 2));
+        assert!(tied.to_string().starts_with(&said), "{tied}");
         assert!(tied.to_string().ends_with("at most 2 are possible"), "{tied}");
         let before_loss = u32::try_from(count - 1).unwrap();
         assert_eq!(cut(&chain(&model), 2), Ok(vec![before_loss]));
