@@ -150,7 +150,7 @@ pub(super) enum Positions {
 /// What a table with two users forbids.
 pub(super) const TIED: &str = "The head shares the table of tokens with the embedding. Stages do \
                                 not share parameters, so no cut parts first and last layer: \
-                                there are no pipelines.";
+                                only what follows the head can be a stage of its own.";
 
 /// Positions of a sequence by default at most.
 const LONGEST: u64 = 2048;

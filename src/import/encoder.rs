@@ -4,7 +4,7 @@
 use super::{
     activation::activation,
     call::{Call, number},
-    decoder::{Positions, Sizes, sequence},
+    decoder::{Positions, Sizes, Table, sequence},
     family::{attention_dropout, head},
     fields::Fields,
     layer::{Branches, Feed, Layer, Norm, USUAL, dropped},
@@ -118,13 +118,17 @@ pub(super) fn bert(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     let rows = (most != length).then_some(most);
     let positions = Call::new("positions").then("width").maybe("rows", rows);
     let positions = positions.with("deviation", "deviation").of("seq");
-    let shared = fields.truth_or("tie_word_embeddings", true);
-    let is_masked = task == Task::MaskedTokens;
-    let table = match shared && is_masked {
-        true => "table",
-        false => "vocab, width, deviation = deviation",
+    let table = match (Table::of(fields, true), task) {
+        (Table::Shared, Task::MaskedTokens) => Table::Shared,
+        (Table::Shared, Task::SequenceClasses | Task::TokenClasses) | (Table::Own, _) => {
+            Table::Own
+        }
     };
-    let tokens = format!("embedding(tokens, {table})");
+    let rows_of_tokens = match table {
+        Table::Shared => "table",
+        Table::Own => "vocab, width, deviation = deviation",
+    };
+    let tokens = format!("embedding(tokens, {rows_of_tokens})");
     let types = format!("embedding(types, {kinds}, width, deviation = deviation)");
     let x = norm.of(&format!("{tokens} + {types} + {positions}"));
     let mut before = vec![
@@ -138,7 +142,7 @@ pub(super) fn bert(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
             "input targets: i32[batch, seq]".to_owned()
         }
     });
-    if shared && is_masked {
+    if table == Table::Shared {
         let drawn = number(encoder.deviation);
         before.push(format!("param table: [vocab, width] = normal({drawn})"));
     }
@@ -146,8 +150,8 @@ pub(super) fn bert(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     let rate = fields.open_real("classifier_dropout", None).unwrap_or(encoder.dropout);
     let (after, notes) = match task {
         Task::MaskedTokens => {
-            let head = masked_head(norm, encoder.activation, shared);
-            (head, masked_notes(shared))
+            let head = masked_head(norm, encoder.activation, table);
+            (head, masked_notes(table))
         }
         Task::SequenceClasses => {
             names.push(("classes", classes_of_examples(fields).to_string()));
@@ -172,12 +176,12 @@ const POOLER: [&str; 6] = [
 ];
 
 /// A map, an activation and a norm before the table.
-fn masked_head(norm: &Norm, activation: &str, shared: bool) -> Vec<String> {
+fn masked_head(norm: &Norm, activation: &str, table: Table) -> Vec<String> {
     let x = norm.of(&format!("{activation}({})", map("width").of("x")));
     let logits = Call::new("linear");
-    let logits = match shared {
-        true => logits.with("weight", "table"),
-        false => logits.then("vocab"),
+    let logits = match table {
+        Table::Shared => logits.with("weight", "table"),
+        Table::Own => logits.then("vocab"),
     };
     let logits = logits.with("deviation", "deviation").of(&x);
     vec![
@@ -186,14 +190,14 @@ fn masked_head(norm: &Norm, activation: &str, shared: bool) -> Vec<String> {
     ]
 }
 
-fn masked_notes(shared: bool) -> Vec<String> {
+fn masked_notes(table: Table) -> Vec<String> {
     let mut notes = vec![
         "Trained on masked tokens: the head is that of BertForMaskedLM, there is no pooler. A \
          target of `vocab` stands for a token that was not masked and does not count; the data \
          must bring tokens with masks in them, types of 0 and 1, and such targets."
             .to_owned(),
     ];
-    if shared {
+    if table == Table::Shared {
         notes.push(super::decoder::TIED.to_owned());
     }
     notes
