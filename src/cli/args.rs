@@ -24,7 +24,7 @@ pub(crate) enum Command {
     Plan(PlanArgs),
     /// Plan, lower, check, and write a schedule file.
     Compile(CompileArgs),
-    /// Verify a schedule file and print its facts.
+    /// Verify a schedule file, or lists of passes, and print the facts.
     Check(CheckArgs),
     /// Train, from a program or a schedule file.
     Run(RunArgs),
@@ -49,7 +49,7 @@ pub(crate) enum Command {
 /// A program, with decisions that override it.
 #[derive(Debug, Args)]
 pub(crate) struct ProgramArgs {
-    /// The program file; `run`, `evaluate` and `data` also take a schedule file.
+    /// A program, or a schedule file.
     pub(crate) file: PathBuf,
     /// Pin, bound or open one decision, as in the `plan` block (`--set "rule = sync"`), or set a
     /// number of a device, link, memory or training (`--set "core.memory = 4 GB"`).
@@ -70,7 +70,7 @@ pub(crate) struct PlanArgs {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
     /// How many plans to show.
-    #[arg(long, default_value = "10")]
+    #[arg(long, default_value = "10", value_parser = at_least_one)]
     pub(crate) top: NonZeroUsize,
     /// Say what binds, why the first plan is first, and what would change it.
     #[arg(long)]
@@ -83,15 +83,19 @@ pub(crate) struct PlanArgs {
           conflicts_with_all = ["pareto", "explain", "output", "top"])]
     pub(crate) diff: Vec<PathBuf>,
     /// Write the best plan.
-    #[arg(short, value_name = "PLAN.YAML")]
+    #[arg(short, long, value_name = "PLAN.YAML")]
     pub(crate) output: Option<PathBuf>,
     /// One JSON document on standard output.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
+/// What `file` is where no schedule file is taken.
+const PROGRAM: &str = "The program file";
+
 /// Options of `compile`.
 #[derive(Debug, Args)]
+#[command(mut_arg("file", |file| file.help(PROGRAM)))]
 pub(crate) struct CompileArgs {
     /// What to compile.
     #[command(flatten)]
@@ -100,7 +104,7 @@ pub(crate) struct CompileArgs {
     #[arg(long, value_name = "PLAN.YAML")]
     pub(crate) plan: Option<PathBuf>,
     /// Where the schedule goes.
-    #[arg(short, value_name = "FILE.SCHEDULE")]
+    #[arg(short, long, value_name = "FILE.SCHEDULE")]
     pub(crate) output: PathBuf,
     /// One JSON document on standard output.
     #[arg(long)]
@@ -110,7 +114,7 @@ pub(crate) struct CompileArgs {
 /// Options of `check`.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// The schedule file.
+    /// A schedule file, or lists of passes (`.csv`).
     pub(crate) file: PathBuf,
     /// Accept a hand edit: check it, then write its new content hash.
     #[arg(long)]
@@ -227,7 +231,7 @@ pub(crate) struct LearnedArgs {
 pub(crate) struct SimulateArgs {
     /// The schedule file.
     pub(crate) file: PathBuf,
-    /// Training steps to replay; by default as many as the steady state is seen in.
+    /// Training steps to replay; by default, enough to reach the steady state.
     #[arg(long, value_parser = value_parser!(u64).range(1..))]
     pub(crate) steps: Option<u64>,
     /// One JSON document on standard output.
@@ -298,7 +302,7 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "FIELD")]
     pub(crate) ignore: Vec<String>,
     /// Where the program goes.
-    #[arg(short, value_name = "FILE.RDL")]
+    #[arg(short, long, value_name = "FILE.RDL")]
     pub(crate) output: PathBuf,
     /// One JSON document on standard output.
     #[arg(long)]
@@ -307,15 +311,16 @@ pub(crate) struct ImportArgs {
 
 /// Options of `profile`.
 #[derive(Debug, Args)]
+#[command(mut_arg("file", |file| file.help(PROGRAM)))]
 pub(crate) struct ProfileArgs {
     /// Whose plans are measured.
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
-    /// On what: `auto` is the CPU, because a table is of one machine.
-    #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
-    pub(crate) device: DeviceChoice,
-    /// Measure the best so many plans.
-    #[arg(long, default_value = "10")]
+    /// What is measured.
+    #[arg(long, value_enum, default_value_t = MeasuredChoice::Auto)]
+    pub(crate) device: MeasuredChoice,
+    /// How many of the best plans to measure.
+    #[arg(long, default_value = "10", value_parser = at_least_one)]
     pub(crate) top: NonZeroUsize,
     /// Seconds after which a plan whose times have not settled is given up.
     #[arg(long, default_value_t = 20, value_parser = value_parser!(u64).range(1..))]
@@ -324,11 +329,22 @@ pub(crate) struct ProfileArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     /// Where the table goes.
-    #[arg(short, value_name = "TABLE.YAML")]
+    #[arg(short, long, value_name = "TABLE.YAML")]
     pub(crate) output: PathBuf,
     /// One JSON document on standard output.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What is measured; a table is of one machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MeasuredChoice {
+    /// The CPU, even where there are GPUs.
+    Auto,
+    /// CPU threads.
+    Cpu,
+    /// The first NVIDIA GPU.
+    Cuda,
 }
 
 /// Options of `data`.
@@ -344,7 +360,7 @@ pub(crate) struct DataArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     /// Folder for a file of every input, and `index.json`, which says what they hold.
-    #[arg(short, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
     pub(crate) output: PathBuf,
     /// One JSON document on standard output.
     #[arg(long)]
@@ -356,7 +372,7 @@ pub(crate) struct DataArgs {
 #[command(group = ArgGroup::new("check").args(["self_check", "check_kernels"]))]
 pub(crate) struct DevicesArgs {
     /// Write a cluster file.
-    #[arg(short, value_name = "CLUSTER.RDL", conflicts_with = "self_check")]
+    #[arg(short, long, value_name = "CLUSTER.RDL", conflicts_with = "self_check")]
     pub(crate) output: Option<PathBuf>,
     /// Let the GPUs of all ranks that torchrun, mpirun or srun started reduce and send known
     /// numbers, and say how fast they were.
@@ -376,7 +392,7 @@ pub(crate) struct DevicesArgs {
         requires = "check_kernels"
     )]
     pub(crate) only: Vec<String>,
-    /// Draws these calls and their numbers.
+    /// Seed of the random calls.
     #[arg(long, default_value_t = 0, requires = "check_kernels")]
     pub(crate) seed: u64,
     /// Random calls of each kernel in each element type.
@@ -386,7 +402,7 @@ pub(crate) struct DevicesArgs {
     /// No matrix products by cuBLASLt and no convolutions by cuDNN, for tools that look into every kernel.
     #[arg(long, requires = "check_kernels")]
     pub(crate) own_products: bool,
-    /// Row of the self-check, in MiB; smaller ones come first.
+    /// Largest message of the self-check, in MiB; smaller ones are tried first.
     #[arg(long, value_name = "MIB", default_value_t = 64, requires = "self_check",
           value_parser = value_parser!(u64).range(1..=16_384))]
     pub(crate) largest: u64,
@@ -397,6 +413,11 @@ pub(crate) struct DevicesArgs {
     /// One JSON document on standard output.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Reads how many, which are not none.
+fn at_least_one(text: &str) -> Result<NonZeroUsize, &'static str> {
+    text.parse().map_err(|_| "it must be a whole number of at least 1")
 }
 
 /// Reads the name of one of several.

@@ -2,7 +2,7 @@
 
 use super::{
     Form,
-    args::{DeviceChoice, ProfileArgs},
+    args::{MeasuredChoice, ProfileArgs},
     failure::Failure,
     load, note, print, print_json,
     watch::Known,
@@ -43,8 +43,8 @@ fn measured(args: &ProfileArgs) -> Result<Profile, Failure> {
         settling: Settling { patience, ..usual.settling },
         data: args.data.clone(),
         on: match args.device {
-            DeviceChoice::Auto | DeviceChoice::Cpu => ProfileOn::Cpu,
-            DeviceChoice::Cuda => ProfileOn::Cuda,
+            MeasuredChoice::Auto | MeasuredChoice::Cpu => ProfileOn::Cpu,
+            MeasuredChoice::Cuda => ProfileOn::Cuda,
         },
     };
     let found = roundelay::profile(&loaded.program, &options, tell)

@@ -39,7 +39,7 @@ fn usage_mistakes_end_with_2() {
     refused(&mut roundelay(""), 2, &["Usage"]);
     refused(&mut roundelay("trian"), 2, &["trian"]);
     refused(roundelay("plan --tpo 3").arg(&program), 2, &["--tpo"]);
-    refused(roundelay("plan --top 0").arg(&program), 2, &["--top"]);
+    refused(roundelay("plan --top 0").arg(&program), 2, &["--top", "of at least 1"]);
     refused(roundelay("run --resume").arg(&program), 2, &["--checkpoint"]);
     refused(roundelay("run --device tpu").arg(&program), 2, &["cuda"]);
     let every = "run --checkpoint-every 0 --checkpoint never";
@@ -55,7 +55,7 @@ fn usage_mistakes_end_with_2() {
     assert_eq!(diagnostics(roundelay("run --set rule=sync").arg(&schedule), 2).len(), 1);
     for (command, words) in [
         ("plan --tpo 3", "unexpected argument '--tpo' found"),
-        ("compile", "arguments were not provided: -o <FILE.SCHEDULE>"),
+        ("compile", "arguments were not provided: --output <FILE.SCHEDULE>"),
         ("run --device tpu", "invalid value 'tpu' for '--device"),
     ] {
         let told = diagnostics(roundelay(command).arg(&program), 2);

@@ -4,6 +4,7 @@ mod begun;
 mod command_line;
 mod documents;
 mod examples;
+mod help;
 mod interrupt;
 mod kill;
 mod language_reference;

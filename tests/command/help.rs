@@ -1,0 +1,43 @@
+//! What `--help` says of each command holds for that command.
+
+use crate::support::{Scratch, printed, roundelay};
+
+const PROGRAM: &str = "
+model line {
+    input x: real[batch, 4]
+    input y: real[batch, 1]
+    loss mse(linear(x, 1), y)
+}
+";
+
+#[test]
+fn every_command_names_the_files_that_it_takes() {
+    for (command, file) in [
+        ("compile", "The program file"),
+        ("profile", "The program file"),
+        ("run", "A program, or a schedule file"),
+        ("evaluate", "A program, or a schedule file"),
+        ("data", "A program, or a schedule file"),
+        ("check", "A schedule file, or lists of passes (`.csv`)"),
+    ] {
+        let told = printed(&mut roundelay(&format!("{command} --help")));
+        let line = told.lines().skip_while(|line| !line.starts_with("  <FILE>")).take(2);
+        let line = line.collect::<String>();
+        assert!(line.ends_with(file), "{command}: {line}");
+    }
+    let profile = printed(&mut roundelay("profile --help"));
+    assert!(!profile.contains("best there is"), "{profile}");
+}
+
+#[test]
+fn outputs_have_a_long_name_too() {
+    let scratch = Scratch::new("outputs");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let plan = scratch.path("plan.yaml");
+    printed(roundelay("plan --output").arg(&plan).arg(&program));
+    assert!(plan.exists());
+    for command in ["compile", "import", "profile", "data", "devices"] {
+        let told = printed(&mut roundelay(&format!("{command} --help")));
+        assert!(told.contains("-o, --output <"), "{command}: {told}");
+    }
+}
