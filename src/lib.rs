@@ -64,7 +64,7 @@ pub use roundelay_runtime::{
     Came, Compilation, Coverage, DeviceFacts, Every, Graphs, HeldOut, Interrupt,
     KernelCheck, KernelRow, KernelTrials, LaunchError, Measures, Met, OptimizerState,
     OutputError, OutputFile, Report, Resumed, Seat, SelfCheck, Settling, State, Touched,
-    Weights, WeightsError, WeightsMistake,
+    Weights, WeightsError, WeightsMistake, WeightsNames,
 };
 pub use roundelay_schedule::{
     Bytes, Catalogue, Checked, DeviceId, Element, FileErrors, Initial, Kind, Lines,

@@ -69,4 +69,4 @@ pub use train::{
     Checkpointing, Evaluating, Every, Observer, Progress, Report, Rests, TrainError,
     Trainer,
 };
-pub use weights::{NotFinite, Weights, WeightsError, WeightsMistake};
+pub use weights::{NotFinite, Weights, WeightsError, WeightsMistake, WeightsNames};

@@ -5,7 +5,7 @@
 mod convert;
 mod error;
 
-pub use error::{WeightsError, WeightsMistake};
+pub use error::{WeightsError, WeightsMistake, WeightsNames};
 
 use crate::{
     OutputError, OutputFile, State, Tensor,
@@ -78,7 +78,10 @@ impl Weights {
         }
         match mistakes.is_empty() {
             true => Ok(state),
-            false => Err(WeightsError::Mismatch { path: self.path.clone(), mistakes }),
+            false => {
+                let names = names(&arrays, &mistakes);
+                Err(WeightsError::Mismatch { path: self.path.clone(), mistakes, names })
+            }
         }
     }
 
@@ -122,6 +125,16 @@ fn strangers(arrays: &Arrays<'_>, job: &Job) -> Vec<WeightsMistake> {
     let is_known = |name: &str| known.contains(name) || is_named_as_head(name);
     let unknown = arrays.keys().filter(|name| !is_known(name));
     unknown.map(stranger).collect()
+}
+
+/// Whose names the arrays have.
+fn names(arrays: &Arrays<'_>, mistakes: &[WeightsMistake]) -> WeightsNames {
+    let is_unknown =
+        |mistake: &&WeightsMistake| matches!(mistake, WeightsMistake::Unknown { .. });
+    match 2 * mistakes.iter().filter(is_unknown).count() > arrays.len() {
+        true => WeightsNames::Foreign,
+        false => WeightsNames::Own,
+    }
 }
 
 /// A parameter's numbers in the wide type of the job's.

@@ -1,7 +1,7 @@
 //! What can be wrong with files of weights.
 
 use crate::listed::listed;
-use std::{io, path::PathBuf};
+use std::{fmt, io, path::PathBuf};
 use thiserror::Error;
 
 /// Why weights cannot be read.
@@ -24,13 +24,37 @@ pub enum WeightsError {
         reason: String,
     },
     /// Weights of another model.
-    #[error("`{}` does not fit the model:{}", path.display(), listed(mistakes))]
+    #[error("`{}` does not fit the model:{}{names}", path.display(), listed(mistakes))]
     Mismatch {
         /// The file.
         path: PathBuf,
         /// Everything that does not fit.
         mistakes: Vec<WeightsMistake>,
+        /// Whose names it has.
+        names: WeightsNames,
     },
+}
+
+/// Whose names the arrays of a file have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeightsNames {
+    /// At least half of them are parameters of the model.
+    Own,
+    /// Most are not.
+    Foreign,
+}
+
+impl fmt::Display for WeightsNames {
+    /// What to do about them, below what does not fit.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own => Ok(()),
+            Self::Foreign => f.write_str(
+                "\nmost names are of another model or another program: weights are read under the \
+                 names that `run --save` writes, not under those of Hugging Face",
+            ),
+        }
+    }
 }
 
 /// One thing that does not fit.

@@ -136,6 +136,24 @@ fn what_is_no_regular_file_is_not_called_damaged() {
     assert!(error.contains("it is not a regular file"), "{error}");
 }
 
+/// A list of names alone would not say that the whole file is of another kind.
+#[test]
+fn names_of_another_program_are_told_as_such() {
+    let scratch = Scratch::new("weights-names");
+    let told = |names: [&str; 2]| {
+        let row = |name, shape, count| {
+            (name, Dtype::F64, shape, stored(Dtype::F64, &numbers(count)).0)
+        };
+        let rows = [row(names[0], &[2, 3][..], 6), row(names[1], &[3], 3)];
+        let read = read(&scratch, &file(&rows), &trained(Float::F64));
+        read.expect_err("a name is another").to_string()
+    };
+    let foreign = told(["transformer.h.0.attn.weight", "transformer.h.0.attn.bias"]);
+    assert!(foreign.contains("`run --save` writes"), "{foreign}");
+    let slip = told(["layer.query.weight", "layer.query.bais"]);
+    assert!(!slip.contains("another program"), "{slip}");
+}
+
 #[test]
 fn what_is_written_comes_back() {
     let scratch = Scratch::new("weights-back");
