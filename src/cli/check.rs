@@ -8,14 +8,10 @@ use super::{
 };
 use roundelay::{
     Checked,
-    parts::{
-        kernels::Kernels,
-        planner::overlap,
-        schedule::{self, Lines},
-    },
+    parts::{planner::overlap, schedule},
 };
-use serde::Serialize;
-use std::{collections::BTreeMap, fmt::Write};
+use serde::{Serialize, Serializer};
+use std::{collections::BTreeMap, fmt::Write, path::Path};
 
 pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
     if args
@@ -25,23 +21,20 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
     {
         return lists::check(args);
     }
-    if args.seal {
-        seal(args)?;
-    }
-    tell_facts(&load::schedule(&args.file)?, Vec::new(), args.json)
+    let checked = match args.seal {
+        true => seal(&args.file)?,
+        false => load::schedule(&args.file)?,
+    };
+    tell_facts(&checked, Vec::new(), args.json)
 }
 
 /// Writes the new hash only when the edited schedule still holds.
-fn seal(args: &CheckArgs) -> Result<(), Failure> {
-    let path = &args.file;
-    let text = load::text(path)?;
-    let refused = |errors| Failure::schedule_file(path, &errors);
-    let sealed = schedule::seal(&text).map_err(refused)?;
-    let read = schedule::read(&sealed).map_err(refused)?;
-    let lines = Lines::of(&sealed);
-    schedule::check(read, &Kernels)
-        .map_err(|wrong| Failure::violations(path, &wrong, &lines))?;
-    load::replace(path, &sealed)
+fn seal(path: &Path) -> Result<Checked, Failure> {
+    let sealed = schedule::seal(&load::text(path)?)
+        .map_err(|errors| Failure::schedule_file(path, &errors))?;
+    let checked = load::checked(path, &sealed)?;
+    load::replace(path, &sealed)?;
+    Ok(checked)
 }
 
 #[derive(Serialize)]
@@ -49,13 +42,22 @@ struct Document {
     format: u32,
     fingerprint: String,
     actions: usize,
-    devices: BTreeMap<String, Memory>,
-    pools: BTreeMap<String, u64>,
-    link_bytes: BTreeMap<String, u64>,
+    devices: Named<Memory>,
+    pools: Named<u64>,
+    link_bytes: Named<u64>,
     messages: u64,
     comm_rounds: u32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<Problem>,
+}
+
+/// What stands under names, in the order of the target.
+struct Named<T>(Vec<(String, T)>);
+
+impl<T: Serialize> Serialize for Named<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
 }
 
 #[derive(Serialize)]
@@ -92,21 +94,19 @@ fn facts(schedule: &Checked, warnings: Vec<Problem>) -> Document {
             .collect(),
     };
     let name = |device: &schedule::DeviceId| target.devices[*device].name.clone();
+    let devices = facts.device_arena.keys();
+    let pools = facts.pool_arena.iter();
+    let labels = target.pool_labels();
+    let pools = pools.map(|(id, bytes)| (labels[*id].clone(), bytes.0));
+    let links = facts.link_bytes.iter();
+    let links = links.map(|(id, bytes)| (target.links[*id].name.clone(), bytes.0));
     Document {
         format: FORMAT,
         fingerprint: schedule.fingerprint.clone(),
         actions: schedule.actions.len(),
-        devices: facts.device_arena.keys().map(|d| (name(d), memory(d))).collect(),
-        pools: facts
-            .pool_arena
-            .iter()
-            .map(|(p, b)| (target.pools[*p].name.clone(), b.0))
-            .collect(),
-        link_bytes: facts
-            .link_bytes
-            .iter()
-            .map(|(link, bytes)| (target.links[*link].name.clone(), bytes.0))
-            .collect(),
+        devices: Named(devices.map(|id| (name(id), memory(id))).collect()),
+        pools: Named(pools.collect()),
+        link_bytes: Named(links.collect()),
         messages: facts.messages,
         comm_rounds: facts.comm_rounds,
         warnings,
@@ -119,7 +119,7 @@ fn table(document: &Document) -> String {
         "checked: {} actions a period, {} messages and {} communication rounds a step\n",
         document.actions, document.messages, document.comm_rounds
     );
-    for (name, memory) in &document.devices {
+    for (name, memory) in &document.devices.0 {
         let kinds = memory.memory.iter().filter(|(_, count)| **count > 0);
         let kinds: Vec<String> =
             kinds.map(|(kind, count)| format!("{kind} {}", bytes(*count))).collect();
@@ -135,10 +135,11 @@ fn table(document: &Document) -> String {
         let kinds = memory.memory.values().copied().map(schedule::Bytes);
         overlap(kinds, schedule::Bytes(memory.arena_bytes))
     };
-    if let Some(overlap) = document.devices.values().find_map(overlap) {
+    let mut memories = document.devices.0.iter().map(|(_, memory)| memory);
+    if let Some(overlap) = memories.find_map(overlap) {
         let _ = writeln!(text, "{overlap}");
     }
-    for (name, count) in &document.link_bytes {
+    for (name, count) in &document.link_bytes.0 {
         let _ = writeln!(text, "{name}: {} a step", bytes(*count));
     }
     text

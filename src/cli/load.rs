@@ -132,7 +132,8 @@ pub(super) fn schedule(path: &Path) -> Result<Checked, Failure> {
     checked(path, &text)
 }
 
-fn checked(path: &Path, text: &str) -> Result<Checked, Failure> {
+/// A schedule that was read and holds.
+pub(super) fn checked(path: &Path, text: &str) -> Result<Checked, Failure> {
     let folder = path.parent().unwrap_or(Path::new(""));
     roundelay::read_in(folder, text).map_err(|error| match error {
         ReadError::File { path, source } => Failure::file(&path, &source),

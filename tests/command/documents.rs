@@ -76,3 +76,35 @@ fn what_a_launcher_says_wrong_is_no_matter_of_gpus() {
     let told = diagnostics(run.arg(program).env("RANK", "x").env("WORLD_SIZE", "2"), 3);
     assert_eq!(told[0]["code"], "ranks");
 }
+
+/// A cluster that repeats a tier with a memory of its own has several of one name, and ten devices
+/// are not between the first and the second one.
+#[test]
+fn pools_are_told_apart_and_devices_stand_in_their_order() {
+    let scratch = Scratch::new("pools");
+    let program = r#"
+model line {
+    input x: real[batch, 16]
+    loss mse(linear(x, 16), x)
+}
+device core { memory 2 GB, compute 40 GFLOP/s, bandwidth 10 GB/s }
+link bus { bandwidth 8 GB/s, latency 2 us }
+cluster tiers {
+    node = 6 x core joined by bus sharing 1 GB
+    2 x node joined by bus
+}
+train { data synthetic, batch 12, steps 2, optimizer sgd(lr = 0.1) }
+plan { exactness delayed, rule cyclic_v2, placement data, micro_batches 12, stages 1 }
+"#;
+    let program = scratch.file("tiers.rdl", program);
+    let schedule = compiled(&scratch, &program, "tiers.schedule");
+    let facts = document(roundelay("check").arg(&schedule), "check");
+    let pools = facts["pools"].as_object().expect("the schema holds");
+    assert!(pools.keys().eq(["node.0", "node.1"]), "{pools:?}");
+    let run = printed(roundelay("run --json").arg(&schedule));
+    assert!(run.contains("\"node.1\""), "{run}");
+    let said = printed(roundelay("check").arg(&schedule));
+    let cores = said.lines().filter_map(|line| line.strip_prefix("core."));
+    let numbers = cores.filter_map(|line| line.split(':').next()?.parse::<u32>().ok());
+    assert!(numbers.eq(0..12), "{said}");
+}

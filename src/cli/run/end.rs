@@ -192,18 +192,18 @@ fn tell_beside(measured: &Measured) -> Result<(), Failure> {
 fn predicted(schedule: &Checked) -> Figures {
     let facts = schedule.facts();
     let steps = schedule::enough_steps(schedule);
-    let mut pools = BTreeMap::<String, Pool>::new();
+    let mut pools = BTreeMap::new();
     for (device, arena) in &facts.device_arena {
         let kind = facts.kinds.get(&(*device, Kind::Activation));
         for coordinate in schedule.coordinates() {
-            let own = pool_name(schedule, schedule.device_at(*device, &coordinate));
-            let pool = pools.entry(own).or_default();
+            let own = pool_of(schedule, schedule.device_at(*device, &coordinate));
+            let pool: &mut Pool = pools.entry(own).or_default();
             pool.arena_bytes += arena.0;
             pool.activation_peak_bytes += kind.map_or(0, |bytes| bytes.0);
         }
     }
     Figures {
-        pools,
+        pools: labelled(schedule, pools),
         step_time_s: roundelay::simulate(schedule, steps).step_time().0 as f64 / 1e9,
         transfers: facts.messages,
         bytes: facts.link_bytes.values().map(|bytes| bytes.0).sum(),
@@ -215,18 +215,27 @@ fn measured(schedule: &Checked, outcome: &Outcome) -> Option<Figures> {
     let Measured { steps, arenas, link_bytes, messages, .. } = &outcome.report.measured;
     let bytes = link_bytes.values().map(|bytes| bytes.0).sum::<u64>();
     let (transfers, bytes) = (messages.checked_div(*steps)?, bytes.checked_div(*steps)?);
-    let mut pools = BTreeMap::<String, Pool>::new();
+    let mut pools = BTreeMap::new();
     for (device, arena) in arenas {
-        let pool = pools.entry(pool_name(schedule, *device)).or_default();
+        let pool: &mut Pool = pools.entry(pool_of(schedule, *device)).or_default();
         pool.arena_bytes += arena.0;
         let touched = outcome.touched.get(&(*device, Kind::Activation));
         pool.activation_peak_bytes += touched.map_or(0, |touched| touched.span.0);
     }
     let step_time_s = outcome.report.replayed.as_secs_f64() / *steps as f64;
+    let pools = labelled(schedule, pools);
     Some(Figures { pools, step_time_s, transfers, bytes })
 }
 
-fn pool_name(schedule: &Checked, device: schedule::DeviceId) -> String {
-    let target = &schedule.target;
-    target.pools[target.devices[device].pool].name.clone()
+fn pool_of(schedule: &Checked, device: schedule::DeviceId) -> schedule::PoolId {
+    schedule.target.devices[device].pool
+}
+
+/// What pools take, by their labels.
+fn labelled(
+    schedule: &Checked,
+    pools: BTreeMap<schedule::PoolId, Pool>,
+) -> BTreeMap<String, Pool> {
+    let labels = schedule.target.pool_labels();
+    pools.into_iter().map(|(id, pool)| (labels[id].clone(), pool)).collect()
 }
