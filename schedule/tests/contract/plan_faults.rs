@@ -34,74 +34,86 @@ fn decisions_that_go_together_have_no_fault() {
     }
 }
 
-/// Each with the decision that it is about, and what is said of it.
+/// Each case has the decision that it is about, and what is said of it.
+fn named<const CASES: usize>(cases: [(&str, &str, Plan); CASES]) {
+    for (decision, words, plan) in cases {
+        let fault = fault(&plan).unwrap_or_else(|| panic!("no fault: {words}"));
+        let said = fault.to_string();
+        assert_eq!(fault.decision(), decision, "{said}");
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+fn workers() -> Plan {
+    let (rule, placement, order) = (Rule::CyclicV2, Placement::Data, Order::Cyclic);
+    Plan::new(rule, placement, order, States::Replicated, 4, vec![5])
+}
+
 #[test]
-fn decisions_that_do_not_go_together_are_named() {
-    let grid = Tensor::grid(2, 2);
-    let column = Tensor::grid(2, 1);
-    let gather = Tensor { contraction: Contraction::Gather, ..grid };
-    let each = Tensor { contraction: Contraction::Each, ..column };
-    let alone = Tensor { sequence: Sequence::Split, ..Tensor::WHOLE };
-    let sharded = |states, replicas, shards| {
-        Plan { states, ..pipeline() }.replicated(replicas, shards)
-    };
-    let workers = Plan::new(
-        Rule::CyclicV2,
-        Placement::Data,
-        Order::Cyclic,
-        States::Replicated,
-        4,
-        vec![5],
-    );
+fn stages_orders_and_devices_that_do_not_go_together_are_named() {
     let listed = Plan { order: Order::Listed, ..pipeline() };
     let (one, order) = (Placement::Accumulate, Order::Sequential);
     let single = Plan::new(Rule::Sync, one, order, States::Replicated, 4, vec![5]);
-    let mirrored = Plan { order: Order::Chimera, ..pipeline() }.replicated(1, 1);
     let on = |devices: &[usize]| Plan {
         devices: devices.iter().copied().map(DeviceId::new).collect(),
         ..pipeline()
     };
+    let turned = Plan {
+        devices: [0, 2, 1, 3].map(DeviceId::new).into(),
+        ..pipeline().replicated(2, 1)
+    };
+    let sequential =
+        "order sequential does not belong to sync in placement pipeline: use gpipe";
     let item = Item::new(Pass::Forward, 0, 0);
-    let cases = [
+    named([
         ("cuts", "2 stages need one", Plan { cuts: vec![], ..pipeline() }),
         ("recompute", "0 values for 2", Plan { recompute: vec![], ..pipeline() }),
-        (
-            "delays",
-            "not those of sync",
-            Plan { delays: workers.delays.clone(), ..pipeline() },
-        ),
+        ("delays", "not those of sync", Plan { delays: workers().delays, ..pipeline() }),
         ("order", "order interleaved", Plan { order: Order::Interleaved, ..pipeline() }),
-        (
-            "order",
-            "order sequential does not belong to sync in placement pipeline: use gpipe",
-            Plan { order: Order::Sequential, ..pipeline() },
-        ),
+        ("order", sequential, Plan { order: Order::Sequential, ..pipeline() }),
         ("order", "one stage on a device", single.with_chunks(2)),
-        ("states", "nothing is split", sharded(States::Zero3, 1, 1)),
-        ("states", "travel along the workers", sharded(States::Handoff, 1, 1)),
-        (
-            "states",
-            "states zero1 are split",
-            Plan { states: States::Zero1, ..mirrored.clone() },
-        ),
-        ("replicas", "opposite directions have no replicas", mirrored.replicated(2, 1)),
         ("devices", "there is no device d16", on(&[0, 16])),
         ("devices", "d1 stands twice", on(&[1, 1])),
         ("devices", "takes 2 devices, the plan names 3", on(&[0, 1, 2])),
+        ("devices", "device 2 of the plan must be d2, not d1", turned),
         ("stages", "`stages` is 0", Plan { stages: 0, ..pipeline() }),
         ("lists", "no training step", listed.with_lists(vec![vec![item]])),
-        ("replicas", "never meet: use rule sync", workers.replicated(2, 1)),
+    ]);
+}
+
+#[test]
+fn states_and_replicas_that_do_not_go_together_are_named() {
+    let sharded = |states, replicas, shards| {
+        Plan { states, ..pipeline() }.replicated(replicas, shards)
+    };
+    let mirrored = Plan { order: Order::Chimera, ..pipeline() }.replicated(1, 1);
+    let zero1 = Plan { states: States::Zero1, ..mirrored.clone() };
+    let sums = "sums by_device, its replicas, placement and states sum sequential";
+    named([
+        ("states", "nothing is split", sharded(States::Zero3, 1, 1)),
+        ("states", "travel along the workers", sharded(States::Handoff, 1, 1)),
+        ("states", "states zero1 are split", zero1),
+        ("replicas", "opposite directions have no replicas", mirrored.replicated(2, 1)),
+        ("replicas", "never meet: use rule sync", workers().replicated(2, 1)),
         ("shards", "2 shards are for states hsdp", sharded(States::Zero3, 4, 2)),
         // Even groups alone would not help.
         ("shards", "3 shards are for states hsdp", sharded(States::Zero3, 4, 3)),
         ("shards", "groups of 3 shards", sharded(States::Hsdp, 4, 3)),
         ("shards", "`shards` is 0", sharded(States::Replicated, 4, 0)),
+        ("reduction", sums, Plan { reduction: Reduction::ByDevice, ..pipeline() }),
+    ]);
+}
+
+#[test]
+fn parts_of_tensors_and_sequences_that_do_not_go_together_are_named() {
+    let (grid, column) = (Tensor::grid(2, 2), Tensor::grid(2, 1));
+    let gather = Tensor { contraction: Contraction::Gather, ..grid };
+    let each = Tensor { contraction: Contraction::Each, ..column };
+    let alone = Tensor { sequence: Sequence::Split, ..Tensor::WHOLE };
+    let order = Order::SlicesOneForwardOneBackward;
+    named([
         ("slices", "2 slices under order 1f1b", Plan { slices: 2, ..pipeline() }),
-        (
-            "slices",
-            "set `slices 1`",
-            Plan { slices: 2, order: Order::SlicesOneForwardOneBackward, ..split(grid) },
-        ),
+        ("slices", "set `slices 1`", Plan { slices: 2, order, ..split(grid) }),
         ("tensor", "one part alone splits no sequence", split(alone)),
         ("tensor", "at least one row", split(Tensor { rows: 0, ..Tensor::WHOLE })),
         ("tensor", "contraction gather is not for a grid of 2 x 2", split(gather)),
@@ -109,26 +121,7 @@ fn decisions_that_do_not_go_together_are_named() {
         ("tensor", "`images whole`", split(Tensor { images: Images::Split, ..grid })),
         ("tensor", "not in 3 parts", split(Tensor { overdecompose: 3, ..grid })),
         ("tensor", "not in 2 parts", split(Tensor { overdecompose: 2, ..Tensor::WHOLE })),
-        (
-            "reduction",
-            "sums by_device, its replicas, placement and states sum sequential",
-            Plan { reduction: Reduction::ByDevice, ..pipeline() },
-        ),
-        (
-            "devices",
-            "device 2 of the plan must be d2, not d1",
-            Plan {
-                devices: [0, 2, 1, 3].map(DeviceId::new).into(),
-                ..pipeline().replicated(2, 1)
-            },
-        ),
-    ];
-    for (decision, words, plan) in cases {
-        let fault = fault(&plan).unwrap_or_else(|| panic!("no fault: {words}"));
-        let said = fault.to_string();
-        assert_eq!(fault.decision(), decision, "{said}");
-        assert!(said.contains(words), "{said}");
-    }
+    ]);
 }
 
 /// The first that is wrong, as it is and as it should be; or the size that does not fit.
