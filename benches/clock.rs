@@ -28,7 +28,7 @@ use std::{
 const ROUNDS: usize = 5;
 /// Training steps of the short replay.
 const SHORT: u64 = 4;
-/// What the long replay has more: so many seconds, but at least so many training steps.
+/// What the long replay has more: this many seconds, but at least so many training steps.
 const MORE: (f64, u64) = (1.5, 20);
 
 /// One row of the table.

@@ -11,7 +11,7 @@ use roundelay_schedule::{Checked, Copies, Host, Nanos, Profile};
 use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, thread, time::Duration};
 use thiserror::Error;
 
-/// Measured plans may rank others first; after so many rounds the table is taken as it is.
+/// Measured plans may rank others first; after this many rounds the table is taken as it is.
 const ROUNDS: usize = 3;
 
 /// How times are measured.

@@ -101,7 +101,7 @@ pub(crate) fn regret_head() {
     println!("| --- | ---: | ---: | ---: | ---: |");
 }
 
-/// The groups of at least so many rows.
+/// The groups of at least this many rows.
 pub(crate) fn by_group(pairs: &[Pair], least: usize) -> BTreeMap<&str, Vec<&Pair>> {
     let mut groups: BTreeMap<&str, Vec<&Pair>> = BTreeMap::new();
     for pair in pairs {

@@ -53,7 +53,7 @@ pub(crate) fn judge(each: bool) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Judges the order and the choice among all plans of a model and batch on so many devices.
+/// Judges the order and the choice among all plans of a model and batch on this many devices.
 fn judge_choices(held_out: &[Judged], fitted_shapes: &[Judged]) {
     let pairs = |judged: &[Judged]| -> Vec<Pair> {
         judged.iter().map(|one| one.pair.clone()).collect()

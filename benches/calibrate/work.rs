@@ -260,7 +260,7 @@ fn signed(calls: &[Call], count: i64) -> impl Iterator<Item = (&Call, i64)> {
     calls.iter().map(move |call| (call, count))
 }
 
-/// One without so many of another.
+/// One without this many of another.
 fn minus(one: &Passes, other: &Passes, times: i64) -> Passes {
     let without = |one: &Calls, other: &Calls| {
         let mut rest = one.clone();

@@ -15,7 +15,7 @@ use roundelay_dsl::{Extent, Metric, Model, Node, NodeId, Operation, Sliced, Sour
 use roundelay_schedule::{Id, MapWays};
 use std::{collections::BTreeMap, ops::Range};
 
-/// The model whose sequences are cut into so many slices, cut before these nodes into stages.
+/// The model whose sequences are cut into this many slices, cut before these nodes into stages.
 ///
 /// # Errors
 /// What cannot be cut into slices.
@@ -141,7 +141,7 @@ impl<'a> Slicing<'a> {
         matches!(shape, [batch, tokens, ..] if *batch == Extent::batch() && *tokens == sequence)
     }
 
-    /// The shape of so many tokens of the same.
+    /// The shape of this many tokens of the same.
     fn of(&self, shape: &[Extent], tokens: u64) -> Vec<Extent> {
         let mut own = shape.to_vec();
         own[1] = Extent::fixed(tokens);
@@ -332,7 +332,7 @@ impl<'a> Slicing<'a> {
             [loss].into_iter().chain(metrics).find(|node| self.kinds[node] != Kind::Mean)
         {
             self.at = node;
-            return self.refuse("it is no mean over tokens");
+            return self.refuse("it is not a mean over tokens");
         }
         let mut means = BTreeMap::new();
         for node in [loss].into_iter().chain(whole.metrics.iter().map(|m| m.node)) {

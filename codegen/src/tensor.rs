@@ -110,7 +110,7 @@ impl Parted {
         }
     }
 
-    /// The graph for micro-batches of so many examples.
+    /// The graph for micro-batches of this many examples.
     ///
     /// # Errors
     /// When the graph is not sound, or the examples do not make halves.

@@ -44,12 +44,12 @@ pub enum Cap {
 pub enum Still {
     /// None.
     None,
-    /// The last one of every so many, in order, at least 2: values behind packed queries and keys.
+    /// The last one of every this many, in order, at least 2: values behind packed queries and keys.
     LastOf(u64),
 }
 
 impl Still {
-    /// How many equal groups of so many heads stay together where heads are divided.
+    /// How many equal groups of this many heads stay together where heads are divided.
     pub fn groups(self, heads: u64) -> u64 {
         match self {
             Self::None => heads,

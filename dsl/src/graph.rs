@@ -140,7 +140,7 @@ impl Graph {
         Ok(Tensor { source, element, shape })
     }
 
-    /// The shares of rows whose targets are in so many classes, where this number stands for none: an
+    /// The shares of rows whose targets are in this many classes, where this number stands for none: an
     /// input of the model that data does not bring. Its name is none that a program can give.
     pub(crate) fn shares(&mut self, targets: &Tensor, classes: u64) -> Option<Tensor> {
         let Source::Input(targets) = targets.source else { return None };

@@ -51,7 +51,7 @@ impl Files for Disk {
             return Err(format!("it is larger than {} bytes", limit::FILE_BYTES));
         }
         utf8(bytes).map_err(|NotUtf8 { line, column }| {
-            format!("it is no UTF-8 text from line {line}, column {column} on; save it as UTF-8")
+            format!("it is not UTF-8 text from line {line}, column {column} on; save it as UTF-8")
         })
     }
 

@@ -341,7 +341,7 @@ pub enum Operation {
         masked: Masked,
     },
     /// x (.., m), weight (v, m), targets (..) i32, and shares where these are masked →
-    /// [`Operation::CrossEntropy`] of the logits x · weightᵀ, of which only so many rows are there at
+    /// [`Operation::CrossEntropy`] of the logits x · weightᵀ, of which only this many rows are there at
     /// a time; shape ().
     LinearCrossEntropy {
         /// How many times logits are made, of as many rows each; at least one.

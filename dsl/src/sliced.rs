@@ -41,7 +41,7 @@ pub enum Sliced {
         /// Number of slices.
         slices: u32,
     },
-    /// x (B, ..) → the examples of one of so many equal parts (b, ..). Whole numbers stay whole
+    /// x (B, ..) → the examples of one of this many equal parts (b, ..). Whole numbers stay whole
     /// numbers.
     Examples {
         /// Which part it is.
@@ -49,7 +49,7 @@ pub enum Sliced {
         /// Number of parts.
         parts: u32,
     },
-    /// Dropout with the mask of all examples, of those of one of so many equal parts.
+    /// Dropout with the mask of all examples, of those of one of this many equal parts.
     ExamplesDropout {
         /// Probability, in [0, 1).
         rate: f64,

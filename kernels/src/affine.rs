@@ -105,7 +105,7 @@ impl Define for AffineRelu {
     }
 }
 
-/// A map whose result an activation follows, which are so many operations on every element; what makes them of
+/// A map whose result an activation follows, which are this many operations on every element; what makes them of
 /// the product, and both in the plain reference.
 macro_rules! activated {
     ($(#[$doc:meta])* $kernel:ident, $flops:literal, $function:ident, $plain:ident) => {

@@ -99,7 +99,7 @@ impl Heads {
         match width.is_multiple_of(all) {
             true => Ok([batch, sequence, width / all]),
             false => Err(format!(
-                "a width of {width} is no multiple of {heads} queries, {key_heads} keys and \
+                "a width of {width} is not a multiple of {heads} queries, {key_heads} keys and \
                  {key_heads} values"
             )),
         }
@@ -134,7 +134,7 @@ impl Heads {
         match heads.is_multiple_of(key_heads) {
             true => Ok([heads, key_heads]),
             false => {
-                Err(format!("{heads} heads are no multiple of {key_heads} key heads"))
+                Err(format!("{heads} heads are not a multiple of {key_heads} key heads"))
             }
         }
     }
@@ -145,7 +145,7 @@ impl Heads {
             call.optional_integer("window", "at least 1", |window| window >= 1)?;
         Ok((causal, window.map_or(usize::MAX, |window| window as usize)))
     }
-    /// Examples, positions and elements of a head of the next operand, which has so many heads.
+    /// Examples, positions and elements of a head of the next operand, which has this many heads.
     pub(crate) fn extents(
         call: &mut Signature<'_>,
         name: &'static str,
@@ -154,7 +154,9 @@ impl Heads {
         let [batch, sequence, width] = call.sequence(name, Access::Read)?;
         match width.is_multiple_of(heads) {
             true => Ok([batch, sequence, width / heads]),
-            false => Err(format!("a width of {width} is no multiple of {heads} heads")),
+            false => {
+                Err(format!("a width of {width} is not a multiple of {heads} heads"))
+            }
         }
     }
     pub(crate) fn shape(&self) -> (usize, usize) {
@@ -239,7 +241,7 @@ impl Heads {
     pub(crate) fn values(&self, example: usize, key_head: usize) -> Rows {
         self.keys_and(example, key_head, 1)
     }
-    /// The rows of a key head, or of what lies so many heads behind it where all lie in one array.
+    /// The rows of a key head, or of what lies this many heads behind it where all lie in one array.
     fn keys_and(&self, example: usize, key_head: usize, behind: usize) -> Rows {
         let before = example * self.positions();
         match self.lie {

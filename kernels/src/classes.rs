@@ -18,7 +18,7 @@ pub(crate) struct All {
 /// The classes of one device.
 pub(crate) struct Classes {
     pub(crate) all: All,
-    /// Room for so many in a row.
+    /// Room for this many in a row.
     pub(crate) each: usize,
     /// Those that exist.
     pub(crate) own: Range<usize>,
@@ -27,9 +27,9 @@ pub(crate) struct Classes {
 /// What rows count in a sum over them.
 #[derive(Clone, Copy)]
 pub(crate) enum Weights<'a, R> {
-    /// Each the same, of so many.
+    /// Each the same, of this many.
     Same(usize),
-    /// Of each so many neighbours what one number says, from row `first` on.
+    /// Of each this many neighbours what one number says, from row `first` on.
     Shares { numbers: &'a [R], alike: usize, first: usize },
 }
 

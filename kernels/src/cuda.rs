@@ -241,7 +241,7 @@ pub enum Argument {
     Double(f64),
 }
 
-/// An address, so many bytes behind the beginning of something.
+/// An address, this many bytes behind the beginning of something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallPlace {
     /// An operand of the call, by its number in table order.

@@ -47,7 +47,7 @@ impl Groups {
         match columns.is_multiple_of(groups) {
             true => Ok(Self { examples, positions, columns, width: columns / groups }),
             false => {
-                Err(format!("{columns} channels are no multiple of {groups} groups"))
+                Err(format!("{columns} channels are not a multiple of {groups} groups"))
             }
         }
     }

@@ -56,7 +56,7 @@ impl Halo {
         let [images, height, width, channels] = own;
         if (got[0], got[2], got[3]) != (images, width + 2 * side, channels) {
             return Err(format!(
-                "{got:?} are no rows of {own:?} with {side} at both ends"
+                "{got:?} are not rows of {own:?} with {side} at both ends"
             ));
         }
         Ok(Self {
@@ -247,7 +247,7 @@ impl LyingRows {
         self.numbers.len() * self.pitch
     }
 
-    /// Those of these numbers, which it has, without their padding: so many elements of each.
+    /// Those of these numbers, which it has, without their padding: this many elements of each.
     fn strip(self, numbers: Range<usize>, width: usize) -> RowStrip {
         RowStrip { all: self, numbers, width }
     }

@@ -39,7 +39,7 @@ pub(crate) struct CrossEntropyBackward<T> {
 
 /// Which targets a kernel takes.
 pub(crate) trait Targets: Clone + PartialEq + std::fmt::Debug {
-    /// All targets of so many classes.
+    /// All targets of this many classes.
     fn of(classes: usize) -> All;
 }
 

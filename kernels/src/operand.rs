@@ -77,7 +77,7 @@ impl<'a, R: Real> Current<'a, R> {
         self.replace_rows(next, 1, make);
     }
 
-    /// The same where pieces are whole rows of so many elements, or each a part of one.
+    /// The same where pieces are whole rows of this many elements, or each a part of one.
     #[inline(always)]
     pub(crate) fn replace_rows(
         self,
@@ -188,7 +188,7 @@ impl<'a, R: Real> Operands<'a, R> {
         [(); COUNT].map(|()| self.write())
     }
 
-    /// The next operand, only read, unless it is the memory of the operand so many behind it.
+    /// The next operand, only read, unless it is the memory of the operand this many behind it.
     pub(crate) fn current(&mut self, behind: usize) -> Current<'a, R> {
         let pointers = self.pointers.as_slice();
         if pointers[0] == pointers[behind] {

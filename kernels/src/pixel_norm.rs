@@ -101,7 +101,7 @@ impl Groups {
     }
 
     /// Makes `out` of the same rows of `arrays`, for neighbouring rows of one example at a time, with
-    /// so many numbers of scratch memory.
+    /// this many numbers of scratch memory.
     fn each_row<R: Real, const K: usize>(
         self,
         threads: usize,
@@ -201,7 +201,7 @@ impl Define for PixelNormStatistics {
         let (count, running) = (call.count("count")?, call.flag("running")?);
         let (parts, both) = call.matrix("moments", Access::Read)?;
         if !both.is_multiple_of(2) {
-            return Err(format!("{both} moments are no means and squares"));
+            return Err(format!("{both} moments are not means and squares"));
         }
         if count.checked_mul(parts).is_none() {
             return Err(format!("attribute `count` is too large for {parts} parts"));

@@ -26,7 +26,7 @@ pub(crate) struct Rotary {
     pub(crate) heads: usize,
     pub(crate) depth: usize,
     pub(crate) turned: usize,
-    /// Of every so many heads, in order, the last one stands still; none where it is 0.
+    /// Of every this many heads, in order, the last one stands still; none where it is 0.
     pub(crate) still: usize,
     pub(crate) base: f64,
     pub(crate) stretch: Stretch,
@@ -115,7 +115,7 @@ impl Define for Rotary {
             return Err(format!("a width of {width} has no pairs for {heads} heads"));
         }
         if still > 0 && !heads.is_multiple_of(still) {
-            return Err(format!("{heads} heads are no multiple of {still}"));
+            return Err(format!("{heads} heads are not a multiple of {still}"));
         }
         call.shaped("y", store.access(), (batch * sequence, width))?;
         let (rows, depth) = (batch * sequence, width / heads);

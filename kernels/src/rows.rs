@@ -116,7 +116,7 @@ impl Define for SliceIntegers {
         let (sequence, length) = (sequence?, length?);
         let all = call.integers("x")?;
         if !all.is_multiple_of(sequence) {
-            return Err(format!("{all} numbers are no sequences of {sequence}"));
+            return Err(format!("{all} numbers are not sequences of {sequence}"));
         }
         let sequences = all / sequence;
         let part = sequences.checked_mul(length).ok_or("`length` is too long")?;

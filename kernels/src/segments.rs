@@ -18,11 +18,11 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    /// Segments of rows that each cost so many operations.
+    /// Segments of rows that each cost this many operations.
     pub(crate) fn new(rows: usize, cost: usize) -> Self {
         Self::at_most(MOST_PARTS, rows, cost)
     }
-    /// No more than so many of them.
+    /// No more than this many of them.
     fn at_most(most: usize, rows: usize, cost: usize) -> Self {
         let each = rows_per_part(most, rows, cost);
         Self { rows: each, count: rows.div_ceil(each) }
@@ -91,7 +91,7 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Those of x (examples, rows, columns), each of whose elements costs so many operations.
+    /// Those of x (examples, rows, columns), each of whose elements costs this many operations.
     pub(crate) fn new([examples, rows, columns]: [usize; 3], cost: usize) -> Self {
         let together = examples.clamp(1, MOST_PARTS);
         let segments = Segments::at_most(MOST_PARTS / together, rows, cost * columns);

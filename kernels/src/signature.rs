@@ -54,7 +54,7 @@ impl<'a> Signature<'a> {
         Ok(self.slots[index].length)
     }
 
-    /// The whole numbers that were read last stand for so many rows of a table.
+    /// The whole numbers that were read last stand for this many rows of a table.
     pub(crate) fn index_rows(&mut self, rows: usize) {
         self.index(rows as u64, None);
     }
@@ -177,7 +177,7 @@ impl<'a> Signature<'a> {
         match trailing(self.shape(index - 1), self.slots[index].length) {
             true => Ok(self.slots[index].length),
             false => Err(format!(
-                "operand `{name}` has shape {:?}, which is no trailing part of {:?}",
+                "operand `{name}` has shape {:?}, which is not a trailing part of {:?}",
                 self.call.operands[index].shape,
                 self.call.operands[index - 1].shape
             )),
@@ -362,7 +362,7 @@ impl<'a> Signature<'a> {
         }
     }
 
-    /// The next operand, where there is one of `length` elements with so many `behind` it; it is
+    /// The next operand, where there is one of `length` elements with this many `behind` it; it is
     /// updated.
     pub(crate) fn optional_state(
         &mut self,

@@ -39,7 +39,7 @@ pub(crate) fn columns_per_part(threads: usize, columns: usize, rows: usize) -> u
     rows_per_part(threads, columns, ELEMENT * rows).next_multiple_of(LINE)
 }
 
-/// The parts of `rows` rows, so many each, by number.
+/// The parts of `rows` rows, this many each, by number.
 pub(crate) fn parts(rows: usize, each: usize) -> std::ops::Range<usize> {
     0..rows.div_ceil(each)
 }

@@ -34,7 +34,7 @@ impl Arithmetic {
         }
     }
 
-    /// What it runs on where the rows of its matrices have so many bytes. Where elements do not
+    /// What it runs on where the rows of its matrices have this many bytes. Where elements do not
     /// have 16 bits, no tensor core is asked.
     pub(crate) fn unit_of_rows(
         self,
@@ -85,7 +85,7 @@ mod tests {
         }
     }
 
-    /// The unit of a loss that makes its logits, in rows of so many elements, from rows of `depth`.
+    /// The unit of a loss that makes its logits, in rows of this many elements, from rows of `depth`.
     fn unit_of_loss(dtype: Float, [classes, room, depth]: [u64; 3]) -> Unit {
         use Element::{I32, Real, Wide};
         let (x, weight): (&[u64], &[u64]) = (&[7, depth], &[classes, depth]);

@@ -55,7 +55,7 @@ impl Window {
         self.output[0] * self.output[1]
     }
 
-    /// Places of the window in so many images; saturates, which no operand fits.
+    /// Places of the window in this many images; saturates, which no operand fits.
     pub(crate) fn places_of(&self, batch: usize) -> usize {
         let places = product([batch, self.output[0], self.output[1]]);
         usize::try_from(places).unwrap_or(usize::MAX)

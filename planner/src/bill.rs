@@ -18,12 +18,12 @@ pub(crate) enum Reach {
     /// large as what examples share, so other calls are one then; and between both sizes no line is
     /// sure.
     Most,
-    /// Those of so many examples.
+    /// Those of this many examples.
     One(u32),
 }
 
 impl Reach {
-    /// The widest reach that may hold for micro-batches of so many examples, where tensors are split
+    /// The widest reach that may hold for micro-batches of this many examples, where tensors are split
     /// like this.
     pub(crate) fn widest(examples: u32, tensor: Tensor) -> Self {
         let [low, high] = SIZES;
@@ -35,7 +35,7 @@ impl Reach {
         }
     }
 
-    /// Whether it is good for micro-batches of so many examples.
+    /// Whether it is good for micro-batches of this many examples.
     pub(crate) fn holds(self, examples: u32, tensor: Tensor) -> bool {
         match self {
             Reach::Most => Self::widest(examples, tensor) == self,
@@ -111,7 +111,7 @@ impl Bill {
         }
     }
 
-    /// The calls of a micro-batch of so many examples.
+    /// The calls of a micro-batch of this many examples.
     pub(crate) fn at(&self, examples: u32) -> Vec<(Priced, u64)> {
         self.0.iter().map(|(pair, count)| (between(pair, examples), *count)).collect()
     }

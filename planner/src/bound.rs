@@ -157,7 +157,7 @@ impl Bound {
     }
 }
 
-/// What a device of a pipeline holds at least at rest of one stage with so many elements.
+/// What a device of a pipeline holds at least at rest of one stage with this many elements.
 pub(crate) fn held_by_elements(program: &Program, plan: &Plan, elements: u64) -> Bytes {
     rest::of_nodes(program, plan, rest::Most::one(elements)).0
 }
@@ -240,7 +240,7 @@ fn sums(plan: &Plan, own: impl Iterator<Item = u64>) -> Vec<u64> {
 }
 
 /// How often the devices of one ring of a plan take a stage together while one micro-batch
-/// passes: so many devices share the stage's passes.
+/// passes: this many devices share the stage's passes.
 fn ring(plan: &Plan, stage: u32) -> u64 {
     match plan.rule {
         Rule::Sync | Rule::Local { .. } => u64::from(plan.micro_batches),

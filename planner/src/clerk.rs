@@ -47,10 +47,10 @@ struct Listed<'a> {
 /// Shares of layers are found so finely.
 const EIGHTHS: u32 = 8;
 
-/// Of so many of the best plans shares of layers are found.
+/// Of this many of the best plans shares of layers are found.
 const LESSENED: usize = 4;
 
-/// Parts in which plans are looked at for the first time, so many for each thread: some parts
+/// Parts in which plans are looked at for the first time, this many for each thread: some parts
 /// have more plans of few stages than others.
 const PARTS: usize = 16;
 
@@ -114,7 +114,7 @@ impl<'a> Clerk<'a> {
         self.listed.after(number)
     }
 
-    /// How many of the best plans of the space are kept where so many are asked for: a plan behind the
+    /// How many of the best plans of the space are kept where this many are asked for: a plan behind the
     /// first may be better than that with fewer layers that compute again.
     pub(crate) fn kept(&self, top: usize) -> usize {
         if self.listed.may_lessen() { top.max(LESSENED) } else { top }
@@ -175,7 +175,7 @@ impl<'a> Clerk<'a> {
 }
 
 impl Listed<'_> {
-    /// All plans in about so many parts of whole groups.
+    /// All plans in about this many parts of whole groups.
     fn parts(&self, number: usize) -> Vec<Range<usize>> {
         let size = self.plans.len().div_ceil(number.max(1)).max(1);
         let mut parts = Vec::new();

@@ -158,7 +158,7 @@ impl Busy {
         self.lines.values().copied().fold(self.device, Nanos::max)
     }
 
-    /// With so many times what the first of two others has more than the second.
+    /// With this many times what the first of two others has more than the second.
     fn with(mut self, times: u64, [more, less]: [&Self; 2]) -> Self {
         let rise =
             |more: Nanos, less: Nanos| Nanos(more.0.saturating_sub(less.0)) * times;
@@ -182,7 +182,7 @@ impl Floor {
         kinds.slowest(|kind| self.0[kind].least())
     }
 
-    /// With so many times the calls that the first of two others has more than the second.
+    /// With this many times the calls that the first of two others has more than the second.
     pub(crate) fn with(self, times: u64, [more, less]: [&Self; 2]) -> Self {
         let kinds = self.0.into_iter().zip(more.0.iter().zip(&less.0));
         Self(kinds.map(|(own, (more, less))| own.with(times, [more, less])).collect())

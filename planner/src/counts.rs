@@ -31,7 +31,7 @@ impl Counts {
         self.micro_batches.saturating_mul(self.replicas)
     }
 
-    /// How many devices it takes in a family; a listed order has so many lists. No number is too
+    /// How many devices it takes in a family; a listed order has this many lists. No number is too
     /// large to ask: what cannot be counted is the largest there is.
     pub(crate) fn devices(self, family: Family, lists: usize) -> u32 {
         let Self { micro_batches: n, stages: s, replicas, chunks, .. } = self;

@@ -113,7 +113,7 @@ impl Chain {
         Self::new(model, vec![Nanos(0); model.nodes.len()], 1, Float::F32)
     }
 
-    /// Whether it can be cut into so many stages.
+    /// Whether it can be cut into this many stages.
     ///
     /// # Errors
     /// When ties or the number of nodes leave fewer, or units need more.

@@ -100,7 +100,7 @@ impl Seats {
         }
     }
 
-    /// How many of so many stages a device has; at most, where a program has these lists.
+    /// How many of this many stages a device has; at most, where a program has these lists.
     fn stages_of_one(self, stages: u32, lists: &[DeviceList]) -> u64 {
         let chunks = u64::from(stages / self.devices.max(1)).max(1);
         let listed = |list: &DeviceList| {
@@ -114,7 +114,7 @@ impl Seats {
         }
     }
 
-    /// The link at each cut between so many stages from this device on; none between stages of one
+    /// The link at each cut between this many stages from this device on; none between stages of one
     /// device.
     fn links(
         self,
@@ -300,7 +300,7 @@ fn cut_all(
     Ok((distinct.into_iter().map(cutting).collect(), of))
 }
 
-/// Cuts one chain for all ways to seat so many stages.
+/// Cuts one chain for all ways to seat this many stages.
 struct Cutter<'a> {
     program: &'a Program,
     levels: &'a Levels<'a>,

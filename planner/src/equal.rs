@@ -177,7 +177,7 @@ fn tried(values: &Values, placement: Placement, order: Order) -> bool {
     values.placements.contains(&placement) && values.orders.contains(&order)
 }
 
-/// Whether micro-batches one after another are tried with so many stages, which then are neither
+/// Whether micro-batches one after another are tried with this many stages, which then are neither
 /// chunks nor in slices.
 fn accumulates(values: &Values, family: Family, stages: u32) -> bool {
     let (placement, order) = (Placement::Accumulate, Order::Sequential);

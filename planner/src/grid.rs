@@ -60,7 +60,7 @@ impl Grid {
         Arc::clone(self.shards.entry((members, cell)).or_insert_with(new))
     }
 
-    /// The first devices to try where a plan takes so many.
+    /// The first devices to try where a plan takes this many.
     pub(crate) fn windows(&mut self, values: &Values, devices: u32) -> Arc<[u32]> {
         let new = || values.windows.starts(devices).into();
         Arc::clone(self.windows.entry(devices).or_insert_with(new))

@@ -94,7 +94,7 @@ fn check_order(
     }
 }
 
-/// Whether a family has so many replicas.
+/// Whether a family has this many replicas.
 fn check_replicas(family: Family, counts: Counts) -> Result<(), Reason> {
     let members = counts.members(family);
     family.placement.check_replicas(family.rule, counts.replicas)?;
@@ -109,7 +109,7 @@ fn check_replicas(family: Family, counts: Counts) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Whether the replicas of a family split into so many shards.
+/// Whether the replicas of a family split into this many shards.
 ///
 /// # Errors
 /// When they do not.
@@ -135,7 +135,7 @@ fn available(program: &Program) -> u32 {
     u32::try_from(program.target.devices.len()).unwrap_or(u32::MAX)
 }
 
-/// Whether the cluster has so many devices.
+/// Whether the cluster has this many devices.
 pub(crate) fn has_devices(program: &Program, needed: u32) -> Result<(), Reason> {
     let available = available(program);
     match needed > available {
@@ -153,7 +153,7 @@ pub(crate) fn check_end(program: &Program, end: u32) -> Result<(), Reason> {
     }
 }
 
-/// Whether the cluster has so many devices, and the program allows as many.
+/// Whether the cluster has this many devices, and the program allows as many.
 pub(crate) fn check_devices(program: &Program, needed: u32) -> Result<(), Reason> {
     has_devices(program, needed)?;
     match nearest(&program.search.devices, needed) {

@@ -258,7 +258,7 @@ fn launch_time(routine: &Routine, costs: &Costs) -> Result<Nanos, Unpriced> {
     Ok(costs.floor(&calls.collect::<Vec<_>>()).time())
 }
 
-/// What the update of one stage of so many elements takes.
+/// What the update of one stage of this many elements takes.
 ///
 /// # Errors
 /// When the optimizer's kernel is unknown.

@@ -77,7 +77,7 @@ pub(crate) struct Split {
     tensor: Tensor,
     /// For most sizes, where their calls are on lines.
     most: Option<Nodes>,
-    /// For micro-batches of so many examples alone.
+    /// For micro-batches of this many examples alone.
     ones: BTreeMap<u32, Result<Nodes, LoadError>>,
 }
 

@@ -122,7 +122,7 @@ impl Goal {
         }
     }
 
-    /// How a plan stands at best that takes so many devices from the first one on; some parameters
+    /// How a plan stands at best that takes this many devices from the first one on; some parameters
     /// lag behind under a cyclic rule.
     pub(crate) fn standing_at_best(
         &self,

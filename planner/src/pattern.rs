@@ -80,7 +80,7 @@ impl Pattern {
         })
     }
 
-    /// What it takes for a micro-batch of so many examples.
+    /// What it takes for a micro-batch of this many examples.
     pub(crate) fn at(&self, examples: u32, costs: &Costs) -> Taken {
         let floor = |bill: &Bill| costs.floor(&bill.at(examples));
         let [one, other] = &self.loads;

@@ -296,7 +296,7 @@ impl Ranking {
         self.elapsed += started.elapsed();
     }
 
-    /// Ranks the leaders of approaches among the plans, of which so many are kept.
+    /// Ranks the leaders of approaches among the plans, of which this many are kept.
     fn welcome(&mut self, top: usize) {
         let goal = self.goal.clone();
         let leaders =

@@ -81,7 +81,7 @@ pub(crate) fn changes(
     mender.changes
 }
 
-/// Of so many plans that fit, the one that is nearest to what is allowed is taken.
+/// Of this many plans that fit, the one that is nearest to what is allowed is taken.
 const NEAREST: usize = 10;
 
 /// Looks for changes, as long as there are searches left.

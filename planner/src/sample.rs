@@ -368,7 +368,7 @@ pub(crate) fn plan_on(devices: u32) -> Plan {
     }
 }
 
-/// A plan on so many devices, before it is written out.
+/// A plan on this many devices, before it is written out.
 pub(crate) fn outline(devices: u32) -> Outline {
     let plan = plan_on(devices);
     let recompute = roundelay_schedule::Recompute::None;

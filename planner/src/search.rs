@@ -24,7 +24,7 @@ use std::ops::ControlFlow;
 pub(crate) const ROUND: usize = 4;
 
 /// Plans that are clocked side by side where as many may still be the best: bounds behind the first
-/// sharp one are made sharper until so many are sharp.
+/// sharp one are made sharper until this many are sharp.
 const TOGETHER: usize = 2;
 
 /// Plans whose bounds are made sharper between two looks: enough for several threads, and few that
@@ -53,7 +53,7 @@ pub(crate) struct Aim<'a> {
     pub keep: usize,
     /// How many plans are clocked at most.
     pub clocked_max: usize,
-    /// After so many clocked plans one that no other beats by more than half will do.
+    /// After this many clocked plans one that no other beats by more than half will do.
     pub enough: usize,
     /// Threads that clock.
     pub threads: usize,

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Space {
     /// Name and values of every decision, in the order of the search.
     pub decisions: Vec<(&'static str, Vec<String>)>,
-    /// Number of combinations of these values: so many plans, and what was dropped.
+    /// Number of combinations of these values: this many plans, and what was dropped.
     pub combinations: u64,
     /// Plans to try, in the order of the search.
     pub plans: Vec<Outline>,

@@ -27,12 +27,12 @@ enum Shape {
     Seats(Seats),
     /// One each.
     Row,
-    /// A ring each, as long as this rule and so many micro-batches of so many stages want it.
+    /// A ring each, as long as this rule and this many micro-batches of so many stages want it.
     Rings(Rule, u32, u32),
 }
 
 impl Spread {
-    /// That of a plan with these decisions, which takes so many devices.
+    /// That of a plan with these decisions, which takes this many devices.
     pub(crate) fn new(family: Family, counts: Counts, devices: u32) -> Self {
         let Counts { micro_batches, stages, chunks, first_device: first, .. } = counts;
         let members = counts.members(family).max(1);

@@ -28,7 +28,7 @@ const OPEN_CHUNKS: [u32; 5] = [1, 2, 3, 4, 8];
 /// Slices of each sequence that are tried when an order asks for some, and most of all.
 const OPEN_SLICES: [u32; 4] = [2, 4, 8, 16];
 const SLICES_MAX: u64 = 4096;
-/// Micro-batches that are left open, at most, or so many for each device: more are tried only
+/// Micro-batches that are left open, at most, or this many for each device: more are tried only
 /// when the program asks for them.
 const OPEN_MICRO_BATCHES: u64 = 512;
 const OPEN_MICRO_BATCHES_PER_DEVICE: u64 = 4;
@@ -126,7 +126,7 @@ impl Values {
             && self.replicas.fit(micro_batches, replicas)
     }
 
-    /// Numbers of shards to try where so many devices hold the same stages, each with `cell`
+    /// Numbers of shards to try where this many devices hold the same stages, each with `cell`
     /// devices of its own.
     pub(crate) fn shards(&self, members: u32, cell: u32) -> Vec<u32> {
         known_shards(&self.domains, members.into(), cell).tried(&self.shards)
@@ -194,7 +194,7 @@ impl Values {
         self.stages.tried()
     }
 
-    /// Whether so many stages are tried with N micro-batches, if they are at all.
+    /// Whether this many stages are tried with N micro-batches, if they are at all.
     ///
     /// # Errors
     /// Why they are not.
@@ -268,7 +268,7 @@ impl Replicas {
         }
     }
 
-    /// Whether so many replicas are tried with N micro-batches each, if they are at all.
+    /// Whether this many replicas are tried with N micro-batches each, if they are at all.
     fn fit(&self, micro_batches: u32, replicas: u32) -> bool {
         match self {
             Self::Listed(_) => true,
@@ -342,7 +342,7 @@ fn known_replicas(program: &Program, devices: u64) -> Known {
     Known { within: 1..=devices.max(1), fitting, open }
 }
 
-/// What is known of numbers of shards where so many devices hold the same stages, each with `cell`
+/// What is known of numbers of shards where this many devices hold the same stages, each with `cell`
 /// devices of its own: open ones fill a link level, or are powers of two.
 fn known_shards(domains: &[u32], members: u64, cell: u32) -> Known {
     let fitting = Fitting::DivisorsOf(members);

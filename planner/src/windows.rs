@@ -53,13 +53,13 @@ impl Windows {
         matches!(self.asked, Numbers::Open) && self.edges.len() <= 2
     }
 
-    /// The first devices to try where a plan takes so many, ascending; one at least. Open ones are
+    /// The first devices to try where a plan takes this many, ascending; one at least. Open ones are
     /// those with which the plan begins at an edge or ends at one.
     pub(crate) fn starts(&self, devices: u32) -> Vec<u32> {
         self.known(devices).tried(&self.asked)
     }
 
-    /// What is known of the first devices of plans of so many.
+    /// What is known of the first devices of plans of this many.
     pub(crate) fn known(&self, devices: u32) -> Known {
         let last = self.kinds.len().saturating_sub(1) as u64;
         Known { within: 0..=last, fitting: Fitting::All, open: self.open(devices) }
@@ -84,7 +84,7 @@ impl Windows {
         kept
     }
 
-    /// Whether windows of so many devices do the same.
+    /// Whether windows of this many devices do the same.
     pub(crate) fn are_alike(&self, firsts: [u32; 2], devices: u32) -> bool {
         let [one, other] = firsts.map(|first| first as usize);
         let devices = devices as usize;
@@ -155,7 +155,7 @@ mod tests {
     use crate::sample;
     use roundelay_schedule::Domain;
 
-    /// A cluster of devices of these speeds in nodes of so many.
+    /// A cluster of devices of these speeds in nodes of this many.
     fn windows(speeds: &[u64], node: u32) -> Windows {
         let nodes: Vec<(u32, usize)> = vec![(node, 0); speeds.len() / node as usize];
         joined(speeds, &nodes)

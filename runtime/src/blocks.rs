@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Blocks(BTreeMap<u64, Vec<Memory>>);
 
 impl Blocks {
-    /// A block of so many bytes, which hold anything, if one was given back.
+    /// A block of this many bytes, which hold anything, if one was given back.
     pub(crate) fn take(&mut self, bytes: u64) -> Option<Memory> {
         self.0.get_mut(&bytes).and_then(Vec::pop)
     }

@@ -82,7 +82,7 @@ pub(crate) trait Watch {
     fn exchange(&mut self, ends: &Ends) -> ControlFlow<()>;
     /// Begins such a call, which goes on beside those that follow.
     fn begin(&mut self, ends: &Ends) -> ControlFlow<()>;
-    /// Ends the calls that were begun since the routine started, up to so many.
+    /// Ends the calls that were begun since the routine started, up to this many.
     fn finish(&mut self, begun: usize) -> ControlFlow<()>;
     /// A call is done.
     fn done(&mut self);

@@ -73,7 +73,7 @@ enum Spread {
 pub struct Coverage {
     /// Examples looked at.
     pub examples: u64,
-    /// Of so many; more are looked at where a batch has more, and some count twice then. None for
+    /// Of this many; more are looked at where a batch has more, and some count twice then. None for
     /// drawn data, which has no end.
     pub of: Option<u64>,
 }
@@ -271,7 +271,7 @@ fn demand_relative(data: &Data, root: &Path) -> Result<(), DataError> {
     }
 }
 
-/// Fills rows of so many bytes, which are examples `first` and following, each by itself: which
+/// Fills rows of this many bytes, which are examples `first` and following, each by itself: which
 /// thread does it changes no number.
 fn each_row(
     threads: usize,

@@ -49,7 +49,7 @@ pub(crate) struct Join {
 }
 
 impl Join {
-    /// Room for so many rows of numbers of a type.
+    /// Room for this many rows of numbers of a type.
     pub(crate) fn new(dtype: Native, rows: usize) -> Self {
         let room = |own| if dtype == own { rows } else { 0 };
         Self {

@@ -176,7 +176,7 @@ impl<R: Real> Views<R> {
         self.0.clear();
     }
 
-    /// Adds an array of so many bytes.
+    /// Adds an array of this many bytes.
     pub(crate) fn push(&mut self, first: *const u8, bytes: u64) {
         let count = bytes as usize / size_of::<R>();
         self.0.push(ptr::slice_from_raw_parts(first.cast(), count));

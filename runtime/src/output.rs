@@ -230,7 +230,7 @@ fn place(path: &Path) -> io::Result<Place> {
         Ok(found) if found.is_file() => fs::canonicalize(path).map(Place::File),
         Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         Ok(found) if is_stream(found) => Ok(Place::Stream),
-        Ok(_) => Err(io::Error::other("it is no file")),
+        Ok(_) => Err(io::Error::other("it is not a file")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let mut place = path.to_path_buf();
             while let Ok(next) = fs::read_link(&place) {

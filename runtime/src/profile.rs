@@ -43,7 +43,7 @@ struct Mean {
 }
 
 impl Collection {
-    /// Whether every call that a schedule launches was timed with so many busy devices; calls that
+    /// Whether every call that a schedule launches was timed with this many busy devices; calls that
     /// rows make together have no row in the table.
     pub fn knows(&self, schedule: &Schedule, busy: u32) -> bool {
         let launched = schedule.launched().into_iter();

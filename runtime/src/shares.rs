@@ -47,7 +47,7 @@ impl Feed for Completed {
 }
 
 impl Shares {
-    /// For steps of so many micro-batches.
+    /// For steps of this many micro-batches.
     pub(crate) fn new(job: &Job, micro_batches: u64) -> Self {
         let counts = job.inputs.values().map(|input| Count::new(job, input)).collect();
         Self { dtype: job.dtype, micro_batches, counts }

@@ -37,7 +37,7 @@ pub struct Rests {
     pub checkpoint: Checkpointing,
 }
 
-/// After every so many training steps, and at the end.
+/// After every this many training steps, and at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Every(NonZeroU64);
 

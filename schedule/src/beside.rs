@@ -79,7 +79,7 @@ pub fn in_turn(needed: &[Vec<usize>]) -> Vec<usize> {
     needed.iter().map(count).collect()
 }
 
-/// The most exchanges that have begun and are not done at one time, where so many are done before each
+/// The most exchanges that have begun and are not done at one time, where this many are done before each
 /// call.
 pub fn most_open(calls: &[Touching], done: &[usize]) -> usize {
     let mut begun = 0;

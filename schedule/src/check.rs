@@ -88,7 +88,7 @@ pub fn check(
     Ok(Checked { schedule, facts })
 }
 
-/// From so many actions on a further thread is worth its start.
+/// From this many actions on a further thread is worth its start.
 const SIDE_BY_SIDE: usize = 1 << 14;
 
 /// Does two things that need nothing of each other, side by side when there is much to do. What is

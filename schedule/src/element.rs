@@ -58,7 +58,7 @@ pub enum Element {
 
 /// The spelling of a type that no job has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no element type; there are f32, f64, bf16, f16, bf16+f32, f16+f32")]
+#[error("`{0}` is not an element type; there are f32, f64, bf16, f16, bf16+f32, f16+f32")]
 pub struct NoFloat(String);
 
 impl Float {

@@ -71,7 +71,7 @@ impl Exchanged {
         }
     }
 
-    /// Bytes of so many rows of all images.
+    /// Bytes of this many rows of all images.
     fn rows(&self, strips: Strips, rows: u64) -> Bytes {
         Bytes((self.whole.0 * rows).div_ceil(strips.height.max(1)))
     }

@@ -114,7 +114,7 @@ define_written_ids! {
 }
 
 impl DeviceId {
-    /// The device that lies so many behind this one.
+    /// The device that lies this many behind this one.
     pub fn shifted(self, by: u32) -> Self {
         Self(self.0 + by)
     }

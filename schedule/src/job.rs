@@ -177,7 +177,7 @@ pub enum TokenWidth {
 pub enum Evaluation {
     /// Only when asked.
     Never,
-    /// After every so many training steps, and at the end.
+    /// After every this many training steps, and at the end.
     Every(u64),
 }
 

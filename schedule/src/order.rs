@@ -80,7 +80,7 @@ pub enum Misfit {
     Chunks(u32),
     /// The order takes at least two chunks per device.
     FewChunks,
-    /// S is no multiple of the chunks.
+    /// S is not a multiple of the chunks.
     UnevenChunks,
     /// The number of chunks must be even.
     OddChunks,
@@ -225,7 +225,7 @@ impl Order {
         }
     }
 
-    /// Whether sequences in so many slices flow under the order.
+    /// Whether sequences in this many slices flow under the order.
     ///
     /// # Errors
     /// What would have to be otherwise.

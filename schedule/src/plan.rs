@@ -123,14 +123,14 @@ impl Plan {
         plan.replicated(1, 1)
     }
 
-    /// The same with so many replicas of the cell side by side, whose states are split into so
+    /// The same with this many replicas of the cell side by side, whose states are split into so
     /// many shards under `hsdp`.
     #[must_use]
     pub fn replicated(self, replicas: u32, shards: u32) -> Self {
         Self { replicas, shards, ..self }.placed()
     }
 
-    /// The same with every device's work split like this among so many more.
+    /// The same with every device's work split like this among this many more.
     #[must_use]
     pub fn with_tensor(self, tensor: Tensor) -> Self {
         Self { tensor, ..self }.placed()

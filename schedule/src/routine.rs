@@ -249,7 +249,7 @@ pub trait Catalogue {
     fn indices(&self, call: &Call) -> Option<Indices>;
 }
 
-/// Whole numbers that stand for something of which there are so many: rows of a table, classes.
+/// Whole numbers that stand for something of which there are this many: rows of a table, classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Indices {
     /// Which operand they are.

@@ -4,7 +4,7 @@
 use crate::{Id, MicroBatch, Placement, Plan, PlanFault, Rule, Stage, States};
 
 impl Plan {
-    /// The same with each sequence in so many slices.
+    /// The same with each sequence in this many slices.
     #[must_use]
     pub fn with_slices(self, slices: u32) -> Self {
         Self { slices, ..self }.placed()

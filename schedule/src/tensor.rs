@@ -87,7 +87,7 @@ pub enum Direction {
     Both,
 }
 
-/// Parts that meet, or that divide an extent: so many, each so far behind the one before it. All
+/// Parts that meet, or that divide an extent: this many, each so far behind the one before it. All
 /// parts of a grid belong to such a line, and lines of one kind do not overlap.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
@@ -145,7 +145,7 @@ impl Tensor {
         Self { sequence, ..Self::grid(rows, 1) }
     }
 
-    /// A grid of so many rows and columns.
+    /// A grid of this many rows and columns.
     pub const fn grid(rows: u32, columns: u32) -> Self {
         Self {
             rows,
@@ -256,7 +256,7 @@ impl Line {
         (0..self.parts).map(move |place| first + place * self.stride)
     }
 
-    /// Whether a grid of so many parts falls into such lines.
+    /// Whether a grid of this many parts falls into such lines.
     fn fits(self, parts: u32) -> bool {
         let span = u64::from(self.parts) * u64::from(self.stride);
         span > 0 && u64::from(parts).is_multiple_of(span)
@@ -320,7 +320,7 @@ impl Parameter {
         self.whole_shape().iter().product()
     }
 
-    /// The own piece of a whole array whose elements are so many bytes wide.
+    /// The own piece of a whole array whose elements are this many bytes wide.
     pub fn part_of(&self, part: u32, whole: &[u8], width: usize) -> Vec<u8> {
         let mut own = vec![0; self.shape.iter().product::<u64>() as usize * width];
         self.each_run(part, width, |to, from| own[to].copy_from_slice(&whole[from]));

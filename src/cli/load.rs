@@ -90,7 +90,7 @@ pub(super) fn program_with(
 pub(super) fn program_text(path: &Path) -> Result<String, Failure> {
     let text = text(path)?;
     if schedule::begins_schedule(&text) {
-        let message = "this is no program, but a schedule file";
+        let message = "this is a schedule file, not a program";
         let hint = "it has every decision made; `check`, `simulate`, `show`, `run`, `evaluate` and \
                     `data` take it";
         return Err(Failure::mistaken(path, message, hint));
@@ -125,7 +125,7 @@ fn parsed(
 pub(super) fn schedule(path: &Path) -> Result<Checked, Failure> {
     let text = text(path)?;
     if dsl::begins_program(&text) {
-        let message = "this is no schedule file, but a program";
+        let message = "this is a program, not a schedule file";
         let hint = "`roundelay compile` makes a schedule file of it";
         return Err(Failure::mistaken(path, message, hint));
     }

@@ -117,7 +117,7 @@ impl Found<'_> {
     }
 }
 
-const NO_PLAN: &str = "no plan was told";
+const NO_PLAN: &str = "no plan was printed";
 const NO_FRONT: &str = "the front was not found";
 const NO_EXPLANATION: &str = "the explanation was not made";
 const PART_OF_FRONT: &str =

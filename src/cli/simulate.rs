@@ -71,7 +71,7 @@ fn steps_most(schedule: &Checked) -> u64 {
     (REPLAYED_MAX / schedule.actions.len().max(1) as u64).max(STEPS_LEAST)
 }
 
-/// The timeline of so many training steps, if it is one that memory can hold.
+/// The timeline of this many training steps, if it is one that memory can hold.
 fn replayed<'a>(
     schedule: &'a Checked,
     steps: u64,
@@ -91,8 +91,7 @@ fn replayed<'a>(
 pub(super) fn show(args: &ShowArgs) -> Result<(), Failure> {
     let schedule = load::schedule(&args.file)?;
     if args.form == ShowForm::Csv && args.steps.is_some() {
-        let message =
-            "`--as csv` has the passes of one training step; leave `--steps` away";
+        let message = "`--as csv` has the passes of one training step; drop `--steps`";
         return Err(Failure::usage(&args.file, message));
     }
     let steps = args.steps.unwrap_or(STEPS_SHOWN);

@@ -141,7 +141,7 @@ impl Sizes {
 /// Where positions come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Positions {
-    /// A table of so many rows.
+    /// A table of this many rows.
     Trained,
     /// Angles, which have no end.
     Angles,

@@ -59,7 +59,7 @@ impl<'a> Fields<'a> {
             .map(|field| (field.name.clone(), field.span))
             .collect();
         for (name, span) in twice {
-            let message = format!("the field `{name}` stands there twice");
+            let message = format!("the field `{name}` appears twice");
             self.note(span, Code::Duplicate, message, "keep one of them");
         }
     }
@@ -304,7 +304,7 @@ impl<'a> Fields<'a> {
         }
         if self.read.contains(name) {
             let message = format!("`{name}` is read, so it cannot be ignored");
-            let hint = format!("leave `--ignore {name}` away");
+            let hint = format!("drop `--ignore {name}`");
             return self.refuse(name, Code::Value, message, &hint);
         }
         match standing(name) {

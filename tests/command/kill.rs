@@ -101,7 +101,7 @@ fn begun(text: &str) -> Option<Value> {
 enum Life {
     /// To its end.
     Whole,
-    /// Until it has printed so many lines, and then so many milliseconds.
+    /// Until it has printed this many lines, and then so many milliseconds.
     Until { lines: u64, millis: u64 },
 }
 

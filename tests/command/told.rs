@@ -37,7 +37,7 @@ fn compiled(scratch: &Scratch) -> PathBuf {
     schedule
 }
 
-/// A command in a shell that may have so many kibibytes of addresses.
+/// A command in a shell that may have this many kibibytes of addresses.
 #[cfg(target_os = "linux")]
 fn limited(kibibytes: u64, words: &str, file: &Path) -> Command {
     let mut command = Command::new("sh");

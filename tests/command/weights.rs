@@ -174,7 +174,7 @@ fn weights_that_do_not_fit_are_refused_in_full() {
     let other = scratch.file("other.rdl", &other);
     let words = [
         "does not fit the model",
-        "`logits.weight` is no parameter of the model",
+        "`logits.weight` is not a parameter of the model",
         "`logits.y.weight` is missing; nearest is `logits.weight`",
         "`logits.y.bias` is missing",
     ];
@@ -185,7 +185,7 @@ fn weights_that_do_not_fit_are_refused_in_full() {
     let cut = scratch.path("cut.safetensors");
     fs::write(&cut, &bytes[..bytes.len() - 1]).expect("the folder can be written");
     let run = || roundelay("run --json --weights");
-    refused(run().arg(&cut).arg(&schedule), 1, &["is no whole safetensors file"]);
+    refused(run().arg(&cut).arg(&schedule), 1, &["is not a whole safetensors file"]);
     let nowhere = scratch.path("nowhere/kept.safetensors");
     refused(run().arg(&nowhere).arg(&schedule), 1, &["cannot read"]);
     let save = || roundelay("run --json --save");

@@ -248,7 +248,7 @@ pub(crate) fn arenas(figures: &Value) -> Vec<(String, u64)> {
     pools.iter().map(|(pool, own)| (pool.clone(), bytes(own))).collect()
 }
 
-/// A program of a model on so many devices, with drawn data; the rest of its training and its plan
+/// A program of a model on this many devices, with drawn data; the rest of its training and its plan
 /// are said.
 pub(crate) fn program_of(
     bench: &Bench,
@@ -308,7 +308,7 @@ pub(crate) fn clipping(program: PathBuf) -> PathBuf {
 pub(crate) const ENOUGH: u64 = (1 << 20) / 4 / 2;
 pub(crate) const WIDE_MICRO_BATCHES: u64 = 2;
 
-/// A small model of examples with so many numbers, two in a micro-batch; the plan says the rest.
+/// A small model of examples with this many numbers, two in a micro-batch; the plan says the rest.
 pub(crate) fn wide_program(
     bench: &Bench,
     features: u64,
@@ -347,7 +347,7 @@ pub(crate) const WINDOWS: &str = "model windows {
     metric accuracy(logits, labels)
 }";
 
-/// That model on so many devices, whose rows divide images; the plan says the rest.
+/// That model on this many devices, whose rows divide images; the plan says the rest.
 pub(crate) fn pixels_program(
     bench: &Bench,
     name: &str,

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 const ONE_QUEUE: &str = "rule sync, placement accumulate, micro_batches 2, stages 1";
 const PIPELINE: &str = "rule cyclic_v2, placement pipeline, micro_batches 4, stages 2";
 
-/// What a profile finds where an event takes the device so many microseconds.
+/// What a profile finds where an event takes the device this many microseconds.
 struct Found {
     /// Nanoseconds of calls by their texts.
     calls: BTreeMap<String, u64>,

@@ -68,7 +68,7 @@ impl Draft<'_> {
         self.random.pick(list).expect("a list has something to pick")
     }
 
-    /// True once in so many times.
+    /// True once in this many times.
     pub(crate) fn once_in(&mut self, times: usize) -> bool {
         self.random.below(times) == 0
     }
@@ -86,7 +86,7 @@ impl Draft<'_> {
         format!("{of}{}", self.names)
     }
 
-    /// An argument that is there once in so many times.
+    /// An argument that is there once in this many times.
     pub(crate) fn maybe(&mut self, times: usize, argument: &str) -> String {
         if self.once_in(times) { format!(", {argument}") } else { String::new() }
     }

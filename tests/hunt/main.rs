@@ -24,7 +24,7 @@ use std::{env, ops::Range, panic};
 /// Seeds of every run.
 const USUAL: Range<u64> = 0..30;
 
-/// At least so many of a hundred programs are trained, or the hunt shows little.
+/// At least this many of a hundred programs are trained, or the hunt shows little.
 const TRAINED: u64 = 40;
 
 fn seeds() -> Range<u64> {

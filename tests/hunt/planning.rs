@@ -49,7 +49,7 @@ const ORDERS: [(&str, [&[usize]; 3]); 17] = [
 ];
 
 impl Planning {
-    /// For so many examples.
+    /// For this many examples.
     pub(crate) fn drawn(random: &mut Random, batch: usize) -> Self {
         let mut plan = Draft { random, batch, lines: Vec::new() };
         let (synchronous, units) = match plan.random.below(9) {
@@ -99,7 +99,7 @@ impl Draft<'_> {
         self.random.below(times) == 0
     }
 
-    /// Micro-batches of the list that divide the batch among so many replicas.
+    /// Micro-batches of the list that divide the batch among this many replicas.
     fn micro_batches(&mut self, among: usize, list: &[usize]) {
         let fit = |n: &usize| self.batch.is_multiple_of(n * among);
         let list: Vec<usize> = list.iter().copied().filter(fit).collect();
@@ -153,7 +153,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Who holds states among so many replicas.
+    /// Who holds states among this many replicas.
     fn split(&mut self, replicas: usize) {
         match self.of(&["replicated", "zero1", "zero2", "zero3", "hsdp"]) {
             "hsdp" => {
@@ -250,7 +250,7 @@ impl Draft<'_> {
         self.tensor(stages);
     }
 
-    /// Rows and columns where eight devices have room for them beside so many others.
+    /// Rows and columns where eight devices have room for them beside this many others.
     fn tensor(&mut self, beside: usize) {
         let grids: &[(usize, usize)] = match 8 / beside {
             0 | 1 => &[(1, 1)],

@@ -30,7 +30,7 @@ const TURNS: usize = 5;
 /// Orders in which a mutant that was not found is replayed.
 const ORDERS: usize = 20;
 
-/// One of so many mutants that were not found runs on threads too.
+/// One of this many mutants that were not found runs on threads too.
 const THREADED: usize = 16;
 
 /// Texts of what went wrong that a failure shows.

@@ -166,7 +166,7 @@ fn a_message_that_never_moves_is_named_with_its_ranks() {
     let file = endless(&world);
     let ended = world.run(&words(""), Some(&file));
     let said = format!("nothing was completed for {DEADLINE}s");
-    all_say(&ended, &[0, 1, 2], &[&said, "is furthest back, in period"]);
+    all_say(&ended, &[0, 1, 2], &[&said, "is furthest behind, in period"]);
     for rank in 0..3 {
         let mut told = ended[0].err.split([';', ':']);
         let own = told.find(|part| {

@@ -116,7 +116,7 @@ fn alone(program: &Program, n: u32) -> Plan {
     plan(program, kind, n, 1)
 }
 
-/// Synchronous plans of so many stages, wherever these are.
+/// Synchronous plans of this many stages, wherever these are.
 fn staged(program: &Program, n: u32, s: u32) -> Vec<Plan> {
     let kinds = kinds(n, s).into_iter().filter(|kind| kind.0 == Rule::Sync);
     let placed = kinds.map(|kind| plan(program, kind, n, s));

@@ -51,7 +51,7 @@ fn mesh(program: &Program, tensor: Tensor, replicas: u32, states: (States, u32))
     plan.with_tensor(tensor)
 }
 
-/// Elements that all devices together receive in so many steps, as the machine counts them.
+/// Elements that all devices together receive in this many steps, as the machine counts them.
 fn received(schedule: &Checked, steps: u64) -> u64 {
     let data = Dataset::open(&schedule.job, None).unwrap();
     let mut cpu = Cpu::new(schedule, Box::new(data), CpuOptions::default()).unwrap();

@@ -162,7 +162,7 @@ impl Block {
         [2 * self.made, read + self.made, back]
     }
 
-    /// What all parts together send for so many pixels: 2 m [A (C − 1) + B (R − 1)], and for a map
+    /// What all parts together send for this many pixels: 2 m [A (C − 1) + B (R − 1)], and for a map
     /// that turns back over R rows of C columns 2 m n (C − 1) R: scattered, and gathered again.
     pub(crate) fn sent(&self, pixels: u64, tensor: Tensor) -> u64 {
         let [a, b, back] = self.coefficients();

@@ -141,7 +141,7 @@ fn hold(program: &Program, plan: &Plan, expected: &Trained) {
     }
 }
 
-/// On one device, with so many micro-batches.
+/// On one device, with this many micro-batches.
 fn alone(program: &Program, n: u32) -> Plan {
     plan(program, kinds(1, 1)[0], n, 1)
 }
@@ -242,7 +242,7 @@ fn held_out_means_do_not_depend_on_micro_batches() {
     }
 }
 
-/// Of so many rows that count a whole number is right.
+/// Of this many rows that count a whole number is right.
 #[test]
 fn masked_accuracy_is_a_share_of_the_rows_that_count() {
     let program = model(LOSSES[0]);
@@ -316,7 +316,7 @@ fn shares_of_something_else_are_refused() {
             of("nothing", 6),
             "`targets.shares.6` has shares of `nothing`, which is no input",
         ),
-        (of("targets.shares.6", 6), "which is no input that data brings"),
+        (of("targets.shares.6", 6), "which is not an input that data brings"),
         (of("tokens", 6), "does not look up by them or leaves out another number"),
         (of("targets", 5), "the shares of `targets` where 5 stands for none"),
         (refused(&|input| input.element = Element::I32), "write real[4] below 0"),

@@ -38,7 +38,7 @@ fn plan(
     Plan::new(Rule::Sync, placement, order, states, n, cuts).replicated(r, shards)
 }
 
-/// Every way to split states among so many members.
+/// Every way to split states among this many members.
 fn splits(members: u32) -> Vec<(States, u32)> {
     let mut all = vec![(States::Replicated, 1)];
     if members > 1 {
@@ -99,7 +99,7 @@ fn cyclic_replicas_replay_like_the_recursion() {
     for rule in [Rule::CyclicV2, Rule::CyclicV1].into_iter().chain(slack) {
         let sizes = [(2, 2, 2), (3, 3, 2), (3, 2, 3), (2, 3, 2), (1, 4, 2), (2, 5, 2)];
         for (n, s, r) in sizes {
-            // Without a flush one update of delay is too short for so many stages.
+            // Without a flush one update of delay is too short for this many stages.
             if rule == Rule::CyclicV1 && n + 1 < s {
                 continue;
             }

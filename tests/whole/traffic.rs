@@ -16,7 +16,7 @@ use roundelay::{
     },
 };
 
-/// A language model of so many layers.
+/// A language model of this many layers.
 struct Network {
     layer: &'static str,
     norm: &'static str,
@@ -81,7 +81,7 @@ impl Network {
         program
     }
 
-    /// Numbers that all devices together send in a step, for so many tokens.
+    /// Numbers that all devices together send in a step, for this many tokens.
     fn sent(&self, tensor: Tensor, tokens: u64) -> u64 {
         let [rows, columns] = [tensor.rows, tensor.columns].map(u64::from);
         let parts = rows * columns;
@@ -101,7 +101,7 @@ impl Network {
         tokens * (2 * (self.layers * layer + norm) + classes + loss + table)
     }
 
-    /// Elements of the flat parameters of a part, in so many equal shards: every array begins at a
+    /// Elements of the flat parameters of a part, in this many equal shards: every array begins at a
     /// multiple of 16, and shards are multiples of 16.
     fn flat(&self, tensor: Tensor, shards: u64) -> u64 {
         let [rows, columns] = [tensor.rows, tensor.columns].map(u64::from);

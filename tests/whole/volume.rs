@@ -13,7 +13,7 @@ use roundelay::{
     },
 };
 
-/// Bytes that a run of so many steps sends, over all devices.
+/// Bytes that a run of this many steps sends, over all devices.
 fn sent(schedule: &Checked, rests: &[u64]) -> u64 {
     let data = Dataset::open(&schedule.job, None).unwrap();
     let mut cpu = Cpu::new(schedule, Box::new(data), CpuOptions::default()).unwrap();

@@ -88,7 +88,7 @@ impl Key {
         self.time
     }
 
-    /// The same place so many turns behind the last pass of the step.
+    /// The same place this many turns behind the last pass of the step.
     pub(crate) fn overdue(self, turns: u32) -> Self {
         Self { overdue: turns, ..self }
     }
@@ -123,7 +123,7 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    /// The same so many periods later.
+    /// The same this many periods later.
     pub(crate) fn later(self, periods: i64) -> Self {
         Self { period: self.period + periods, ..self }
     }

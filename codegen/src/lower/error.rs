@@ -64,7 +64,7 @@ pub enum LowerError {
     )]
     Descending(Listed),
     /// Devices that wait for each other.
-    #[error("the order cannot come to its end: {0}")]
+    #[error("the order never finishes: {0}")]
     Stuck(Stuck),
     /// Devices that nothing joins.
     #[error("no link joins {0} and {1}")]

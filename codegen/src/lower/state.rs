@@ -181,7 +181,7 @@ impl Draft<'_> {
         self.push_launch(site, moment, routine, None, bound);
     }
 
-    /// Adds what adds a gradient sum of a stage that was received to the own one, in so many shards.
+    /// Adds what adds a gradient sum of a stage that was received to the own one, in this many shards.
     fn push_combine(
         &mut self,
         (stage, shards): (Stage, u64),
@@ -195,7 +195,7 @@ impl Draft<'_> {
         self.push_launch(site, moment, routine, None, bound);
     }
 
-    /// The routine that adds up two gradient sums of a stage, each in so many shards.
+    /// The routine that adds up two gradient sums of a stage, each in this many shards.
     fn combination(&mut self, stage: Stage, shards: u64) -> RoutineId {
         let known = self
             .routines
@@ -221,7 +221,7 @@ impl Draft<'_> {
         })
     }
 
-    /// What a device has of a stage's state, in so many shards.
+    /// What a device has of a stage's state, in this many shards.
     fn portion(&self, shards: u64) -> Portion {
         let normed = match self.plan.has_joint_norm() {
             true => Normed::Together,
@@ -230,7 +230,7 @@ impl Draft<'_> {
         Portion { shards, tensor: self.plan.tensor, normed }
     }
 
-    /// Whether a norm is bounded of which a device with one of so many shards has a part.
+    /// Whether a norm is bounded of which a device with one of this many shards has a part.
     fn is_bounded(&self, shards: u64) -> bool {
         self.job.optimizer.clip > 0.0 && !self.portion(shards).is_whole()
     }

@@ -284,7 +284,7 @@ impl<'a> Graph<'a> {
             }
             _ => Err(StageError::Malformed {
                 node: metric.name.clone(),
-                problem: "a metric is no single number that a node makes".to_owned(),
+                problem: "a metric is not a single number that a node makes".to_owned(),
             }),
         }
     }

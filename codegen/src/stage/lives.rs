@@ -62,7 +62,7 @@ impl Lives {
         self.places.get(&tensor).map(|place| self.all[*place])
     }
 
-    /// Of so many calls, the lives that end with each, and their homes; an exchange may go on to behind
+    /// Of this many calls, the lives that end with each, and their homes; an exchange may go on to behind
     /// the last.
     pub(crate) fn ending(&self, calls: usize) -> Vec<Vec<(Life, Option<Home>)>> {
         let mut ending = vec![Vec::new(); calls + 1];

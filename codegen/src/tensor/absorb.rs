@@ -94,7 +94,7 @@ impl<'a> Absorb<'a> {
         self.may_be_uneven(node, self.parts)
     }
 
-    /// Whether only a loss over classes reads what a map makes, and there are so many at least.
+    /// Whether only a loss over classes reads what a map makes, and there are this many at least.
     pub(crate) fn may_be_uneven(&self, node: NodeId, parts: u64) -> bool {
         let last = self.last(node);
         let width = self.model.nodes[node].shape[last as usize].size;

@@ -29,7 +29,7 @@ pub(crate) enum Strand {
 }
 
 impl Parted {
-    /// The same with the examples of a micro-batch in so many equal parts.
+    /// The same with the examples of a micro-batch in this many equal parts.
     ///
     /// # Errors
     /// What needs all examples at once.
@@ -192,7 +192,7 @@ impl<'a> Halving<'a> {
         if self.common.contains(&node)
             || shape.iter().any(|extent| *extent != Extent::fixed(1))
         {
-            return self.refuse("it is no mean over examples");
+            return self.refuse("it is not a mean over examples");
         }
         let pieces: Vec<Source> = self.made.iter().map(|made| made[&node]).collect();
         Ok(mean(&pieces, |operation, operands| {

@@ -18,7 +18,7 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// The operation on one of so many equal parts of the heads.
+    /// The operation on one of this many equal parts of the heads.
     fn own(mut self, parts: u64) -> Operation {
         match &mut self.operation {
             Operation::Attention { heads, key_heads, .. }

@@ -11,7 +11,7 @@ use roundelay_schedule::Direction;
 
 impl Local<'_> {
     /// Filters of their own for each group of channels: whoever divides channels divides groups.
-    /// `of` is the operation in so many groups.
+    /// `of` is the operation in this many groups.
     pub(super) fn in_groups(
         &mut self,
         (of, groups): (impl Fn(u64) -> Operation, u64),

@@ -13,7 +13,7 @@ use crate::stage::StageError;
 use roundelay_dsl::{Extent, Masked, Node, NodeId, Operation, Part, Share, Source};
 use roundelay_schedule::Direction;
 
-/// A table is split by rows when a part has at least so many: splitting costs a sum of results.
+/// A table is split by rows when a part has at least this many: splitting costs a sum of results.
 const LEAST_ROWS: u64 = 128;
 
 impl Local<'_> {

@@ -96,7 +96,7 @@ impl Local<'_> {
         let (node, problem) = match node {
             Some(node) => (
                 node.name.clone(),
-                "it is no map of features or channels that this grid splits",
+                "it is not a map of features or channels that this grid splits",
             ),
             None => (self.whole.name.clone(), "the model has fewer operations"),
         };

@@ -148,7 +148,7 @@ fn the_slowest_unit_is_the_period() {
     }
 }
 
-/// When the last pass of so many steps ends.
+/// When the last pass of this many steps ends.
 fn ends(schedule: &Checked, steps: u64) -> u64 {
     let timeline = simulate(schedule, steps);
     let lanes = timeline.entries().iter();

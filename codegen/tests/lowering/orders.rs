@@ -48,7 +48,7 @@ pub(crate) fn compiled(plan: &Plan, times: Times) -> Checked {
     compiled_hiding(plan, times, 0)
 }
 
-/// The same where a pair hides so many thousandths of its shorter pass.
+/// The same where a pair hides this many thousandths of its shorter pass.
 fn compiled_hiding(plan: &Plan, times: Times, overlap: u32) -> Checked {
     let program = program(plan.stages, plan.all_micro_batches());
     compiled_from(&program, plan, times, overlap)

@@ -62,11 +62,11 @@ fn a_pair_that_is_none_is_told() {
     tells(|s, (_, own)| *beside(&mut s.actions[own]) = Some(next(own)), stand);
     tells(
         |s, (_, own)| *beside(&mut s.actions[next(own)]) = Some(own),
-        "which is no forward pass",
+        "which is not a forward pass",
     );
     tells(
         |s, (_, own)| *beside(&mut s.actions[own]) = Some(ActionId::new(0)),
-        "which is no launch",
+        "which is not a launch",
     );
     tells(
         |s, (_, own)| {

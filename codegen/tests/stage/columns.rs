@@ -16,7 +16,7 @@ use roundelay_schedule::{
     Stage, Tensor,
 };
 
-/// Every grid of several columns and at most eight parts that divides so many heads, in
+/// Every grid of several columns and at most eight parts that divides this many heads, in
 /// every way.
 fn grids(heads: u32) -> impl Iterator<Item = Tensor> {
     let rows = (1..=8u32).filter(move |rows| heads.is_multiple_of(*rows));
@@ -409,7 +409,7 @@ fn more_parts_than_anything_has_are_refused_at_once() {
     assert!(found.contains(expected), "{found}");
 }
 
-/// For so many parts: what rows alone send in a GPT layer, in units of 2 m h / parts, columns and
+/// For this many parts: what rows alone send in a GPT layer, in units of 2 m h / parts, columns and
 /// rows of the grid that sends least, and what it saves in percent; by the law √(3 parts) for rows,
 /// in powers of two.
 #[test]

@@ -152,7 +152,7 @@ fn a_way_that_does_not_fit_is_refused_with_what_would() {
             MapWay::RowsToWhole,
             "but it divides nothing on 1 tensor row and 2 columns",
         ),
-        (grid, sites[0] + 1, MapWay::ColumnsToRows, "but it is no map of features"),
+        (grid, sites[0] + 1, MapWay::ColumnsToRows, "but it is not a map of features"),
         (grid, 99, MapWay::ColumnsToRows, "but the model has fewer operations"),
     ] {
         let said = refused(tensor, site, way);

@@ -162,7 +162,7 @@ fn a_layer_computes_again_what_the_law_says() {
     assert_eq!(layer, [2, 1, 0, 0, 0, 0]);
 }
 
-/// A share of four layers keeps what so many layers keep one way, and the others another.
+/// A share of four layers keeps what this many layers keep one way, and the others another.
 #[test]
 fn first_layers_may_do_otherwise_than_the_last_ones() {
     let share = |layers: u32| {

@@ -75,7 +75,7 @@ impl Drawn {
         }
     }
 
-    /// How weight and bias of a map of so many inputs are drawn.
+    /// How weight and bias of a map of this many inputs are drawn.
     pub(super) fn initials(self, inputs: u64) -> [Initial; 2] {
         match self {
             Drawn::Uniform => [Initial::Uniform(1.0 / (inputs as f64).sqrt()); 2],

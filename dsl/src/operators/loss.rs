@@ -61,7 +61,7 @@ impl Masked {
         Ok(if masked { Masked::Yes } else { Masked::No })
     }
 
-    /// Demands targets in so many classes, besides which there may be none; then there are shares.
+    /// Demands targets in this many classes, besides which there may be none; then there are shares.
     fn shares(self, graph: &mut Graph, targets: &Tensor, classes: u64) -> Option<Tensor> {
         match self {
             Masked::No => {

@@ -129,7 +129,7 @@ impl Evaluator<'_> {
             },
             (found, _) => {
                 let message = match found {
-                    Some(_) => format!("`{name}` is no value that the model computes"),
+                    Some(_) => format!("`{name}` is not a value that the model computes"),
                     None => format!("nothing above is called `{name}`"),
                 };
                 let hint = "name a value, or what counts an outermost repeat: `repeat 4 as layer`";

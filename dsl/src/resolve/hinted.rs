@@ -94,8 +94,8 @@ impl Key {
     fn lacking(self, program: &Program, name: &str) -> Mistake {
         let key = self.name();
         let message = match self {
-            Self::Link(_) => format!("`{name}` is no link, so it has no `{key}`"),
-            Self::Device(_) => format!("`{name}` is no device, so it has no `{key}`"),
+            Self::Link(_) => format!("`{name}` is not a link, so it has no `{key}`"),
+            Self::Device(_) => format!("`{name}` is not a device, so it has no `{key}`"),
             Self::Devices | Self::Batch | Self::Sharing => {
                 format!("`{name}` has no `{key}`")
             }

@@ -522,11 +522,11 @@ fn halves(entry: &Entry, report: &mut Report) -> Known<Numbers> {
     Err(report.error(entry.key.span, mistake))
 }
 
-/// A word that is no decision of its own.
+/// A word that is not a decision of its own.
 fn elsewhere(entry: &Entry, report: &mut Report) -> Known<()> {
     let key = entry.key.text.as_str();
     let mistake =
-        Mistake::new(Code::Syntax, format!("`{key}` is no decision of its own"));
+        Mistake::new(Code::Syntax, format!("`{key}` is not a decision of its own"));
     let hint = ELSEWHERE.iter().find(|(known, _)| *known == key).map(|(_, hint)| *hint);
     Err(report.error(entry.key.span, hint.into_iter().fold(mistake, Mistake::hint)))
 }

@@ -24,7 +24,7 @@ pub(super) fn refuse_repeated(settings: &[impl AsRef<str>]) -> Result<(), Diagno
         {
             let message = format!("`{key}` is set twice, by `{earlier}` and `{setting}`");
             let mistake =
-                Mistake::new(Code::Duplicate, message).hint("leave one of the two away");
+                Mistake::new(Code::Duplicate, message).hint("drop one of the two");
             let mut report = Report::default();
             report.add_file(SourceFile::new("--set", text.as_str()));
             report.error(entry.key.span, mistake);

@@ -83,7 +83,7 @@ fn shrink(program: &mut Program, count: u32) {
     program.prices.retain(|id, _| kept(id));
 }
 
-/// Adds the devices of a unit so many times more.
+/// Adds the devices of a unit this many times more.
 fn repeat(program: &mut Program, unit: &Range<u32>, copies: u32) {
     let target = &mut program.target;
     let shared = shared(target, unit);

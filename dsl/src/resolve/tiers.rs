@@ -95,7 +95,7 @@ fn warn_of_idle(cluster: &Cluster, places: &Places<'_>, report: &mut Report) {
     for (place, (name, _)) in cluster.tiers.iter().enumerate() {
         if !used.contains(&place) {
             let cluster = &cluster.name.text;
-            let message = format!("tier `{}` is no part of `{cluster}`", name.text);
+            let message = format!("tier `{}` is not part of `{cluster}`", name.text);
             let hint = format!(
                 "the last line says what `{cluster}` is, such as `2 x {}`; or leave the tier out",
                 name.text

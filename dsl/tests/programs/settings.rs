@@ -200,7 +200,9 @@ fn who_names_the_cluster_for_its_links_hears_of_them() {
     for name in ["laptop", "cluster"] {
         let told = set(SHARED, &[&format!("{name}.latency = 1 us")]);
         let told = told.expect_err("a cluster is no link");
-        assert!(told.contains(&format!("`{name}` is no link, so it has no `latency`")));
+        assert!(
+            told.contains(&format!("`{name}` is not a link, so it has no `latency`"))
+        );
         assert!(told.contains("the links of cluster `laptop` are `bus`"), "{told}");
     }
     let own = "cluster c { node = 2 x core joined by bus, 2 x node joined by node }";
@@ -251,7 +253,7 @@ fn who_sets_a_key_of_something_else_hears_what_has_it() {
         assert!(told.contains(hint), "{setting}: {told}");
     }
     for (setting, hint) in [
-        ("laptop.memory = 2 GB", "`laptop` is no device, so it has no `memory`"),
+        ("laptop.memory = 2 GB", "`laptop` is not a device, so it has no `memory`"),
         ("laptop.memory = 2 GB", "write `big.memory = …`"),
         ("laptop.devices = 4", cluster),
         ("big.sharing = 4 GB", "write `laptop.sharing = …`"),

@@ -59,7 +59,7 @@ impl Columns {
     fn segments(self, draft: &Draft) -> usize {
         self.rows.div_ceil(self.per_segment(draft))
     }
-    /// The same where so many images have as many rows each, and no block those of two.
+    /// The same where this many images have as many rows each, and no block those of two.
     pub(crate) fn per_segment_of_each(self, draft: &Draft, images: usize) -> usize {
         let blocks = self.blocks(draft).saturating_mul(images);
         let segments = (ENOUGH_BLOCKS / blocks).clamp(1, MOST_ALONG_Y);
@@ -81,12 +81,12 @@ impl Columns {
     pub(crate) fn each_row(self, draft: &Draft) -> Shape {
         self.shape(draft, self.segments(draft))
     }
-    /// Blocks along x that have so many pieces of rows, and blocks of columns along y.
+    /// Blocks along x that have this many pieces of rows, and blocks of columns along y.
     pub(crate) fn each_piece(self, draft: &Draft, pieces: usize) -> Shape {
         let Shape { grid: [blocks, ..], block, shared } = self.shape(draft, 1);
         Shape { grid: [extent(pieces), blocks, 1], block, shared }
     }
-    /// The threads of a function that sums the rows of each of so many images.
+    /// The threads of a function that sums the rows of each of this many images.
     pub(crate) fn each_image(self, draft: &Draft, images: usize) -> Shape {
         self.shape(draft, images.min(MOST_ALONG_Y))
     }
@@ -186,7 +186,7 @@ impl Partial {
     }
 }
 
-/// A place so many bytes further on.
+/// A place this many bytes further on.
 pub(crate) fn further(place: CallPlace, bytes: usize) -> CallPlace {
     let bytes = Bytes(bytes as u64);
     match place {

@@ -103,7 +103,7 @@ impl Shape {
         let grid = [extent(rows.div_ceil(per_block)), 1, 1];
         Self { grid, block, shared: Bytes(0) }
     }
-    /// One block of so many threads.
+    /// One block of this many threads.
     pub(crate) fn block(threads: u32) -> Self {
         Self { grid: [1; 3], block: [threads, 1, 1], shared: Bytes(0) }
     }
@@ -126,14 +126,14 @@ impl Draft {
     pub(crate) fn operands<const COUNT: usize>(&self, first: usize) -> [Argument; COUNT] {
         std::array::from_fn(|index| self.operand(first + index))
     }
-    /// Scratch memory for so many bytes.
+    /// Scratch memory for this many bytes.
     pub(crate) fn scratch(&mut self, bytes: usize) -> CallPlace {
         let place = CallPlace::Scratch(self.scratch);
         let size = (bytes as u64).next_multiple_of(ALIGNMENT);
         self.scratch = Bytes(self.scratch.0.saturating_add(size));
         place
     }
-    /// Scratch memory for so many wide numbers.
+    /// Scratch memory for this many wide numbers.
     pub(crate) fn wide_scratch(&mut self, numbers: usize) -> Argument {
         let size = self.types.narrow.wide().size();
         Argument::Address(self.scratch(numbers.saturating_mul(size)))
@@ -243,7 +243,7 @@ impl Draft {
         self.steps.push(Step::Either(Box::new(either)));
         Ok(())
     }
-    /// An operand of so many numbers of a type.
+    /// An operand of this many numbers of a type.
     pub(crate) fn array(
         &self,
         operand: usize,

@@ -24,7 +24,7 @@ struct Table {
     part: Argument,
 }
 
-/// Bits that one pass of the sort looks at: `DIGITS` of `embedding.cu` are so many.
+/// Bits that one pass of the sort looks at: `DIGITS` of `embedding.cu` are this many.
 const DIGIT: u32 = 8;
 /// Tokens that one block of the sort counts: of `WARPS`, in each of `ROUNDS`.
 const SORTED: usize = 8 * 8 * 32;

@@ -66,7 +66,7 @@ pub(crate) fn steps(
 /// Blocks of a grid along x, y and z that every device starts.
 const MOST_BLOCKS: [(&str, u32); 3] = [("x", 0x7fff_ffff), ("y", 65535), ("z", 65535)];
 
-/// Whether a device starts so many blocks.
+/// Whether a device starts this many blocks.
 fn fits(launch: &Launch) -> Result<(), String> {
     for (blocks, (axis, most)) in launch.grid.iter().zip(MOST_BLOCKS) {
         if *blocks > most {

@@ -19,7 +19,7 @@ use crate::{
 use Role::{Either, Index, Narrow, Wide};
 use std::ops::Range;
 
-/// What rows count: the same number so many neighbours.
+/// What rows count: the same number this many neighbours.
 #[derive(Clone, Copy)]
 struct Shares {
     numbers: Argument,
@@ -295,7 +295,7 @@ impl Form for Accuracy {
     }
 }
 
-/// out = factor · Σ of so many numbers.
+/// out = factor · Σ of this many numbers.
 fn mean(
     draft: &mut Draft,
     (number, numbers): (Number, Argument),

@@ -134,7 +134,7 @@ impl Rows {
         }
     }
 
-    /// By one function, in which so many threads have a row, and a block so many rows at a time.
+    /// By one function, in which this many threads have a row, and a block so many rows at a time.
     fn once(
         self,
         draft: &mut Draft,

@@ -28,7 +28,7 @@ struct Prepared {
     constants: Argument,
 }
 
-/// Of a call on so many elements whose last operand is the square of the norm, where it is given.
+/// Of a call on this many elements whose last operand is the square of the norm, where it is given.
 fn prepare(
     draft: &mut Draft,
     common: &Common,

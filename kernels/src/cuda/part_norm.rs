@@ -26,7 +26,7 @@ impl Around {
         let there = |index: &usize| self == Around::Mean || !only.contains(index);
         (0..roles.len()).filter(there).map(|index| roles[index]).collect()
     }
-    /// The addresses of so many operands, nowhere for those that are not there.
+    /// The addresses of this many operands, nowhere for those that are not there.
     fn operands<const COUNT: usize>(
         self,
         draft: &Draft,

@@ -13,7 +13,7 @@ use crate::rotary::{Rotary, Stretch};
 const BLOCKS: usize = 264;
 
 impl Rotary {
-    /// Threads that make so many angles; at least one for each pair.
+    /// Threads that make this many angles; at least one for each pair.
     fn shape(&self, angles: usize) -> Shape {
         let shape = Shape::each(angles, 1);
         let most = extent((self.turned / 2).div_ceil(256).max(BLOCKS));

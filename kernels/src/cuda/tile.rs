@@ -31,13 +31,13 @@ const SQUARE: usize = 64;
 const DEPTH: usize = 32;
 /// Bytes of a row of a stage, in numbers of 16 bits: `ALONG_DEPTH` of `tile.h`.
 const STRIDE: usize = 2 * (DEPTH + 8);
-/// From so many terms on four stages hide what memory takes to answer: for fewer, most are never
+/// From this many terms on four stages hide what memory takes to answer: for fewer, most are never
 /// filled, and half the shared memory leaves room for other blocks. Four of the largest take
 /// 80 KiB, which every device has.
 const DEEP: usize = 8 * DEPTH;
 
 impl Tile {
-    /// For sums in so many columns of numbers of a type.
+    /// For sums in this many columns of numbers of a type.
     pub(super) fn of(number: Number, columns: usize) -> Self {
         match number {
             Number::Bf16 | Number::F16 => {
@@ -61,7 +61,7 @@ impl Tile {
             (By::TensorCores | By::Threads, _) => name.to_owned(),
         }
     }
-    /// Stages of sums of so many terms.
+    /// Stages of sums of this many terms.
     fn stages(depth: usize) -> usize {
         if depth < DEEP { 2 } else { 4 }
     }
@@ -69,7 +69,7 @@ impl Tile {
     pub(super) fn stages_for(depth: usize) -> Argument {
         Argument::Unsigned(extent(Self::stages(depth)))
     }
-    /// Blocks for (rows, columns), so many times, of sums of so many terms.
+    /// Blocks for (rows, columns), this many times, of sums of so many terms.
     pub(super) fn shape(self, [rows, columns, times]: [usize; 3], depth: usize) -> Shape {
         let blocks = [rows.div_ceil(self.rows), columns.div_ceil(self.columns), times];
         let shared = match self.by {

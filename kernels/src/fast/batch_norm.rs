@@ -388,7 +388,7 @@ fn back<R: Real>(x: R, dy: R, [mean, scale, shift, slope]: [R; 4]) -> R {
     scale * (mean - x).fused(slope, dy - shift)
 }
 
-/// Elements of the rows that are made as one, of so many in all: those of one row, unless rows are
+/// Elements of the rows that are made as one, of this many in all: those of one row, unless rows are
 /// narrow.
 #[inline(always)]
 pub(crate) fn together(columns: usize, elements: usize) -> usize {

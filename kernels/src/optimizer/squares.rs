@@ -36,7 +36,7 @@ pub(crate) struct Squares {
     pub(crate) store: Store,
 }
 
-/// Elements of the stage's flat parameters that so many hold, each of whom counts an equal share
+/// Elements of the stage's flat parameters that this many hold, each of whom counts an equal share
 /// of their squares; with no copies they do not count, as running averages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Copied {

@@ -300,7 +300,7 @@ fn sample_update([plain, adding]: [Call; 2], count: u64, draw: &mut Draw) -> Cal
     }
 }
 
-/// Where three thirds begin and end, some of which so many hold, or do not count.
+/// Where three thirds begin and end, some of which this many hold, or do not count.
 fn sample_squares(call: Call, count: u64, draw: &mut Draw) -> Call {
     let call = call.integer("micro_batches", 1 + draw.below(4) as i64);
     let third = (count / 3) as i64;

@@ -2,7 +2,7 @@
 
 use roundelay_schedule::{Call, Element, Float};
 
-/// Operands that a job in 16 bits keeps wide: statistics, losses, states; of a call with so many.
+/// Operands that a job in 16 bits keeps wide: statistics, losses, states; of a call with this many.
 fn statistics(name: &str, operands: usize) -> &'static [usize] {
     match name {
         "norm_part_sums" | "norm_part_gain" => &[1],

@@ -9,7 +9,7 @@ const IMAGES: usize = 2;
 const WIDTH: usize = 5;
 const CHANNELS: usize = 3;
 
-/// A window that moves over images of so many rows.
+/// A window that moves over images of this many rows.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     height: usize,
@@ -102,7 +102,7 @@ fn windows() -> Vec<Window> {
     all
 }
 
-/// The rows of a part of images of so many rows.
+/// The rows of a part of images of this many rows.
 fn part_of(whole: &[f64], height: usize, parts: usize, part: usize) -> Vec<f64> {
     let image = whole.len() / IMAGES;
     let own = image / height * (height / parts);

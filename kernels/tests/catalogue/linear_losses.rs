@@ -13,12 +13,12 @@ const ROWS: u64 = 7;
 const CLASSES: u64 = 5;
 const DEPTH: u64 = 3;
 
-/// The call with so many rows together, and its gradients.
+/// The call with this many rows together, and its gradients.
 fn classifier(together: u64) -> Call {
     roomy(together, CLASSES)
 }
 
-/// The same with room for so many elements in each of these rows.
+/// The same with room for this many elements in each of these rows.
 fn roomy(together: u64, room: u64) -> Call {
     let (x, weight): (&[u64], &[u64]) = (&[ROWS, DEPTH], &[CLASSES, DEPTH]);
     let call = call(NAME).flag("gradients", true).reals(&[x, weight]);

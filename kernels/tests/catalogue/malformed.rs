@@ -179,7 +179,7 @@ fn values_out_of_range_are_refused() {
     let rotary = rotary.integer("heads", 1);
     refused(&rotary.clone().number("base", 0.0), "at least 1");
     let still = rotary.clone().integer("heads", 3).integer("still", 2);
-    refused(&still, "3 heads are no multiple of 2");
+    refused(&still, "3 heads are not a multiple of 2");
     for turned in [3, 8] {
         refused(&rotary.clone().integer("turned", turned), "no pairs for 1 heads");
     }

@@ -15,7 +15,7 @@ fn attention(name: &str, group: usize, causal: bool) -> Call {
     call.integer("window", 4).number("cap", 0.8)
 }
 
-/// An array of rows of so many heads.
+/// An array of rows of this many heads.
 fn rows(heads: usize) -> [u64; 3] {
     [BATCH, SEQUENCE, heads * DEPTH].map(|extent| extent as u64)
 }

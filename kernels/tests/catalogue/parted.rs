@@ -12,7 +12,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Of so many numbers, in rows of so many columns.
+    /// Of this many numbers, in rows of so many columns.
     pub(crate) fn new(seed: u64, numbers: usize, columns: usize) -> Self {
         let draw = &mut Draw::new(seed);
         let mut x: Vec<f64> = draw.normals(numbers);
@@ -23,7 +23,7 @@ impl Case {
 }
 
 /// The last arrays, of these sizes, that a call makes of those before; `shape` has what a call takes an array
-/// of so many numbers for.
+/// of this many numbers for.
 pub(crate) fn made(
     (call, body): (Call, Body),
     shape: impl Fn(usize) -> Vec<u64>,

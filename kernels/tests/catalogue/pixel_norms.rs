@@ -40,7 +40,7 @@ fn every_part(of: impl Fn(usize) -> Vec<f64>) -> Vec<Vec<f64>> {
 }
 
 impl Norm {
-    /// Extents of so many positions of each example, as the kernels see them.
+    /// Extents of this many positions of each example, as the kernels see them.
     fn shape(self, positions: usize) -> [u64; 3] {
         match self {
             Norm::Batch => [1, EXAMPLES * positions, COLUMNS],
@@ -57,7 +57,7 @@ impl Norm {
     fn statistics(self) -> usize {
         self.shape(1)[0] as usize * self.groups()
     }
-    /// Elements of one statistic of so many positions.
+    /// Elements of one statistic of this many positions.
     fn count(self, positions: usize) -> i64 {
         let [_, rows, columns] = self.shape(positions).map(|extent| extent as i64);
         rows * columns / self.groups() as i64

@@ -58,7 +58,7 @@ pub(crate) fn numbers(count: usize, seed: usize) -> Vec<f64> {
     (0..count).map(|i| ((i * 37 + seed * 101) as f64 * 0.61).sin()).collect()
 }
 
-/// One array of three: for every position and key head its queries, its key and its value, of so many
+/// One array of three: for every position and key head its queries, its key and its value, of this many
 /// numbers.
 pub(crate) fn packed(depth: usize, [q, k, v]: [&[f64]; 3]) -> Vec<f64> {
     let key_heads = k.len() / depth;

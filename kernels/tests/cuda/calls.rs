@@ -168,7 +168,7 @@ impl Sight {
             None => call,
         }
     }
-    /// An array of rows of so many heads.
+    /// An array of rows of this many heads.
     fn rows(&self, positions: u64, heads: u64) -> [u64; 3] {
         [self.batch, positions, heads * self.depth]
     }

@@ -145,7 +145,7 @@ fn statistics_of_parts_and_running_ones() {
     }
 }
 
-/// What several devices exchange: rows of images of so many elements, in so many parts.
+/// What several devices exchange: rows of images of this many elements, in so many parts.
 struct Case {
     exchange: Exchange,
     halos: Halos,

@@ -114,7 +114,7 @@ impl Given {
     }
 }
 
-/// With so many statistics more.
+/// With this many statistics more.
 fn wide(call: Call, count: usize, shape: &[u64]) -> Call {
     (0..count).fold(call, |call, _| call.operand(Element::Wide, shape))
 }

@@ -254,7 +254,7 @@ fn grids_of_too_many_blocks_are_refused() {
     assert!(refusal.contains("65536 blocks or more along z"), "{refusal}");
 }
 
-/// Sums over so many places are cut into segments.
+/// Sums over this many places are cut into segments.
 #[test]
 fn gradients_of_weights_over_many_places() {
     if !can_compile() {
@@ -279,7 +279,7 @@ fn filters_of_one_pixel_and_affine_maps_that_add_are_products() {
     }
 }
 
-/// A call of batch normalisation over so many rows and columns.
+/// A call of batch normalisation over this many rows and columns.
 fn batch_norms(rows: u64, columns: u64, fused: bool) -> [Call; 2] {
     let (x, row): (&[u64], &[u64]) = (&[rows, columns], &[columns]);
     let some = |shape| if fused { vec![shape] } else { vec![] };

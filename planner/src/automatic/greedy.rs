@@ -12,9 +12,9 @@ use roundelay_schedule::Nanos;
 /// How the devices choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Habit {
-    /// W goes into a gap that is at least so many tenths of it.
+    /// W goes into a gap that is at least this many tenths of it.
     pub gap: u64,
-    /// A device starts at most so many quarters of p − r micro-batches before it takes back the
+    /// A device starts at most this many quarters of p − r micro-batches before it takes back the
     /// first of them.
     pub ahead: u64,
     /// A device that has idled as long as any other takes W rather than idle more.

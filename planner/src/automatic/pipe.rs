@@ -151,7 +151,7 @@ pub(super) fn kind(from: Half, until: Half) -> Option<usize> {
 }
 
 impl Kept {
-    /// What so many micro-batches keep of each kind.
+    /// What this many micro-batches keep of each kind.
     fn times(&self, counts: [usize; 3]) -> Bytes {
         let sizes = [self.activation, self.retained, self.adjoint];
         let each = sizes.into_iter().zip(counts);
@@ -230,7 +230,7 @@ impl Pipe {
         self.stages.len()
     }
 
-    /// The same with room for the activations of so many times p micro-batches at a time.
+    /// The same with room for the activations of this many times p micro-batches at a time.
     pub(crate) fn limited(&self, times: usize) -> Self {
         let limit = |stage: &StageHalves| stage.kept.of(times * self.devices());
         let room = self.stages.iter().map(limit).map(Room::Live).collect();

@@ -65,7 +65,7 @@ pub(super) fn closing(plan: &Plan, load: &StageLoad) -> Nanos {
     of_state(plan, later.into())(load.update, load.split)
 }
 
-/// The update of a stage and so many additions.
+/// The update of a stage and this many additions.
 fn of_state(plan: &Plan, additions: u64) -> impl Fn(Nanos, Split) -> Nanos {
     let nothing = !plan.rule.is_synchronous() || holders(plan) > 1;
     let (states, parts) = (plan.states, u64::from(plan.parts().max(1)));

@@ -99,7 +99,7 @@ struct Best {
     replicas: usize,
 }
 
-/// Seconds of the layers `start..end` on so many machines, with the exchange of their weights.
+/// Seconds of the layers `start..end` on this many machines, with the exchange of their weights.
 fn stage_time(layers: &[Layer], machines: Machines, replicas: usize) -> f64 {
     let compute = layers.iter().map(|layer| layer.0).sum::<u64>() as f64 / 1e6;
     let weights = layers.iter().map(|layer| layer.2).sum::<u64>() as f64;

@@ -161,7 +161,7 @@ fn a_plan_outside_the_space_hides_none_of_it() {
     assert!(expected.len() > 2 && front.is_complete(), "{expected:?}");
 }
 
-/// Ends a search when so many plans are clocked.
+/// Ends a search when this many plans are clocked.
 struct Ends(usize);
 
 impl Observer for Ends {

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Plans that differ little from the first that are clocked at most.
 const NEAR: usize = 64;
 
-/// In so many decisions they differ at most: one often needs another, as an order its chunks.
+/// In this many decisions they differ at most: one often needs another, as an order its chunks.
 const LITTLE: usize = 2;
 
 impl Ranking {

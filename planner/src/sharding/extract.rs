@@ -69,7 +69,7 @@ impl Cheapest {
     }
 }
 
-/// The cheapest way, where no more terms are looked at than so many; of equal ones that in which most
+/// The cheapest way, where no more terms are looked at than this many; of equal ones that in which most
 /// maps go as by themselves.
 pub(super) fn cheapest(
     region: &Region,

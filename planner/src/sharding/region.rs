@@ -70,7 +70,7 @@ pub(super) enum Operand {
 /// The operations that rules know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// An affine map of so many numbers for each that it makes, those of a window of pixels for a
+    /// An affine map of this many numbers for each that it makes, those of a window of pixels for a
     /// convolution; with the ways that it may go and the one it went by itself. None is that every
     /// part does all of it.
     Map { read: u64, open: Vec<Option<MapWay>>, alone: Option<MapWay> },
@@ -81,11 +81,11 @@ pub(super) enum Kind {
     /// The sum of two convolutions, which are added up before they meet if both go one way.
     Join,
     /// Of channels in groups: a norm, a pool of windows, larger images, or a convolution with
-    /// filters of its own for each group, of so many products for each number that it makes.
+    /// filters of its own for each group, of this many products for each number that it makes.
     Channels { groups: u64, products: u64 },
-    /// The mean of each of so many channels over all pixels.
+    /// The mean of each of this many channels over all pixels.
     Pool { channels: u64 },
-    /// Over the last extent, by so many sums for each token; softmax is not made of sums.
+    /// Over the last extent, by this many sums for each token; softmax is not made of sums.
     Norm { sums: Option<u64> },
     /// Of queries, keys and values head by head.
     Attend { heads: [u64; 2] },

@@ -66,7 +66,7 @@ fn workers_are_cut_like_replicas() {
     assert_eq!(of("micro_batches=1"), of("micro_batches=2"));
 }
 
-/// Seven blocks, inside of which much crosses, on two devices with a link of so many megabytes per second.
+/// Seven blocks, inside of which much crosses, on two devices with a link of this many megabytes per second.
 fn blocks(megabytes: u64, set: &[&str]) -> Program {
     let source = format!(
         "model blocks {{

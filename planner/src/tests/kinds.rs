@@ -13,7 +13,7 @@ use crate::{
 use roundelay_dsl::{Numbers, Program};
 use roundelay_schedule::{Bytes, Domain, FlopsPerSecond, Plan, Recompute};
 
-/// So many devices of which those from one on are so many times as fast.
+/// So many devices of which those from one on are this many times as fast.
 fn two_speeds(devices: usize, from: usize, times: u64) -> Program {
     let mut program = sample::program(devices, 8);
     for (number, (_, device)) in program.target.devices.iter_mut().enumerate() {

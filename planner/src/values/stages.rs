@@ -8,7 +8,7 @@ use crate::reason::Reason;
 use roundelay_dsl::{Numbers, Program};
 use roundelay_schedule::Hop;
 
-/// Numbers of stages that are left open are at most so many, or one for each device, times the
+/// Numbers of stages that are left open are at most this many, or one for each device, times the
 /// chunks that are named.
 const OPEN_STAGES: u64 = 64;
 /// Numbers of stages that are left open keep N · S at or below this, or S at one per unit: more passes
@@ -67,7 +67,7 @@ impl Stages {
         }
     }
 
-    /// Whether so many stages are tried with N micro-batches, if they are at all.
+    /// Whether this many stages are tried with N micro-batches, if they are at all.
     ///
     /// # Errors
     /// Why they are not.
@@ -129,7 +129,7 @@ fn usual(program: &Program, Others { devices, chunks, .. }: Others<'_>) -> Vec<u
     sorted(all.filter(lawful).chain([units]))
 }
 
-/// As many as fill the devices where each stage has one for each of so many replicas or parts of
+/// As many as fill the devices where each stage has one for each of this many replicas or parts of
 /// tensors; these are divisors of the batch, and powers of two.
 fn beside(devices: u64, batch: u64) -> impl Iterator<Item = u64> {
     let others = (1..=SMALL.min(devices))

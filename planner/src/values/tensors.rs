@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// Parts of tensors that are tried when rows or columns are left open, at most.
 const MOST_OPEN_PARTS: u64 = 16;
-/// Columns that are left open are tried where a grid has so many parts at least: among fewer, one
+/// Columns that are left open are tried where a grid has this many parts at least: among fewer, one
 /// direction sends no more than two, by the layers of a transformer (Tensor3D's law: the best grid
 /// has three times as many rows as columns).
 const LEAST_OPEN_GRID: u64 = 8;

@@ -28,7 +28,7 @@ pub enum CheckpointError {
         source: io::Error,
     },
     /// Something else stands where the folder of checkpoints is to be.
-    #[error("`{}` is no folder; name one for checkpoints", path.display())]
+    #[error("`{}` is not a folder; name one for checkpoints", path.display())]
     NoFolder {
         /// What stands there.
         path: PathBuf,
@@ -65,7 +65,7 @@ pub enum CheckpointError {
         path: PathBuf,
     },
     /// Something else in the folder.
-    #[error("`{}` is no checkpoint; give checkpoints a folder of their own", path.display())]
+    #[error("`{}` is not a checkpoint; give checkpoints a folder of their own", path.display())]
     Foreign {
         /// The file or folder.
         path: PathBuf,

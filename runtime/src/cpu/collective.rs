@@ -145,7 +145,7 @@ impl Exchange<'_> {
         ControlFlow::Continue(())
     }
 
-    /// What members of other processes bring to a part of so many bytes that this one sums, by member;
+    /// What members of other processes bring to a part of this many bytes that this one sums, by member;
     /// nothing at all where all are here.
     fn brought(&self, bytes: u64) -> ControlFlow<(), Vec<Option<Brought<'_>>>> {
         let Share::Part(_) = self.shared.share else {

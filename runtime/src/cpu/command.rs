@@ -12,7 +12,7 @@ pub(super) struct Command {
     pub(super) instance: Instance,
 }
 
-/// What a later instance waits for: that a queue has completed so many of its instances.
+/// What a later instance waits for: that a queue has completed this many of its instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) queue: usize,

@@ -249,7 +249,7 @@ impl<'a> Round<'a> {
         ControlFlow::Continue(Some(all))
     }
 
-    /// What the others bring, by their places, of each so many bytes; none of this part.
+    /// What the others bring, by their places, of each this many bytes; none of this part.
     fn receive_each(
         &self,
         bytes: impl Fn(usize) -> u64,

@@ -146,7 +146,7 @@ impl<'a> Rendezvous<'a> {
         }
     }
 
-    /// Ends the exchanges of a launch that go on, up to so many.
+    /// Ends the exchanges of a launch that go on, up to this many.
     fn end(&mut self, count: usize) -> ControlFlow<()> {
         while self.done < count {
             let ends = self.open.pop_front().expect("no more end than were begun");

@@ -21,7 +21,7 @@ pub enum Recording {
     /// It does not.
     #[default]
     Off,
-    /// It does, and runs at most so many launches at one time.
+    /// It does, and runs at most this many launches at one time.
     On {
         /// How many.
         launches: usize,
@@ -40,7 +40,7 @@ pub(super) struct Recorder {
 pub(super) struct Permit<'a>(&'a Recorder);
 
 impl Recorder {
-    /// Empty tapes for so many threads; none when nothing is recorded.
+    /// Empty tapes for this many threads; none when nothing is recorded.
     pub(super) fn new(recording: Recording, threads: usize) -> Option<Self> {
         let Recording::On { launches } = recording else { return None };
         Some(Self {

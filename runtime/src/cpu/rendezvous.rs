@@ -35,7 +35,7 @@ pub(super) struct Meeting {
 }
 
 impl Booth {
-    /// A booth that threads of `parking` wait at, with so many exchanges open at one time.
+    /// A booth that threads of `parking` wait at, with this many exchanges open at one time.
     pub(super) fn new(parking: &Parking, open: usize) -> Self {
         let brought = (0..open.max(1)).map(|_| AtomicPtr::new(ptr::null_mut()));
         Self {
@@ -163,7 +163,7 @@ mod tests {
         Ends { exchange: sum(), dtype: Native::F64, brought: end(brought), got: end(got) }
     }
 
-    /// What every row sees of so many exchanges, each of which it enters with other numbers; a
+    /// What every row sees of this many exchanges, each of which it enters with other numbers; a
     /// row that is told so fails there.
     fn meet(
         row: usize,

@@ -16,7 +16,7 @@ use std::{env, fmt, fs, ops::Range, thread};
 const STACK: Bytes = Bytes(2 << 20);
 
 /// Addresses that glibc sets aside for what a thread allocates, used or not, where there are some;
-/// for at most so many threads on each core, or for as many as the environment says. What is allocated
+/// for at most this many threads on each core, or for as many as the environment says. What is allocated
 /// while they run, to look at held-out data, lacks them.
 const HEAP: Bytes = Bytes(64 << 20);
 const HEAPS_PER_CORE: u64 = 8;
@@ -146,7 +146,7 @@ fn cores() -> u64 {
     thread::available_parallelism().map_or(1, |cores| cores.get() as u64)
 }
 
-/// What so many threads take of what a bound counts; of memory that is used they take next to
+/// What this many threads take of what a bound counts; of memory that is used they take next to
 /// nothing.
 fn of_threads(bound: &MemoryBound, wanted: &Demand, threads: impl Fn() -> u64) -> Bytes {
     match bound {

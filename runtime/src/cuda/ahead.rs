@@ -16,7 +16,7 @@ use super::{
 use roundelay_schedule::{ActionId, Bytes};
 use std::collections::BTreeMap;
 
-/// Fewest bytes of an input that is sent ahead. A link of 25 GB/s takes 42 µs for so many, by
+/// Fewest bytes of an input that is sent ahead. A link of 25 GB/s takes 42 µs for this many, by
 /// arithmetic; to hide less is not worth a copy and a wait more.
 const FEWEST: usize = 1 << 20;
 
@@ -29,7 +29,7 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Memory for the large ones of these inputs, each with its bytes at one of so many
+    /// Memory for the large ones of these inputs, each with its bytes at one of this many
     /// coordinates.
     ///
     /// # Errors

@@ -42,7 +42,7 @@ enum Reason {
     #[error("warp groups make no heads of this size")]
     Unmade,
     /// Others are not there.
-    #[error("functions for sm_90a are not to be had: {0}")]
+    #[error("functions for sm_90a are unavailable: {0}")]
     Absent(String),
     /// The library makes nothing here.
     #[error(transparent)]

@@ -231,7 +231,7 @@ impl Program {
         // SAFETY: the program is live; a number is written.
         done(unsafe { size(self.0, &raw mut count) })?;
         let mut bytes = vec![0u8; count];
-        // SAFETY: as before; so many bytes are written.
+        // SAFETY: as before; this many bytes are written.
         done(unsafe { get(self.0, bytes.as_mut_ptr().cast()) })?;
         Ok(bytes)
     }
@@ -253,7 +253,7 @@ fn known_architectures() -> Vec<u32> {
     if asked != nvrtcResult::NVRTC_SUCCESS || known.is_empty() {
         return Vec::new();
     }
-    // SAFETY: so many numbers are written.
+    // SAFETY: this many numbers are written.
     let asked = unsafe { nvrtc::nvrtcGetSupportedArchs(known.as_mut_ptr()) };
     match asked {
         nvrtcResult::NVRTC_SUCCESS => {

@@ -19,7 +19,7 @@ use roundelay_schedule::{Access, Bytes};
 /// array is like another.
 const DRAWN: usize = 65_521;
 
-/// Numbers lie between −1 and 1 in so many steps.
+/// Numbers lie between −1 and 1 in this many steps.
 const STEPS: u64 = 4096;
 
 /// What results hold before, where they are not added to: no number in any type.
@@ -73,7 +73,7 @@ pub(super) fn extents(arrays: &[Operand], scratch: Bytes) -> Vec<Bytes> {
     operands
 }
 
-/// From one piece of so many bytes to the next, in whole numbers of a size; none where all are looked
+/// From one piece of this many bytes to the next, in whole numbers of a size; none where all are looked
 /// at.
 fn pitch(bytes: u64, size: u64) -> Option<u64> {
     (bytes > PIECES * PIECE).then(|| (bytes - PIECE) / (PIECES - 1) / size * size)

@@ -53,7 +53,7 @@ impl Meeting {
         Self { exchange, joined, number, element: element.size(dtype) }
     }
 
-    /// The lines of so many parts, each as the numbers of its parts.
+    /// The lines of this many parts, each as the numbers of its parts.
     pub(super) fn lines(
         self,
         parts: usize,

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use roundelay_schedule::Id;
 
-    /// Members of a group, with rows of so many bytes, of which some are here.
+    /// Members of a group, with rows of this many bytes, of which some are here.
     fn rows(members: usize, bytes: u64, here: Vec<usize>) -> Rows {
         let row = |start: u64| {
             let row = move |member| Span {

@@ -421,7 +421,7 @@ impl Drop for Description {
 struct Layout(sys::cublasLtMatrixLayout_t);
 
 impl Layout {
-    /// Of a matrix of so many rows and columns, before it is transposed.
+    /// Of a matrix of this many rows and columns, before it is transposed.
     fn new(matrix: &Matrix, rows: usize, columns: usize, batches: usize) -> Done<Self> {
         let (stored_rows, stored_columns) = stored(matrix, rows, columns);
         let mut raw = ptr::null_mut();

@@ -228,7 +228,7 @@ fn terms(schedule: &Schedule) -> Bytes {
     Bytes(most.unwrap_or(0))
 }
 
-/// Room for the largest part of a row among so many members.
+/// Room for the largest part of a row among this many members.
 fn room(row: u64, members: u64) -> u64 {
     (row.div_ceil(members) + LARGEST_ELEMENT).next_multiple_of(ALIGNMENT)
 }

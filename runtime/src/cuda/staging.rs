@@ -50,7 +50,7 @@ struct Awaited {
 }
 
 impl Staging {
-    /// Room for all that a schedule feeds and reports at so many coordinates.
+    /// Room for all that a schedule feeds and reports at this many coordinates.
     ///
     /// # Errors
     /// When there is too little memory.

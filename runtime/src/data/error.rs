@@ -28,7 +28,7 @@ pub enum DataError {
     /// A folder for data whose path does not start at one.
     #[error(
         "the program names its data by the absolute path `{path}`, so nothing would be read in `{}`; \
-         leave --data away, or name the data in `train` by a path that starts at a folder",
+         drop --data, or name the data in `train` by a path that starts at a folder",
         named(root).display()
     )]
     Absolute {

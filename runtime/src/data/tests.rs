@@ -254,7 +254,7 @@ fn another_root_is_refused_where_it_changes_nothing() {
     ] {
         let job = job(data, &pair(1, 4, 256));
         let error = Dataset::open(&job, Some(folder.path())).unwrap_err().to_string();
-        assert!(error.contains("leave --data away"), "{error}");
+        assert!(error.contains("drop --data"), "{error}");
         let is_named = error.contains(&format!("the absolute path `{path}`"));
         assert_eq!(is_named, job.data != Data::Synthetic, "{error}");
     }

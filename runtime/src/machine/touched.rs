@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, ops::Range};
 /// A pattern that is not a number in any real type, and no token either.
 pub(crate) const POISON: u8 = 0xff;
 
-/// What arrays lie in: each starts at a multiple of so many bytes, and whatever is left behind its
+/// What arrays lie in: each starts at a multiple of this many bytes, and whatever is left behind its
 /// end belongs to it.
 const LINE: u64 = ALIGNMENT as u64;
 

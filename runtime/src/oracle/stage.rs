@@ -336,7 +336,7 @@ fn add(dtype: Float, from: &mut Memory, to: &mut Memory) {
     }
 }
 
-/// On every row, the last of so many numbers becomes the sum of those before it.
+/// On every row, the last of this many numbers becomes the sum of those before it.
 fn add_up<R: Real>(memory: &mut Memory, numbers: usize) {
     for row in memory.numbers_of::<R>().chunks_mut(numbers) {
         let (total, parts) = row.split_last_mut().expect("a row has a number");

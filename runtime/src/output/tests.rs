@@ -128,6 +128,6 @@ fn what_is_no_file_takes_what_comes_or_is_refused() {
     symlink("socket", at("to_socket")).unwrap();
     for name in ["socket", "to_socket"] {
         let refused = OutputFile::new(&at(name)).unwrap_err().to_string();
-        assert!(refused.contains("it is no file"), "{refused}");
+        assert!(refused.contains("it is not a file"), "{refused}");
     }
 }

@@ -15,7 +15,7 @@ use crate::{Ran, Record};
 use roundelay_schedule::{Nanos, PhysicalQueue, RoutineId, Schedule};
 use std::collections::BTreeMap;
 
-/// What is left of a time, whatever events cost: at least one part of so many.
+/// What is left of a time, whatever events cost: at least one part of this many.
 const LEFT: u64 = 4;
 
 /// What stands between two events of a stream.
@@ -106,7 +106,7 @@ fn most(time: Nanos) -> Nanos {
 }
 
 /// The constant that takes `sum` off all pieces together, of which each gives no more than its
-/// most and comes so many times; the largest most where all of them give too little.
+/// most and comes this many times; the largest most where all of them give too little.
 fn level(mut pieces: Vec<(Nanos, u64)>, sum: Nanos) -> Nanos {
     pieces.sort_unstable();
     let mut open: u64 = pieces.iter().map(|(_, count)| count).sum();

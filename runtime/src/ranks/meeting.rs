@@ -28,7 +28,7 @@ const LONGEST_TICK: Duration = Duration::from_millis(200);
 pub enum MeetingError {
     /// The host of rank 0 has no address.
     #[error(
-        "rank 0 is to be found at `{host}`, which is no host: {reason}; set MASTER_ADDR"
+        "rank 0 is to be found at `{host}`, which is not a host: {reason}; set MASTER_ADDR"
     )]
     Host {
         /// Its name.

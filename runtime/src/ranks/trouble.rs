@@ -114,7 +114,7 @@ impl Ended {
 }
 
 /// Which ranks may hold all others up: those that do not speak any more, else those that are
-/// furthest back; and where the others are. Of two ranks that a message does not get across, neither
+/// furthest behind; and where the others are. Of two ranks that a message does not get across, neither
 /// is known to be at fault.
 fn culprits(seen: &[Seen]) -> String {
     let mute: Vec<&Seen> = seen.iter().filter(|own| own.silent > SILENCE).collect();
@@ -131,7 +131,7 @@ fn culprits(seen: &[Seen]) -> String {
     for own in others {
         let Seen { rank, position, .. } = own;
         text.push(match mute.is_empty() && is_last(&own) {
-            true => format!("rank {rank} is furthest back, {position}"),
+            true => format!("rank {rank} is furthest behind, {position}"),
             false => format!("rank {rank} waits {position}"),
         });
     }
@@ -160,8 +160,8 @@ mod tests {
         let last = stuck(vec![seen(0, 4, 0), seen(1, 3, 1), seen(2, 3, 0)]);
         for word in [
             "rank 0 waits",
-            "rank 1 is furthest back, in period 3",
-            "rank 2 is furthest back",
+            "rank 1 is furthest behind, in period 3",
+            "rank 2 is furthest behind",
         ] {
             assert!(last.contains(word), "{last}");
         }

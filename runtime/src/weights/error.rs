@@ -16,7 +16,7 @@ pub enum WeightsError {
         source: io::Error,
     },
     /// A file that is cut short or changed.
-    #[error("`{}` is no whole safetensors file: {reason}", path.display())]
+    #[error("`{}` is not a whole safetensors file: {reason}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -69,7 +69,7 @@ pub enum WeightsMistake {
         hint: String,
     },
     /// An array is there that the model has no parameter for.
-    #[error("`{name}` is no parameter of the model{hint}")]
+    #[error("`{name}` is not a parameter of the model{hint}")]
     Unknown {
         /// Name in the file.
         name: String,

@@ -208,8 +208,8 @@ fn every_mistake_is_named_with_the_nearest_name() {
     assert_eq!(
         found,
         [
-            "`layer.qery.weight` is no parameter of the model; nearest is `layer.query.weight`",
-            "`something.else.altogether` is no parameter of the model",
+            "`layer.qery.weight` is not a parameter of the model; nearest is `layer.query.weight`",
+            "`something.else.altogether` is not a parameter of the model",
             "`layer.query.weight` is missing; nearest is `layer.qery.weight`",
             "`layer.query.bias` has shape [4] in the file, the model wants [3]",
         ]

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 const N: u32 = 4;
 
-/// Every turning ring has come round after so many steps.
+/// Every turning ring has come round after this many steps.
 const ROUND: u64 = 12;
 
 fn measured(cpu: &mut Cpu, steps: u64) -> Measured {

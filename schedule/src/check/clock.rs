@@ -108,7 +108,7 @@ impl Clocks {
             || self.rows[self.row(head).start + earlier.queue as usize] >= earlier.number
     }
 
-    /// Issues the next instance of `queue`, for which so many others wait.
+    /// Issues the next instance of `queue`, for which this many others wait.
     pub(super) fn issue(&mut self, queue: u32, waiters: u32) -> Mark {
         let number = &mut self.numbers[queue as usize];
         *number += 1;

@@ -126,7 +126,7 @@ fn job(schedule: &Schedule, faults: &mut Faults) {
     let micro_batches = plan.all_micro_batches();
     let whole = job.batch > 0 && job.batch.is_multiple_of(micro_batches);
     faults.require(whole, culprit, || {
-        format!("batch {} is no multiple of {micro_batches} micro-batches", job.batch)
+        format!("batch {} is not a multiple of {micro_batches} micro-batches", job.batch)
     });
     faults.require(job.evaluate != Evaluation::Every(0), culprit, || {
         "evaluates every 0 steps; write never or a larger number".into()
@@ -219,7 +219,7 @@ fn axes(schedule: &Schedule, faults: &mut Faults) {
     });
     let fresh = folded == replicas || plan.delays.max() == 0;
     faults.require(fresh, culprit, || {
-        "workers with delays are no axis: list them as devices of the cell".into()
+        "workers with delays do not form an axis: list them as devices of the cell".into()
     });
 }
 

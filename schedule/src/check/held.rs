@@ -25,7 +25,7 @@ pub enum Held<S = Sum> {
     Adjoint(Stage, MicroBatch, i64),
     /// A value of a micro-batch in a step.
     Value(ValueId, MicroBatch, i64),
-    /// The gradient of such a value, with the contributions of so many stages.
+    /// The gradient of such a value, with the contributions of this many stages.
     ValueGradient(ValueId, MicroBatch, i64, u32),
     /// An input of a micro-batch in a step.
     Input(InputId, MicroBatch, i64),

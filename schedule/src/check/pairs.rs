@@ -106,11 +106,11 @@ fn member(schedule: &Schedule, (head, id): (ActionId, ActionId), faults: &mut Fa
     });
     let [Some((at, lane, beside)), Some((own_at, own_lane, _))] = places else {
         return faults
-            .malformed(culprit, format!("is beside {head}, which is no launch"));
+            .malformed(culprit, format!("is beside {head}, which is not a launch"));
     };
     let forward = schedule.task(first).is_some_and(|task| task.pass == Pass::Forward);
     faults.require(forward && beside.is_none(), culprit, || {
-        format!("is beside {head}, which is no forward pass")
+        format!("is beside {head}, which is not a forward pass")
     });
     faults.require(at == own_at && lane != own_lane, culprit, || {
         format!(

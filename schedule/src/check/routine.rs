@@ -150,7 +150,7 @@ impl<'a> Body<'a> {
             (Deed::Compute, Pass::Update) => {
                 let own = self.schedule.job.optimizer.method.kernel();
                 return Err(format!(
-                    "is no step of the optimizer; a pass U calls `{own}`"
+                    "is not a step of the optimizer; a pass U calls `{own}`"
                 ));
             }
             (Deed::Compute, _) => {}

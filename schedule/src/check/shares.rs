@@ -19,7 +19,7 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
             faults.malformed(
                 culprit,
                 format!(
-                    "`{name}` has shares of `{of}`, which is no input that data brings"
+                    "`{name}` has shares of `{of}`, which is not an input that data brings"
                 ),
             );
             continue;

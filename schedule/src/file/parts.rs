@@ -136,7 +136,7 @@ fn starts_well(text: &str, mistakes: &mut Mistakes) -> bool {
         }
         _ => {
             let hint = format!("the first line is `roundelay schedule {FORMAT}`");
-            mistakes.add(1, 1, "this is no schedule file", hint);
+            mistakes.add(1, 1, "this is not a schedule file", hint);
             false
         }
     }

@@ -72,7 +72,7 @@ pub enum PlanFault {
     #[error("with one replica nothing is split: use states replicated, not {0}")]
     OneReplica(States),
     /// Lists that are no training step.
-    #[error("the lists are no training step: {0}")]
+    #[error("the lists are not a training step: {0}")]
     Lists(ListFault),
     /// Replicas of a cell whose workers never meet.
     #[error(

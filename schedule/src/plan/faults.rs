@@ -218,7 +218,7 @@ impl Placement {
 }
 
 impl States {
-    /// Shards divide so many members that hold a stage, where states are split in groups.
+    /// Shards divide this many members that hold a stage, where states are split in groups.
     ///
     /// # Errors
     /// Other states, or shards that divide no members.

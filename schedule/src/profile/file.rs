@@ -75,7 +75,8 @@ fn check_version(text: &str) -> Result<(), ProfileErrors> {
         Some((index + 1, line.strip_prefix("format:")?.split('#').next()?.trim()))
     });
     let Some((line, version)) = found else {
-        let message = format!("this is no table: `format: {PROFILE_FORMAT}` is missing");
+        let message =
+            format!("this is not a table: `format: {PROFILE_FORMAT}` is missing");
         return Err(single(1, message));
     };
     if version == PROFILE_FORMAT.to_string() {

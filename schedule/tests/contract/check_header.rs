@@ -58,7 +58,7 @@ fn decisions_that_do_not_go_together_are_refused() {
         assert!(found.to_string().contains(said), "{said}: {found}");
     }
     let found = refused(pipeline(), |s| s.plan.order = Order::Listed).to_string();
-    assert!(found.contains("the lists are no training step"), "{found}");
+    assert!(found.contains("the lists are not a training step"), "{found}");
 }
 
 /// Documents have them as keys, and terminals obey what they cannot show.

@@ -54,7 +54,7 @@ fn a_dropped_wait_is_a_race() {
     );
 }
 
-/// What is told of so many micro-batches with a fault: how much, and of which lines, counted from the
+/// What is told of this many micro-batches with a fault: how much, and of which lines, counted from the
 /// end of the list that is nearer.
 fn told(
     micro_batches: u32,
@@ -138,7 +138,7 @@ fn an_update_is_a_call_of_the_optimizer() {
         let update = all.find(|own| own.pass == Pass::Update).unwrap();
         update.calls[0].kernel = "rru".into();
     });
-    let told = "is no step of the optimizer; a pass U calls `sgd`";
+    let told = "is not a step of the optimizer; a pass U calls `sgd`";
     assert!(found.to_string().contains(told), "{found}");
 }
 

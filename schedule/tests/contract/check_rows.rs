@@ -8,7 +8,7 @@ use roundelay_schedule::{
     Subject, Tensor, Violation, Violations, Work, check,
 };
 
-/// Puts it on so many devices, all of them in use.
+/// Puts it on this many devices, all of them in use.
 fn place(schedule: &mut Schedule, devices: u32) {
     let Schedule { target, plan, .. } = empty(Rule::Sync, 1, 1, devices);
     schedule.target = target;

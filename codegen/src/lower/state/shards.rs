@@ -213,7 +213,7 @@ impl Shards {
         self.update(draft, last, 2 + reduced)
     }
 
-    /// The update so many turns behind the last one that makes a gradient. Where the norm of the whole
+    /// The update this many turns behind the last one that makes a gradient. Where the norm of the whole
     /// has to be found, that takes a turn, and another one to add up what shards have.
     fn update(
         &self,

@@ -97,7 +97,7 @@ impl<'a> Norm<'a> {
         step.integer("groups", number(self.groups))
     }
 
-    /// Sums of one part, or those of so many.
+    /// Sums of one part, or those of this many.
     fn sums(&self, which: u32, parts: u64) -> Term {
         let shape = [parts, 2 * self.numbers()];
         Term { element: Element::Wide, ..self.site.scratch(which, &shape) }

@@ -15,7 +15,7 @@ use roundelay_schedule::{
 const WIDTHS: [u64; 2] = [5, 16];
 const SCALE: Operation = Operation::Scale { factor: 1.5 };
 
-/// Rows of so many channels, three for each example.
+/// Rows of this many channels, three for each example.
 fn rows(width: u64) -> [Extent; 2] {
     [per_example(3), fixed(width)]
 }

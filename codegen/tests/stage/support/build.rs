@@ -28,7 +28,7 @@ impl Build {
     pub(crate) fn tokens(&mut self, name: &str, shape: &[Extent], bound: u64) -> Source {
         self.any_input(name, shape, Element::I32, bound)
     }
-    /// What each of so many rows counts in a masked loss.
+    /// What each of this many rows counts in a masked loss.
     pub(crate) fn shares(&mut self, rows: u64) -> Source {
         self.any_input("shares", &[fixed(rows)], Element::Wide, 0)
     }

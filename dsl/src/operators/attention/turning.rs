@@ -11,7 +11,7 @@ const BASE: f64 = 10_000.0;
 pub(super) enum Rotary {
     /// They are not.
     Without,
-    /// By angles of this base, stretched, so many leading elements of every head.
+    /// By angles of this base, stretched, this many leading elements of every head.
     Turned { base: f64, elements: u64, stretch: Stretch },
 }
 

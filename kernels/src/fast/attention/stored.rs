@@ -13,7 +13,7 @@ use std::ops::Range;
 /// Rows of one item.
 const ROWS: usize = 96;
 
-/// How many items there are, of queries or keys with so many heads.
+/// How many items there are, of queries or keys with this many heads.
 pub(crate) fn stored_items(heads: &Heads, parts: usize) -> usize {
     heads.batch * parts * heads.sequence.div_ceil(ROWS)
 }

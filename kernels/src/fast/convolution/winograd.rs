@@ -45,7 +45,7 @@ pub(super) fn fits(shape: &Geometry) -> bool {
     whole && wide && short && window.padding < TAPS
 }
 
-/// Columns of one block of matrices with so many rows: whole lines.
+/// Columns of one block of matrices with this many rows: whole lines.
 fn columns_of_block<R: Real>(rows: usize, columns: usize) -> usize {
     (BLOCK / rows).next_multiple_of(R::Line::COUNT).min(columns)
 }

@@ -35,7 +35,7 @@ impl Code {
         self.functions.of(&launch).map(drop)
     }
 
-    /// Adds arrays of so many numbers from the first to the last, and that to what is there if it
+    /// Adds arrays of this many numbers from the first to the last, and that to what is there if it
     /// accumulates. Where there are more than one launch takes, the sum of those before is the
     /// first one of the next launch.
     pub(in crate::cuda) fn sum(
@@ -64,7 +64,7 @@ impl Code {
         Ok(())
     }
 
-    /// Counts words of memory, as [`count_words`] says; of so many each, those that are `word`.
+    /// Counts words of memory, as [`count_words`] says; of this many each, those that are `word`.
     ///
     /// [`count_words`]: cuda::count_words
     pub(in crate::cuda) fn count_words(

@@ -136,7 +136,7 @@ impl Descriptor {
 
     fn give<T>(&mut self, name: c_int, kind: c_int, values: &[T]) -> Done {
         let (count, at) = (values.len() as i64, values.as_ptr().cast());
-        // SAFETY: the descriptor is live; the library copies so many values of that type.
+        // SAFETY: the descriptor is live; the library copies this many values of that type.
         check(unsafe { cudnn::cudnnBackendSetAttribute(self.0, name, kind, count, at) })
     }
 
@@ -220,7 +220,7 @@ impl Descriptor {
     fn ask<T>(&self, name: c_int, kind: c_int, places: &mut [T]) -> Done<usize> {
         let (mut count, at) = (0, places.as_mut_ptr().cast());
         let most = places.len() as i64;
-        // SAFETY: the descriptor is live; at most so many values of that type and a count are written.
+        // SAFETY: the descriptor is live; at most this many values of that type and a count are written.
         check(unsafe {
             cudnn::cudnnBackendGetAttribute(self.0, name, kind, most, &raw mut count, at)
         })?;

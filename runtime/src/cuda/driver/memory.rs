@@ -161,7 +161,7 @@ impl Pinned {
             return Ok(Self { start: ptr::NonNull::dangling().as_ptr(), bytes });
         }
         let mut start = ptr::null_mut();
-        // SAFETY: an address of so many bytes is written, which are then this program's.
+        // SAFETY: an address of this many bytes is written, which are then this program's.
         let start: *mut u8 = unsafe {
             driver!(cuMemHostAlloc(&raw mut start, bytes, 0))?;
             ptr::write_bytes(start.cast::<u8>(), 0, bytes);

@@ -62,7 +62,7 @@ impl Algorithm {
 fn told(raw: &cublasLtMatmulAlgo_t) -> [u32; TOLD.len()] {
     TOLD.map(|(said, size)| {
         let (mut bytes, mut written) = ([0; 4], 0);
-        // SAFETY: at most so many bytes, and a number, are written.
+        // SAFETY: at most this many bytes, and a number, are written.
         let answer = check(unsafe {
             cublaslt::cublasLtMatmulAlgoConfigGetAttribute(
                 raw,
@@ -131,7 +131,7 @@ pub(super) fn ask(
     let [a, b, out] = layouts.each_ref().map(|layout| layout.0);
     let mut found = [const { MaybeUninit::<Heuristic>::zeroed() }; OFFERED];
     let mut count = 0;
-    // SAFETY: all descriptions are live; at most so many results and a number are written.
+    // SAFETY: all descriptions are live; at most this many results and a number are written.
     check(unsafe {
         cublaslt::cublasLtMatmulAlgoGetHeuristic(
             handle.0,
@@ -147,7 +147,7 @@ pub(super) fn ask(
         )
     })?;
     let count = usize::try_from(count).unwrap_or(0);
-    // SAFETY: the library has written so many results; all others are zero, which is one too.
+    // SAFETY: the library has written this many results; all others are zero, which is one too.
     let found =
         found.iter().take(count).map(|result| unsafe { result.assume_init_ref() });
     let usable =

@@ -27,7 +27,7 @@ pub(super) struct Clocks {
     known: Vec<u64>,
 }
 
-/// A moment of a stream: after so many instances.
+/// A moment of a stream: after this many instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
     pub(super) stream: usize,

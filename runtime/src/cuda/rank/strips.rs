@@ -23,7 +23,7 @@ pub(super) struct Strips {
 }
 
 impl Strips {
-    /// Those of the part at a place of so many, of elements of so many bytes.
+    /// Those of the part at a place of this many, of elements of so many bytes.
     pub(super) fn of(halos: &Halos, (own, parts): (usize, usize), element: u64) -> Self {
         let mut end = 0;
         let mut place = |ends: [usize; 2]| {

@@ -35,7 +35,7 @@ const MOST_REPEATED: u64 = 64;
 const PAIRS: usize = 3;
 const RACING: Duration = Duration::from_secs(2);
 
-/// A way leaves that always takes more than so many times as long as another.
+/// A way leaves that always takes more than this many times as long as another.
 const HOPELESS: u64 = 2;
 
 /// A device whose last trial was not as long ago is warm.
@@ -167,7 +167,7 @@ impl Race<'_, '_> {
         wait(moment, PATIENCE, self.watch)
     }
 
-    /// What one of a batch takes that is played so many times. It is played once before that, so that the
+    /// What one of a batch takes that is played this many times. It is played once before that, so that the
     /// device is busy until the host has given all that counts.
     fn play(&mut self, batch: &Batch, times: u64) -> Result<Nanos, Unreached> {
         (self.watch)()?;

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Every so many files of a class one is held out.
+/// Every this many files of a class one is held out.
 const HELD_OUT: usize = 10;
 
 /// The most files of all classes.

@@ -9,7 +9,7 @@ use roundelay_schedule::InputId;
 const WALK: u64 = u64::from_le_bytes(*b"syn-walk");
 const MAP: u64 = u64::from_le_bytes(*b"walk-map");
 
-/// One token in so many is noise.
+/// One token in this many is noise.
 const NOISE: u64 = 8;
 
 /// Tokens without a bound are below this.

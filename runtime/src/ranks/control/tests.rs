@@ -136,7 +136,7 @@ fn whoever_does_not_come_is_named_by_all() {
     assert!(start.elapsed() < 3 * PATIENCE);
     for trouble in found {
         let said = trouble.to_string();
-        assert!(said.contains("rank 1 is furthest back, in period 0 at a3"), "{said}");
+        assert!(said.contains("rank 1 is furthest behind, in period 0 at a3"), "{said}");
         assert!(said.contains("rank 0 waits in period 1 at a3"), "{said}");
     }
 }

@@ -25,7 +25,7 @@ unsafe extern "C" fn cublasLtMatmulAlgoConfigGetAttribute(
         (0 | 2..=6, 4) | (7 | 8, 2) => 1,
         _ => return INVALID_VALUE,
     };
-    // SAFETY: the caller gives room for so many bytes and for a number.
+    // SAFETY: the caller gives room for this many bytes and for a number.
     unsafe {
         ptr::copy_nonoverlapping(told.to_le_bytes().as_ptr(), to.cast(), size);
         *written = size;

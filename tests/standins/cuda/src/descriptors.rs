@@ -304,7 +304,7 @@ unsafe extern "C" fn cudnnBackendSetAttribute(
     values: *const c_void,
 ) -> c_int {
     let Some(size) = size_of(kind) else { return BAD_PARAM };
-    // SAFETY: the descriptor is live, and so many values of this type are there.
+    // SAFETY: the descriptor is live, and this many values of this type are there.
     let (own, bytes) = unsafe {
         (&mut *own, slice::from_raw_parts(values.cast::<u8>(), size * count as usize))
     };
@@ -381,7 +381,7 @@ unsafe extern "C" fn cudnnBackendGetAttribute(
         (HEURISTICS, 202) => {
             let graph = own.part(201);
             let engines = world().settings.offers.clone();
-            // SAFETY: so many configurations are there.
+            // SAFETY: this many configurations are there.
             let parts =
                 unsafe { slice::from_raw_parts(places.cast::<*mut Descriptor>(), most) };
             for (part, engine) in parts.iter().zip(&engines) {
@@ -405,7 +405,7 @@ unsafe extern "C" fn cudnnBackendGetAttribute(
             let notes =
                 offered.zip(graph).map(|(offered, number)| notes(offered, number));
             let notes = notes.expect("an engine is one of a graph");
-            // SAFETY: so many numbers are there.
+            // SAFETY: this many numbers are there.
             let room = unsafe { slice::from_raw_parts_mut(places.cast::<i32>(), most) };
             room.iter_mut().zip(&notes).for_each(|(place, note)| *place = *note);
             notes.len().min(most)

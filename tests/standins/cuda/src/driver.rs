@@ -60,7 +60,7 @@ unsafe extern "C" fn cuDeviceGetName(
     if (length as usize) < bytes.len() {
         return INVALID_VALUE;
     }
-    // SAFETY: the caller gives room for so many letters.
+    // SAFETY: the caller gives room for this many letters.
     unsafe { ptr::copy_nonoverlapping(bytes.as_ptr().cast(), name, bytes.len()) };
     SUCCESS
 }

@@ -15,7 +15,7 @@
 //! | `STANDIN_CUDA_MEMORY` | bytes of a device, 1 GiB unless said |
 //! | `STANDIN_CUDA_MAPS` | `no`: addresses cannot be reserved |
 //! | `STANDIN_CUDA_FORGET` | number of a wait between streams that is not kept |
-//! | `STANDIN_CUDA_FAIL` | a kernel launch at which the device fails: its number, or `NAME:NUMBER` among those of functions whose names contain this; with `/CALLS` behind it the launch never ends, and so many more calls are answered before one hears of the failure |
+//! | `STANDIN_CUDA_FAIL` | a kernel launch at which the device fails: its number, or `NAME:NUMBER` among those of functions whose names contain this; with `/CALLS` behind it the launch never ends, and this many more calls are answered before one hears of the failure |
 //! | `STANDIN_CUDA_HANG` | a kernel launch that never ends, named in the same way |
 //! | `STANDIN_CUDA_PRODUCTS` | `refuse`: the library of products has no algorithm; `fail`: it has, and refuses what it is given |
 //! | `STANDIN_CUDA_REFUSE` | number of a launch of a graph that the driver has no memory for |

@@ -34,7 +34,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// A device with so many bytes.
+    /// A device with this many bytes.
     pub(crate) fn new(total: u64) -> Self {
         Self {
             next: FIRST,

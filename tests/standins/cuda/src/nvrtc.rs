@@ -63,7 +63,7 @@ unsafe extern "C" fn nvrtcCompileProgram(
     count: c_int,
     options: *const *const c_char,
 ) -> c_int {
-    // SAFETY: the handle is live, and so many texts are given.
+    // SAFETY: the handle is live, and this many texts are given.
     let (program, options) = unsafe {
         let option = |k| CStr::from_ptr(*options.add(k)).to_string_lossy().into_owned();
         (&mut *program, (0..count as usize).map(option).collect::<Vec<_>>())

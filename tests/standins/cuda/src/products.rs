@@ -220,7 +220,7 @@ unsafe fn destroy<T>(own: *mut T) -> c_int {
 
 /// A value that an attribute is set to.
 unsafe fn value<T: Copy>(value: *const c_void, size: usize) -> Option<T> {
-    // SAFETY: the caller gives a value of so many bytes.
+    // SAFETY: the caller gives a value of this many bytes.
     (size == size_of::<T>()).then(|| unsafe { ptr::read_unaligned(value.cast()) })
 }
 
@@ -254,7 +254,7 @@ unsafe extern "C" fn cublasLtMatmulDescSetAttribute(
     to: *const c_void,
     size: usize,
 ) -> c_int {
-    // SAFETY: the handle is live, and the value has so many bytes.
+    // SAFETY: the handle is live, and the value has this many bytes.
     let set = unsafe {
         let own = &mut *own;
         let turned = || value::<i32>(to, size).map(|operation| operation == 1);
@@ -305,7 +305,7 @@ unsafe extern "C" fn cublasLtMatrixLayoutSetAttribute(
     to: *const c_void,
     size: usize,
 ) -> c_int {
-    // SAFETY: the handle is live, and the value has so many bytes.
+    // SAFETY: the handle is live, and the value has this many bytes.
     let set = unsafe {
         let own = &mut *own;
         match attribute {
@@ -336,7 +336,7 @@ unsafe extern "C" fn cublasLtMatmulPreferenceSetAttribute(
     to: *const c_void,
     size: usize,
 ) -> c_int {
-    // SAFETY: the handle is live, and the value has so many bytes.
+    // SAFETY: the handle is live, and the value has this many bytes.
     let set = unsafe {
         let own = &mut *own;
         match attribute {
@@ -383,7 +383,7 @@ unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     answers: *mut Answer,
     count: *mut c_int,
 ) -> c_int {
-    // SAFETY: all handles are live; the caller gives room for so many answers and a number.
+    // SAFETY: all handles are live; the caller gives room for this many answers and a number.
     unsafe {
         let all = [&*a, &*b, &*out];
         let Description { epilogue, transposed, .. } = *description;

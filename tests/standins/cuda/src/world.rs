@@ -108,7 +108,7 @@ pub(crate) struct Counts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     Well,
-    /// It has, but so many calls do not hear of it.
+    /// It has, but this many calls do not hear of it.
     Failing(u64),
     Failed,
 }
