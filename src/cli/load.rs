@@ -31,7 +31,7 @@ pub(super) fn text(path: &Path) -> Result<String, Failure> {
         return Err(Failure::refused(Code::Limit, path, message));
     }
     dsl::utf8(bytes).map_err(|dsl::NotUtf8 { line, column }| {
-        let message = "this byte is part of no UTF-8 text";
+        let message = "this byte is not part of UTF-8 text";
         Failure::at(path, [line, column], message, "save the file as UTF-8")
     })
 }

@@ -28,8 +28,11 @@ fn a_file_of_another_kind_is_said_to_be_one() {
     let program = scratch.file("line.rdl", PROGRAM);
     let schedule = compiled(&scratch, &program, "line.schedule");
     for command in ["check", "simulate", "show"] {
-        let words =
-            ["no schedule file, but a program", "roundelay compile", "line.rdl:1:1"];
+        let words = [
+            "this is a program, not a schedule file",
+            "roundelay compile",
+            "line.rdl:1:1",
+        ];
         refused(roundelay(command).arg(&program), 1, &words);
     }
     for command in ["plan", "compile -o never", "profile -o never", "fmt"] {
@@ -74,10 +77,10 @@ fn the_first_byte_that_is_no_text_is_shown() {
     };
     for (command, file) in [("plan", &program), ("check", &schedule)] {
         let place = format!("{}:{}:6", file.display(), spoil(file));
-        let words = ["no UTF-8 text", &place, "hint: save the file as UTF-8"];
+        let words = ["not part of UTF-8 text", &place, "hint: save the file as UTF-8"];
         refused(roundelay(command).arg(file), 1, &words);
     }
     let importing = scratch.file("importing.rdl", "import \"line.rdl\"\n");
-    let words = ["importing.rdl:1:", "no UTF-8 text", "column 6", "save it as UTF-8"];
+    let words = ["importing.rdl:1:", "not UTF-8 text", "column 6", "save it as UTF-8"];
     refused(roundelay("plan").arg(importing), 1, &words);
 }

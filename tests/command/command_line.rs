@@ -258,7 +258,7 @@ fn files_that_cannot_be_used_are_named() {
     }
     let output = scratch.path("no/such/folder");
     refused(roundelay("devices -o").arg(&output), 1, &["no/such/folder"]);
-    refused(roundelay("check").arg(&program), 1, &["no schedule file", "line.rdl:1"]);
+    refused(roundelay("check").arg(&program), 1, &["not a schedule file", "line.rdl:1"]);
     refused(roundelay("run --device cuda").arg(&program), 3, &["--device cpu"]);
     let half = scratch.file("half.rdl", &PROGRAM.replace("seed 3", "seed 3, dtype bf16"));
     refused(roundelay("run --device cuda").arg(half), 3, &["`dtype f32` or `dtype f64`"]);

@@ -164,8 +164,16 @@ fn saying(section: &str, entry: &str) -> String {
         }
         other => panic!("`{other}` is a section that no example is made of"),
     };
+    let cluster = match section.split('.').next() {
+        Some("device") => "cluster c { 1 x d }",
+        Some("link") => {
+            "device d { memory 80 GB, compute 1 TFLOP/s, bandwidth 1 TB/s }
+             cluster c { 2 x d joined by l }"
+        }
+        _ => "",
+    };
     let model = if entry.starts_with("data text") { BYTES } else { LAYERS };
-    format!("{model}\n{parts}")
+    format!("{model}\n{parts}\n{cluster}")
 }
 
 /// A model with operations to cut at.

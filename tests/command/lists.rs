@@ -405,7 +405,7 @@ fn a_file_whose_order_does_not_fit_its_numbers_is_refused() {
     let file = scratch.file("wrong.schedule", &wrong);
     let problem = refused("check --seal", &file);
     assert!(
-        problem["message"].to_string().contains("multiple of the chunks"),
+        problem["message"].to_string().contains("one stage on a device"),
         "{problem}"
     );
 }

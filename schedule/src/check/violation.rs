@@ -260,12 +260,10 @@ impl fmt::Display for Violation {
                 Writer(found, *writer)
             ),
             Violation::Tree { action, stage, at, row, made, plan } => {
+                let place = format!("{stage} in {row} on {at}");
                 let (makes, mend) = makes(made.as_ref(), plan);
                 let plan = Spelled(plan);
-                write!(
-                    f,
-                    "{action} {makes} {stage} in {row} on {at}; the plan adds {plan}: {mend}"
-                )
+                write!(f, "{action} {makes} {place}; the plan adds {plan}: {mend}")
             }
             Violation::Rest { at, row, expected, found, writer, steps } => write!(
                 f,
