@@ -315,7 +315,9 @@ mod tests {
             let notes = notes(&program, &plan);
             let own = notes.iter().find(|note| note.starts_with("stage 1 of the first"));
             assert_eq!(own.is_some(), told, "{notes:?}");
-            let says = |note: &String| note.contains("is the loss alone: `node.0` to");
+            let says = |note: &String| {
+                note.contains("is the loss alone: embedding `node.0` and")
+            };
             assert!(own.is_none_or(says), "{notes:?}");
         }
     }

@@ -37,7 +37,7 @@ fn a_file_of_another_kind_is_said_to_be_one() {
     }
     for command in ["plan", "compile -o never", "profile -o never", "fmt"] {
         let words = [
-            "no program, but a schedule file",
+            "this is a schedule file, not a program",
             "`run`, `evaluate` and `data` take it",
             "line.schedule:1:1",
         ];

@@ -314,7 +314,7 @@ fn shares_of_something_else_are_refused() {
     for (found, expected) in [
         (
             of("nothing", 6),
-            "`targets.shares.6` has shares of `nothing`, which is no input",
+            "`targets.shares.6` has shares of `nothing`, which is not an input",
         ),
         (of("targets.shares.6", 6), "which is not an input that data brings"),
         (of("tokens", 6), "does not look up by them or leaves out another number"),

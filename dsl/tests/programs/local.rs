@@ -295,7 +295,7 @@ fn mistakes_of_heads_and_units_have_a_place_and_a_hint() {
     let cases = [
         (head("layer", "y = relu(x)"), "local(units = 2)", "the head has no loss"),
         (head("nobody", ends), "local(units = 2)", "nothing above is called `nobody`"),
-        (head("vocab", ends), "local(units = 2)", "no value that the model computes"),
+        (head("vocab", ends), "local(units = 2)", "not a value that the model computes"),
         (head("tokens", ends), "local(units = 2)", "`tokens` is not computed"),
         (head("layer", "loss mse(wide, wide)"), "sync", "does not depend on `x`"),
         (head("layer", "loss mse(x, wide)"), "sync", "needs the input `wide`"),

@@ -164,15 +164,15 @@ fn values_out_of_range_are_refused() {
     let x: &[u64] = &[2, 4, 6];
     let attention = call("attention").reals(&[x, x, x, x, &[2, 4, 4]]);
     let attention = attention.integer("heads", 2).integer("key_heads", 2);
-    refused(&attention.clone().integer("heads", 4), "no multiple of 4 heads");
-    refused(&attention.clone().integer("heads", 3), "no multiple of 2 key heads");
+    refused(&attention.clone().integer("heads", 4), "not a multiple of 4 heads");
+    refused(&attention.clone().integer("heads", 3), "not a multiple of 2 key heads");
     refused(&attention.clone().integer("heads", 0), "at least 1");
     refused(&attention.clone().integer("window", 0), "at least 1");
     refused(&attention.clone().number("scale", 0.0), "above 0");
     refused(&attention.number("cap", -1.0), "above 0");
     let packed = call("attention").flag("packed", true).reals(&[x, x, &[2, 2, 4]]);
     let packed = packed.integer("heads", 2).integer("key_heads", 1);
-    let uneven = "no multiple of 2 queries, 1 keys and 1 values";
+    let uneven = "not a multiple of 2 queries, 1 keys and 1 values";
     refused(&packed, uneven);
     let rotary = call("rotary").number("base", 100.0).reals(&[x, x]);
     refused(&rotary.clone().integer("heads", 2), "no pairs for 2 heads");

@@ -26,7 +26,7 @@ fn reasons_name_the_bound_and_the_differing_decisions() {
     let shared = ["wte", "embedding", "head"].map(str::to_owned);
     ranking.space.tied = Some(Tied { parameters: vec![shared], most: 2, nodes: 9 });
     let text = explained(&ranking);
-    assert!(text.contains("cuts: `embedding` to `head` share"), "{text}");
+    assert!(text.contains("cuts: embedding and `head` both use `wte`"), "{text}");
     assert!(text.contains("take 750 ns of 1.00 us (75 %)"), "{text}");
     assert!(text.contains("rank 2 has micro_batches 8: time +50.0 %"), "{text}");
     ranking.plans[0].bound.traffic = Nanos(900);

@@ -17,8 +17,8 @@ fn named(folder: &Path) -> &Path {
 pub enum DataError {
     /// A folder for data that is drawn.
     #[error(
-        "the program's data is drawn from its seed, so there is nothing to read in `{}`; leave \
-         --data away, or name `text`, `tokens`, `cifar10` or `images` in `train`",
+        "the program's data is drawn from its seed, so there is nothing to read in `{}`; drop \
+         --data, or name `text`, `tokens`, `cifar10` or `images` in `train`",
         root.display()
     )]
     Drawn {

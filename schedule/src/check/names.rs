@@ -1,5 +1,5 @@
 //! Rule 1 for names: those of parameters and inputs become keys and names of files, those of
-//! metrics, devices and links keys of documents. All are printed.
+//! metrics and devices keys of documents. All are printed.
 
 use super::{Culprit, faults::Faults, limit};
 use crate::Schedule;
@@ -14,13 +14,11 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
     let inputs = job.inputs.values().map(|own| &*own.name).collect();
     let metrics = job.metrics.iter().map(|own| &*own.name).collect();
     let devices = target.devices.values().map(|own| &*own.name).collect();
-    let links = target.links.values().map(|own| &*own.name).collect();
-    let all: [(Culprit, &str, Vec<&str>); 5] = [
+    let all: [(Culprit, &str, Vec<&str>); 4] = [
         (own, "parameters", parameters.clone()),
         (own, "inputs", inputs),
         (own, "metrics", metrics),
         (machine, "devices", devices),
-        (machine, "links", links),
     ];
     for (culprit, kind, names) in all {
         let mut known = BTreeSet::new();
@@ -34,6 +32,8 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
     }
     printable(own, &job.model, faults);
     printable(machine, &target.name, faults);
+    // One link may join devices at several levels, and one memory be shared in several places.
+    target.links.values().for_each(|link| printable(machine, &link.name, faults));
     target.pools.values().for_each(|pool| printable(machine, &pool.name, faults));
     for (id, routine) in schedule.routines.iter() {
         printable(Culprit::Routine(id), &routine.name, faults);

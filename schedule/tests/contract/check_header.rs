@@ -67,11 +67,6 @@ fn names_of_machines_are_apart_and_can_be_shown() {
     let told = |fault: fn(&mut Schedule)| refused(pipeline(), fault).to_string();
     let twice = told(|s| s.target.devices[id(1)].name = "core 0".into());
     assert!(twice.contains("target: two devices are called `core 0`"), "{twice}");
-    let links = told(|s| {
-        let link = s.target.links[id(0)].clone();
-        s.target.links.push(link);
-    });
-    assert!(links.contains("two links are called `bus`"), "{links}");
     let control: [fn(&mut Schedule); 5] = [
         |s| s.target.name = "a\u{1b}[2J".into(),
         |s| s.target.devices[id(0)].name = "a\u{1b}[2J".into(),

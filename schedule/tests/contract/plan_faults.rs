@@ -77,7 +77,7 @@ fn stages_orders_and_devices_that_do_not_go_together_are_named() {
         ("devices", "takes 2 devices, the plan names 3", on(&[0, 1, 2])),
         ("devices", "device 2 of the plan must be d2, not d1", turned),
         ("stages", "`stages` is 0", Plan { stages: 0, ..pipeline() }),
-        ("lists", "no training step", listed.with_lists(vec![vec![item]])),
+        ("lists", "not a training step", listed.with_lists(vec![vec![item]])),
     ]);
 }
 
