@@ -265,8 +265,8 @@ fn files_that_cannot_be_used_are_named() {
     let [missing, file] = ["never-kept", "line.rdl"].map(|name| scratch.path(name));
     for (command, folder, words) in [
         ("evaluate --checkpoint", &missing, "there is no folder"),
-        ("evaluate --checkpoint", &file, "is no folder"),
-        ("run --checkpoint", &file, "is no folder"),
+        ("evaluate --checkpoint", &file, "is not a folder"),
+        ("run --checkpoint", &file, "is not a folder"),
     ] {
         refused(roundelay(command).arg(folder).arg(&program), 1, &[words]);
     }
