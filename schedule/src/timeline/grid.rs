@@ -6,9 +6,9 @@
 //! d1 i1 B1' B0' F0  F1  F2  B2
 //! ```
 
+use super::span::{pass_name, passes};
 use crate::{
-    DeviceId, Entry, MicroBatch, Nanos, Pass, PhysicalQueue, Schedule, Simulation, Stage,
-    Task,
+    DeviceId, Entry, MicroBatch, Nanos, PhysicalQueue, Schedule, Simulation, Stage, Task,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -253,22 +253,10 @@ impl Scale {
 }
 
 /// What the letters of the passes mean that there are.
-fn passes(simulation: &Simulation<'_>) -> String {
-    let names = [
-        (Pass::Forward, "F forward"),
-        (Pass::Backward, "B backward"),
-        (Pass::InputGradient, "I input gradient"),
-        (Pass::WeightGradient, "W weight gradient"),
-        (Pass::Combine, "C combine"),
-        (Pass::Norm, "N norm"),
-        (Pass::Update, "U update"),
-    ];
-    let run = |pass| {
-        let mut routines = simulation.schedule().routines.values();
-        routines.any(|routine| routine.pass == pass)
-    };
-    let names = names.into_iter().filter(|(pass, _)| run(*pass));
-    names.map(|(_, name)| name).collect::<Vec<_>>().join(", ")
+fn letters(simulation: &Simulation<'_>) -> String {
+    let names = passes(simulation).into_iter();
+    let names = names.map(|pass| format!("{pass} {}", pass_name(pass)));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// How many cells there are like the one that is shown, and among how many parts each is split.
@@ -290,7 +278,7 @@ fn legend(simulation: &Simulation<'_>, scale: &Scale, notation: Notation) -> Str
     let (makespan, step) = (simulation.makespan(), simulation.step_time());
     let idle = 100.0 * simulation.bubble();
     let cells = cells(simulation.schedule());
-    let passes = passes(simulation);
+    let passes = letters(simulation);
     format!(
         "column {unit} from {from}; cell {before}pass{after}: {passes}\n\
          ' a training step behind, - goes on, . idle\n\

@@ -3,7 +3,7 @@
 
 use super::{
     memory::{Live, live},
-    span::{Sort, Told, spans, told},
+    span::{Sort, Told, pass_name, passes, spans, told},
 };
 use crate::{Bytes, DeviceId, Entry, Id, Nanos, Pass, PhysicalQueue, Simulation, Task};
 use std::{
@@ -84,9 +84,8 @@ fn figures(simulation: &Simulation<'_>) -> String {
 
 /// The colors that there are, and how boxes are read.
 fn legend(simulation: &Simulation<'_>) -> String {
-    let passes: BTreeSet<Pass> =
-        simulation.schedule().routines.values().map(|routine| routine.pass).collect();
-    let passes = passes.into_iter().map(|pass| (class(pass), pass_name(pass)));
+    let passes =
+        passes(simulation).into_iter().map(|pass| (class(pass), pass_name(pass)));
     let others = [Sort::Message, Sort::Host].map(|sort| (sort.name(), sort.name()));
     let sorts: BTreeSet<&str> =
         spans(simulation).map(|entry| told(simulation, entry).sort.name()).collect();
@@ -100,27 +99,10 @@ fn legend(simulation: &Simulation<'_>) -> String {
     )
 }
 
-/// The class of a pass in the style sheet.
+/// The class of a pass in the style sheet: the first word of its name.
 fn class(pass: Pass) -> &'static str {
-    match pass {
-        Pass::Forward => "forward",
-        Pass::Backward => "backward",
-        Pass::InputGradient => "input",
-        Pass::WeightGradient => "weight",
-        Pass::Combine => "combine",
-        Pass::Norm => "norm",
-        Pass::Update => "update",
-    }
-}
-
-fn pass_name(pass: Pass) -> &'static str {
-    match pass {
-        Pass::InputGradient => "input gradient",
-        Pass::WeightGradient => "weight gradient",
-        Pass::Forward | Pass::Backward | Pass::Combine | Pass::Norm | Pass::Update => {
-            class(pass)
-        }
-    }
+    let name = pass_name(pass);
+    name.split_once(' ').map_or(name, |(first, _)| first)
 }
 
 /// Pixels of a nanosecond: as many as a launch of middle length wants.

@@ -1,6 +1,7 @@
 //! What the pictures of a simulated run share: which spans it has, and what they are.
 
-use crate::{Bytes, Collective, Entry, MicroBatch, Row, Simulation, Work};
+use crate::{Bytes, Collective, Entry, MicroBatch, Pass, Row, Simulation, Work};
+use std::collections::BTreeSet;
 
 /// What a span is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,5 +78,23 @@ fn collective(kind: Collective) -> &'static str {
         Collective::AllReduce => "all-reduce",
         Collective::ReduceScatter => "reduce-scatter",
         Collective::AllGather => "all-gather",
+    }
+}
+
+/// The passes that routines have, in their order.
+pub(super) fn passes(simulation: &Simulation<'_>) -> BTreeSet<Pass> {
+    simulation.schedule().routines.values().map(|routine| routine.pass).collect()
+}
+
+/// What a pass is called.
+pub(super) fn pass_name(pass: Pass) -> &'static str {
+    match pass {
+        Pass::Forward => "forward",
+        Pass::Backward => "backward",
+        Pass::InputGradient => "input gradient",
+        Pass::WeightGradient => "weight gradient",
+        Pass::Combine => "combine",
+        Pass::Norm => "norm",
+        Pass::Update => "update",
     }
 }
