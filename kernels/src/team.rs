@@ -8,7 +8,7 @@
 use std::{
     any::Any,
     cell::RefCell,
-    iter,
+    io, iter,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -127,20 +127,26 @@ const BUSY: u32 = 1;
 const CLOSED: u32 = 2;
 
 impl Team {
-    /// Calls `work` with 0 .. `count`, each on another thread, and returns when all are done.
+    /// Calls `work` with 0 .. `count`, each on another thread as far as the system gives any.
     fn run(&mut self, count: usize, work: &Work<'_>) {
-        while self.helpers.len() + 1 < count {
-            self.helpers.push(Helper::new());
-        }
+        let missing = self.helpers.len() + 1..count;
+        self.helpers.extend(missing.map_while(|_| Helper::new().ok()));
+        self.share(count, work);
+    }
+
+    /// Calls `work` with 0 .. `count` and returns when all are done; what there is no helper for the
+    /// owner does itself.
+    fn share(&self, count: usize, work: &Work<'_>) {
         // SAFETY: no helper keeps the reference after it went idle, and this function does
         // not return before all of them did: its own share cannot unwind past the wait.
         let borrowed =
             unsafe { std::mem::transmute::<&Work<'_>, &'static Work<'static>>(work) };
-        let helpers = &self.helpers[..count - 1];
+        let helpers = &self.helpers[..self.helpers.len().min(count - 1)];
         for (helper, index) in iter::zip(helpers, 1..) {
             helper.start(Task { work: borrowed, index });
         }
-        let own = catch_unwind(AssertUnwindSafe(|| work(0)));
+        let own = iter::once(0).chain(helpers.len() + 1..count);
+        let own = catch_unwind(AssertUnwindSafe(|| own.for_each(work)));
         helpers.iter().for_each(Helper::wait);
         let failed = helpers.iter().find_map(|helper| lock(&helper.desk.failure).take());
         if let Some(panic) = own.err().or(failed) {
@@ -150,7 +156,7 @@ impl Team {
 }
 
 impl Helper {
-    fn new() -> Self {
+    fn new() -> io::Result<Self> {
         let desk = Arc::new(Desk {
             state: AtomicU32::new(IDLE),
             task: Mutex::new(None),
@@ -158,7 +164,8 @@ impl Helper {
             owner: thread::current(),
         });
         let its = Arc::clone(&desk);
-        Self { desk, thread: Some(thread::spawn(move || its.serve())) }
+        let thread = thread::Builder::new().spawn(move || its.serve())?;
+        Ok(Self { desk, thread: Some(thread) })
     }
 
     fn start(&self, task: Task) {
@@ -309,6 +316,18 @@ mod tests {
             for (item, done) in done.iter().enumerate() {
                 assert_eq!(done.load(Ordering::Relaxed), expected(item), "{item}");
             }
+        }
+    }
+
+    #[test]
+    fn what_there_is_no_helper_for_is_done_too() {
+        for helpers in 0..5 {
+            let helpers = (0..helpers).map(|_| Helper::new().unwrap()).collect();
+            let (team, sum) = (Team { helpers }, AtomicU32::new(0));
+            team.share(4, &|index| {
+                sum.fetch_add(1 << (8 * index), Ordering::Relaxed);
+            });
+            assert_eq!(sum.into_inner(), 0x0101_0101);
         }
     }
 

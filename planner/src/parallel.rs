@@ -5,7 +5,8 @@ use std::{
     thread,
 };
 
-/// What `work` makes of each item, in the order of the items, whoever made it.
+/// What `work` makes of each item, in the order of the items, whoever made it. Threads that the system
+/// does not give are done without.
 pub(crate) fn parallel<T: Sync, R: Send>(
     items: &[T],
     threads: usize,
@@ -27,7 +28,8 @@ pub(crate) fn parallel<T: Sync, R: Send>(
     };
     let mut all = thread::scope(|scope| {
         let helpers = 1..threads.min(items.len());
-        let helpers: Vec<_> = helpers.map(|_| scope.spawn(share)).collect();
+        let start = |_| thread::Builder::new().spawn_scoped(scope, share).ok();
+        let helpers: Vec<_> = helpers.map_while(start).collect();
         let mut all = share();
         for helper in helpers {
             match helper.join() {

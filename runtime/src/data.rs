@@ -15,14 +15,14 @@ mod shapes;
 mod synthetic;
 mod windows;
 
-use crate::{Feed, digest::Digest};
+use crate::{Feed, digest::Digest, helpers::together, lock::lock};
 use corpus::Corpus;
 pub use error::DataError;
 pub use files::data_files;
 use images::Images;
 use roundelay_schedule::{Data, Element, Id, InputId, Job, gcd};
 use shapes::Shapes;
-use std::{num::NonZeroUsize, path::Path, slice, thread};
+use std::{num::NonZeroUsize, path::Path, slice, sync::Mutex, thread};
 use synthetic::Synthetic;
 use windows::Windows;
 
@@ -281,14 +281,13 @@ fn each_row(
     let fill_part = |first: u64, part: &mut [u8]| {
         (first..).zip(part.chunks_exact_mut(row)).for_each(|(e, row)| fill(e, row));
     };
-    if threads < 2 {
-        return fill_part(first, bytes);
-    }
-    let share = (bytes.len() / row).div_ceil(threads).max(1);
-    thread::scope(|scope| {
-        for (first, part) in (first..).step_by(share).zip(bytes.chunks_mut(share * row)) {
-            let fill_part = &fill_part;
-            scope.spawn(move || fill_part(first, part));
+    let share = (bytes.len() / row).div_ceil(threads.max(1)).max(1);
+    let parts = (first..).step_by(share).zip(bytes.chunks_mut(share * row));
+    let parts = Mutex::new(parts);
+    let next = || lock(&parts).next();
+    together(threads, || {
+        while let Some((first, part)) = next() {
+            fill_part(first, part);
         }
     });
 }

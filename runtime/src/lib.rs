@@ -14,6 +14,7 @@ mod digest;
 mod evaluate;
 mod exchange;
 mod feed;
+mod helpers;
 mod initial;
 mod interrupt;
 mod listed;

@@ -91,20 +91,26 @@ pub fn check(
 /// From this many actions on a further thread is worth its start.
 const SIDE_BY_SIDE: usize = 1 << 14;
 
-/// Does two things that need nothing of each other, side by side when there is much to do. What is
-/// found does not depend on that.
+/// Does two things that need nothing of each other, side by side when there is much to do and a thread
+/// for it. What is found does not depend on that.
 fn side_by_side<A: Send, B>(
     schedule: &Schedule,
-    beside: impl FnOnce() -> A + Send,
+    beside: impl Fn() -> A + Sync,
     here: impl FnOnce() -> B,
 ) -> (A, B) {
     if schedule.actions.len() < SIDE_BY_SIDE {
         return (beside(), here());
     }
     thread::scope(|scope| {
-        let beside = scope.spawn(beside);
+        let other = thread::Builder::new().spawn_scoped(scope, &beside);
         let here = here();
-        (beside.join().unwrap_or_else(|panic| panic::resume_unwind(panic)), here)
+        let beside = match other {
+            Ok(thread) => {
+                thread.join().unwrap_or_else(|panic| panic::resume_unwind(panic))
+            }
+            Err(_refused) => beside(),
+        };
+        (beside, here)
     })
 }
 

@@ -97,6 +97,12 @@ impl Failure {
         Self { text: String::new(), ..failure }
     }
 
+    /// Signals that cannot be listened for: whoever ends the run would lose it.
+    pub(crate) fn unheard(path: &Path, error: &io::Error) -> Self {
+        let message = format!("cannot listen for signals: {error}");
+        Self { kind: Kind::Run, ..Self::refused(Code::Signal, path, message) }
+    }
+
     /// A file that is not written.
     pub(crate) fn unwritten(error: &OutputError) -> Self {
         let message = error.to_string();

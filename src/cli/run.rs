@@ -12,7 +12,6 @@ use super::{
     failure::{Failure, INTERRUPTED},
     load::{self, Input},
     note, print, print_json,
-    problem::Code,
     watch::{Known, Watch},
 };
 use roundelay::{
@@ -111,10 +110,7 @@ fn interrupt(file: &Path, watch: Watch) -> Result<Interrupt, Failure> {
             process::exit(INTERRUPTED.into());
         }
     };
-    on_termination(handler.clone()).map_err(|error| {
-        let message = format!("cannot listen for signals: {error}");
-        Failure::refused(Code::Signal, file, message)
-    })?;
+    on_termination(handler.clone()).map_err(|error| Failure::unheard(file, &error))?;
     watch.hand_over(handler);
     Ok(interrupt)
 }
@@ -125,8 +121,8 @@ fn interrupt(file: &Path, watch: Watch) -> Result<Interrupt, Failure> {
 fn on_termination(handler: impl Fn() + Send + 'static) -> std::io::Result<()> {
     use signal_hook::{consts::SIGTERM, iterator::Signals};
     let mut signals = Signals::new([SIGTERM])?;
-    std::thread::spawn(move || signals.forever().for_each(|_| handler()));
-    Ok(())
+    let listening = move || signals.forever().for_each(|_| handler());
+    std::thread::Builder::new().spawn(listening).map(drop)
 }
 
 /// There is no such signal.

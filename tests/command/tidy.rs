@@ -143,6 +143,24 @@ fn no_banned_words() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// A system that has no more threads makes these panic; a `Builder` says so.
+#[test]
+fn threads_that_are_refused_are_errors() {
+    const PANICS: [&str; 2] = ["thread::spawn(", "scope.spawn("];
+    let mut wrong = Vec::new();
+    for (path, text) in all() {
+        let in_tests = ["tests", "tests.rs", "benches"];
+        if path.iter().any(|part| in_tests.iter().any(|own| part == *own)) {
+            continue;
+        }
+        let product = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        if PANICS.iter().any(|panics| product.contains(panics)) {
+            wrong.push(path);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?} do not use `thread::Builder`");
+}
+
 /// The crates of the workspace that a manifest names, in whatever section says what it depends on; tests
 /// may know more.
 fn used(manifest: &str) -> Vec<&str> {

@@ -47,7 +47,8 @@ fn limited(kibibytes: u64, words: &str, file: &Path) -> Command {
     command
 }
 
-/// Whatever the limit, a run is done or refused with the reason; it is never ended in its middle.
+/// Whatever the limit, a run is done or refused with the reason; it is never ended in its middle. What
+/// the heaps of two threads leave for a third, between 100 and 104 MiB, is not the same every time.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_run_under_a_limit_on_addresses_is_done_or_refused() {
@@ -64,8 +65,9 @@ fn a_run_under_a_limit_on_addresses_is_done_or_refused() {
         let said = &found.err;
         let is_told = said.contains("the limit on addresses (`ulimit -v`) leaves")
             || said.contains("the system refuses memory");
-        let is_refused =
-            found.code == 3 && is_told && said.contains("the arena of `core.");
+        let is_deaf = said.contains("error: cannot listen for signals: ");
+        let is_arena = is_told && said.contains("the arena of `core.");
+        let is_refused = found.code == 3 && (is_deaf || is_arena);
         assert!(is_refused || found.code == 0, "{mebibytes} MiB: {found:?}");
         ends.push(found.code);
     }

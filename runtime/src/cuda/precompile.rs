@@ -8,7 +8,10 @@ use super::{
     compile::Compiler,
     driver::{Device, DeviceFacts},
 };
-use crate::lock::{held, lock};
+use crate::{
+    helpers::together,
+    lock::{held, lock},
+};
 use roundelay_kernels::{
     Kernel,
     cuda::{Halos, Launch, Number, SOURCES, Source, Step},
@@ -94,14 +97,11 @@ fn side_by_side<T: Send>(
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let (rest, done) = (Mutex::new(sources), Mutex::new(BTreeMap::new()));
     let next = || lock(&rest).pop_first();
-    let one = || {
+    together(cores, || {
         while let Some(source) = next() {
             let made = work(source);
             lock(&done).insert(source, made);
         }
-    };
-    thread::scope(|scope| {
-        (0..cores).for_each(|_| drop(scope.spawn(one)));
     });
     held(done.into_inner())
 }

@@ -119,14 +119,24 @@ impl Control {
             inbox: Mutex::new(inbox),
             changed: Condvar::new(),
         });
-        let mut threads = Vec::new();
+        let mut control = Self { shared, threads: Vec::new() };
+        control.begin(readers).map_err(|error| {
+            let trouble = control.fail(&format!("it cannot start a thread: {error}"));
+            MeetingError::Refused(trouble.to_string())
+        })?;
+        Ok(control)
+    }
+
+    /// Listens to others, and lets them hear that this rank is there.
+    fn begin(&mut self, readers: Vec<TcpStream>) -> io::Result<()> {
         for (number, stream) in readers.into_iter().enumerate() {
-            let shared = Arc::clone(&shared);
-            threads.push(thread::spawn(move || shared.listen(number, stream)));
+            let shared = Arc::clone(&self.shared);
+            let listening = move || shared.listen(number, stream);
+            self.threads.push(thread::Builder::new().spawn(listening)?);
         }
-        let beating = Arc::clone(&shared);
-        threads.push(thread::spawn(move || beating.beat()));
-        Ok(Self { shared, threads })
+        let shared = Arc::clone(&self.shared);
+        self.threads.push(thread::Builder::new().spawn(move || shared.beat())?);
+        Ok(())
     }
 
     /// Who this process is.

@@ -129,22 +129,24 @@ impl Mail {
             let (rank, stream) = accept(&mut door, &streams, (control, end))?;
             streams[rank] = Some(stream);
         }
-        Ok(Self::over(streams))
+        Self::over(streams).map_err(|error| failed("start a thread", error))
     }
 
-    fn over(streams: Vec<Option<TcpStream>>) -> Self {
-        let (mut posts, mut readers) = (Vec::new(), Vec::new());
+    fn over(streams: Vec<Option<TcpStream>>) -> io::Result<Self> {
+        let mut mail =
+            Self { posts: Vec::new(), readers: Vec::new(), sent: AtomicU64::new(0) };
         for stream in streams {
             let Some(line) = stream.map(Arc::new) else {
-                posts.push(None);
+                mail.posts.push(None);
                 continue;
             };
             let letters = Arc::new(Letters::default());
             let (reading, own) = (Arc::clone(&line), Arc::clone(&letters));
-            readers.push(thread::spawn(move || own.read(&mut &*reading)));
-            posts.push(Some(Post { line: Mutex::new(line), letters }));
+            mail.posts.push(Some(Post { line: Mutex::new(line), letters }));
+            let reading = move || own.read(&mut &*reading);
+            mail.readers.push(thread::Builder::new().spawn(reading)?);
         }
-        Self { posts, readers, sent: AtomicU64::new(0) }
+        Ok(mail)
     }
 
     fn post(&self, rank: u32) -> &Post {
