@@ -5,118 +5,65 @@
 //! is shown was lowered, checked and clocked; what nothing fits is refused with the binding
 //! constraint and what would make it fit.
 //!
+//! `space` says which plans there are and `costs` what their parts take; `rewrite` and `sharding` decide
+//! by equations what time does not; `search` bounds, clocks and ranks; `answer` tells.
+//!
 //! This crate must not know: buffer offsets, waits, machines, the schedule file.
 
-mod alike;
-mod appraise;
-mod approach;
-mod automatic;
-mod bill;
-mod blame;
-mod bound;
-mod breach;
-mod candidate;
-mod clerk;
-mod core;
-mod cost;
-mod counts;
-mod cuts;
-mod cutting;
-mod decisions;
-mod diff;
-mod endless;
-mod equal;
-mod evaluate;
-mod excluded;
-mod explain;
-mod family;
-mod front;
-mod grid;
-mod idle;
-mod json;
-mod laws;
-mod load;
-mod local;
-mod measured;
-mod memory;
-mod moves;
-mod nodes;
-mod objective;
-mod outline;
+mod answer;
+mod costs;
 mod parallel;
-mod part_links;
-mod pattern;
-mod pieces;
-mod pins;
-mod plan_file;
-mod progress;
-mod ranking;
-mod reason;
-mod refusal;
-mod remarks;
-mod repair;
 mod rewrite;
-mod row_by_row;
 #[cfg(test)]
 mod sample;
 mod search;
 mod sharding;
-mod sharpen;
 mod space;
-mod spread;
-mod stages;
-mod table;
 #[cfg(test)]
 mod tests;
-mod tied;
 mod timeless;
-mod unaligned;
-mod values;
-mod waiting;
-mod what_if;
-mod windows;
 
-pub use appraise::appraise;
-pub use approach::{Approach, Leader, Tensors};
-pub use automatic::with_found_lists;
-pub use bound::Bound;
-pub use breach::{Breach, TooWeak, breaches, weaker};
-pub use candidate::{Candidate, PoolUse, overlap};
-pub use cost::{Unpriced, price, roofline};
-pub use counts::Counts;
-pub use cuts::{Chain, Messages, Tie, Uncuttable, cut};
-pub use decisions::{decisions, differences, summary};
-pub use diff::{DiffDocument, Difference, diff, diff_document, diff_table};
-pub use endless::Endless;
-pub use equal::Superior;
-pub use excluded::{Excluded, Sizes};
-pub use explain::{Explanation, explain};
-pub use family::{Clash, Family};
-pub use front::{Front, front, front_watched};
-pub use json::{Document, document};
-pub use measured::Origins;
-pub use memory::shortfalls;
-pub use objective::{FemtoDollars, Goal};
-pub use outline::Outline;
-pub use pins::exact;
-pub use plan_file::{
+pub use answer::appraise::appraise;
+pub use answer::approach::{Approach, Leader, Tensors};
+pub use answer::breach::{Breach, TooWeak, breaches, weaker};
+pub use answer::decisions::{decisions, differences, summary};
+pub use answer::diff::{DiffDocument, Difference, diff, diff_document, diff_table};
+pub use answer::endless::Endless;
+pub use answer::explain::{Explanation, explain};
+pub use answer::front::{Front, front, front_watched};
+pub use answer::json::{Document, document};
+pub use answer::pins::exact;
+pub use answer::plan_file::{
     PlanMistake, PlanMistakes, check_plan, doubt, parse_plan, read_plan, unlowered,
     write_plan,
 };
-pub use progress::{End, Look, Observer};
-pub use ranking::{Compare, Options, Ranking, Weaker};
-pub use reason::{Reason, Shortage, Shortfall};
-pub use refusal::{Refusal, Searched};
-pub use remarks::remarks;
-pub use repair::Repair;
+pub use answer::refusal::{Refusal, Searched};
+pub use answer::remarks::remarks;
+pub use answer::repair::Repair;
+pub use answer::table::{front_table, improvement, table};
+pub use answer::what_if::{Answer, WhatIf};
+pub use costs::calls::{Unpriced, price, roofline};
+pub use costs::measured::Origins;
+pub use costs::memory::shortfalls;
 pub use rewrite::{Algebra, Stop};
+pub use search::automatic::with_found_lists;
+pub use search::bound::Bound;
+pub use search::candidate::{Candidate, PoolUse, overlap};
+pub use search::objective::{FemtoDollars, Goal};
+pub use search::progress::{End, Look, Observer};
+pub use search::ranking::{Compare, Options, Ranking, Weaker};
 pub use space::Space;
-pub use table::{front_table, improvement, table};
-pub use tied::Tied;
-pub use what_if::{Answer, WhatIf};
+pub use space::counts::Counts;
+pub use space::cuts::{Chain, Messages, Tie, Uncuttable, cut};
+pub use space::equal::Superior;
+pub use space::excluded::{Excluded, Sizes};
+pub use space::family::{Clash, Family};
+pub use space::outline::Outline;
+pub use space::reason::{Reason, Shortage, Shortfall};
+pub use space::tied::Tied;
 
-use progress::Progress;
 use roundelay_dsl::Program;
+use search::progress::Progress;
 
 /// Why a search has no plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -163,10 +110,10 @@ fn searched(
     if let Some(lacking) = program.lacking().into_iter().next() {
         return Err(Refusal::lacking(&lacking));
     }
-    let ranking = ranking::survey(program, options, progress);
+    let ranking = search::ranking::survey(program, options, progress);
     progress.end(if ranking.plans.is_empty() { End::Nothing } else { End::Plans });
     match ranking.plans.is_empty() && !ranking.interrupted {
-        true => Err(refusal::refuse(program, options, &ranking)),
+        true => Err(answer::refusal::refuse(program, options, &ranking)),
         false => Ok(ranking),
     }
 }

@@ -1,8 +1,9 @@
 //! Small programs, plans and numbers for the tests of this crate.
 
 use crate::{
-    bound::Bound, candidate::Candidate, cuts::Messages, measured::Origins,
-    objective::Goal, outline::Outline, ranking::Ranking, space::Space,
+    costs::measured::Origins,
+    search::{bound::Bound, candidate::Candidate, objective::Goal, ranking::Ranking},
+    space::{Space, cuts::Messages, outline::Outline},
 };
 use roundelay_codegen::{BackwardForm, StageForm};
 use roundelay_dsl::{

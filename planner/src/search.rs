@@ -5,17 +5,28 @@
 //! what is kept is the best of all, unless the limit on clocked plans came first, or somebody
 //! wished to stop; then the least open bound says how far off it may be.
 
+pub(crate) mod automatic;
+pub(crate) mod bound;
+pub(crate) mod candidate;
+pub(crate) mod clerk;
+pub(crate) mod evaluate;
+pub(crate) mod local;
+pub(crate) mod objective;
+pub(crate) mod progress;
 mod queue;
+pub(crate) mod ranking;
+pub(crate) mod sharpen;
 
 use self::queue::{Place, Queue};
 use crate::{
-    bound::Bound,
-    candidate::Candidate,
-    objective::{Goal, Score},
-    outline::Outline,
-    progress::{Look, Progress},
-    reason::Reason,
-    sharpen::Sharpness,
+    search::{
+        bound::Bound,
+        candidate::Candidate,
+        objective::{Goal, Score},
+        progress::{Look, Progress},
+        sharpen::Sharpness,
+    },
+    space::{outline::Outline, reason::Reason},
 };
 use std::ops::ControlFlow;
 

@@ -1,22 +1,40 @@
 //! The search space as data: the outline of every plan to try, and how many combinations are no
 //! plan, with the reason.
 
+pub(crate) mod counts;
+pub(crate) mod cuts;
+pub(crate) mod cutting;
+pub(crate) mod equal;
+pub(crate) mod excluded;
+pub(crate) mod family;
+pub(crate) mod grid;
+pub(crate) mod laws;
+pub(crate) mod outline;
+pub(crate) mod pieces;
+pub(crate) mod reason;
+pub(crate) mod spread;
+pub(crate) mod tied;
+pub(crate) mod values;
+pub(crate) mod windows;
+
 use crate::{
-    counts::Counts,
-    cuts::{Chain, Messages},
-    equal::{SameRules, Superior, equal},
-    excluded::{Excluded, Exclusions, Sizes},
-    family::{Clash, Family},
-    grid::Grid,
-    laws::{
-        check_cuts, check_delay, check_devices, check_end, check_shards, check_sizes,
-    },
-    outline::Outline,
     parallel::parallel,
-    pieces::Pieces,
-    reason::Reason,
-    tied::Tied,
-    values::Values,
+    space::{
+        counts::Counts,
+        cuts::{Chain, Messages},
+        equal::{SameRules, Superior, equal},
+        excluded::{Excluded, Exclusions, Sizes},
+        family::{Clash, Family},
+        grid::Grid,
+        laws::{
+            check_cuts, check_delay, check_devices, check_end, check_shards, check_sizes,
+        },
+        outline::Outline,
+        pieces::Pieces,
+        reason::Reason,
+        tied::Tied,
+        values::Values,
+    },
 };
 use roundelay_dsl::{Choice, Program};
 use roundelay_schedule::{Recompute, States};

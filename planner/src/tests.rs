@@ -14,8 +14,8 @@ pub(crate) use brute_force::{pick, random_program, some};
 
 use crate::{
     Candidate, Goal, Look, NoPlan, Observer, Options, Ranking, Refusal,
-    cost::tests::measured, document, explain, plan, plan_watched, ranking::best, sample,
-    sample::Random, table,
+    costs::calls::tests::measured, document, explain, plan, plan_watched, sample,
+    sample::Random, search::ranking::best, table,
 };
 use roundelay_dsl::{Choice, Learning, NanoDollarsPerHour, Numbers, Objective, Program};
 use roundelay_schedule::{
@@ -349,7 +349,7 @@ fn a_limit_leaves_no_placement_unseen() {
     for placement in [Placement::Accumulate, Placement::Data, Placement::Pipeline] {
         let mut alone = program.clone();
         alone.search.placement = Choice::OneOf(vec![placement]);
-        let likeliest = crate::ranking::allowed(&alone, &few).remove(0);
+        let likeliest = crate::search::ranking::allowed(&alone, &few).remove(0);
         let best = &answer.plans[0];
         assert!(best.step_time <= likeliest.step_time, "{placement} {best:?}");
     }

@@ -3,10 +3,12 @@
 
 use super::Open;
 use crate::{
-    bound::Bound,
-    objective::{Goal, Score},
     parallel::parallel,
-    sharpen::Sharpness,
+    search::{
+        bound::Bound,
+        objective::{Goal, Score},
+        sharpen::Sharpness,
+    },
 };
 use std::{
     cmp::Reverse,

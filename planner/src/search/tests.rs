@@ -3,8 +3,8 @@
 use super::*;
 use crate::{
     parallel::parallel,
-    progress::Progress,
     sample::{self, Random},
+    search::progress::Progress,
 };
 use roundelay_schedule::Nanos;
 

@@ -7,9 +7,11 @@ use super::{
 use crate::{
     Approach, Candidate, Compare, Explanation, Options, Ranking, Tensors, document,
     explain, plan,
-    progress::Progress,
-    ranking::{best, survey},
     sample::Random,
+    search::{
+        progress::Progress,
+        ranking::{best, survey},
+    },
     table,
 };
 use roundelay_dsl::{Choice, Objective, Program};

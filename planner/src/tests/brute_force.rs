@@ -2,11 +2,12 @@
 
 use super::{all, delayed, everything};
 use crate::{
-    Candidate, Options, plan,
-    progress::Progress,
-    ranking::{allowed, best, survey},
-    sample,
+    Candidate, Options, plan, sample,
     sample::Random,
+    search::{
+        progress::Progress,
+        ranking::{allowed, best, survey},
+    },
 };
 use roundelay_dsl::{Choice, Learning, NanoDollarsPerHour, Numbers, Objective, Program};
 use roundelay_schedule::{

@@ -3,7 +3,8 @@
 
 use super::everything;
 use crate::{
-    Messages, Options, Ranking, differences, explain, moves, plan, sample, table,
+    Messages, Options, Ranking, answer::shifted_cuts, differences, explain, plan, sample,
+    table,
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{Bytes, BytesPerSecond, Domain, Id, Link, Nanos};
@@ -126,7 +127,7 @@ fn cuts_beside_those_of_the_space_are_told_where_they_are_better() {
             program.search.cuts = Some(vec![cut]);
             plan(&program, &Options::default()).ok().map(|mut own| own.plans.remove(0))
         };
-        match moves::better_cuts(&program, first) {
+        match shifted_cuts::better_cuts(&program, first) {
             Some(cuts) => {
                 let better = at(cuts[0]).expect("it was clocked");
                 assert!(better.step_time < first.step_time);
@@ -158,7 +159,7 @@ fn what_is_not_open_is_not_moved() {
     let moves = |set: &[&str]| {
         let program = nodes([1 << 20; 2], set);
         let ranking = best(&program);
-        moves::better_cuts(&program, &ranking.plans[0])
+        shifted_cuts::better_cuts(&program, &ranking.plans[0])
     };
     assert_eq!(moves(&["rule=sync", "placement=pipeline", "cuts=[3]"]), None);
     assert_eq!(moves(&["rule=sync", "stages=1"]), None);

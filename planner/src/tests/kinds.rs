@@ -7,8 +7,8 @@ use super::{
     delayed, everything, refusal,
 };
 use crate::{
-    Options, Ranking, appraise, plan, ranking::allowed, remarks, sample, sample::Random,
-    windows::Windows,
+    Options, Ranking, appraise, plan, remarks, sample, sample::Random,
+    search::ranking::allowed, space::windows::Windows,
 };
 use roundelay_dsl::{Numbers, Program};
 use roundelay_schedule::{Bytes, Domain, FlopsPerSecond, Plan, Recompute};

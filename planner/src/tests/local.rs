@@ -6,8 +6,9 @@ use super::{
     delayed, everything,
 };
 use crate::{
-    Options, appraise, check_plan, front, plan, progress::Progress, ranking::survey,
+    Options, appraise, check_plan, front, plan,
     sample::Random,
+    search::{progress::Progress, ranking::survey},
 };
 use roundelay_dsl::{Choice, Program};
 use roundelay_schedule::{Exactness, Hop, Order, Placement, Recompute, Rule, States};

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     Candidate, Options, plan,
-    ranking::{allowed, best},
     sample::{self, Random},
+    search::ranking::{allowed, best},
 };
 use roundelay_dsl::{Choice, Numbers, Objective, PinnedStages, Program};
 use roundelay_schedule::{

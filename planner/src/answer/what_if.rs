@@ -1,0 +1,364 @@
+//! What would change: each question is a list of lines as `--set` takes them, and its answer is
+//! the best plan of the program with these lines, found by planning again.
+
+use crate::{
+    answer::{
+        approach::Approach,
+        pins::{Decision, cuts_line, exact, exact_rate},
+        shifted_cuts::better_cuts,
+    },
+    search::{
+        candidate::Candidate,
+        objective::Goal,
+        ranking::{Options, Ranking, best},
+    },
+};
+use roundelay_dsl::{Objective, Program, Search, kind_of};
+use roundelay_schedule::{Bytes, Device, Pool, States};
+use std::collections::BTreeMap;
+
+/// How much more memory is asked about.
+const MORE: Bytes = Bytes(4_000_000_000);
+
+/// How much slower or faster a link is where approaches are compared.
+const TIMES: [u64; 2] = [4, 16];
+
+/// Which parts of the memory are left where approaches are compared.
+const PARTS: [u64; 2] = [2, 4];
+
+/// A question and its answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WhatIf {
+    /// What is changed.
+    pub question: String,
+    /// The lines that change it.
+    pub lines: Vec<String>,
+    /// What comes of it.
+    pub answer: Answer,
+    /// What the change is made to.
+    pub(crate) subject: Subject,
+    /// What is minimised, with the numbers of the changed program.
+    pub(crate) goal: Goal,
+}
+
+/// The answer to a question.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// The best plan then.
+    Plan(Box<Candidate>),
+    /// Nothing is allowed and fits.
+    NoPlan,
+    /// The lines cannot be set; why.
+    Unsettable(String),
+}
+
+impl Answer {
+    /// The best plan, if there is one.
+    pub fn plan(&self) -> Option<&Candidate> {
+        match self {
+            Self::Plan(plan) => Some(plan),
+            Self::NoPlan | Self::Unsettable(_) => None,
+        }
+    }
+
+    /// Why the lines cannot be set, if they cannot.
+    pub fn mistake(&self) -> Option<&str> {
+        match self {
+            Self::Unsettable(mistake) => Some(mistake),
+            Self::Plan(_) | Self::NoPlan => None,
+        }
+    }
+}
+
+/// What a question changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// Something that the plan is given: memory, a link; its name.
+    Given(String),
+    /// Something that is taken away: a device, or what a decision was.
+    Taken,
+    /// Nothing but the plan itself: the runner-up.
+    Pinned,
+}
+
+/// The questions about the first plan of a ranking, with their answers.
+pub(crate) fn questions(
+    program: &Program,
+    options: &Options,
+    ranking: &Ranking,
+) -> Vec<WhatIf> {
+    let Some(first) = ranking.plans.first() else { return Vec::new() };
+    let mut all = vec![more_memory(program)];
+    all.extend(faster_links(program));
+    all.extend(one_device_fewer(first));
+    all.extend(other_batches(program));
+    let mut asked: Vec<WhatIf> =
+        all.into_iter().map(|question| ask(program, options, question)).collect();
+    let others = Decision::ALL.into_iter();
+    let others = others.filter_map(|d| without(d, &program.search, ranking, first));
+    asked.extend(others.map(|question| {
+        let asked = ask(program, options, question);
+        told_outside(asked, ranking, first)
+    }));
+    asked.extend(other_cuts(program, options, first));
+    asked.extend(runner_up(program, options, ranking));
+    asked.extend(other_approaches(program, options, ranking));
+    asked
+}
+
+/// A question without its answer.
+type Question = (String, Vec<String>, Subject);
+
+fn ask(program: &Program, options: &Options, question: Question) -> WhatIf {
+    let (question, lines, subject) = question;
+    let mut changed = program.clone();
+    let answer = match changed.set_all(&lines) {
+        Ok(()) => best(&changed, options)
+            .map_or(Answer::NoPlan, |plan| Answer::Plan(Box::new(plan))),
+        Err(mistake) => Answer::Unsettable(mistake.message),
+    };
+    let goal = Goal::new(&changed);
+    WhatIf { question, lines, answer, subject, goal }
+}
+
+fn more_memory(program: &Program) -> Question {
+    let more = |bytes: Bytes, users: u64| Bytes(bytes.0 + MORE.0 * users);
+    let question = format!("{} more on each device", exact(MORE.0));
+    (question, memory_lines(program, more), Subject::Given("memory".to_owned()))
+}
+
+/// Lines that give every device, every pool that several share, and a bound of the program another
+/// memory: `change` of what it is and of how many devices use it.
+fn memory_lines(program: &Program, change: impl Fn(Bytes, u64) -> Bytes) -> Vec<String> {
+    let target = &program.target;
+    let mut lines = Vec::new();
+    let mut kinds: BTreeMap<&str, Bytes> = BTreeMap::new();
+    for device in target.devices.values() {
+        let kind = kinds.entry(kind_of(&device.name)).or_default();
+        *kind = (*kind).max(device.memory + device.reserved);
+    }
+    for (kind, memory) in kinds {
+        lines.push(format!("{kind}.memory = {}", exact(change(memory, 1).0)));
+    }
+    let users = |pool: &Pool| {
+        let of = |device: &&Device| target.pools[device.pool].name == pool.name;
+        target.devices.values().filter(of).count() as u64
+    };
+    let own =
+        |pool: &Pool| target.devices.values().any(|device| device.name == pool.name);
+    let mut shared: BTreeMap<&str, Bytes> = BTreeMap::new();
+    for pool in target.pools.values().filter(|pool| !own(pool)) {
+        let same = target.pools.values().filter(|other| other.name == pool.name).count();
+        let changed = change(pool.capacity, users(pool) / same.max(1) as u64);
+        shared.insert(&pool.name, changed);
+    }
+    for (pool, capacity) in shared {
+        lines.push(format!("{pool}.sharing = {}", exact(capacity.0)));
+    }
+    if let Some(bound) = program.search.memory {
+        lines.push(format!("memory <= {}", exact(change(bound, 1).0)));
+    }
+    lines
+}
+
+fn faster_links(program: &Program) -> Vec<Question> {
+    links(program, "twice as fast", |rate| rate.saturating_mul(2))
+}
+
+/// One question for each link that joins devices: what if its bandwidth were another?
+fn links(
+    program: &Program,
+    how: &str,
+    change: impl Fn(u64) -> u64 + Copy,
+) -> Vec<Question> {
+    let mut rates: BTreeMap<&str, u64> = BTreeMap::new();
+    let domains = program.target.domains.iter();
+    for domain in domains.filter(|domain| domain.devices.len() > 1) {
+        let link = &program.target.links[domain.link];
+        rates.insert(&link.name, link.bandwidth.0);
+    }
+    let changed = |(name, rate): (&str, u64)| {
+        let line = format!("{name}.bandwidth = {}", exact_rate(change(rate)));
+        let question = format!("link {name} {how}");
+        (question, vec![line], Subject::Given(format!("link {name}")))
+    };
+    rates.into_iter().map(changed).collect()
+}
+
+fn one_device_fewer(first: &Candidate) -> Option<Question> {
+    let fewer = first.plan.devices.len().checked_sub(1).filter(|fewer| *fewer > 0)?;
+    let line = format!("devices <= {fewer}");
+    Some(("one device fewer".to_owned(), vec![line], Subject::Taken))
+}
+
+/// Half and twice the batch, where the program says how its model learns.
+fn other_batches(program: &Program) -> Vec<Question> {
+    if program.search.objective != Objective::TimeToResult {
+        return Vec::new();
+    }
+    let batch = program.train.batch;
+    let half = (batch.is_multiple_of(2)).then_some(("half", batch / 2));
+    let twice = batch.checked_mul(2).map(|batch| ("twice", batch));
+    let question = |(share, batch)| {
+        let line = format!("train.batch = {batch}");
+        (format!("{share} the batch"), vec![line], Subject::Taken)
+    };
+    half.into_iter().chain(twice).map(question).collect()
+}
+
+/// Every value of a decision but that of the first plan, where others were tried.
+fn without(
+    decision: Decision,
+    search: &Search,
+    ranking: &Ranking,
+    first: &Candidate,
+) -> Option<Question> {
+    let name = decision.name();
+    if decision == Decision::Shards && first.plan.states != States::Hsdp {
+        return None;
+    }
+    let needs_parts =
+        [Decision::Sequence, Decision::Contraction, Decision::Overdecompose];
+    if needs_parts.contains(&decision) && first.plan.tensor.parts() == 1 {
+        return None;
+    }
+    // States and shards ask for it where the program does not.
+    if decision == Decision::Depth && decision.is_open(search) {
+        return None;
+    }
+    let tried = ranking.space.decisions.iter().find(|(known, _)| *known == name);
+    let decided = crate::decisions(&first.plan);
+    let own = decided.iter().find(|(known, _)| *known == name).map(|(_, value)| value)?;
+    let (_, values) = tried?;
+    let others: Vec<&str> = values
+        .iter()
+        .filter(|value| *value != own && *value != "listed")
+        .map(String::as_str)
+        .collect();
+    if others.is_empty() || !values.contains(own) {
+        return None;
+    }
+    let line = decision.line(&others.join(" | "));
+    Some((format!("without {name} {own}"), vec![line], Subject::Taken))
+}
+
+/// Says of an answer that it lies outside the space: what is named may be tried with more of the other
+/// numbers than what is left open, and nothing inside is better than the best.
+fn told_outside(mut asked: WhatIf, ranking: &Ranking, first: &Candidate) -> WhatIf {
+    if ranking.is_optimal() && asked.saving(first, &ranking.goal) > 0.0 {
+        asked.question += ", outside the space that was searched";
+    }
+    asked
+}
+
+/// Cuts that the space has not, where the first plan is better with them.
+fn other_cuts(program: &Program, options: &Options, first: &Candidate) -> Option<WhatIf> {
+    let cuts = better_cuts(program, first)?;
+    let line = cuts_line(&cuts);
+    let question =
+        ("stages that begin elsewhere".to_owned(), vec![line], Subject::Pinned);
+    Some(ask(program, options, question))
+}
+
+fn runner_up(program: &Program, options: &Options, ranking: &Ranking) -> Option<WhatIf> {
+    let [first, second, ..] = &ranking.plans[..] else { return None };
+    pinned(program, options, "the runner-up".to_owned(), [first, second])
+}
+
+/// Another plan than the first, pinned by the decisions in which it differs, or by all of them; and by
+/// its cuts, where a better plan differs in these alone.
+fn pinned(
+    program: &Program,
+    options: &Options,
+    question: String,
+    [first, other]: [&Candidate; 2],
+) -> Option<WhatIf> {
+    let differing = crate::differences(&first.plan, &other.plan);
+    let differs = |d: &Decision| differing.iter().any(|(name, ..)| *name == d.name());
+    let lines = |wanted: &dyn Fn(&Decision) -> bool| -> Option<Vec<String>> {
+        // Depth follows from states, shards and replicas.
+        let all =
+            Decision::ALL.into_iter().filter(|d| *d != Decision::Depth && wanted(d));
+        let each = all.map(|d| d.lines(&program.search, &other.plan));
+        each.collect::<Option<Vec<_>>>().map(|lines| lines.concat())
+    };
+    let all = |d: &Decision| *d != Decision::Shards || other.plan.states == States::Hsdp;
+    let ways = [lines(&differs), lines(&all)].into_iter().flatten();
+    let cuts = cuts_line(&other.plan.cuts);
+    let cut = |mut lines: Vec<String>| {
+        lines.push(cuts.clone());
+        lines
+    };
+    let cut = ways.clone().map(cut);
+    ways.filter(|lines| !lines.is_empty()).chain(cut).find_map(|lines| {
+        let asked = ask(program, options, (question.clone(), lines, Subject::Pinned));
+        let is_told = match &asked.answer {
+            Answer::Plan(found) => found.plan == other.plan,
+            Answer::NoPlan => false,
+            Answer::Unsettable(_) => true,
+        };
+        is_told.then_some(asked)
+    })
+}
+
+/// The best plans of other approaches than the first plan's, pinned.
+fn other_approaches(
+    program: &Program,
+    options: &Options,
+    ranking: &Ranking,
+) -> Vec<WhatIf> {
+    let Some(first) = ranking.plans.first() else { return Vec::new() };
+    let own = Approach::of(&first.plan);
+    let others = ranking.approaches.iter().filter(|leader| leader.approach != own);
+    let each = others.filter_map(|leader| {
+        let question = format!("the best of {}", leader.approach);
+        pinned(program, options, question, [first, leader.candidate.as_ref()?])
+    });
+    each.collect()
+}
+
+/// Planning again where links or memory are others, to see which approach comes first; nothing
+/// where there is one approach.
+pub(crate) fn turns(
+    program: &Program,
+    options: &Options,
+    ranking: &Ranking,
+) -> Vec<WhatIf> {
+    if ranking.approaches.is_empty() {
+        return Vec::new();
+    }
+    let mut all = Vec::new();
+    for times in TIMES {
+        all.extend(links(program, &format!("{times} times slower"), |rate| rate / times));
+    }
+    for times in TIMES {
+        let faster = |rate: u64| rate.saturating_mul(times);
+        all.extend(links(program, &format!("{times} times as fast"), faster));
+    }
+    for part in PARTS {
+        let lines = memory_lines(program, |bytes, _| Bytes(bytes.0 / part));
+        let question = format!("1/{part} of the memory of each device");
+        all.push((question, lines, Subject::Given("memory".to_owned())));
+    }
+    all.into_iter().map(|question| ask(program, options, question)).collect()
+}
+
+impl WhatIf {
+    /// The approach of the best plan then.
+    pub(crate) fn approach(&self) -> Option<Approach> {
+        self.answer.plan().map(|answer| Approach::of(&answer.plan))
+    }
+
+    /// The part of the objective that is saved; below zero when it is worse. Of plans on as many
+    /// devices the faster one is the better one, so there it is the part of the time.
+    pub(crate) fn saving(&self, first: &Candidate, goal: &Goal) -> f64 {
+        let Some(answer) = self.answer.plan() else { return f64::NEG_INFINITY };
+        let [(then, [then_next, ..]), (now, [now_next, ..])] =
+            [answer.score(&self.goal), first.score(goal)];
+        let (then, now) = match goal.objective == Objective::Devices && then == now {
+            true => (then_next.into(), now_next.into()),
+            false => (then, now),
+        };
+        1.0 - then as f64 / (now as f64).max(1.0)
+    }
+}

@@ -1,0 +1,117 @@
+//! Lowers, prices, checks and clocks one plan: the only place that asks the later phases.
+
+use crate::{
+    answer::{endless::Endless, waiting},
+    costs::{
+        calls::{self, Costs},
+        measured::Origins,
+        memory,
+    },
+    search::{
+        automatic,
+        bound::Bound,
+        candidate::{Candidate, PoolUse},
+    },
+    space::reason::Reason,
+};
+use roundelay_codegen::Lowerer;
+use roundelay_dsl::Program;
+use roundelay_kernels::Kernels;
+use roundelay_schedule::{
+    Bytes, Checked, DeviceId, Kind, Plan, Schedule, Violations, check, enough_steps,
+    simulate,
+};
+use std::collections::BTreeMap;
+
+/// The plan with its costs, with the lists of its order where these are found: what is shown was
+/// lowered, checked and clocked. Its bound and its place in the order of the search stand beside.
+///
+/// # Errors
+/// Why it is no plan after all.
+pub(crate) fn evaluate(
+    program: &Program,
+    (costs, lowerer): (&Costs, &Lowerer<'_>),
+    (plan, bound, number): (Plan, Bound, usize),
+) -> Result<Candidate, Reason> {
+    let plan = automatic::complete(program, (costs, lowerer), &plan)?;
+    let (checked, origins) = checked(program, (costs, lowerer), &plan)?;
+    candidate((bound, number), &checked, (costs, origins))
+}
+
+/// The plan, whose lists are there where its order has some, lowered, priced and checked.
+///
+/// # Errors
+/// Why it is no plan after all.
+pub(crate) fn checked(
+    program: &Program,
+    (costs, lowerer): (&Costs, &Lowerer<'_>),
+    plan: &Plan,
+) -> Result<(Checked, Origins), Reason> {
+    let admit = |schedule: &Schedule| memory::fits(program, schedule);
+    let lowered = lowerer.lower_if(plan, admit);
+    let mut schedule = lowered.map_err(refused)?.map_err(Reason::Memory)?;
+    let origins = calls::price_with(&mut schedule, costs).map_err(refused)?;
+    let violated = |violations: Violations| {
+        refused(format!("the checker finds: {}", violations.first()))
+    };
+    Ok((check(schedule, &Kernels).map_err(violated)?, origins))
+}
+
+fn refused(error: impl std::fmt::Display) -> Reason {
+    Reason::Refused(error.to_string())
+}
+
+fn candidate(
+    (bound, number): (Bound, usize),
+    checked: &Checked,
+    (costs, origins): (&Costs, Origins),
+) -> Result<Candidate, Reason> {
+    let run = simulate(checked, enough_steps(checked));
+    if let Some(endless) = Endless::of_clock(checked, &run) {
+        return Err(Reason::Endless(endless));
+    }
+    let cells = memory::cells(checked);
+    let arena = memory::arenas(checked);
+    let fullest = cells.values().max_by_key(|cell| arena(**cell)).copied();
+    let facts = checked.facts();
+    let sent: Bytes =
+        cells.values().filter_map(|cell| facts.sent.get(cell)).copied().sum();
+    Ok(Candidate {
+        plan: checked.plan.clone(),
+        batch: checked.job.batch,
+        step_time: run.step_time(),
+        device_peak: fullest.map(&arena).unwrap_or_default(),
+        memory: fullest.map(|cell| kinds(checked, cell)).unwrap_or_default(),
+        pools: pools(checked, &cells, arena),
+        comm_bytes_per_device: Bytes(sent.0.div_ceil(cells.len().max(1) as u64)),
+        comm_rounds: facts.comm_rounds,
+        bubble: run.bubble(),
+        idle: waiting::idle(costs, checked, &run).map_err(refused)?,
+        origins,
+        bound,
+        number,
+    })
+}
+
+fn kinds(checked: &Checked, cell: DeviceId) -> BTreeMap<Kind, Bytes> {
+    let bytes = |kind| (kind, checked.bytes_of(cell, kind));
+    Kind::ALL.iter().copied().map(bytes).filter(|(_, bytes)| bytes.0 > 0).collect()
+}
+
+/// What the devices of each pool take together; a device that repeats one of the cell takes as
+/// much.
+fn pools(
+    checked: &Checked,
+    cells: &BTreeMap<DeviceId, DeviceId>,
+    arena: impl Fn(DeviceId) -> Bytes,
+) -> BTreeMap<String, PoolUse> {
+    let live_peak = &checked.facts().device_live_peak;
+    let mut pools: BTreeMap<String, PoolUse> = BTreeMap::new();
+    for (device, cell) in cells {
+        let pool = checked.target.devices[*device].pool;
+        let used = pools.entry(checked.target.pools[pool].name.clone()).or_default();
+        used.live_peak += live_peak.get(cell).copied().unwrap_or_default();
+        used.arena += arena(*cell);
+    }
+    pools
+}
