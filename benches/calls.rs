@@ -8,7 +8,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
 use roundelay::{
-    Checked, Search, SourceFile,
+    Checked, SearchOptions, SourceFile,
     parts::{
         kernels::{Context, Kernel, Mode},
         schedule::{Call, Element, Float, Routine},
@@ -41,7 +41,7 @@ struct Total {
 fn compiled(file: &str) -> Result<Checked, Box<dyn Error>> {
     let source = SourceFile::new(file.to_owned(), fs::read_to_string(file)?);
     let program = roundelay::parse(&source)?;
-    let ranking = roundelay::plan(&program, &Search::default())?;
+    let ranking = roundelay::plan(&program, &SearchOptions::default())?;
     Ok(roundelay::compile(&program, ranking.best())?)
 }
 

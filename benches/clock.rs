@@ -9,7 +9,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
 use roundelay::{
-    Checked, Plan, ProfileOptions, Program, Search, SourceFile,
+    Checked, Plan, ProfileOptions, Program, SearchOptions, SourceFile,
     parts::{
         runtime::{Cpu, CpuOptions, Dataset, State},
         schedule::enough_steps,
@@ -146,7 +146,7 @@ fn machine(schedule: &Checked) -> Result<Cpu, Box<dyn Error>> {
 
 fn show(row: &Row) -> Result<(), Box<dyn Error>> {
     let mut program = program(row)?;
-    let plan = roundelay::plan(&program, &Search::default())?.best().clone();
+    let plan = roundelay::plan(&program, &SearchOptions::default())?.best().clone();
     let mut cpu = machine(&roundelay::compile(&program, &plan)?)?;
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {

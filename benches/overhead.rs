@@ -6,7 +6,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
 use roundelay::{
-    Checked, Search, SourceFile,
+    Checked, SearchOptions, SourceFile,
     parts::runtime::{Cpu, CpuOptions, Dataset, State},
 };
 use std::{error::Error, fs, path::Path, time::Instant};
@@ -41,7 +41,7 @@ fn quickstart(micro_batches: u32) -> Result<Checked, Box<dyn Error>> {
     for decision in ["rule = sync", "placement = accumulate", &micro_batches] {
         program.search.set(decision)?;
     }
-    let ranking = roundelay::plan(&program, &Search::default())?;
+    let ranking = roundelay::plan(&program, &SearchOptions::default())?;
     Ok(roundelay::compile(&program, ranking.best())?)
 }
 

@@ -9,7 +9,7 @@
 
 mod usage;
 
-use roundelay::{Search, SourceFile};
+use roundelay::{SearchOptions, SourceFile};
 use std::{env, error::Error, fs, process::Command, time::Instant};
 use usage::{peak, processors};
 
@@ -56,14 +56,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn options(words: &[String]) -> Search {
+fn options(words: &[String]) -> SearchOptions {
     let top = words.iter().find_map(|word| word.strip_prefix("--top=")?.parse().ok());
     let all = words.iter().any(|word| word == "--no-limit");
-    let usual = Search { top: top.unwrap_or(1), ..Search::default() };
-    Search { clocked_max: if all { usize::MAX } else { usual.clocked_max }, ..usual }
+    let usual = SearchOptions { top: top.unwrap_or(1), ..SearchOptions::default() };
+    SearchOptions {
+        clocked_max: if all { usize::MAX } else { usual.clocked_max },
+        ..usual
+    }
 }
 
-fn one(input: &str, options: Search) -> Result<(), Box<dyn Error>> {
+fn one(input: &str, options: SearchOptions) -> Result<(), Box<dyn Error>> {
     let begun = Instant::now();
     let program = roundelay::parse(&SourceFile::new(input, fs::read_to_string(input)?))?;
     let (read, before) = (begun.elapsed().as_secs_f64(), processors());

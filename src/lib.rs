@@ -48,28 +48,30 @@ pub use run::{
     TokenFacts, evaluate, run,
 };
 pub use schedule_file::{
-    ReadError, Unnameable, WriteError, read_file, read_in, write_file,
+    ReadError, Unnameable, WriteError, read_as, read_file, write_file,
 };
 
 pub use roundelay_dsl::{
-    Diagnostic, Diagnostics, Disk, Extent, Mistake, Model, ModelBuilder, Program,
-    SourceFile, Tensor, Value, fingerprint, format,
+    Diagnostic, Diagnostics, Disk, Extent, Mistake, Model, ModelBuilder, Program, Search,
+    SourceFile, Tensor, Train, Value, fingerprint, format,
 };
 pub use roundelay_kernels::Kernels;
 pub use roundelay_planner::{
-    Candidate, Compare, Explanation, Options as Search, PlanMistakes, Ranking, Refusal,
-    Repair, explain, plan, read_plan, table, write_plan,
+    Candidate, Compare, Explanation, Options as SearchOptions, PlanMistakes, Ranking,
+    Refusal, Repair, explain, plan, read_plan, table, write_plan,
 };
 pub use roundelay_runtime::{
-    Came, Compilation, Coverage, DeviceFacts, Every, Graphs, HeldOut, Interrupt,
-    KernelCheck, KernelRow, KernelTrials, LaunchError, Measures, Met, OptimizerState,
-    OutputError, OutputFile, Report, Resumed, Seat, SelfCheck, Settling, State, Touched,
-    Weights, WeightsError, WeightsMistake, WeightsNames,
+    Came, Compilation, Coverage, CudaError, DeviceFacts, Every, Graphs, HeldOut,
+    Interrupt, KernelCheck, KernelRow, KernelTrials, LaunchError, Measures, Met, NoCuda,
+    OptimizerState, OutputError, OutputFile, Report, Resumed, Seat, SelfCheck, Settling,
+    State, Touched, TriedKernel, TriedProducts, Untried, Weights, WeightsError,
+    WeightsMistake, WeightsNames,
 };
 pub use roundelay_schedule::{
     Bytes, Catalogue, Checked, DeviceId, Element, FileErrors, Initial, Kind, Lines,
-    Nanos, Plan, Profile, Schedule, Simulation, Timeline, Trace, Violation, Violations,
-    check, enough_steps, grid, page, read, seal, simulate, trace, write, write_profile,
+    Nanos, Plan, Profile, Schedule, Simulation, Target, Timeline, Trace, Violation,
+    Violations, check, enough_steps, grid, page, read, seal, simulate, trace, write,
+    write_profile,
 };
 
 #[cfg(doctest)]

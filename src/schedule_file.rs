@@ -3,7 +3,9 @@
 
 use roundelay_kernels::Kernels;
 use roundelay_runtime::{OutputError, OutputFile};
-use roundelay_schedule::{Checked, FileErrors, Lines, Schedule, Violations, check};
+use roundelay_schedule::{
+    Checked, FileErrors, Lines, Schedule, Violation, Violations, check,
+};
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -18,7 +20,7 @@ pub struct Unnameable(pub PathBuf);
 /// Why a schedule file is not read.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// The file is not to be had, or is no text.
+    /// The file cannot be read, or is not text.
     #[error("cannot use `{}`: {source}", path.display())]
     File {
         /// The file.
@@ -26,16 +28,23 @@ pub enum ReadError {
         /// What the system says.
         source: io::Error,
     },
-    /// The text is no schedule.
-    #[error(transparent)]
-    Text(#[from] FileErrors),
+    /// The text is not a schedule.
+    #[error("`{}` is not a schedule:\n{errors}", path.display())]
+    Text {
+        /// The file.
+        path: PathBuf,
+        /// Every mistake, with its line and column.
+        errors: FileErrors,
+    },
     /// The schedule breaks rules.
-    #[error("{violations}")]
+    #[error("`{}` breaks rules:\n{}", path.display(), placed(violations, lines))]
     Check {
-        /// Which.
+        /// The file.
+        path: PathBuf,
+        /// The violations of the first group of rules that is broken, at most 50.
         violations: Violations,
-        /// Where what is at fault stands in the text.
-        lines: Lines,
+        /// Where the culprits stand in the text.
+        lines: Box<Lines>,
     },
     /// The data cannot be named.
     #[error(transparent)]
@@ -53,27 +62,48 @@ pub enum WriteError {
     Output(#[from] OutputError),
 }
 
+/// Violations with the lines of their culprits.
+fn placed(violations: &Violations, lines: &Lines) -> String {
+    let line =
+        |violation: &Violation| violation.culprit().and_then(|own| lines.line(own));
+    let told = violations.iter().map(|violation| match line(violation) {
+        Some(line) => format!("line {line}: {violation}"),
+        None => violation.to_string(),
+    });
+    let mut told: Vec<String> = told.collect();
+    let unlisted = violations.total() - told.len();
+    if unlisted > 0 {
+        told.push(format!("and {unlisted} more"));
+    }
+    told.join("\n")
+}
+
 /// Reads and checks a schedule file; its data lie where its paths lead from the file's own folder.
 ///
 /// # Errors
-/// A file that is no text, every mistake of the text, or all violations of the schedule.
+/// A file that is not text, every mistake of the text, or the violations of the first group of rules
+/// that the schedule breaks.
 pub fn read_file(path: &Path) -> Result<Checked, ReadError> {
     let unread = |source| ReadError::File { path: path.to_owned(), source };
     let text = fs::read_to_string(path).map_err(unread)?;
-    read_in(folder_of(path), &text)
+    read_as(path, &text)
 }
 
-/// Reads and checks the text of a schedule file that lies in a folder.
+/// Reads and checks a text as if it stood in the file of this path; nothing is read there.
 ///
 /// # Errors
-/// Every mistake of the text, or all violations of the schedule.
-pub fn read_in(folder: &Path, text: &str) -> Result<Checked, ReadError> {
-    let mut read = roundelay_schedule::read(text)?;
+/// Every mistake of the text, or the violations of the first group of rules that the schedule breaks.
+pub fn read_as(path: &Path, text: &str) -> Result<Checked, ReadError> {
+    let refused = |errors| ReadError::Text { path: path.to_owned(), errors };
+    let mut read = roundelay_schedule::read(text).map_err(refused)?;
     if let Some(root) = read.job.data.root_mut() {
-        *root = nameable(&folder.join(&*root))?.to_owned();
+        *root = nameable(&folder_of(path).join(&*root))?.to_owned();
     }
-    check(read, &Kernels)
-        .map_err(|violations| ReadError::Check { violations, lines: Lines::of(text) })
+    check(read, &Kernels).map_err(|violations| ReadError::Check {
+        path: path.to_owned(),
+        violations,
+        lines: Box::new(Lines::of(text)),
+    })
 }
 
 /// Writes a schedule file, with the paths of its data as they are seen from the file's folder.

@@ -182,7 +182,7 @@ fn damaged_programs_end_soon_and_small() {
 fn schedule() -> String {
     let program = parse(&SourceFile::new("x.rdl", PROGRAM)).expect("a program");
     let ranking =
-        roundelay::plan(&program, &roundelay::Search::default()).expect("a plan");
+        roundelay::plan(&program, &roundelay::SearchOptions::default()).expect("a plan");
     let checked = roundelay::compile(&program, ranking.best()).expect("a schedule");
     write(&checked)
 }

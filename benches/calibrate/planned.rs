@@ -12,7 +12,7 @@ use crate::{
     steps::of_fitted_shape,
     work::{Head, Made, Scores, Shape, model},
 };
-use roundelay::{Program, Search, SourceFile, parts::planner::appraise};
+use roundelay::{Program, SearchOptions, SourceFile, parts::planner::appraise};
 use std::{error::Error, fs, path::PathBuf};
 
 /// A GPU and the file of the cluster that has it.
@@ -161,7 +161,7 @@ fn step_time(row: &Row, cluster: &str) -> Result<Result<Pair, String>, Box<dyn E
     program.search.cuts = cuts(row, &program);
     let devices = program.target.devices.values();
     program.target.devices = devices.map(|own| Made::of(row.set()).on(own)).collect();
-    let ranking = match roundelay::plan(&program, &Search::default()) {
+    let ranking = match roundelay::plan(&program, &SearchOptions::default()) {
         Ok(ranking) => ranking,
         Err(refusal) => return Ok(Err(refusal.to_string())),
     };

@@ -2,7 +2,7 @@
 
 use super::{case::Case, record::Outcome};
 use roundelay::{
-    Checked, Search, SourceFile,
+    Checked, SearchOptions, SourceFile,
     parts::runtime::{Cpu, CpuOptions, Dataset, Evaluator, State},
 };
 use std::{error::Error, path::Path};
@@ -36,7 +36,10 @@ impl Prepared {
         let program = case.program();
         let source = SourceFile::new(file.display().to_string(), program.as_str());
         let parsed = roundelay::parse(&source)?;
-        let ranking = roundelay::plan(&parsed, &Search { top: 1, ..Search::default() })?;
+        let ranking = roundelay::plan(
+            &parsed,
+            &SearchOptions { top: 1, ..SearchOptions::default() },
+        )?;
         let schedule = roundelay::compile(&parsed, ranking.best())?;
         let data = Dataset::open(&schedule.job, Some(text))?;
         let key =

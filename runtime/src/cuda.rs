@@ -48,7 +48,8 @@ pub use copies::gpu_copies;
 pub use driver::{DeviceFacts, DriverError, NoCuda};
 pub use error::CudaError;
 pub use kernel_check::{
-    KernelCheck, KernelRow, KernelTrials, TriedProducts, check_kernels, is_formless,
+    KernelCheck, KernelRow, KernelTrials, TriedKernel, TriedProducts, Untried,
+    check_kernels,
 };
 pub(crate) use passes::GpuPasses;
 pub use periods::Ungraphed;

@@ -47,8 +47,8 @@ pub use cpu::{
 pub use cuda::{
     Came, Compilation, Cuda, CudaError, CudaOptions, DeviceFacts, DriverError, Exercise,
     Graphs, KernelCheck, KernelRow, KernelTrials, NoCuda, RankFacts, Row, SelfCheck,
-    Times, TriedProducts, Ungraphed, check_kernels, compile_kernels, gpu_copies,
-    is_formless, self_check,
+    Times, TriedKernel, TriedProducts, Ungraphed, Untried, check_kernels,
+    compile_kernels, gpu_copies, self_check,
 };
 pub use data::{Coverage, DataError, Dataset, HeldOut, data_files};
 pub use evaluate::{EvaluateError, Evaluated, Evaluator, Measures, OnGpu};

@@ -7,8 +7,8 @@
 //! 4. Contents: every row holds what its reader expects, over whole chains of segments.
 //! 5. Collectives of groups that share two devices are ordered.
 //!
-//! Each rule relies on those before it being told, not on their being kept: all violations are
-//! collected, but 2 to 5 are looked at only when the structure is sound.
+//! Each group of rules counts on those before it, so the violations of the first group that is broken
+//! are told: the structure in three steps, then what joins actions, then 2 to 5 together.
 
 mod action;
 mod arguments;

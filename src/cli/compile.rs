@@ -12,7 +12,7 @@ use super::{
     watch::{Known, Progress},
 };
 use roundelay::{
-    Checked, CompileError, Plan, Program, Ranking, Search,
+    Checked, CompileError, Plan, Program, Ranking, SearchOptions,
     parts::{
         dsl,
         planner::{self, PlanMistakes},
@@ -100,12 +100,15 @@ pub(super) fn tell_doubt(path: &Path, text: &str, program: &Program) -> Option<P
 
 /// The schedule of the plan that `plan` ranks first.
 pub(super) fn best(loaded: &Loaded) -> Result<Checked, Failure> {
-    let options = Search { top: 1, ..Search::default() };
+    let options = SearchOptions { top: 1, ..SearchOptions::default() };
     lowered(loaded, ranking(loaded, &options)?.best())
 }
 
 /// What a search finds that tells how far it is.
-pub(super) fn ranking(loaded: &Loaded, options: &Search) -> Result<Ranking, Failure> {
+pub(super) fn ranking(
+    loaded: &Loaded,
+    options: &SearchOptions,
+) -> Result<Ranking, Failure> {
     planner::plan_watched(&loaded.program, options, &mut Progress::new())
         .map_err(|none| Failure::unplanned(loaded, &none))
 }

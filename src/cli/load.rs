@@ -134,12 +134,11 @@ pub(super) fn schedule(path: &Path) -> Result<Checked, Failure> {
 
 /// A schedule that was read and holds.
 pub(super) fn checked(path: &Path, text: &str) -> Result<Checked, Failure> {
-    let folder = path.parent().unwrap_or(Path::new(""));
-    roundelay::read_in(folder, text).map_err(|error| match error {
+    roundelay::read_as(path, text).map_err(|error| match error {
         ReadError::File { path, source } => Failure::file(&path, &source),
-        ReadError::Text(errors) => Failure::schedule_file(path, &errors),
-        ReadError::Check { violations, lines } => {
-            Failure::violations(path, &violations, &lines)
+        ReadError::Text { path, errors } => Failure::schedule_file(&path, &errors),
+        ReadError::Check { path, violations, lines } => {
+            Failure::violations(&path, &violations, &lines)
         }
         ReadError::Folder(folder) => Failure::unnameable(&folder),
     })

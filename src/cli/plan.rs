@@ -12,7 +12,7 @@ use super::{
     watch::{Known, Watch},
 };
 use roundelay::{
-    OutputFile, Plan, Program, Ranking, Search,
+    OutputFile, Plan, Program, Ranking, SearchOptions,
     parts::planner::{self, Document, Explanation, Front, Goal},
 };
 use serde::Serialize;
@@ -42,7 +42,8 @@ fn ranked(
 ) -> Result<(), Failure> {
     let program = &loaded.program;
     let compare = planner::Compare::Approaches;
-    let options = Search { top: args.top.get(), compare, ..Search::default() };
+    let options =
+        SearchOptions { top: args.top.get(), compare, ..SearchOptions::default() };
     let form = args.json.then_some(Form::Document);
     let mut watch = Watch::new(Known::nothing(NO_PLAN, &loaded.file, form)?);
     let ranking = planner::plan_watched(program, &options, &mut watch)
@@ -65,7 +66,7 @@ fn ranked(
 /// A ranking, and what more is found out about it from.
 struct Found<'a> {
     program: &'a Program,
-    options: Search,
+    options: SearchOptions,
     ranking: Ranking,
     watch: Watch,
 }

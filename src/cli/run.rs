@@ -16,7 +16,7 @@ use super::{
 };
 use roundelay::{
     Checked, Every, Folder, Graphs, Interrupt, Met, On, Outcome, RunError, RunOptions,
-    Search, Seat, Start, parts::planner,
+    SearchOptions, Seat, Start, parts::planner,
 };
 use serde::Serialize;
 use std::{io, path::Path, process, slice, time::Duration};
@@ -204,7 +204,7 @@ fn prepare(args: &RunArgs, told: Told) -> Result<Checked, Failure> {
         Input::Schedule(schedule) => return Ok(*schedule),
     };
     let program = &loaded.program;
-    let ranking = compile::ranking(&loaded, &Search::default())?;
+    let ranking = compile::ranking(&loaded, &SearchOptions::default())?;
     match (told, args.json) {
         (Told::Elsewhere, _) => {}
         (Told::Here, true) => {

@@ -2,7 +2,7 @@
 //! memory that was predicted.
 
 use roundelay::{
-    Checked, Disk, Program, Search, SourceFile,
+    Checked, Disk, Program, SearchOptions, SourceFile,
     parts::{
         dsl, planner,
         runtime::{Cpu, CpuOptions, Dataset, Fill, State},
@@ -95,7 +95,7 @@ fn parsed(path: &Path) -> Program {
 
 fn compiled(path: &Path) -> Checked {
     let program = parsed(path);
-    let ranking = roundelay::plan(&program, &Search::default())
+    let ranking = roundelay::plan(&program, &SearchOptions::default())
         .unwrap_or_else(|refusal| panic!("{}: {refusal}", path.display()));
     roundelay::compile(&program, ranking.best())
         .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -167,7 +167,7 @@ fn published_models_have_their_parameters_and_are_planned() {
         let trained = program.model.parameters.values().filter(is_trained);
         let parameters: u64 = trained.map(elements).sum();
         assert_eq!(parameters, expected, "{name}");
-        let ranking = roundelay::plan(&program, &Search::default())
+        let ranking = roundelay::plan(&program, &SearchOptions::default())
             .unwrap_or_else(|refusal| panic!("{name}: {refusal}"));
         let is_tied = ["gpt2", "llama-small"].contains(&name);
         let tied = &ranking.space.tied;
@@ -178,7 +178,7 @@ fn published_models_have_their_parameters_and_are_planned() {
 #[test]
 fn the_documents_of_a_plan_are_those_of_its_schedule() {
     for path in small() {
-        let ranking = roundelay::plan(&parsed(&path), &Search::default()).unwrap();
+        let ranking = roundelay::plan(&parsed(&path), &SearchOptions::default()).unwrap();
         let row = &planner::document(&ranking).plans[0];
         let schedule = compiled(&path);
         let read = roundelay::read(&roundelay::write(&schedule)).expect("it reads back");

@@ -3,7 +3,7 @@
 
 use crate::support::{Scratch, ended, roundelay};
 use roundelay::{
-    Checked, RunOptions, Search, SourceFile,
+    Checked, RunOptions, SearchOptions, SourceFile,
     parts::schedule::{DeviceId, Id, Kind},
 };
 
@@ -42,7 +42,8 @@ fn text(dtype: &str, method: &str, plan: [&str; 3]) -> String {
 fn compiled(text: String) -> Checked {
     let source = SourceFile::new("tiny.rdl".to_owned(), text);
     let program = roundelay::parse(&source).expect("the program is right");
-    let ranking = roundelay::plan(&program, &Search::default()).expect("a plan fits");
+    let ranking =
+        roundelay::plan(&program, &SearchOptions::default()).expect("a plan fits");
     roundelay::compile(&program, ranking.best()).expect("the plan is sound")
 }
 

@@ -12,7 +12,7 @@ use losses::{
     GPT, GPT2, HYBRID, LLAMA, MLP, RESNET, RESNET_EVALUATED, RESNET_UNSPLIT, VIT,
 };
 use roundelay::{
-    Checked, Program, Search, SourceFile,
+    Checked, Program, SearchOptions, SourceFile,
     parts::{
         dsl::Numbers,
         runtime::{Cpu, CpuOptions, Evaluator, Loss, State},
@@ -36,7 +36,7 @@ impl Case {
 }
 
 fn compiled(program: &Program) -> Checked {
-    let ranking = roundelay::plan(program, &Search::default()).unwrap();
+    let ranking = roundelay::plan(program, &SearchOptions::default()).unwrap();
     roundelay::compile(program, ranking.best()).unwrap()
 }
 

@@ -1,7 +1,7 @@
 //! Where the data of a program lies: seen from its own folder, and from that of a schedule.
 
 use crate::support::{PROGRAM, Scratch, printed, refused, roundelay};
-use roundelay::{OutputFile, RunOptions, Search, SourceFile};
+use roundelay::{OutputFile, RunOptions, SearchOptions, SourceFile};
 use std::{
     ffi::OsStr,
     fs,
@@ -77,7 +77,8 @@ fn a_schedule_that_the_library_writes_finds_its_data_from_its_own_folder() {
     let text = fs::read_to_string(&program).expect("it was written");
     let source = SourceFile::new(program.display().to_string(), text);
     let program = roundelay::parse(&source).expect("it is right");
-    let ranking = roundelay::plan(&program, &Search::default()).expect("plans fit");
+    let ranking =
+        roundelay::plan(&program, &SearchOptions::default()).expect("plans fit");
     let made = roundelay::compile(&program, ranking.best()).expect("the plan is sound");
     let path = scratch.file("out/a.schedule", "");
     let output = OutputFile::new(&path).expect("the scratch folder can be written");
@@ -87,6 +88,29 @@ fn a_schedule_that_the_library_writes_finds_its_data_from_its_own_folder() {
     let read = roundelay::read_file(&path).expect("it holds");
     let options = RunOptions { steps: Some(1), ..RunOptions::default() };
     roundelay::run(&read, &options, |_| {}).expect("the data is found");
-    let bare = roundelay::read_in(Path::new("elsewhere"), &text).expect("it holds");
+    let bare = roundelay::read_as(Path::new("elsewhere/bare.schedule"), &text)
+        .expect("it holds");
     roundelay::run(&bare, &options, |_| {}).expect_err("no data is there");
+}
+
+/// Errors of the library name the file and the line when they are printed.
+#[test]
+fn what_is_wrong_with_a_file_is_printed_with_its_place() {
+    let scratch = Scratch::new("library-places");
+    let schedule = scratch.path("a.schedule");
+    printed(
+        roundelay("compile").arg(letters(&scratch, "project")).arg("-o").arg(&schedule),
+    );
+    let text = fs::read_to_string(&schedule).expect("it was written");
+    let said = |text: &str| {
+        let path = Path::new("folder/a.schedule");
+        let refused = roundelay::read_as(path, text).expect_err("it is wrong");
+        refused.to_string()
+    };
+    let lost =
+        roundelay::seal(&text.replacen(" after ", " ", 1)).expect("it is a schedule");
+    let found = said(&lost);
+    assert!(found.starts_with("`folder/a.schedule` breaks rules:\nline "), "{found}");
+    let found = said("format: 1\n");
+    assert!(found.starts_with("`folder/a.schedule` is not a schedule:\n"), "{found}");
 }

@@ -1,7 +1,7 @@
 //! Devices and clusters that ship with the compiler: each is read and plans a small model, and
 //! says what the fit in `benches/calibrate` found.
 
-use roundelay::{Search, SourceFile};
+use roundelay::{SearchOptions, SourceFile};
 use std::{collections::BTreeMap, fs, path::Path};
 
 const MODEL: &str = "
@@ -33,7 +33,7 @@ fn plans(name: &str, text: String) -> usize {
         Ok(program) => program,
         Err(mistakes) => panic!("{name}: {mistakes}"),
     };
-    let ranking = roundelay::plan(&program, &Search::default());
+    let ranking = roundelay::plan(&program, &SearchOptions::default());
     let ranking = ranking.unwrap_or_else(|refusal| panic!("{name}: {refusal}"));
     let best = ranking.best();
     roundelay::compile(&program, best).expect("the plan is sound");

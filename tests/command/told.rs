@@ -4,7 +4,7 @@
 //! named as files, of kinds of memory that share addresses, and of pins that say nothing.
 
 use crate::support::{Scratch, diagnostics, document, ended, printed, root, roundelay};
-use roundelay::{CompileError, Search, SourceFile};
+use roundelay::{CompileError, SearchOptions, SourceFile};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -361,7 +361,8 @@ fn what_a_program_forbids_the_library_does_not_bring_back() {
     let rule = "exactness delayed, rule cyclic_v2";
     let delayed = LAYERS.replace("exactness local, rule sync", rule);
     let delayed = parsed(&delayed);
-    let ranking = roundelay::plan(&delayed, &Search::default()).expect("plans fit");
+    let ranking =
+        roundelay::plan(&delayed, &SearchOptions::default()).expect("plans fit");
     roundelay::compile(&delayed, ranking.best()).expect("the plan is sound");
     let exact = parsed(&LAYERS.replace("exactness local, ", ""));
     let refused = roundelay::compile(&exact, ranking.best()).expect_err("it is delayed");

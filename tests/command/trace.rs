@@ -2,7 +2,7 @@
 
 use crate::support::{Scratch, printed, roundelay};
 use roundelay::{
-    Checked, Search, SourceFile,
+    Checked, SearchOptions, SourceFile,
     parts::schedule::{Entry, Id, Kind, simulate},
 };
 use serde_json::Value;
@@ -34,7 +34,8 @@ pub(crate) fn compiled(rule: &str, placement: &str) -> Checked {
     let text = PROGRAM.replace("RULE", rule).replace("PLACEMENT", placement);
     let source = SourceFile::new("ladder.rdl".to_owned(), text);
     let program = roundelay::parse(&source).expect("the program is right");
-    let ranking = roundelay::plan(&program, &Search::default()).expect("a plan fits");
+    let ranking =
+        roundelay::plan(&program, &SearchOptions::default()).expect("a plan fits");
     roundelay::compile(&program, ranking.best()).expect("the plan is sound")
 }
 

@@ -42,7 +42,7 @@ fn end_both(program: &str) {
     let source = std::fs::read_to_string(program).expect("the program is there");
     let source = roundelay::SourceFile::new(program, &source);
     let program = roundelay::parse(&source).expect("the program is right");
-    let ranking = roundelay::plan(&program, &roundelay::Search::default());
+    let ranking = roundelay::plan(&program, &roundelay::SearchOptions::default());
     let ranking = ranking.expect("it has a plan");
     let schedule = roundelay::compile(&program, ranking.best()).expect("it is lowered");
     let machine = |ordinal| {

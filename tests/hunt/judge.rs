@@ -2,7 +2,7 @@
 
 use crate::{planning::Units, program::Program};
 use roundelay::{
-    Checked, Search, SourceFile, compile,
+    Checked, SearchOptions, SourceFile, compile,
     parts::runtime::{Cpu, CpuOptions, Dataset, Fill, Oracle, State, Timing},
     plan, read, write,
 };
@@ -75,7 +75,7 @@ fn scheduled(text: &str, units: Units) -> Result<Option<Checked>, String> {
             return if is_known { Ok(None) } else { Err(mistakes.to_string()) };
         }
     };
-    let search = Search { top: 1, ..Search::default() };
+    let search = SearchOptions { top: 1, ..SearchOptions::default() };
     let ranking = match plan(&program, &search) {
         Ok(ranking) => ranking,
         Err(refusal) if refusal.binding.is_empty() => return Err(refusal.to_string()),

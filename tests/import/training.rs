@@ -3,7 +3,7 @@
 
 use super::{accepted, small::small};
 use roundelay::{
-    Checked, Program, RunEvent, RunOptions, Search, SourceFile, State,
+    Checked, Program, RunEvent, RunOptions, SearchOptions, SourceFile, State,
     parts::{
         runtime::{Cpu, CpuOptions, Dataset},
         schedule::{Float, Rate, Rule},
@@ -28,7 +28,8 @@ fn program(text: &str) -> Program {
 }
 
 fn compiled(program: &Program) -> Checked {
-    let ranking = roundelay::plan(program, &Search { top: 1, ..Search::default() });
+    let ranking =
+        roundelay::plan(program, &SearchOptions { top: 1, ..SearchOptions::default() });
     let ranking = ranking.unwrap_or_else(|refusal| panic!("{refusal}"));
     let best = ranking.best();
     assert_eq!(best.rule, Rule::Sync);

@@ -6,7 +6,9 @@ use crate::{
     machine::Machine,
     random::Random,
 };
-use roundelay_runtime::{Cpu, CpuOptions, Fill, Oracle, State, Timing};
+use roundelay_runtime::{
+    Cpu, CpuOptions, Evaluator, Fill, Measures, Oracle, State, Timing,
+};
 use roundelay_schedule::{
     ActionId, Buffer, Checked, Id, Parameter, Rest, Schedule, Segment, Slice, Stage,
     Subject,
@@ -23,6 +25,8 @@ const CUTS: [&[u64]; 2] = [&[STEPS], &[1, 3, STEPS]];
 pub(crate) struct Truth {
     losses: BTreeMap<(i64, usize), u64>,
     states: Vec<State>,
+    /// What the last state makes of further examples.
+    held_out: Measures,
 }
 
 impl Truth {
@@ -30,14 +34,24 @@ impl Truth {
     pub(crate) fn of(schedule: &Checked) -> Self {
         let first = State::initial(&schedule.job);
         let mut oracle = Oracle::new(schedule, &first).expect("a new state fits");
-        let mut truth = Self { losses: BTreeMap::new(), states: vec![first] };
+        let (mut losses, mut states) = (BTreeMap::new(), vec![first]);
         for step in 0..STEPS as i64 {
-            let losses = oracle.advance(&mut Examples);
-            let bits = (0..).zip(losses).map(|(i, loss)| ((step, i), loss.to_bits()));
-            truth.losses.extend(bits);
-            truth.states.push(oracle.state());
+            let found = oracle.advance(&mut Examples);
+            let bits = (0..).zip(found).map(|(i, loss)| ((step, i), loss.to_bits()));
+            losses.extend(bits);
+            states.push(oracle.state());
         }
-        truth
+        let held_out = held_out(schedule, &states[STEPS as usize]);
+        Self { losses, states, held_out }
+    }
+
+    /// Looks at held-out data with the forward passes of a mutant; says what is wrong.
+    pub(crate) fn on_held_out(&self, schedule: &Checked) -> Result<(), String> {
+        let found = held_out(schedule, &self.states[STEPS as usize]);
+        match found == self.held_out {
+            true => Ok(()),
+            false => Err(format!("{found:?} of held-out data, not {:?}", self.held_out)),
+        }
     }
 
     /// Replays in random orders that the schedule allows; says what is wrong.
@@ -135,6 +149,12 @@ impl Truth {
             false => Err(format!("something is lost at rest {t}")),
         }
     }
+}
+
+/// What a state makes of examples that it was not trained on.
+fn held_out(schedule: &Checked, state: &State) -> Measures {
+    let mut evaluator = Evaluator::new(schedule).expect("its calls are sound");
+    evaluator.measure(state, &mut Examples, 2).expect("the state fits")
 }
 
 fn graphs(schedule: &Schedule, cut: &[u64]) -> Vec<(Segment, Graph)> {

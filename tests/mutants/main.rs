@@ -159,6 +159,7 @@ fn replay(
     random: &mut Random,
 ) -> Result<(), String> {
     truth.in_orders(mutant, &fault.focus, ORDERS, random)?;
+    truth.on_held_out(mutant)?;
     match threaded {
         true => truth.on_threads(mutant, random.bits()),
         false => Ok(()),

@@ -8,7 +8,7 @@ use crate::{
 use roundelay_schedule::{
     Access, Argument, Attribute, AxisId, Buffer, BufferId, Bytes, DeviceId, GroupId, Id,
     Pass, Place, Plan, Reduction, Rest, RingId, RoutineId, Schedule, Slice, Stage,
-    Subject,
+    Subject, Work,
 };
 
 /// All of them, by name.
@@ -34,6 +34,7 @@ pub(crate) const TABLES: &[(&str, Change)] = &[
     ("argument access", argument_access),
     ("argument size", |s, r| argument(s, r, |a, r| shifted(&mut a.size, r))),
     ("argument role", argument_role),
+    ("another forward pass", another_forward),
     ("routine stage", routine_stage),
     ("routine pass", routine_pass),
     ("delay", delay),
@@ -297,6 +298,21 @@ fn argument_role(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> 
         argument.role = random.pick(&roles)?;
         Some(())
     })
+}
+
+/// One micro-batch takes a forward pass of its own: replays do not see it, held-out data might.
+fn another_forward(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {
+    let launches = schedule.actions.iter().filter_map(|(line, action)| {
+        let (routine, _) = action.work.routine()?;
+        (schedule.routines[routine].pass == Pass::Forward).then_some((line, routine))
+    });
+    let (line, routine) = random.pick(&launches.collect::<Vec<_>>())?;
+    let other = schedule.routines.push(schedule.routines[routine].clone());
+    let Work::Launch { routine: launched, .. } = &mut schedule.actions[line].work else {
+        return None;
+    };
+    *launched = other;
+    Some(Fault::of(schedule, line).at(other))
 }
 
 fn routine_stage(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {

@@ -249,7 +249,7 @@ fn a_micro_batch_with_one_value_per_channel_is_refused_by_name() {
         train { data synthetic, batch 4, optimizer sgd(0.1) }
         plan { placement accumulate, micro_batches 4 }";
     let program = program(text);
-    let refused = roundelay::plan(&program, &roundelay::Search::default());
+    let refused = roundelay::plan(&program, &roundelay::SearchOptions::default());
     let message = refused.unwrap_err().to_string();
     assert!(message.contains("more examples per micro-batch"), "{message}");
 }

@@ -334,7 +334,7 @@ pub(crate) fn volume_alone(devices: u32) -> String {
 
 /// The grid of the best plan.
 pub(crate) fn best_grid(program: &Program) -> Tensor {
-    let search = roundelay::Search::default();
+    let search = roundelay::SearchOptions::default();
     let ranking = roundelay::plan(program, &search).expect("there is a grid");
     let Tensor { rows, columns, .. } = ranking.best().tensor;
     Tensor::grid(rows, columns)

@@ -6,7 +6,7 @@ use crate::{
     support::{compiled, plan},
 };
 use roundelay::{
-    Plan, Program, Search,
+    Plan, Program, SearchOptions,
     parts::{
         runtime::{Cpu, CpuOptions, Dataset, State},
         schedule::{self, Float, Order, Placement, Rule, States, Tensor},
@@ -96,7 +96,11 @@ fn schedules(program: &Program, lines: &[&str]) -> Vec<String> {
         "micro_batches 1",
     ];
     program.set_all(&[&pinned, lines].concat()).unwrap_or_else(|wrong| panic!("{wrong}"));
-    let every = Search { top: usize::MAX, clocked_max: usize::MAX, ..Search::default() };
+    let every = SearchOptions {
+        top: usize::MAX,
+        clocked_max: usize::MAX,
+        ..SearchOptions::default()
+    };
     let ranking = roundelay::plan(&program, &every).unwrap_or_else(|no| panic!("{no}"));
     let text = |found: &roundelay::parts::planner::Candidate| {
         schedule::write(&compiled(&program, &found.plan).into_inner())

@@ -10,7 +10,7 @@ use crate::{
     support::{compiled, plan},
 };
 use roundelay::{
-    Checked, Plan, Program, Search, Seat,
+    Checked, Plan, Program, SearchOptions, Seat,
     parts::{
         runtime::{
             Control, Cpu, CpuOptions, CpuRank, Dataset, Fill, Loss, Measured, State,
@@ -140,7 +140,7 @@ fn local_rules_train_in_ranks_like_in_one_process() {
             "plan {{ exactness local, rule {rule}, placement pipeline, micro_batches 2, stages 2 }}"
         );
         let units = program(&format!("{UNITS}\n{}\n{plan}", job(4)));
-        let ranking = roundelay::plan(&units, &Search::default()).unwrap();
+        let ranking = roundelay::plan(&units, &SearchOptions::default()).unwrap();
         alike(&units, ranking.best());
     }
 }

@@ -18,15 +18,15 @@ use roundelay_kernels::{
     Context, Kernel, Mode, NAMES,
     samples::{self, Draw, Mix},
 };
-use roundelay_schedule::{Call, Float, GradientSums, Id, RoutineId};
+use roundelay_schedule::{Call, Float, GradientSums, Id, RoutineId, nearest_hint};
 use stage::{Placement, Ran, Room, Stage};
 use std::time::Duration;
 
 /// What is tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelTrials {
-    /// These kernels, none of which [`is_formless`]; all of them when none is named.
-    pub only: Vec<String>,
+    /// These kernels; all of them when none is named.
+    pub only: Vec<TriedKernel>,
     /// Draws calls and numbers.
     pub seed: u64,
     /// Random calls of every kernel and element type; one that takes many blocks, and some of
@@ -110,15 +110,13 @@ pub fn check_kernels(
         TriedProducts::All => device.facts().clone(),
         TriedProducts::Own => device.facts().without_libraries(),
     };
-    let wanted = |name: &&&str| {
-        let all = trials.only.is_empty() || trials.only.iter().any(|own| own == **name);
-        all && !is_formless(name)
-    };
+    let wanted =
+        |kernel: &TriedKernel| trials.only.is_empty() || trials.only.contains(kernel);
     let mut bench = Bench::new(&device, &trials)?;
     let mut rows = Vec::new();
     for (dtype, mixes) in TYPES {
-        for kernel in NAMES.iter().filter(wanted) {
-            let row = bench.row(kernel, (dtype, mixes))?;
+        for kernel in TriedKernel::all().filter(wanted) {
+            let row = bench.row(kernel.0, (dtype, mixes))?;
             listener(&row);
             rows.push(row);
         }
@@ -126,12 +124,51 @@ pub fn check_kernels(
     Ok(KernelCheck { device: facts, trials, rows })
 }
 
-/// Whether a name of [`NAMES`] stands for no functions of a device: for an exchange between parts,
-/// which the machine makes of sums and copies. It cannot be tried alone.
-///
-/// # Panics
-/// When it is none of these names.
-pub fn is_formless(name: &str) -> bool {
+/// A kernel that can be tried alone on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TriedKernel(&'static str);
+
+/// Why a name is not that of a [`TriedKernel`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Untried {
+    /// No kernel has it.
+    #[error("there is no kernel `{name}`{}", nearest_hint(name, NAMES.iter().copied()))]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// The machine makes an exchange between parts of sums and copies.
+    #[error(
+        "`{name}` is an exchange between devices, so no kernel of a GPU makes it alone; \
+         `devices --self-check` under torchrun, mpirun or srun tries exchanges"
+    )]
+    Exchange {
+        /// The name.
+        name: &'static str,
+    },
+}
+
+impl TriedKernel {
+    /// The kernel of a name.
+    ///
+    /// # Errors
+    /// When no kernel has it, or when it cannot be tried alone.
+    pub fn named(name: &str) -> Result<Self, Untried> {
+        match NAMES.iter().find(|own| **own == name) {
+            None => Err(Untried::Unknown { name: name.to_owned() }),
+            Some(name) if is_exchange(name) => Err(Untried::Exchange { name }),
+            Some(name) => Ok(Self(name)),
+        }
+    }
+
+    /// All of them, in the order of the catalogue.
+    pub fn all() -> impl Iterator<Item = Self> {
+        NAMES.iter().filter(|name| !is_exchange(name)).map(|name| Self(name))
+    }
+}
+
+/// Whether a name of the catalogue stands for no functions of a device.
+fn is_exchange(name: &str) -> bool {
     let call = samples::sample(name, &mut Draw::new(0));
     Kernel::parse(&call).is_ok_and(|kernel| kernel.cuda(Float::F32).is_err())
 }

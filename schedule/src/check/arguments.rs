@@ -33,8 +33,7 @@ pub(super) fn check(
         faults.require(allowed(routine.pass, *role, *access), culprit, || {
             format!("pass {} must not {access} {role}", routine.pass)
         });
-        let fresh = roles.insert(*role) || *role == Role::Workspace;
-        faults.require(fresh, culprit, || {
+        faults.require(roles.insert(*role), culprit, || {
             format!("binds {role} twice; bind it once and let calls share it")
         });
     }

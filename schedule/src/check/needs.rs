@@ -68,10 +68,14 @@ impl Needs {
         }
     }
 
-    /// Whoever makes the loss has it written, and with what earlier stages make every metric.
+    /// The forward pass of the last stage writes the loss, and together with those of earlier stages
+    /// every metric. A routine that nothing launches writes none.
     fn measures(&self, schedule: &Schedule, faults: &mut Faults) {
         let ends = |maker: &RoutineId| schedule.ends(schedule.routines[*maker].stage);
-        let makers = self.makers.iter().filter(|(array, ..)| array.0 == Role::Metric);
+        let launched = schedule.launched();
+        let makers = self.makers.iter().filter(|(array, maker, _)| {
+            array.0 == Role::Metric && launched.contains(maker)
+        });
         let (last, earlier): (Vec<_>, Vec<_>) =
             makers.partition(|(_, maker, _)| ends(maker));
         let job = &schedule.job;

@@ -1,12 +1,12 @@
 //! Rule 2: what must be done in a training step is done by exactly one line. Gradients come
-//! from one whole backward pass, or from its two halves: for all micro-batches of a stage alike.
+//! from one whole backward pass, or from its two halves: for all micro-batches of a stage alike. They
+//! all take the same forward pass too, for held-out data takes it.
 
-use super::{Duty, Violation, faults::Faults};
+use super::{Culprit, Duty, Violation, faults::Faults};
 use crate::{
-    ActionId, Argument, Id, MicroBatch, Pass, Role, Routine, RoutineId, Schedule, Stage,
-    Table, Task, Work,
+    ActionId, Id, MicroBatch, Pass, Routine, RoutineId, Schedule, Stage, Table, Task,
+    Work,
 };
-use std::collections::BTreeSet;
 
 /// The passes on a micro-batch, in order.
 const PASSES: [Pass; 4] =
@@ -21,6 +21,7 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
             faults.push(Violation::Repeated { action, first, duty });
         }
     }
+    check_forward(schedule, faults);
     let forms = forms(schedule, faults);
     for duty in demanded(schedule, &forms) {
         if done.by(duty).is_none() {
@@ -69,6 +70,26 @@ fn forms(schedule: &Schedule, faults: &mut Faults) -> Table<Stage, Form> {
         }
     }
     firsts.values().map(|first| first.map_or(Form::Whole, |(.., form)| form)).collect()
+}
+
+/// Every stage has one forward pass, whatever the micro-batch.
+fn check_forward(schedule: &Schedule, faults: &mut Faults) {
+    let mut firsts: Table<Stage, Option<RoutineId>> =
+        schedule.job.stages().map(|_| None).collect();
+    for (action, line) in schedule.actions.iter() {
+        let Some((routine, _)) = line.work.routine() else { continue };
+        let Routine { pass: Pass::Forward, stage, .. } = &schedule.routines[routine]
+        else {
+            continue;
+        };
+        let first = *firsts[*stage].get_or_insert(routine);
+        faults.require(first == routine, Culprit::Action(action), || {
+            format!(
+                "launches {routine} as the forward pass of {stage}, but {first} is launched \
+                 before: launch the same one for all micro-batches"
+            )
+        });
+    }
 }
 
 /// The first line that does each duty: a row per pass and stage, and one for reports.
@@ -130,18 +151,6 @@ fn demanded<'a>(
     });
     let trained = schedule.job.elements.iter().filter(|(_, elements)| **elements > 0);
     let updates = trained.map(move |(stage, _)| task(Pass::Update, stage, None));
-    let reports = measured(schedule).into_iter().map(Duty::Report);
+    let reports = micro_batches().map(Duty::Report);
     passes.chain(updates).chain(reports)
-}
-
-/// The micro-batches whose loss some launch writes.
-fn measured(schedule: &Schedule) -> BTreeSet<MicroBatch> {
-    let measures = |routine: &Routine| {
-        let metric = |argument: &Argument| argument.role == Role::Metric;
-        schedule.ends(routine.stage) && routine.arguments.iter().any(metric)
-    };
-    let measures: Table<RoutineId, bool> =
-        schedule.routines.values().map(measures).collect();
-    let launches = schedule.actions.values().filter_map(|action| action.work.routine());
-    launches.filter_map(|(routine, i)| i.filter(|_| measures[routine])).collect()
 }

@@ -57,6 +57,7 @@ impl Flows {
         let units = Units::of(&schedule.plan);
         each_routine(schedule, faults, |id, routine, faults| {
             for argument in &routine.arguments {
+                flows.comes(id, routine, argument, faults);
                 flows.check(id, routine, argument, faults);
                 flows.stays(&units, (id, routine), argument, faults);
             }
@@ -103,6 +104,31 @@ impl Flows {
                 flow.consumers.insert(later, routine.stage);
             }
         }
+    }
+
+    /// Values come from stages before their readers, or are kept from the stage's own forward pass. So
+    /// forward passes can run in the order of their stages, as they do on held-out data.
+    fn comes(
+        &self,
+        id: ActionId,
+        routine: &Routine,
+        argument: &Argument,
+        faults: &mut Faults,
+    ) {
+        let (Role::Value(value), Access::Read) = (argument.role, argument.access) else {
+            return;
+        };
+        let Some(producer) = self.get(value).and_then(|flow| flow.producer) else {
+            return;
+        };
+        let own = producer == routine.stage && routine.pass != Pass::Forward;
+        faults.require(producer < routine.stage || own, Culprit::Action(id), || {
+            format!(
+                "reads {value}, which {producer} makes: pass {} of {} reads values of stages \
+                 before it",
+                routine.pass, routine.stage
+            )
+        });
     }
 
     fn check(

@@ -3,6 +3,7 @@
 
 mod check_accepts;
 mod check_calls;
+mod check_evaluated;
 mod check_halves;
 mod check_header;
 mod check_in_place;

@@ -4,9 +4,9 @@ use super::super::{
     FORMAT, Form, args::DevicesArgs, failure::Failure, note, print, print_json,
 };
 use roundelay::parts::{
-    kernels::{NAMES, samples::tolerance},
-    runtime::{KernelCheck, KernelRow, KernelTrials, TriedProducts, is_formless},
-    schedule::{Float, nearest_hint},
+    kernels::samples::tolerance,
+    runtime::{KernelCheck, KernelRow, KernelTrials, TriedKernel, TriedProducts},
+    schedule::Float,
 };
 use serde::Serialize;
 use std::{fmt::Write, path::Path, time::Duration};
@@ -40,20 +40,11 @@ struct Row<'a> {
 }
 
 pub(super) fn check(args: &DevicesArgs) -> Result<(), Failure> {
-    if let Some(unknown) = args.only.iter().find(|name| !NAMES.contains(&name.as_str())) {
-        let hint = nearest_hint(unknown, NAMES.iter().copied());
-        let message = format!("there is no kernel `{unknown}`{hint}");
-        return Err(Failure::usage(Path::new(""), &message));
-    }
-    if let Some(formless) = args.only.iter().find(|name| is_formless(name)) {
-        let message = format!(
-            "`{formless}` is an exchange between devices, so no kernel of a GPU makes it alone; \
-             `devices --self-check` under torchrun, mpirun or srun tries exchanges"
-        );
-        return Err(Failure::usage(Path::new(""), &message));
-    }
+    let only = args.only.iter().map(|name| TriedKernel::named(name));
+    let only = only.collect::<Result<_, _>>();
+    let only = only.map_err(|no| Failure::usage(Path::new(""), &no.to_string()))?;
     let trials = KernelTrials {
-        only: args.only.clone(),
+        only,
         seed: args.seed,
         calls: args.calls,
         products: if args.own_products { TriedProducts::Own } else { TriedProducts::All },
