@@ -7,42 +7,28 @@
 
 mod ahead;
 mod arena;
-mod attentions;
 mod bounce;
-mod cache;
-mod choices;
-mod chooser;
-mod code;
-mod compile;
-mod convolutions;
-mod convolver;
 mod copies;
-mod cudnn;
-mod drawn;
 mod driver;
 mod engine;
 mod error;
 mod exchange;
-mod functions;
 mod issue;
 mod kernel_check;
 mod lanes;
 mod launches;
 mod likeness;
 mod moves;
-mod multiplier;
 mod passes;
 mod periods;
-mod precompile;
-mod products;
 mod progress;
 mod rank;
+mod ready;
 mod record;
 mod self_check;
 mod session;
 mod staging;
 mod touched;
-mod tuning;
 
 pub use copies::gpu_copies;
 pub use driver::{DeviceFacts, DriverError, NoCuda};
@@ -53,7 +39,7 @@ pub use kernel_check::{
 };
 pub(crate) use passes::GpuPasses;
 pub use periods::Ungraphed;
-pub use precompile::{Came, Compilation, compile_kernels};
+pub use ready::{Came, Compilation, compile_kernels};
 pub use self_check::{Exercise, RankFacts, Row, SelfCheck, self_check};
 
 use crate::{

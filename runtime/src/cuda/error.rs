@@ -1,8 +1,8 @@
 //! Why the CUDA machine cannot start or go on.
 
 use super::{
-    cache::unkept,
     driver::{DriverError, NoCuda},
+    ready::unkept,
 };
 use crate::{
     code::CodeError,

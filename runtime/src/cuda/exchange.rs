@@ -1,8 +1,8 @@
 //! Calls that the parts of split tensors make together, once what every part brings is at hand.
 
 use super::{
-    code::{Code, number_of},
     driver::{Address, DriverError, Rectangle, Stream},
+    ready::{Code, number_of},
 };
 use crate::exchange::Way;
 use roundelay_kernels::{

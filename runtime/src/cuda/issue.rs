@@ -4,13 +4,13 @@
 use super::{
     Engine,
     bounce::Unreached,
-    code::{Binding, ReadyCall, Work as Call},
     driver::{Address, DriverError},
     exchange::{Ends, Meeting},
     lanes::Mark,
     moves::{Joint, Move, moves},
     periods::{Mode, Periods},
     rank::Share,
+    ready::{Binding, ReadyCall, Work as Call},
 };
 use crate::machine::{Span, input_of, slice_offset};
 use roundelay_kernels::{Exchange, cuda::Accumulation};

@@ -9,9 +9,8 @@ mod stage;
 
 use super::{
     CudaError,
-    code::Code,
     driver::{Device, DeviceFacts},
-    tuning::Trials,
+    ready::{Code, Trials},
 };
 use crate::code::parse_call;
 use roundelay_kernels::{

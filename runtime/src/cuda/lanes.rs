@@ -4,8 +4,8 @@
 use super::{
     CudaError,
     arena::{ALIGNMENT, allocate},
-    code::{Code, Ready},
     driver::{Address, Device, DeviceMemory, DriverError, Event, Stream},
+    ready::{Code, Ready},
     staging::HALVES,
 };
 use crate::machine::Queues;

@@ -9,10 +9,10 @@
 //! What is kept is bounded: a launch that finds no room is given as ever.
 
 use super::{
-    code::{Ready, Work},
     driver::{DriverError, Graph, Stream},
     issue::Bound,
     periods::Mode,
+    ready::{Ready, Work},
 };
 use roundelay_schedule::RoutineId;
 use std::collections::{BTreeMap, btree_map::Entry};

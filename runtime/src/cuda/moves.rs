@@ -1,7 +1,7 @@
 //! Collectives as sums and copies, in the order in which the CPU machine makes them: member k of n
 //! owns part k, adds what all bring to it from the first to the last, and gives it to all.
 
-use super::code::number_of;
+use super::ready::number_of;
 use crate::machine::{Members, Span, part, placed};
 use roundelay_kernels::cuda::Number;
 use roundelay_schedule::{

@@ -5,9 +5,9 @@ use super::{
     CudaError,
     arena::{ALIGNMENT, allocate},
     bounce::{Bounce, Unreached},
-    code::{Binding, Code, Ready, ReadyCall, Work},
     driver::{Address, Device, DeviceMemory, DriverError, Stream},
     exchange::{Ends, Meeting},
+    ready::{Binding, Code, Ready, ReadyCall, Work},
     staging::{scalars, words},
 };
 use crate::{

@@ -23,9 +23,9 @@ pub(super) use peers::{Peers, ordinal_of};
 use super::{
     CudaError, DriverError,
     arena::{ALIGNMENT, allocate},
-    code::Code,
     driver::{Address, Device, DeviceMemory, Event},
     lanes::{Homes, Lanes},
+    ready::Code,
     staging::HALVES,
 };
 use crate::{

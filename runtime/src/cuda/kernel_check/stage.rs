@@ -6,10 +6,10 @@ use super::super::{
     CudaError,
     arena::{ALIGNMENT, allocate},
     bounce::{Bounce, Unreached},
-    code::{Binding, Code, ReadyCall, Work, number_of},
     driver::{Address, Device, DeviceMemory, DriverError, Stream},
     exchange::Ends,
     likeness,
+    ready::{Binding, Code, ReadyCall, Work, number_of},
     staging::{scalars, words},
 };
 use crate::native::put;

@@ -4,9 +4,9 @@
 //! All ranks derive that from the schedule, and it goes both ways: one is another's neighbour if that
 //! one is its own.
 
-use super::super::code::Code;
+use super::super::ready::Code;
 use crate::{
-    cuda::{code::Work as Call, exchange::Meeting},
+    cuda::{exchange::Meeting, ready::Work as Call},
     machine::members,
     ranks::{Owners, Seated},
 };

@@ -2,10 +2,12 @@
 //! where results are large, on pieces of them all over.
 
 use super::{
-    bounce::Unreached,
+    super::{
+        bounce::Unreached,
+        driver::{Address, Rectangle},
+        likeness::{job_type, numbers, tolerance, worst},
+    },
     code::Binding,
-    driver::{Address, Rectangle},
-    likeness::{job_type, numbers, tolerance, worst},
     tuning::{Bench, PATIENCE, Tried},
 };
 use crate::native::put;

@@ -2,16 +2,18 @@
 //! this one, or by cuDNN, where a trial found them faster and their numbers the same.
 
 use super::{
-    CudaError,
+    super::{
+        CudaError,
+        bounce::Unreached,
+        driver::{Device, DriverError, Parameters, Stream},
+    },
     attentions::{OLDEST, graph},
-    bounce::Unreached,
     code::{Binding, Room, give},
     cudnn::{
         Cudnn, Handle, Refused, Unusable,
         engine::{self, Engines, Target},
     },
     drawn::{Distance, extents},
-    driver::{Device, DriverError, Parameters, Stream},
     functions::{Functions, Loaded, sources},
     tuning::{Bench, Choice, Known, Trials, Tried, Tuner},
 };
@@ -128,7 +130,7 @@ impl Made {
 }
 
 /// Chooses for one GPU.
-pub(super) struct Chooser {
+pub(super) struct Attender {
     usable: Result<(), Reason>,
     /// Of what times and engines depend on.
     versions: String,
@@ -139,7 +141,7 @@ pub(super) struct Chooser {
     counts: AttentionCounts,
 }
 
-impl Chooser {
+impl Attender {
     /// For a GPU.
     pub(super) fn new(device: &Device) -> Self {
         let facts = device.facts();

@@ -8,7 +8,7 @@
 
 mod offers;
 
-use super::driver::{Address, DriverError, Stream, cublaslt};
+use super::super::driver::{Address, DriverError, Stream, cublaslt};
 use cudarc::cublaslt::sys::{
     self, cublasComputeType_t as Compute, cublasLtEpilogue_t as Library,
     cublasLtMatmulDescAttributes_t as Attribute,
@@ -86,7 +86,7 @@ impl Drop for Handle {
 
 /// What the library is asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Request {
+pub(in crate::cuda) struct Request {
     pub(super) product: Product,
     /// Where the sums of the rows of `a` go, if it makes them too: (m) numbers of the type of `out`.
     pub(super) sums: Option<CallPlace>,

@@ -5,13 +5,15 @@ mod agreed;
 mod sums;
 
 use super::{
-    CudaError,
-    arena::ALIGNMENT,
-    chooser::{Chooser, Chosen},
+    super::{
+        CudaError,
+        arena::ALIGNMENT,
+        driver::{Address, Device, DriverError, Function, Parameters, Stream},
+        exchange::Meeting,
+    },
+    attender::{Attender, Chosen},
     convolver::{Convolver, Own},
     cudnn::Cudnn,
-    driver::{Address, Device, DriverError, Function, Parameters, Stream},
-    exchange::Meeting,
     functions::{Functions, Loaded},
     multiplier::{Multiplier, Part, Ways, power_of_two_in},
     products::Request,
@@ -32,12 +34,12 @@ use roundelay_schedule::{
 use std::sync::Arc;
 
 /// All routines of a schedule, on one device.
-pub(super) struct Code {
-    pub(super) routines: Table<RoutineId, Ready>,
+pub(in crate::cuda) struct Code {
+    pub(in crate::cuda) routines: Table<RoutineId, Ready>,
     functions: Functions,
     multiplier: Multiplier,
     convolver: Convolver,
-    chooser: Chooser,
+    attender: Attender,
     /// What those have plans of.
     cudnn: Cudnn,
     tuner: Tuner,
@@ -46,30 +48,30 @@ pub(super) struct Code {
 
 /// A routine that is ready to be given to a stream.
 #[derive(Default)]
-pub(super) struct Ready {
-    pub(super) calls: Vec<ReadyCall>,
+pub(in crate::cuda) struct Ready {
+    pub(in crate::cuda) calls: Vec<ReadyCall>,
     /// What its calls take beside their operands, one after another.
-    pub(super) scratch: Bytes,
+    pub(in crate::cuda) scratch: Bytes,
     /// What libraries take for them.
-    pub(super) workspace: Bytes,
+    pub(in crate::cuda) workspace: Bytes,
 }
 
 /// A call of a routine.
-pub(super) struct ReadyCall {
+pub(in crate::cuda) struct ReadyCall {
     /// Argument and first byte of every operand.
-    pub(super) operands: Vec<(usize, u64)>,
-    pub(super) work: Work,
+    pub(in crate::cuda) operands: Vec<(usize, u64)>,
+    pub(in crate::cuda) work: Work,
 }
 
 impl ReadyCall {
     /// Its operands in the arguments of a launch.
-    pub(super) fn operands_in(&self, arguments: &[Address]) -> Vec<Address> {
+    pub(in crate::cuda) fn operands_in(&self, arguments: &[Address]) -> Vec<Address> {
         let operands = self.operands.iter();
         operands.map(|(argument, offset)| arguments[*argument].plus(*offset)).collect()
     }
 
     /// Functions, products and convolutions, without what parts exchange.
-    pub(super) fn steps(&self) -> u64 {
+    pub(in crate::cuda) fn steps(&self) -> u64 {
         match &self.work {
             Work::Alone(steps) => steps.len() as u64,
             Work::Together(_) => 0,
@@ -77,17 +79,17 @@ impl ReadyCall {
     }
 
     /// Steps that are products of a library.
-    pub(super) fn products(&self) -> u64 {
+    pub(in crate::cuda) fn products(&self) -> u64 {
         self.count(|step| matches!(step, Step::Product(..)))
     }
 
     /// Steps that are convolutions of a library.
-    pub(super) fn convolutions(&self) -> u64 {
+    pub(in crate::cuda) fn convolutions(&self) -> u64 {
         self.count(|step| matches!(step, Step::Convolution(..)))
     }
 
     /// Steps that are attention of a library.
-    pub(super) fn attentions(&self) -> u64 {
+    pub(in crate::cuda) fn attentions(&self) -> u64 {
         self.count(|step| matches!(step, Step::Attention(..)))
     }
 
@@ -108,7 +110,7 @@ enum Given {
 }
 
 /// What a call does.
-pub(super) enum Work {
+pub(in crate::cuda) enum Work {
     /// Something on its own.
     Alone(Vec<Step>),
     /// Something that all parts of split tensors do together.
@@ -116,7 +118,7 @@ pub(super) enum Work {
 }
 
 /// One thing that a stream does.
-pub(super) enum Step {
+pub(in crate::cuda) enum Step {
     /// A function of ours.
     Launch(Function, Launch),
     /// A product that the library does by one of its plans.
@@ -157,20 +159,20 @@ pub(super) struct Room<'a> {
 }
 
 /// What the parameters of a call are bound to.
-pub(super) struct Binding<'a> {
-    pub(super) operands: &'a [Address],
-    pub(super) scratch: Address,
+pub(in crate::cuda) struct Binding<'a> {
+    pub(in crate::cuda) operands: &'a [Address],
+    pub(in crate::cuda) scratch: Address,
     /// Memory of the lane for libraries.
-    pub(super) workspace: Address,
-    pub(super) scalars: Address,
-    pub(super) micro_batch: u64,
-    pub(super) slice_offset: u64,
-    pub(super) part: u64,
+    pub(in crate::cuda) workspace: Address,
+    pub(in crate::cuda) scalars: Address,
+    pub(in crate::cuda) micro_batch: u64,
+    pub(in crate::cuda) slice_offset: u64,
+    pub(in crate::cuda) part: u64,
 }
 
 impl Binding<'_> {
     /// Operands alone, for what is no call of a routine.
-    pub(super) fn of(operands: &[Address], scratch: Address) -> Binding<'_> {
+    pub(in crate::cuda) fn of(operands: &[Address], scratch: Address) -> Binding<'_> {
         let nowhere = Address(0);
         Binding {
             operands,
@@ -183,7 +185,7 @@ impl Binding<'_> {
         }
     }
 
-    pub(super) fn address(&self, place: CallPlace) -> Address {
+    pub(in crate::cuda) fn address(&self, place: CallPlace) -> Address {
         match place {
             CallPlace::Operand(operand, Bytes(bytes)) => {
                 self.operands[operand].plus(bytes)
@@ -221,7 +223,7 @@ impl Code {
     ///
     /// # Errors
     /// When a call is malformed, a source is not compiled, or something goes wrong on another rank.
-    pub(super) fn new(
+    pub(in crate::cuda) fn new(
         schedule: &Schedule,
         device: &Device,
         control: Option<&Arc<Control>>,
@@ -266,7 +268,7 @@ impl Code {
     ///
     /// # Errors
     /// As [`Code::new`].
-    pub(super) fn of_pass(
+    pub(in crate::cuda) fn of_pass(
         schedule: &Schedule,
         device: &Device,
         pass: Pass,
@@ -278,13 +280,17 @@ impl Code {
 
     /// No routines yet. Products and convolutions are libraries', for rows that start at multiples of
     /// `alignment`, or own ones without it.
-    pub(super) fn bare(device: &Device, alignment: Option<u64>, trials: Trials) -> Self {
+    pub(in crate::cuda) fn bare(
+        device: &Device,
+        alignment: Option<u64>,
+        trials: Trials,
+    ) -> Self {
         Self {
             routines: Table::default(),
             functions: Functions::new(device.facts()),
             multiplier: Multiplier::new(device, alignment),
             convolver: Convolver::new(device),
-            chooser: Chooser::new(device),
+            attender: Attender::new(device),
             cudnn: Cudnn::new(device, alignment),
             tuner: Tuner::new(device.facts(), trials),
             parameters: Parameters::default(),
@@ -292,13 +298,13 @@ impl Code {
     }
 
     /// Takes functions for every device alone, where there are special ones too.
-    pub(super) fn usual(mut self) -> Self {
-        self.chooser.take_usual();
+    pub(in crate::cuda) fn usual(mut self) -> Self {
+        self.attender.take_usual();
         self
     }
 
     /// Memory that libraries take for a call.
-    pub(super) fn workspace(&self, call: &ReadyCall) -> Bytes {
+    pub(in crate::cuda) fn workspace(&self, call: &ReadyCall) -> Bytes {
         let steps = match &call.work {
             Work::Alone(steps) => steps.iter(),
             Work::Together(_) => [].iter(),
@@ -307,49 +313,49 @@ impl Code {
             Step::Launch(..) => Bytes(0),
             Step::Product(_, plan) => self.multiplier.workspace(*plan),
             Step::Convolution(_, plan) => self.convolver.workspace(*plan),
-            Step::Attention(_, plan) => self.chooser.workspace(*plan),
+            Step::Attention(_, plan) => self.attender.workspace(*plan),
         };
         steps.map(of_step).max().unwrap_or_default()
     }
 
     /// In words the first way of anything that a trial left out because it cannot be part of a graph.
-    pub(super) fn unrecorded(&self) -> Option<&str> {
+    pub(in crate::cuda) fn unrecorded(&self) -> Option<&str> {
         self.tuner.unrecorded()
     }
 
     /// In words the first thing whose ways could not be compared, and why.
-    pub(super) fn untried(&self) -> Option<&str> {
+    pub(in crate::cuda) fn untried(&self) -> Option<&str> {
         self.tuner.untried()
     }
 
     /// Who makes the products of all calls that are ready.
-    pub(super) fn products(&self) -> &Makers {
+    pub(in crate::cuda) fn products(&self) -> &Makers {
         self.multiplier.counts()
     }
 
     /// How they make them.
-    pub(super) fn ways(&self) -> String {
+    pub(in crate::cuda) fn ways(&self) -> String {
         self.multiplier.ways()
     }
 
     /// Who makes the convolutions of all calls that are ready.
-    pub(super) fn convolutions(&self) -> &Makers {
+    pub(in crate::cuda) fn convolutions(&self) -> &Makers {
         self.convolver.counts()
     }
 
     /// How they make them.
-    pub(super) fn convolution_ways(&self) -> String {
+    pub(in crate::cuda) fn convolution_ways(&self) -> String {
         self.convolver.ways()
     }
 
     /// By which functions attention is made in all calls that are ready.
-    pub(super) fn attention(&self) -> &AttentionCounts {
-        self.chooser.counts()
+    pub(in crate::cuda) fn attention(&self) -> &AttentionCounts {
+        self.attender.counts()
     }
 
     /// How they make it.
-    pub(super) fn attention_ways(&self) -> String {
-        self.chooser.ways()
+    pub(in crate::cuda) fn attention_ways(&self) -> String {
+        self.attender.ways()
     }
 
     fn routine(
@@ -373,7 +379,7 @@ impl Code {
     ///
     /// # Errors
     /// As [`Code::new`].
-    pub(super) fn prepare(
+    pub(in crate::cuda) fn prepare(
         &mut self,
         dtype: Float,
         (id, number): (RoutineId, usize),
@@ -440,7 +446,7 @@ impl Code {
             cuda::Step::Either(either) => {
                 let (functions, with) =
                     (&mut self.functions, (&mut self.cudnn, &mut self.tuner));
-                Ok(match self.chooser.choose(&either, functions, with, room)? {
+                Ok(match self.attender.choose(&either, functions, with, room)? {
                     Chosen::Functions(loaded) => launches(loaded),
                     Chosen::Library(places, plan) => vec![Step::Attention(places, plan)],
                 })
@@ -491,7 +497,7 @@ impl Code {
     }
 
     /// Gives a step to a stream.
-    pub(super) fn run(
+    pub(in crate::cuda) fn run(
         &mut self,
         step: &Step,
         binding: &Binding<'_>,
@@ -510,7 +516,7 @@ impl Code {
             }
             Step::Attention(places, plan) => {
                 let to = (self.cudnn.started(), stream);
-                self.chooser.run(*plan, *places, binding, to)
+                self.attender.run(*plan, *places, binding, to)
             }
         }
     }
@@ -536,7 +542,7 @@ pub(super) fn give(
 }
 
 /// How device memory holds the real numbers of an element type.
-pub(super) fn number_of(dtype: Float, element: Element) -> Number {
+pub(in crate::cuda) fn number_of(dtype: Float, element: Element) -> Number {
     match (dtype, element) {
         (Float::F64, _) => Number::F64,
         (Float::F32, _) | (Float::Bf16(_) | Float::F16(_), Element::Wide) => Number::F32,

@@ -18,7 +18,7 @@
 //! takes longer than [`PATIENCE`] ends it.
 
 use super::{
-    super::{
+    super::super::{
         bounce::{Unreached, wait},
         driver::{DriverError, Graph},
     },

@@ -70,7 +70,7 @@ pub(super) fn graph(of: &Convolution, target: Target<'_>) -> Done<Graph> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuda::cudnn::engine::described;
+    use crate::cuda::ready::cudnn::engine::described;
     use roundelay_kernels::cuda::{CallPlace, Number};
 
     /// A convolution of square images, filters and windows.

@@ -11,7 +11,7 @@ use roundelay_schedule::Bytes;
 use std::{ffi::c_void, fmt, ptr};
 
 #[cfg(test)]
-pub(in crate::cuda) mod described;
+pub(in crate::cuda::ready) mod described;
 
 /// The most configurations of engines that the library is asked for; and that are tried of those of which
 /// there are plans, which are those that it holds best.
@@ -31,7 +31,7 @@ const NOTES: usize = 32;
 
 /// For what a graph is planned.
 #[derive(Clone, Copy)]
-pub(in crate::cuda) enum Target<'a> {
+pub(in crate::cuda::ready) enum Target<'a> {
     /// The device that the library was started on.
     Started(&'a Handle),
     /// A device that is described and need not be here.
@@ -40,7 +40,7 @@ pub(in crate::cuda) enum Target<'a> {
 }
 
 /// One of the library's engines, set up for a graph.
-pub(in crate::cuda) struct Configuration {
+pub(in crate::cuda::ready) struct Configuration {
     descriptor: Descriptor,
     /// Which one it is, for the same graph and version of the library: its place among those that are
     /// offered, and the number of its engine.
@@ -49,7 +49,7 @@ pub(in crate::cuda) struct Configuration {
 
 impl Configuration {
     /// What says which one it is.
-    pub(in crate::cuda) fn bytes(&self) -> Vec<u8> {
+    pub(in crate::cuda::ready) fn bytes(&self) -> Vec<u8> {
         self.name.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 }
@@ -62,7 +62,7 @@ impl fmt::Display for Configuration {
 }
 
 /// A graph of operations, and the engines that may make it.
-pub(in crate::cuda) struct Graph {
+pub(in crate::cuda::ready) struct Graph {
     configurations: Vec<Configuration>,
     parts: Parts,
     /// The most memory that an engine may take beside its arrays.
@@ -75,7 +75,7 @@ impl Graph {
     ///
     /// # Errors
     /// When there is none.
-    pub(in crate::cuda) fn new(
+    pub(in crate::cuda::ready) fn new(
         draft: Draft,
         (number, workspace): (Number, Bytes),
         target: Target<'_>,
@@ -98,12 +98,12 @@ impl Graph {
     }
 
     /// The engines that may make it.
-    pub(in crate::cuda) fn configurations(&self) -> &[Configuration] {
+    pub(in crate::cuda::ready) fn configurations(&self) -> &[Configuration] {
         &self.configurations
     }
 
     /// The most memory that one of them may take beside its arrays.
-    pub(in crate::cuda) fn workspace(&self) -> Bytes {
+    pub(in crate::cuda::ready) fn workspace(&self) -> Bytes {
         self.workspace
     }
 
@@ -111,7 +111,7 @@ impl Graph {
     ///
     /// # Errors
     /// When that engine does not make it after all, or takes more than the workspace.
-    pub(in crate::cuda) fn plan(
+    pub(in crate::cuda::ready) fn plan(
         &self,
         configuration: usize,
         target: Target<'_>,
@@ -186,7 +186,7 @@ fn may_take(notes: &[Note], number: Number) -> bool {
 }
 
 /// How the library makes a graph.
-pub(in crate::cuda) struct Plan {
+pub(in crate::cuda::ready) struct Plan {
     plan: Descriptor,
     workspace: Bytes,
     given: i64,
@@ -195,14 +195,14 @@ pub(in crate::cuda) struct Plan {
 
 impl Plan {
     /// What it takes beside its arrays.
-    pub(in crate::cuda) fn workspace(&self) -> Bytes {
+    pub(in crate::cuda::ready) fn workspace(&self) -> Bytes {
         self.workspace
     }
 
     /// Gives it to a stream, with its arrays in the order in which the graph said them; `workspace` has the
     /// bytes that the plan wants.
     #[expect(unsafe_code, reason = "cuDNN is called here")]
-    pub(in crate::cuda) fn run(
+    pub(in crate::cuda::ready) fn run(
         &self,
         handle: &Handle,
         arrays: &[Address],
@@ -231,30 +231,30 @@ impl Plan {
 }
 
 /// The plans of a graph by its engines, each made once it is wanted.
-pub(in crate::cuda) struct Engines<'a> {
+pub(in crate::cuda::ready) struct Engines<'a> {
     graph: Graph,
     handle: &'a Handle,
     plans: Vec<Option<Done<Plan>>>,
 }
 
 impl<'a> Engines<'a> {
-    pub(in crate::cuda) fn new(graph: Graph, handle: &'a Handle) -> Self {
+    pub(in crate::cuda::ready) fn new(graph: Graph, handle: &'a Handle) -> Self {
         let plans = graph.configurations().iter().map(|_| None).collect();
         Self { graph, handle, plans }
     }
 
     /// The engines, by the order of which the others know them.
-    pub(in crate::cuda) fn configurations(&self) -> &[Configuration] {
+    pub(in crate::cuda::ready) fn configurations(&self) -> &[Configuration] {
         self.graph.configurations()
     }
 
     /// The most memory that one of them may take beside its arrays.
-    pub(in crate::cuda) fn workspace(&self) -> Bytes {
+    pub(in crate::cuda::ready) fn workspace(&self) -> Bytes {
         self.graph.workspace()
     }
 
     /// Gives what an engine makes to a stream, if it is one of the first that have plans.
-    pub(in crate::cuda) fn run(
+    pub(in crate::cuda::ready) fn run(
         &mut self,
         engine: usize,
         arrays: &[Address],
@@ -272,7 +272,7 @@ impl<'a> Engines<'a> {
     }
 
     /// The plan of an engine, and that engine.
-    pub(in crate::cuda) fn take(mut self, engine: usize) -> Done<Chosen> {
+    pub(in crate::cuda::ready) fn take(mut self, engine: usize) -> Done<Chosen> {
         let (graph, known) = (self.graph, self.plans.swap_remove(engine));
         let plan = match known {
             Some(plan) => plan?,
@@ -282,7 +282,7 @@ impl<'a> Engines<'a> {
     }
 
     /// The first one of which there is a plan.
-    pub(in crate::cuda) fn first(self) -> Done<Chosen> {
+    pub(in crate::cuda::ready) fn first(self) -> Done<Chosen> {
         let target = Target::Started(self.handle);
         let planned = |engine| Some((engine, self.graph.plan(engine, target).ok()?));
         let found = (0..self.plans.len()).find_map(planned);
@@ -293,9 +293,9 @@ impl<'a> Engines<'a> {
 }
 
 /// A plan that was chosen, with what it is made of.
-pub(in crate::cuda) struct Chosen {
-    pub(in crate::cuda) plan: Plan,
+pub(in crate::cuda::ready) struct Chosen {
+    pub(in crate::cuda::ready) plan: Plan,
     /// What says by which engine it is.
-    pub(in crate::cuda) name: Vec<u8>,
+    pub(in crate::cuda::ready) name: Vec<u8>,
     _graph: Graph,
 }

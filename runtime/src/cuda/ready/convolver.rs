@@ -2,7 +2,10 @@
 //! its numbers those of our functions, or these functions; which is never left unsaid.
 
 use super::{
-    bounce::Unreached,
+    super::{
+        bounce::Unreached,
+        driver::{Device, DeviceFacts, DriverError, Parameters, Stream},
+    },
     code::{Binding, give},
     convolutions::{arrays, graph},
     cudnn::{
@@ -10,7 +13,6 @@ use super::{
         engine::{Chosen, Configuration, Engines, Target},
     },
     drawn::{Distance, extents},
-    driver::{Device, DeviceFacts, DriverError, Parameters, Stream},
     functions::{Loaded, sources},
     tuning::{Bench, Choice, Known, Trials, Tried, Tuner},
 };

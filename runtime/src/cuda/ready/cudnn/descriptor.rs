@@ -14,7 +14,7 @@ use std::{
 /// What a descriptor describes: `cudnnBackendDescriptorType_t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
-pub(in crate::cuda) enum Kind {
+pub(in crate::cuda::ready) enum Kind {
     Pointwise = 0,
     Convolution = 1,
     Engine = 2,
@@ -37,7 +37,7 @@ pub(in crate::cuda) enum Kind {
 }
 
 /// A type of attributes, with its number in `cudnnBackendAttributeType_t`.
-pub(in crate::cuda) trait Value: Copy {
+pub(in crate::cuda::ready) trait Value: Copy {
     const TYPE: c_int;
 }
 
@@ -47,7 +47,7 @@ macro_rules! enumerations {
         $(#[$words])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(transparent)]
-        pub(in crate::cuda) struct $name(pub(in super::super) c_int);
+        pub(in crate::cuda::ready) struct $name(pub(in super::super) c_int);
 
         impl Value for $name {
             const TYPE: c_int = $number;
@@ -98,7 +98,7 @@ const HANDLE: c_int = 0;
 const DESCRIPTOR: c_int = 15;
 
 /// An attribute, by its number in `cudnnBackendAttributeName_t`, and the type of its values.
-pub(in crate::cuda) struct Attribute<T> {
+pub(in crate::cuda::ready) struct Attribute<T> {
     name: c_int,
     values: PhantomData<T>,
 }
@@ -112,20 +112,20 @@ impl<T> Clone for Attribute<T> {
 impl<T> Copy for Attribute<T> {}
 
 impl<T> Attribute<T> {
-    pub(in crate::cuda) const fn new(name: c_int) -> Self {
+    pub(in crate::cuda::ready) const fn new(name: c_int) -> Self {
         Self { name, values: PhantomData }
     }
 }
 
 /// A part of a graph or of its plan.
-pub(in crate::cuda) struct Descriptor(Raw);
+pub(in crate::cuda::ready) struct Descriptor(Raw);
 
 // SAFETY: descriptors are plain data of the library, used by one thread at a time.
 unsafe impl Send for Descriptor {}
 
 impl Descriptor {
     /// One without attributes.
-    pub(in crate::cuda) fn new(kind: Kind) -> Done<Self> {
+    pub(in crate::cuda::ready) fn new(kind: Kind) -> Done<Self> {
         let mut raw = ptr::null_mut();
         // SAFETY: a descriptor is written.
         check(unsafe {
@@ -141,7 +141,7 @@ impl Descriptor {
     }
 
     /// With an attribute.
-    pub(in crate::cuda) fn with<T: Value>(
+    pub(in crate::cuda::ready) fn with<T: Value>(
         mut self,
         attribute: Attribute<T>,
         values: &[T],
@@ -151,7 +151,7 @@ impl Descriptor {
     }
 
     /// With other descriptors, which must live as long.
-    pub(in crate::cuda) fn with_parts(
+    pub(in crate::cuda::ready) fn with_parts(
         mut self,
         attribute: Attribute<Self>,
         parts: &[&Self],
@@ -162,7 +162,7 @@ impl Descriptor {
     }
 
     /// For the library that was started, which must live as long.
-    pub(in crate::cuda) fn for_library(
+    pub(in crate::cuda::ready) fn for_library(
         mut self,
         attribute: Attribute<super::Handle>,
         handle: &super::Handle,
@@ -172,14 +172,14 @@ impl Descriptor {
     }
 
     /// The same, complete: from now on its attributes stand.
-    pub(in crate::cuda) fn finish(self) -> Done<Self> {
+    pub(in crate::cuda::ready) fn finish(self) -> Done<Self> {
         // SAFETY: the descriptor is live.
         check(unsafe { cudnn::cudnnBackendFinalize(self.0) })?;
         Ok(self)
     }
 
     /// Up to `most` values of an attribute of a complete descriptor, in the places of `filler`.
-    pub(in crate::cuda) fn values<T: Value>(
+    pub(in crate::cuda::ready) fn values<T: Value>(
         &self,
         attribute: Attribute<T>,
         filler: T,
@@ -192,7 +192,7 @@ impl Descriptor {
     }
 
     /// A descriptor that an attribute has; it becomes one of this kind.
-    pub(in crate::cuda) fn part(
+    pub(in crate::cuda::ready) fn part(
         &self,
         attribute: Attribute<Self>,
         kind: Kind,
@@ -203,7 +203,7 @@ impl Descriptor {
     }
 
     /// Up to `most` descriptors of one kind that an attribute has.
-    pub(in crate::cuda) fn parts(
+    pub(in crate::cuda::ready) fn parts(
         &self,
         attribute: Attribute<Self>,
         kind: Kind,
@@ -227,7 +227,7 @@ impl Descriptor {
         Ok(usize::try_from(count).unwrap_or(0).min(places.len()))
     }
 
-    pub(in crate::cuda) fn raw(&self) -> Raw {
+    pub(in crate::cuda::ready) fn raw(&self) -> Raw {
         self.0
     }
 }

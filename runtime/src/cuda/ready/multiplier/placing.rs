@@ -8,11 +8,13 @@
 
 use super::{
     super::{
-        bounce::Unreached,
+        super::{
+            bounce::Unreached,
+            driver::{DriverError, Parameters},
+            likeness::{numbers, worst},
+        },
         code::{Room, give},
-        driver::{DriverError, Parameters},
         functions::{Functions, Loaded},
-        likeness::{numbers, worst},
         products::{Handle, Plan, Request},
         tuning::{Bench, PATIENCE, Tried},
     },

@@ -21,7 +21,7 @@ const H200: &str = r#"{
 }"#;
 
 /// An H200, where cuDNN is here; which it must be where the environment says so.
-pub(in crate::cuda) fn h200() -> Option<Descriptor> {
+pub(in crate::cuda::ready) fn h200() -> Option<Descriptor> {
     let is_here = convolutions_version().is_some() && cudnn::has_engines();
     let is_wanted = env::var_os("ROUNDELAY_REQUIRE_CUDNN").is_some();
     assert!(is_here || !is_wanted, "there is no cuDNN here with all its parts");

@@ -1,9 +1,11 @@
 //! Functions of sources, compiled and loaded when they are first asked for.
 
 use super::{
-    CudaError,
+    super::{
+        CudaError,
+        driver::{DeviceFacts, Function, Module},
+    },
     compile::Compiler,
-    driver::{DeviceFacts, Function, Module},
     precompile::{self, Compiled},
 };
 use crate::digest::Digest;

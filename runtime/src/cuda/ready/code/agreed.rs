@@ -11,7 +11,7 @@ use super::Code;
 use crate::{
     cuda::{
         CudaError,
-        choices::{Words, merged},
+        ready::choices::{Words, merged},
     },
     ranks::Control,
 };
@@ -52,7 +52,7 @@ impl Code {
         self.tuner.agree(agreed);
         self.multiplier.forget();
         self.convolver.forget();
-        self.chooser.forget();
+        self.attender.forget();
         self.fill(schedule)
     }
 }

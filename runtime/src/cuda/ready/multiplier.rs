@@ -4,10 +4,12 @@
 mod placing;
 
 use super::{
-    arena::ALIGNMENT,
-    bounce::Unreached,
+    super::{
+        arena::ALIGNMENT,
+        bounce::Unreached,
+        driver::{Device, DriverError, Parameters, Stream},
+    },
     code::{Binding, Room},
-    driver::{Device, DriverError, Parameters, Stream},
     functions::{Functions, sources},
     products::{self, Addresses, Algorithm, Extents, Handle, Plan, Refused, Request},
     tuning::{Bench, Choice, Trials, Tried, Tuner},

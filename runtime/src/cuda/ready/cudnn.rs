@@ -7,7 +7,7 @@ pub(super) mod engine;
 pub(super) mod graph;
 
 use super::{
-    driver::{
+    super::driver::{
         Device, DriverError, Stream,
         cudnn::{self, Answer},
     },

@@ -2,9 +2,11 @@
 #![expect(unsafe_code, reason = "NVRTC is called here")]
 
 use super::{
-    CudaError,
+    super::{
+        CudaError,
+        driver::{DeviceFacts, nvrtc},
+    },
     cache::{cache_folder, read, write},
-    driver::{DeviceFacts, nvrtc},
 };
 use crate::digest::Digest;
 use cudarc::nvrtc::sys::{nvrtcProgram, nvrtcResult};

@@ -12,10 +12,14 @@
 mod timing;
 
 use super::{
-    bounce::{Bounce, Unreached},
+    super::{
+        bounce::{Bounce, Unreached},
+        driver::{
+            Address, Device, DeviceFacts, DeviceMemory, DriverError, Event, Stream,
+        },
+    },
     cache::{cache_folder, can_keep},
     choices::{Choices, Words},
-    driver::{Address, Device, DeviceFacts, DeviceMemory, DriverError, Event, Stream},
     products::WORKSPACE,
 };
 use crate::{
@@ -32,7 +36,7 @@ use timing::Found;
 
 /// Whether ways are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trials {
+pub(in crate::cuda) enum Trials {
     /// Where nothing is kept yet.
     Made,
     /// Never: what was kept is taken, for a training beside may have the memory.
@@ -362,7 +366,8 @@ impl Bench {
             reason: absent.to_string(),
             code: 0,
         })?;
-        let rounded = |Bytes(size): Bytes| size.next_multiple_of(super::arena::ALIGNMENT);
+        let rounded =
+            |Bytes(size): Bytes| size.next_multiple_of(crate::cuda::arena::ALIGNMENT);
         let sizes = extents.iter().copied().map(rounded);
         let bytes = sizes.clone().sum::<u64>() + rounded(workspace);
         let memory = DeviceMemory::new(&device, bytes)?;

@@ -2,11 +2,13 @@
 //! schedule asks for, or all.
 
 use super::{
-    CudaError,
+    super::{
+        CudaError,
+        driver::{Device, DeviceFacts},
+    },
+    attender::SM90,
     cache::can_keep,
-    chooser::SM90,
     compile::Compiler,
-    driver::{Device, DeviceFacts},
 };
 use crate::{
     helpers::together,

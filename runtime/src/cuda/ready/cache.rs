@@ -57,7 +57,7 @@ pub(super) fn can_keep(folder: &Path) -> bool {
 }
 
 /// In words that something cannot be kept, and what would help.
-pub(super) fn unkept(what: &str, folder: Option<&Path>) -> String {
+pub(in crate::cuda) fn unkept(what: &str, folder: Option<&Path>) -> String {
     let folder = folder.map_or(String::new(), |own| format!(" in `{}`", own.display()));
     format!(
         "{what} cannot be kept{folder}; set ROUNDELAY_CACHE to a folder that can be written"

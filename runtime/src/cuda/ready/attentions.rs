@@ -117,7 +117,7 @@ fn softmax(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuda::cudnn::engine::described;
+    use crate::cuda::ready::cudnn::engine::described;
     use roundelay_kernels::cuda::{Array, CallPlace, Number};
     use roundelay_schedule::Bytes;
 

@@ -7,9 +7,9 @@ use super::{
 use roundelay_kernels::cuda::{Convolved, Number, Strides};
 
 /// `CUDNN_DATA_FLOAT`, `CUDNN_DATA_INT32` and `CUDNN_DATA_BOOLEAN`.
-pub(in crate::cuda) const REAL: Data = Data(SINGLE);
-pub(in crate::cuda) const WHOLE: Data = Data(4);
-pub(in crate::cuda) const TRUTH: Data = Data(11);
+pub(in crate::cuda::ready) const REAL: Data = Data(SINGLE);
+pub(in crate::cuda::ready) const WHOLE: Data = Data(4);
+pub(in crate::cuda::ready) const TRUTH: Data = Data(11);
 
 /// `CUDNN_CROSS_CORRELATION`: filters are not turned.
 const CROSS_CORRELATION: Correlation = Correlation(1);
@@ -25,7 +25,7 @@ const FIRST_BETWEEN: i64 = 64;
 ///
 /// # Errors
 /// When the library takes no such.
-pub(in crate::cuda) fn data(number: Number) -> Done<Data> {
+pub(in crate::cuda::ready) fn data(number: Number) -> Done<Data> {
     data_type(number).map(Data).ok_or(Refused::Offerless)
 }
 
@@ -40,27 +40,27 @@ enum Held {
 /// Extents and steps from one number to the next: examples, heads, rows and columns, or images, channels,
 /// rows and columns, or filters and what each of them has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cuda) struct Layout {
-    pub(in crate::cuda) extents: [i64; 4],
-    pub(in crate::cuda) strides: [i64; 4],
+pub(in crate::cuda::ready) struct Layout {
+    pub(in crate::cuda::ready) extents: [i64; 4],
+    pub(in crate::cuda::ready) strides: [i64; 4],
 }
 
 impl Layout {
     /// Without gaps.
-    pub(in crate::cuda) fn dense(extents: [i64; 4]) -> Self {
+    pub(in crate::cuda::ready) fn dense(extents: [i64; 4]) -> Self {
         let [_, heads, rows, columns] = extents;
         Self { extents, strides: [heads * rows * columns, rows * columns, columns, 1] }
     }
 
     /// Of tokens, the numbers of a head side by side.
-    pub(in crate::cuda) fn of_tokens(extents: [i64; 4], strides: Strides) -> Self {
+    pub(in crate::cuda::ready) fn of_tokens(extents: [i64; 4], strides: Strides) -> Self {
         let [_, _, rows, _] = extents;
         let [position, head] = [strides.position, strides.head].map(|step| step as i64);
         Self { extents, strides: [rows * position, head, position, 1] }
     }
 
     /// Of images whose channels lie side by side.
-    pub(in crate::cuda) fn of_images(
+    pub(in crate::cuda::ready) fn of_images(
         batch: i64,
         channels: i64,
         [rows, columns]: [i64; 2],
@@ -71,7 +71,7 @@ impl Layout {
     }
 
     /// With rows and columns exchanged.
-    pub(in crate::cuda) fn transposed(self) -> Self {
+    pub(in crate::cuda::ready) fn transposed(self) -> Self {
         let turned =
             |[batch, heads, rows, columns]: [i64; 4]| [batch, heads, columns, rows];
         Self { extents: turned(self.extents), strides: turned(self.strides) }
@@ -84,14 +84,14 @@ struct Place(usize);
 
 /// An array of a graph.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cuda) struct Tensor {
+pub(in crate::cuda::ready) struct Tensor {
     place: Place,
-    pub(in crate::cuda) layout: Layout,
+    pub(in crate::cuda::ready) layout: Layout,
 }
 
 /// What else an operation takes number by number, under which name.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cuda) enum Other {
+pub(in crate::cuda::ready) enum Other {
     /// A second operand.
     Second(Tensor),
     /// Which of both is taken.
@@ -110,14 +110,14 @@ fn operation_of(pass: Convolved) -> (Kind, i32) {
 
 /// How a window moves over images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cuda) struct Window {
-    pub(in crate::cuda) padding: i64,
-    pub(in crate::cuda) stride: i64,
+pub(in crate::cuda::ready) struct Window {
+    pub(in crate::cuda::ready) padding: i64,
+    pub(in crate::cuda::ready) stride: i64,
 }
 
 /// A graph under construction. What is made of other descriptors keeps no hold of them, so all are kept.
 #[derive(Default)]
-pub(in crate::cuda) struct Draft {
+pub(in crate::cuda::ready) struct Draft {
     all: Vec<Descriptor>,
     operations: Vec<Place>,
     /// How many arrays in memory it has, and which numbers.
@@ -167,7 +167,7 @@ impl Draft {
     }
 
     /// An array in memory: plans take the addresses of these in the order in which they are said.
-    pub(in crate::cuda) fn given(
+    pub(in crate::cuda::ready) fn given(
         &mut self,
         number: Data,
         layout: Layout,
@@ -177,14 +177,14 @@ impl Draft {
     }
 
     /// A number.
-    pub(in crate::cuda) fn value(&mut self, value: f32) -> Done<Tensor> {
+    pub(in crate::cuda::ready) fn value(&mut self, value: f32) -> Done<Tensor> {
         let own = FIRST_VALUE + self.values.len() as i64;
         self.values.push(value);
         self.tensor(own, REAL, Layout::dense([1; 4]), Held::Value)
     }
 
     /// An array that is nowhere: one operation makes it and others take it.
-    pub(in crate::cuda) fn between(
+    pub(in crate::cuda::ready) fn between(
         &mut self,
         number: Data,
         layout: Layout,
@@ -194,7 +194,7 @@ impl Draft {
     }
 
     /// Products of matrices, example by example and head by head.
-    pub(in crate::cuda) fn product(&mut self, [a, b, into]: [Tensor; 3]) -> Done {
+    pub(in crate::cuda::ready) fn product(&mut self, [a, b, into]: [Tensor; 3]) -> Done {
         let how = Descriptor::new(Kind::Matmul)?
             .with(attribute::MATMUL_COMP_TYPE, &[REAL])?
             .finish()?;
@@ -210,7 +210,7 @@ impl Draft {
     }
 
     /// Of every row one number.
-    pub(in crate::cuda) fn reduction(
+    pub(in crate::cuda::ready) fn reduction(
         &mut self,
         operator: Operator,
         x: Tensor,
@@ -232,7 +232,7 @@ impl Draft {
     }
 
     /// What is done number by number, in numbers of a type, to `x` and to others besides.
-    pub(in crate::cuda) fn by_number(
+    pub(in crate::cuda::ready) fn by_number(
         &mut self,
         (mode, precision): (Mode, Data),
         [x, y]: [Tensor; 2],
@@ -245,7 +245,7 @@ impl Draft {
     }
 
     /// Of every number of `x`, where it stands along an axis.
-    pub(in crate::cuda) fn index(&mut self, axis: i64, x: Tensor) -> Done<Tensor> {
+    pub(in crate::cuda::ready) fn index(&mut self, axis: i64, x: Tensor) -> Done<Tensor> {
         let y = self.between(WHOLE, x.layout)?;
         let how = Descriptor::new(Kind::Pointwise)?
             .with(attribute::POINTWISE_MODE, &[INDEX])?
@@ -279,7 +279,7 @@ impl Draft {
 
     /// A convolution or a gradient of one, of images `x`, filters and results `y`; what is made is added to
     /// what is there, times a factor.
-    pub(in crate::cuda) fn convolution(
+    pub(in crate::cuda::ready) fn convolution(
         &mut self,
         pass: Convolved,
         Window { padding, stride }: Window,
