@@ -11,6 +11,7 @@ mod queues;
 mod record;
 mod span;
 mod touched;
+mod work;
 
 pub use course::Unready;
 pub use host::HostMemory;
@@ -27,6 +28,7 @@ pub(crate) use meter::Meter;
 pub(crate) use queues::{Queues, describe};
 pub(crate) use span::{Span, arena_sizes};
 pub(crate) use touched::{POISON, append, scan, touched};
+pub(crate) use work::{Joint, Launched};
 
 /// What arenas hold before the first use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

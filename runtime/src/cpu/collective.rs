@@ -11,12 +11,12 @@ use super::{
     rank::{Brought, Share, label},
 };
 use crate::{
-    machine::{Span, part, placed},
+    machine::{Joint, Span, part, placed},
     memory::Claim,
     native::native,
 };
 use roundelay_kernels::Real;
-use roundelay_schedule::{Collective, DeviceId, LinkId, Native, Place, Row, Work};
+use roundelay_schedule::{Collective, DeviceId, Native, Place, Row};
 use std::ops::{ControlFlow, Range};
 
 /// Elements that are summed at a time.
@@ -26,10 +26,8 @@ const BLOCK: usize = 512;
 struct Exchange<'a> {
     shared: &'a Shared,
     turn: Turn<'a>,
-    link: LinkId,
+    joint: Joint,
     members: &'a [(usize, Place)],
-    from: Row,
-    to: Row,
 }
 
 impl Executor<'_> {
@@ -37,31 +35,23 @@ impl Executor<'_> {
     pub(super) fn collective(
         &mut self,
         turn: Turn<'_>,
+        joint: Joint,
         claim: &mut Claim,
     ) -> ControlFlow<()> {
-        let Work::Collective { link, kind, group, from, to, .. } = &turn.action.work
-        else {
-            unreachable!("the caller matched a collective")
-        };
-        for members in &self.shared.members[*group] {
-            let exchange = Exchange {
-                shared: self.shared,
-                turn,
-                link: *link,
-                members,
-                from: *from,
-                to: *to,
-            };
-            if members.len() > 1 && self.shared.share.has(exchange.span(0, *to).device) {
-                self.shared.meter.message();
+        let shared = self.shared;
+        for members in &shared.members[joint.group] {
+            let exchange = Exchange { shared, turn, joint, members };
+            let first = || exchange.span(0, joint.to).device;
+            if members.len() > 1 && shared.share.has(first()) {
+                shared.meter.message();
             }
-            match kind {
+            match joint.kind {
                 Collective::AllReduce => {
                     exchange.reduce(claim)?;
-                    exchange.gather(self, claim, *to)?;
+                    exchange.gather(self, claim, joint.to)?;
                 }
                 Collective::ReduceScatter => exchange.reduce(claim)?,
-                Collective::AllGather => exchange.gather(self, claim, *from)?,
+                Collective::AllGather => exchange.gather(self, claim, joint.from)?,
             }
         }
         ControlFlow::Continue(())
@@ -72,12 +62,12 @@ impl Exchange<'_> {
     fn span(&self, member: usize, row: Row) -> Span {
         let Shared { schedule, coordinates, .. } = self.shared;
         let (coordinate, place) = self.members[member];
-        Span::of(schedule, place, row, self.turn.period, &coordinates[coordinate])
+        Span::of(schedule, place, row, self.joint.period, &coordinates[coordinate])
     }
 
     fn count(&self, sender: DeviceId, receiver: DeviceId, bytes: u64) {
         if sender != receiver && self.shared.share.has(sender) {
-            self.shared.meter.moved(self.link, sender, bytes);
+            self.shared.meter.moved(self.joint.link, sender, bytes);
         }
     }
 
@@ -94,11 +84,11 @@ impl Exchange<'_> {
 
     fn sum_part<R: Real>(&self, claim: &mut Claim, owner: usize) -> ControlFlow<()> {
         let (count, size) = (self.members.len(), size_of::<R>() as u64);
-        let whole = self.span(owner, self.from).len();
+        let whole = self.span(owner, self.joint.from).len();
         let part = part(whole, count, owner, size);
-        let target = placed(&self.span(owner, self.to), whole, &part);
+        let target = placed(&self.span(owner, self.joint.to), whole, &part);
         for member in 0..count {
-            let sender = self.span(member, self.from).device;
+            let sender = self.span(member, self.joint.from).device;
             self.count(sender, target.device, target.len());
         }
         if !self.shared.share.has(target.device) {
@@ -114,7 +104,8 @@ impl Exchange<'_> {
                 let numbers = match brought.get(member).and_then(Option::as_ref) {
                     Some(own) => own.block().numbers::<R>(claim, bytes.clone()),
                     None => {
-                        let source = self.span(member, self.from).part(part.clone());
+                        let source =
+                            self.span(member, self.joint.from).part(part.clone());
                         let source = source.part(bytes.clone());
                         let arena = self.shared.arenas.of(source.device);
                         arena.numbers::<R>(claim, source.bytes)
@@ -137,7 +128,8 @@ impl Exchange<'_> {
         part: &Range<u64>,
     ) -> ControlFlow<()> {
         let Shared { share, arenas, .. } = self.shared;
-        let all = (0..self.members.len()).map(|member| self.span(member, self.from));
+        let all =
+            (0..self.members.len()).map(|member| self.span(member, self.joint.from));
         for own in all.filter(|own| share.has(own.device)) {
             let bytes = arenas.of(own.device).read(claim, own.part(part.clone()).bytes);
             self.shared.send(label(&self.turn), to, bytes)?;
@@ -153,7 +145,7 @@ impl Exchange<'_> {
         };
         let mut all = Vec::with_capacity(self.members.len());
         for member in 0..self.members.len() {
-            let device = self.span(member, self.from).device;
+            let device = self.span(member, self.joint.from).device;
             all.push(match self.shared.share.has(device) {
                 true => None,
                 false => Some(self.shared.receive(label(&self.turn), device, bytes)?),
@@ -172,11 +164,11 @@ impl Exchange<'_> {
         let count = self.members.len();
         let element = self.shared.schedule.job.dtype.size();
         for owner in 0..count {
-            let length = self.span(owner, self.to).len();
+            let length = self.span(owner, self.joint.to).len();
             let part = part(length, count, owner, element);
             let from = placed(&self.span(owner, source), length, &part);
             for member in 0..count {
-                let to = self.span(member, self.to).part(part.clone());
+                let to = self.span(member, self.joint.to).part(part.clone());
                 self.count(from.device, to.device, to.len());
                 if from != to {
                     executor.bring(self.turn, claim, &from, &to)?;

@@ -4,7 +4,7 @@ use super::{Loss, Shared, launch::Rendezvous, rank::label};
 use crate::{
     code::Code,
     lock::lock,
-    machine::{Span, input_of},
+    machine::{Joint, Launched, Span, input_of},
     memory::{Arguments, Claim},
     native::number_of,
 };
@@ -58,17 +58,24 @@ impl<'a> Executor<'a> {
         turn: Turn<'_>,
         mut claim: Claim,
     ) -> ControlFlow<()> {
-        match &turn.action.work {
-            Work::Launch { .. } => return self.launch(turn, &mut claim),
-            Work::Transfer { link, from, to, .. } => {
-                return self.transfer(turn, &mut claim, *link, *from, *to);
+        match turn.action.work {
+            Work::Launch { at, routine, micro_batch, ref rows, .. } => {
+                let launched = Launched { at, routine, micro_batch, rows };
+                return self.launch(turn, launched, &mut claim);
             }
-            Work::Collective { .. } => return self.collective(turn, &mut claim),
+            Work::Transfer { link, from, to, .. } => {
+                return self.transfer(turn, &mut claim, link, from, to);
+            }
+            Work::Collective { link, kind, group, from, to, .. } => {
+                let period = turn.period;
+                let joint = Joint { link, kind, group, from, to, period };
+                return self.collective(turn, joint, &mut claim);
+            }
             Work::Feed { at, micro_batch, row } => {
-                self.feed(turn, &mut claim, *at, *micro_batch, *row);
+                self.feed(turn, &mut claim, at, micro_batch, row);
             }
             Work::Report { at, micro_batch, row } => {
-                self.report(turn, &claim, *at, *micro_batch, *row);
+                self.report(turn, &claim, at, micro_batch, row);
             }
         }
         ControlFlow::Continue(())

@@ -13,15 +13,13 @@ use super::{
 use crate::{
     code::{Code, Watch},
     exchange::Ends,
-    machine::{Span, slice_offset},
+    machine::{Launched, Span, slice_offset},
     memory::Claim,
     native::native,
     state::updates,
 };
 use roundelay_kernels::{Context, Mode};
-use roundelay_schedule::{
-    Bytes, DeviceId, Line, LinkId, Nanos, Pass, PhysicalQueue, Work,
-};
+use roundelay_schedule::{Bytes, DeviceId, Line, LinkId, Nanos, Pass, PhysicalQueue};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     ops::ControlFlow,
@@ -286,19 +284,18 @@ impl Executor<'_> {
     pub(super) fn launch(
         &mut self,
         turn: Turn<'_>,
+        launched: Launched<'_>,
         claim: &mut Claim,
     ) -> ControlFlow<()> {
-        let Work::Launch { at, routine, rows, .. } = &turn.action.work else {
-            unreachable!("the caller matched a launch")
-        };
+        let Launched { at, routine, rows, .. } = launched;
         let Shared { schedule, arenas, code, meter, .. } = self.shared;
         let coordinate = &self.shared.coordinates[turn.coordinate];
         self.arguments.clear();
         for row in rows {
-            let span = Span::of(schedule, *at, *row, turn.period, coordinate);
+            let span = Span::of(schedule, at, *row, turn.period, coordinate);
             self.arguments.push(claim, arenas.of(span.device), span.bytes);
         }
-        let context = self.context(turn);
+        let context = self.context(turn, launched);
         let Self { shared, arguments, operands, times, rendezvous } = self;
         rendezvous.start(&turn);
         let recorder = shared.recorder.as_ref();
@@ -306,16 +303,13 @@ impl Executor<'_> {
             recorder.map(|recorder| CallClock { recorder, times, last: recorder.now() });
         let start = Instant::now();
         let watch = &mut Watcher { rendezvous, clock };
-        code[*routine].run(claim, arguments, operands, &context, watch)?;
-        meter.launched(*routine, start.elapsed().saturating_sub(rendezvous.spent));
+        code[routine].run(claim, arguments, operands, &context, watch)?;
+        meter.launched(routine, start.elapsed().saturating_sub(rendezvous.spent));
         ControlFlow::Continue(())
     }
 
-    fn context(&self, turn: Turn<'_>) -> Context {
-        let Work::Launch { at, routine, micro_batch, rows, .. } = &turn.action.work
-        else {
-            unreachable!("the caller matched a launch")
-        };
+    fn context(&self, turn: Turn<'_>, launched: Launched<'_>) -> Context {
+        let Launched { at, routine, micro_batch, rows } = launched;
         let schedule = &self.shared.schedule;
         let coordinate = &self.shared.coordinates[turn.coordinate];
         let device = schedule.rings[at.ring].device(at.place, turn.period);
@@ -323,10 +317,10 @@ impl Executor<'_> {
         Context {
             step: step(turn),
             updates: updates(step(turn), origin),
-            micro_batch: self.global(turn.coordinate, *micro_batch),
+            micro_batch: self.global(turn.coordinate, micro_batch),
             seed: schedule.job.seed,
             mode: Mode::Training,
-            rate: self.rate(turn, schedule.routines[*routine].pass),
+            rate: self.rate(turn, schedule.routines[routine].pass),
             slice_offset: slice_offset(schedule, rows, coordinate),
             part: u64::from(schedule.part_at(coordinate)),
             threads: schedule.target.devices[device].threads.max(1) as usize,

@@ -7,17 +7,17 @@ use super::{
     driver::{Address, DriverError},
     exchange::{Ends, Meeting},
     lanes::Mark,
-    moves::{Joint, Move, moves},
+    moves::{Move, moves},
     periods::{Mode, Periods},
     rank::Share,
     ready::{Binding, ReadyCall, Work as Call},
 };
-use crate::machine::{Span, input_of, slice_offset};
+use crate::machine::{Joint, Launched, Span, input_of, slice_offset};
 use roundelay_kernels::{Exchange, cuda::Accumulation};
 use roundelay_schedule::{
-    Action, ActionId, Instance, MicroBatch, Place, RoutineId, Row, Spot, Work,
+    Action, ActionId, Instance, MicroBatch, Place, RoutineId, Spot, Work,
 };
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 /// One instance of an action.
 #[derive(Clone, Copy)]
@@ -56,11 +56,11 @@ impl Engine {
     /// What the host does itself, however the period gets to the device.
     pub(super) fn hand_over(&mut self, turn: &Turn<'_>) -> Result<(), DriverError> {
         let half = Periods::half(turn.period);
-        match &turn.action.work {
+        match turn.action.work {
             Work::Feed { at, micro_batch, row } => {
-                let input = input_of(&self.schedule, *row);
-                for (slot, coordinate) in self.here(*at, turn.period) {
-                    let number = self.global(coordinate, Some(*micro_batch));
+                let input = input_of(&self.schedule, row);
+                for (slot, coordinate) in self.here(at, turn.period) {
+                    let number = self.global(coordinate, Some(micro_batch));
                     let bytes = self.staging.input(turn.id, half, slot);
                     self.feed.fill(input, turn.step(), number, bytes);
                     let place = (turn.id, half, slot);
@@ -68,8 +68,8 @@ impl Engine {
                 }
             }
             Work::Report { at, micro_batch, .. } => {
-                for (slot, coordinate) in self.reporting(*at, turn.period) {
-                    let number = self.global(coordinate, Some(*micro_batch));
+                for (slot, coordinate) in self.reporting(at, turn.period) {
+                    let number = self.global(coordinate, Some(micro_batch));
                     let place = (turn.id, half, slot);
                     self.staging.expect(place, turn.step(), number);
                 }
@@ -111,34 +111,36 @@ impl Engine {
 
     /// Counts what the instance does: messages are those of the sender, or of the first of a group.
     pub(super) fn count(&mut self, turn: &Turn<'_>) {
-        match &turn.action.work {
-            Work::Launch { at, routine, .. } => self.count_launch(turn, *at, *routine),
+        match turn.action.work {
+            Work::Launch { at, routine, .. } => self.count_launch(turn, at, routine),
             Work::Transfer { link, from, to, .. } => {
                 for coordinate in 0..self.coordinates.len() {
                     let (from, to) = self.ends([from, to], turn.period, coordinate);
                     if from.device != to.device && self.arenas.has(from.device) {
                         self.meter.message();
-                        self.meter.moved(*link, from.device, from.len());
+                        self.meter.moved(link, from.device, from.len());
                     }
                 }
             }
             Work::Collective { link, kind, group, from, to, .. } => {
-                for members in &self.members[*group] {
-                    if members.len() > 1 && self.begins(&members[0], turn.period) {
-                        self.meter.message();
-                    }
-                }
-                let (kind, group, from, to) = (*kind, *group, *from, *to);
-                let joint = Joint { kind, group, from, to, period: turn.period };
-                for step in self.moves(joint) {
-                    let sent = step.sent();
-                    let sent = sent.filter(|(sender, _)| self.arenas.has(*sender));
-                    sent.for_each(|(sender, bytes)| {
-                        self.meter.moved(*link, sender, bytes);
-                    });
-                }
+                let period = turn.period;
+                self.count_collective(Joint { link, kind, group, from, to, period });
             }
             Work::Feed { .. } | Work::Report { .. } => {}
+        }
+    }
+
+    fn count_collective(&self, joint: Joint) {
+        for members in &self.members[joint.group] {
+            if members.len() > 1 && self.begins(&members[0], joint.period) {
+                self.meter.message();
+            }
+        }
+        for step in self.moves(joint) {
+            let sent = step.sent();
+            for (sender, bytes) in sent.filter(|(sender, _)| self.arenas.has(*sender)) {
+                self.meter.moved(joint.link, sender, bytes);
+            }
         }
     }
 
@@ -249,55 +251,41 @@ impl Engine {
     pub(super) fn execute(&mut self, turn: &Turn<'_>) -> Result<(), Unreached> {
         let threads = self.queues.threads_of(turn.queue);
         let half = Periods::half(turn.period);
-        match (&turn.action.work, &self.share) {
-            (Work::Launch { at, routine, micro_batch, rows, .. }, _) => {
-                let (at, micro_batch) = (*at, *micro_batch);
-                self.launch(turn, *routine, &Launched { at, micro_batch, rows })
+        match turn.action.work {
+            Work::Launch { at, routine, micro_batch, ref rows, .. } => {
+                self.launch(turn, Launched { at, routine, micro_batch, rows })
             }
-            (Work::Transfer { from, to, .. }, Share::Whole) => {
-                for (coordinate, thread) in threads.enumerate() {
-                    let (from, to) = self.ends([from, to], turn.period, coordinate);
-                    let stream = self.lanes.stream(thread);
-                    let [source, target] = [&from, &to].map(|span| self.arenas.of(span));
-                    stream.copy(source, target, from.len())?;
-                }
-                Ok(())
+            Work::Transfer { from, to, .. } => {
+                Ok(self.transfer(turn, [from, to], threads)?)
             }
-            (Work::Transfer { from, to, .. }, Share::Part(rank)) => {
-                let own = rank.among.seated.coordinate;
-                let (from, to) = self.ends([from, to], turn.period, own);
-                Ok(self.copy_as_rank(rank, &from, &to)?)
-            }
-            (Work::Collective { kind, group, from, to, .. }, share) => {
-                let (kind, group, from, to) = (*kind, *group, *from, *to);
-                let joint = Joint { kind, group, from, to, period: turn.period };
-                match share {
+            Work::Collective { link, kind, group, from, to, .. } => {
+                let period = turn.period;
+                let joint = Joint { link, kind, group, from, to, period };
+                match &self.share {
                     Share::Whole => Ok(self.collective(joint, threads.start)?),
                     Share::Part(_) => self.collective_as_rank(joint),
                 }
             }
-            (Work::Feed { at, row, .. }, _) => {
+            Work::Feed { at, row, .. } => {
                 let stream = self.lanes.stream(threads.start);
                 // A graph waits for the inputs of its period before it begins.
                 if self.staging.is_ahead(turn.id) && self.periods.open().1 == Mode::Given
                 {
                     self.lanes.wait_for_inputs(stream)?;
                 }
-                for (slot, number) in self.here(*at, turn.period) {
+                for (slot, number) in self.here(at, turn.period) {
                     let coordinate = &self.coordinates[number];
-                    let span =
-                        Span::of(&self.schedule, *at, *row, turn.period, coordinate);
+                    let span = Span::of(&self.schedule, at, row, turn.period, coordinate);
                     let place = (turn.id, half, slot);
                     self.staging.bring(place, self.arenas.of(&span), stream)?;
                 }
                 Ok(())
             }
-            (Work::Report { at, row, .. }, _) => {
+            Work::Report { at, row, .. } => {
                 let stream = self.lanes.stream(threads.start);
-                for (slot, number) in self.reporting(*at, turn.period) {
+                for (slot, number) in self.reporting(at, turn.period) {
                     let coordinate = &self.coordinates[number];
-                    let span =
-                        Span::of(&self.schedule, *at, *row, turn.period, coordinate);
+                    let span = Span::of(&self.schedule, at, row, turn.period, coordinate);
                     let place = (turn.id, half, slot);
                     self.staging.download(place, self.arenas.of(&span), stream)?;
                 }
@@ -306,10 +294,34 @@ impl Engine {
         }
     }
 
+    fn transfer(
+        &self,
+        turn: &Turn<'_>,
+        spots: [Spot; 2],
+        threads: Range<usize>,
+    ) -> Result<(), DriverError> {
+        match &self.share {
+            Share::Whole => {
+                for (coordinate, thread) in threads.enumerate() {
+                    let (from, to) = self.ends(spots, turn.period, coordinate);
+                    let stream = self.lanes.stream(thread);
+                    let [source, target] = [&from, &to].map(|span| self.arenas.of(span));
+                    stream.copy(source, target, from.len())?;
+                }
+                Ok(())
+            }
+            Share::Part(rank) => {
+                let own = rank.among.seated.coordinate;
+                let (from, to) = self.ends(spots, turn.period, own);
+                self.copy_as_rank(rank, &from, &to)
+            }
+        }
+    }
+
     /// What a transfer copies, cut to what both ends have.
     pub(super) fn ends(
         &self,
-        spots: [&Spot; 2],
+        spots: [Spot; 2],
         period: i64,
         coordinate: usize,
     ) -> (Span, Span) {
@@ -354,9 +366,9 @@ impl Engine {
     fn launch(
         &mut self,
         turn: &Turn<'_>,
-        routine: RoutineId,
-        launched: &Launched<'_>,
+        launched: Launched<'_>,
     ) -> Result<(), Unreached> {
+        let routine = launched.routine;
         let rows = self.schedule.tensor_parts() as usize;
         for members in self.here(launched.at, turn.period).chunks(rows) {
             let bind = |(_, number): &(usize, usize)| self.bind(turn, launched, *number);
@@ -422,8 +434,8 @@ impl Engine {
     }
 
     /// What a launch at one coordinate binds.
-    fn bind(&self, turn: &Turn<'_>, launched: &Launched<'_>, number: usize) -> Bound {
-        let Launched { at, micro_batch, rows } = *launched;
+    fn bind(&self, turn: &Turn<'_>, launched: Launched<'_>, number: usize) -> Bound {
+        let Launched { at, micro_batch, rows, .. } = launched;
         let coordinate = &self.coordinates[number];
         let span = |row| Span::of(&self.schedule, at, row, turn.period, coordinate);
         let half = Periods::half(turn.period);
@@ -540,13 +552,6 @@ impl Engine {
         }
         Ok(())
     }
-}
-
-/// What a launch says, at all coordinates.
-struct Launched<'a> {
-    at: Place,
-    micro_batch: Option<MicroBatch>,
-    rows: &'a [Row],
 }
 
 /// What a launch binds at one coordinate: all that its functions take that the routine does not say.

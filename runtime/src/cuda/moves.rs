@@ -2,7 +2,7 @@
 //! owns part k, adds what all bring to it from the first to the last, and gives it to all.
 
 use super::ready::number_of;
-use crate::machine::{Members, Span, part, placed};
+use crate::machine::{Joint, Members, Span, part, placed};
 use roundelay_kernels::cuda::Number;
 use roundelay_schedule::{
     Collective, DeviceId, Element, GroupId, Row, Schedule, Subject, Table,
@@ -35,16 +35,6 @@ impl Move {
     }
 }
 
-/// A collective in a period.
-#[derive(Clone, Copy)]
-pub(super) struct Joint {
-    pub(super) kind: Collective,
-    pub(super) group: GroupId,
-    pub(super) from: Row,
-    pub(super) to: Row,
-    pub(super) period: i64,
-}
-
 /// What a collective moves to or from the devices that are here. Of a sum elsewhere only the terms from
 /// here are said: so what a device of n has to do takes as long as 2 n moves, and not as n · n.
 pub(super) fn moves(
@@ -54,7 +44,7 @@ pub(super) fn moves(
     joint: Joint,
     is_here: impl Fn(DeviceId) -> bool,
 ) -> Vec<Move> {
-    let Joint { kind, group, from, to, period } = joint;
+    let Joint { kind, group, from, to, period, .. } = joint;
     let mut all: Vec<Move> = Vec::new();
     for members in &members[group] {
         let span = |row: Row| {

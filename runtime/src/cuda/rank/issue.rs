@@ -9,7 +9,7 @@ use super::{
         driver::{Address, DriverError, State, Stream},
         issue::Turn,
         lanes::{Lanes, Mark},
-        moves::{Joint, Move},
+        moves::Move,
         ready::Code,
     },
     Rank, Share,
@@ -18,7 +18,7 @@ use super::{
     sets::{Crossing, Seen},
 };
 use crate::{
-    machine::Span,
+    machine::{Joint, Span},
     ranks::{Position, Trouble},
 };
 use roundelay_kernels::cuda::{Accumulation, Number};
@@ -84,7 +84,7 @@ impl Engine {
         if let (Work::Transfer { from, to, .. }, Instance::Execute(_)) =
             (&turn.action.work, turn.instance)
         {
-            let (from, to) = self.ends([from, to], turn.period, coordinate);
+            let (from, to) = self.ends([*from, *to], turn.period, coordinate);
             if from.device != to.device {
                 return Seen::Transfer(Crossing { from, to });
             }
