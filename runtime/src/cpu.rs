@@ -41,14 +41,14 @@ use crate::{
         describe, members,
     },
     memory::Claim,
-    ranks::Position,
+    ranks::{Position, Share},
     shares::Completed,
     state::{State, StateError, rows},
 };
 use arena::Arenas;
 use command::Mark;
 use counter::Parking;
-use rank::{Rank, Share};
+use rank::Rank;
 use record::Recorder;
 use rendezvous::Booth;
 use roundelay_schedule::{
@@ -120,7 +120,7 @@ struct Shared {
     /// One per thread, where rows split tensors.
     booths: Vec<Booth>,
     parking: Parking,
-    share: Share,
+    share: Share<Rank>,
     arenas: Arenas,
     meter: Meter,
     recorder: Option<Recorder>,
@@ -151,7 +151,7 @@ impl Cpu {
         schedule: &Checked,
         feed: Box<dyn Feed>,
         options: CpuOptions,
-        share: Share,
+        share: Share<Rank>,
     ) -> Result<Self, CpuError> {
         let waits = schedule.actions.values().map(|action| action.after.len()).max();
         let shared = Arc::new(Shared::new(schedule, (feed, share), options.recording)?);
@@ -358,7 +358,7 @@ fn start(
 impl Shared {
     fn new(
         schedule: &Checked,
-        (feed, share): (Box<dyn Feed>, Share),
+        (feed, share): (Box<dyn Feed>, Share<Rank>),
         recording: Recording,
     ) -> Result<Self, CpuError> {
         let waits = schedule.actions.values().map(|action| action.after.len()).max();
@@ -399,22 +399,14 @@ impl Shared {
     fn fail(&self, error: CpuError) {
         let first = lock(&self.failure).get_or_insert(error).to_string();
         self.parking.stop();
-        if let Share::Part(rank) = &self.share {
+        if let Some(rank) = self.share.rank() {
             rank.control().fail(&first);
-        }
-    }
-
-    /// The rank that this process is, if there are several.
-    fn rank(&self) -> Option<&Rank> {
-        match &self.share {
-            Share::Whole => None,
-            Share::Part(rank) => Some(rank),
         }
     }
 
     /// Nothing is under way before a step.
     fn rests(&self, step: u64) {
-        if let Some(rank) = self.rank() {
+        if let Some(rank) = self.share.rank() {
             rank.at(Position::Resting { step });
         }
     }

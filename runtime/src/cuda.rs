@@ -49,13 +49,13 @@ use crate::{
         AttentionCounts, Course, Fill, Loss, Makers, Measured, OnGpus, Record, Touched,
         Unready, touched,
     },
-    ranks::{Among, Control, Position, Seat},
+    ranks::{Among, Control, Position, Seat, Share},
     state::State,
 };
 use driver::Device;
 use engine::Engine;
 use lanes::Mark;
-use rank::{Share, ordinal_of};
+use rank::{Rank, ordinal_of};
 use record::{Look, Recorder};
 use roundelay_schedule::{Bytes, Checked, DeviceId, Kind, Marks, Nanos, replay};
 use session::Session;
@@ -232,10 +232,7 @@ impl Cuda {
 
     /// Whether this is the first rank, or the only one.
     pub fn is_first(&self) -> bool {
-        match &self.engine.share {
-            Share::Whole => true,
-            Share::Part(rank) => rank.among.is_first(),
-        }
+        self.engine.share.rank().is_none_or(|rank| rank.among.is_first())
     }
 
     /// Where something else on the same GPU is, with the same patience.
@@ -346,10 +343,8 @@ impl Cuda {
         engine.periods.start(&schedule, segment, graphs);
         let next = segment.periods(&schedule).start;
         engine.progress.start(next);
-        let control = match &engine.share {
-            Share::Whole => None,
-            Share::Part(rank) => Some(Arc::clone(&rank.among.control)),
-        };
+        let rank = engine.share.rank();
+        let control = rank.map(|rank| Arc::clone(&rank.among.control));
         let mut session = Session { engine, next, listener, goes_on };
         let unfinished = Unfinished { failure, control };
         let done = replay(&schedule, segment, &mut session, marks);
@@ -403,9 +398,8 @@ impl Cuda {
             } = &*engine;
             let measured = meter.read(schedule, steps, arenas.sizes());
             let mut beside = lanes.scratch_bytes() + staging.device_bytes();
-            if let Share::Part(rank) = share {
-                beside += rank.device_bytes();
-            }
+            let rank = share.rank();
+            beside += rank.map_or(Bytes(0), Rank::device_bytes);
             let kernels = engine.kernels();
             let gpus = Some(OnGpus {
                 graphs: periods.graphs() as u64,
@@ -415,10 +409,7 @@ impl Cuda {
                 untried: code.untried().map(str::to_owned),
                 handed: arenas.handed(),
                 page: arenas.page(),
-                connections: match share {
-                    Share::Whole => Bytes(0),
-                    Share::Part(rank) => rank.peers.taken(),
-                },
+                connections: rank.map_or(Bytes(0), |rank| rank.peers.taken()),
                 products: code.products().clone(),
                 convolutions: code.convolutions().clone(),
                 attention: code.attention().clone(),

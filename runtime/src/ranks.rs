@@ -14,6 +14,7 @@ mod mail;
 mod meeting;
 mod same;
 mod seated;
+mod share;
 mod together;
 mod trouble;
 mod wire;
@@ -26,3 +27,4 @@ pub use trouble::{Ended, Position, Seen, Trouble};
 
 pub(crate) use mail::{Label, Mail, Missing, Unsent};
 pub(crate) use seated::{Among, Owners, Seated};
+pub(crate) use share::Share;

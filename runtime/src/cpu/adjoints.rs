@@ -16,10 +16,9 @@ mod state;
 use super::{
     Shared,
     execute::{Executor, Turn},
-    rank::Share,
     record::Recording,
 };
-use crate::{feed::Feed, machine::Span, memory::Claim};
+use crate::{feed::Feed, machine::Span, memory::Claim, ranks::Share};
 use roundelay_codegen::{Everywhere, lower_with};
 use roundelay_dsl::Program;
 use roundelay_kernels::{Kernels, random::Stream};

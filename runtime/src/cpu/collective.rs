@@ -8,12 +8,13 @@
 use super::{
     Shared,
     execute::{Executor, Turn},
-    rank::{Brought, Share, label},
+    rank::{Brought, label},
 };
 use crate::{
     machine::{Joint, Span, part, placed},
     memory::Claim,
     native::native,
+    ranks::Share,
 };
 use roundelay_kernels::Real;
 use roundelay_schedule::{Collective, DeviceId, Native, Place, Row};

@@ -6,7 +6,7 @@ use super::{
     Shared,
     correspondence::Correspondence,
     execute::{Executor, Turn, step},
-    rank::{Share, label},
+    rank::label,
     record::{Permit, Recorder},
     rendezvous::Meeting,
 };
@@ -16,6 +16,7 @@ use crate::{
     machine::{Launched, Span, slice_offset},
     memory::Claim,
     native::native,
+    ranks::Share,
     state::updates,
 };
 use roundelay_kernels::{Context, Mode};

@@ -43,7 +43,7 @@ impl CpuRank {
     }
 
     fn among(&self) -> &Among {
-        &self.0.shared.own_rank().among
+        &self.0.shared.share.own().among
     }
 
     /// The schedule that is replayed.
@@ -79,7 +79,7 @@ impl CpuRank {
 
     /// Bytes of the messages that this rank sent to others since it was made.
     pub fn sent(&self) -> Bytes {
-        self.0.shared.own_rank().sent()
+        self.0.shared.share.own().sent()
     }
 
     /// As [`Cpu::load`].
@@ -97,7 +97,7 @@ impl CpuRank {
     pub fn save(&mut self) -> Result<Option<State>, CpuError> {
         let at = self.0.course.here()?;
         let (shared, claim) = self.0.at_rest()?;
-        let among = &shared.own_rank().among;
+        let among = &shared.share.own().among;
         among.save(&shared.schedule, at, |device, start, bytes| {
             shared.arenas.copy(&claim, device, start, bytes);
             Ok(())

@@ -11,18 +11,12 @@ use super::{CpuError, Loss, Shared, execute::Turn, room::Asker};
 use crate::{
     lock::lock,
     memory::Memory,
-    ranks::{Among, Control, Ended, Label, Mail, Missing, Position, Trouble, Unsent},
+    ranks::{
+        Among, Control, Ended, Label, Mail, Missing, Position, Share, Trouble, Unsent,
+    },
 };
 use roundelay_schedule::{Bytes, DeviceId, Id, Schedule};
 use std::{ops::ControlFlow, sync::Mutex};
-
-/// Which devices of a schedule this process has.
-pub(super) enum Share {
-    /// All of them.
-    Whole,
-    /// One.
-    Part(Box<Rank>),
-}
 
 /// This rank.
 pub(super) struct Rank {
@@ -39,7 +33,7 @@ pub(super) struct Brought<'a> {
     block: Option<Memory>,
 }
 
-impl Share {
+impl Share<Rank> {
     /// The share of a rank, once all ranks are connected.
     ///
     /// # Errors
@@ -152,11 +146,6 @@ impl Drop for Brought<'_> {
 }
 
 impl Shared {
-    /// The rank that this process is, for what has found a device that is not here.
-    pub(super) fn own_rank(&self) -> &Rank {
-        self.rank().expect("a machine that has all devices knows no others")
-    }
-
     /// Sends bytes to the rank of another device; breaks when that is not there any more.
     pub(super) fn send(
         &self,
@@ -164,7 +153,7 @@ impl Shared {
         to: DeviceId,
         bytes: &[u8],
     ) -> ControlFlow<()> {
-        let rank = self.own_rank();
+        let rank = self.share.own();
         let owner = rank.among.owners.rank(to);
         let trouble = match rank.mail.send(owner, label, bytes) {
             Ok(()) => return ControlFlow::Continue(()),
@@ -185,7 +174,7 @@ impl Shared {
         from: DeviceId,
         bytes: u64,
     ) -> ControlFlow<(), Brought<'_>> {
-        let rank = self.own_rank();
+        let rank = self.share.own();
         let from = rank.among.owners.rank(from);
         let stops = || self.parking.is_stopped();
         let trouble = match rank.mail.take(from, label, stops) {

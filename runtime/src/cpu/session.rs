@@ -125,7 +125,7 @@ impl Machine for Session<'_> {
 impl Session<'_> {
     /// Whether all ranks want to go on, and the losses that each of them has.
     fn agree(&mut self, goes_on: bool) -> Result<bool, CpuError> {
-        let Some(rank) = self.shared.rank() else { return Ok(goes_on) };
+        let Some(rank) = self.shared.share.rank() else { return Ok(goes_on) };
         match rank.agree(goes_on, self.listener) {
             Ok(agreed) => Ok(agreed),
             Err(ended) => {
@@ -137,7 +137,7 @@ impl Session<'_> {
 
     /// Looks after the other ranks, and says where this one is.
     fn watch(&self) {
-        let Some(rank) = self.shared.rank() else { return };
+        let Some(rank) = self.shared.share.rank() else { return };
         if let Some(head) = self.oldest() {
             let Head { period, action, .. } = head;
             rank.at(Position::Replaying { period, action });
@@ -186,7 +186,7 @@ impl Session<'_> {
     fn hand_on(&mut self) {
         self.shared.take_losses(&mut self.driver.losses);
         for loss in self.driver.losses.drain(..) {
-            match self.shared.rank() {
+            match self.shared.share.rank() {
                 Some(rank) => rank.keep(loss),
                 None => (self.listener)(loss),
             }
@@ -198,7 +198,7 @@ impl Session<'_> {
         let (before, since) = self.driver.progress;
         if done != before {
             self.driver.progress = (done, Instant::now());
-            if let Some(rank) = self.shared.rank() {
+            if let Some(rank) = self.shared.share.rank() {
                 rank.control().moved();
             }
         } else if since.elapsed().min(self.others_still()) > self.driver.patience
@@ -213,7 +213,7 @@ impl Session<'_> {
 
     /// For how long other ranks have completed nothing either.
     fn others_still(&self) -> Duration {
-        let rank = self.shared.rank();
+        let rank = self.shared.share.rank();
         rank.map_or(Duration::MAX, |rank| rank.control().still())
     }
 
@@ -224,7 +224,7 @@ impl Session<'_> {
 
     /// Names what holds everything up.
     fn stuck(&self, Head { period, action, queue }: Head) -> CpuError {
-        if let Some(rank) = self.shared.rank() {
+        if let Some(rank) = self.shared.share.rank() {
             return rank.ended(rank.control().late());
         }
         let queue = describe(self.shared.queues.queue(queue));

@@ -10,7 +10,7 @@ use super::{
     launches::Launches,
     periods::Periods,
     progress::Progress,
-    rank::{Rank, Share},
+    rank::Rank,
     ready::{Code, ReadyCall},
     record::Recorder,
     staging::Staging,
@@ -18,7 +18,7 @@ use super::{
 use crate::{
     feed::Feed,
     machine::{Fill, Members, Meter, POISON, Queues, members},
-    ranks::Among,
+    ranks::{Among, Share},
     shares::Completed,
     state::{State, rows},
 };
@@ -27,7 +27,7 @@ use std::{sync::Arc, time::Duration};
 
 /// Everything that a replay works with; dropped from first to last.
 pub(super) struct Engine {
-    pub(super) share: Share,
+    pub(super) share: Share<Rank>,
     pub(super) periods: Periods,
     pub(super) launches: Launches,
     /// No events on a rank, which keeps moments of its own.

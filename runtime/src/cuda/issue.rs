@@ -9,10 +9,12 @@ use super::{
     lanes::Mark,
     moves::{Move, moves},
     periods::{Mode, Periods},
-    rank::Share,
     ready::{Binding, ReadyCall, Work as Call},
 };
-use crate::machine::{Joint, Launched, Span, input_of, slice_offset};
+use crate::{
+    machine::{Joint, Launched, Span, input_of, slice_offset},
+    ranks::Share,
+};
 use roundelay_kernels::{Exchange, cuda::Accumulation};
 use roundelay_schedule::{
     Action, ActionId, Instance, MicroBatch, Place, RoutineId, Spot, Work,

@@ -8,8 +8,8 @@ use super::{
     Engine,
     driver::{Event, State},
     issue::Turn,
-    rank::Share,
 };
+use crate::ranks::Share;
 use roundelay_schedule::{ActionId, Id};
 use std::{
     cell::Cell,

@@ -40,14 +40,6 @@ use roundelay_schedule::{
 };
 use std::sync::Arc;
 
-/// Which devices of a schedule this process has.
-pub(super) enum Share {
-    /// All of them.
-    Whole,
-    /// One.
-    Part(Box<Rank>),
-}
-
 /// This rank.
 pub(super) struct Rank {
     pub(super) peers: Peers,

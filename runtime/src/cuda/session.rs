@@ -7,11 +7,10 @@ use super::{
     issue::Turn,
     lanes::Mark,
     periods::{Mode, Periods},
-    rank::Share,
 };
 use crate::{
     machine::{Loss, describe},
-    ranks::{Position, Trouble},
+    ranks::{Position, Share, Trouble},
 };
 use roundelay_schedule::{Instance, Issue, Machine};
 use std::ops::ControlFlow;
@@ -87,7 +86,11 @@ impl Machine for Session<'_> {
 impl Session<'_> {
     fn close(&mut self) -> Result<(), CudaError> {
         let engine = &mut *self.engine;
-        if let Err(unreached) = engine.end_messages() {
+        let ended = match engine.share {
+            Share::Whole => Ok(()),
+            Share::Part(_) => engine.end_messages(),
+        };
+        if let Err(unreached) = ended {
             return Err(engine.unreached(self.next - 1, unreached));
         }
         let ended = engine.end_period();

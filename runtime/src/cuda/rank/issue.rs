@@ -12,7 +12,7 @@ use super::{
         moves::Move,
         ready::Code,
     },
-    Rank, Share,
+    Rank,
     clocks::Moment,
     post::{Message, are_apart},
     sets::{Crossing, Seen},
@@ -41,14 +41,14 @@ impl Engine {
         after: &[Mark],
         mark: Mark,
     ) -> Result<(), Unreached> {
-        let Share::Part(rank) = &mut self.share else { return Ok(()) };
-        rank.clocks.gather(turn.queue, after.iter().map(|mark| mark.first));
+        let waited_for = after.iter().map(|mark| mark.first);
+        self.share.own_mut().clocks.gather(turn.queue, waited_for);
         let seen = self.seen(turn);
         let message = self.message_of(&seen);
         if self.see(turn, seen) {
             self.flush()?;
         }
-        let Share::Part(rank) = &mut self.share else { return Ok(()) };
+        let rank = self.share.own_mut();
         if !rank.among.seated.takes(&self.schedule, &turn.action.work, turn.period) {
             rank.clocks.pass_on(mark.first, turn.queue);
             return Ok(());
@@ -64,23 +64,21 @@ impl Engine {
         let moment = self.wait_as_rank(turn, mark, stream)?;
         match (message, turn.instance) {
             (Some(message), _) => {
-                let Share::Part(rank) = &mut self.share else { return Ok(()) };
-                rank.post.add(message, moment.number);
+                self.share.own_mut().post.add(message, moment.number);
                 return Ok(());
             }
             (None, Instance::Execute(_)) => self.execute(turn)?,
             (None, Instance::Skip) => {}
         }
-        let Share::Part(rank) = &self.share else { return Ok(()) };
-        let done = self.lanes.numbered(stream).record(rank.moments.event(moment));
+        let event = self.share.own().moments.event(moment);
+        let done = self.lanes.numbered(stream).record(event);
         Ok(done?)
     }
 
     /// What an instance is to sets of transfers. Coordinates of axes are alike, and no transfer goes
     /// from one to another, so that of this rank stands for all.
     fn seen(&self, turn: &Turn<'_>) -> Seen {
-        let Share::Part(rank) = &self.share else { return Seen::Other(Vec::new()) };
-        let coordinate = rank.among.seated.coordinate;
+        let coordinate = self.share.own().among.seated.coordinate;
         if let (Work::Transfer { from, to, .. }, Instance::Execute(_)) =
             (&turn.action.work, turn.instance)
         {
@@ -106,10 +104,9 @@ impl Engine {
 
     /// Whether the messages that wait must be given before the instance is issued.
     fn see(&mut self, turn: &Turn<'_>, seen: Seen) -> bool {
-        let Share::Part(rank) = &mut self.share else { return false };
         let waits = turn.action.after.iter().filter(|wait| wait.distance == 0);
         let waits = waits.map(|wait| wait.action.index());
-        rank.post.see((turn.id.index(), turn.queue), waits, seen)
+        self.share.own_mut().post.see((turn.id.index(), turn.queue), waits, seen)
     }
 
     /// The stream of an instance waits for those of the others that it must.
@@ -119,10 +116,7 @@ impl Engine {
         mark: Mark,
         stream: usize,
     ) -> Result<Moment, Unreached> {
-        let Share::Part(rank) = &mut self.share else {
-            unreachable!("the caller is a rank")
-        };
-        let Rank { clocks, moments, .. } = &mut **rank;
+        let Rank { clocks, moments, .. } = self.share.own_mut();
         let lane = self.lanes.numbered(stream);
         let wait = |moment| lane.wait(moments.event(moment));
         Ok(clocks.take(mark.first, turn.queue, stream, wait)?)
@@ -131,27 +125,21 @@ impl Engine {
     /// The message of a transfer between this rank and another one, which is none where that has no
     /// bytes; none for all else.
     fn message_of(&self, seen: &Seen) -> Option<Option<Message>> {
-        let (Share::Part(rank), Seen::Transfer(Crossing { from, to })) =
-            (&self.share, seen)
-        else {
-            return None;
-        };
+        let Seen::Transfer(Crossing { from, to }) = seen else { return None };
         let here = [from, to].iter().any(|span| self.arenas.has(span.device));
-        here.then(|| rank.message(from, to, |span| self.arenas.of(span)))
+        here.then(|| self.share.own().message(from, to, |span| self.arenas.of(span)))
     }
 
     /// Gives the messages that wait to the device, and ends the period for those to come.
     pub(in crate::cuda) fn end_messages(&mut self) -> Result<(), Unreached> {
         self.flush()?;
-        if let Share::Part(rank) = &mut self.share {
-            rank.post.end_period();
-        }
+        self.share.own_mut().post.end_period();
         Ok(())
     }
 
     /// Gives the messages that wait to the device.
     fn flush(&mut self) -> Result<(), Unreached> {
-        let Share::Part(rank) = &mut self.share else { return Ok(()) };
+        let rank = self.share.own_mut();
         let (messages, numbers) = rank.post.take();
         rank.together(&messages, &self.lanes)?;
         let stream = rank.messages;
@@ -182,7 +170,7 @@ impl Engine {
         let all = self.moves(joint);
         let kind = |step: &Move| matches!(step, Move::Sum { .. });
         for round in all.chunk_by(|one, other| kind(one) == kind(other)) {
-            let Share::Part(rank) = &self.share else { return Ok(()) };
+            let rank = self.share.own();
             let at = |span: &Span| self.arenas.of(span);
             let (mut messages, mut sums, mut copies) =
                 (Vec::new(), Vec::new(), Vec::new());

@@ -15,7 +15,7 @@ use super::{
         lanes::Lanes,
         ready::{Code, ReadyCall, Work},
     },
-    Rank, Share,
+    Rank,
     post::Message,
     strips::{Strip, Strips},
 };
@@ -140,7 +140,7 @@ impl Engine {
         meeting: &Meeting,
         bound: &Bound,
     ) -> Result<(), Unreached> {
-        let Share::Part(rank) = &self.share else { return Ok(()) };
+        let rank = self.share.own();
         let (lane, [shown, made]) =
             (self.lanes.stream(bound.thread), self.lanes.meeting(bound.thread));
         let stream = self.lanes.numbered(rank.messages);

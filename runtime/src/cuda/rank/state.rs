@@ -2,11 +2,11 @@
 
 use super::{
     super::{CudaError, Engine},
-    Rank, Share,
+    Rank,
 };
 use crate::{
     machine::{Loss, Measured, Touched},
-    ranks::{Among, Ended, Position, Trouble},
+    ranks::{Among, Ended, Position, Share, Trouble},
     state::{Moment, State, rows},
 };
 use roundelay_schedule::{DeviceId, Kind};
@@ -41,10 +41,7 @@ impl Rank {
 impl Engine {
     /// This rank among all of them, if there are several.
     fn among(&self) -> Option<&Among> {
-        match &self.share {
-            Share::Whole => None,
-            Share::Part(rank) => Some(&rank.among),
-        }
+        self.share.rank().map(|rank| &rank.among)
     }
 
     /// This rank is somewhere else now.
