@@ -46,12 +46,12 @@ fn quickstart(micro_batches: u32) -> Result<Checked, Box<dyn Error>> {
 }
 
 fn round(cpu: &mut Cpu) -> Result<Round, Box<dyn Error>> {
-    let kernels = |cpu: &Cpu| cpu.measured().kernel_time().0 as f64 * 1e-9;
-    let before = kernels(cpu);
+    let kernels = |cpu: &Cpu| cpu.measured().map(|all| all.kernel_time().0 as f64 * 1e-9);
+    let before = kernels(cpu)?;
     let start = Instant::now();
     cpu.replay(cpu.step() + STEPS, &mut |_| ())?;
     let replayed = start.elapsed().as_secs_f64();
-    Ok(Round { replayed, kernels: kernels(cpu) - before })
+    Ok(Round { replayed, kernels: kernels(cpu)? - before })
 }
 
 /// The rounds of a run, by ratio.

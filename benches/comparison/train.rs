@@ -72,7 +72,7 @@ impl Prepared {
             }
         }
         let micro_batches = held_out.micro_batches();
-        let state = cpu.save()?;
+        let state = cpu.save()?.expect("it is the only rank");
         let found =
             Evaluator::new(&schedule)?.measure(&state, &mut held_out, micro_batches)?;
         Ok(Outcome::Trained { loss: found.loss, metrics: found.metrics })

@@ -2,9 +2,7 @@
 
 use crate::{
     CpuError, CudaError, EvaluateError, Evaluated, Evaluator, Loss, Measured, Record,
-    State, Touched,
-    cpu::{Cpu, CpuRank},
-    cuda::Cuda,
+    State, Touched, cpu::Cpu, cuda::Cuda,
 };
 use roundelay_schedule::{Checked, DeviceId, Kind, Nanos};
 use std::collections::BTreeMap;
@@ -13,8 +11,6 @@ use std::collections::BTreeMap;
 pub enum AnyMachine {
     /// CPU threads.
     Cpu(Box<Cpu>),
-    /// CPU threads for one device; the others are other ranks'.
-    CpuRank(Box<CpuRank>),
     /// A GPU.
     Cuda(Box<Cuda>),
 }
@@ -42,12 +38,6 @@ impl From<Cpu> for AnyMachine {
     }
 }
 
-impl From<CpuRank> for AnyMachine {
-    fn from(cpu: CpuRank) -> Self {
-        Self::CpuRank(Box::new(cpu))
-    }
-}
-
 impl From<Cuda> for AnyMachine {
     fn from(cuda: Cuda) -> Self {
         Self::Cuda(Box::new(cuda))
@@ -59,7 +49,6 @@ impl AnyMachine {
     pub fn schedule(&self) -> &Checked {
         match self {
             Self::Cpu(cpu) => cpu.schedule(),
-            Self::CpuRank(cpu) => cpu.schedule(),
             Self::Cuda(cuda) => cuda.schedule(),
         }
     }
@@ -68,7 +57,6 @@ impl AnyMachine {
     pub fn step(&self) -> u64 {
         match self {
             Self::Cpu(cpu) => cpu.step(),
-            Self::CpuRank(cpu) => cpu.step(),
             Self::Cuda(cuda) => cuda.step(),
         }
     }
@@ -76,8 +64,7 @@ impl AnyMachine {
     /// Whether it has the state of all ranks when it saves.
     pub fn is_first(&self) -> bool {
         match self {
-            Self::Cpu(_) => true,
-            Self::CpuRank(cpu) => cpu.is_first(),
+            Self::Cpu(cpu) => cpu.is_first(),
             Self::Cuda(cuda) => cuda.is_first(),
         }
     }
@@ -89,7 +76,6 @@ impl AnyMachine {
     pub fn evaluator(&self) -> Result<Evaluator, EvaluateError> {
         match self {
             Self::Cpu(cpu) => Ok(Evaluator::new(cpu.schedule())?),
-            Self::CpuRank(cpu) => Ok(Evaluator::new(cpu.schedule())?),
             Self::Cuda(cuda) => {
                 Evaluator::on_gpu(cuda.schedule(), Evaluated::Trained, cuda.beside())
             }
@@ -103,7 +89,6 @@ impl AnyMachine {
     pub fn load(&mut self, state: &State) -> Result<(), MachineError> {
         match self {
             Self::Cpu(cpu) => Ok(cpu.load(state)?),
-            Self::CpuRank(cpu) => Ok(cpu.load(state)?),
             Self::Cuda(cuda) => Ok(cuda.load(state)?),
         }
     }
@@ -114,8 +99,7 @@ impl AnyMachine {
     /// When something failed before, or fails now.
     pub fn save(&mut self) -> Result<Option<State>, MachineError> {
         match self {
-            Self::Cpu(cpu) => Ok(Some(cpu.save()?)),
-            Self::CpuRank(cpu) => Ok(cpu.save()?),
+            Self::Cpu(cpu) => Ok(cpu.save()?),
             Self::Cuda(cuda) => Ok(cuda.save()?),
         }
     }
@@ -132,7 +116,6 @@ impl AnyMachine {
     ) -> Result<(), MachineError> {
         match self {
             Self::Cpu(cpu) => Ok(cpu.replay_while(end, listener, goes_on)?),
-            Self::CpuRank(cpu) => Ok(cpu.replay_while(end, listener, goes_on)?),
             Self::Cuda(cuda) => Ok(cuda.replay_while(end, listener, goes_on)?),
         }
     }
@@ -143,8 +126,7 @@ impl AnyMachine {
     /// When something failed before, or fails now.
     pub fn measured(&mut self) -> Result<Measured, MachineError> {
         match self {
-            Self::Cpu(cpu) => Ok(cpu.measured()),
-            Self::CpuRank(cpu) => Ok(cpu.measured()?),
+            Self::Cpu(cpu) => Ok(cpu.measured()?),
             Self::Cuda(cuda) => Ok(cuda.measured()?),
         }
     }
@@ -156,7 +138,6 @@ impl AnyMachine {
     pub fn record(&mut self) -> Result<Record, MachineError> {
         match self {
             Self::Cpu(cpu) => Ok(cpu.record()),
-            Self::CpuRank(_) => Ok(Record::default()),
             Self::Cuda(cuda) => Ok(cuda.record()?),
         }
     }
@@ -169,7 +150,7 @@ impl AnyMachine {
     /// As [`AnyMachine::replay_while`].
     pub fn pace(&mut self, end: u64) -> Result<Option<Vec<Nanos>>, MachineError> {
         match self {
-            Self::Cpu(_) | Self::CpuRank(_) => Ok(None),
+            Self::Cpu(_) => Ok(None),
             Self::Cuda(cuda) => Ok(Some(cuda.pace(end)?)),
         }
     }
@@ -180,8 +161,7 @@ impl AnyMachine {
     /// When something goes wrong on one of them.
     pub fn any(&mut self, wish: bool) -> Result<bool, MachineError> {
         match self {
-            Self::Cpu(_) => Ok(wish),
-            Self::CpuRank(cpu) => Ok(cpu.any(wish)?),
+            Self::Cpu(cpu) => Ok(cpu.any(wish)?),
             Self::Cuda(cuda) => Ok(cuda.any(wish)?),
         }
     }
@@ -192,8 +172,7 @@ impl AnyMachine {
     /// When something goes wrong on one of them.
     pub fn leave(&mut self) -> Result<(), MachineError> {
         match self {
-            Self::Cpu(_) => Ok(()),
-            Self::CpuRank(cpu) => Ok(cpu.leave()?),
+            Self::Cpu(cpu) => Ok(cpu.leave()?),
             Self::Cuda(cuda) => Ok(cuda.leave()?),
         }
     }
@@ -208,7 +187,6 @@ impl AnyMachine {
     ) -> Result<BTreeMap<(DeviceId, Kind), Touched>, MachineError> {
         match self {
             Self::Cpu(cpu) => Ok(cpu.touched()?),
-            Self::CpuRank(cpu) => Ok(cpu.touched()?),
             Self::Cuda(cuda) => Ok(cuda.touched()?),
         }
     }

@@ -17,7 +17,6 @@ mod error;
 mod execute;
 mod jitter;
 mod launch;
-mod of_rank;
 mod rank;
 mod record;
 mod rendezvous;
@@ -27,7 +26,6 @@ mod session;
 
 pub use error::CpuError;
 pub use jitter::Timing;
-pub use of_rank::CpuRank;
 pub use record::Recording;
 pub use room::{ArenaDemand, Demand};
 pub(crate) use serve::said;
@@ -97,7 +95,7 @@ impl Default for CpuOptions {
     }
 }
 
-/// The CPU as a set of devices that replay one schedule.
+/// The CPU as a set of devices that replay one schedule, or as one of them.
 pub struct Cpu {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -227,22 +225,26 @@ impl Cpu {
         Ok(())
     }
 
-    /// The training state, in global terms.
+    /// The training state, in global terms: on the first rank, and on others none; all ranks save.
     ///
     /// # Errors
-    /// When nothing was loaded, or a replay failed before.
-    pub fn save(&mut self) -> Result<State, CpuError> {
+    /// When nothing was loaded, a replay failed before, or something goes wrong on another rank.
+    pub fn save(&mut self) -> Result<Option<State>, CpuError> {
         let moment = self.course.here()?;
-        let (Shared { arenas, schedule, .. }, claim) = self.at_rest()?;
-        rows::save(schedule, moment, |device, start, bytes| {
+        let (Shared { arenas, schedule, share, .. }, claim) = self.at_rest()?;
+        let read = |device, start, bytes: &mut [u8]| {
             arenas.copy(&claim, device, start, bytes);
             Ok(())
-        })
+        };
+        match share.rank() {
+            None => rows::save(schedule, moment, read).map(Some),
+            Some(rank) => rank.among.save(schedule, moment, read),
+        }
     }
 
     /// Runs the training steps from here to `end` and comes to rest. The listener gets every loss
-    /// on the calling thread, micro-batches of one step not necessarily in order. Apart from the
-    /// first use of a kernel by a thread, nothing is allocated while it runs.
+    /// on the calling thread, on every rank those of all, micro-batches of one step not necessarily in
+    /// order. Apart from the first use of a kernel by a thread, nothing is allocated while it runs.
     ///
     /// # Errors
     /// When nothing was loaded; when an action failed or nothing moves any more, and then the machine
@@ -282,11 +284,17 @@ impl Cpu {
         Ok(())
     }
 
-    /// What was counted since the state was loaded.
-    pub fn measured(&self) -> Measured {
-        let Shared { meter, schedule, arenas, .. } = self.shared.as_ref();
-        let steps = self.course.steps();
-        meter.read(schedule, steps, arenas.sizes())
+    /// What was counted since the state was loaded, on the first rank by all of them.
+    ///
+    /// # Errors
+    /// When something goes wrong on another rank.
+    pub fn measured(&self) -> Result<Measured, CpuError> {
+        let Shared { meter, schedule, arenas, share, .. } = self.shared.as_ref();
+        let own = meter.read(schedule, self.course.steps(), arenas.sizes());
+        match share.rank() {
+            None => Ok(own),
+            Some(rank) => Ok(rank.among.sum_up(own)?),
+        }
     }
 
     /// When everything ran since the last record was taken; empty unless
@@ -295,14 +303,18 @@ impl Cpu {
         self.shared.recorder.as_ref().map(Recorder::take).unwrap_or_default()
     }
 
-    /// What was really used of each kind of memory, since the state was loaded; needs
-    /// [`Fill::Poison`]. Carried rows count as a whole.
+    /// What was really used of each kind of memory, since the state was loaded, on the first rank
+    /// of all of them; needs [`Fill::Poison`]. Carried rows count as a whole.
     ///
     /// # Errors
-    /// When a replay failed before.
+    /// When a replay failed before, or something goes wrong on another rank.
     pub fn touched(&mut self) -> Result<BTreeMap<(DeviceId, Kind), Touched>, CpuError> {
-        let (shared, claim) = self.at_rest()?;
-        Ok(shared.arenas.touched(&claim, &shared.schedule))
+        let (Shared { arenas, schedule, share, .. }, claim) = self.at_rest()?;
+        let own = arenas.touched(&claim, schedule);
+        match share.rank() {
+            None => Ok(own),
+            Some(rank) => Ok(rank.among.touched(&own)?),
+        }
     }
 
     /// The arenas, which no thread touches now: every command issued is done when `replay`

@@ -15,7 +15,7 @@ use std::{
 };
 use support::{
     models,
-    runs::{compile, machine, plan},
+    runs::{compile, machine, plan, saved},
 };
 
 struct Counting;
@@ -95,7 +95,7 @@ fn a_state_is_held_once_on_its_way() {
         let longest = *schedule.job.elements.values().max().unwrap() as i64;
         let flats = parts * longest * schedule.job.dtype.wide_size() as i64;
 
-        let (taken, state) = most(|| cpu.save().unwrap());
+        let (taken, state) = most(|| saved(&mut cpu));
         let whole = bytes(&state);
         assert!(taken <= whole + flats + LITTLE, "{plan:?} saves in {taken}");
         let (taken, ()) = most(|| cpu.load(&state).unwrap());

@@ -2,8 +2,8 @@
 
 use super::{On, RunError, RunEvent};
 use roundelay_runtime::{
-    AnyMachine, Control, Cpu, CpuOptions, CpuRank, Cuda, CudaError, CudaOptions, Dataset,
-    Ended, Fill, Graphs, MachineError, check_native,
+    AnyMachine, Control, Cpu, CpuOptions, Cuda, CudaError, CudaOptions, Dataset, Ended,
+    Fill, Graphs, MachineError, check_native,
 };
 use roundelay_schedule::{Checked, Float};
 use std::{fmt::Display, sync::Arc, time::Duration};
@@ -87,7 +87,7 @@ impl<'a> Settled<'a> {
 fn room(schedule: &Checked, control: Option<&Arc<Control>>) -> Result<(), MachineError> {
     match control {
         None => Cpu::room(schedule)?,
-        Some(control) => CpuRank::room(schedule, control)?,
+        Some(control) => Cpu::room_of_ranks(schedule, control)?,
     }
     Ok(())
 }
@@ -104,7 +104,7 @@ fn cpu(
     Ok(match control {
         None => Cpu::new(schedule, data, options)?.into(),
         Some(control) => {
-            CpuRank::new(schedule, data, options, Arc::clone(control))?.into()
+            Cpu::of_rank(schedule, data, options, Arc::clone(control))?.into()
         }
     })
 }

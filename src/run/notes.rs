@@ -62,7 +62,7 @@ pub(super) fn tell(
 ) {
     let on_gpu = match machine {
         AnyMachine::Cuda(cuda) => Some(on_gpu(cuda, schedule)),
-        AnyMachine::Cpu(_) | AnyMachine::CpuRank(_) => None,
+        AnyMachine::Cpu(_) => None,
     };
     let first = first_device(schedule, ranks);
     let all = [first].into_iter().chain(on_gpu.into_iter().flatten());

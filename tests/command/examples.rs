@@ -206,7 +206,8 @@ fn examples_train_in_exactly_the_memory_that_was_predicted() {
 /// Arenas are as large as predicted to the byte, no kind of memory takes more, and activations
 /// take all that they were given, within 2 %.
 fn hold_memory(schedule: &Checked, cpu: &mut Cpu, path: &Path) {
-    let (facts, arenas) = (schedule.facts(), cpu.measured().arenas);
+    let measured = cpu.measured().expect("there are no other ranks");
+    let (facts, arenas) = (schedule.facts(), measured.arenas);
     let touched = cpu.touched().expect("the replay ended well");
     for coordinate in schedule.coordinates() {
         for (cell, predicted) in &facts.device_arena {

@@ -49,7 +49,7 @@ fn replayed(schedule: &Checked) -> ([f64; STEPS], State) {
     let mut losses = [0.0; STEPS];
     let mut gather = |loss: Loss| losses[loss.step as usize] += loss.loss * share;
     cpu.replay(STEPS as u64, &mut gather).unwrap();
-    (losses, cpu.save().unwrap())
+    (losses, cpu.save().unwrap().expect("it is the only rank"))
 }
 
 /// Largest difference of a program's losses from PyTorch's, relative; what is not a number

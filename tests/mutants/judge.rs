@@ -99,7 +99,8 @@ impl Truth {
                 losses.insert(place, loss.loss.to_bits());
             })
             .map_err(fail)?;
-            if cpu.save().map_err(fail)? != self.states[*rest as usize] {
+            let state = cpu.save().map_err(fail)?;
+            if state.as_ref() != Some(&self.states[*rest as usize]) {
                 return Err(format!("on threads: another state at {rest}"));
             }
         }

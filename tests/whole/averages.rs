@@ -4,7 +4,7 @@
 use crate::{
     models::program,
     plans::kinds,
-    support::{compiled, plan},
+    support::{compiled, plan, saved},
 };
 use roundelay::{
     Checked, Program,
@@ -57,7 +57,7 @@ fn replayed(schedule: &Checked, rests: &[u64]) -> State {
     for rest in rests {
         cpu.replay(*rest, &mut |_| {}).unwrap();
     }
-    cpu.save().unwrap()
+    saved(&mut cpu)
 }
 
 fn numbers(bytes: &[u8]) -> Vec<f64> {

@@ -6,7 +6,7 @@ use crate::{
     models::{even_cuts, job, program},
     oracle::{RESTS, compare_one},
     plans::{kinds, pipelines},
-    support::{compiled, plan},
+    support::{compiled, plan, saved},
 };
 use roundelay::{
     Checked, Plan, Program,
@@ -56,7 +56,7 @@ fn trained(program: &Program) -> (Vec<f64>, State) {
     cpu.load(&State::initial(&schedule.job)).unwrap();
     let mut losses = Vec::new();
     cpu.replay(6, &mut |loss| losses.push(loss.loss)).unwrap();
-    (losses, cpu.save().unwrap())
+    (losses, saved(&mut cpu))
 }
 
 /// With one micro-batch nothing is added to a gradient before that of the table.

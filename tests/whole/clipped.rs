@@ -9,7 +9,7 @@ use crate::{
     networks,
     oracle::compare_one,
     plans::{kinds, pipelines},
-    support::{compiled, plan},
+    support::{compiled, plan, saved},
 };
 use roundelay::{
     Checked, Plan, Program, Schedule,
@@ -243,7 +243,7 @@ fn clipped_runs_go_on_with_other_placements() {
         let mut cpu = Cpu::new(schedule, Box::new(data), CpuOptions::default()).unwrap();
         cpu.load(state).unwrap();
         cpu.replay(end, &mut |_| {}).unwrap();
-        cpu.save().unwrap()
+        saved(&mut cpu)
     };
     let whole = run(&schedules[0], &state, schedules.len() as u64);
     for (end, schedule) in (1..).zip(&schedules) {

@@ -6,7 +6,7 @@ use crate::{
     oracle::{RESTS, STEPS, compare_one, recursion, replay},
     plans::{kinds, pipelines},
     rows::{moves_what_facts_say, sequential},
-    support::{compiled, plan},
+    support::{compiled, plan, saved},
 };
 use roundelay::{
     Checked, Program,
@@ -95,7 +95,7 @@ fn trained(schedule: &Checked, start: &State, timing: Timing) -> (Vec<f64>, Stat
     cpu.load(start).unwrap();
     let mut losses = Vec::new();
     cpu.replay(STEPS, &mut |loss| losses.push(loss.loss)).unwrap();
-    (losses, cpu.save().unwrap())
+    (losses, saved(&mut cpu))
 }
 
 /// The newest numbers of every parameter, by name.
@@ -222,7 +222,7 @@ pub(crate) fn counted_of(schedule: &Checked) -> u64 {
     let mut cpu = Cpu::new(schedule, Box::new(data), CpuOptions::default()).unwrap();
     cpu.load(&State::initial(&schedule.job)).unwrap();
     cpu.replay(1, &mut |_| {}).unwrap();
-    let Bytes(bytes) = cpu.measured().link_bytes[&LinkId::new(0)];
+    let Bytes(bytes) = cpu.measured().unwrap().link_bytes[&LinkId::new(0)];
     bytes
 }
 
@@ -287,7 +287,7 @@ fn a_state_comes_back_from_a_grid_as_it_went_there_and_goes_on_elsewhere() {
         let mut trained = expected.state.clone();
         trained.restart();
         cpu.load(&trained).unwrap();
-        assert!(cpu.save().unwrap() == trained, "{tensor:?}");
+        assert!(saved(&mut cpu) == trained, "{tensor:?}");
         let found = replay(&grid, &data, &start, RESTS[0]);
         for (one, other) in found.losses.iter().zip(&expected.losses) {
             for (one, other) in one.iter().zip(other) {

@@ -57,7 +57,7 @@ fn received(schedule: &Checked, steps: u64) -> u64 {
     let mut cpu = Cpu::new(schedule, Box::new(data), CpuOptions::default()).unwrap();
     cpu.load(&State::initial(&schedule.job)).unwrap();
     cpu.replay(steps, &mut |_| {}).unwrap();
-    let bytes: u64 = cpu.measured().link_bytes.values().map(|own| own.0).sum();
+    let bytes: u64 = cpu.measured().unwrap().link_bytes.values().map(|own| own.0).sum();
     bytes / Float::F64.size()
 }
 

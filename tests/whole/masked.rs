@@ -5,7 +5,7 @@ use crate::{
     columns::{descending, parameters},
     models::even_cuts,
     plans::{kinds, pipelines},
-    support::{compiled, plan},
+    support::{compiled, plan, saved},
 };
 use roundelay::{
     Checked, Kernels, Measures, Plan, Program, Schedule, check,
@@ -113,7 +113,7 @@ fn trained(schedule: &Checked, targets: Targets) -> Trained {
         losses[loss.step as usize][loss.micro_batch as usize] = loss.loss;
     })
     .unwrap();
-    let last = cpu.save().unwrap();
+    let last = saved(&mut cpu);
     assert_eq!(losses, expected, "{:?}", schedule.plan);
     assert!(last == oracle.state(), "{:?}", schedule.plan);
     let mean = |own: Vec<f64>| own.iter().sum::<f64>() / all as f64;

@@ -20,7 +20,7 @@ fn touched(schedule: &Checked) -> BTreeMap<(DeviceId, Kind), Touched> {
     let mut cpu = Cpu::new(schedule, Box::new(data), options).unwrap();
     cpu.load(&State::initial(&schedule.job)).unwrap();
     cpu.replay(4, &mut |_| {}).unwrap();
-    let arenas = cpu.measured().arenas;
+    let arenas = cpu.measured().unwrap().arenas;
     for (device, arena) in &schedule.facts().device_arena {
         assert_eq!(arenas[device], *arena, "the arena is as large as predicted");
     }

@@ -4,7 +4,7 @@
 use crate::{
     models::{job, program},
     plans::kinds,
-    support::{compiled, plan},
+    support::{compiled, plan, saved},
 };
 use roundelay::{
     Checked, Measures, Plan, Program,
@@ -62,7 +62,7 @@ fn replay(schedule: &Checked) -> Outcome {
         losses[(loss.step * n + loss.micro_batch) as usize] = loss.loss.to_bits();
     };
     cpu.replay(STEPS, &mut listen).unwrap();
-    (losses, cpu.save().unwrap())
+    (losses, saved(&mut cpu))
 }
 
 fn measure(schedule: &Checked, state: &State) -> Measures {

@@ -5,7 +5,7 @@ use crate::{
     models::{gpt, mlp},
     networks,
     plans::{kinds, pipelines},
-    support::{compiled, plan},
+    support::{compiled, plan, saved},
 };
 use roundelay::{
     Checked, Plan, Program,
@@ -54,11 +54,11 @@ pub(crate) fn replay(
             losses[loss.step as usize][loss.micro_batch as usize] = loss.loss;
         })
         .unwrap();
-        let (state, count) = (cpu.save().unwrap(), held_out.micro_batches());
+        let (state, count) = (saved(&mut cpu), held_out.micro_batches());
         let measures = evaluator.measure(&state, &mut held_out, count).unwrap();
         assert!(measures.loss.is_finite());
     }
-    Outcome { losses, state: cpu.save().unwrap() }
+    Outcome { losses, state: saved(&mut cpu) }
 }
 
 /// Rests at which a replay is cut: none, all, some.

@@ -117,7 +117,7 @@ fn what_pixels_move_is_what_the_facts_say() {
     let mut cpu = Cpu::new(&schedule, Box::new(data), CpuOptions::default()).unwrap();
     cpu.load(&State::initial(&schedule.job)).unwrap();
     cpu.replay(3, &mut |_| {}).unwrap();
-    let (measured, facts) = (cpu.measured(), schedule.facts());
+    let (measured, facts) = (cpu.measured().unwrap(), schedule.facts());
     assert_eq!(measured.messages, 3 * facts.messages);
     for (link, bytes) in &facts.link_bytes {
         assert_eq!(measured.link_bytes[link], *bytes * 3);

@@ -7,14 +7,13 @@ use crate::{
     oracle::STEPS,
     plans::{Kind, kinds, pipelines},
     ports::free_port,
-    support::{compiled, plan},
+    support::{compiled, plan, saved},
 };
 use roundelay::{
     Checked, Plan, Program, SearchOptions, Seat,
     parts::{
         runtime::{
-            Control, Cpu, CpuOptions, CpuRank, Dataset, Fill, Loss, Measured, State,
-            Timing,
+            Control, Cpu, CpuOptions, Dataset, Fill, Loss, Measured, State, Timing,
         },
         schedule::{Float, Sequence, Tensor},
     },
@@ -59,7 +58,7 @@ fn alone(schedule: &Checked, data: &Dataset) -> Trained {
     for end in RESTS {
         cpu.replay(end, &mut |loss| losses.push(loss)).unwrap();
     }
-    Trained::new(losses, cpu.save().unwrap(), cpu.measured())
+    Trained::new(losses, saved(&mut cpu), cpu.measured().unwrap())
 }
 
 /// What the first rank has in the end, and none of the others; and the bytes that this one sent.
@@ -67,7 +66,7 @@ fn rank(schedule: &Checked, data: &Dataset, seat: &Seat) -> (Option<Trained>, u6
     let control = Arc::new(Control::meet(seat, PATIENCE).unwrap());
     let options = options(Timing::Jittered(u64::from(seat.rank)));
     let mut cpu =
-        CpuRank::new(schedule, Box::new(data.clone()), options, control).unwrap();
+        Cpu::of_rank(schedule, Box::new(data.clone()), options, control).unwrap();
     cpu.load(&State::initial(&schedule.job)).unwrap();
     let mut losses = Vec::new();
     for end in RESTS {

@@ -335,7 +335,7 @@ fn moved(schedule: &Checked) -> u64 {
     cpu.load(&State::initial(&schedule.job)).unwrap();
     let mut sent = |end| {
         cpu.replay(end, &mut |_| {}).unwrap();
-        cpu.measured().link_bytes.values().map(|bytes| bytes.0).sum::<u64>()
+        cpu.measured().unwrap().link_bytes.values().map(|bytes| bytes.0).sum::<u64>()
     };
     let first = sent(2);
     let all: u64 = schedule.facts().link_bytes.values().map(|bytes| bytes.0).sum();

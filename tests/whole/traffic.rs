@@ -151,7 +151,8 @@ impl Network {
         let mut cpu = Cpu::new(&schedule, Box::new(data), CpuOptions::default()).unwrap();
         cpu.load(&State::initial(&schedule.job)).unwrap();
         cpu.replay(1, &mut |_| {}).unwrap();
-        let found: u64 = cpu.measured().link_bytes.values().map(|own| own.0).sum();
+        let found: u64 =
+            cpu.measured().unwrap().link_bytes.values().map(|own| own.0).sum();
         assert_eq!(found, 8 * expected, "{tensor:?} {depth} {groups}");
     }
 

@@ -19,7 +19,7 @@ fn sent(schedule: &Checked, rests: &[u64]) -> u64 {
     let mut cpu = Cpu::new(schedule, Box::new(data), CpuOptions::default()).unwrap();
     cpu.load(&State::initial(&schedule.job)).unwrap();
     rests.iter().for_each(|end| cpu.replay(*end, &mut |_| {}).unwrap());
-    cpu.measured().link_bytes.values().map(|bytes| bytes.0).sum()
+    cpu.measured().unwrap().link_bytes.values().map(|bytes| bytes.0).sum()
 }
 
 /// Bytes of one training step over all devices, as the machine counts them. Only what reaches

@@ -3,7 +3,7 @@
 use crate::{
     models::gpt,
     plans::kinds,
-    support::{compiled, plan},
+    support::{compiled, plan, saved},
 };
 use roundelay::{
     Checked, OutputFile, Weights,
@@ -18,7 +18,7 @@ fn trained(schedule: &Checked, data: &Dataset, state: &State) -> State {
     let mut cpu = Cpu::new(schedule, Box::new(data.clone()), options).unwrap();
     cpu.load(state).unwrap();
     cpu.replay(STEPS, &mut |_| {}).unwrap();
-    cpu.save().unwrap()
+    saved(&mut cpu)
 }
 
 fn recursion(schedule: &Checked, data: &Dataset, state: &State) -> State {

@@ -7,16 +7,24 @@
 //! list happens before on every rank, and what one device brings to another is a message, whose end is
 //! this rank's half of the action.
 
-use super::{CpuError, Loss, Shared, execute::Turn, room::Asker};
+use super::{
+    Cpu, CpuError, CpuOptions, Loss, Recording, Shared,
+    execute::Turn,
+    room::{self, Asker},
+};
 use crate::{
+    feed::Feed,
     lock::lock,
     memory::Memory,
     ranks::{
         Among, Control, Ended, Label, Mail, Missing, Position, Share, Trouble, Unsent,
     },
 };
-use roundelay_schedule::{Bytes, DeviceId, Id, Schedule};
-use std::{ops::ControlFlow, sync::Mutex};
+use roundelay_schedule::{Bytes, Checked, DeviceId, Id, Schedule};
+use std::{
+    ops::ControlFlow,
+    sync::{Arc, Mutex},
+};
 
 /// This rank.
 pub(super) struct Rank {
@@ -33,18 +41,73 @@ pub(super) struct Brought<'a> {
     block: Option<Memory>,
 }
 
-impl Share<Rank> {
-    /// The share of a rank, once all ranks are connected.
+impl Cpu {
+    /// Like [`Cpu::new`], for one device of the schedule; the others are other ranks'. All ranks
+    /// make their machines, load, replay and save alike, and get the bits that one process gets. No
+    /// times are kept: where launches wait for each other across processes, they cannot take turns.
     ///
     /// # Errors
-    /// When they do not come together.
-    pub(super) fn of(among: Among) -> Result<Self, CpuError> {
-        let mail = Mail::open(&among.control);
-        let mail = mail.map_err(|trouble| among.control.ended(trouble))?;
-        let losses = Mutex::new(Vec::new());
-        Ok(Self::Part(Box::new(Rank { among, mail, losses })))
+    /// As [`Cpu::new`], and when there are not as many ranks as devices, or something goes wrong on
+    /// one of them.
+    pub fn of_rank(
+        schedule: &Checked,
+        feed: Box<dyn Feed>,
+        options: CpuOptions,
+        control: Arc<Control>,
+    ) -> Result<Self, CpuError> {
+        let rank = Rank::new(Among::of(schedule, control)?)?;
+        let options = CpuOptions { recording: Recording::Off, ..options };
+        Self::with(schedule, feed, options, Share::Part(Box::new(rank)))
     }
 
+    /// Looks whether this machine has the memory for the devices of all ranks that are on it, and the
+    /// state that each starts from; all ranks look.
+    ///
+    /// # Errors
+    /// When it says that it has too little, when there are not as many ranks as devices, or something
+    /// goes wrong on one of them.
+    pub fn room_of_ranks(
+        schedule: &Checked,
+        control: &Arc<Control>,
+    ) -> Result<(), CpuError> {
+        let among = Among::of(schedule, Arc::clone(control))?;
+        room::for_rank(schedule, among.asker(), control)
+    }
+
+    /// Whether this is the first rank, or the only one.
+    pub fn is_first(&self) -> bool {
+        self.shared.share.rank().is_none_or(|rank| rank.among.is_first())
+    }
+
+    /// Whether some rank wishes something; all ranks ask.
+    ///
+    /// # Errors
+    /// When something goes wrong on one of them.
+    pub fn any(&mut self, wish: bool) -> Result<bool, CpuError> {
+        match self.shared.share.rank() {
+            None => Ok(wish),
+            Some(rank) => Ok(rank.among.any(wish)?),
+        }
+    }
+
+    /// Parts from the other ranks, when all is done; all ranks do.
+    ///
+    /// # Errors
+    /// When something goes wrong on one of them.
+    pub fn leave(&mut self) -> Result<(), CpuError> {
+        match self.shared.share.rank() {
+            None => Ok(()),
+            Some(rank) => Ok(rank.among.leave()?),
+        }
+    }
+
+    /// Bytes of the messages that this rank sent to others since it was made.
+    pub fn sent(&self) -> Bytes {
+        self.shared.share.rank().map_or(Bytes(0), |rank| rank.mail.sent())
+    }
+}
+
+impl Share<Rank> {
     /// Whether a device is this process's.
     pub(super) fn has(&self, device: DeviceId) -> bool {
         match self {
@@ -83,14 +146,19 @@ impl Among {
 }
 
 impl Rank {
+    /// This rank, once all ranks are connected.
+    ///
+    /// # Errors
+    /// When they do not come together.
+    fn new(among: Among) -> Result<Self, CpuError> {
+        let mail = Mail::open(&among.control);
+        let mail = mail.map_err(|trouble| among.control.ended(trouble))?;
+        Ok(Self { among, mail, losses: Mutex::new(Vec::new()) })
+    }
+
     /// The way to the others.
     pub(super) fn control(&self) -> &Control {
         &self.among.control
-    }
-
-    /// Bytes that it has sent to others.
-    pub(super) fn sent(&self) -> Bytes {
-        self.mail.sent()
     }
 
     /// Keeps a loss until ranks speak with each other again.

@@ -3,7 +3,7 @@
 
 use crate::support::{
     models::mlp,
-    runs::{all_plans, compile, machine, recursion},
+    runs::{all_plans, compile, machine, recursion, saved},
 };
 use roundelay_runtime::Timing;
 
@@ -33,9 +33,9 @@ fn a_replay_that_is_asked_to_stop_rests_where_it_could_have_been_told_to() {
             assert!(step <= 1 + patience, "{name}: {step}");
             assert!(patience < 100 || step == STEPS, "{name}: {step}");
             let part = recursion(&schedule, step);
-            assert!(cpu.save().expect("it rests") == part.state, "{name}");
+            assert!(saved(&mut cpu) == part.state, "{name}");
             cpu.replay(STEPS, &mut listen).expect("nothing fails");
-            assert!(cpu.save().expect("it rests") == whole.state, "{name}");
+            assert!(saved(&mut cpu) == whole.state, "{name}");
             assert!(found == whole.losses, "{name}");
         }
     }

@@ -4,7 +4,7 @@
 use crate::support::{
     Examples,
     models::{job, program},
-    runs::{compile, machine, recursion, replayed},
+    runs::{compile, machine, recursion, replayed, saved},
 };
 use roundelay_codegen::lower_halved;
 use roundelay_dsl::{Model, Node, NodeId, Operation, Program, Source};
@@ -107,10 +107,7 @@ fn replayed_all(
         })
         .expect("nothing fails");
     }
-    crate::support::runs::Outcome {
-        losses,
-        state: cpu.save().expect("the machine rests"),
-    }
+    crate::support::runs::Outcome { losses, state: saved(cpu) }
 }
 
 #[test]

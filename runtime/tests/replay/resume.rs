@@ -5,6 +5,7 @@ use crate::support::{
     models::{gpt, mlp},
     runs::{
         Outcome, all_plans, compile, machine, plan, recursion, recursion_from, replayed,
+        saved,
     },
 };
 use roundelay_dsl::Program;
@@ -96,9 +97,9 @@ fn training_lowers_the_loss_of_what_is_seen_again() {
     let mut feed = Examples::of(&schedule.job);
     let mut cpu = machine(&schedule, Timing::Natural);
     let mut loss = |state: &State| evaluator.measure(state, &mut feed, 3).unwrap().loss;
-    let before = loss(&cpu.save().unwrap());
+    let before = loss(&saved(&mut cpu));
     cpu.replay(60, &mut |_| {}).unwrap();
-    let after = loss(&cpu.save().unwrap());
+    let after = loss(&saved(&mut cpu));
     assert!(after < before, "{before} to {after}");
 }
 

@@ -72,5 +72,10 @@ pub(crate) fn replayed(cpu: &mut Cpu, rests: &[u64]) -> Outcome {
         })
         .expect("nothing fails");
     }
-    Outcome { losses, state: cpu.save().expect("the machine rests") }
+    Outcome { losses, state: saved(cpu) }
+}
+
+/// The state of a machine that has all devices.
+pub(crate) fn saved(cpu: &mut Cpu) -> State {
+    cpu.save().expect("the machine rests").expect("it is the only rank")
 }
