@@ -35,8 +35,8 @@ use crate::{
     feed::Feed,
     lock::lock,
     machine::{
-        Course, Fill, Loss, Measured, Members, Meter, Queues, Record, Touched, Unready,
-        describe, members,
+        Batches, Course, Fill, Loss, Measured, Members, Meter, Queues, Record, Touched,
+        Unready, describe, members,
     },
     memory::Claim,
     ranks::{Position, Share},
@@ -110,8 +110,7 @@ struct Shared {
     schedule: Checked,
     code: Table<RoutineId, Code>,
     coordinates: Vec<Vec<u32>>,
-    /// The number of each coordinate among those that take micro-batches of their own.
-    batches: Vec<u64>,
+    batches: Batches,
     members: Table<GroupId, Members>,
     queues: Queues,
     lanes: Vec<Lane>,
@@ -378,17 +377,14 @@ impl Shared {
         let parking = Parking::new(queues.threads() + 1);
         let lane = |_| Lane::new(&parking, CAPACITY, waits.unwrap_or(0));
         let members = |group| members(schedule, group);
-        let coordinates = schedule.coordinates();
         let splits = schedule.parts_axis().is_some();
         let booths = if splits { queues.threads() } else { 0 };
         let code = Code::parse(schedule)?;
         let open = launch::most_open(code.values());
         Ok(Self {
             code,
-            batches: (coordinates.iter())
-                .map(|coordinate| u64::from(schedule.batch_of(coordinate)))
-                .collect(),
-            coordinates,
+            batches: Batches::of(schedule),
+            coordinates: schedule.coordinates(),
             members: schedule.groups.values().map(members).collect(),
             lanes: (0..queues.threads()).map(lane).collect(),
             booths: (0..booths).map(|_| Booth::new(&parking, open)).collect(),

@@ -1,6 +1,7 @@
 //! What all machines share: where rows are, who queues where, who meets in a collective, what is
 //! counted.
 
+mod batches;
 mod bind;
 mod course;
 mod group;
@@ -20,6 +21,7 @@ pub use meter::{AttentionCounts, Makers, Measured, OnGpus};
 pub use record::{Ran, Record};
 pub use touched::Touched;
 
+pub(crate) use batches::Batches;
 pub(crate) use bind::{input_of, slice_offset};
 pub(crate) use course::Course;
 pub(crate) use group::{Members, members, part, placed};

@@ -81,18 +81,6 @@ impl<'a> Executor<'a> {
         ControlFlow::Continue(())
     }
 
-    /// The number of a micro-batch over all coordinates, the same on all rows of split tensors;
-    /// zero for passes that serve them all.
-    pub(super) fn global(
-        &self,
-        coordinate: usize,
-        micro_batch: Option<MicroBatch>,
-    ) -> u64 {
-        let cell = u64::from(self.shared.schedule.cell_micro_batches());
-        let batch = self.shared.batches[coordinate];
-        micro_batch.map_or(0, |own| batch * cell + own.index() as u64)
-    }
-
     fn transfer(
         &mut self,
         turn: Turn<'_>,
@@ -152,7 +140,7 @@ impl<'a> Executor<'a> {
         micro_batch: MicroBatch,
         row: Row,
     ) {
-        let Shared { schedule, arenas, coordinates, share, .. } = self.shared;
+        let Shared { schedule, arenas, coordinates, batches, share, .. } = self.shared;
         let id = input_of(schedule, row);
         let input = &schedule.job.inputs[id];
         let element = input.element.size(schedule.job.dtype);
@@ -165,7 +153,8 @@ impl<'a> Executor<'a> {
                 continue;
             }
             let bytes = arenas.of(span.device).write(claim, span.bytes);
-            feed.fill(id, step(turn), self.global(number, Some(micro_batch)), bytes);
+            let micro_batch = batches.global(number, Some(micro_batch));
+            feed.fill(id, step(turn), micro_batch, bytes);
         }
         self.shared.feeding.store(0, Ordering::Relaxed);
     }
@@ -178,7 +167,7 @@ impl<'a> Executor<'a> {
         micro_batch: MicroBatch,
         row: Row,
     ) {
-        let Shared { schedule, arenas, coordinates, share, .. } = self.shared;
+        let Shared { schedule, arenas, coordinates, batches, share, .. } = self.shared;
         let size = schedule.job.dtype.size();
         let reports = |coordinate: &[u32]| schedule.part_at(coordinate) == 0;
         let numbered = coordinates.iter().enumerate();
@@ -190,7 +179,7 @@ impl<'a> Executor<'a> {
             let bytes = arenas.of(span.device).read(claim, span.bytes);
             self.shared.report(Loss {
                 step: step(turn),
-                micro_batch: self.global(number, Some(micro_batch)),
+                micro_batch: batches.global(number, Some(micro_batch)),
                 loss: number_of(schedule.job.dtype, bytes),
             });
         }

@@ -318,7 +318,7 @@ impl Executor<'_> {
         Context {
             step: step(turn),
             updates: updates(step(turn), origin),
-            micro_batch: self.global(turn.coordinate, micro_batch),
+            micro_batch: self.shared.batches.global(turn.coordinate, micro_batch),
             seed: schedule.job.seed,
             mode: Mode::Training,
             rate: self.rate(turn, schedule.routines[routine].pass),

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     feed::Feed,
-    machine::{Fill, Members, Meter, POISON, Queues, members},
+    machine::{Batches, Fill, Members, Meter, POISON, Queues, members},
     ranks::{Among, Share},
     shares::Completed,
     state::{State, rows},
@@ -48,8 +48,7 @@ pub(super) struct Engine {
     pub(super) coordinates: Vec<Vec<u32>>,
     /// Numbers of the coordinates that this process has devices at.
     pub(super) own: Vec<usize>,
-    /// The number of each coordinate among those that take micro-batches of their own.
-    pub(super) batches: Vec<u64>,
+    pub(super) batches: Batches,
     pub(super) members: Table<GroupId, Members>,
     pub(super) meter: Meter,
     pub(super) feed: Box<dyn Feed>,
@@ -114,9 +113,7 @@ impl Engine {
             schedule: Arc::new(schedule.clone()),
             issued: vec![0; queues.len()],
             queues,
-            batches: (coordinates.iter())
-                .map(|coordinate| u64::from(schedule.batch_of(coordinate)))
-                .collect(),
+            batches: Batches::of(schedule),
             coordinates,
             own,
             members: schedule.groups.values().map(|g| members(schedule, g)).collect(),

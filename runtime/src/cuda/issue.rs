@@ -16,9 +16,7 @@ use crate::{
     ranks::Share,
 };
 use roundelay_kernels::{Exchange, cuda::Accumulation};
-use roundelay_schedule::{
-    Action, ActionId, Instance, MicroBatch, Place, RoutineId, Spot, Work,
-};
+use roundelay_schedule::{Action, ActionId, Instance, Place, RoutineId, Spot, Work};
 use std::{ops::Range, time::Duration};
 
 /// One instance of an action.
@@ -62,7 +60,7 @@ impl Engine {
             Work::Feed { at, micro_batch, row } => {
                 let input = input_of(&self.schedule, row);
                 for (slot, coordinate) in self.here(at, turn.period) {
-                    let number = self.global(coordinate, Some(micro_batch));
+                    let number = self.batches.global(coordinate, Some(micro_batch));
                     let bytes = self.staging.input(turn.id, half, slot);
                     self.feed.fill(input, turn.step(), number, bytes);
                     let place = (turn.id, half, slot);
@@ -71,7 +69,7 @@ impl Engine {
             }
             Work::Report { at, micro_batch, .. } => {
                 for (slot, coordinate) in self.reporting(at, turn.period) {
-                    let number = self.global(coordinate, Some(micro_batch));
+                    let number = self.batches.global(coordinate, Some(micro_batch));
                     let place = (turn.id, half, slot);
                     self.staging.expect(place, turn.step(), number);
                 }
@@ -101,14 +99,6 @@ impl Engine {
         let mut all = self.here(at, period);
         all.retain(|(_, coordinate)| is_first(*coordinate));
         all
-    }
-
-    /// The number of a micro-batch over all coordinates that take some of their own.
-    fn global(&self, coordinate: usize, micro_batch: Option<MicroBatch>) -> u64 {
-        use roundelay_schedule::Id;
-        let cell = u64::from(self.schedule.cell_micro_batches());
-        let batch = self.batches[coordinate];
-        micro_batch.map_or(0, |own| batch * cell + own.index() as u64)
     }
 
     /// Counts what the instance does: messages are those of the sender, or of the first of a group.
@@ -445,7 +435,7 @@ impl Engine {
             thread: self.queues.threads_of(turn.queue).start + number,
             arguments: rows.iter().map(|row| self.arenas.of(&span(*row))).collect(),
             scalars: self.staging.scalars(half, turn.action.lag),
-            micro_batch: self.global(number, micro_batch),
+            micro_batch: self.batches.global(number, micro_batch),
             slice_offset: slice_offset(&self.schedule, rows, coordinate),
             part: u64::from(self.schedule.part_at(coordinate)),
             ranks: self.ranks_of_parts((at, turn.period), number),
