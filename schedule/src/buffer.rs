@@ -2,7 +2,8 @@
 //! between segments.
 
 use crate::{
-    AxisId, BufferId, Bytes, DeviceId, InputId, RingId, Role, Stage, ValueId,
+    AxisId, BufferId, Bytes, DeviceId, Element, InputId, Job, RingId, Role, Stage,
+    ValueId,
     spelled::{held_as_text, spelled},
 };
 use serde::{Deserialize, Serialize};
@@ -225,6 +226,43 @@ impl Subject {
             | Subject::Input(_)
             | Subject::Metric
             | Subject::Workspace => None,
+        }
+    }
+
+    /// The input that it is, if it is one.
+    pub const fn input(self) -> Option<InputId> {
+        match self {
+            Subject::Input(input) => Some(input),
+            Subject::Parameter(..)
+            | Subject::Gradient(..)
+            | Subject::Optimizer(..)
+            | Subject::Squares(_)
+            | Subject::Activation(_)
+            | Subject::Retained(_)
+            | Subject::Adjoint(_)
+            | Subject::Value(_)
+            | Subject::ValueGradient(_)
+            | Subject::Metric
+            | Subject::Workspace => None,
+        }
+    }
+
+    /// The element type of its numbers. Memory that holds arrays of several types counts as real
+    /// numbers.
+    pub fn element(self, job: &Job) -> Element {
+        match self {
+            Subject::Gradient(..) => job.dtype.gradient(),
+            Subject::Optimizer(..) | Subject::Squares(_) | Subject::Metric => {
+                Element::Wide
+            }
+            Subject::Input(input) => job.inputs[input].element,
+            Subject::Parameter(..)
+            | Subject::Activation(_)
+            | Subject::Retained(_)
+            | Subject::Adjoint(_)
+            | Subject::Value(_)
+            | Subject::ValueGradient(_)
+            | Subject::Workspace => Element::Real,
         }
     }
 

@@ -4,9 +4,7 @@
 use super::ready::number_of;
 use crate::machine::{Joint, Members, Span, part, placed};
 use roundelay_kernels::cuda::Number;
-use roundelay_schedule::{
-    Collective, DeviceId, Element, GroupId, Row, Schedule, Subject, Table,
-};
+use roundelay_schedule::{Collective, DeviceId, GroupId, Row, Schedule, Table};
 
 /// One thing that a collective does.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +57,8 @@ pub(super) fn moves(
         if here.is_empty() {
             continue;
         }
-        let (element, dtype) = (element(schedule, to), schedule.job.dtype);
+        let (job, dtype) = (&schedule.job, schedule.job.dtype);
+        let element = schedule.buffers[to.buffer].subject.element(job);
         let (number, size) = (number_of(dtype, element), element.size(dtype));
         let rows = Rows { number, size, from: span(from), to: to_all, here };
         match kind {
@@ -74,22 +73,6 @@ pub(super) fn moves(
     // Of fewer elements than there are members, some own none.
     all.retain(|one| one.bytes() > 0);
     all
-}
-
-/// The element type of what a row holds.
-fn element(schedule: &Schedule, row: Row) -> Element {
-    match schedule.buffers[row.buffer].subject {
-        Subject::Gradient(..) => schedule.job.dtype.gradient(),
-        Subject::Optimizer(..) | Subject::Squares(..) | Subject::Metric => Element::Wide,
-        Subject::Parameter(..)
-        | Subject::Activation(_)
-        | Subject::Retained(_)
-        | Subject::Adjoint(_)
-        | Subject::Value(_)
-        | Subject::ValueGradient(_)
-        | Subject::Input(_)
-        | Subject::Workspace => Element::Real,
-    }
 }
 
 /// The rows of all members.

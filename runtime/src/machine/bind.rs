@@ -14,18 +14,6 @@ pub(crate) fn slice_offset(schedule: &Schedule, rows: &[Row], coordinate: &[u32]
 
 /// The input that a fed row holds.
 pub(crate) fn input_of(schedule: &Schedule, row: Row) -> InputId {
-    match schedule.buffers[row.buffer].subject {
-        Subject::Input(input) => input,
-        Subject::Parameter(..)
-        | Subject::Gradient(..)
-        | Subject::Optimizer(..)
-        | Subject::Squares(..)
-        | Subject::Activation(_)
-        | Subject::Retained(_)
-        | Subject::Adjoint(_)
-        | Subject::Value(_)
-        | Subject::ValueGradient(_)
-        | Subject::Metric
-        | Subject::Workspace => unreachable!("a checked feed writes an input's row"),
-    }
+    let input = schedule.buffers[row.buffer].subject.input();
+    input.expect("a checked feed writes an input's row")
 }
