@@ -24,7 +24,7 @@ pub use touched::Touched;
 pub(crate) use batches::Batches;
 pub(crate) use bind::{input_of, slice_offset};
 pub(crate) use course::Course;
-pub(crate) use group::{Members, members, part, placed};
+pub(crate) use group::{Member, Members, members, part, placed};
 pub(crate) use limits::Room;
 pub(crate) use meter::Meter;
 pub(crate) use queues::{Queues, describe};

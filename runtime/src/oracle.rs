@@ -19,7 +19,7 @@ use crate::{
 };
 use roundelay_kernels::{Context, Mode};
 use roundelay_schedule::{Checked, Id, MicroBatch, Pass, Role};
-use stage::{OracleStage, Squares};
+use stage::{Backward, OracleStage, Squares};
 
 /// What an oracle is made of: the schedule's job, plan and routines, but none of its actions.
 pub struct Oracle {
@@ -134,12 +134,8 @@ impl Oracle {
             let addition = plan.addition(stage, MicroBatch::new(i)).index();
             let age = self.age(i, whole);
             let dtype = self.schedule.job.dtype;
-            self.stages[whole].backward(
-                &mut self.plain,
-                &context,
-                (slice as usize, addition, age),
-                dtype,
-            );
+            let pass = Backward { slice: slice as usize, addition, age };
+            self.stages[whole].backward(&mut self.plain, &context, pass, dtype);
         }
     }
 

@@ -11,13 +11,13 @@ use super::{
     rank::{Brought, label},
 };
 use crate::{
-    machine::{Joint, Span, part, placed},
+    machine::{Joint, Member, Span, part, placed},
     memory::Claim,
     native::native,
     ranks::Share,
 };
 use roundelay_kernels::Real;
-use roundelay_schedule::{Collective, DeviceId, Native, Place, Row};
+use roundelay_schedule::{Collective, DeviceId, Native, Row};
 use std::ops::{ControlFlow, Range};
 
 /// Elements that are summed at a time.
@@ -28,7 +28,7 @@ struct Exchange<'a> {
     shared: &'a Shared,
     turn: Turn<'a>,
     joint: Joint,
-    members: &'a [(usize, Place)],
+    members: &'a [Member],
 }
 
 impl Executor<'_> {
@@ -62,7 +62,7 @@ impl Executor<'_> {
 impl Exchange<'_> {
     fn span(&self, member: usize, row: Row) -> Span {
         let Shared { schedule, coordinates, .. } = self.shared;
-        let (coordinate, place) = self.members[member];
+        let Member { coordinate, place } = self.members[member];
         Span::of(schedule, place, row, self.joint.period, &coordinates[coordinate])
     }
 

@@ -11,7 +11,7 @@ use super::{
     CudaError,
     arena::{ALIGNMENT, allocate},
     driver::{Address, Device, DeviceMemory},
-    staging::HALVES,
+    staging::{HALVES, Slot},
 };
 use roundelay_schedule::{ActionId, Bytes};
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ impl Ahead {
     /// Where an input of a half is, if it is sent ahead.
     pub(super) fn place(
         &self,
-        (action, half, coordinate): (ActionId, usize, usize),
+        Slot { action, half, coordinate }: Slot,
     ) -> Option<Address> {
         let (first, each) = self.places.get(&action)?;
         let within = first + each * coordinate as u64;

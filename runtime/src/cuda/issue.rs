@@ -10,9 +10,10 @@ use super::{
     moves::{Move, moves},
     periods::{Mode, Periods},
     ready::{Binding, ReadyCall, Work as Call},
+    staging::Slot,
 };
 use crate::{
-    machine::{Joint, Launched, Span, input_of, slice_offset},
+    machine::{Joint, Launched, Member, Span, input_of, slice_offset},
     ranks::Share,
 };
 use roundelay_kernels::{Exchange, cuda::Accumulation};
@@ -35,6 +36,11 @@ impl Turn<'_> {
     fn step(&self) -> u64 {
         u64::try_from(self.period - i64::from(self.action.lag)).unwrap_or(0)
     }
+
+    /// What it hands over at a coordinate of this process.
+    fn slot(&self, coordinate: usize) -> Slot {
+        Slot { action: self.id, half: Periods::half(self.period), coordinate }
+    }
 }
 
 impl Engine {
@@ -55,23 +61,21 @@ impl Engine {
 
     /// What the host does itself, however the period gets to the device.
     pub(super) fn hand_over(&mut self, turn: &Turn<'_>) -> Result<(), DriverError> {
-        let half = Periods::half(turn.period);
         match turn.action.work {
             Work::Feed { at, micro_batch, row } => {
                 let input = input_of(&self.schedule, row);
                 for (slot, coordinate) in self.here(at, turn.period) {
                     let number = self.batches.global(coordinate, Some(micro_batch));
-                    let bytes = self.staging.input(turn.id, half, slot);
+                    let slot = turn.slot(slot);
+                    let bytes = self.staging.input(slot);
                     self.feed.fill(input, turn.step(), number, bytes);
-                    let place = (turn.id, half, slot);
-                    self.staging.send_ahead(place, &self.lanes.feeder)?;
+                    self.staging.send_ahead(slot, &self.lanes.feeder)?;
                 }
             }
             Work::Report { at, micro_batch, .. } => {
                 for (slot, coordinate) in self.reporting(at, turn.period) {
                     let number = self.batches.global(coordinate, Some(micro_batch));
-                    let place = (turn.id, half, slot);
-                    self.staging.expect(place, turn.step(), number);
+                    self.staging.expect(turn.slot(slot), turn.step(), number);
                 }
             }
             Work::Launch { .. } | Work::Transfer { .. } | Work::Collective { .. } => {}
@@ -124,7 +128,7 @@ impl Engine {
 
     fn count_collective(&self, joint: Joint) {
         for members in &self.members[joint.group] {
-            if members.len() > 1 && self.begins(&members[0], joint.period) {
+            if members.len() > 1 && self.begins(members[0], joint.period) {
                 self.meter.message();
             }
         }
@@ -137,8 +141,8 @@ impl Engine {
     }
 
     /// Whether a member of a group is here.
-    fn begins(&self, (coordinate, at): &(usize, Place), period: i64) -> bool {
-        self.own.contains(coordinate) && self.has(*at, period, *coordinate)
+    fn begins(&self, Member { coordinate, place }: Member, period: i64) -> bool {
+        self.own.contains(&coordinate) && self.has(place, period, coordinate)
     }
 
     /// Messages are those of the first of a line; what is sent is the sender's.
@@ -242,7 +246,6 @@ impl Engine {
 
     pub(super) fn execute(&mut self, turn: &Turn<'_>) -> Result<(), Unreached> {
         let threads = self.queues.threads_of(turn.queue);
-        let half = Periods::half(turn.period);
         match turn.action.work {
             Work::Launch { at, routine, micro_batch, ref rows, .. } => {
                 self.launch(turn, Launched { at, routine, micro_batch, rows })
@@ -268,8 +271,8 @@ impl Engine {
                 for (slot, number) in self.here(at, turn.period) {
                     let coordinate = &self.coordinates[number];
                     let span = Span::of(&self.schedule, at, row, turn.period, coordinate);
-                    let place = (turn.id, half, slot);
-                    self.staging.bring(place, self.arenas.of(&span), stream)?;
+                    let from = turn.slot(slot);
+                    self.staging.bring(from, self.arenas.of(&span), stream)?;
                 }
                 Ok(())
             }
@@ -278,8 +281,8 @@ impl Engine {
                 for (slot, number) in self.reporting(at, turn.period) {
                     let coordinate = &self.coordinates[number];
                     let span = Span::of(&self.schedule, at, row, turn.period, coordinate);
-                    let place = (turn.id, half, slot);
-                    self.staging.download(place, self.arenas.of(&span), stream)?;
+                    let to = turn.slot(slot);
+                    self.staging.download(to, self.arenas.of(&span), stream)?;
                 }
                 Ok(())
             }

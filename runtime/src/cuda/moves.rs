@@ -2,7 +2,7 @@
 //! owns part k, adds what all bring to it from the first to the last, and gives it to all.
 
 use super::ready::number_of;
-use crate::machine::{Joint, Members, Span, part, placed};
+use crate::machine::{Joint, Member, Members, Span, part, placed};
 use roundelay_kernels::cuda::Number;
 use roundelay_schedule::{Collective, DeviceId, GroupId, Row, Schedule, Table};
 
@@ -46,10 +46,10 @@ pub(super) fn moves(
     let mut all: Vec<Move> = Vec::new();
     for members in &members[group] {
         let span = |row: Row| {
-            let place = |(coordinate, place): &(usize, _)| {
-                Span::of(schedule, *place, row, period, &coordinates[*coordinate])
+            let of = |&Member { coordinate, place }: &Member| {
+                Span::of(schedule, place, row, period, &coordinates[coordinate])
             };
-            members.iter().map(place).collect::<Vec<_>>()
+            members.iter().map(of).collect::<Vec<_>>()
         };
         let to_all = span(to);
         let here: Vec<usize> =

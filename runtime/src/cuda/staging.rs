@@ -42,6 +42,15 @@ pub(super) struct Staging {
     awaited: [Vec<Awaited>; HALVES],
 }
 
+/// Room for what an action hands over at a coordinate.
+#[derive(Clone, Copy)]
+pub(super) struct Slot {
+    pub(super) action: ActionId,
+    pub(super) half: usize,
+    /// Its number among the coordinates that this process has.
+    pub(super) coordinate: usize,
+}
+
 /// A loss on its way.
 struct Awaited {
     step: u64,
@@ -131,14 +140,9 @@ impl Staging {
         stream.upload(&self.pinned, range, self.scalars(half, 0))
     }
 
-    /// Where the host writes an input for a coordinate.
-    pub(super) fn input(
-        &mut self,
-        action: ActionId,
-        half: usize,
-        coordinate: usize,
-    ) -> &mut [u8] {
-        let range = self.range(action, half, coordinate);
+    /// Where the host writes an input.
+    pub(super) fn input(&mut self, slot: Slot) -> &mut [u8] {
+        let range = self.range(slot);
         self.pinned.write(range)
     }
 
@@ -150,25 +154,23 @@ impl Staging {
     /// Sends an input that the host has written, if it is one that is sent ahead.
     pub(super) fn send_ahead(
         &self,
-        place: (ActionId, usize, usize),
+        slot: Slot,
         stream: &Stream,
     ) -> Result<(), DriverError> {
-        let Some(to) = self.ahead.place(place) else { return Ok(()) };
-        let (action, half, coordinate) = place;
-        stream.upload(&self.pinned, self.range(action, half, coordinate), to)
+        let Some(to) = self.ahead.place(slot) else { return Ok(()) };
+        stream.upload(&self.pinned, self.range(slot), to)
     }
 
     /// Brings an input to its row: from the host, or from where it was sent ahead, which the stream
     /// has waited for.
     pub(super) fn bring(
         &self,
-        place: (ActionId, usize, usize),
+        slot: Slot,
         to: Address,
         stream: &Stream,
     ) -> Result<(), DriverError> {
-        let (action, half, coordinate) = place;
-        let range = self.range(action, half, coordinate);
-        match self.ahead.place(place) {
+        let range = self.range(slot);
+        match self.ahead.place(slot) {
             Some(from) => stream.copy(from, to, range.len() as u64),
             None => stream.upload(&self.pinned, range, to),
         }
@@ -177,22 +179,17 @@ impl Staging {
     /// Brings a loss to the host.
     pub(super) fn download(
         &self,
-        (action, half, coordinate): (ActionId, usize, usize),
+        slot: Slot,
         from: Address,
         stream: &Stream,
     ) -> Result<(), DriverError> {
-        stream.download(from, &self.pinned, self.range(action, half, coordinate))
+        stream.download(from, &self.pinned, self.range(slot))
     }
 
     /// Remembers that a loss will have come when the period of a half is done.
-    pub(super) fn expect(
-        &mut self,
-        (action, half, coordinate): (ActionId, usize, usize),
-        step: u64,
-        micro_batch: u64,
-    ) {
-        let range = self.range(action, half, coordinate);
-        self.awaited[half].push(Awaited { step, micro_batch, range });
+    pub(super) fn expect(&mut self, slot: Slot, step: u64, micro_batch: u64) {
+        let range = self.range(slot);
+        self.awaited[slot.half].push(Awaited { step, micro_batch, range });
     }
 
     /// Hands on the losses of a half whose period is done.
@@ -213,7 +210,7 @@ impl Staging {
         self.awaited.iter_mut().for_each(Vec::clear);
     }
 
-    fn range(&self, action: ActionId, half: usize, coordinate: usize) -> Range<usize> {
+    fn range(&self, Slot { action, half, coordinate }: Slot) -> Range<usize> {
         let (first, each) = self.places[&action];
         let start = half * self.half + first + coordinate * each;
         start..start + each

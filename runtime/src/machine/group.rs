@@ -4,8 +4,16 @@ use super::Span;
 use roundelay_schedule::{AxisId, Group, Id, Place, Schedule};
 use std::ops::Range;
 
-/// Members of every instance of a group, in group order: number of the coordinate, and place.
-pub(crate) type Members = Vec<Vec<(usize, Place)>>;
+/// A member of an instance of a group.
+#[derive(Clone, Copy)]
+pub(crate) struct Member {
+    /// Number of the coordinate.
+    pub(crate) coordinate: usize,
+    pub(crate) place: Place,
+}
+
+/// Members of every instance of a group, in group order.
+pub(crate) type Members = Vec<Vec<Member>>;
 
 /// The instances of a group: one per coordinate of the axes that it does not run along.
 pub(crate) fn members(schedule: &Schedule, group: &Group) -> Members {
@@ -18,9 +26,11 @@ pub(crate) fn members(schedule: &Schedule, group: &Group) -> Members {
     };
     let instance = |first: &Vec<u32>| {
         let own = coordinates.iter().enumerate().filter(|(_, c)| same(first, c));
-        let places =
-            |number: usize| group.places.iter().map(move |place| (number, *place));
-        own.flat_map(|(number, _)| places(number)).collect()
+        let at = |coordinate: usize| {
+            let places = group.places.iter();
+            places.map(move |place| Member { coordinate, place: *place })
+        };
+        own.flat_map(|(number, _)| at(number)).collect()
     };
     coordinates.iter().filter(is_first).map(instance).collect()
 }

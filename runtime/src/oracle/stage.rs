@@ -80,6 +80,16 @@ pub(super) struct Routines {
     next: Option<RoutineId>,
 }
 
+/// A backward pass of a stage.
+#[derive(Clone, Copy)]
+pub(super) struct Backward {
+    pub(super) slice: usize,
+    /// Number of its gradient in the sum.
+    pub(super) addition: usize,
+    /// Of θ that it takes.
+    pub(super) age: usize,
+}
+
 /// Whatever a routine does with a gradient.
 const ANY: [Access; 3] = [Access::Read, Access::Write, Access::Update];
 
@@ -140,15 +150,15 @@ impl OracleStage {
         lent(&mut self.versions[age], self.rows, 0..self.size)
     }
 
-    /// The backward pass of a slice with θ of `age`; it adds gradient number `i`.
+    /// A backward pass, which adds its gradient to the sum.
     pub(super) fn backward(
         &mut self,
         plain: &mut Plain,
         context: &Context,
-        (slice, i, age): (usize, usize, usize),
+        Backward { slice, addition, age }: Backward,
         dtype: Float,
     ) {
-        let (run, access) = self.tree.place(i);
+        let (run, access) = self.tree.place(addition);
         let Routines { input, first, next, forward: _ } = self.routines[slice];
         let routine = if access == Access::Write { first } else { next };
         let target = match routine {

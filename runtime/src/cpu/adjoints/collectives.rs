@@ -4,6 +4,7 @@ use super::{
     Bench, MEMBERS, Moment, Product, SCALE, STEP, Seat, compiled, hold, in_doubles,
     models::mlp, random, workers,
 };
+use crate::machine::Member;
 use roundelay_schedule::{
     Action, ActionId, Checked, Collective, Content, GroupId, Id, LinkId, Order,
     Placement, Plan, Row, Rule, States, Work,
@@ -44,11 +45,11 @@ impl Operator {
     fn product(self, bench: &Bench, labels: [u64; 2], scale: f64) -> Product {
         let seats = |row| -> Vec<Seat> {
             let members = bench.shared.members[self.group].iter().flatten();
-            let seat = |(coordinate, at): &(usize, _)| Seat {
-                at: *at,
+            let seat = |&Member { coordinate, place }: &Member| Seat {
+                at: place,
                 row,
                 period: STEP,
-                coordinate: *coordinate,
+                coordinate,
             };
             members.map(seat).collect()
         };

@@ -7,7 +7,7 @@
 use super::super::ready::Code;
 use crate::{
     cuda::{exchange::Meeting, ready::Work as Call},
-    machine::members,
+    machine::{Member, members},
     ranks::{Owners, Seated},
 };
 use roundelay_schedule::{
@@ -118,9 +118,9 @@ impl Own<'_> {
             let cycle = self.cycle(group.places.iter().map(|at| at.ring));
             for instance in members(self.schedule, group) {
                 for period in 0..cycle {
-                    let device = |(coordinate, at): &(usize, Place)| {
-                        let cell = self.cell(*at, period);
-                        self.schedule.device_at(cell, &self.coordinates[*coordinate])
+                    let device = |&Member { coordinate, place }: &Member| {
+                        let cell = self.cell(place, period);
+                        self.schedule.device_at(cell, &self.coordinates[coordinate])
                     };
                     let devices: Vec<DeviceId> = instance.iter().map(device).collect();
                     if devices.contains(&self.seated.device) {
