@@ -15,6 +15,7 @@ mod functions;
 mod multiplier;
 mod precompile;
 mod products;
+mod tools;
 mod tuning;
 
 pub(super) use cache::unkept;

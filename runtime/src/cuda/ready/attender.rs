@@ -15,6 +15,7 @@ use super::{
     },
     drawn::{Distance, extents},
     functions::{Functions, Loaded, sources},
+    tools::Tools,
     tuning::{Bench, Choice, Known, Trials, Tried, Tuner},
 };
 use crate::{digest::Digest, machine::AttentionCounts};
@@ -198,24 +199,23 @@ impl Attender {
     pub(super) fn choose(
         &mut self,
         either: &Either,
-        functions: &mut Functions,
-        (cudnn, tuner): (&mut Cudnn, &mut Tuner),
         room: Room<'_>,
+        tools: &mut Tools,
     ) -> Result<Chosen, CudaError> {
         let case = Case {
             either,
-            usual: functions.all(&either.usual)?,
-            special: self.special(either, functions),
-            attended: attended(either, cudnn, room),
+            usual: tools.functions.all(&either.usual)?,
+            special: self.special(either, &mut tools.functions),
+            attended: attended(either, &tools.cudnn, room),
             scratch: room.scratch,
         };
-        let turn = self.turn(tuner.trials);
+        let turn = self.turn(tools.tuner.trials);
         let text = case.text(turn);
         let known = self.made.iter().position(|made| made.text == text);
         let place = known.unwrap_or_else(|| {
             let made = match turn {
-                Some(turn) => case.in_turn(turn, text, cudnn),
-                None => self.best(&case, text, (cudnn, tuner)),
+                Some(turn) => case.in_turn(turn, text, &mut tools.cudnn),
+                None => self.best(&case, text, tools),
             };
             self.made.push(made);
             self.made.len() - 1
@@ -269,25 +269,20 @@ impl Attender {
     /// The way that is known to be best, or found to be now. Where that is one of functions of ours the library
     /// is not started, which takes time and memory. What is found where it does not start says nothing of
     /// runs in which it does, and is kept under another name.
-    fn best(
-        &mut self,
-        case: &Case<'_>,
-        text: String,
-        (cudnn, tuner): (&mut Cudnn, &mut Tuner),
-    ) -> Made {
+    fn best(&mut self, case: &Case<'_>, text: String, tools: &mut Tools) -> Made {
         let mut versions = self.versions.clone();
-        if let Some(own) = case.known(&text, &versions, tuner) {
+        if let Some(own) = case.known(&text, &versions, &mut tools.tuner) {
             return own;
         }
-        if case.attended.is_ok() && cudnn.start().is_err() {
-            tuner.withdraw(KIND, [&versions, &text]);
+        if case.attended.is_ok() && tools.cudnn.start().is_err() {
+            tools.tuner.withdraw(KIND, [&versions, &text]);
             versions.push_str(", not started");
-            if let Some(own) = case.known(&text, &versions, tuner) {
+            if let Some(own) = case.known(&text, &versions, &mut tools.tuner) {
                 return own;
             }
         }
-        let mut trial = Trial::new(case, cudnn);
-        let choice = tuner.choose(&mut trial, KIND, [&versions, &text]);
+        let mut trial = Trial::new(case, &mut tools.cudnn);
+        let choice = tools.tuner.choose(&mut trial, KIND, [&versions, &text]);
         let (way, reason) = match choice {
             Choice::First => (Way::Usual, Reason::Untried),
             Choice::Kept(place) => (trial.ways[place], slower(trial.ways[place])),
@@ -297,7 +292,7 @@ impl Attender {
         }
         let made = trial.made(text, way, reason);
         if made.way != way {
-            tuner.withdraw(KIND, [&versions, &made.text]);
+            tools.tuner.withdraw(KIND, [&versions, &made.text]);
         }
         made
     }

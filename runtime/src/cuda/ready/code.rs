@@ -13,11 +13,11 @@ use super::{
     },
     attender::{Attender, Chosen},
     convolver::{Convolver, Own},
-    cudnn::Cudnn,
-    functions::{Functions, Loaded},
+    functions::Loaded,
     multiplier::{Multiplier, Part, Ways, power_of_two_in},
     products::Request,
-    tuning::{Trials, Tuner},
+    tools::Tools,
+    tuning::Trials,
 };
 use crate::{
     code::parse_call,
@@ -31,18 +31,15 @@ use roundelay_kernels::{
 use roundelay_schedule::{
     Bytes, Call, Element, Float, Line, Pass, Routine, RoutineId, Schedule, Table,
 };
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 /// All routines of a schedule, on one device.
 pub(in crate::cuda) struct Code {
     pub(in crate::cuda) routines: Table<RoutineId, Ready>,
-    functions: Functions,
     multiplier: Multiplier,
     convolver: Convolver,
     attender: Attender,
-    /// What those have plans of.
-    cudnn: Cudnn,
-    tuner: Tuner,
+    tools: Tools,
     parameters: Parameters,
 }
 
@@ -56,10 +53,18 @@ pub(in crate::cuda) struct Ready {
     pub(in crate::cuda) workspace: Bytes,
 }
 
+/// Where an operand of a call is.
+#[derive(Clone, Copy)]
+pub(super) struct Operand {
+    /// Number of the argument that holds it.
+    argument: usize,
+    /// Its first byte there.
+    pub(super) offset: u64,
+}
+
 /// A call of a routine.
 pub(in crate::cuda) struct ReadyCall {
-    /// Argument and first byte of every operand.
-    pub(in crate::cuda) operands: Vec<(usize, u64)>,
+    operands: Vec<Operand>,
     pub(in crate::cuda) work: Work,
 }
 
@@ -67,7 +72,7 @@ impl ReadyCall {
     /// Its operands in the arguments of a launch.
     pub(in crate::cuda) fn operands_in(&self, arguments: &[Address]) -> Vec<Address> {
         let operands = self.operands.iter();
-        operands.map(|(argument, offset)| arguments[*argument].plus(*offset)).collect()
+        operands.map(|own| arguments[own.argument].plus(own.offset)).collect()
     }
 
     /// Functions, products and convolutions, without what parts exchange.
@@ -150,8 +155,7 @@ fn is_scratch(place: &CallPlace) -> bool {
 /// The memory of a call.
 #[derive(Clone, Copy)]
 pub(super) struct Room<'a> {
-    /// Argument and first byte of every operand.
-    pub(super) operands: &'a [(usize, u64)],
+    pub(super) operands: &'a [Operand],
     /// Bytes of each.
     pub(super) sizes: &'a [Bytes],
     /// What it takes beside its operands.
@@ -229,9 +233,9 @@ impl Code {
         control: Option<&Arc<Control>>,
     ) -> Result<Self, CudaError> {
         let mut code = Self::bare(device, Some(alignment(schedule)), Trials::Made);
-        code.functions.compile_for(schedule);
+        code.tools.functions.compile_for(schedule);
         if let Some(control) = control {
-            code.tuner.among(control);
+            code.tools.tuner.among(control);
         }
         code.fill(schedule)?;
         if let Some(control) = control {
@@ -244,7 +248,7 @@ impl Code {
         let launched = schedule.launched();
         self.make(schedule, |id| launched.contains(&id))?;
         self.prepare_sums(schedule)?;
-        self.functions.of(&cuda::count_words(1, 1, 0)).map(drop)
+        self.tools.functions.of(&cuda::count_words(1, 1, 0)).map(drop)
     }
 
     /// Makes some routines of a schedule ready; others have no calls.
@@ -287,12 +291,10 @@ impl Code {
     ) -> Self {
         Self {
             routines: Table::default(),
-            functions: Functions::new(device.facts()),
             multiplier: Multiplier::new(device, alignment),
             convolver: Convolver::new(device),
             attender: Attender::new(device),
-            cudnn: Cudnn::new(device, alignment),
-            tuner: Tuner::new(device.facts(), trials),
+            tools: Tools::new(device, alignment, trials),
             parameters: Parameters::default(),
         }
     }
@@ -320,12 +322,12 @@ impl Code {
 
     /// In words the first way of anything that a trial left out because it cannot be part of a graph.
     pub(in crate::cuda) fn unrecorded(&self) -> Option<&str> {
-        self.tuner.unrecorded()
+        self.tools.tuner.unrecorded()
     }
 
     /// In words the first thing whose ways could not be compared, and why.
     pub(in crate::cuda) fn untried(&self) -> Option<&str> {
-        self.tuner.untried()
+        self.tools.tuner.untried()
     }
 
     /// Who makes the products of all calls that are ready.
@@ -406,10 +408,11 @@ impl Code {
         given: Given,
         (source, sizes): (&Call, &[Bytes]),
     ) -> Result<(ReadyCall, Bytes), CudaError> {
-        let place = |operand: &roundelay_schedule::Operand| {
-            (operand.argument as usize, operand.offset.0)
+        let place = |own: &roundelay_schedule::Operand| Operand {
+            argument: own.argument as usize,
+            offset: own.offset.0,
         };
-        let operands: Vec<(usize, u64)> = source.operands.iter().map(place).collect();
+        let operands: Vec<Operand> = source.operands.iter().map(place).collect();
         let (work, scratch) = match given {
             Given::Together(exchange) => {
                 let meeting = Meeting::new(exchange, dtype);
@@ -444,9 +447,7 @@ impl Code {
             }
             cuda::Step::Convolution(own) => self.convolution(*own, room),
             cuda::Step::Either(either) => {
-                let (functions, with) =
-                    (&mut self.functions, (&mut self.cudnn, &mut self.tuner));
-                Ok(match self.attender.choose(&either, functions, with, room)? {
+                Ok(match self.attender.choose(&either, room, &mut self.tools)? {
                     Chosen::Functions(loaded) => launches(loaded),
                     Chosen::Library(places, plan) => vec![Step::Attention(places, plan)],
                 })
@@ -462,8 +463,7 @@ impl Code {
         room: Room<'_>,
     ) -> Result<Vec<Step>, CudaError> {
         let mut steps = Vec::new();
-        let with = (&mut self.functions, &mut self.tuner);
-        let launches = match self.multiplier.plan(ways, room, with) {
+        let launches = match self.multiplier.plan(ways, room, &mut self.tools) {
             Some((Part { request, behind, .. }, plan)) => {
                 steps.push(Step::Product(Box::new(request), plan));
                 behind
@@ -482,10 +482,10 @@ impl Code {
         mut convolution: Convolution,
         Room { operands, scratch, .. }: Room<'_>,
     ) -> Result<Vec<Step>, CudaError> {
-        let loaded = self.functions.all(&std::mem::take(&mut convolution.own))?;
+        let loaded = self.tools.functions.all(&mem::take(&mut convolution.own))?;
         let own = Own { launches: &loaded, scratch };
-        let with = (&mut self.cudnn, &mut self.tuner);
-        if let Some(plan) = self.convolver.plan(&convolution, operands, own, with) {
+        let tools = &mut self.tools;
+        if let Some(plan) = self.convolver.plan(&convolution, operands, own, tools) {
             let Convolution { x, weight, y, .. } = convolution;
             return Ok(vec![Step::Convolution([x.place, weight.place, y.place], plan)]);
         }
@@ -493,7 +493,7 @@ impl Code {
     }
 
     fn launch(&mut self, launch: Launch) -> Result<Step, CudaError> {
-        Ok(Step::Launch(self.functions.of(&launch)?, launch))
+        Ok(Step::Launch(self.tools.functions.of(&launch)?, launch))
     }
 
     /// Gives a step to a stream.
@@ -511,11 +511,11 @@ impl Code {
                 self.multiplier.run(*plan, request, binding, stream)
             }
             Step::Convolution(places, plan) => {
-                let to = (self.cudnn.started(), stream);
+                let to = (self.tools.cudnn.started(), stream);
                 self.convolver.run(*plan, *places, binding, to)
             }
             Step::Attention(places, plan) => {
-                let to = (self.cudnn.started(), stream);
+                let to = (self.tools.cudnn.started(), stream);
                 self.attender.run(*plan, *places, binding, to)
             }
         }

@@ -6,15 +6,16 @@ use super::{
         bounce::Unreached,
         driver::{Device, DeviceFacts, DriverError, Parameters, Stream},
     },
-    code::{Binding, give},
+    code::{Binding, Operand, give},
     convolutions::{arrays, graph},
     cudnn::{
-        Cudnn, Handle, Refused, Unusable, data_type,
+        Handle, Refused, Unusable, data_type,
         engine::{Chosen, Configuration, Engines, Target},
     },
     drawn::{Distance, extents},
     functions::{Loaded, sources},
-    tuning::{Bench, Choice, Known, Trials, Tried, Tuner},
+    tools::Tools,
+    tuning::{Bench, Choice, Known, Trials, Tried},
 };
 use crate::{digest::Digest, machine::Makers};
 use roundelay_kernels::cuda::{Array, CallPlace, Convolution};
@@ -108,34 +109,34 @@ impl Convolver {
     pub(super) fn plan(
         &mut self,
         convolution: &Convolution,
-        operands: &[(usize, u64)],
+        operands: &[Operand],
         own: Own<'_>,
-        (cudnn, tuner): (&mut Cudnn, &mut Tuner),
+        tools: &mut Tools,
     ) -> Option<usize> {
-        let plan = self.planned(convolution, operands, own, (cudnn, tuner));
+        let plan = self.planned(convolution, operands, own, tools);
         self.counts.count(plan)
     }
 
     fn planned(
         &mut self,
         convolution: &Convolution,
-        operands: &[(usize, u64)],
+        operands: &[Operand],
         own: Own<'_>,
-        (cudnn, tuner): (&mut Cudnn, &mut Tuner),
+        tools: &mut Tools,
     ) -> Result<usize, Reason> {
-        cudnn.version()?;
+        tools.cudnn.version()?;
         let Convolution { x, weight, y, .. } = convolution;
         let one_type = x.number == weight.number && x.number == y.number;
         if !one_type || data_type(x.number).is_none() {
             return Err(Reason::Types);
         }
-        cudnn.reaches([x, weight, y].map(|array| array.place), operands)?;
+        tools.cudnn.reaches([x, weight, y].map(|array| array.place), operands)?;
         let shape = shape(convolution);
         let known = self.plans.iter().position(|(other, _)| *other == shape);
         let place = match known {
             Some(place) => place,
             None => {
-                let plan = self.made(convolution, &shape, own, (cudnn, tuner));
+                let plan = self.made(convolution, &shape, own, tools);
                 self.plans.push((shape, plan));
                 self.plans.len() - 1
             }
@@ -152,7 +153,7 @@ impl Convolver {
         convolution: &Convolution,
         shape: &Convolution,
         own: Own<'_>,
-        (cudnn, tuner): (&mut Cudnn, &mut Tuner),
+        tools: &mut Tools,
     ) -> Result<Chosen, Reason> {
         let text = format!(
             "{shape:?} by {:016x}",
@@ -160,10 +161,10 @@ impl Convolver {
         );
         let versions = self.versions.clone();
         let words = [versions.as_str(), &text];
-        let made = self.best(convolution, own, words, (cudnn, tuner));
+        let made = self.best(convolution, own, words, tools);
         match &made {
             Err(Reason::Unusable(_) | Reason::Refused { .. }) => {
-                tuner.withdraw(KIND, words);
+                tools.tuner.withdraw(KIND, words);
             }
             Ok(_) | Err(Reason::Types | Reason::Untried | Reason::Slower) => {}
         }
@@ -176,25 +177,25 @@ impl Convolver {
         convolution: &Convolution,
         own: Own<'_>,
         words: [&str; 2],
-        (cudnn, tuner): (&mut Cudnn, &mut Tuner),
+        tools: &mut Tools,
     ) -> Result<Chosen, Reason> {
-        match tuner.known(KIND, words) {
+        match tools.tuner.known(KIND, words) {
             Known::Kept(way) if way == OWN => return Err(Reason::Slower),
-            Known::Closed if tuner.trials != Trials::Skipped => {
+            Known::Closed if tools.tuner.trials != Trials::Skipped => {
                 return Err(Reason::Untried);
             }
             Known::Kept(_) | Known::Open | Known::Closed => {}
         }
         let refused = |refused| Reason::Refused { refused, words: words_of(convolution) };
-        let handle = cudnn.start()?;
+        let handle = tools.cudnn.start()?;
         let graph = graph(convolution, Target::Started(handle)).map_err(refused)?;
         let engines = Engines::new(graph, handle);
-        if tuner.trials == Trials::Skipped {
+        if tools.tuner.trials == Trials::Skipped {
             return engines.first().map_err(refused);
         }
         let parameters = Parameters::default();
         let mut trial = Trial { engines, convolution, own, parameters, wrong: None };
-        let choice = tuner.choose(&mut trial, KIND, words);
+        let choice = tools.tuner.choose(&mut trial, KIND, words);
         if let Some(wrong) = trial.wrong.take() {
             self.counts.wrong.get_or_insert(wrong);
         }

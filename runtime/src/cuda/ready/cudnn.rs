@@ -11,6 +11,7 @@ use super::{
         Device, DriverError, Stream,
         cudnn::{self, Answer},
     },
+    code::Operand,
     multiplier::{offset, power_of_two_in},
 };
 use roundelay_kernels::cuda::{CallPlace, Number};
@@ -183,7 +184,7 @@ impl Cudnn {
     pub(super) fn reaches(
         &self,
         places: impl IntoIterator<Item = CallPlace>,
-        operands: &[(usize, u64)],
+        operands: &[Operand],
     ) -> Result<(), Unusable> {
         let offsets = places.into_iter().map(|place| offset(place, operands));
         let start = power_of_two_in(offsets.chain([self.alignment]));

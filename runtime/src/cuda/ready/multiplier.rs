@@ -9,9 +9,10 @@ use super::{
         bounce::Unreached,
         driver::{Device, DriverError, Parameters, Stream},
     },
-    code::{Binding, Room},
-    functions::{Functions, sources},
+    code::{Binding, Operand, Room},
+    functions::sources,
     products::{self, Addresses, Algorithm, Extents, Handle, Plan, Refused, Request},
+    tools::Tools,
     tuning::{Bench, Choice, Trials, Tried, Tuner},
 };
 use crate::{digest::Digest, machine::Makers};
@@ -178,9 +179,9 @@ impl Multiplier {
         &mut self,
         ways: Ways,
         room: Room<'_>,
-        (functions, tuner): (&mut Functions, &mut Tuner),
+        tools: &mut Tools,
     ) -> Option<(Part, usize)> {
-        let way = self.way(ways, room, (functions, tuner));
+        let way = self.way(ways, room, tools);
         self.counts.count(way)
     }
 
@@ -188,11 +189,11 @@ impl Multiplier {
         &mut self,
         Ways { first, other, compared }: Ways,
         room: Room<'_>,
-        (functions, tuner): (&mut Functions, &mut Tuner),
+        tools: &mut Tools,
     ) -> Result<(Part, usize), Reason> {
         let place = first.place;
         let mut planned = |part: Part| {
-            let plan = self.planned(&part.request, room.operands, tuner);
+            let plan = self.planned(&part.request, room.operands, &mut tools.tuner);
             plan.map(|plan| (part, plan))
         };
         let first = planned(first);
@@ -201,7 +202,7 @@ impl Multiplier {
         match (first, other) {
             (Ok(first), Ok(other)) => {
                 let both = [&first, &other].map(|(part, plan)| (part, *plan));
-                let found = self.place(both, compared, room, (functions, tuner));
+                let found = self.place(both, compared, room, tools);
                 Ok(if found == place { first } else { other })
             }
             (Ok(way), Err(_)) | (Err(_), Ok(way)) => Ok(way),
@@ -220,13 +221,13 @@ impl Multiplier {
         ways: [(&Part, usize); 2],
         compared: Option<Made>,
         room: Room<'_>,
-        (functions, tuner): (&mut Functions, &mut Tuner),
+        tools: &mut Tools,
     ) -> Place {
         let (parts, both) = (ways.map(|(part, _)| part), ways.map(|(_, plan)| plan));
         if let Some((_, known)) = self.places.iter().find(|(plans, _)| *plans == both) {
             return *known;
         }
-        if tuner.trials == Trials::Skipped {
+        if tools.tuner.trials == Trials::Skipped {
             return Place::Within;
         }
         let handle = self.handle.as_ref().expect("who has plans has their library");
@@ -241,7 +242,7 @@ impl Multiplier {
             parts,
             plans: [one, two],
             handle,
-            functions,
+            functions: &mut tools.functions,
             room,
             compared,
             behind: [vec![], vec![]],
@@ -249,7 +250,7 @@ impl Multiplier {
             wrong: None,
         };
         let words = [self.versions.as_str(), &text];
-        let found = match tuner.choose(&mut placing, "place", words) {
+        let found = match tools.tuner.choose(&mut placing, "place", words) {
             Choice::Kept(way) => parts[way].place,
             Choice::First => parts[0].place,
         };
@@ -263,7 +264,7 @@ impl Multiplier {
     fn planned(
         &mut self,
         request: &Request,
-        operands: &[(usize, u64)],
+        operands: &[Operand],
         tuner: &mut Tuner,
     ) -> Result<usize, Reason> {
         let product = &request.product;
@@ -339,10 +340,10 @@ fn addresses(request: &Request, binding: &Binding<'_>) -> Addresses {
 }
 
 /// Bits of how far behind the beginning of a row, or of scratch, a place is.
-pub(super) fn offset(place: CallPlace, operands: &[(usize, u64)]) -> u64 {
+pub(super) fn offset(place: CallPlace, operands: &[Operand]) -> u64 {
     match place {
         CallPlace::Operand(operand, Bytes(bytes)) => {
-            bytes | operands.get(operand).map_or(0, |(_, offset)| *offset)
+            bytes | operands.get(operand).map_or(0, |own| own.offset)
         }
         CallPlace::Scratch(Bytes(bytes)) => bytes,
     }

@@ -29,12 +29,12 @@ impl Code {
         control: &Control,
     ) -> Result<(), CudaError> {
         let ended = |trouble| CudaError::from(control.ended(trouble));
-        let own = self.tuner.choices().words();
+        let own = self.tools.tuner.choices().words();
         let agreed = control.settle(&own, merged).map_err(ended)?;
-        if self.tuner.choices().stray(&agreed).is_some() {
+        if self.tools.tuner.choices().stray(&agreed).is_some() {
             self.again(schedule, agreed.clone())?;
         }
-        let choices = self.tuner.choices();
+        let choices = self.tools.tuner.choices();
         if let Some(file) = choices.stray(&agreed) {
             let said = format!(
                 "it cannot make what `{file}` says in the way that the lowest rank with that choice \
@@ -49,7 +49,7 @@ impl Code {
 
     /// Makes all routines once more, everything in the way that ranks agreed on.
     fn again(&mut self, schedule: &Schedule, agreed: Words) -> Result<(), CudaError> {
-        self.tuner.agree(agreed);
+        self.tools.tuner.agree(agreed);
         self.multiplier.forget();
         self.convolver.forget();
         self.attender.forget();

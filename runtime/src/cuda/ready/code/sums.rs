@@ -25,14 +25,14 @@ impl Code {
     pub(super) fn prepare_meeting(&mut self, meeting: &Meeting) -> Result<(), CudaError> {
         match meeting.joined {
             Joined::Columns(_) => self.prepare_sum(meeting.number),
-            Joined::Rows(halos) => self.functions.all(&halos.functions()).map(drop),
+            Joined::Rows(halos) => self.tools.functions.all(&halos.functions()).map(drop),
         }
     }
 
     fn prepare_sum(&mut self, number: Number) -> Result<(), CudaError> {
         let launch = sum(1, number, 1, Accumulation::Replace);
         let launch = launch.expect("a sum of one array of one number is one");
-        self.functions.of(&launch).map(drop)
+        self.tools.functions.of(&launch).map(drop)
     }
 
     /// Adds arrays of this many numbers from the first to the last, and that to what is there if it
@@ -87,7 +87,7 @@ impl Code {
     ) -> Result<(), DriverError> {
         let binding = Binding::of(operands, Address(0));
         launches.into_iter().try_for_each(|launch| {
-            let function = self.functions.of(&launch);
+            let function = self.tools.functions.of(&launch);
             let function =
                 function.expect("what a schedule needs was loaded at the start");
             self.run(&Step::Launch(function, launch), &binding, stream)
