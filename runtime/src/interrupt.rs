@@ -11,9 +11,9 @@ pub struct Interrupt(Arc<AtomicU8>);
 
 /// A bit that is set when steps are trained.
 const BEGUN: u8 = 1;
-/// One that is set when somebody wishes an end.
+/// One that is set when somebody asks for a stop.
 const RAISED: u8 = 2;
-/// One that is set when another rank was asked for it.
+/// One that is set when another rank was asked to stop.
 const HEARD: u8 = 4;
 
 /// What a wish to stop meets.
@@ -24,13 +24,13 @@ pub enum Met {
     Preparation,
     /// A run that trains, and will come to rest.
     Run,
-    /// The same wish of before.
+    /// The same wish, made before.
     Wish,
 }
 
 impl Interrupt {
-    /// Wishes; says what that meets. What other ranks were asked is no wish of before: launchers signal
-    /// them one after the other.
+    /// Asks for a stop, and says what the wish meets. That another rank was asked before is not a wish of
+    /// before here, because launchers signal ranks one after the other.
     pub fn raise(&self) -> Met {
         match self.0.fetch_or(RAISED, Ordering::Relaxed) {
             before if before & RAISED != 0 => Met::Wish,
@@ -39,7 +39,7 @@ impl Interrupt {
         }
     }
 
-    /// Whether somebody wishes, here or on another rank.
+    /// Whether somebody asked for a stop, here or on another rank.
     pub fn is_raised(&self) -> bool {
         self.0.load(Ordering::Relaxed) & (RAISED | HEARD) != 0
     }

@@ -149,7 +149,7 @@ fn what_is_not_better_is_never_taken() {
     assert!(why.as_str().is_some_and(|why| why.contains("there is no cuDNN")), "{why}");
     assert!(!plain.notes.contains("cuDNN"), "{}", plain.notes);
     let none = "has no deterministic engine within the memory that it may take";
-    let kept_own = "a trial kept own functions";
+    let kept_own = "our own kernels won the trial";
     let cases = [
         ("drifting,winograd,short", SLOW_OWN, none),
         ("wrong,failing,large", SLOW_OWN, kept_own),

@@ -124,7 +124,7 @@ fn a_rank_that_is_stopped_is_named_within_the_deadline() {
         assert!(start.elapsed() < Duration::from_secs(DEADLINE) + SLACK);
         running.kill(victim);
         let ended = running.ended();
-        let mute = format!("rank {victim} does not answer since");
+        let mute = format!("rank {victim} has not answered for");
         let said = format!("nothing was completed for {DEADLINE}s");
         all_say(&ended, &others, &[&said, &mute]);
         for rank in others {

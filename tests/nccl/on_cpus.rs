@@ -122,7 +122,7 @@ fn a_rank_that_is_stopped_is_named_within_the_deadline() {
     assert!(start.elapsed() < Duration::from_secs(DEADLINE) + SLACK);
     running.kill(2);
     let said = format!("nothing was completed for {DEADLINE}s");
-    all_say(&running.ended(), &[0, 1], &[&said, "rank 2 does not answer since"]);
+    all_say(&running.ended(), &[0, 1], &[&said, "rank 2 has not answered for"]);
 }
 
 #[test]

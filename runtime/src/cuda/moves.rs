@@ -33,8 +33,8 @@ impl Move {
     }
 }
 
-/// What a collective moves to or from the devices that are here. Of a sum elsewhere only the terms from
-/// here are said: so what a device of n has to do takes as long as 2 n moves, and not as n · n.
+/// What a collective moves to or from the devices that are here. Of a sum on another device only the terms
+/// from here are listed, so that for one of n devices the list grows with n and not with n².
 pub(super) fn moves(
     schedule: &Schedule,
     coordinates: &[Vec<u32>],

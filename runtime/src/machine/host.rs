@@ -3,8 +3,8 @@
 use roundelay_schedule::Bytes;
 use std::fs;
 
-/// Memory of the host. Where the system does not say it, a system that promises more than it has
-/// ends whoever believes it.
+/// Memory of the host. A system that promises more memory than it has kills whoever uses what was
+/// promised, so a run asks what there is before it takes any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostMemory {
     /// All of it, without swap.

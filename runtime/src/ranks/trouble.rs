@@ -124,7 +124,7 @@ fn culprits(seen: &[Seen]) -> String {
     for Seen { rank, position, silent } in &mute {
         let seconds = silent.as_secs_f64();
         text.push(format!(
-            "rank {rank} does not answer since {seconds:.1} s, and was {position}"
+            "rank {rank} has not answered for {seconds:.1} s; it was last seen {position}"
         ));
     }
     let others = seen.iter().filter(|own| mute.iter().all(|one| one.rank != own.rank));
@@ -153,9 +153,9 @@ mod tests {
         let patience = Duration::from_secs(9);
         let stuck = |seen| Trouble::Stuck { patience, seen }.to_string();
         let mute = stuck(vec![seen(0, 4, 0), seen(1, 5, 8)]);
-        assert!(
-            mute.contains("9s: rank 1 does not answer since 8.0 s, and was in period 5")
-        );
+        let silent =
+            "9s: rank 1 has not answered for 8.0 s; it was last seen in period 5";
+        assert!(mute.contains(silent), "{mute}");
         assert!(mute.contains("rank 0 waits in period 4 at a7"), "{mute}");
         let last = stuck(vec![seen(0, 4, 0), seen(1, 3, 1), seen(2, 3, 0)]);
         for word in [

@@ -35,8 +35,8 @@ const SPECIAL: &str = "functions for sm_90a";
 /// Why something is not made in one of its ways.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum Reason {
-    /// Functions for every device are asked for.
-    #[error("functions for every device are asked for")]
+    /// Functions for every device were requested.
+    #[error("functions for every device were requested")]
     Unwanted,
     /// The device has no others.
     #[error("a device of compute capability {}.{} has no warp groups", .0.0, .0.1)]
@@ -62,8 +62,8 @@ enum Reason {
     /// Nobody tried what is faster.
     #[error("no trial was kept that says what is faster")]
     Untried,
-    /// Another way is what was kept.
-    #[error("a trial kept {0}")]
+    /// Another way was faster.
+    #[error("{0} won the trial")]
     Slower(&'static str),
 }
 
@@ -71,7 +71,7 @@ enum Reason {
 fn unattended(why: Unattended) -> &'static str {
     match why {
         Unattended::Gradients => {
-            "gradients that are the same in every run take cuDNN memory for all scores"
+            "cuDNN's deterministic gradient needs memory for all scores"
         }
         Unattended::Window => "a window bounds what positions see",
         Unattended::Cap => "scores are capped",

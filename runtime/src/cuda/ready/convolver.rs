@@ -42,8 +42,8 @@ enum Reason {
     /// Nobody tried what is faster.
     #[error("no trial was kept that says whether cuDNN is faster")]
     Untried,
-    /// They are what was kept.
-    #[error("a trial kept own functions")]
+    /// Ours were faster.
+    #[error("our own kernels won the trial")]
     Slower,
 }
 
@@ -264,8 +264,7 @@ impl Trial<'_> {
         let engine = &configurations[engine];
         self.wrong.get_or_insert_with(|| {
             format!(
-                "{engine}, makes other numbers of {words} than our functions, off by {error:.1e} of the \
-                 largest"
+                "{engine}, differs from our own kernels by {error:.1e} of the largest number, for {words}"
             )
         });
     }

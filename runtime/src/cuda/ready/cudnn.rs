@@ -137,7 +137,7 @@ impl Drop for Handle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unusable {
     /// Nobody wants it.
-    #[error("own functions are asked for")]
+    #[error("our own kernels were requested")]
     Unwanted,
     /// It is not there.
     #[error(

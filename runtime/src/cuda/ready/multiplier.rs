@@ -30,7 +30,7 @@ const BESIDE_ALIGNMENT: u64 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Reason {
     /// Nobody wants the library.
-    #[error("own functions are asked for")]
+    #[error("our own kernels were requested")]
     Unwanted,
     /// There is no library.
     #[error(

@@ -5,9 +5,10 @@
 //!
 //! Ways differ in bits, so what is chosen must be the same in the next run: only what can be
 //! kept is tried, whoever keeps a choice first decides, and without one the first way stands.
-//! Where a trial fails, it is kept for what was tried, which would fail again; of what is not tried
-//! then nothing is, for a GPU that was in trouble once must not be slow for ever: the next run tries it.
-//! Ranks find out what they have not kept, each on its own GPU, and agree afterwards.
+//! A trial that fails would fail again, so the first way is kept for what was tried. Nothing more is tried in
+//! that run, and nothing is kept for the rest: a GPU that was in trouble once must not be slow for ever, and
+//! the next run tries what is left.
+//! Each rank tries on its own GPU what it has not kept, and all agree afterwards.
 
 mod timing;
 
