@@ -306,13 +306,11 @@ impl Attender {
         place: usize,
         places: [CallPlace; 5],
         binding: &Binding<'_>,
-        (handle, stream): (&Handle, &Stream),
+        to: (&Handle, &Stream),
     ) -> Result<(), DriverError> {
         let chosen = self.made[place].plan.as_ref();
         let chosen = chosen.expect("a step is the library's where it has a plan");
-        let arrays = places.map(|place| binding.address(place));
-        let done = chosen.plan.run(handle, &arrays, binding.workspace, stream);
-        done.map_err(Refused::of_run)
+        chosen.run(places, binding, to)
     }
 }
 

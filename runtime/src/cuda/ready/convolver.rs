@@ -217,13 +217,11 @@ impl Convolver {
         plan: usize,
         places: [CallPlace; 3],
         binding: &Binding<'_>,
-        (handle, stream): (&Handle, &Stream),
+        to: (&Handle, &Stream),
     ) -> Result<(), DriverError> {
         let chosen = self.plans[plan].1.as_ref();
         let chosen = chosen.expect("a step is the library's where it has a plan");
-        let arrays = places.map(|place| binding.address(place));
-        let done = chosen.plan.run(handle, &arrays, binding.workspace, stream);
-        done.map_err(Refused::of_run)
+        chosen.run(places, binding, to)
     }
 }
 

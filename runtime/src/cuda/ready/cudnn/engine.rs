@@ -5,8 +5,11 @@ use super::{
     descriptor::{Descriptor, Kind, Note, Search},
     graph::{Draft, FIRST_VALUE, Parts},
 };
-use crate::cuda::driver::{Address, Stream, cudnn};
-use roundelay_kernels::cuda::Number;
+use crate::cuda::{
+    driver::{Address, DriverError, Stream, cudnn},
+    ready::code::Binding,
+};
+use roundelay_kernels::cuda::{CallPlace, Number};
 use roundelay_schedule::Bytes;
 use std::{ffi::c_void, fmt, ptr};
 
@@ -298,4 +301,21 @@ pub(in crate::cuda::ready) struct Chosen {
     /// What says by which engine it is.
     pub(in crate::cuda::ready) name: Vec<u8>,
     _graph: Graph,
+}
+
+impl Chosen {
+    /// Gives what it makes, of arrays at these places of a call, to a stream.
+    ///
+    /// # Errors
+    /// When the library refuses it.
+    pub(in crate::cuda::ready) fn run<const N: usize>(
+        &self,
+        places: [CallPlace; N],
+        binding: &Binding<'_>,
+        (handle, stream): (&Handle, &Stream),
+    ) -> Result<(), DriverError> {
+        let arrays = places.map(|place| binding.address(place));
+        let done = self.plan.run(handle, &arrays, binding.workspace, stream);
+        done.map_err(Refused::of_run)
+    }
 }
