@@ -49,7 +49,7 @@ use crate::{
     slices::sliced,
     tensor::Parted,
 };
-use flow::Flow;
+use flow::{Flow, Staged};
 use fuse::Rewriting;
 pub(crate) use graph::Graph;
 use layout::Layout;
@@ -140,7 +140,7 @@ pub struct StageCode {
     pub forward: Routine,
     /// Its backward pass.
     pub backward: BackwardCode,
-    /// Adds another device's gradient sum to the own one.
+    /// Adds the gradient sum of another device to the stage's gradient.
     pub combine: Routine,
     /// The model's nodes that the stage computes.
     pub nodes: Range<usize>,
@@ -274,16 +274,17 @@ pub fn stages_in<'a>(
     choice: &dyn Choice,
 ) -> Result<Stages, StageError> {
     let cut = cut.into();
-    let own = Own::new(model, cut, choice)?;
-    let graph = own.graph(model, examples)?;
-    let flow = Flow::new(&graph, (own.cuts(cut.cuts), cut.slices))?;
+    let variant = Variant::new(model, cut, choice)?;
+    let graph = variant.graph(model, examples)?;
+    let flow = Flow::new(&graph, (variant.cuts(cut.cuts), cut.slices))?;
     cost::admit(&graph)?;
     let all: Vec<Stage> = (0..flow.count()).map(Stage::new).collect();
     let each = all.iter().copied();
     let form = hopping(&graph, &flow, each.clone(), form)?;
-    let layout = Layout::new(&graph, &flow, element, (each, form), own.rewriting(choice));
-    let stages = all.iter().map(|stage| code(&layout, *stage, &own));
-    Ok(Stages { stages: stages.collect(), ..frame(&layout, &own) })
+    let layout =
+        Layout::new(&graph, &flow, element, (each, form), variant.rewriting(choice));
+    let stages = all.iter().map(|stage| code(&layout, *stage, &variant));
+    Ok(Stages { stages: stages.collect(), ..frame(&layout, &variant) })
 }
 
 /// The forms of stages: where gradients hop back, every backward pass is in halves.
@@ -295,7 +296,7 @@ fn hopping(
 ) -> Result<impl Fn(Stage) -> StageForm, StageError> {
     let hops = graph.is_hopping();
     if hops {
-        stages.try_for_each(|stage| hop::admit(graph, flow, stage))?;
+        stages.try_for_each(|stage| hop::admit(Staged { graph, flow, stage }))?;
     }
     Ok(move |stage| match form(stage) {
         form if hops => StageForm { backward: BackwardForm::Split, ..form },
@@ -303,25 +304,27 @@ fn hopping(
     })
 }
 
-/// What one device computes: all of a model, or a model that was made of it: its part, or slices.
-enum Own {
-    Whole,
-    Part {
+/// The model whose graph one device computes.
+enum Variant {
+    /// The one that was given.
+    Model,
+    /// One that was made of it: one part of it, or its operations once per slice.
+    Derived {
         parted: Box<Parted>,
-        /// Those of the whole model, so that they do not depend on cuts; no size changes them.
+        /// Layers of the given model, so that they do not depend on cuts; no size changes them.
         layers: OnceCell<BTreeMap<NodeId, u32>>,
     },
 }
 
-impl Own {
+impl Variant {
     fn new(model: &Model, cut: Cut<'_>, choice: &dyn Choice) -> Result<Self, StageError> {
         let Cut { cuts, tensor, slices } = cut;
         let nodes = model.cuttable();
         match (tensor.parts(), slices) {
-            (1, 1) => return Ok(Self::Whole),
+            (1, 1) => return Ok(Self::Model),
             (1, _) => {
                 let parted = Box::new(sliced(model, cuts, slices)?);
-                return Ok(Self::Part { parted, layers: OnceCell::new() });
+                return Ok(Self::Derived { parted, layers: OnceCell::new() });
             }
             (_, 1) => {}
             _ => return Err(StageError::SlicedTensor { tensor: tensor.shown() }),
@@ -330,56 +333,58 @@ impl Own {
             return Err(StageError::Cuts { cuts: cuts.to_vec(), nodes });
         }
         let parted = Box::new(Parted::new(model, cuts, tensor, choice)?);
-        Ok(Self::Part { parted, layers: OnceCell::new() })
+        Ok(Self::Derived { parted, layers: OnceCell::new() })
     }
 
-    /// The own graph, in the layers of the whole model.
+    /// Its graph, in the layers of the given model.
     fn graph<'a>(
         &'a self,
-        whole: &'a Model,
+        given: &'a Model,
         examples: u64,
     ) -> Result<Graph<'a>, StageError> {
-        let Own::Part { parted, layers } = self else {
-            return Graph::new(whole, examples);
+        let Variant::Derived { parted, layers } = self else {
+            return Graph::new(given, examples);
         };
         let layers = match layers.get() {
             Some(layers) => layers,
             None => {
-                let all = Graph::new(whole, examples)?;
-                layers.get_or_init(|| all.layers().clone())
+                let graph = Graph::new(given, examples)?;
+                layers.get_or_init(|| graph.layers().clone())
             }
         };
-        let own = parted.graph(examples)?;
-        Ok(own.in_layers(layers, &parted.origin))
+        Ok(parted.graph(examples)?.in_layers(layers, &parted.origin))
     }
 
-    fn cuts<'a>(&'a self, whole: &'a [u32]) -> &'a [u32] {
+    /// Its cuts, of those of the given model.
+    fn cuts<'a>(&'a self, given: &'a [u32]) -> &'a [u32] {
         match self {
-            Own::Whole => whole,
-            Own::Part { parted, .. } => &parted.cuts,
+            Variant::Model => given,
+            Variant::Derived { parted, .. } => &parted.cuts,
         }
     }
 
     fn rewriting<'a>(&'a self, choice: &'a dyn Choice) -> Rewriting<'a> {
         match self {
-            Own::Whole => Rewriting::new(choice, None),
-            Own::Part { parted, .. } => Rewriting::new(choice, Some(&parted.origin)),
+            Variant::Model => Rewriting::new(choice, None),
+            Variant::Derived { parted, .. } => {
+                Rewriting::new(choice, Some(&parted.origin))
+            }
         }
     }
 
     /// How affine maps are split.
     fn maps(&self) -> MapWays {
         match self {
-            Own::Whole => MapWays::default(),
-            Own::Part { parted, .. } => parted.ways.clone(),
+            Variant::Model => MapWays::default(),
+            Variant::Derived { parted, .. } => parted.ways.clone(),
         }
     }
 
-    /// The nodes of the whole model that some of the own ones belong to.
-    fn whole_nodes(&self, nodes: Range<usize>) -> Range<usize> {
+    /// The nodes of the given model that some of its nodes belong to.
+    fn given_nodes(&self, nodes: Range<usize>) -> Range<usize> {
         match self {
-            Own::Whole => nodes,
-            Own::Part { parted, .. } => parted.whole_nodes(nodes),
+            Variant::Model => nodes,
+            Variant::Derived { parted, .. } => parted.whole_nodes(nodes),
         }
     }
 }
@@ -390,7 +395,7 @@ impl Own {
 pub struct Piece<'a> {
     model: &'a Model,
     cut: Cut<'a>,
-    own: Own,
+    variant: Variant,
 }
 
 /// Some stages of a cut model.
@@ -413,7 +418,7 @@ impl<'a> Piece<'a> {
         choice: &dyn Choice,
     ) -> Result<Self, StageError> {
         let cut = cut.into();
-        Ok(Self { model, cut, own: Own::new(model, cut, choice)? })
+        Ok(Self { model, cut, variant: Variant::new(model, cut, choice)? })
     }
 
     /// As [`stages_in`], with the routines of the wanted stages alone, each in its form and as if
@@ -431,26 +436,26 @@ impl<'a> Piece<'a> {
         wanted: &[(Stage, StageForm)],
         choice: &dyn Choice,
     ) -> Result<Samples, StageError> {
-        let graph = self.own.graph(self.model, examples)?;
+        let graph = self.variant.graph(self.model, examples)?;
         let Cut { cuts, slices, .. } = self.cut;
-        let flow = Flow::new(&graph, (self.own.cuts(cuts), slices))?;
+        let flow = Flow::new(&graph, (self.variant.cuts(cuts), slices))?;
         let layout = |stage: Option<(Stage, StageForm)>| {
             let form = |_| stage.map_or(StageForm::default(), |(_, form)| form);
             let stages = stage.map(|(stage, _)| stage);
             let form = hopping(&graph, &flow, stages.into_iter(), form)?;
-            let rewriting = self.own.rewriting(choice);
+            let rewriting = self.variant.rewriting(choice);
             Ok(Layout::new(&graph, &flow, element, (stages, form), rewriting))
         };
         let one = |wanted: &(Stage, StageForm)| {
-            Ok(code(&layout(Some(*wanted))?, wanted.0, &self.own))
+            Ok(code(&layout(Some(*wanted))?, wanted.0, &self.variant))
         };
         let code = wanted.iter().map(one).collect::<Result<_, StageError>>()?;
-        Ok(Samples { frame: frame(&layout(None)?, &self.own), code })
+        Ok(Samples { frame: frame(&layout(None)?, &self.variant), code })
     }
 }
 
 /// Everything but code.
-fn frame(layout: &Layout<'_>, own: &Own) -> Stages {
+fn frame(layout: &Layout<'_>, variant: &Variant) -> Stages {
     Stages {
         stages: Table::new(),
         values: layout.values(),
@@ -458,16 +463,16 @@ fn frame(layout: &Layout<'_>, own: &Own) -> Stages {
         parameters: layout.parameters(),
         elements: layout.elements.clone(),
         rewrites: layout.rewriting.all_done(),
-        maps: own.maps(),
+        maps: variant.maps(),
     }
 }
 
-fn code(layout: &Layout<'_>, stage: Stage, own: &Own) -> StageCode {
+fn code(layout: &Layout<'_>, stage: Stage, variant: &Variant) -> StageCode {
     StageCode {
         forward: forward::forward(layout, stage),
         backward: backward_code(layout, stage),
         combine: backward::combine(layout, stage),
-        nodes: own.whole_nodes(layout.flow.nodes(stage)),
+        nodes: variant.given_nodes(layout.flow.nodes(stage)),
     }
 }
 

@@ -1,7 +1,7 @@
-//! What every node of a model costs on its own, for whoever chooses cut points.
+//! What every node of a model costs on its own, for the choice of cut points.
 
 use super::{
-    Own, Piece, StageError, StageForm,
+    Piece, StageError, StageForm, Variant,
     accumulate::Accumulation,
     call::{self, Step, Term},
     derivative::Derivative,
@@ -26,7 +26,7 @@ pub struct NodeCost {
     pub forward: PassCost,
     /// Its backward calls, as the uncut model makes them for its first micro-batch.
     pub backward: PassCost,
-    /// Those of the first half, where its backward pass is in two.
+    /// The backward calls of the first half, where the backward pass is in two.
     pub turn: PassCost,
     /// Elements of the parameters that it is the first to use.
     pub parameters: u64,
@@ -73,7 +73,7 @@ impl Piece<'_> {
     /// # Errors
     /// The first node with a call that it does not take.
     pub fn admit(&self, examples: u64) -> Result<(), StageError> {
-        admit(&self.own.graph(self.model, examples)?)
+        admit(&self.variant.graph(self.model, examples)?)
     }
 
     /// As [`node_costs`], of the nodes of the model that was cut, for whoever wants them for
@@ -88,14 +88,14 @@ impl Piece<'_> {
         dtype: Float,
         choice: &dyn Choice,
     ) -> Result<Vec<NodeCost>, StageError> {
-        let graph = self.own.graph(self.model, examples)?;
-        let own = graph_costs(&graph, dtype, self.own.rewriting(choice))?;
-        let Own::Part { parted, layers } = &self.own else { return Ok(own) };
+        let graph = self.variant.graph(self.model, examples)?;
+        let found = graph_costs(&graph, dtype, self.variant.rewriting(choice))?;
+        let Variant::Derived { parted, layers } = &self.variant else { return Ok(found) };
         let mut costs = vec![NodeCost::default(); self.model.nodes.len()];
-        for (own, node) in own.into_iter().zip(&parted.origin) {
-            costs[node.index()].take(own);
+        for (cost, node) in found.into_iter().zip(&parted.origin) {
+            costs[node.index()].take(cost);
         }
-        // They were found for the own graph.
+        // `Variant::graph` has found them above.
         for (node, layer) in layers.get().into_iter().flatten() {
             costs[node.index()].layer = Some(*layer);
         }
@@ -139,8 +139,8 @@ fn graph_costs(
         cost.output = Bytes(elements) * dtype.size();
         cost.layer = graph.layers().get(&node).copied();
     }
-    for (node, _, size) in &layout.keep(Stage::new(0)).tensors {
-        costs[node.index()].kept += *size;
+    for made in &layout.keep(Stage::new(0)).tensors {
+        costs[made.node.index()].kept += made.size;
     }
     let forward = graph.computed().flat_map(|node| {
         let steps = graph.derivative(node).forward.iter();

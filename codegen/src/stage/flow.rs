@@ -33,6 +33,21 @@ pub(crate) struct Crossing {
     pub(crate) sum: NodeId,
 }
 
+/// A stage of a cut graph.
+#[derive(Clone, Copy)]
+pub(crate) struct Staged<'a> {
+    pub(crate) graph: &'a Graph<'a>,
+    pub(crate) flow: &'a Flow,
+    pub(crate) stage: Stage,
+}
+
+impl<'a> Staged<'a> {
+    /// Nodes of the stage that have kernels, in topological order.
+    pub(crate) fn computed(self) -> impl DoubleEndedIterator<Item = NodeId> + use<'a> {
+        self.flow.computed(self.graph, self.stage)
+    }
+}
+
 impl Flow {
     /// Cuts the graph.
     pub(crate) fn new(
@@ -171,7 +186,8 @@ impl Flow {
                     Some(first) => {
                         return Err(StageError::Shared {
                             parameter: graph.model.parameters[parameter].name.clone(),
-                            stages: [first, stage].map(|own| own.index() / self.slices),
+                            stages: [first, stage]
+                                .map(|stage| stage.index() / self.slices),
                         });
                     }
                 }

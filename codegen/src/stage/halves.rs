@@ -20,7 +20,7 @@ use super::{
     again::Again,
     backward::{Sum, begin},
     call::{Step, Tensor, Term, call},
-    flow::Flow,
+    flow::{Flow, Staged},
     graph::Graph,
     hashed::HashedSet,
     hop::Hopping,
@@ -28,7 +28,6 @@ use super::{
 };
 use crate::tensor::Strand;
 use roundelay_dsl::{NodeId, Source};
-use roundelay_schedule::Stage;
 use std::collections::BTreeSet;
 
 /// The two halves, before anything has an address.
@@ -46,12 +45,13 @@ pub(crate) struct Halves {
 
 impl Halves {
     /// The halves of a stage's backward pass.
-    pub(crate) fn new(graph: &Graph<'_>, flow: &Flow, stage: Stage, keep: &Keep) -> Self {
+    pub(crate) fn new(at: Staged<'_>, keep: &Keep) -> Self {
+        let Staged { graph, flow, stage } = at;
         let mut halves = Self::default();
         let mut sums = begin(flow, stage, Sum::First);
         let mut again = Again::new(graph, keep);
-        let hop = Hopping::of(graph, flow, stage);
-        let nodes: Vec<NodeId> = flow.computed(graph, stage).rev().collect();
+        let hop = Hopping::of(at);
+        let nodes: Vec<NodeId> = at.computed().rev().collect();
         let is_trunk = |node: &NodeId| hop.is_some_and(|hop| hop.is_trunk(*node));
         let (trunk, head): (Vec<_>, Vec<_>) = nodes.into_iter().partition(is_trunk);
         for node in head {
@@ -87,9 +87,10 @@ impl Halves {
         [input, weight]: [&mut Again<'a>; 2],
         (hop, trunk): (Hopping, &[NodeId]),
     ) {
-        if hop.keeps_own() {
-            let own = Tensor::Gradient(Source::Node(hop.value));
-            let from = Term::real(own, &graph.shape(Source::Node(hop.value))).flat();
+        if hop.keeps_gradient() {
+            let value = Source::Node(hop.value);
+            let gradient = Tensor::Gradient(value);
+            let from = Term::real(gradient, &graph.shape(value)).flat();
             let kept = Term { tensor: Tensor::Adjoint(hop.value), ..from.clone() };
             self.adjoint.push((kept.tensor, kept.elements()));
             self.input.extend(sums.lay(hop.value, vec![call("copy", [from, kept])]));
@@ -134,10 +135,10 @@ impl Halves {
         input: &[Step],
         mut weight: Vec<Step>,
     ) -> Vec<Step> {
-        let own = Tensor::Gradient(Source::Node(node));
+        let gradient = Tensor::Gradient(Source::Node(node));
         let strand = weight.first().map_or(Strand::All, |step| step.strand);
         let mut terms = weight.iter_mut().flat_map(|step| &mut step.terms);
-        if let Some(read) = terms.find(|term| term.tensor == own).cloned() {
+        if let Some(read) = terms.find(|term| term.tensor == gradient).cloned() {
             let place = match sums.keep(node) {
                 Kept::InPlace(place) => place,
                 Kept::Copied(place) => {
@@ -150,7 +151,7 @@ impl Halves {
             };
             self.adjoint.push((place, read.elements()));
             for term in weight.iter_mut().flat_map(|step| &mut step.terms) {
-                if term.tensor == own {
+                if term.tensor == gradient {
                     term.tensor = place;
                 }
             }
@@ -179,11 +180,8 @@ fn part(node: NodeId, steps: Vec<Step>) -> Parted {
     for one in made(steps) {
         let mut step = match one {
             Made::Own(step) => {
-                let half = match parameters(&step) {
-                    true => &mut parted.weight,
-                    false => &mut parted.input,
-                };
-                half.push(step);
+                let Parted { input, weight } = &mut parted;
+                if parameters(&step) { weight } else { input }.push(step);
                 continue;
             }
             Made::Aside(step) => step,
@@ -228,9 +226,10 @@ pub(crate) fn made(steps: Vec<Step>) -> impl Iterator<Item = Made> {
     let heavy = steps.iter().any(is_heavy);
     steps.into_iter().map(move |step| {
         let alone = !step.terms.iter().any(is_value);
-        match parameters(&step) && !(heavy && alone) {
-            true => Made::Aside(step),
-            false => Made::Own(step),
+        if parameters(&step) && !(heavy && alone) {
+            Made::Aside(step)
+        } else {
+            Made::Own(step)
         }
     })
 }

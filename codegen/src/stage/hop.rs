@@ -9,11 +9,11 @@
 use super::{
     StageError,
     call::{Step, Tensor, Term, call},
-    flow::Flow,
+    flow::Staged,
     graph::Graph,
 };
 use roundelay_dsl::{NodeId, Operation, Source};
-use roundelay_schedule::{Hop, Id, Stage};
+use roundelay_schedule::{Hop, Id};
 
 /// What trains the weights of a trunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +38,10 @@ pub(crate) struct Hopping {
 
 impl Hopping {
     /// What hops back to a stage; nothing to the last one.
-    pub(crate) fn of(graph: &Graph<'_>, flow: &Flow, stage: Stage) -> Option<Self> {
-        let mut own = flow.crossing.iter().filter(|row| row.producer == stage);
-        let row = own.find(|row| row.returns.is_some() && row.sum != row.node)?;
+    pub(crate) fn of(at: Staged<'_>) -> Option<Self> {
+        let Staged { graph, flow, stage } = at;
+        let mut crossing = flow.crossing.iter().filter(|row| row.producer == stage);
+        let row = crossing.find(|row| row.returns.is_some() && row.sum != row.node)?;
         let boundary = &graph.model.nodes[row.sum];
         let above = graph.sum_of(*boundary.operands.first()?);
         let (Operation::Boundary(hop), Source::Node(value)) = (boundary.operation, above)
@@ -86,13 +87,13 @@ impl Hopping {
     }
 
     /// Whether W reads a, so that I has to keep it.
-    pub(crate) fn keeps_own(&self) -> bool {
+    pub(crate) fn keeps_gradient(&self) -> bool {
         self.trained == Trained::ByBoth
     }
 }
 
 /// The backward calls of a node without contributions to some sums: a call that makes nothing else
-/// is left out, another makes them where nobody reads them.
+/// is left out, any other makes them in arrays that no call reads.
 fn without(steps: &[Step], dropped: impl Fn(Source) -> bool) -> Vec<Step> {
     let is_contribution = |term: &Term| matches!(term.tensor, Tensor::Contribution(_));
     let is_dropped = |term: &Term| match term.tensor {
@@ -126,15 +127,12 @@ fn without(steps: &[Step], dropped: impl Fn(Source) -> bool) -> Vec<Step> {
 
 /// Where gradients hop back, a stage is one unit: it begins with the boundary in front of it, and
 /// has no other.
-pub(crate) fn admit(
-    graph: &Graph<'_>,
-    flow: &Flow,
-    stage: Stage,
-) -> Result<(), StageError> {
-    let own = flow.nodes(stage);
-    let start = NodeId::new(own.start);
+pub(crate) fn admit(at: Staged<'_>) -> Result<(), StageError> {
+    let Staged { graph, flow, stage } = at;
+    let nodes = flow.nodes(stage);
+    let start = NodeId::new(nodes.start);
     let name = |node: NodeId| graph.model.nodes[node].name.clone();
-    let mut inside = own.skip(1).map(NodeId::new);
+    let mut inside = nodes.skip(1).map(NodeId::new);
     if let Some(node) = inside.find(|node| graph.is_boundary(Source::Node(*node))) {
         return Err(StageError::Units { stage: stage.index(), boundary: name(node) });
     }

@@ -18,42 +18,41 @@
 
 use super::{
     call::Tensor,
-    flow::Flow,
+    flow::Staged,
     graph::Graph,
     hashed::{HashedMap, HashedSet},
     layout::element,
 };
 use roundelay_dsl::{Motion, NodeId, Operation, Part, Sliced, Source};
-use roundelay_schedule::{Bytes, Float, Recompute, Share, Stage};
-use std::collections::{BTreeMap, BTreeSet};
+use roundelay_schedule::{Bytes, Float, Recompute, Share};
+use std::collections::BTreeSet;
 
 /// What a stage keeps.
 #[derive(Clone, Debug)]
 pub(crate) struct Keep {
-    /// In the order in which forward makes it, with the node that makes it.
-    pub(crate) tensors: Vec<(NodeId, Tensor, Bytes)>,
+    /// In the order in which forward makes it.
+    pub(crate) tensors: Vec<Made>,
     /// What the stage makes, has no row of its own, and does not keep.
     lost: HashedSet<Tensor>,
 }
 
+/// A result or an auxiliary that a stage makes and that has no row of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Made {
+    /// The node that makes it.
+    pub(crate) node: NodeId,
+    pub(crate) tensor: Tensor,
+    pub(crate) size: Bytes,
+}
+
 impl Keep {
     /// What a stage keeps under a decision.
-    pub(crate) fn new(
-        graph: &Graph<'_>,
-        flow: &Flow,
-        dtype: Float,
-        stage: Stage,
-        recompute: Recompute,
-    ) -> Self {
-        let made = made(graph, flow, dtype, stage);
-        let read = read(graph, flow, stage);
-        let own = made.iter().map(|(_, tensor, _)| *tensor);
-        let all = own.filter(|tensor| read.contains(tensor)).collect();
-        let kept = Choice { graph, flow, stage, made: &made, read, all }.kept(recompute);
+    pub(crate) fn new(at: Staged<'_>, dtype: Float, recompute: Recompute) -> Self {
+        let made = at.made(dtype);
+        let kept = Keeping::new(at, &made).kept(recompute);
         let (tensors, lost): (Vec<_>, Vec<_>) =
-            made.into_iter().partition(|(_, tensor, _)| kept.contains(tensor));
-        let lost = lost.into_iter().map(|(_, tensor, _)| tensor).collect();
-        Self { tensors, lost }
+            made.into_iter().partition(|made| kept.contains(&made.tensor));
+        Self { tensors, lost: tensors_of(&lost) }
     }
 
     /// Whether backward has to compute a tensor again before it can read it.
@@ -62,33 +61,38 @@ impl Keep {
     }
 }
 
-/// What may be kept.
-struct Choice<'a> {
-    graph: &'a Graph<'a>,
-    flow: &'a Flow,
-    stage: Stage,
-    made: &'a [(NodeId, Tensor, Bytes)],
-    /// What backward reads.
-    read: HashedSet<Tensor>,
-    /// What of it the stage makes, in order.
-    all: Vec<Tensor>,
+fn tensors_of(made: &[Made]) -> HashedSet<Tensor> {
+    made.iter().map(|made| made.tensor).collect()
 }
 
-impl Choice<'_> {
+/// What a stage may keep.
+struct Keeping<'a> {
+    at: Staged<'a>,
+    made: &'a [Made],
+    /// What backward reads of what nodes make, in this stage or before it.
+    read: HashedSet<Tensor>,
+    /// What of it the stage makes, in order.
+    all: Vec<Made>,
+}
+
+impl<'a> Keeping<'a> {
+    fn new(at: Staged<'a>, made: &'a [Made]) -> Self {
+        let read = at.read();
+        let all = made.iter().copied().filter(|made| read.contains(&made.tensor));
+        Self { at, made, all: all.collect(), read }
+    }
+
     /// What a way to compute again keeps.
     fn kept(&self, recompute: Recompute) -> HashedSet<Tensor> {
-        let Self { graph, flow, stage, made, ref read, ref all } = *self;
-        let all = || all.iter().copied();
+        let Self { at, made, read, all } = self;
         match recompute {
-            Recompute::None => ungathered(graph, flow, stage, all().collect(), made),
+            Recompute::None => at.ungathered(tensors_of(all), made),
             Recompute::Selective => {
-                let again = cheap(graph, flow, stage, read, &all().collect());
-                all().filter(|tensor| !again.contains(tensor)).collect()
+                let again = at.cheap(read, &tensors_of(all));
+                let all = all.iter().map(|made| made.tensor);
+                all.filter(|tensor| !again.contains(tensor)).collect()
             }
-            Recompute::Full => Full::new(graph, flow, stage, &all().collect())
-                .kept()
-                .into_iter()
-                .collect(),
+            Recompute::Full => Full { at: *at, all }.kept(),
             Recompute::SelectiveIn(share) | Recompute::FullIn(share) => {
                 self.mixed(share, recompute.ways())
             }
@@ -97,78 +101,75 @@ impl Choice<'_> {
 
     /// What the first layers of the stage keep one way, and all else another.
     fn mixed(&self, share: Share, ways: [Recompute; 2]) -> HashedSet<Tensor> {
-        let layers = self.graph.layers();
-        let nodes = self.flow.computed(self.graph, self.stage);
-        let own: BTreeSet<u32> =
+        let layers = self.at.graph.layers();
+        let nodes = self.at.computed();
+        let numbers: BTreeSet<u32> =
             nodes.filter_map(|node| layers.get(&node).copied()).collect();
-        let some: BTreeSet<u32> = own.iter().copied().take(share.of(own.len())).collect();
-        let [last, first] = ways.map(|way| self.kept(way));
-        let is_kept = |(node, tensor, _): &&(NodeId, Tensor, Bytes)| {
-            let is_first = layers.get(node).is_some_and(|layer| some.contains(layer));
-            if is_first { first.contains(tensor) } else { last.contains(tensor) }
+        let count = share.of(numbers.len());
+        let first: BTreeSet<u32> = numbers.into_iter().take(count).collect();
+        let [by_last, by_first] = ways.map(|way| self.kept(way));
+        let is_kept = |made: &&Made| {
+            let is_first =
+                layers.get(&made.node).is_some_and(|layer| first.contains(layer));
+            if is_first { &by_first } else { &by_last }.contains(&made.tensor)
         };
-        self.made.iter().filter(is_kept).map(|(_, tensor, _)| *tensor).collect()
+        self.made.iter().filter(is_kept).map(|made| made.tensor).collect()
     }
 }
 
-/// Results and auxiliaries that a stage makes and that have no row of their own.
-fn made(
-    graph: &Graph<'_>,
-    flow: &Flow,
-    dtype: Float,
-    stage: Stage,
-) -> Vec<(NodeId, Tensor, Bytes)> {
-    let mut seen = HashedSet::default();
-    let mut made = Vec::new();
-    for node in flow.computed(graph, stage) {
-        let crosses = flow.value(node).is_some() || node == graph.loss;
-        for term in graph.derivative(node).forward.iter().flat_map(|step| &step.terms) {
-            let own = match term.tensor {
-                Tensor::Source(source) => source == Source::Node(node) && !crosses,
-                Tensor::Auxiliary(..) => true,
-                _ => false,
-            };
-            if own && seen.insert(term.tensor) {
-                let width = element(graph, dtype, term.tensor, term.element);
-                let size = Bytes(term.elements()) * width.size(dtype);
-                made.push((node, term.tensor, size));
+impl Staged<'_> {
+    /// Results and auxiliaries that the stage makes and that have no row of their own.
+    fn made(self, dtype: Float) -> Vec<Made> {
+        let Self { graph, flow, .. } = self;
+        let mut seen = HashedSet::default();
+        let mut made = Vec::new();
+        for node in self.computed() {
+            let crosses = flow.value(node).is_some() || node == graph.loss;
+            let steps = &graph.derivative(node).forward;
+            for term in steps.iter().flat_map(|step| &step.terms) {
+                let tensor = term.tensor;
+                let is_made = match tensor {
+                    Tensor::Source(source) => source == Source::Node(node) && !crosses,
+                    Tensor::Auxiliary(..) => true,
+                    _ => false,
+                };
+                if is_made && seen.insert(tensor) {
+                    let width = element(graph, dtype, tensor, term.element);
+                    let size = Bytes(term.elements()) * width.size(dtype);
+                    made.push(Made { node, tensor, size });
+                }
             }
         }
+        made
     }
-    made
-}
 
-/// What nodes make that the backward calls of a stage's nodes read.
-fn read(graph: &Graph<'_>, flow: &Flow, stage: Stage) -> HashedSet<Tensor> {
-    let nodes = flow.computed(graph, stage);
-    let steps = nodes.flat_map(|node| flow.backward(graph, node));
-    let tensors = steps.flat_map(|step| &step.terms).map(|term| term.tensor);
-    let is_made = |tensor: &Tensor| {
-        matches!(tensor, Tensor::Source(Source::Node(_)) | Tensor::Auxiliary(..))
-    };
-    tensors.filter(is_made).collect()
-}
+    /// What nodes make that the backward calls of the stage's nodes read.
+    fn read(self) -> HashedSet<Tensor> {
+        let steps = self.computed().flat_map(|node| self.flow.backward(self.graph, node));
+        let tensors = steps.flat_map(|step| &step.terms).map(|term| term.tensor);
+        let is_made = |tensor: &Tensor| {
+            matches!(tensor, Tensor::Source(Source::Node(_)) | Tensor::Auxiliary(..))
+        };
+        tensors.filter(is_made).collect()
+    }
 
-/// What is gathered from the parts, halos with it, or joined from slices, is gathered again where
-/// backward reads it; kept is the own part, as in Megatron's sequence parallelism (arXiv 2205.05198).
-fn ungathered(
-    graph: &Graph<'_>,
-    flow: &Flow,
-    stage: Stage,
-    mut kept: HashedSet<Tensor>,
-    made: &[(NodeId, Tensor, Bytes)],
-) -> HashedSet<Tensor> {
-    for node in flow.computed(graph, stage) {
-        let result = Tensor::Source(Source::Node(node));
-        let own = &graph.model.nodes[node];
-        if !is_gather(own.operation) || !kept.remove(&result) {
-            continue;
+    /// What is gathered from the parts, halos with it, or joined from slices, is gathered again
+    /// where backward reads it; kept is the device's part, as in Megatron's sequence parallelism
+    /// (arXiv 2205.05198).
+    fn ungathered(self, mut kept: HashedSet<Tensor>, made: &[Made]) -> HashedSet<Tensor> {
+        for node in self.computed() {
+            let result = Tensor::Source(Source::Node(node));
+            let gather = &self.graph.model.nodes[node];
+            if !is_gather(gather.operation) || !kept.remove(&result) {
+                continue;
+            }
+            let operands = gather.operands.iter();
+            let parts = operands.map(|part| Tensor::Source(self.graph.root(*part)));
+            let is_here = |part: &Tensor| made.iter().any(|made| made.tensor == *part);
+            kept.extend(parts.filter(is_here));
         }
-        let parts = own.operands.iter().map(|part| Tensor::Source(graph.root(*part)));
-        let here = |part: &Tensor| made.iter().any(|(_, tensor, _)| tensor == part);
-        kept.extend(parts.filter(here));
+        kept
     }
-    kept
 }
 
 fn is_gather(operation: Operation) -> bool {
@@ -200,40 +201,38 @@ enum Joins {
     One,
 }
 
-/// The kept results that `selective` computes again.
-fn cheap(
-    graph: &Graph<'_>,
-    flow: &Flow,
-    stage: Stage,
-    read: &HashedSet<Tensor>,
-    kept: &HashedSet<Tensor>,
-) -> HashedSet<Tensor> {
-    let mut had: HashedMap<NodeId, Had> = HashedMap::default();
-    let mut again = HashedSet::default();
-    let present = |node| match read.contains(&Tensor::Source(Source::Node(node))) {
-        true => Had::Kept,
-        false => Had::Gone,
-    };
-    for node in flow.computed(graph, stage) {
-        let result = Tensor::Source(Source::Node(node));
-        let values = values(graph, node);
-        let of = |value: &NodeId| had.get(value).copied().unwrap_or(present(*value));
-        let way = match is_cheap(graph.model.nodes[node].operation) {
-            true => way(values.iter().map(of)),
-            false => Had::Gone,
+impl Staged<'_> {
+    /// The kept results that `selective` computes again.
+    fn cheap(
+        self,
+        read: &HashedSet<Tensor>,
+        kept: &HashedSet<Tensor>,
+    ) -> HashedSet<Tensor> {
+        let mut had: HashedMap<NodeId, Had> = HashedMap::default();
+        let mut again = HashedSet::default();
+        let present = |node| {
+            let is_read = read.contains(&Tensor::Source(Source::Node(node)));
+            if is_read { Had::Kept } else { Had::Gone }
         };
-        let found = match (way, kept.contains(&result)) {
-            (Had::Again(joins), true) => {
-                again.insert(result);
-                Had::Again(joins)
-            }
-            (Had::Again(joins), false) => Had::Again(joins),
-            (_, true) => Had::Kept,
-            (_, false) => present(node),
-        };
-        had.insert(node, found);
+        for node in self.computed() {
+            let result = Tensor::Source(Source::Node(node));
+            let values = values(self.graph, node);
+            let of = |value: &NodeId| had.get(value).copied().unwrap_or(present(*value));
+            let is_cheap = is_cheap(self.graph.model.nodes[node].operation);
+            let way = if is_cheap { way(values.iter().map(of)) } else { Had::Gone };
+            let found = match (way, kept.contains(&result)) {
+                (Had::Again(joins), true) => {
+                    again.insert(result);
+                    Had::Again(joins)
+                }
+                (Had::Again(joins), false) => Had::Again(joins),
+                (_, true) => Had::Kept,
+                (_, false) => present(node),
+            };
+            had.insert(node, found);
+        }
+        again
     }
-    again
 }
 
 /// How a cheap result can be had from values that can be had like this.
@@ -318,55 +317,42 @@ fn is_cheap(operation: Operation) -> bool {
 
 /// What `full` keeps of a stage.
 struct Full<'a> {
-    graph: &'a Graph<'a>,
-    flow: &'a Flow,
-    stage: Stage,
-    layers: &'a BTreeMap<NodeId, u32>,
-    all: &'a BTreeSet<Tensor>,
+    at: Staged<'a>,
+    /// What backward reads and the stage makes.
+    all: &'a [Made],
 }
 
-impl<'a> Full<'a> {
-    fn new(
-        graph: &'a Graph<'a>,
-        flow: &'a Flow,
-        stage: Stage,
-        all: &'a BTreeSet<Tensor>,
-    ) -> Self {
-        Self { graph, flow, stage, layers: graph.layers(), all }
-    }
-
+impl Full<'_> {
     /// Of what backward reads, what no layer makes for itself alone; and what goes into layers
     /// and is needed to compute the rest again.
-    fn kept(self) -> BTreeSet<Tensor> {
+    fn kept(self) -> HashedSet<Tensor> {
+        let Staged { graph, flow, stage } = self.at;
+        let layers = graph.layers();
         let outside = self.read_outside();
-        let inner = |tensor: &Tensor| match tensor {
-            Tensor::Source(Source::Node(node)) => {
-                self.layers.contains_key(node) && !outside.contains(node)
-            }
-            Tensor::Auxiliary(node, _) => self.layers.contains_key(node),
-            _ => false,
+        let is_inner = |made: &Made| {
+            let is_result = matches!(made.tensor, Tensor::Source(_));
+            layers.contains_key(&made.node)
+                && !(is_result && outside.contains(&made.node))
         };
-        let (lost, mut kept): (BTreeSet<Tensor>, BTreeSet<Tensor>) =
-            self.all.iter().copied().partition(inner);
-        let maker = |tensor: &Tensor| match tensor {
-            Tensor::Source(Source::Node(node)) | Tensor::Auxiliary(node, _) => *node,
-            _ => unreachable!("nothing else is kept"),
-        };
-        let mut open: Vec<NodeId> = lost.iter().map(maker).collect();
+        let (lost, kept): (Vec<Made>, Vec<Made>) =
+            self.all.iter().copied().partition(is_inner);
+        let mut kept = tensors_of(&kept);
+        let mut open: Vec<NodeId> = lost.iter().map(|made| made.node).collect();
         let mut seen = BTreeSet::new();
         while let Some(node) = open.pop() {
             if !seen.insert(node) {
                 continue;
             }
-            for value in values(self.graph, node) {
-                let here = self.flow.stage(value) == self.stage;
+            for value in values(graph, node) {
+                let is_here = flow.stage(value) == stage;
                 let result = Tensor::Source(Source::Node(value));
-                if !here || self.flow.value(value).is_some() || kept.contains(&result) {
+                if !is_here || flow.value(value).is_some() || kept.contains(&result) {
                     continue;
                 }
-                match self.layers.get(&value) == self.layers.get(&node) {
-                    true => open.push(value),
-                    false => drop(kept.insert(result)),
+                if layers.get(&value) == layers.get(&node) {
+                    open.push(value);
+                } else {
+                    kept.insert(result);
                 }
             }
         }
@@ -375,12 +361,13 @@ impl<'a> Full<'a> {
 
     /// The nodes of the stage whose results are read outside of their layer.
     fn read_outside(&self) -> BTreeSet<NodeId> {
-        let nodes = self.flow.computed(self.graph, self.stage);
-        let reads = nodes.flat_map(|user| {
-            values(self.graph, user).into_iter().map(move |value| (value, user))
+        let layers = self.at.graph.layers();
+        let reads = self.at.computed().flat_map(|user| {
+            let values = values(self.at.graph, user);
+            values.into_iter().map(move |value| (value, user))
         });
         let crossing =
-            reads.filter(|(value, user)| self.layers.get(value) != self.layers.get(user));
+            reads.filter(|(value, user)| layers.get(value) != layers.get(user));
         crossing.map(|(value, _)| value).collect()
     }
 }

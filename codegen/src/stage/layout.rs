@@ -5,7 +5,7 @@
 use super::{
     BackwardForm, CrossingValue, Differentiated, StageForm,
     call::{Tensor, Term},
-    flow::{Crossing, Flow},
+    flow::{Crossing, Flow, Staged},
     fuse::Rewriting,
     graph::Graph,
     halves::Halves,
@@ -84,12 +84,11 @@ impl<'a> Layout<'a> {
         }
         let keep = |stage: Stage| {
             let StageForm { backward, recompute } = form(stage);
-            let keep = Keep::new(graph, flow, dtype, stage, recompute);
+            let at = Staged { graph, flow, stage };
+            let keep = Keep::new(at, dtype, recompute);
             let backward = match backward {
                 BackwardForm::Whole => Backward::Whole,
-                BackwardForm::Split => {
-                    Backward::Split(Halves::new(graph, flow, stage, &keep))
-                }
+                BackwardForm::Split => Backward::Split(Halves::new(at, &keep)),
             };
             (stage, Kept::new(graph, keep, backward, dtype))
         };
@@ -251,7 +250,7 @@ impl Kept {
                 (halves.read_by_weight(), adjoint)
             }
         };
-        let all = keep.tensors.iter().map(|(_, tensor, size)| (*tensor, *size));
+        let all = keep.tensors.iter().map(|made| (made.tensor, made.size));
         let (retained, activation): (Vec<_>, Vec<_>) =
             all.partition(|(tensor, _)| late.contains(tensor));
         let [activation, retained, adjoint] =
