@@ -228,9 +228,8 @@ impl<'a> Slicing<'a> {
     ) -> Result<Source, StageError> {
         let (first, own, slices) = (self.first(), self.own, self.slices);
         let operation = match operation {
-            Operation::Rotary { heads, base, turned, still, stretch } => {
-                let own = Sliced::Rotary { heads, base, turned, still, stretch, first };
-                Operation::Sliced(own)
+            Operation::Rotary(turning) => {
+                Operation::Sliced(Sliced::Rotary { turning, first })
             }
             Operation::Dropout { rate } => {
                 let operator = self.at.index() as u64;

@@ -1,5 +1,35 @@
-//! What attention reads and how: how its operands lie, what a position sees, what becomes of scores and
-//! of angles.
+//! What attention reads and how: its heads, how its operands lie, what a position sees, what becomes of
+//! scores and of angles.
+
+/// How many heads attention has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Heads {
+    /// Heads of queries, and so of results.
+    pub all: u64,
+    /// Heads of keys and values, each read by as many heads of queries; divides `all`.
+    pub keys: u64,
+}
+
+impl Heads {
+    /// Whether this many equal parts have whole heads of both kinds.
+    pub fn divide_into(self, parts: u64) -> bool {
+        self.all.is_multiple_of(parts) && self.keys.is_multiple_of(parts)
+    }
+
+    /// The heads of one of this many equal parts.
+    pub fn part(self, parts: u64) -> Self {
+        Self { all: self.all / parts, keys: self.keys / parts }
+    }
+}
+
+/// What a position of a sequence sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sight {
+    /// Whether it sees only itself and the positions before it.
+    pub causal: bool,
+    /// How far it sees.
+    pub window: Window,
+}
 
 /// How far a position of a sequence sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +85,29 @@ impl Still {
             Self::None => heads,
             Self::LastOf(count) => heads / count.max(1),
         }
+    }
+}
+
+/// How pairs of elements of every head are turned by their positions: pairs (i, i + t/2) of the first t
+/// elements by the angle position · base^(−2i/t), stretched.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Turning {
+    /// Number of heads.
+    pub heads: u64,
+    /// Base of the angles.
+    pub base: f64,
+    /// Elements of a head that turn, t; even.
+    pub turned: u64,
+    /// Heads that do not turn; divides `heads`.
+    pub still: Still,
+    /// How angles are made smaller.
+    pub stretch: Stretch,
+}
+
+impl Turning {
+    /// How many equal groups of heads stay together where heads are divided.
+    pub fn groups(self) -> u64 {
+        self.still.groups(self.heads)
     }
 }
 

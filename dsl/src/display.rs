@@ -1,8 +1,8 @@
 //! A model as text: one line per input, parameter and operation.
 
 use crate::{
-    Cap, Masked, Metric, Model, Node, NodeId, Operation, Projections, Scale, Source,
-    Still, Stretch, Window, value::spelled,
+    Cap, Heads, Masked, Metric, Model, Node, NodeId, Operation, Projections, Scale,
+    Sight, Source, Still, Stretch, Turning, Window, value::spelled,
 };
 use roundelay_schedule::{Element, Hop, Initial, Origin, Reading, Treatment};
 use std::fmt;
@@ -90,11 +90,15 @@ impl fmt::Display for Source {
     }
 }
 
+/// Heads of queries and of keys.
+fn counted(f: &mut fmt::Formatter<'_>, Heads { all, keys }: Heads) -> fmt::Result {
+    write!(f, "heads = {all}, key_heads = {keys}")
+}
+
 /// Which scores there are, and their factor.
 fn seen(
     f: &mut fmt::Formatter<'_>,
-    causal: bool,
-    window: Window,
+    Sight { causal, window }: Sight,
     scale: Scale,
 ) -> fmt::Result {
     write!(f, "causal = {causal}")?;
@@ -110,32 +114,29 @@ fn seen(
 /// An operation that works head by head; of others nothing is written.
 fn on_heads(f: &mut fmt::Formatter<'_>, operation: Operation) -> fmt::Result {
     match operation {
-        Operation::Attention {
-            heads,
-            key_heads,
-            projections,
-            causal,
-            window,
-            scale,
-            cap,
-        } => {
-            write!(f, "attention[heads = {heads}, key_heads = {key_heads}, ")?;
-            if projections == Projections::Packed {
-                f.write_str("packed, ")?;
-            }
-            seen(f, causal, window, scale)?;
+        Operation::Attention { heads, projections, sight, scale, cap } => {
+            f.write_str("attention[")?;
+            counted(f, heads)?;
+            f.write_str(match projections {
+                Projections::Packed => ", packed, ",
+                Projections::Apart => ", ",
+            })?;
+            seen(f, sight, scale)?;
             if let Cap::At(cap) = cap {
                 write!(f, ", cap = {cap}")?;
             }
         }
-        Operation::Scores { heads, key_heads, causal, window, scale } => {
-            write!(f, "scores[heads = {heads}, key_heads = {key_heads}, ")?;
-            seen(f, causal, window, scale)?;
+        Operation::Scores { heads, sight, scale } => {
+            f.write_str("scores[")?;
+            counted(f, heads)?;
+            f.write_str(", ")?;
+            seen(f, sight, scale)?;
         }
-        Operation::Mix { heads, key_heads } => {
-            write!(f, "mix[heads = {heads}, key_heads = {key_heads}")?;
+        Operation::Mix { heads } => {
+            f.write_str("mix[")?;
+            counted(f, heads)?;
         }
-        Operation::Rotary { heads, base, turned, still, stretch } => {
+        Operation::Rotary(Turning { heads, base, turned, still, stretch }) => {
             write!(f, "rotary[heads = {heads}, base = {base}, turned = {turned}")?;
             if let Still::LastOf(count) = still {
                 write!(f, ", still = {count}")?;
@@ -191,7 +192,7 @@ impl fmt::Display for Operation {
             Operation::Attention { .. }
             | Operation::Scores { .. }
             | Operation::Mix { .. }
-            | Operation::Rotary { .. } => on_heads(f, *self),
+            | Operation::Rotary(_) => on_heads(f, *self),
             Operation::ClassToken => f.write_str("class_token"),
             Operation::Select { index } => write!(f, "select[index = {index}]"),
             Operation::Rows { first } => write!(f, "rows[first = {first}]"),

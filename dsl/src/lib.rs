@@ -37,7 +37,9 @@ mod terms;
 mod token;
 mod value;
 
-pub use attending::{Cap, Projections, Scale, Still, Stretch, Window};
+pub use attending::{
+    Cap, Heads, Projections, Scale, Sight, Still, Stretch, Turning, Window,
+};
 pub use builder::ModelBuilder;
 pub use diagnostic::{Code, Diagnostic, Diagnostics, Mistake, Place, Severity};
 pub use encoding::{NotUtf8, utf8};

@@ -1,7 +1,7 @@
 //! The resolved program: no text except for display, every name a handle, every shape checked.
 
 use crate::{
-    Cap, Head, Masked, Part, Pattern, Projections, Scale, Sliced, Still, Stretch, Window,
+    Cap, Head, Heads, Masked, Part, Pattern, Projections, Scale, Sight, Sliced, Turning,
 };
 use roundelay_schedule::{
     Belonging, Bytes, Contraction, Data, DeviceId, DeviceList, Division, Element,
@@ -179,59 +179,38 @@ pub enum Operation {
     Embedding,
     /// x (.., m), weight (n, m), and perhaps bias (n) → x · weightᵀ + bias (.., n).
     Linear,
-    /// query (b, s, n), key and value (b, s, n · key_heads / heads), or all in one → softmax(scale ·
+    /// query (b, s, n), key and value (b, s, n · keys / heads), or all in one → softmax(scale ·
     /// q kᵀ) v per head (b, s, n), perhaps with capped scores.
     Attention {
-        /// Number of heads; divides n.
-        heads: u64,
-        /// Number of heads of key and value, each read by as many heads; divides `heads`.
-        key_heads: u64,
+        /// Heads, which divide n.
+        heads: Heads,
         /// How queries, keys and values lie.
         projections: Projections,
-        /// Whether position s sees only positions ≤ s.
-        causal: bool,
-        /// How far a position sees.
-        window: Window,
+        /// What a position sees.
+        sight: Sight,
         /// Factor of q kᵀ.
         scale: Scale,
         /// What bounds the scores.
         cap: Cap,
     },
-    /// query (b, s, n), key (b, s, n · key_heads / heads) → scale · q kᵀ per head (b, heads, s, s),
+    /// query (b, s, n), key (b, s, n · keys / heads) → scale · q kᵀ per head (b, heads, s, s),
     /// −∞ where a position is not seen: the scores of [`Operation::Attention`] for themselves.
     Scores {
-        /// Number of heads; divides n.
-        heads: u64,
-        /// Number of heads of the key, each read by as many heads; divides `heads`.
-        key_heads: u64,
-        /// Whether position s sees only positions ≤ s.
-        causal: bool,
-        /// How far a position sees.
-        window: Window,
+        /// Heads, which divide n.
+        heads: Heads,
+        /// What a position sees.
+        sight: Sight,
         /// Factor of q kᵀ.
         scale: Scale,
     },
-    /// weights (b, heads, s, s), value (b, s, m) → weights · v per head (b, s, m · heads / key_heads).
+    /// weights (b, heads, s, s), value (b, s, m) → weights · v per head (b, s, m · heads / keys).
     Mix {
-        /// Number of heads.
-        heads: u64,
-        /// Number of heads of the value, each read by as many heads; divides `heads` and m.
-        key_heads: u64,
+        /// Heads, of whose values there are as many as of keys.
+        heads: Heads,
     },
-    /// x (b, s, n) → the same with pairs (i, i + t/2) of the first t elements of every head turned by
-    /// the angle position · base^(−2i/t), stretched.
-    Rotary {
-        /// Number of heads; divides n.
-        heads: u64,
-        /// Base of the angles.
-        base: f64,
-        /// Elements of a head that turn, t; even, at most n / heads.
-        turned: u64,
-        /// Heads that do not turn; divides `heads`.
-        still: Still,
-        /// How angles are made smaller.
-        stretch: Stretch,
-    },
+    /// x (b, s, n) → the same with pairs of every head turned; n is divided by the heads, of which each has
+    /// at least as many elements as turn.
+    Rotary(Turning),
     /// x (b, s, n), token (n) → (b, s + 1, n) with the token as first row of every example.
     ClassToken,
     /// x (b, s, n) → row `index` of every example (b, n).

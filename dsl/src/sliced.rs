@@ -1,6 +1,6 @@
 //! What a slice of a sequence, or half of the examples, does of an operation; no program has it.
 
-use crate::{Still, Stretch};
+use crate::Turning;
 
 /// What one slice of a sequence does where sequences are cut into equal slices, and what one part of
 /// the examples does where those of a micro-batch are. Every array is the own slice, or part.
@@ -17,16 +17,8 @@ pub enum Sliced {
     Join,
     /// As `Rotary`, of positions from `first` on.
     Rotary {
-        /// Number of heads; divides n.
-        heads: u64,
-        /// Base of the angles.
-        base: f64,
-        /// Elements of a head that turn.
-        turned: u64,
-        /// Heads that do not turn.
-        still: Still,
-        /// How angles are made smaller.
-        stretch: Stretch,
+        /// How every head turns.
+        turning: Turning,
         /// The first position.
         first: u64,
     },

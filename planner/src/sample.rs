@@ -7,8 +7,8 @@ use crate::{
 };
 use roundelay_codegen::{BackwardForm, StageForm};
 use roundelay_dsl::{
-    Cap, Extent, Masked, Metric, Model, ModelInput, ModelInputId, ModelParameter,
-    NoFiles, Node, NodeId, Operation, Program, Projections, Scale, Search, Source,
+    Cap, Extent, Heads, Masked, Metric, Model, ModelInput, ModelInputId, ModelParameter,
+    NoFiles, Node, NodeId, Operation, Program, Projections, Scale, Search, Sight, Source,
     SourceFile, Train, Window, parse,
 };
 use roundelay_schedule::{
@@ -248,11 +248,9 @@ pub(crate) fn gpt(layers: u64, sequence: u64, width: u64, tied: bool) -> Model {
         let [q, k, v] = ["query", "key", "value"]
             .map(|part| linear(&mut model, &name(part), h, width, width));
         let attention = Operation::Attention {
-            heads: 4,
-            key_heads: 4,
+            heads: Heads { all: 4, keys: 4 },
             projections: Projections::Apart,
-            causal: true,
-            window: Window::Open,
+            sight: Sight { causal: true, window: Window::Open },
             scale: Scale::Depth,
             cap: Cap::Open,
         };

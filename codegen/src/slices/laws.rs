@@ -4,7 +4,7 @@
 use super::{Kind, Slicing};
 use crate::stage::StageError;
 use roundelay_dsl::{
-    Extent, Masked, Model, Node, NodeId, Operation, Projections, Source,
+    Extent, Masked, Model, Node, NodeId, Operation, Projections, Sight, Source,
 };
 use roundelay_schedule::Id;
 use std::{
@@ -22,7 +22,10 @@ pub(super) fn sequence(model: &Model, slices: u64) -> Result<u64, StageError> {
         return refuse(&model.name, problem);
     }
     let attends = |node: &&Node| {
-        matches!(node.operation, Operation::Attention { causal: true, .. })
+        matches!(
+            node.operation,
+            Operation::Attention { sight: Sight { causal: true, .. }, .. }
+        )
     };
     let Some(first) = model.nodes.values().find(attends) else {
         let problem = "it has no causal attention, so nothing is gained by slices of a \
@@ -104,7 +107,7 @@ impl Slicing<'_> {
                      mean: slices need losses and metrics over all tokens",
                 );
             }
-            Operation::Attention { causal: false, .. } => {
+            Operation::Attention { sight: Sight { causal: false, .. }, .. } => {
                 return self.refuse("attention that is not causal reads later slices");
             }
             Operation::Attention { projections: Projections::Packed, .. } => {
@@ -156,7 +159,7 @@ impl Slicing<'_> {
 fn is_by_token(operation: Operation) -> bool {
     match operation {
         Operation::Linear
-        | Operation::Rotary { .. }
+        | Operation::Rotary(_)
         | Operation::LayerNorm { .. }
         | Operation::RmsNorm { .. }
         | Operation::Relu

@@ -53,7 +53,7 @@ pub(crate) fn arity(operation: Operation) -> (usize, usize) {
         | Operation::GeluTanh
         | Operation::SoftCap { .. }
         | Operation::Silu
-        | Operation::Rotary { .. }
+        | Operation::Rotary(_)
         | Operation::Select { .. }
         | Operation::Rows { .. }
         | Operation::Softmax
@@ -149,26 +149,15 @@ fn calls(graph: &Graph<'_>, node: NodeId) -> Derivative {
     match graph.model.nodes[node].operation {
         Operation::Embedding => linear::embedding(&site),
         Operation::Linear => linear::linear(&site),
-        Operation::Attention {
-            heads,
-            key_heads,
-            projections,
-            causal,
-            window,
-            scale,
-            cap,
-        } => {
-            let scores = attention::Scores { causal, window, scale, cap };
-            attention::attention(&site, (heads, key_heads), projections, scores)
+        Operation::Attention { heads, projections, sight, scale, cap } => {
+            let scores = attention::Scores { sight, scale, cap };
+            attention::attention(&site, heads, projections, scores)
         }
-        Operation::Scores { heads, key_heads, causal, window, scale } => {
-            attention::scores(&site, (heads, key_heads), (causal, window), scale)
+        Operation::Scores { heads, sight, scale } => {
+            attention::scores(&site, heads, sight, scale)
         }
-        Operation::Mix { heads, key_heads } => attention::mix(&site, (heads, key_heads)),
-        Operation::Rotary { heads, base, turned, still, stretch } => {
-            let turning = attention::Turning { heads, base, turned, still, stretch };
-            attention::rotary(&site, turning)
-        }
+        Operation::Mix { heads } => attention::mix(&site, heads),
+        Operation::Rotary(turning) => attention::rotary(&site, turning),
         Operation::ClassToken => rows::class_token(&site),
         Operation::Select { index } => rows::select(&site, index),
         Operation::Rows { first } => rows::rows(&site, first),

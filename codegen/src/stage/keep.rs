@@ -287,7 +287,7 @@ fn is_cheap(operation: Operation) -> bool {
         },
         Operation::Embedding
         | Operation::Sliced(_)
-        | Operation::Rotary { .. }
+        | Operation::Rotary(_)
         | Operation::Scores { .. }
         | Operation::Rows { .. }
         | Operation::ClassToken

@@ -1,6 +1,6 @@
 //! Which affine maps make their own columns: those whose result may stay in parts.
 
-use roundelay_dsl::{Model, Node, NodeId, Operation, Source};
+use roundelay_dsl::{Heads, Model, Node, NodeId, Operation, Source};
 use roundelay_schedule::{Id, Tensor};
 
 /// Whether somebody can use an array that is divided along an extent.
@@ -83,7 +83,7 @@ impl<'a> Absorb<'a> {
             Operation::Attention { .. }
             | Operation::Scores { .. }
             | Operation::Mix { .. }
-            | Operation::Rotary { .. } => true,
+            | Operation::Rotary(_) => true,
             Operation::Linear | Operation::Conv2d { .. } => false,
             _ => self.heads[node.index()],
         }
@@ -120,30 +120,25 @@ impl<'a> Absorb<'a> {
     fn by(&self, user: NodeId, place: usize, node: NodeId, extent: u32) -> Use {
         let is_last = extent == self.last(node);
         let first = place == 0;
-        let whole_heads = |heads: u64| is_last && heads.is_multiple_of(self.rows);
+        let whole_heads = |heads: Heads| heads.divide_into(self.rows);
         match self.model.nodes[user].operation {
             Operation::Linear if first && is_last => Use::Even,
-            Operation::Attention { heads, key_heads, .. }
-                if whole_heads(heads) && whole_heads(key_heads) =>
-            {
+            Operation::Attention { heads, .. } if is_last && whole_heads(heads) => {
                 Use::Even
             }
-            Operation::Scores { heads, key_heads, .. }
-                if whole_heads(heads) && whole_heads(key_heads) =>
-            {
+            Operation::Scores { heads, .. } if is_last && whole_heads(heads) => {
                 self.of(user, HEADS).min(Use::Even)
             }
             // The weights are divided by heads as soon as the scores are.
-            Operation::Mix { heads, key_heads }
-                if heads.is_multiple_of(self.rows)
-                    && key_heads.is_multiple_of(self.rows)
+            Operation::Mix { heads }
+                if whole_heads(heads)
                     && (if first { extent == HEADS } else { is_last }) =>
             {
                 Use::Even
             }
             Operation::CrossEntropy { .. } if first && is_last => Use::Any,
-            Operation::Rotary { heads, still, .. }
-                if whole_heads(still.groups(heads)) =>
+            Operation::Rotary(turning)
+                if is_last && turning.groups().is_multiple_of(self.rows) =>
             {
                 self.of(user, extent).min(Use::Even)
             }

@@ -6,28 +6,35 @@ use super::{
     local::Local,
     rules::last,
 };
-use roundelay_dsl::{Extent, Operation, Source};
+use roundelay_dsl::{Extent, Heads, Operation, Source, Turning};
 use roundelay_schedule::Direction;
 
-/// An operation on heads, with as many of queries and of keys; where keys have none of their own,
-/// twice the same, or what stays together.
+/// An operation on heads.
 #[derive(Clone, Copy)]
-pub(super) struct Heads {
-    pub(super) operation: Operation,
-    pub(super) count: [u64; 2],
+pub(super) struct HeadByHead {
+    operation: Operation,
+    heads: Heads,
 }
 
-impl Heads {
+impl HeadByHead {
+    /// Attention, its scores, or its mix of values.
+    pub(super) fn attending(operation: Operation, heads: Heads) -> Self {
+        Self { operation, heads }
+    }
+
+    /// Rotary positions: heads that stay together are divided as those that share a key.
+    pub(super) fn turning(turning: Turning) -> Self {
+        let heads = Heads { all: turning.heads, keys: turning.groups() };
+        Self { operation: Operation::Rotary(turning), heads }
+    }
+
     /// The operation on one of this many equal parts of the heads.
-    fn own(mut self, parts: u64) -> Operation {
+    fn part(mut self, parts: u64) -> Operation {
         match &mut self.operation {
-            Operation::Attention { heads, key_heads, .. }
-            | Operation::Scores { heads, key_heads, .. }
-            | Operation::Mix { heads, key_heads } => {
-                *heads /= parts;
-                *key_heads /= parts;
-            }
-            Operation::Rotary { heads, .. } => *heads /= parts,
+            Operation::Attention { heads, .. }
+            | Operation::Scores { heads, .. }
+            | Operation::Mix { heads } => *heads = heads.part(parts),
+            Operation::Rotary(turning) => turning.heads /= parts,
             other => unreachable!("{other:?} has no heads"),
         }
         self.operation
@@ -39,82 +46,85 @@ impl Local<'_> {
     fn by_heads(
         &mut self,
         operands: &[(Source, u32)],
-        heads: [u64; 2],
+        heads: Heads,
     ) -> Option<Direction> {
         let divided: Vec<Option<Direction>> = operands
             .iter()
-            .map(|(own, extent)| self.divider(self.layout(*own), *extent))
+            .map(|(operand, extent)| self.divider(self.layout(*operand), *extent))
             .collect();
-        let direction = match self.alternates() {
-            true => divided[0].filter(|own| *own != Direction::Both),
-            false => divided[0].filter(|_| divided.iter().all(|own| *own == divided[0])),
+        let direction = if self.alternates() {
+            divided[0].filter(|direction| *direction != Direction::Both)
+        } else {
+            divided[0].filter(|_| divided.iter().all(|other| *other == divided[0]))
         };
         let direction = match direction {
             None if self.alternates() => Direction::Rows,
             found => found?,
         };
-        let [heads, key_heads] = heads;
-        let even = self.divides(direction, ("heads", heads))
-            && self.divides(direction, ("key heads", key_heads));
+        let even = self.divides(direction, ("heads", heads.all))
+            && self.divides(direction, ("key heads", heads.keys));
         even.then_some(direction)
     }
 
-    /// An operation that is made head by head: own heads of each operand, divided along the extent
-    /// beside it, give a result that is divided along one.
+    /// An operation that is made head by head: a part of the heads of each operand, divided along the
+    /// extent beside it, gives a result that is divided along one.
     fn head_by_head(
         &mut self,
-        heads: Heads,
+        made: HeadByHead,
         operands: &[(Source, u32)],
         (shape, divided): (&[Extent], u32),
     ) -> (Source, Layout) {
-        let Some(direction) = self.by_heads(operands, heads.count) else {
-            self.counted_heads(heads.count);
-            let whole: Vec<Source> = operands.iter().map(|(own, _)| *own).collect();
-            return self.replicated(heads.operation, &whole, shape);
+        let Some(direction) = self.by_heads(operands, made.heads) else {
+            self.counted_heads(made.heads);
+            let whole: Vec<Source> =
+                operands.iter().map(|(operand, _)| *operand).collect();
+            return self.replicated(made.operation, &whole, shape);
         };
         let parts = self.parts(direction);
         let part = |extent| Layout::only(direction, Along::Split(extent));
-        let operands =
-            operands.iter().map(|(own, extent)| self.want(*own, part(*extent))).collect();
+        let operands = operands.iter();
+        let wanted = operands.map(|(operand, extent)| self.want(*operand, part(*extent)));
+        let wanted = wanted.collect();
         let layout = part(divided);
-        (self.add("", heads.own(parts), operands, (shape, layout)), layout)
+        (self.add("", made.part(parts), wanted, (shape, layout)), layout)
     }
 
     /// Each operand with its last extent.
     fn by_last(&self, operands: &[Source]) -> Vec<(Source, u32)> {
-        operands.iter().map(|own| (*own, last(&self.shape(*own)))).collect()
+        let operands = operands.iter().copied();
+        operands.map(|operand| (operand, last(&self.shape(operand)))).collect()
     }
 
-    /// Own heads of all operands: own columns.
+    /// One part of the heads of all operands: one part of the columns.
     pub(super) fn by_columns(
         &mut self,
-        heads: Heads,
+        made: HeadByHead,
         operands: &[Source],
         shape: &[Extent],
     ) -> (Source, Layout) {
         let operands = self.by_last(operands);
-        self.head_by_head(heads, &operands, (shape, last(shape)))
+        self.head_by_head(made, &operands, (shape, last(shape)))
     }
 
-    /// Own heads of queries and keys: own scores.
+    /// One part of the heads of queries and keys: one part of the scores.
     pub(super) fn scores(
         &mut self,
-        heads: Heads,
+        made: HeadByHead,
         operands: &[Source],
         shape: &[Extent],
     ) -> (Source, Layout) {
         let operands = self.by_last(operands);
-        self.head_by_head(heads, &operands, (shape, HEADS))
+        self.head_by_head(made, &operands, (shape, HEADS))
     }
 
-    /// Own weights and own heads of values: own columns.
+    /// One part of the weights and of the heads of values: one part of the columns.
     pub(super) fn mix(
         &mut self,
-        heads: Heads,
+        made: HeadByHead,
         operands: &[Source],
         shape: &[Extent],
     ) -> (Source, Layout) {
         let operands = [(operands[0], HEADS), (operands[1], last(shape))];
-        self.head_by_head(heads, &operands, (shape, last(shape)))
+        self.head_by_head(made, &operands, (shape, last(shape)))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     absorb::is_elementwise,
-    heads::Heads,
+    heads::HeadByHead,
     layout::{Along, Layout, Place},
     local::Local,
     maps::Map,
@@ -30,21 +30,17 @@ impl Local<'_> {
             Operation::Linear | Operation::Conv2d { groups: 1, .. } => {
                 self.map(Map { id, operation, operands, shape })
             }
-            Operation::Attention { heads, key_heads, .. } => {
-                let heads = Heads { operation, count: [heads, key_heads] };
-                self.by_columns(heads, operands, shape)
+            Operation::Attention { heads, .. } => {
+                self.by_columns(HeadByHead::attending(operation, heads), operands, shape)
             }
-            Operation::Scores { heads, key_heads, .. } => {
-                let heads = Heads { operation, count: [heads, key_heads] };
-                self.scores(heads, operands, shape)
+            Operation::Scores { heads, .. } => {
+                self.scores(HeadByHead::attending(operation, heads), operands, shape)
             }
-            Operation::Mix { heads, key_heads } => {
-                let heads = Heads { operation, count: [heads, key_heads] };
-                self.mix(heads, operands, shape)
+            Operation::Mix { heads } => {
+                self.mix(HeadByHead::attending(operation, heads), operands, shape)
             }
-            Operation::Rotary { heads, still, .. } => {
-                let count = [heads, still.groups(heads)];
-                self.by_columns(Heads { operation, count }, operands, shape)
+            Operation::Rotary(turning) => {
+                self.by_columns(HeadByHead::turning(turning), operands, shape)
             }
             Operation::Reshape => self.reshape(id, operands, shape),
             Operation::LayerNorm { .. }

@@ -6,7 +6,7 @@ use super::{
     local::{Local, Maps},
     turns::Turns,
 };
-use roundelay_dsl::{Model, NodeId, Operation};
+use roundelay_dsl::{Heads, Model, NodeId, Operation};
 use roundelay_schedule::{Direction, Tensor, gcd};
 use std::collections::BTreeMap;
 
@@ -48,11 +48,12 @@ impl Local<'_> {
     }
 
     /// The same for what is made head by head: rows must divide heads and key heads.
-    pub(super) fn counted_heads(&mut self, [heads, key_heads]: [u64; 2]) {
-        let both = gcd(heads, key_heads);
-        match heads.is_multiple_of(self.parts(Direction::Rows)) {
-            true => self.counted(("key heads", key_heads), both),
-            false => self.counted(("heads", heads), both),
+    pub(super) fn counted_heads(&mut self, Heads { all, keys }: Heads) {
+        let both = gcd(all, keys);
+        if all.is_multiple_of(self.parts(Direction::Rows)) {
+            self.counted(("key heads", keys), both);
+        } else {
+            self.counted(("heads", all), both);
         }
     }
 }

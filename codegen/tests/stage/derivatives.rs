@@ -19,7 +19,7 @@ use attention::{
     stored_scores_with_and_without_mask,
 };
 use roundelay_codegen::{StageError, Stages, stages};
-use roundelay_dsl::{Extent, Masked, Model, Operation, Sliced, Source, Still};
+use roundelay_dsl::{Extent, Masked, Model, Operation, Sliced, Source, Still, Turning};
 use roundelay_schedule::{Float, Id, Parameter, Role, Stage, Treatment};
 
 const EXAMPLES: u64 = 2;
@@ -151,7 +151,8 @@ fn slices_of_sequences() {
     let (heads, base, turned) = (2, 7.0, 4);
     let stills = [Still::None, Still::LastOf(2), Still::None];
     for ((first, stretch), still) in [0, 5, 7].into_iter().zip(STRETCHES).zip(stills) {
-        let rotary = Sliced::Rotary { heads, base, turned, still, stretch, first };
+        let turning = Turning { heads, base, turned, still, stretch };
+        let rotary = Sliced::Rotary { turning, first };
         hold_operation(Operation::Sliced(rotary), &[shape], shape);
     }
     for own in [0, 1] {

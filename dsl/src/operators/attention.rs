@@ -15,8 +15,8 @@ use super::{
     rows::sequence,
 };
 use crate::{
-    Cap, Code, Extent, Mistake, Operation, Projections, Scale, Still, Tensor, Value,
-    Window,
+    Cap, Code, Extent, Heads, Mistake, Operation, Projections, Scale, Sight, Still,
+    Tensor, Turning, Value, Window,
     graph::Graph,
     limit,
     signature::{Arguments, Fallback, optional, required},
@@ -99,50 +99,46 @@ enum Scores {
 /// What weighs values by queries and keys.
 #[derive(Clone, Copy, Debug)]
 struct Core {
-    heads: u64,
-    key_heads: u64,
-    causal: bool,
-    window: Window,
+    heads: Heads,
+    sight: Sight,
     scale: Scale,
     scores: Scores,
 }
 
 fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
     let x = arguments.real_tensor("x")?;
-    let heads = arguments.size("heads")?;
+    let heads = heads(arguments)?;
     let core = Core {
         heads,
-        key_heads: key_heads(arguments, heads)?,
-        causal: arguments.truth("causal")?,
-        window: window(arguments)?,
+        sight: sight(arguments)?,
         scale: scale(arguments)?,
         scores: scores(arguments)?,
     };
     let (bias, drawn) = (Bias::of(arguments)?, Drawn::of(arguments)?);
-    let (width, depth) = widths(&x, arguments, heads)?;
+    let (width, depth) = widths(&x, arguments, heads.all)?;
     let rotary = rotary(arguments, depth)?;
     let prepared = Prepared { depth, rotary, norm: head_norm(arguments)? };
-    let affine = |graph: &mut Graph, heads| {
-        Affine { width: heads * depth, bias, drawn }.build(graph, &x)
+    let affine = |graph: &mut Graph, count| {
+        Affine { width: count * depth, bias, drawn }.build(graph, &x)
     };
     let core = match projections(arguments)? {
         Projections::Apart => {
             let query = graph.within("query", |graph| {
-                let query = affine(graph, heads)?;
-                prepared.build(graph, query, heads)
+                let query = affine(graph, heads.all)?;
+                prepared.build(graph, query, heads.all)
             })?;
             let key = graph.within("key", |graph| {
-                let key = affine(graph, core.key_heads)?;
-                prepared.build(graph, key, core.key_heads)
+                let key = affine(graph, heads.keys)?;
+                prepared.build(graph, key, heads.keys)
             })?;
-            let value = graph.within("value", |graph| affine(graph, core.key_heads))?;
+            let value = graph.within("value", |graph| affine(graph, heads.keys))?;
             core.build(graph, [&query, &key, &value])?
         }
         Projections::Packed => {
-            let all = heads + 2 * core.key_heads;
+            let all = heads.all + 2 * heads.keys;
             let packed = graph.within("query_key_value", |graph| {
                 let packed = affine(graph, all)?;
-                let still = Still::LastOf(all / core.key_heads);
+                let still = Still::LastOf(all / heads.keys);
                 prepared.turned(graph, packed, all, still)
             })?;
             core.packed(graph, &packed, depth)?
@@ -163,8 +159,8 @@ fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
 impl Core {
     /// The operation that never has all scores.
     fn whole(self, projections: Projections, cap: Cap) -> Operation {
-        let Self { heads, key_heads, causal, window, scale, scores: _ } = self;
-        Operation::Attention { heads, key_heads, projections, causal, window, scale, cap }
+        let Self { heads, sight, scale, scores: _ } = self;
+        Operation::Attention { heads, projections, sight, scale, cap }
     }
 
     /// Queries, keys and values in one tensor (b, s, (heads + 2 key heads) · depth) to
@@ -183,7 +179,7 @@ impl Core {
         };
         let mut shape = packed.shape.clone();
         if let Some(width) = shape.last_mut() {
-            *width = Extent::fixed(self.heads * depth);
+            *width = Extent::fixed(self.heads.all * depth);
         }
         graph.node("", self.whole(Projections::Packed, cap), &[packed], shape)
     }
@@ -194,7 +190,7 @@ impl Core {
         graph: &mut Graph,
         [query, key, value]: [&Tensor; 3],
     ) -> Result<Tensor, Mistake> {
-        let Self { heads, key_heads, causal, window, scale, scores } = self;
+        let Self { heads, sight, scale, scores } = self;
         let shape = query.shape.clone();
         let dropout = match scores {
             Scores::Passing(cap) => {
@@ -204,9 +200,9 @@ impl Core {
             Scores::Stored { dropout } => dropout,
         };
         let (length, _) = sequence(query)?;
-        let grid = [heads, length, length].map(Extent::fixed);
+        let grid = [heads.all, length, length].map(Extent::fixed);
         let grid = [&shape[..1], &grid].concat();
-        let product = Operation::Scores { heads, key_heads, causal, window, scale };
+        let product = Operation::Scores { heads, sight, scale };
         let scores = graph.node("scores", product, &[query, key], grid.clone())?;
         let mut weights =
             graph.node("softmax", Operation::Softmax, &[&scores], grid.clone())?;
@@ -214,7 +210,7 @@ impl Core {
             let dropout = Operation::Dropout { rate };
             weights = graph.node("dropout", dropout, &[&weights], grid)?;
         }
-        graph.node("", Operation::Mix { heads, key_heads }, &[&weights, value], shape)
+        graph.node("", Operation::Mix { heads }, &[&weights, value], shape)
     }
 }
 
@@ -239,8 +235,8 @@ impl Prepared {
         let Rotary::Turned { base, elements: turned, stretch } = self.rotary else {
             return Ok(y);
         };
-        let operation = Operation::Rotary { heads, base, turned, still, stretch };
-        graph.node("rotary", operation, &[&y], y.shape.clone())
+        let turning = Turning { heads, base, turned, still, stretch };
+        graph.node("rotary", Operation::Rotary(turning), &[&y], y.shape.clone())
     }
 
     /// Every head over its own root mean square; all heads share one gain.
@@ -261,18 +257,24 @@ impl Prepared {
     }
 }
 
-/// Heads of key and value; as many as there are heads unless the program says otherwise.
-fn key_heads(arguments: &Arguments, heads: u64) -> Result<u64, Mistake> {
+/// As many heads of keys and values as of queries unless the program says otherwise.
+fn heads(arguments: &Arguments) -> Result<Heads, Mistake> {
+    let all = arguments.size("heads")?;
     if arguments.given("key_heads").is_none() {
-        return Ok(heads);
+        return Ok(Heads { all, keys: all });
     }
-    let key_heads = arguments.size("key_heads")?;
-    if heads.is_multiple_of(key_heads) {
-        return Ok(key_heads);
+    let keys = arguments.size("key_heads")?;
+    if all.is_multiple_of(keys) {
+        return Ok(Heads { all, keys });
     }
-    let message = format!("{key_heads} key heads do not divide {heads} heads");
+    let message = format!("{keys} key heads do not divide {all} heads");
     let hint = "every key head serves the same number of heads";
     Err(Mistake::new(Code::Value, message).hint(hint).argument("key_heads"))
+}
+
+fn sight(arguments: &Arguments) -> Result<Sight, Mistake> {
+    let causal = arguments.truth("causal")?;
+    Ok(Sight { causal, window: window(arguments)? })
 }
 
 fn window(arguments: &Arguments) -> Result<Window, Mistake> {

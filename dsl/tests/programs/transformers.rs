@@ -1,8 +1,8 @@
 //! Operators of Llama, GPT-2 and ViT: what they are made of, and how their parameters are called.
 
 use roundelay_dsl::{
-    Cap, Masked, Model, NoFiles, Operation, Projections, Scale, Source, SourceFile,
-    Still, Stretch, Window, parse,
+    Cap, Heads, Masked, Model, NoFiles, Operation, Projections, Scale, Sight, Source,
+    SourceFile, Still, Stretch, Turning, Window, parse,
 };
 use roundelay_schedule::Initial;
 
@@ -44,17 +44,16 @@ fn attention_with_everything() {
     ];
     assert_eq!(parameters(&model), expected);
     let attention = Operation::Attention {
-        heads: 6,
-        key_heads: 2,
+        heads: Heads { all: 6, keys: 2 },
         projections: Projections::Apart,
-        causal: true,
-        window: Window::Nearest(3),
+        sight: Sight { causal: true, window: Window::Nearest(3) },
         scale: Scale::Depth,
         cap: Cap::Open,
     };
     let (base, turned, stretch) = (500.0, 2, Stretch::None);
+    let still = Still::None;
     let rotary =
-        |heads| Operation::Rotary { heads, base, turned, still: Still::None, stretch };
+        |heads| Operation::Rotary(Turning { heads, base, turned, still, stretch });
     let linear = Operation::Linear;
     let expected = [
         linear,
@@ -75,11 +74,9 @@ fn attention_with_everything() {
 fn attention_that_says_nothing_is_as_it_always_was() {
     let model = sequences("z = attention(x, 3)");
     let open = Operation::Attention {
-        heads: 3,
-        key_heads: 3,
+        heads: Heads { all: 3, keys: 3 },
         projections: Projections::Apart,
-        causal: false,
-        window: Window::Open,
+        sight: Sight { causal: false, window: Window::Open },
         scale: Scale::Depth,
         cap: Cap::Open,
     };
@@ -87,9 +84,8 @@ fn attention_that_says_nothing_is_as_it_always_was() {
     assert_eq!(parameters(&model).len(), 8);
     let usual = sequences("z = attention(x, 3, rotary = true)");
     let (base, turned, stretch) = (10_000.0, 4, Stretch::None);
-    let rotary =
-        Operation::Rotary { heads: 3, base, turned, still: Still::None, stretch };
-    assert_eq!(operations(&usual)[1], rotary);
+    let turning = Turning { heads: 3, base, turned, still: Still::None, stretch };
+    assert_eq!(operations(&usual)[1], Operation::Rotary(turning));
 }
 
 #[test]
@@ -103,11 +99,9 @@ fn packed_attention_has_one_map_for_queries_keys_and_values() {
     ];
     assert_eq!(parameters(&model), expected);
     let attention = Operation::Attention {
-        heads: 6,
-        key_heads: 2,
+        heads: Heads { all: 6, keys: 2 },
         projections: Projections::Packed,
-        causal: false,
-        window: Window::Open,
+        sight: Sight { causal: false, window: Window::Open },
         scale: Scale::Depth,
         cap: Cap::Open,
     };
@@ -122,7 +116,8 @@ fn packed_attention_has_one_map_for_queries_keys_and_values() {
         sequences("z = attention(x, 6, key_heads = 2, packed = true, rotary = 9)");
     let (base, stretch) = (9.0, Stretch::None);
     let still = Still::LastOf(5);
-    let rotary = Operation::Rotary { heads: 10, base, turned: 2, still, stretch };
+    let rotary =
+        Operation::Rotary(Turning { heads: 10, base, turned: 2, still, stretch });
     assert_eq!(operations(&turned), [map, rotary, attention, map, loss]);
     assert!(turned.to_string().contains("turned = 2, still = 5]"), "{turned}");
 }
@@ -135,7 +130,7 @@ fn rotary_positions_are_stretched() {
             sequences(&format!("z = attention(x, 3, rotary = true, {arguments})"));
         let shown = model.to_string();
         match operations(&model)[1] {
-            Operation::Rotary { stretch, .. } => (stretch, shown),
+            Operation::Rotary(turning) => (turning.stretch, shown),
             other => panic!("{other:?} turns nothing"),
         }
     };
@@ -200,9 +195,10 @@ fn stored_scores_take_the_core_apart() {
     );
     let whole = sequences("z = attention(x, 6, key_heads = 2)");
     assert_eq!(parameters(&model), parameters(&whole));
-    let (heads, key_heads, window) = (6, 2, Window::Nearest(3));
-    let (causal, scale, linear) = (true, Scale::Factor(0.5), Operation::Linear);
-    let scores = Operation::Scores { heads, key_heads, causal, window, scale };
+    let heads = Heads { all: 6, keys: 2 };
+    let sight = Sight { causal: true, window: Window::Nearest(3) };
+    let (scale, linear) = (Scale::Factor(0.5), Operation::Linear);
+    let scores = Operation::Scores { heads, sight, scale };
     let expected = [
         linear,
         linear,
@@ -210,7 +206,7 @@ fn stored_scores_take_the_core_apart() {
         scores,
         Operation::Softmax,
         Operation::Dropout { rate: 0.1 },
-        Operation::Mix { heads, key_heads },
+        Operation::Mix { heads },
         linear,
         Operation::MeanSquaredError,
     ];
@@ -337,15 +333,14 @@ fn attention_of_gemma_and_its_like() {
     let last = Initial::Normal(0.002);
     assert_eq!(initials, [drawn, gain, drawn, gain, drawn, last, zero]);
     let (base, turned, stretch) = (7.0, 6, Stretch::None);
+    let still = Still::None;
     let rotary =
-        |heads| Operation::Rotary { heads, base, turned, still: Still::None, stretch };
+        |heads| Operation::Rotary(Turning { heads, base, turned, still, stretch });
     let norm = Operation::RmsNorm { epsilon: 1e-6 };
     let attention = Operation::Attention {
-        heads: 3,
-        key_heads: 1,
+        heads: Heads { all: 3, keys: 1 },
         projections: Projections::Apart,
-        causal: true,
-        window: Window::Open,
+        sight: Sight { causal: true, window: Window::Open },
         scale: Scale::Factor(0.25),
         cap: Cap::At(50.0),
     };

@@ -36,7 +36,7 @@ pub(crate) fn row_by_row(program: &Program) -> Option<String> {
 /// The numbers of a head.
 fn depth(node: &Node) -> Option<u64> {
     let Operation::Attention { heads, .. } = node.operation else { return None };
-    Some(node.shape.last()?.size / heads)
+    Some(node.shape.last()?.size / heads.all)
 }
 
 #[cfg(test)]

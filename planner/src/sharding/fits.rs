@@ -216,7 +216,7 @@ impl Kind {
             Kind::Attend { heads }
             | Kind::AttendPacked { heads }
             | Kind::Scores { heads }
-            | Kind::Mix { heads } => *heads,
+            | Kind::Mix { heads } => [heads.all, heads.keys],
             Kind::Rotary { heads: size }
             | Kind::Channels { groups: size, .. }
             | Kind::Pool { channels: size } => [*size; 2],

@@ -26,20 +26,13 @@ pub(super) fn kind(divided: &Divided<'_>, id: NodeId, node: &Node) -> Option<Kin
         Operation::LayerNorm { .. } => Kind::Norm { sums: Some(2) },
         Operation::RmsNorm { .. } => Kind::Norm { sums: Some(1) },
         Operation::Softmax => Kind::Norm { sums: None },
-        Operation::Attention { heads, key_heads, projections, .. } => {
-            let heads = [heads, key_heads];
-            match projections {
-                Projections::Apart => Kind::Attend { heads },
-                Projections::Packed => Kind::AttendPacked { heads },
-            }
-        }
-        Operation::Scores { heads, key_heads, .. } => {
-            Kind::Scores { heads: [heads, key_heads] }
-        }
-        Operation::Mix { heads, key_heads } => Kind::Mix { heads: [heads, key_heads] },
-        Operation::Rotary { heads, still, .. } => {
-            Kind::Rotary { heads: still.groups(heads) }
-        }
+        Operation::Attention { heads, projections, .. } => match projections {
+            Projections::Apart => Kind::Attend { heads },
+            Projections::Packed => Kind::AttendPacked { heads },
+        },
+        Operation::Scores { heads, .. } => Kind::Scores { heads },
+        Operation::Mix { heads } => Kind::Mix { heads },
+        Operation::Rotary(turning) => Kind::Rotary { heads: turning.groups() },
         Operation::CrossEntropy { .. } => Kind::Loss,
         Operation::MeanSquaredError => Kind::Whole,
         Operation::Conv2d { groups, .. } => return in_groups(divided, node, groups),

@@ -3,7 +3,7 @@
 
 use super::{fences, kinds::kind};
 use roundelay_codegen::{Divided, Lie, Needs, needs};
-use roundelay_dsl::{Node, NodeId, Operation, Projections, Source};
+use roundelay_dsl::{Heads, Node, NodeId, Operation, Projections, Source};
 use roundelay_schedule::{Contraction, Direction, Id, MapWay};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,13 +88,13 @@ pub(super) enum Kind {
     /// Over the last extent, by this many sums for each token; softmax is not made of sums.
     Norm { sums: Option<u64> },
     /// Of queries, keys and values head by head.
-    Attend { heads: [u64; 2] },
+    Attend { heads: Heads },
     /// Of one value that has all three.
-    AttendPacked { heads: [u64; 2] },
+    AttendPacked { heads: Heads },
     /// Scores of queries and keys.
-    Scores { heads: [u64; 2] },
+    Scores { heads: Heads },
     /// Values weighed by scores.
-    Mix { heads: [u64; 2] },
+    Mix { heads: Heads },
     /// Positions turned head by head.
     Rotary { heads: u64 },
     /// A loss over classes.

@@ -12,7 +12,7 @@ pub(crate) use tensors::{has_sequences, has_windows};
 use crate::space::{family::Family, grid::Grid, reason::Reason, windows::Windows};
 use numbers::{Tried, divisors_of, largest, powers_of_two, sorted};
 use roundelay_dsl::{
-    Choice, Numbers, Objective, Operation, Program, Projections, Search,
+    Choice, Numbers, Objective, Operation, Program, Projections, Search, Sight,
 };
 use roundelay_schedule::{
     Contraction, Images, Order, Placement, Recompute, Rule, Sequence, States, Tensor,
@@ -316,7 +316,11 @@ fn known_slices(program: &Program) -> Known {
     let mut attending = nodes.filter(|node| {
         matches!(
             node.operation,
-            Operation::Attention { causal: true, projections: Projections::Apart, .. }
+            Operation::Attention {
+                sight: Sight { causal: true, .. },
+                projections: Projections::Apart,
+                ..
+            }
         )
     });
     let first = attending.next().and_then(|node| node.shape.get(1));

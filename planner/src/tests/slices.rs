@@ -61,8 +61,8 @@ fn slices_that_do_not_fit_the_model_are_told_before_devices() {
     assert!(alone.binding.contains(why), "{alone}");
     program.search.slices = Numbers::Ranges(vec![(2, 2)]);
     for (_, node) in program.model.nodes.iter_mut() {
-        if let Operation::Attention { causal, .. } = &mut node.operation {
-            *causal = false;
+        if let Operation::Attention { sight, .. } = &mut node.operation {
+            sight.causal = false;
         }
     }
     let refused = refusal(&program);

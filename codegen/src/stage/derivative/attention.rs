@@ -2,14 +2,15 @@
 
 use super::{Derivative, Site};
 use crate::stage::call::{Step, Term, call};
-use roundelay_dsl::{Cap, Projections, Scale, Still, Stretch, Window};
+use roundelay_dsl::{
+    Cap, Heads, Projections, Scale, Sight, Still, Stretch, Turning, Window,
+};
 use roundelay_schedule::Attribute;
 
 /// Which scores there are, and what becomes of them before the softmax.
 #[derive(Clone, Copy)]
 pub(super) struct Scores {
-    pub(super) causal: bool,
-    pub(super) window: Window,
+    pub(super) sight: Sight,
     pub(super) scale: Scale,
     pub(super) cap: Cap,
 }
@@ -17,18 +18,18 @@ pub(super) struct Scores {
 /// y = softmax(scale · q kᵀ) v, perhaps with capped scores; backward recomputes the weights from the log-sum-exp.
 pub(super) fn attention(
     site: &Site<'_>,
-    (heads, key_heads): (u64, u64),
+    heads: Heads,
     projections: Projections,
-    Scores { causal, window, scale, cap }: Scores,
+    Scores { sight, scale, cap }: Scores,
 ) -> Derivative {
     let result = site.result();
     let extent =
         |from_last| result.shape.iter().rev().nth(from_last).copied().unwrap_or(1);
     let (width, length) = (extent(0), extent(1));
     let examples = result.elements() / width.saturating_mul(length).max(1);
-    let lse = site.auxiliary(0, &[examples, heads, length]);
+    let lse = site.auxiliary(0, &[examples, heads.all, length]);
     let attributed = |step: Step| {
-        let step = seeing(counted(step, (heads, key_heads)), (causal, window));
+        let step = seeing(counted(step, heads), sight);
         let step = match projections {
             Projections::Apart => step,
             Projections::Packed => step.flag("packed"),
@@ -64,17 +65,17 @@ pub(super) fn attention(
 /// has no slope where its result is zero, so nothing is left out of the latter.
 pub(super) fn scores(
     site: &Site<'_>,
-    counts: (u64, u64),
-    sight: (bool, Window),
+    heads: Heads,
+    sight: Sight,
     scale: Scale,
 ) -> Derivative {
     let [query, key] = site.operands();
     let width = query.shape.last().copied().unwrap_or(1);
     let scale = match scale {
-        Scale::Depth => 1.0 / ((width / counts.0.max(1)) as f64).sqrt(),
+        Scale::Depth => 1.0 / ((width / heads.all.max(1)) as f64).sqrt(),
         Scale::Factor(factor) => factor,
     };
-    let of = |step: Step| counted(step, counts).real("scale", scale);
+    let of = |step: Step| counted(step, heads).real("scale", scale);
     let forward = call("scores", [query.clone(), key.clone(), site.result()]);
     let dquery = |dq| of(call("mix", [site.gradient(), key.clone(), dq]));
     let dkey = |dk| of(call("mix_backward", [site.gradient(), query.clone(), dk]));
@@ -85,9 +86,9 @@ pub(super) fn scores(
 }
 
 /// y = w v; dw = dy vᵀ, dv = wᵀ dy.
-pub(super) fn mix(site: &Site<'_>, counts: (u64, u64)) -> Derivative {
+pub(super) fn mix(site: &Site<'_>, heads: Heads) -> Derivative {
     let [weights, value] = site.operands();
-    let of = |step: Step| counted(step, counts);
+    let of = |step: Step| counted(step, heads);
     let forward = call("mix", [weights.clone(), value.clone(), site.result()]);
     let dweights = |dw| of(call("scores", [site.gradient(), value.clone(), dw]));
     let dvalue = |dv| of(call("mix_backward", [weights.clone(), site.gradient(), dv]));
@@ -98,28 +99,17 @@ pub(super) fn mix(site: &Site<'_>, counts: (u64, u64)) -> Derivative {
 }
 
 /// With its numbers of heads.
-fn counted(step: Step, (heads, key_heads): (u64, u64)) -> Step {
-    step.integer("heads", whole(heads)).integer("key_heads", whole(key_heads))
+fn counted(step: Step, Heads { all, keys }: Heads) -> Step {
+    step.integer("heads", whole(all)).integer("key_heads", whole(keys))
 }
 
 /// With what queries see.
-fn seeing(step: Step, (causal, window): (bool, Window)) -> Step {
+fn seeing(step: Step, Sight { causal, window }: Sight) -> Step {
     let step = step.with("causal", Attribute::Flag(causal));
     match window {
         Window::Open => step,
         Window::Nearest(count) => step.integer("window", whole(count)),
     }
-}
-
-/// How pairs of elements turn.
-#[derive(Clone, Copy)]
-pub(super) struct Turning {
-    pub(super) heads: u64,
-    pub(super) base: f64,
-    /// Elements of a head that turn.
-    pub(super) turned: u64,
-    pub(super) still: Still,
-    pub(super) stretch: Stretch,
 }
 
 /// y = pairs of x turned by their positions; dx = pairs of dy turned back.
@@ -145,9 +135,10 @@ pub(super) fn rotary_from(
             0 => step,
             first => step.integer("first", whole(first)),
         };
-        match turned.saturating_mul(heads) == width {
-            true => step,
-            false => step.integer("turned", whole(turned)),
+        if turned.saturating_mul(heads) == width {
+            step
+        } else {
+            step.integer("turned", whole(turned))
         }
     };
     let back = |dx| attributed(call("rotary", [site.gradient(), dx])).flag("inverse");

@@ -3,7 +3,7 @@
 
 use super::{
     Derivative, Site,
-    attention::{self, Turning, whole},
+    attention::{self, whole},
 };
 use crate::stage::call::{Step, Term, call};
 use roundelay_dsl::Sliced;
@@ -13,10 +13,7 @@ pub(super) fn sliced(site: &Site<'_>, sliced: Sliced) -> Derivative {
     match sliced {
         Sliced::Cut { first } => cut(site, first),
         Sliced::Join => join(site),
-        Sliced::Rotary { heads, base, turned, still, stretch, first } => {
-            let turning = Turning { heads, base, turned, still, stretch };
-            attention::rotary_from(site, turning, first)
-        }
+        Sliced::Rotary { turning, first } => attention::rotary_from(site, turning, first),
         Sliced::Dropout { rate, operator, own, slices } => {
             let columns = site.shape().iter().skip(1).product();
             dropout(site, (rate, operator), (own, slices), columns)

@@ -2,7 +2,8 @@
 
 use super::build::{Build, Numbers, fixed, per_example};
 use roundelay_dsl::{
-    Cap, Extent, Model, Operation, Projections, Scale, Source, Still, Stretch, Window,
+    Cap, Extent, Heads, Model, Operation, Projections, Scale, Sight, Source, Still,
+    Stretch, Turning, Window,
 };
 
 const WIDTH: u64 = 4;
@@ -100,6 +101,8 @@ fn operation(
     build.node(operation, &operands, &rows())
 }
 
+const HEADS: Heads = Heads { all: 2, keys: 2 };
+
 /// Attention over pairs of rows, through views.
 fn attention(
     build: &mut Build,
@@ -112,11 +115,9 @@ fn attention(
     let views = operands.map(|x| build.node(Operation::Reshape, &[x], &shape));
     let window = numbers.pick(&[Window::Open, Window::Nearest(1)]);
     let operation = Operation::Attention {
-        heads: 2,
-        key_heads: 2,
+        heads: HEADS,
         projections: Projections::Apart,
-        causal: numbers.below(2) == 0,
-        window,
+        sight: Sight { causal: numbers.below(2) == 0, window },
         scale: Scale::Depth,
         cap: Cap::Open,
     };
@@ -130,14 +131,13 @@ fn attention(
 /// Attention over pairs of rows with stored scores, of which some are dropped.
 fn stored(build: &mut Build, [q, k, v]: [Source; 3], window: Window) -> Source {
     let grid = [per_example(1), fixed(2), fixed(2), fixed(2)];
-    let (heads, key_heads) = (2, 2);
-    let (causal, scale) = (true, Scale::Depth);
-    let scores = Operation::Scores { heads, key_heads, causal, window, scale };
+    let (sight, scale) = (Sight { causal: true, window }, Scale::Depth);
+    let scores = Operation::Scores { heads: HEADS, sight, scale };
     let scores = build.node(scores, &[q, k], &grid);
     let weights = build.node(Operation::Softmax, &[scores], &grid);
     let kept = build.node(Operation::Dropout { rate: 0.2 }, &[weights], &grid);
     let shape = [per_example(1), fixed(2), fixed(WIDTH)];
-    build.node(Operation::Mix { heads, key_heads }, &[kept, v], &shape)
+    build.node(Operation::Mix { heads: HEADS }, &[kept, v], &shape)
 }
 
 /// Rotary positions over pairs of rows, through views.
@@ -146,7 +146,7 @@ fn turned(build: &mut Build, x: Source) -> Source {
     let view = build.node(Operation::Reshape, &[x], &shape);
     let (heads, base, turned, stretch) = (2, 100.0, WIDTH / 2, STRETCHES[1]);
     let still = Still::None;
-    let operation = Operation::Rotary { heads, base, turned, still, stretch };
-    let y = build.node(operation, &[view], &shape);
+    let turning = Turning { heads, base, turned, still, stretch };
+    let y = build.node(Operation::Rotary(turning), &[view], &shape);
     build.node(Operation::Reshape, &[y], &rows())
 }

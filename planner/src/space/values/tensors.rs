@@ -148,7 +148,7 @@ fn convolves(program: &Program) -> bool {
 fn has_odd_heads(model: &Model) -> bool {
     let is_odd = |operation| {
         use Operation::{Attention, Scores};
-        matches!(operation, Attention { heads, .. } | Scores { heads, .. } if heads % 2 == 1)
+        matches!(operation, Attention { heads, .. } | Scores { heads, .. } if heads.all % 2 == 1)
     };
     model.nodes.values().any(|node| is_odd(node.operation))
 }
@@ -171,7 +171,7 @@ pub(crate) fn has_windows(model: &Model) -> bool {
 mod tests {
     use super::*;
     use crate::sample;
-    use roundelay_dsl::{Cap, Node, Projections, Scale, Window};
+    use roundelay_dsl::{Cap, Heads, Node, Projections, Scale, Sight, Window};
     use roundelay_schedule::{Domain, Id};
     use std::collections::BTreeSet;
 
@@ -187,18 +187,14 @@ mod tests {
     }
 
     fn with_heads(program: Program, heads: u64) -> Program {
-        let (causal, window, scale, cap) = (true, Window::Open, Scale::Depth, Cap::Open);
-        let (key_heads, projections) = (heads, Projections::Apart);
-        let sight = Operation::Attention {
-            heads,
-            key_heads,
-            projections,
-            causal,
-            window,
-            scale,
-            cap,
+        let attention = Operation::Attention {
+            heads: Heads { all: heads, keys: heads },
+            projections: Projections::Apart,
+            sight: Sight { causal: true, window: Window::Open },
+            scale: Scale::Depth,
+            cap: Cap::Open,
         };
-        with(program, sight)
+        with(program, attention)
     }
 
     #[test]
