@@ -28,13 +28,32 @@ pub(crate) struct Heads {
     pub(crate) key_heads: usize,
     pub(crate) depth: usize,
     pub(crate) lie: Lie,
-    pub(crate) causal: bool,
-    /// Positions less than this many away are seen.
-    pub(crate) reach: usize,
+    pub(crate) sight: Sight,
     /// Factor of q kᵀ.
     pub(crate) scale: f64,
     /// Scores become cap · tanh(score / cap).
     pub(crate) cap: Option<f64>,
+}
+
+/// Numbers of heads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counts {
+    pub(crate) heads: usize,
+    pub(crate) key_heads: usize,
+}
+
+/// Which keys a query sees.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Sight {
+    /// None behind its own.
+    pub(crate) causal: bool,
+    /// Those at positions less than this many away.
+    pub(crate) reach: usize,
+}
+
+impl Sight {
+    /// All of them.
+    pub(crate) const OPEN: Self = Self { causal: false, reach: usize::MAX };
 }
 
 /// How queries, keys and values lie.
@@ -55,15 +74,38 @@ pub(crate) struct Rows {
     depth: usize,
 }
 
+impl Counts {
+    pub(crate) fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let positive = |number: i64| number >= 1;
+        let heads = call.integer("heads", "at least 1", positive)? as usize;
+        let key_heads = call.integer("key_heads", "at least 1", positive)? as usize;
+        if heads.is_multiple_of(key_heads) {
+            Ok(Self { heads, key_heads })
+        } else {
+            Err(format!("{heads} heads are not a multiple of {key_heads} key heads"))
+        }
+    }
+}
+
+impl Sight {
+    pub(crate) fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
+        let causal = call.flag("causal")?;
+        let window =
+            call.optional_integer("window", "at least 1", |window| window >= 1)?;
+        let reach = window.map_or(Self::OPEN.reach, |window| window as usize);
+        Ok(Self { causal, reach })
+    }
+}
+
 impl Heads {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let counts = Self::counts(call)?;
-        let sight = Self::sight(call)?;
+        let counts = Counts::parse(call)?;
+        let sight = Sight::parse(call)?;
         let scale = call.optional_real("scale", "above 0", |scale| scale > 0.0)?;
         let cap = call.optional_real("cap", "above 0", |cap| cap > 0.0)?;
         let lie = if call.flag("packed")? { Lie::Packed } else { Lie::Apart };
         let extents = match lie {
-            Lie::Apart => Self::extents(call, "q", counts[0])?,
+            Lie::Apart => Self::extents(call, "q", counts.heads)?,
             Lie::Packed => Self::packed_extents(call, counts)?,
         };
         let scale = scale.unwrap_or(1.0 / (extents[2] as f64).sqrt());
@@ -80,35 +122,35 @@ impl Heads {
         let rows = call.at_least("k", Access::Read, (least, heads.batch, width))?;
         let heads = Self { before: (rows - least) / heads.batch, ..heads };
         call.shaped("v", Access::Read, heads.key_shape())?;
-        match heads.causal || heads.before == 0 {
-            true => Ok(heads),
-            false => Err(format!(
-                "{} queries are the last of {} keys only under a causal mask",
-                heads.sequence,
-                heads.positions()
-            )),
+        if heads.sight.causal || heads.before == 0 {
+            return Ok(heads);
         }
+        Err(format!(
+            "{} queries are the last of {} keys only under a causal mask",
+            heads.sequence,
+            heads.positions()
+        ))
     }
     /// Examples, positions and elements of a head of queries, keys and values in one array.
     fn packed_extents(
         call: &mut Signature<'_>,
-        [heads, key_heads]: [usize; 2],
+        Counts { heads, key_heads }: Counts,
     ) -> Result<[usize; 3], String> {
         let [batch, sequence, width] = call.sequence("qkv", Access::Read)?;
         let all = heads.saturating_add(key_heads.saturating_mul(2));
-        match width.is_multiple_of(all) {
-            true => Ok([batch, sequence, width / all]),
-            false => Err(format!(
-                "a width of {width} is not a multiple of {heads} queries, {key_heads} keys and \
-                 {key_heads} values"
-            )),
+        if width.is_multiple_of(all) {
+            return Ok([batch, sequence, width / all]);
         }
+        Err(format!(
+            "a width of {width} is not a multiple of {heads} queries, {key_heads} keys and \
+             {key_heads} values"
+        ))
     }
     /// Apart, without a cap, as many keys as queries.
     pub(crate) fn new(
-        [heads, key_heads]: [usize; 2],
+        Counts { heads, key_heads }: Counts,
         [batch, sequence, depth]: [usize; 3],
-        (causal, reach): (bool, usize),
+        sight: Sight,
         scale: f64,
     ) -> Self {
         let (cap, before) = (None, 0);
@@ -120,30 +162,10 @@ impl Heads {
             key_heads,
             depth,
             lie: Lie::Apart,
-            causal,
-            reach,
+            sight,
             scale,
             cap,
         }
-    }
-    /// Numbers of heads and of key heads.
-    pub(crate) fn counts(call: &mut Signature<'_>) -> Result<[usize; 2], String> {
-        let positive = |number: i64| number >= 1;
-        let heads = call.integer("heads", "at least 1", positive)? as usize;
-        let key_heads = call.integer("key_heads", "at least 1", positive)? as usize;
-        match heads.is_multiple_of(key_heads) {
-            true => Ok([heads, key_heads]),
-            false => {
-                Err(format!("{heads} heads are not a multiple of {key_heads} key heads"))
-            }
-        }
-    }
-    /// Whether no later key is seen, and how far queries see.
-    pub(crate) fn sight(call: &mut Signature<'_>) -> Result<(bool, usize), String> {
-        let causal = call.flag("causal")?;
-        let window =
-            call.optional_integer("window", "at least 1", |window| window >= 1)?;
-        Ok((causal, window.map_or(usize::MAX, |window| window as usize)))
     }
     /// Examples, positions and elements of a head of the next operand, which has this many heads.
     pub(crate) fn extents(
@@ -152,11 +174,10 @@ impl Heads {
         heads: usize,
     ) -> Result<[usize; 3], String> {
         let [batch, sequence, width] = call.sequence(name, Access::Read)?;
-        match width.is_multiple_of(heads) {
-            true => Ok([batch, sequence, width / heads]),
-            false => {
-                Err(format!("a width of {width} is not a multiple of {heads} heads"))
-            }
+        if width.is_multiple_of(heads) {
+            Ok([batch, sequence, width / heads])
+        } else {
+            Err(format!("a width of {width} is not a multiple of {heads} heads"))
         }
     }
     pub(crate) fn shape(&self) -> (usize, usize) {
@@ -182,14 +203,16 @@ impl Heads {
     }
     /// Pairs of a query and a key that it sees, over all heads.
     fn pairs(&self) -> u64 {
-        // Those of the first positions, up to and with their own key.
+        let Sight { causal, reach } = self.sight;
+        // By the first positions, up to and with their own key.
         let seen_by = |size: usize| {
-            let near = self.reach.min(size);
+            let near = reach.min(size);
             product([near, near + 1]) / 2 + product([size - near, near])
         };
-        let seen = match self.causal {
-            true => seen_by(self.positions()) - seen_by(self.before),
-            false => 2 * seen_by(self.sequence) - self.sequence as u64,
+        let seen = if causal {
+            seen_by(self.positions()) - seen_by(self.before)
+        } else {
+            2 * seen_by(self.sequence) - self.sequence as u64
         };
         seen.saturating_mul(product([self.batch, self.heads]))
     }
@@ -207,12 +230,14 @@ impl Heads {
     }
     /// The keys that query `i` sees; neither end ever falls from one query to the next.
     pub(crate) fn visible(&self, i: usize) -> Range<usize> {
-        let own = i + self.before;
-        let end = match self.causal {
-            true => own + 1,
-            false => own.saturating_add(self.reach).min(self.positions()),
+        let Sight { causal, reach } = self.sight;
+        let position = i + self.before;
+        let end = if causal {
+            position + 1
+        } else {
+            position.saturating_add(reach).min(self.positions())
         };
-        (own + 1).saturating_sub(self.reach)..end
+        (position + 1).saturating_sub(reach)..end
     }
     /// Heads that read one key head.
     pub(crate) fn group(&self) -> usize {
@@ -408,18 +433,18 @@ mod tests {
                 let (heads, key_heads, depth) = (4, 2, 8);
                 let (batch, scale) = (3, 1.0);
                 let heads = Heads::new(
-                    [heads, key_heads],
+                    Counts { heads, key_heads },
                     [batch, sequence, depth],
-                    (causal, reach),
+                    Sight { causal, reach },
                     scale,
                 );
                 let heads = Heads { before, ..heads };
                 let seen: usize = (0..sequence).map(|i| heads.visible(i).len()).sum();
                 assert_eq!(heads.pairs(), (3 * 4 * seen) as u64, "{heads:?}");
                 for i in 0..sequence {
-                    let own = i + before;
+                    let at = i + before;
                     let sees =
-                        |j: &usize| (!causal || *j <= own) && own.abs_diff(*j) < reach;
+                        |j: &usize| (!causal || *j <= at) && at.abs_diff(*j) < reach;
                     let expected: Vec<usize> =
                         (0..before + sequence).filter(sees).collect();
                     assert_eq!(heads.visible(i).collect::<Vec<_>>(), expected);

@@ -113,8 +113,8 @@ pub struct Attended {
     pub key_heads: usize,
     /// Numbers of a head.
     pub depth: usize,
-    /// What a position sees.
-    pub sight: Sight,
+    /// Which scores count.
+    pub mask: Mask,
     /// What products of q and k are multiplied by.
     pub scale: f32,
     /// How q lies.
@@ -136,13 +136,13 @@ pub struct Strides {
     pub head: usize,
 }
 
-/// What a position sees of its example.
+/// Which scores of a query count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
-    /// All positions.
-    All,
-    /// Itself and those before it.
-    Before,
+pub enum Mask {
+    /// All count.
+    None,
+    /// Scores of keys at later positions do not.
+    Causal,
 }
 
 /// Why no library makes a call of attention.

@@ -5,7 +5,7 @@
 
 use crate::{
     Context, Real,
-    attention::Heads,
+    attention::{Counts, Heads, Sight},
     fast::attention as fast,
     kernel::Define,
     operand::{Operands, Shared},
@@ -15,9 +15,6 @@ use crate::{
     team::for_each_item,
 };
 use roundelay_schedule::Access;
-
-/// All of a sequence.
-const OPEN: (bool, usize) = (false, usize::MAX);
 
 fn scale(call: &mut Signature<'_>) -> Result<f64, String> {
     let scale = call.optional_real("scale", "above 0", |scale| scale > 0.0)?;
@@ -38,20 +35,20 @@ fn flops(heads: &Heads) -> u64 {
 /// The weights, then rows of which each has `parts` heads; the other kind of rows is written.
 fn mixing(
     call: &mut Signature<'_>,
-    parts: fn([usize; 2]) -> usize,
+    parts: fn(Counts) -> usize,
 ) -> Result<(Heads, Store), String> {
     let (store, scale) = (call.store()?, scale(call)?);
-    let counts = Heads::counts(call)?;
+    let counts = Counts::parse(call)?;
     let weights = call.any("weights", Access::Read)?;
     let extents = Heads::extents(call, "x", parts(counts))?;
-    let heads = Heads::new(counts, extents, OPEN, scale);
-    match count(&heads) == weights {
-        true => Ok((heads, store)),
-        false => Err(format!(
-            "operand `weights` has {weights} elements, but must have {}",
-            count(&heads)
-        )),
+    let heads = Heads::new(counts, extents, Sight::OPEN, scale);
+    if count(&heads) == weights {
+        return Ok((heads, store));
     }
+    Err(format!(
+        "operand `weights` has {weights} elements, but must have {}",
+        count(&heads)
+    ))
 }
 
 /// Makes one item of an output.
@@ -72,7 +69,8 @@ fn run<R: Real>(
     });
 }
 
-/// A kernel that a function reads, and one makes head by head; rows of its output have as many as that field says.
+/// Defines a kernel that works head by head: `$read` parses its calls, `$function` computes one item of
+/// its output, and the field `$heads` counts the heads of a row of the output.
 macro_rules! head_by_head {
     ($(#[$doc:meta])* $kernel:ident, $read:ident, $heads:ident, $function:ident) => {
         $(#[$doc])*
@@ -119,8 +117,8 @@ head_by_head!(
 
 fn scores(call: &mut Signature<'_>) -> Result<(Heads, Store), String> {
     let (store, scale) = (call.store()?, scale(call)?);
-    let (counts, sight) = (Heads::counts(call)?, Heads::sight(call)?);
-    let extents = Heads::extents(call, "a", counts[0])?;
+    let (counts, sight) = (Counts::parse(call)?, Sight::parse(call)?);
+    let extents = Heads::extents(call, "a", counts.heads)?;
     let heads = Heads::new(counts, extents, sight, scale);
     call.shaped("b", Access::Read, heads.key_shape())?;
     call.vector("out", store.access(), count(&heads))?;
@@ -128,13 +126,13 @@ fn scores(call: &mut Signature<'_>) -> Result<(Heads, Store), String> {
 }
 
 fn mix(call: &mut Signature<'_>) -> Result<(Heads, Store), String> {
-    let (heads, store) = mixing(call, |[_, key_heads]| key_heads)?;
+    let (heads, store) = mixing(call, |counts| counts.key_heads)?;
     call.shaped("out", store.access(), heads.shape())?;
     Ok((heads, store))
 }
 
 fn mix_backward(call: &mut Signature<'_>) -> Result<(Heads, Store), String> {
-    let (heads, store) = mixing(call, |[heads, _]| heads)?;
+    let (heads, store) = mixing(call, |counts| counts.heads)?;
     call.shaped("out", store.access(), heads.key_shape())?;
     Ok((heads, store))
 }

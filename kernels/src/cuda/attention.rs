@@ -2,7 +2,7 @@
 //! for each row.
 
 use super::{
-    Argument, Array, Attended, CallPlace, Number, Operand, Sight, Source, Strides,
+    Argument, Array, Attended, CallPlace, Mask, Number, Operand, Source, Strides,
     Unattended,
     columns::further,
     draft::{Draft, Shape, adding, extent},
@@ -232,12 +232,12 @@ pub(super) fn extents(heads: &Heads) -> [Argument; 14] {
         whole(heads.heads),
         whole(heads.key_heads),
         whole(heads.depth),
-        Argument::Unsigned(heads.causal.into()),
+        Argument::Unsigned(heads.sight.causal.into()),
         query_row,
         key_row,
         query_gap,
         key_step,
-        Argument::Unsigned64(heads.reach as u64),
+        Argument::Unsigned64(heads.sight.reach as u64),
         Argument::Double(heads.scale),
         Argument::Double(heads.cap.unwrap_or(0.0)),
     ]
@@ -322,14 +322,14 @@ fn attended(
     number: Number,
     [q, k, v, o, lse]: [CallPlace; 5],
 ) -> Result<Attended, Unattended> {
-    let &Heads { batch, sequence, before, key_heads, depth, causal, reach, .. } = heads;
+    let &Heads { batch, sequence, before, key_heads, depth, sight, .. } = heads;
     if heads.cap.is_some() {
         return Err(Unattended::Cap);
     }
     if before > 0 {
         return Err(Unattended::MoreKeys);
     }
-    if reach < sequence {
+    if sight.reach < sequence {
         return Err(Unattended::Window);
     }
     let [queries, keys] = strides(heads).ok_or(Unattended::Uneven)?;
@@ -340,7 +340,7 @@ fn attended(
         heads: heads.heads,
         key_heads,
         depth,
-        sight: if causal { Sight::Before } else { Sight::All },
+        mask: if sight.causal { Mask::Causal } else { Mask::None },
         scale: heads.scale as f32,
         queries,
         keys,
@@ -435,6 +435,13 @@ fn inner_products(draft: &mut Draft, heads: &Heads, operands: [Argument; 3]) {
 #[cfg(test)]
 mod tests {
     use super::{super::draft::Types, *};
+    use crate::attention::{Counts, Sight};
+
+    /// One query that sees itself alone.
+    fn one(heads: usize, key_heads: usize, depth: usize) -> Heads {
+        let sight = Sight { causal: true, reach: 1 };
+        Heads::new(Counts { heads, key_heads }, [1, 1, depth], sight, 1.0)
+    }
 
     #[test]
     fn two_blocks_fit_on_a_device_that_has_164_kib() {
@@ -442,8 +449,7 @@ mod tests {
         let others = (1 << 10) + (1 << 10);
         for depth in TILED.map(|tiled| tiled.depth) {
             for cap in [None, Some(1.0)] {
-                let extents = Heads::new([1, 1], [1, 1, depth], (true, 1), 1.0);
-                let heads = Heads { cap, ..extents };
+                let heads = Heads { cap, ..one(1, 1, depth) };
                 for sweep in [Sweep::Forward, Sweep::Queries, Sweep::Keys] {
                     let block = sweep.by_warps(&heads).shared.0 + others;
                     assert!(2 * block <= 164 << 10, "{sweep:?} {depth} {cap:?}");
@@ -460,10 +466,8 @@ mod tests {
             (Number::F16, true),
         ] {
             let draft = Draft::new(Types { narrow, either: narrow }, Vec::new());
-            let is_tiled = |depth: &u64| {
-                let heads = Heads::new([4, 4], [1, 1, *depth as usize], (true, 1), 1.0);
-                ByTiles::of(&draft, &heads).is_some()
-            };
+            let is_tiled =
+                |depth: &u64| ByTiles::of(&draft, &one(4, 4, *depth as usize)).is_some();
             let tiled: Vec<u64> = (1..=256).filter(is_tiled).collect();
             let expected: Vec<u64> = tiled_depths().filter(|_| in_tiles).collect();
             assert_eq!(tiled, expected, "{narrow:?}");
@@ -473,9 +477,8 @@ mod tests {
     #[test]
     fn libraries_take_heads_that_are_equally_far_apart() {
         let strides_of = |key_heads, lie| {
-            let heads = Heads::new([4, key_heads], [1, 1, 64], (true, 1), 1.0);
-            let both = strides(&Heads { lie, ..heads });
-            both.map(|both| both.map(|own| [own.position / 64, own.head / 64]))
+            let both = strides(&Heads { lie, ..one(4, key_heads, 64) });
+            both.map(|both| both.map(|lie| [lie.position / 64, lie.head / 64]))
         };
         assert_eq!(strides_of(2, Lie::Apart), Some([[4, 1], [2, 1]]));
         assert_eq!(strides_of(4, Lie::Packed), Some([[12, 3], [12, 3]]));
@@ -493,8 +496,7 @@ mod tests {
             (Sweep::Keys, 64, 3),
             (Sweep::Keys, 128, 2),
         ] {
-            let heads = Heads::new([1, 1], [1, 1, depth], (true, 1), 1.0);
-            let block = sweep.by_warp_groups(&heads).shared.0 + (1 << 10);
+            let block = sweep.by_warp_groups(&one(1, 1, depth)).shared.0 + (1 << 10);
             assert!(together * block <= 228 << 10, "{sweep:?} {depth}");
         }
     }

@@ -13,7 +13,7 @@ use super::{
     },
     products::WORKSPACE,
 };
-use roundelay_kernels::cuda::{Attended, Sight, Strides};
+use roundelay_kernels::cuda::{Attended, Mask, Strides};
 
 /// The oldest version whose engines make such graphs, for heads that share keys too.
 pub(super) const OLDEST: usize = 90_000;
@@ -64,9 +64,9 @@ fn describe(draft: &mut Draft, of: &Attended) -> Done {
     draft.product([q, k, products])?;
     let scale = draft.value(of.scale)?;
     let scores = of_two(draft, PRODUCT, [products, scale])?;
-    let scores = match of.sight {
-        Sight::All => scores,
-        Sight::Before => masked(draft, scores)?,
+    let scores = match of.mask {
+        Mask::None => scores,
+        Mask::Causal => masked(draft, scores)?,
     };
     let shares = softmax(draft, [scores, logarithms], number)?;
     draft.product([shares, v, o])
@@ -136,7 +136,7 @@ mod tests {
 
     fn attended(
         number: Number,
-        sight: Sight,
+        mask: Mask,
         [batch, sequence, heads, key_heads, depth]: [usize; 5],
         [queries, keys]: [Strides; 2],
     ) -> Attended {
@@ -147,7 +147,7 @@ mod tests {
             heads,
             key_heads,
             depth,
-            sight,
+            mask,
             scale: 0.125,
             queries,
             keys,
@@ -172,8 +172,8 @@ mod tests {
                 [1, 20, 2, 1, 64],
             ] {
                 for strides in all_strides(shape) {
-                    for sight in [Sight::Before, Sight::All] {
-                        let of = attended(number, sight, shape, strides);
+                    for mask in [Mask::Causal, Mask::None] {
+                        let of = attended(number, mask, shape, strides);
                         has_plan(&of, Target::Described(&device));
                     }
                 }
