@@ -5,7 +5,7 @@ mod routes;
 
 use super::{
     LowerError,
-    draft::{Draft, DraftWork, Hold, Instance, Side, Slotting},
+    draft::{Draft, DraftWork, Hold, Instance, Moment, Side, Slotting},
     order::Slot,
     site::{BESIDE, Site},
     state::{Addition, StageRows},
@@ -205,10 +205,7 @@ fn seats(draft: &mut Draft<'_>, turn: Turn) -> Vec<Seat> {
 /// The device and the lane of a pass.
 fn site(draft: &Draft<'_>, slot: Slot) -> Site {
     let site = draft.sites.site(slot.stage, slot.micro_batch, slot.lag);
-    match slot.beside {
-        Some(_) => Site { lane: BESIDE, ..site },
-        None => site,
-    }
+    if slot.beside.is_some() { Site { lane: BESIDE, ..site } } else { site }
 }
 
 fn launch(
@@ -227,8 +224,8 @@ fn launch(
         }
         Seat::Scratch(hold) => *hold,
     };
-    let key = draft.key(number, Side::At);
-    draft.push_launch(site, (key, lag), routine, Some(i), seats.iter().map(row));
+    let moment = Moment::new(draft.key(number, Side::At), lag);
+    draft.push_launch(site, moment, routine, Some(i), seats.iter().map(row));
 }
 
 /// What the forward pass of a stage, or its backward pass, reads of the inputs.
@@ -276,8 +273,8 @@ fn feed(draft: &mut Draft<'_>, number: u32, slot: Slot, input: InputId) {
     let at = draft.sites.site(stage, micro_batch, lag).at;
     let size = input_size(draft, input);
     let row = hold(draft, at.ring, Subject::Input(input), size, micro_batch);
-    let key = draft.key(number, Side::Before);
-    draft.push(key, lag, DraftWork::Feed { at, micro_batch, row });
+    let moment = Moment::new(draft.key(number, Side::Before), lag);
+    draft.push(moment, DraftWork::Feed { at, micro_batch, row });
 }
 
 fn input_size(draft: &Draft<'_>, input: InputId) -> Bytes {
@@ -298,6 +295,6 @@ fn report(draft: &mut Draft<'_>, number: u32, slot: Slot) {
     }
     let at = draft.sites.site(stage, micro_batch, lag).at;
     let row = hold(draft, at.ring, Subject::Metric, draft.job.measured(), micro_batch);
-    let key = draft.key(number, Side::After);
-    draft.push(key, lag, DraftWork::Report { at, micro_batch, row });
+    let moment = Moment::new(draft.key(number, Side::After), lag);
+    draft.push(moment, DraftWork::Report { at, micro_batch, row });
 }

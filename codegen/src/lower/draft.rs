@@ -123,6 +123,11 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
+    /// A place in the list, this many periods behind its step.
+    pub(crate) fn new(key: Key, lag: u32) -> Self {
+        Self { period: lag.into(), key }
+    }
+
     /// The same this many periods later.
     pub(crate) fn later(self, periods: i64) -> Self {
         Self { period: self.period + periods, ..self }
@@ -133,10 +138,9 @@ impl Moment {
         Self { key: Key { side: Side::Closing, ..self.key }, ..self }
     }
 
-    /// The place in the list, and how many periods behind its step.
-    pub(crate) fn place(self) -> (Key, u32) {
-        let lag = u32::try_from(self.period).expect("nothing stands before its step");
-        (self.key, lag)
+    /// How many periods behind its step.
+    pub(crate) fn lag(self) -> u32 {
+        u32::try_from(self.period).expect("nothing stands before its step")
     }
 }
 
@@ -306,19 +310,19 @@ impl<'a> Draft<'a> {
         Key { sequence: u32::try_from(self.actions.len()).unwrap_or(u32::MAX), ..key }
     }
 
+    /// The same moment, behind all that stands there already.
+    pub(crate) fn following(&self, moment: Moment) -> Moment {
+        Moment { key: self.behind(moment.key), ..moment }
+    }
+
     /// Adds an action.
-    pub(crate) fn push(&mut self, key: Key, lag: u32, work: DraftWork) {
-        self.push_reaching(key, lag, 0, work);
+    pub(crate) fn push(&mut self, moment: Moment, work: DraftWork) {
+        self.push_reaching(moment, 0, work);
     }
 
     /// Adds an action that later steps also need.
-    pub(crate) fn push_reaching(
-        &mut self,
-        key: Key,
-        lag: u32,
-        reach: u32,
-        work: DraftWork,
-    ) {
+    pub(crate) fn push_reaching(&mut self, moment: Moment, reach: u32, work: DraftWork) {
+        let (key, lag) = (moment.key, moment.lag());
         self.actions.push(DraftAction { key, lag, reach, work });
     }
 
@@ -331,7 +335,7 @@ impl<'a> Draft<'a> {
         side: Side,
     ) -> Moment {
         let (slot, found) = self.order.find(pass, stage, i);
-        Moment { period: i64::from(found.lag), key: self.key(slot, side) }
+        Moment::new(self.key(slot, side), found.lag)
     }
 
     /// Right after a pass of step 0.
@@ -441,8 +445,8 @@ fn crossing(code: &Stages, plan: &Plan) -> Table<Stage, Rc<[Crossing]>> {
         let crossing = Crossing { value, size: row.size, gradient: row.gradient };
         // What only later slices of its stage read stays where it is.
         let last = plan.keeper(row.last).index();
-        let own = (row.producer.index()..last).step_by(plan.slices as usize);
-        own.for_each(|stage| all[Stage::new(stage)].push(crossing));
+        let stages = (row.producer.index()..last).step_by(plan.slices as usize);
+        stages.for_each(|stage| all[Stage::new(stage)].push(crossing));
     }
     all.values().map(|values| values.as_slice().into()).collect()
 }

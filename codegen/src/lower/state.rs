@@ -12,7 +12,7 @@ mod workers;
 use super::{
     LowerError,
     dense::Dense,
-    draft::{Draft, DraftWork, Hold, Instance, Key, Moment, Side, Slotting},
+    draft::{Draft, DraftWork, Hold, Instance, Moment, Slotting},
     site::Site,
 };
 use crate::{Normed, Portion, UpdateForm, update};
@@ -116,9 +116,9 @@ impl Draft<'_> {
         owner: MicroBatch,
         rows: &UpdateRows,
     ) -> Result<(), LowerError> {
-        let (key, lag) = self.after_last(stage);
-        let site = self.sites.site(stage, owner, lag);
-        self.push_update(stage, site, (key, lag), rows)
+        let moment = self.released(stage, self.last());
+        let site = self.sites.site(stage, owner, moment.lag());
+        self.push_update(stage, site, moment, rows)
     }
 
     /// Adds the update of a stage, where its gradient is there: at once, or with those of the stages
@@ -127,27 +127,24 @@ impl Draft<'_> {
         &mut self,
         stage: Stage,
         site: Site,
-        (key, lag): (Key, u32),
+        gradient: Moment,
         rows: &UpdateRows,
     ) -> Result<(), LowerError> {
         if !self.is_bounded(rows.shards) {
-            self.push_step(stage, site, (key, lag), rows, None);
+            self.push_step(stage, site, gradient, rows, None);
             return Ok(());
         }
-        let gradient = Moment { period: lag.into(), key };
         self.bound(Bounded { stage, site, gradient, rows: *rows, split: None })
     }
 
     /// Adds an update that bounds a norm of which its gradient is a part.
     fn bound(&mut self, bounded: Bounded) -> Result<(), LowerError> {
-        match self.plan.has_joint_norm() {
-            true => {
-                let gradient = bounded.gradient.closing();
-                self.bounded.push(Bounded { gradient, ..bounded });
-                Ok(())
-            }
-            false => norm::close(self, &[bounded]),
+        if !self.plan.has_joint_norm() {
+            return norm::close(self, &[bounded]);
         }
+        let gradient = bounded.gradient.closing();
+        self.bounded.push(Bounded { gradient, ..bounded });
+        Ok(())
     }
 
     /// θ_t, the whole sum and the optimizer's state to θ_{t+1}; with the square of the norm, where
@@ -156,7 +153,7 @@ impl Draft<'_> {
         &mut self,
         stage: Stage,
         site: Site,
-        moment: (Key, u32),
+        moment: Moment,
         rows: &UpdateRows,
         squares: Option<BufferId>,
     ) {
@@ -181,16 +178,16 @@ impl Draft<'_> {
         self.push_launch(site, moment, routine, None, bound);
     }
 
-    /// Adds what adds a gradient sum of a stage that was received to the own one, in this many shards.
+    /// Adds what adds a received gradient sum of a stage to the one of a device, both in this many shards.
     fn push_combine(
         &mut self,
         (stage, shards): (Stage, u64),
         site: Site,
-        moment: (Key, u32),
-        [own, received]: [Hold; 2],
+        moment: Moment,
+        [sum, received]: [Hold; 2],
     ) {
         let routine = self.combination(stage, shards);
-        let known = [(Role::Gradient, own), (Role::Received, received)];
+        let known = [(Role::Gradient, sum), (Role::Received, received)];
         let bound = self.bind_state(site, routine, &known);
         self.push_launch(site, moment, routine, None, bound);
     }
@@ -216,17 +213,15 @@ impl Draft<'_> {
         known: &[(Role, Hold)],
     ) -> Vec<Hold> {
         self.bind(site, routine, |role| {
-            let found = known.iter().find(|(own, _)| *own == role);
+            let found = known.iter().find(|(known, _)| *known == role);
             found.map(|(_, hold)| *hold).expect("each role of it has a row")
         })
     }
 
     /// What a device has of a stage's state, in this many shards.
     fn portion(&self, shards: u64) -> Portion {
-        let normed = match self.plan.has_joint_norm() {
-            true => Normed::Together,
-            false => Normed::Alone,
-        };
+        let is_joint = self.plan.has_joint_norm();
+        let normed = if is_joint { Normed::Together } else { Normed::Alone };
         Portion { shards, tensor: self.plan.tensor, normed }
     }
 
@@ -239,7 +234,7 @@ impl Draft<'_> {
     pub(crate) fn push_launch(
         &mut self,
         site: Site,
-        (key, lag): (Key, u32),
+        moment: Moment,
         routine: RoutineId,
         micro_batch: Option<MicroBatch>,
         rows: impl IntoIterator<Item = Hold>,
@@ -249,20 +244,13 @@ impl Draft<'_> {
         let first = place(&self.holds);
         self.holds.extend(rows);
         let rows = first..place(&self.holds);
-        self.push(key, lag, DraftWork::Launch { at, lane, routine, micro_batch, rows });
+        self.push(moment, DraftWork::Launch { at, lane, routine, micro_batch, rows });
     }
 
     /// The optimizer state's buffer of a stage, if the optimizer keeps any.
     pub(crate) fn optimizer(&mut self, home: RingId, stage: Stage) -> Option<BufferId> {
         let keeps = self.job.optimizer_width() > 0;
         keeps.then(|| self.state_buffer(home, Subject::Optimizer, stage, 1))
-    }
-
-    /// Right after a stage's last pass that makes its gradient: the key and the lag.
-    pub(crate) fn after_last(&self, stage: Stage) -> (Key, u32) {
-        let (slot, found) =
-            self.order.find(self.order.closing(stage), stage, self.last());
-        (self.key(slot, Side::After), found.lag)
     }
 
     /// Updates that the parameters of a pass lag behind.

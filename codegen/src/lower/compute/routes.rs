@@ -6,7 +6,7 @@ use crate::{
     Differentiated,
     lower::{
         LowerError,
-        draft::{Crossing, Draft, DraftWork, Hold, Instance, Side},
+        draft::{Crossing, Draft, DraftWork, Hold, Instance, Moment, Side},
         order::Slot,
     },
 };
@@ -24,12 +24,12 @@ pub(super) struct Route {
     buffers: [BufferId; 2],
     value: ValueId,
     content: fn(ValueId, MicroBatch) -> Content,
-    moment: Moment,
+    departure: Departure,
 }
 
-/// When something is sent on.
+/// When something leaves.
 #[derive(Clone, Copy, Debug)]
-enum Moment {
+enum Departure {
     /// As soon as it is made.
     Made,
     /// Right before the pass of its taker, which has no room earlier.
@@ -91,23 +91,21 @@ fn route(
     let subject = (load.subject)(value);
     let buffers = [from, to].map(|at| hold(draft, at.ring, subject, size, i).buffer);
     let turns = [from, to].iter().any(|at| draft.sites.turns(at.ring));
-    let moment = match turns && slot.pass == Pass::Forward {
-        true => Moment::Taken,
-        false => Moment::Made,
-    };
+    let waits = turns && slot.pass == Pass::Forward;
+    let departure = if waits { Departure::Taken } else { Departure::Made };
     let link = draft.link(from, to)?;
-    Ok(Some(Route { link, stages, buffers, value, content: load.content, moment }))
+    Ok(Some(Route { link, stages, buffers, value, content: load.content, departure }))
 }
 
 /// Sends something on: as soon as it is made, or where the taker has room.
 pub(super) fn send(draft: &mut Draft<'_>, (number, slot): (u32, Slot), route: &Route) {
     let (i, [from, to]) = (slot.micro_batch, route.stages);
-    let (number, side, lag) = match route.moment {
-        Moment::Taken => {
+    let (number, side, lag) = match route.departure {
+        Departure::Taken => {
             let (number, found) = draft.order.find(Pass::Forward, to, i);
             (number, Side::Before, found.lag)
         }
-        Moment::Made => (number, Side::After, slot.lag),
+        Departure::Made => (number, Side::After, slot.lag),
     };
     let end = |stage, buffer| {
         let at = draft.sites.site(stage, i, lag).at;
@@ -126,5 +124,5 @@ pub(super) fn send(draft: &mut Draft<'_>, (number, slot): (u32, Slot), route: &R
     }
     let content = (route.content)(route.value, i);
     let work = DraftWork::Transfer { link: route.link, from: giver, to: taker, content };
-    draft.push(draft.key(number, side), lag, work);
+    draft.push(Moment::new(draft.key(number, side), lag), work);
 }

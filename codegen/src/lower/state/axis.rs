@@ -9,7 +9,7 @@
 use super::{StageRows, UpdateRows, local, version};
 use crate::lower::{
     LowerError,
-    draft::{Draft, DraftWork, Hold, Key, Moment, Side},
+    draft::{Draft, DraftWork, Hold, Moment, Side},
     site::group_of,
 };
 use roundelay_schedule::{
@@ -46,10 +46,10 @@ pub(super) struct Exchange {
 
 impl Exchange {
     /// Adds it.
-    pub(super) fn push(self, draft: &mut Draft<'_>, (key, lag): (Key, u32)) {
+    pub(super) fn push(self, draft: &mut Draft<'_>, moment: Moment) {
         let Self { along: Along { group, link }, kind, from, to, content } = self;
         let work = DraftWork::Collective { link, kind, group, from, to, content };
-        draft.push(key, lag, work);
+        draft.push(moment, work);
     }
 }
 
@@ -68,7 +68,7 @@ pub(super) fn lay_out(
     let exchange = Exchange { along: all, kind, from: gradient, to: gradient, content };
     exchange.push(draft, members.closing(draft, last, 1));
     let moment = update_moment(&members, draft, last);
-    members.update(draft, moment.place(), &bound)?;
+    members.update(draft, moment, &bound)?;
     Ok(rows)
 }
 
@@ -77,7 +77,7 @@ pub(super) fn lay_out(
 /// next sum in its place. So many passes hide the sum over the members.
 fn update_moment(members: &Members, draft: &Draft<'_>, last: usize) -> Moment {
     let stage = members.stage;
-    let soonest = members.moment(draft, last, 2);
+    let soonest = members.closing(draft, last, 2);
     let plan = draft.plan;
     if plan.placement != Placement::Pipeline || plan.rule.is_synchronous() {
         return soonest;
@@ -95,11 +95,11 @@ fn update_moment(members: &Members, draft: &Draft<'_>, last: usize) -> Moment {
 impl Members {
     pub(super) fn new(draft: &Draft<'_>, stage: Stage) -> Self {
         let ring = draft.sites.ring(stage, draft.last());
-        let own = draft
+        let passes = draft
             .order
             .iter()
             .filter(|(_, slot)| draft.sites.ring(slot.stage, slot.micro_batch) == ring);
-        let turns = own.map(|(number, _)| number).collect();
+        let turns = passes.map(|(number, _)| number).collect();
         let in_turn =
             draft.plan.rule.is_synchronous() && draft.sites.rings[ring].lanes == 1;
         Self { stage, ring, turns, patience: usize::from(in_turn) }
@@ -132,28 +132,18 @@ impl Members {
     }
 
     /// Before the pass of a turn.
-    pub(super) fn before(&self, draft: &Draft<'_>, turn: usize) -> (Key, u32) {
+    pub(super) fn before(&self, draft: &Draft<'_>, turn: usize) -> Moment {
         self.beside(draft, turn, Side::Before)
     }
 
     /// So many turns after the pass of a turn, or after the last of the period.
-    pub(super) fn after(
-        &self,
-        draft: &Draft<'_>,
-        turn: usize,
-        later: usize,
-    ) -> (Key, u32) {
+    pub(super) fn after(&self, draft: &Draft<'_>, turn: usize, later: usize) -> Moment {
         self.beside(draft, turn + later * self.patience, Side::After)
     }
 
     /// The same, for what only the next step waits for: where no pass is left to hide behind, it
     /// lets messages go first.
-    pub(super) fn closing(
-        &self,
-        draft: &Draft<'_>,
-        turn: usize,
-        later: usize,
-    ) -> (Key, u32) {
+    pub(super) fn closing(&self, draft: &Draft<'_>, turn: usize, later: usize) -> Moment {
         let turn = turn + later * self.patience;
         let closes = match self.patience {
             // With N = 1 every pass makes a whole sum, and the next one waits for its place.
@@ -172,25 +162,21 @@ impl Members {
         i: MicroBatch,
         turn: usize,
         later: usize,
-    ) -> (Key, u32) {
-        match self.patience > 0 || i == draft.last() {
-            true => self.closing(draft, turn, later),
-            false => self.after(draft, turn, later),
+    ) -> Moment {
+        if self.patience > 0 || i == draft.last() {
+            self.closing(draft, turn, later)
+        } else {
+            self.after(draft, turn, later)
         }
     }
 
     /// Beside the pass of a turn, or behind the last of the period, in the order of turns.
-    fn beside(&self, draft: &Draft<'_>, turn: usize, side: Side) -> (Key, u32) {
+    fn beside(&self, draft: &Draft<'_>, turn: usize, side: Side) -> Moment {
         let last = self.turns.len() - 1;
         let slot = self.turns[turn.min(last)];
         let overdue = u32::try_from(turn.saturating_sub(last)).unwrap_or(u32::MAX);
-        (draft.key(slot, side).overdue(overdue), draft.order.slot(slot).lag)
-    }
-
-    /// The same as a moment of step 0.
-    pub(super) fn moment(&self, draft: &Draft<'_>, turn: usize, later: usize) -> Moment {
-        let (key, lag) = self.closing(draft, turn, later);
-        Moment { period: lag.into(), key }
+        let key = draft.key(slot, side).overdue(overdue);
+        Moment::new(key, draft.order.slot(slot).lag)
     }
 
     /// Behind the pass that follows a moment: what comes then has it to hide behind. The moment itself,
@@ -199,17 +185,17 @@ impl Members {
         let follows = |slot: &u32| draft.order.slot(*slot).end > moment.key.time();
         let next = self.turns.iter().position(follows);
         let next = next.filter(|_| self.patience > 0);
-        next.map_or(moment, |turn| self.moment(draft, turn, 0))
+        next.map_or(moment, |turn| self.closing(draft, turn, 0))
     }
 
     /// Adds the update.
     pub(super) fn update(
         &self,
         draft: &mut Draft<'_>,
-        (key, lag): (Key, u32),
+        moment: Moment,
         rows: &UpdateRows,
     ) -> Result<(), LowerError> {
-        let site = draft.sites.site(self.stage, draft.last(), lag);
-        draft.push_update(self.stage, site, (key, lag), rows)
+        let site = draft.sites.site(self.stage, draft.last(), moment.lag());
+        draft.push_update(self.stage, site, moment, rows)
     }
 }

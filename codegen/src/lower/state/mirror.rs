@@ -30,13 +30,12 @@ pub(super) fn lay_out(
             }
         }
     }
-    let [other, own] = [&streams[0], &streams[1]].map(Vec::as_slice);
+    let [other, updating] = [&streams[0], &streams[1]].map(Vec::as_slice);
     give_back(draft, stage, parameter, other)?;
-    let summed = join(draft, stage, gradient, [other, own])?;
+    let summed = join(draft, stage, gradient, [other, updating])?;
     let site = draft.sites.site(stage, draft.last(), 0);
     let bound = UpdateRows::whole(parameter, gradient, optimizer);
-    let key = draft.behind(summed.key);
-    draft.push_update(stage, site, (key, 0), &bound)?;
+    draft.push_update(stage, site, draft.following(summed), &bound)?;
     Ok(rows)
 }
 
@@ -54,12 +53,12 @@ fn give_back(
     Ok(())
 }
 
-/// Sends the other device's sum and adds it to the own one; tells when it is there.
+/// Sends the other device's sum and adds it to the sum of the device that updates; says when it is there.
 fn join(
     draft: &mut Draft<'_>,
     stage: Stage,
     gradient: BufferId,
-    [other, own]: [&[MicroBatch]; 2],
+    [other, updating]: [&[MicroBatch]; 2],
 ) -> Result<Moment, LowerError> {
     let ring = draft.sites.ring(stage, draft.last());
     let subject = Subject::Gradient(stage, Slice::Whole);
@@ -72,14 +71,13 @@ fn join(
     let sent = done(draft, other);
     let place = |i| draft.sites.site(stage, i, 0).at;
     let from = (place(other[0]), version(gradient, 0));
-    let to = (place(own[0]), version(received, 0));
+    let to = (place(updating[0]), version(received, 0));
     let sum = Box::new(Sum::list(other.iter().copied()));
     let content = Content::Gradient(stage, sum);
     let arrived = carry(draft, sent, 0, (from, to), content)?;
-    let moment = arrived.max(done(draft, own));
-    let site = draft.sites.site(stage, own[0], 0);
-    let key = draft.behind(moment.key);
+    let moment = draft.following(arrived.max(done(draft, updating)));
+    let site = draft.sites.site(stage, updating[0], 0);
     let sums = [gradient, received].map(|sum| version(sum, 0));
-    draft.push_combine((stage, 1), site, (key, 0), sums);
-    Ok(Moment { key, ..moment })
+    draft.push_combine((stage, 1), site, moment, sums);
+    Ok(moment)
 }

@@ -85,22 +85,22 @@ pub(super) fn close(draft: &mut Draft<'_>, stages: &[Bounded]) -> Result<(), Low
         let (from, to) = (version(found.row, 0), version(row, 0));
         let moment = found.moment.max(added);
         let (along, kind, content) = (inside, Collective::AllReduce, content.clone());
-        Exchange { along, kind, from, to, content }.push(draft, moment.place());
+        Exchange { along, kind, from, to, content }.push(draft, moment);
         found = Found { row, moment, ..found };
     }
     let mut known = BTreeSet::from([found.at]);
-    for own in stages {
-        let row = own.row(draft, Slice::Whole, first.stage);
-        if known.insert(own.site.at) {
-            let moment = hand_on(draft, found, (own.site.at, row), content.clone())?;
-            found = Found { at: own.site.at, row, moment };
+    for bounded in stages {
+        let row = bounded.row(draft, Slice::Whole, first.stage);
+        if known.insert(bounded.site.at) {
+            let moment = hand_on(draft, found, (bounded.site.at, row), content.clone())?;
+            found = Found { at: bounded.site.at, row, moment };
         }
     }
-    for own in stages {
-        let row = own.row(draft, Slice::Whole, first.stage);
-        let earliest = own.split.map_or(own.gradient, |split| split.updated);
+    for bounded in stages {
+        let row = bounded.row(draft, Slice::Whole, first.stage);
+        let earliest = bounded.split.map_or(bounded.gradient, |split| split.updated);
         let moment = found.moment.max(earliest);
-        draft.push_step(own.stage, own.site, moment.place(), &own.rows, Some(row));
+        draft.push_step(bounded.stage, bounded.site, moment, &bounded.rows, Some(row));
     }
     Ok(())
 }
@@ -112,23 +112,23 @@ fn add_up(
     (first, last): (Stage, Stage),
 ) -> Result<Found, LowerError> {
     let mut before: Option<(Found, Stage)> = None;
-    for own in stages.iter().rev() {
-        let row = own.row(draft, own.slice(), first);
-        let (mut moment, mut access) = (own.gradient, Access::Write);
+    for bounded in stages.iter().rev() {
+        let row = bounded.row(draft, bounded.slice(), first);
+        let (mut moment, mut access) = (bounded.gradient, Access::Write);
         if let Some((found, behind)) = before {
             let content = Content::Squares(behind, last);
             // Not before the gradient is there: a device has its messages in list order, and the way
             // back through a pipeline waits for no norm.
-            let ready = Found { moment: found.moment.max(own.gradient), ..found };
-            moment = hand_on(draft, ready, (own.site.at, row), content)?;
+            let ready = Found { moment: found.moment.max(bounded.gradient), ..found };
+            moment = hand_on(draft, ready, (bounded.site.at, row), content)?;
             access = Access::Update;
-            if found.at != own.site.at {
-                let members = Members::new(draft, own.stage);
+            if found.at != bounded.site.at {
+                let members = Members::new(draft, bounded.stage);
                 moment = members.a_turn_behind(draft, moment).closing();
             }
         }
-        find(draft, own, (moment, access), row);
-        before = Some((Found { at: own.site.at, row, moment }, own.stage));
+        find(draft, bounded, (moment, access), row);
+        before = Some((Found { at: bounded.site.at, row, moment }, bounded.stage));
     }
     let (found, _) = before.expect("there is a stage");
     Ok(found)
@@ -151,17 +151,17 @@ fn hand_on(
 /// Adds the search for what a device has of the square of a stage's norm.
 fn find(
     draft: &mut Draft<'_>,
-    own: &Bounded,
+    bounded: &Bounded,
     (moment, access): (Moment, Access),
     row: BufferId,
 ) {
     let (code, dtype) = (draft.code, draft.job.dtype);
     let n = draft.plan.all_micro_batches();
-    let portion = draft.portion(own.rows.shards);
-    let routine = norm(code, own.stage, n, dtype, (portion, access));
+    let portion = draft.portion(bounded.rows.shards);
+    let routine = norm(code, bounded.stage, n, dtype, (portion, access));
     let routine = draft.routines.push(routine);
-    let known = [(Role::Squares, row), (Role::Gradient, own.rows.gradient)];
+    let known = [(Role::Squares, row), (Role::Gradient, bounded.rows.gradient)];
     let known = known.map(|(role, buffer)| (role, version(buffer, 0)));
-    let bound = draft.bind_state(own.site, routine, &known);
-    draft.push_launch(own.site, moment.place(), routine, None, bound);
+    let bound = draft.bind_state(bounded.site, routine, &known);
+    draft.push_launch(bounded.site, moment, routine, None, bound);
 }

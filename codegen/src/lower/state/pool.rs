@@ -8,7 +8,7 @@
 use super::{Addition, StageRows, UpdateRows, version, workers::carry};
 use crate::lower::{
     LowerError,
-    draft::{Draft, Moment, Side, Slotting},
+    draft::{Draft, Moment, Slotting},
 };
 use roundelay_schedule::{
     BufferId, Content, Id, MicroBatch, Place, RingId, Slice, Stage, Subject, Sum,
@@ -114,13 +114,11 @@ impl Pool {
         Ok(())
     }
 
-    /// Adds what was received to the own sum, behind the last pass of micro-batch number m.
+    /// Adds what was received to the sum of the device of micro-batch number m, behind its last pass.
     fn add(&self, draft: &mut Draft<'_>, number: i64, sums: [BufferId; 2]) {
         let (_, i) = self.split(number);
-        let (slot, found) =
-            draft.order.find(draft.order.closing(self.stage), self.stage, i);
-        let site = draft.sites.site(self.stage, i, found.lag);
-        let moment = (draft.key(slot, Side::After), found.lag);
+        let moment = draft.released(self.stage, i);
+        let site = draft.sites.site(self.stage, i, moment.lag());
         let sums = sums.map(|sum| version(sum, 0));
         draft.push_combine((self.stage, 1), site, moment, sums);
     }

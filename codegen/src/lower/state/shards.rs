@@ -23,7 +23,7 @@ use super::{
 };
 use crate::lower::{
     LowerError,
-    draft::{Draft, Hold, Instance, Key, Slotting},
+    draft::{Draft, Hold, Instance, Moment, Slotting},
 };
 use roundelay_schedule::{
     AxisId, Bytes, Collective, Content, Id, MicroBatch, Pass, Slice, Stage, States,
@@ -78,10 +78,8 @@ impl Shards {
         let (axis, outer) = axes.split_last().expect("what is split has an axis");
         let inside = members.along(draft, vec![*axis])?;
         let repeated = outer.iter().any(|outer| draft.sites.axes[*outer].extent > 1);
-        let across = match repeated {
-            true => Some(members.along(draft, outer.to_vec())?),
-            false => None,
-        };
+        let across =
+            if repeated { Some(members.along(draft, outer.to_vec())?) } else { None };
         let parts = u64::from(draft.sites.axes[*axis].extent);
         let slice = Slice::Shard(*axis);
         let keeps = draft.job.optimizer_width() > 0;
@@ -225,12 +223,11 @@ impl Shards {
             let moment = self.members.closing(draft, last, later);
             return self.members.update(draft, moment, &self.bound);
         }
-        let turn = |more| self.members.moment(draft, last, later + more);
+        let turn = |more| self.members.closing(draft, last, later + more);
         let [gradient, added, updated] = [0, 1, 2].map(turn);
         let split = Split { axis: self.axis, inside: self.inside, added, updated };
-        let (_, lag) = gradient.place();
         let (stage, rows, split) = (self.stage(), self.bound, Some(split));
-        let site = draft.sites.site(stage, draft.last(), lag);
+        let site = draft.sites.site(stage, draft.last(), gradient.lag());
         draft.bound(Bounded { stage, site, gradient, rows, split })
     }
 
@@ -241,7 +238,7 @@ impl Shards {
     fn scatter(
         &self,
         draft: &mut Draft<'_>,
-        moment: (Key, u32),
+        moment: Moment,
         (from, to): (Hold, Hold),
         sum: Sum,
     ) {
@@ -252,10 +249,10 @@ impl Shards {
     }
 
     /// Adds what was received to the shard.
-    fn add(&self, draft: &mut Draft<'_>, (key, lag): (Key, u32), received: Hold) {
-        let site = draft.sites.site(self.stage(), draft.last(), lag);
+    fn add(&self, draft: &mut Draft<'_>, moment: Moment, received: Hold) {
+        let site = draft.sites.site(self.stage(), draft.last(), moment.lag());
         let sums = [self.gradient(), received];
-        draft.push_combine((self.stage(), self.bound.shards), site, (key, lag), sums);
+        draft.push_combine((self.stage(), self.bound.shards), site, moment, sums);
     }
 
     /// The groups' sums, in order; each is that of all micro-batches of a group.

@@ -70,8 +70,7 @@ fn spread(
 
 /// Right after the update that makes version 0.
 fn created(draft: &Draft<'_>, stage: Stage) -> Moment {
-    let (key, lag) = draft.after_last(stage);
-    Moment { period: i64::from(lag) - 1, key }
+    draft.released(stage, draft.last()).later(-1)
 }
 
 /// Adds a transfer of version 0 at a moment, and returns when it is there.
@@ -82,11 +81,10 @@ pub(super) fn carry(
     (from, to): ((Place, Hold), (Place, Hold)),
     content: Content,
 ) -> Result<Moment, LowerError> {
-    let key = draft.behind(moment.key);
-    let lag = u32::try_from(moment.period).expect("no version moves before it is made");
+    let moment = draft.following(moment);
     let work = draft.transfer(from, to, content)?;
-    draft.push_reaching(key, lag, reach, work);
-    Ok(Moment { period: moment.period, key })
+    draft.push_reaching(moment, reach, work);
+    Ok(moment)
 }
 
 /// Passes the partial sum from worker to worker and updates at the owner.
