@@ -18,6 +18,6 @@ pub use rewrite::{ArrayUse, CallPattern, Choice, FORMS, Neighbour, RewriteForm};
 pub use stage::{
     BackwardCode, BackwardForm, CrossingValue, Cut, Differentiated, Needs, NodeCost,
     Normed, PassCost, Piece, Portion, Samples, StageCode, StageError, StageForm, Stages,
-    UpdateForm, needs, node_costs, norm, stages, stages_in, update,
+    Storage, UpdateForm, needs, node_costs, norm, stages, stages_in, update,
 };
 pub use tensor::{Divided, Lie, Undivided, undivided};

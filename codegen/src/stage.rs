@@ -87,6 +87,15 @@ impl<'a, const N: usize> From<(&'a [u32; N], Tensor)> for Cut<'a> {
     }
 }
 
+/// How parameters and values are stored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Storage {
+    /// Type of real numbers.
+    pub dtype: Float,
+    /// Elements of which the flat parameters of every stage have a multiple.
+    pub padding: u64,
+}
+
 /// The stages of a cut model, for micro-batches of one size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stages {
@@ -256,7 +265,8 @@ pub fn stages(
 ) -> Result<Stages, StageError> {
     let whole = Cut::from((cuts, Tensor::WHOLE));
     let form = |_| StageForm::default();
-    stages_in(model, whole, examples, (dtype, padding), form, &Everywhere)
+    let storage = Storage { dtype, padding };
+    stages_in(model, whole, examples, storage, form, &Everywhere)
 }
 
 /// As [`stages`], with the routines of each stage in a form, for one device among those that split
@@ -269,7 +279,7 @@ pub fn stages_in<'a>(
     model: &'a Model,
     cut: impl Into<Cut<'a>>,
     examples: u64,
-    element: (Float, u64),
+    storage: Storage,
     form: impl Fn(Stage) -> StageForm,
     choice: &dyn Choice,
 ) -> Result<Stages, StageError> {
@@ -282,7 +292,7 @@ pub fn stages_in<'a>(
     let each = all.iter().copied();
     let form = hopping(&graph, &flow, each.clone(), form)?;
     let layout =
-        Layout::new(&graph, &flow, element, (each, form), variant.rewriting(choice));
+        Layout::new(&graph, &flow, storage, (each, form), variant.rewriting(choice));
     let stages = all.iter().map(|stage| code(&layout, *stage, &variant));
     Ok(Stages { stages: stages.collect(), ..frame(&layout, &variant) })
 }
@@ -432,7 +442,7 @@ impl<'a> Piece<'a> {
     pub fn samples(
         &self,
         examples: u64,
-        element: (Float, u64),
+        storage: Storage,
         wanted: &[(Stage, StageForm)],
         choice: &dyn Choice,
     ) -> Result<Samples, StageError> {
@@ -444,7 +454,7 @@ impl<'a> Piece<'a> {
             let stages = stage.map(|(stage, _)| stage);
             let form = hopping(&graph, &flow, stages.into_iter(), form)?;
             let rewriting = self.variant.rewriting(choice);
-            Ok(Layout::new(&graph, &flow, element, (stages, form), rewriting))
+            Ok(Layout::new(&graph, &flow, storage, (stages, form), rewriting))
         };
         let one = |wanted: &(Stage, StageForm)| {
             Ok(code(&layout(Some(*wanted))?, wanted.0, &self.variant))

@@ -2,7 +2,7 @@
 
 use super::{LowerError, order::Slots};
 use crate::{
-    Cut, StageForm, Stages,
+    Cut, StageForm, Stages, Storage,
     rewrite::{Choice, Decided, Listed},
     stages_in,
 };
@@ -69,9 +69,9 @@ impl CodeKey {
             otherwise: choice,
         };
         let cut = Cut { cuts: &self.cuts, tensor: *tensor, slices: *slices };
-        let layout = (program.train.dtype, *padding);
+        let storage = Storage { dtype: program.train.dtype, padding: *padding };
         let form = |stage: Stage| self.forms[roundelay_schedule::Id::index(stage)];
-        let code = stages_in(&program.model, cut, *examples, layout, form, &decided)?;
+        let code = stages_in(&program.model, cut, *examples, storage, form, &decided)?;
         if let Some((rewrite, site)) = rewrites.beyond(&code.rewrites) {
             return Err(LowerError::Rewrite { rewrite, site });
         }

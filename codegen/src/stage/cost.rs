@@ -1,7 +1,7 @@
 //! What every node of a model costs on its own, for the choice of cut points.
 
 use super::{
-    Piece, StageError, StageForm, Variant,
+    Piece, StageError, StageForm, Storage, Variant,
     accumulate::Accumulation,
     call::{self, Step, Term},
     derivative::Derivative,
@@ -128,7 +128,8 @@ fn graph_costs(
 ) -> Result<Vec<NodeCost>, StageError> {
     let flow = Flow::new(graph, (&[], 1))?;
     let form = ([Stage::new(0)], |_| StageForm::default());
-    let layout = Layout::new(graph, &flow, (dtype, 1), form, rewriting);
+    let layout =
+        Layout::new(graph, &flow, Storage { dtype, padding: 1 }, form, rewriting);
     let mut costs = vec![NodeCost::default(); graph.model.nodes.len()];
     let mut seen = HashedSet::default();
     for node in graph.computed() {

@@ -3,7 +3,7 @@
 //! pass is in two halves keeps apart what the second half reads.
 
 use super::{
-    BackwardForm, CrossingValue, Differentiated, StageForm,
+    BackwardForm, CrossingValue, Differentiated, StageForm, Storage,
     call::{Tensor, Term},
     flow::{Crossing, Flow, Staged},
     fuse::Rewriting,
@@ -65,7 +65,7 @@ impl<'a> Layout<'a> {
     pub(crate) fn new(
         graph: &'a Graph<'a>,
         flow: &'a Flow,
-        (dtype, padding): (Float, u64),
+        Storage { dtype, padding }: Storage,
         (stages, form): (impl IntoIterator<Item = Stage>, impl Fn(Stage) -> StageForm),
         rewriting: Rewriting<'a>,
     ) -> Self {

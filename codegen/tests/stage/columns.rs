@@ -9,7 +9,7 @@ use crate::support::{
         stages,
     },
 };
-use roundelay_codegen::{BackwardForm, Everywhere, StageForm, stages_in};
+use roundelay_codegen::{BackwardForm, Everywhere, StageForm, Storage, stages_in};
 use roundelay_kernels::{Exchange, Joint, Kernel};
 use roundelay_schedule::{
     Collective, Contraction, Division, Float, Id, Line, Recompute, Routine, Sequence,
@@ -359,8 +359,8 @@ fn one_column_is_what_rows_alone_make() {
 fn refused(text: &str, tensor: Tensor) -> String {
     let cut: (&[u32], Tensor) = (&[], tensor);
     let form = |_| StageForm::default();
-    let layout = (Float::F32, 16);
-    let made = stages_in(&model(text), cut, EXAMPLES, layout, form, &Everywhere);
+    let storage = Storage { dtype: Float::F32, padding: 16 };
+    let made = stages_in(&model(text), cut, EXAMPLES, storage, form, &Everywhere);
     made.expect_err("it does not split").to_string()
 }
 

@@ -7,7 +7,7 @@ use crate::support::{
 };
 use roundelay_codegen::{
     BackwardCode, BackwardForm, Everywhere, NodeCost, PassCost, StageCode, StageForm,
-    Stages, node_costs, stages, stages_in,
+    Stages, Storage, node_costs, stages, stages_in,
 };
 use roundelay_dsl::{Extent, Model, Operation, Source};
 use roundelay_schedule::{
@@ -90,8 +90,9 @@ fn batch_norms_take_in_residuals_and_activations() {
 fn norms_that_are_made_again_take_their_statistics() {
     let form =
         |_| StageForm { backward: BackwardForm::Whole, recompute: Recompute::Selective };
-    let (cut, jobs) = ((&[], Tensor::WHOLE), (Float::F32, 16));
-    let made = stages_in(&residual(), cut, EXAMPLES, jobs, form, &Everywhere);
+    let (cut, storage) =
+        ((&[], Tensor::WHOLE), Storage { dtype: Float::F32, padding: 16 });
+    let made = stages_in(&residual(), cut, EXAMPLES, storage, form, &Everywhere);
     let made = made.expect("no parameter is shared");
     let backward = kernels(made.stages[Stage::new(0)].backward.first()[0]);
     let again = backward.into_iter().filter(|name| name.starts_with("batch_norm"));
@@ -188,8 +189,8 @@ fn costs_of_the_turn_add_up_to_the_first_half() {
         let costs = costs(&model);
         let turn = launched(costs.iter().rev().map(|cost| &cost.turn));
         let whole = (&[][..], Tensor::WHOLE);
-        let element = (Float::F32, 16);
-        let stages = stages_in(&model, whole, EXAMPLES, element, |_| split, &Everywhere);
+        let storage = Storage { dtype: Float::F32, padding: 16 };
+        let stages = stages_in(&model, whole, EXAMPLES, storage, |_| split, &Everywhere);
         let stages = stages.expect("the model is sound");
         let code = &stages.stages[Stage::new(0)];
         let BackwardCode::Split { input, .. } = &code.backward else {

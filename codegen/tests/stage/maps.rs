@@ -6,7 +6,7 @@ use crate::support::split::{
     EXAMPLES, GPT, LLAMA, MAPS, PACKED, STORED, assert_same_by, model,
 };
 use roundelay_codegen::{
-    Choice, Divided, Everywhere, Neighbour, StageForm, Stages, stages_in,
+    Choice, Divided, Everywhere, Neighbour, StageForm, Stages, Storage, stages_in,
 };
 use roundelay_dsl::{Model, Operation};
 use roundelay_kernels::random::Stream;
@@ -29,9 +29,10 @@ impl Choice for Sent {
 }
 
 fn sent(model: &Model, tensor: Tensor, ways: &MapWays) -> Result<Stages, String> {
-    let (layout, form) = ((Float::F32, 16), |_| StageForm::default());
+    let (storage, form) =
+        (Storage { dtype: Float::F32, padding: 16 }, |_| StageForm::default());
     let choice = Sent(ways.clone());
-    let made = stages_in(model, (&[], tensor), EXAMPLES, layout, form, &choice);
+    let made = stages_in(model, (&[], tensor), EXAMPLES, storage, form, &choice);
     made.map_err(|error| error.to_string())
 }
 

@@ -9,7 +9,9 @@ use crate::support::{
         model, stages,
     },
 };
-use roundelay_codegen::{BackwardForm, Everywhere, StageError, StageForm, stages_in};
+use roundelay_codegen::{
+    BackwardForm, Everywhere, StageError, StageForm, Storage, stages_in,
+};
 use roundelay_dsl::Model;
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{
@@ -135,9 +137,9 @@ fn examples_together_are_waited_for() {
 fn refused(model: &Model, examples: u64) -> String {
     let (cuts, tensor): (&[u32], _) = (&[], Tensor::grid(2, 1).in_halves());
     let form = |_| StageForm::default();
-    let layout = (Float::F64, 16);
+    let storage = Storage { dtype: Float::F64, padding: 16 };
     let refused: StageError =
-        stages_in(model, (cuts, tensor), examples, layout, form, &Everywhere)
+        stages_in(model, (cuts, tensor), examples, storage, form, &Everywhere)
             .expect_err("it has no halves");
     refused.to_string()
 }

@@ -5,7 +5,7 @@ use crate::support::{
     build::nodes,
     split::{EXAMPLES, assert_same, model, stages},
 };
-use roundelay_codegen::{BackwardForm, Everywhere, StageForm, stages_in};
+use roundelay_codegen::{BackwardForm, Everywhere, StageForm, Storage, stages_in};
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{
     Exchanging, Float, Id, Recompute, Routine, Sequence, Stage, Tensor,
@@ -116,8 +116,8 @@ fn halos_are_fetched_where_they_are_read_and_nowhere_else() {
 fn refused(text: &str, rows: u32) -> String {
     let cut: (&[u32], Tensor) = (&[], Tensor::pixels(rows));
     let form = |_| StageForm::default();
-    let layout = (Float::F32, 16);
-    let made = stages_in(&model(text), cut, EXAMPLES, layout, form, &Everywhere);
+    let storage = Storage { dtype: Float::F32, padding: 16 };
+    let made = stages_in(&model(text), cut, EXAMPLES, storage, form, &Everywhere);
     made.expect_err("it does not split").to_string()
 }
 

@@ -3,7 +3,7 @@
 
 use crate::support::blocks::{self, Begin, Extents};
 use roundelay_codegen::{
-    BackwardForm, Everywhere, StageCode, StageForm, Stages, stages_in,
+    BackwardForm, Everywhere, StageCode, StageForm, Stages, Storage, stages_in,
 };
 use roundelay_dsl::Model;
 use roundelay_kernels::Kernel;
@@ -32,7 +32,8 @@ fn stages(
     recompute: Recompute,
 ) -> Stages {
     let form = |_| StageForm { backward, recompute };
-    stages_in(model, (cuts, Tensor::WHOLE), EXAMPLES, (Float::F32, 16), form, &Everywhere)
+    let storage = Storage { dtype: Float::F32, padding: 16 };
+    stages_in(model, (cuts, Tensor::WHOLE), EXAMPLES, storage, form, &Everywhere)
         .expect("nothing is shared")
 }
 
@@ -218,11 +219,12 @@ fn stages_decide_for_themselves() {
             backward: BackwardForm::Whole,
             recompute: if stage.index() == 0 { full } else { none },
         };
+        let storage = Storage { dtype: Float::F32, padding: 16 };
         let mixed = stages_in(
             &model,
             (&[cut], Tensor::WHOLE),
             EXAMPLES,
-            (Float::F32, 16),
+            storage,
             form,
             &Everywhere,
         )

@@ -6,7 +6,9 @@ use crate::support::{
     build::{Build, Numbers, fixed, nodes, per_example},
     random::random_model,
 };
-use roundelay_codegen::{BackwardForm, Everywhere, StageForm, Stages, stages, stages_in};
+use roundelay_codegen::{
+    BackwardForm, Everywhere, StageForm, Stages, Storage, stages, stages_in,
+};
 use roundelay_dsl::{Model, Operation, Source};
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{
@@ -115,7 +117,8 @@ fn what_lives_on_between_halves_lies_apart() {
     let form =
         |_| StageForm { backward: BackwardForm::Split, recompute: Recompute::None };
     let whole = (&[][..], Tensor::WHOLE);
-    let stages = stages_in(&model, whole, ROWS, (Float::F32, 16), form, &Everywhere)
+    let storage = Storage { dtype: Float::F32, padding: 16 };
+    let stages = stages_in(&model, whole, ROWS, storage, form, &Everywhere)
         .expect("an uncut model has no ties");
     let [input, weight] = stages.stages[Stage::new(0)].backward.next()[..] else {
         panic!("there are two halves");

@@ -6,7 +6,9 @@ use crate::support::{
     build::Build,
     machine::{Machine, context},
 };
-use roundelay_codegen::{BackwardForm, Everywhere, StageForm, Stages, stages, stages_in};
+use roundelay_codegen::{
+    BackwardForm, Everywhere, StageForm, Stages, Storage, stages, stages_in,
+};
 use roundelay_dsl::{Extent, Model, Operation, Source};
 use roundelay_schedule::{Float, Id, Recompute, Role, Routine, Stage, Tensor};
 
@@ -19,7 +21,8 @@ fn copies(routine: &Routine) -> usize {
 
 fn in_form(model: &Model, form: StageForm) -> Stages {
     let whole = (&[][..], Tensor::WHOLE);
-    stages_in(model, whole, EXAMPLES, (Float::F32, 16), |_| form, &Everywhere)
+    let storage = Storage { dtype: Float::F32, padding: 16 };
+    stages_in(model, whole, EXAMPLES, storage, |_| form, &Everywhere)
         .expect("an uncut model has no ties")
 }
 

@@ -5,7 +5,9 @@ use crate::support::{
     blocks::{self, Extents},
     machine::{Machine, context},
 };
-use roundelay_codegen::{BackwardForm, Everywhere, StageForm, Stages, stages_in};
+use roundelay_codegen::{
+    BackwardForm, Everywhere, StageForm, Stages, Storage, stages_in,
+};
 use roundelay_dsl::{Model, Operation};
 use roundelay_schedule::{Float, GradientSums, Id, Recompute, Role, Stage, Tensor};
 use std::collections::BTreeMap;
@@ -23,7 +25,8 @@ fn model(layers: u32, attention: &str) -> Model {
 }
 
 fn stages(model: &Model, dtype: Float, form: StageForm) -> Stages {
-    stages_in(model, (&[], Tensor::WHOLE), EXAMPLES, (dtype, 16), |_| form, &Everywhere)
+    let storage = Storage { dtype, padding: 16 };
+    stages_in(model, (&[], Tensor::WHOLE), EXAMPLES, storage, |_| form, &Everywhere)
         .expect("nothing is shared")
 }
 

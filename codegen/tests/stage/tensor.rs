@@ -8,7 +8,9 @@ use crate::support::{
         model, stages,
     },
 };
-use roundelay_codegen::{BackwardForm, Everywhere, StageError, StageForm, stages_in};
+use roundelay_codegen::{
+    BackwardForm, Everywhere, StageError, StageForm, Storage, stages_in,
+};
 use roundelay_dsl::{Motion, Operation, Part};
 use roundelay_kernels::{Exchange, Joint, Kernel};
 use roundelay_schedule::{
@@ -187,8 +189,8 @@ fn what_cannot_be_split_is_refused_by_name() {
     );
     let tensor = Tensor::rows(64, Sequence::Whole);
     let form = |_| StageForm::default();
-    let refused =
-        stages_in(&model, (&[], tensor), EXAMPLES, (Float::F32, 16), form, &Everywhere);
+    let storage = Storage { dtype: Float::F32, padding: 16 };
+    let refused = stages_in(&model, (&[], tensor), EXAMPLES, storage, form, &Everywhere);
     assert_eq!(refused, Err(StageError::Unsplit { tensor: tensor.shown() }));
     let text = refused.expect_err("it was").to_string();
     assert!(text.contains("64 tensor rows"), "{text}");
@@ -221,7 +223,8 @@ fn of_layer((width, heads): (u64, u64), tensor: Tensor) -> [u64; 2] {
         );
         let form = |_| StageForm::default();
         let cut: (&[u32], Tensor) = (&[], tensor);
-        let code = stages_in(&model(&text), cut, 1, (dtype, 1), form, &Everywhere)
+        let storage = Storage { dtype, padding: 1 };
+        let code = stages_in(&model(&text), cut, 1, storage, form, &Everywhere)
             .expect("it splits");
         let states = dtype.size() + dtype.gradient().size(dtype) + 3 * dtype.wide_size();
         let kept = |a: &&Argument| matches!(a.role, Role::Activation | Role::Retained);

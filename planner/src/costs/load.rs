@@ -3,7 +3,7 @@
 use crate::costs::calls::{Costs, Priced, Unpriced};
 use roundelay_codegen::{
     BackwardCode, CrossingValue, Normed, Piece, Portion, Samples, StageCode, StageError,
-    StageForm, Stages, UpdateForm, norm, update,
+    StageForm, Stages, Storage, UpdateForm, norm, update,
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{
@@ -168,9 +168,9 @@ pub(crate) fn samples(
     examples: u32,
     costs: &Costs,
 ) -> Result<Vec<Result<Sample, LoadError>>, LoadError> {
-    let layout = (program.train.dtype, 1);
+    let storage = Storage { dtype: program.train.dtype, padding: 1 };
     let n = u64::from(examples);
-    let Samples { frame, code } = piece.samples(n, layout, wanted, &costs.algebra)?;
+    let Samples { frame, code } = piece.samples(n, storage, wanted, &costs.algebra)?;
     let all = (program.train.batch / examples.max(1)).max(1);
     // Forms of a stage have most of their calls in common.
     let mut known = Repeated::default();

@@ -4,7 +4,7 @@
 use super::*;
 use crate::sample;
 use roundelay_codegen::{
-    ArrayUse, Everywhere, FORMS, StageForm, Stages, lower, lower_with, stages_in,
+    ArrayUse, Everywhere, FORMS, StageForm, Stages, Storage, lower, lower_with, stages_in,
 };
 use roundelay_dsl::{NoFiles, Program, SourceFile, parse};
 use roundelay_schedule::{
@@ -53,7 +53,8 @@ fn stages(
     choice: &dyn Choice,
 ) -> Stages {
     let cut = (&[][..], tensor);
-    stages_in(&program.model, cut, 2, (Float::F32, 16), |_| form, choice)
+    let storage = Storage { dtype: Float::F32, padding: 16 };
+    stages_in(&program.model, cut, 2, storage, |_| form, choice)
         .expect("the model is sound")
 }
 

@@ -3,7 +3,8 @@
 use super::*;
 use crate::rewrite::Algebra;
 use roundelay_codegen::{
-    Choice, Everywhere, Neighbour, Piece, StageError, StageForm, Stages, stages_in,
+    Choice, Everywhere, Neighbour, Piece, StageError, StageForm, Stages, Storage,
+    stages_in,
 };
 use roundelay_dsl::{Disk, Model, NoFiles, SourceFile, parse};
 use roundelay_kernels::{Joint, Kernel};
@@ -119,7 +120,8 @@ pub(super) fn lowered(
     choice: &dyn Choice,
 ) -> Result<Stages, StageError> {
     let (cut, form) = ((&[][..], tensor), |_| StageForm::default());
-    stages_in(model, cut, EXAMPLES, (Float::F32, 16), form, choice)
+    let storage = Storage { dtype: Float::F32, padding: 16 };
+    stages_in(model, cut, EXAMPLES, storage, form, choice)
 }
 
 /// How maps go by themselves and how they are sent; none where the grid does not split the model.

@@ -3,7 +3,7 @@
 
 use crate::support::machine::{Machine, context};
 use roundelay_codegen::{
-    BackwardCode, BackwardForm, Everywhere, StageForm, Stages, stages_in,
+    BackwardCode, BackwardForm, Everywhere, StageForm, Stages, Storage, stages_in,
 };
 use roundelay_dsl::Model;
 use roundelay_kernels::Real;
@@ -59,15 +59,10 @@ pub(crate) fn hold<R: Real>(name: &str, model: &Model, cuts: &[u32], examples: u
             true => StageForm { backward: BackwardForm::Split, recompute },
             false => StageForm { backward: BackwardForm::Whole, recompute },
         };
-        stages_in(
-            model,
-            (cuts, roundelay_schedule::Tensor::WHOLE),
-            examples,
-            (R::DTYPE, 16),
-            form,
-            &Everywhere,
-        )
-        .expect("it was cut before")
+        let cut = (cuts, roundelay_schedule::Tensor::WHOLE);
+        let storage = Storage { dtype: R::DTYPE, padding: 16 };
+        stages_in(model, cut, examples, storage, form, &Everywhere)
+            .expect("it was cut before")
     };
     let whole = gradients::<R>(&form(|_| false, Recompute::None));
     let splits: [fn(usize) -> bool; 4] =

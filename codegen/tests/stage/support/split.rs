@@ -7,7 +7,7 @@ use crate::{
         machine::{Machine, context},
     },
 };
-use roundelay_codegen::{Choice, Everywhere, StageForm, Stages, stages_in};
+use roundelay_codegen::{Choice, Everywhere, StageForm, Stages, Storage, stages_in};
 use roundelay_dsl::Model;
 use roundelay_schedule::{Float, Role, Tensor};
 
@@ -87,8 +87,8 @@ pub(crate) fn stages(
     tensor: Tensor,
     form: StageForm,
 ) -> Stages {
-    let layout = (Float::F64, 16);
-    stages_in(model, (cuts, tensor), EXAMPLES, layout, |_| form, &Everywhere)
+    let storage = Storage { dtype: Float::F64, padding: 16 };
+    stages_in(model, (cuts, tensor), EXAMPLES, storage, |_| form, &Everywhere)
         .expect("it splits")
 }
 
@@ -106,8 +106,8 @@ pub(crate) fn assert_same_by(
     choice: &dyn Choice,
 ) {
     let whole = stages(model, &[], Tensor::WHOLE, StageForm::default());
-    let layout = (Float::F64, 16);
-    let made = stages_in(model, (cuts, tensor), EXAMPLES, layout, |_| form, choice);
+    let storage = Storage { dtype: Float::F64, padding: 16 };
+    let made = stages_in(model, (cuts, tensor), EXAMPLES, storage, |_| form, choice);
     let parts = made.expect("it splits");
     let mut machine = Machine::new::<f64>(&whole, 0);
     let mut rows = Lockstep::new::<f64>(&parts, &machine, tensor.parts());
