@@ -29,12 +29,12 @@ use crate::{
     rewrite::{Choice, Everywhere, Listed},
 };
 use code::CodeKey;
-use draft::{Draft, DraftAction, DraftWork, Hold, list_order};
+use draft::{Draft, DraftAction, DraftWork, End, Hold, list_order};
 use order::descending;
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    Action, Buffer, BufferId, Bytes, Cells, Job, Metric, Place, Plan, Row, Schedule,
-    Spot, Stage, Table, Waits, Work, Writes,
+    Action, Buffer, BufferId, Bytes, Cells, Job, Metric, Plan, Row, Schedule, Spot,
+    Stage, Table, Waits, Work, Writes,
 };
 use rows::Rows;
 use state::StageRows;
@@ -232,7 +232,7 @@ fn numbered(draft: &Draft<'_>, number: usize, rows: &Rows) -> Action {
     let DraftAction { key: _, lag, reach, work } = &draft.actions[number];
     let (lag, reach) = (*lag, *reach);
     let row = |hold: Hold| -> Row { rows.row(hold, lag) };
-    let spot = |(at, hold): (Place, Hold)| Spot { at, row: row(hold) };
+    let spot = |end: End| Spot { at: end.at, row: row(end.hold) };
     let work = match work {
         DraftWork::Launch { at, lane, routine, micro_batch, rows } => Work::Launch {
             at: *at,

@@ -166,8 +166,8 @@ pub(crate) enum DraftWork {
     },
     Transfer {
         link: LinkId,
-        from: (Place, Hold),
-        to: (Place, Hold),
+        from: End,
+        to: End,
         content: Content,
     },
     Collective {
@@ -188,6 +188,13 @@ pub(crate) enum DraftWork {
         micro_batch: MicroBatch,
         row: Hold,
     },
+}
+
+/// An end of a transfer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    pub(crate) at: Place,
+    pub(crate) hold: Hold,
 }
 
 /// Which instance of a buffer's value an action touches.
@@ -382,11 +389,10 @@ impl<'a> Draft<'a> {
     /// A transfer, with the link level between its ends.
     pub(crate) fn transfer(
         &mut self,
-        from: (Place, Hold),
-        to: (Place, Hold),
+        [from, to]: [End; 2],
         content: Content,
     ) -> Result<DraftWork, LowerError> {
-        let link = self.link(from.0, to.0)?;
+        let link = self.link(from.at, to.at)?;
         Ok(DraftWork::Transfer { link, from, to, content })
     }
 

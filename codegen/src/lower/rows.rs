@@ -83,8 +83,8 @@ impl Draft<'_> {
                 self.rows(rows).iter().copied().for_each(visit);
             }
             DraftWork::Transfer { from, to, .. } => {
-                visit(from.1);
-                visit(to.1);
+                visit(from.hold);
+                visit(to.hold);
             }
             DraftWork::Collective { from, to, .. } => {
                 visit(*from);

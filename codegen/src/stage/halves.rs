@@ -20,8 +20,7 @@ use super::{
     again::Again,
     backward::{Sum, begin},
     call::{Step, Tensor, Term, call},
-    flow::{Flow, Staged},
-    graph::Graph,
+    flow::Staged,
     hashed::HashedSet,
     hop::Hopping,
     keep::Keep,
@@ -67,7 +66,7 @@ impl Halves {
         }
         if let Some(hop) = hop {
             halves.take_back(
-                (graph, flow),
+                at,
                 &mut sums,
                 [&mut again, &mut Again::new(graph, keep)],
                 (hop, &trunk),
@@ -82,7 +81,7 @@ impl Halves {
     /// back. Each computes again what it reads.
     fn take_back<'a>(
         &mut self,
-        (graph, flow): (&Graph<'_>, &Flow),
+        Staged { graph, flow, .. }: Staged<'_>,
         sums: &mut Accumulation,
         [input, weight]: [&mut Again<'a>; 2],
         (hop, trunk): (Hopping, &[NodeId]),

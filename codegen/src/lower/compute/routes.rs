@@ -6,7 +6,7 @@ use crate::{
     Differentiated,
     lower::{
         LowerError,
-        draft::{Crossing, Draft, DraftWork, Hold, Instance, Moment, Side},
+        draft::{Crossing, Draft, DraftWork, End, Hold, Instance, Moment, Side},
         order::Slot,
     },
 };
@@ -109,18 +109,20 @@ pub(super) fn send(draft: &mut Draft<'_>, (number, slot): (u32, Slot), route: &R
     };
     let end = |stage, buffer| {
         let at = draft.sites.site(stage, i, lag).at;
-        (at, Hold { buffer, instance: Instance::MicroBatch(i) })
+        End { at, hold: Hold { buffer, instance: Instance::MicroBatch(i) } }
     };
     let [giver, taker] = [end(from, route.buffers[0]), end(to, route.buffers[1])];
     if side == Side::After && draft.plan.order.is_of_pipelines() {
         let hops = draft.units.is_hopping();
-        let pass = match from < to {
-            true => Pass::Forward,
-            false if hops => draft.order.closing(to),
-            false => draft.order.turn(to),
+        let pass = if from < to {
+            Pass::Forward
+        } else if hops {
+            draft.order.closing(to)
+        } else {
+            draft.order.turn(to)
         };
         let (needed, _) = draft.order.find(pass, to, i);
-        draft.arrivals.push(taker.0, draft.actions.len(), needed);
+        draft.arrivals.push(taker.at, draft.actions.len(), needed);
     }
     let content = (route.content)(route.value, i);
     let work = DraftWork::Transfer { link: route.link, from: giver, to: taker, content };

@@ -5,7 +5,7 @@
 use super::{Addition, StageRows, UpdateRows, version, workers::carry};
 use crate::lower::{
     LowerError,
-    draft::{Draft, Moment, Side, Slotting},
+    draft::{Draft, End, Moment, Side, Slotting},
 };
 use roundelay_schedule::{
     BufferId, Content, MicroBatch, Pass, Slice, Stage, Subject, Sum,
@@ -47,10 +47,14 @@ fn give_back(
     other: &[MicroBatch],
 ) -> Result<(), LowerError> {
     let moment = draft.beside(Pass::Forward, stage, other[0], Side::Before);
-    let at = |i| (draft.sites.site(stage, i, 0).at, version(parameter, 0));
-    let ends = (at(draft.last()), at(other[0]));
+    let ends = [draft.last(), other[0]].map(|i| end(draft, stage, i, parameter));
     carry(draft, moment, 0, ends, Content::Parameter(stage))?;
     Ok(())
+}
+
+/// Where the device of a micro-batch has version 0 in a buffer.
+fn end(draft: &Draft<'_>, stage: Stage, i: MicroBatch, buffer: BufferId) -> End {
+    End { at: draft.sites.site(stage, i, 0).at, hold: version(buffer, 0) }
 }
 
 /// Sends the other device's sum and adds it to the sum of the device that updates; says when it is there.
@@ -69,12 +73,11 @@ fn join(
         each.max().expect("each direction has micro-batches")
     };
     let sent = done(draft, other);
-    let place = |i| draft.sites.site(stage, i, 0).at;
-    let from = (place(other[0]), version(gradient, 0));
-    let to = (place(updating[0]), version(received, 0));
+    let ends =
+        [end(draft, stage, other[0], gradient), end(draft, stage, updating[0], received)];
     let sum = Box::new(Sum::list(other.iter().copied()));
     let content = Content::Gradient(stage, sum);
-    let arrived = carry(draft, sent, 0, (from, to), content)?;
+    let arrived = carry(draft, sent, 0, ends, content)?;
     let moment = draft.following(arrived.max(done(draft, updating)));
     let site = draft.sites.site(stage, updating[0], 0);
     let sums = [gradient, received].map(|sum| version(sum, 0));

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     lower::{
         LowerError,
-        draft::{Draft, Moment, Slotting},
+        draft::{Draft, End, Moment, Slotting},
         site::Site,
     },
     norm,
@@ -144,7 +144,8 @@ fn hand_on(
     if found.at == at {
         return Ok(found.moment);
     }
-    let ends = ((found.at, version(found.row, 0)), (at, version(row, 0)));
+    let ends = [(found.at, found.row), (at, row)]
+        .map(|(at, row)| End { at, hold: version(row, 0) });
     carry(draft, found.moment, 0, ends, content)
 }
 

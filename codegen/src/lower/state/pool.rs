@@ -8,7 +8,7 @@
 use super::{Addition, StageRows, UpdateRows, version, workers::carry};
 use crate::lower::{
     LowerError,
-    draft::{Draft, Moment, Slotting},
+    draft::{Draft, End, Moment, Slotting},
 };
 use roundelay_schedule::{
     BufferId, Content, Id, MicroBatch, Place, RingId, Slice, Stage, Subject, Sum,
@@ -65,6 +65,11 @@ impl Pool {
         Place { ring: self.ring, place: u32::try_from(place).unwrap_or(0) }
     }
 
+    /// Where the device of micro-batch number m has version 0 in a buffer, at a moment.
+    fn end(&self, number: i64, moment: Moment, buffer: BufferId) -> End {
+        End { at: self.place(number, moment.period), hold: version(buffer, 0) }
+    }
+
     /// The version that micro-batch number m reads.
     fn version_of(&self, draft: &Draft<'_>, number: i64) -> i64 {
         let (step, i) = self.split(number);
@@ -104,9 +109,8 @@ impl Pool {
             let received =
                 draft.buffer(self.ring, subject, 1, size, Slotting::PerStep(1));
             let moment = self.released(draft, giver);
-            let spot =
-                |number, buffer| (self.place(number, moment.period), version(buffer, 0));
-            let ends = (spot(giver, gradient), spot(taker, received));
+            let ends = [(giver, gradient), (taker, received)]
+                .map(|(number, buffer)| self.end(number, moment, buffer));
             let content = Content::Gradient(self.stage, Box::new(so_far));
             carry(draft, moment, 0, ends, content)?;
             self.add(draft, taker, [gradient, received]);
@@ -133,8 +137,8 @@ impl Pool {
             return Ok(());
         }
         let updated = self.released(draft, -1);
-        let spot = |number| (self.place(number, updated.period), version(optimizer, 0));
-        let ends = (spot(-1), spot(self.micro_batches - 1));
+        let ends = [-1, self.micro_batches - 1]
+            .map(|number| self.end(number, updated, optimizer));
         carry(draft, updated, 0, ends, Content::Optimizer(self.stage))?;
         Ok(())
     }
@@ -159,9 +163,7 @@ impl Pool {
             let earlier = (1..).map(|turn| reader - turn * self.length).find(stale);
             let freed = self.released(draft, earlier.unwrap_or(reader));
             let moment = ready.max(freed);
-            let spot =
-                |number| (self.place(number, moment.period), version(parameter, 0));
-            let ends = (spot(source), spot(reader));
+            let ends = [source, reader].map(|number| self.end(number, moment, parameter));
             ready = carry(draft, moment, 0, ends, Content::Parameter(self.stage))?;
             source = reader;
         }

@@ -8,7 +8,7 @@
 use super::{Addition, StageRows, UpdateRows, version};
 use crate::lower::{
     LowerError,
-    draft::{Draft, Hold, Moment, Side, Slotting},
+    draft::{Draft, End, Moment, Side, Slotting},
 };
 use roundelay_schedule::{
     BufferId, Content, Id, MicroBatch, Pass, Place, RingId, Rule, Slice, Stage, Subject,
@@ -59,9 +59,9 @@ fn spread(
         {
             let freed = draft.released(stage, reader).later(i64::from(delay - 1));
             let used = draft.after(Pass::Forward, stage, reader).later(delay.into());
-            let hold = |i: MicroBatch| (place(i), version(copies[i.index()], 0));
+            let ends = [source, reader].map(|i| end(i, copies[i.index()]));
             let content = Content::Parameter(stage);
-            carry(draft, ready.max(freed), 0, (hold(source), hold(reader)), content)?;
+            carry(draft, ready.max(freed), 0, ends, content)?;
             (source, ready) = (reader, used);
         }
     }
@@ -78,11 +78,11 @@ pub(super) fn carry(
     draft: &mut Draft<'_>,
     moment: Moment,
     reach: u32,
-    (from, to): ((Place, Hold), (Place, Hold)),
+    ends: [End; 2],
     content: Content,
 ) -> Result<Moment, LowerError> {
     let moment = draft.following(moment);
-    let work = draft.transfer(from, to, content)?;
+    let work = draft.transfer(ends, content)?;
     draft.push_reaching(moment, reach, work);
     Ok(moment)
 }
@@ -98,14 +98,14 @@ fn gradients(
     let mut sum = Vec::new();
     let mut last = None;
     for i in draft.order.micro_batches() {
-        let own = draft.state_buffer(ring(i), Subject::Gradient, stage, 1);
+        let partial = draft.state_buffer(ring(i), Subject::Gradient, stage, 1);
         if let Some((giver, given)) = last {
-            send_sum(draft, stage, (giver, given), (i, own), &sum)?;
+            send_sum(draft, stage, (giver, given), (i, partial), &sum)?;
         }
         let addition = Addition::nth(i.index());
-        rows.gradient.insert(i, (version(own, 0), addition));
+        rows.gradient.insert(i, (version(partial, 0), addition));
         sum.push(i);
-        last = Some((i, own));
+        last = Some((i, partial));
     }
     let (giver, mut gradient) = last.expect("there is at least one micro-batch");
     if giver != owner {
@@ -129,7 +129,7 @@ fn send_sum(
     sum: &[MicroBatch],
 ) -> Result<(), LowerError> {
     let moment = draft.released(stage, giver);
-    let ends = ((place(giver), version(from, 0)), (place(taker), version(to, 0)));
+    let ends = [end(giver, from), end(taker, to)];
     let sum = Box::new(Sum::list(sum.iter().copied()));
     let content = Content::Gradient(stage, sum);
     carry(draft, moment, 0, ends, content)?;
@@ -159,8 +159,7 @@ pub(super) fn handoff(
         let next = (stay.worker, residence(draft, stage, (owner, kept), &stay));
         if next.1 != kept {
             let moment = left.max(stay.ends.later(-1)).min(stay.needs);
-            let hold = |(i, buffer)| (place(i), version(buffer, 0));
-            let ends = (hold(holder), hold(next));
+            let ends = [holder, next].map(|(i, buffer)| end(i, buffer));
             carry(draft, moment, staleness, ends, Content::Parameter(stage))?;
         }
         for pass in &stay.passes {
@@ -232,6 +231,8 @@ fn ring(worker: MicroBatch) -> RingId {
     RingId::new(worker.index())
 }
 
-fn place(worker: MicroBatch) -> Place {
-    Place { ring: ring(worker), place: 0 }
+/// Where a worker has version 0 in a buffer.
+fn end(worker: MicroBatch, buffer: BufferId) -> End {
+    let at = Place { ring: ring(worker), place: 0 };
+    End { at, hold: version(buffer, 0) }
 }
