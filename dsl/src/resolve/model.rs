@@ -177,7 +177,7 @@ impl<'a> Evaluator<'a> {
                     this.state_head(after, body, statement.span)
                 }),
             StatementKind::Head(..) => {
-                let mistake = Mistake::new(Code::Syntax, "`head` belongs into a model");
+                let mistake = Mistake::new(Code::Syntax, "`head` belongs in a model");
                 let hint = "write it behind the repeat, after what counts the passes";
                 self.fail(statement.span, mistake.hint(hint))
             }
@@ -239,7 +239,7 @@ impl<'a> Evaluator<'a> {
         home: Home,
     ) -> Known<()> {
         if home != Home::Model {
-            let mistake = Mistake::new(Code::Syntax, "`input` belongs into a model");
+            let mistake = Mistake::new(Code::Syntax, "`input` belongs in a model");
             return self.fail(name.span, mistake);
         }
         let shape = self.shape(shape);
@@ -387,7 +387,7 @@ impl<'a> Evaluator<'a> {
     /// `loss value`.
     fn state_loss(&mut self, value: &Expression, span: Span, home: Home) -> Known<()> {
         if !matches!(home, Home::Model | Home::Head) {
-            let mistake = Mistake::new(Code::Syntax, "`loss` belongs into a model");
+            let mistake = Mistake::new(Code::Syntax, "`loss` belongs in a model");
             return self.fail(span, mistake);
         }
         if let Some((_, first)) = self.loss {
@@ -414,7 +414,7 @@ impl<'a> Evaluator<'a> {
     /// `metric value`.
     fn state_metric(&mut self, value: &Expression, span: Span, home: Home) -> Known<()> {
         if home != Home::Model {
-            let mistake = Mistake::new(Code::Syntax, "`metric` belongs into a model");
+            let mistake = Mistake::new(Code::Syntax, "`metric` belongs in a model");
             return self.fail(span, mistake);
         }
         let metric = match self.expression(value)? {
