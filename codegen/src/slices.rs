@@ -39,8 +39,8 @@ pub(crate) fn sliced(
     one_reader(model, &stages)?;
     let mut slicing = Slicing::new(model, slices, length);
     for (stage, nodes) in stages.into_iter().enumerate() {
-        for own in 0..slices {
-            slicing.begin(stage, own);
+        for slice in 0..slices {
+            slicing.begin(stage, slice);
             for node in nodes.clone() {
                 slicing.operation(NodeId::new(node))?;
             }
@@ -56,7 +56,7 @@ enum Kind {
     Tokens,
     /// The same for all slices: parameters and what is made of them alone.
     Common,
-    /// A mean over the tokens: each slice has that of its own.
+    /// A mean over the tokens: each slice has the mean of its tokens.
     Mean,
 }
 
@@ -75,7 +75,7 @@ struct Slicing<'a> {
     /// Parts of what is whole, and contexts, in the present slice of a stage.
     known: BTreeMap<Source, Source>,
     /// The slice and the operation that are worked on.
-    own: u32,
+    slice: u32,
     at: NodeId,
 }
 
@@ -97,16 +97,16 @@ impl<'a> Slicing<'a> {
             made: vec![BTreeMap::new(); slices as usize],
             kinds: BTreeMap::new(),
             known: BTreeMap::new(),
-            own: 0,
+            slice: 0,
             at: NodeId::new(0),
         }
     }
 
     /// What follows belongs to a slice of a stage.
-    fn begin(&mut self, stage: usize, own: u32) {
-        self.own = own;
+    fn begin(&mut self, stage: usize, slice: u32) {
+        self.slice = slice;
         self.known.clear();
-        if (stage, own) != (0, 0) {
+        if (stage, slice) != (0, 0) {
             let next = self.model.nodes.len();
             self.cuts.push(u32::try_from(next).expect("models are smaller"));
         }
@@ -119,7 +119,7 @@ impl<'a> Slicing<'a> {
 
     /// The first token of the present slice.
     fn first(&self) -> u64 {
-        u64::from(self.own) * self.share()
+        u64::from(self.slice) * self.share()
     }
 
     fn refuse<T>(&self, problem: &str) -> Result<T, StageError> {
@@ -143,9 +143,9 @@ impl<'a> Slicing<'a> {
 
     /// The shape of this many tokens of the same.
     fn of(&self, shape: &[Extent], tokens: u64) -> Vec<Extent> {
-        let mut own = shape.to_vec();
-        own[1] = Extent::fixed(tokens);
-        own
+        let mut shape = shape.to_vec();
+        shape[1] = Extent::fixed(tokens);
+        shape
     }
 
     fn add(
@@ -163,15 +163,15 @@ impl<'a> Slicing<'a> {
         operands: Vec<Source>,
         shape: Vec<Extent>,
     ) -> NodeId {
-        let name = format!("{}.{}", self.whole.nodes[self.at].name, self.own);
+        let name = format!("{}.{}", self.whole.nodes[self.at].name, self.slice);
         self.origin.push(self.at);
         self.model.nodes.push(Node { name, operation, operands, shape })
     }
 
-    /// The own part of an operand.
+    /// The part of an operand that the present slice has.
     fn operand(&mut self, source: Source) -> Result<Source, StageError> {
         match source {
-            Source::Node(node) => Ok(self.made[self.own as usize][&node]),
+            Source::Node(node) => Ok(self.made[self.slice as usize][&node]),
             Source::Parameter(_) => Ok(source),
             Source::Input(_) => {
                 if let Some(known) = self.known.get(&source) {
@@ -185,8 +185,8 @@ impl<'a> Slicing<'a> {
                     );
                 }
                 let cut = Operation::Sliced(Sliced::Cut { first: self.first() });
-                let own = self.of(&shape, self.share());
-                let cut = self.add(cut, vec![source], own);
+                let shape = self.of(&shape, self.share());
+                let cut = self.add(cut, vec![source], shape);
                 self.known.insert(source, cut);
                 Ok(cut)
             }
@@ -197,7 +197,7 @@ impl<'a> Slicing<'a> {
     fn operation(&mut self, id: NodeId) -> Result<(), StageError> {
         self.at = id;
         let Node { operation, operands, shape, .. } = &self.whole.nodes[id];
-        let kinds: Vec<Kind> = operands.iter().map(|own| self.kind(*own)).collect();
+        let kinds: Vec<Kind> = operands.iter().map(|one| self.kind(*one)).collect();
         let kind = if kinds.contains(&Kind::Tokens) {
             self.result(*operation, shape)?
         } else if kinds.contains(&Kind::Mean) {
@@ -205,7 +205,7 @@ impl<'a> Slicing<'a> {
         } else {
             self.common(*operation)?
         };
-        let own = match (kind, operation) {
+        let result = match (kind, operation) {
             (Kind::Tokens, Operation::Attention { .. }) => {
                 self.attention(*operation, operands, shape)?
             }
@@ -215,7 +215,7 @@ impl<'a> Slicing<'a> {
             _ => self.same(kind, *operation, operands, shape)?,
         };
         self.kinds.insert(id, kind);
-        self.made[self.own as usize].insert(id, own);
+        self.made[self.slice as usize].insert(id, result);
         Ok(())
     }
 
@@ -226,28 +226,33 @@ impl<'a> Slicing<'a> {
         operands: &[Source],
         shape: &[Extent],
     ) -> Result<Source, StageError> {
-        let (first, own, slices) = (self.first(), self.own, self.slices);
+        let (first, slices) = (self.first(), self.slices);
         let operation = match operation {
             Operation::Rotary(turning) => {
                 Operation::Sliced(Sliced::Rotary { turning, first })
             }
             Operation::Dropout { rate } => {
                 let operator = self.at.index() as u64;
-                Operation::Sliced(Sliced::Dropout { rate, operator, own, slices })
+                Operation::Sliced(Sliced::Dropout {
+                    rate,
+                    operator,
+                    own: self.slice,
+                    slices,
+                })
             }
             other => other,
         };
-        let operands = operands.iter().map(|own| self.operand(*own));
-        let operands = operands.collect::<Result<_, _>>()?;
+        let parts = operands.iter().map(|operand| self.operand(*operand));
+        let parts = parts.collect::<Result<_, _>>()?;
         let shape = match kind {
             Kind::Tokens => self.of(shape, self.share()),
             Kind::Common | Kind::Mean => shape.to_vec(),
         };
-        Ok(self.add(operation, operands, shape))
+        Ok(self.add(operation, parts, shape))
     }
 
     /// a and b, where b has the shape of a or of its trailing extents; of a table of positions the
-    /// own rows.
+    /// rows of the present slice.
     fn pair(
         &mut self,
         operation: Operation,
@@ -270,9 +275,9 @@ impl<'a> Slicing<'a> {
             Some(known) => *known,
             None => {
                 let whole = self.operand(b)?;
-                let own = vec![Extent::fixed(self.share()), table[1]];
+                let shape = vec![Extent::fixed(self.share()), table[1]];
                 let rows = Operation::Rows { first: self.first() };
-                let part = self.add(rows, vec![whole], own);
+                let part = self.add(rows, vec![whole], shape);
                 self.known.insert(b, part);
                 part
             }
@@ -281,7 +286,7 @@ impl<'a> Slicing<'a> {
         Ok(self.add(operation, vec![x, part], shape))
     }
 
-    /// Own queries, keys and values of the slices up to the own one.
+    /// Queries of the present slice, keys and values of all slices up to it.
     fn attention(
         &mut self,
         operation: Operation,
@@ -295,19 +300,19 @@ impl<'a> Slicing<'a> {
         Ok(self.add(operation, vec![query, key, value], shape))
     }
 
-    /// What the slices up to the own one have of a value.
+    /// What all slices up to the present one have of a value.
     fn context(&mut self, source: Source) -> Result<Source, StageError> {
-        let own = self.operand(source)?;
-        let (Source::Node(node), true) = (source, self.own > 0) else {
+        let present = self.operand(source)?;
+        let (Source::Node(node), true) = (source, self.slice > 0) else {
             return match source {
-                Source::Node(_) => Ok(own),
+                Source::Node(_) => Ok(present),
                 _ => self.refuse("it attends to what no operation makes"),
             };
         };
         if let Some(known) = self.known.get(&source) {
             return Ok(*known);
         }
-        let until = self.own as usize + 1;
+        let until = self.slice as usize + 1;
         let pieces = self.made[..until].iter().map(|made| made[&node]).collect();
         let shape = self.of(&self.whole.shape(source), self.first() + self.share());
         let joined = self.add(Operation::Sliced(Sliced::Join), pieces, shape);

@@ -142,7 +142,7 @@ pub enum Differentiated {
     No,
 }
 
-/// The routines of one stage; `predicted` is zero until somebody prices them.
+/// The routines of one stage; `predicted` is zero until they are priced.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageCode {
     /// Forward pass of one micro-batch.

@@ -66,11 +66,12 @@ pub(super) fn one_reader(
                 readers.entry(root(*operand)).or_default().insert(stage);
             }
             if let Operation::Attention { .. } = node.operation {
-                joined.extend(node.operands[1..].iter().map(|own| root(*own)));
+                joined.extend(node.operands[1..].iter().map(|read| root(*read)));
             }
         }
     }
-    let several = |source: &&Source| readers.get(source).is_some_and(|own| own.len() > 1);
+    let several =
+        |source: &&Source| readers.get(source).is_some_and(|stages| stages.len() > 1);
     match joined.iter().find(several) {
         Some(Source::Node(node)) => Err(StageError::Unsliced {
             node: model.nodes[*node].name.clone(),

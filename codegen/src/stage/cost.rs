@@ -181,27 +181,27 @@ fn add_pass(
     (direction, pass): (Pass, fn(&mut NodeCost) -> &mut PassCost),
 ) {
     let kept = |tensor| layout.home(tensor, (direction, Stage::new(0))).is_some();
-    let own = |step| call(step, |term| layout.element(term));
+    let called = |step| call(step, |term| layout.element(term));
     for made in fuse_nodes(steps, &layout.rewriting, kept) {
         // Which copies of gradients a stage needs depends on where it is cut, so none is sure.
         if handed_on(&made.step).is_some() {
             continue;
         }
         if let Some((node, least)) = moved(&made) {
-            pass(&mut costs[node.index()]).calls.push(own(least.clone()));
+            pass(&mut costs[node.index()]).calls.push(called(least.clone()));
             continue;
         }
         let mut inner = None;
         for (node, step) in made.contains {
-            let own = own(sure(layout.graph, node, step));
+            let inside = called(sure(layout.graph, node, step));
             let cost = pass(&mut costs[node.index()]);
             cost.contained.extend(inner);
-            cost.calls.push(own.clone());
-            inner = Some(own);
+            cost.calls.push(inside.clone());
+            inner = Some(inside);
         }
         let cost = pass(&mut costs[made.node.index()]);
         cost.contained.extend(inner);
-        cost.calls.push(own(sure(layout.graph, made.node, made.step)));
+        cost.calls.push(called(sure(layout.graph, made.node, made.step)));
     }
 }
 
@@ -211,7 +211,7 @@ fn add_pass(
 fn sure(graph: &Graph<'_>, node: NodeId, step: Step) -> Step {
     let beside = graph.beside(node).map_or(&[][..], |beside| &beside.backward);
     let mut pairs = beside.iter().zip(&graph.derivative(node).backward);
-    match pairs.find(|(own, _)| own.kernel == step.kernel) {
+    match pairs.find(|(known, _)| known.kernel == step.kernel) {
         Some((_, elsewhere)) => Step { attributes: step.attributes, ..elsewhere.clone() },
         None => step,
     }
@@ -223,7 +223,7 @@ fn sure(graph: &Graph<'_>, node: NodeId, step: Step) -> Step {
 fn moved(made: &Made<NodeId>) -> Option<(NodeId, &Step)> {
     let (node, first) = made.contains.first()?;
     let moves = ["part", "reduce_scatter", "all_reduce"];
-    let rank = |step: &&Step| moves.iter().position(|own| *own == step.kernel);
+    let rank = |step: &&Step| moves.iter().position(|kernel| *kernel == step.kernel);
     rank(&first)?;
     let later = made.contains.iter().map(|(_, step)| step).chain([&made.step]);
     let least = later.min_by_key(|step| rank(step).unwrap_or(moves.len()))?;

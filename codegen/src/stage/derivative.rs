@@ -110,9 +110,10 @@ pub(super) fn derivative(graph: &Graph<'_>, node: NodeId) -> Derivative {
     let mut both = calls(graph, node);
     let steps = both.forward.iter_mut().chain(&mut both.backward);
     steps.for_each(|step| belong(graph, node, step));
-    match graph.differentiates(node) {
-        true => both,
-        false => Derivative { backward: vec![], ..both },
+    if graph.differentiates(node) {
+        both
+    } else {
+        Derivative { backward: vec![], ..both }
     }
 }
 

@@ -3,7 +3,7 @@
 use roundelay_dsl::{Heads, Model, Node, NodeId, Operation, Source};
 use roundelay_schedule::{Id, Tensor};
 
-/// Whether somebody can use an array that is divided along an extent.
+/// Whether some operation can use an array that is divided along an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Use {
     /// Nobody.
@@ -67,7 +67,7 @@ impl<'a> Absorb<'a> {
         }
     }
 
-    /// Whether somebody could use equal parts of what an affine map makes, if there were such.
+    /// Whether some operation could use equal parts of the result of an affine map, if there were such.
     pub(crate) fn wants_columns(&self, node: NodeId) -> bool {
         self.of(node, self.last(node)) == Use::Even
     }
@@ -153,10 +153,13 @@ impl<'a> Absorb<'a> {
             {
                 self.of(user, extent)
             }
-            Operation::Add | Operation::Multiply => match self.made[user.index()] {
-                true => self.of(user, extent),
-                false => Use::No,
-            },
+            Operation::Add | Operation::Multiply => {
+                if self.made[user.index()] {
+                    self.of(user, extent)
+                } else {
+                    Use::No
+                }
+            }
             // As the rule of its own says.
             Operation::Dropout { .. } => self.of(user, extent).min(Use::Even),
             operation if is_elementwise(operation) => self.of(user, extent),

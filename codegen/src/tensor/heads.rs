@@ -1,4 +1,4 @@
-//! What operations on heads become on one device: whoever divides features divides heads.
+//! What operations on heads become on one device: the direction that divides features divides heads.
 
 use super::{
     absorb::HEADS,
@@ -42,7 +42,8 @@ impl HeadByHead {
 }
 
 impl Local<'_> {
-    /// Who divides these operands, and their heads with them; none where everybody does all.
+    /// The direction that divides these operands, and their heads with them; none where every part does
+    /// all of them.
     fn by_heads(
         &mut self,
         operands: &[(Source, u32)],

@@ -50,11 +50,11 @@ impl Local<'_> {
             Operation::Add | Operation::Multiply => self.pair(operation, operands, shape),
             Operation::CrossEntropy { masked } => self.loss(operation, operands, masked),
             Operation::Conv2d { stride, padding, groups } => {
-                let own = |groups: u64| Operation::Conv2d { stride, padding, groups };
-                self.in_groups((own, groups), operands, shape)
+                let of = |groups: u64| Operation::Conv2d { stride, padding, groups };
+                self.in_groups((of, groups), operands, shape)
             }
             Operation::Rows { .. } if self.alternates() => {
-                self.own_columns(operation, operands, shape)
+                self.table_columns(operation, operands, shape)
             }
             _ if is_elementwise(operation) => {
                 self.elementwise(id, operation, operands, shape)
@@ -72,14 +72,14 @@ impl Local<'_> {
         }
     }
 
-    /// Everybody does all of it.
+    /// Every part does all of it.
     pub(super) fn replicated(
         &mut self,
         operation: Operation,
         operands: &[Source],
         shape: &[Extent],
     ) -> (Source, Layout) {
-        let whole = operands.iter().map(|own| self.want(*own, Layout::WHOLE)).collect();
+        let whole = operands.iter().map(|one| self.want(*one, Layout::WHOLE)).collect();
         (self.add("", operation, whole, (shape, Layout::WHOLE)), Layout::WHOLE)
     }
 
@@ -110,8 +110,8 @@ impl Local<'_> {
         even
     }
 
-    /// Own rows of a large table, summed over the parts; of a small one own columns, where there
-    /// are columns.
+    /// One part of the rows of a large table, summed over the parts; of a small one a part of the columns,
+    /// where there are columns.
     fn embedding(&mut self, operands: &[Source], shape: &[Extent]) -> (Source, Layout) {
         let rows = self.shape(operands[1])[0].size;
         let is_large = rows >= LEAST_ROWS * self.parts(Direction::Both);
@@ -125,13 +125,13 @@ impl Local<'_> {
                 let layout = self.between(shape);
                 (self.settle(sum, (made, layout), shape), layout)
             }
-            (false, true) => self.own_columns(Operation::Embedding, operands, shape),
+            (false, true) => self.table_columns(Operation::Embedding, operands, shape),
             (false, false) => self.replicated(Operation::Embedding, operands, shape),
         }
     }
 
-    /// Own columns of rows that are found in a table, the last operand.
-    fn own_columns(
+    /// One part of the columns of rows that are found in a table, the last operand.
+    fn table_columns(
         &mut self,
         operation: Operation,
         operands: &[Source],
@@ -139,22 +139,22 @@ impl Local<'_> {
     ) -> (Source, Layout) {
         let layout = Layout { rows: Along::Whole, ..self.between(shape) };
         let (table, others) = operands.split_last().expect("there is a table");
-        let mut own: Vec<Source> =
+        let mut wanted: Vec<Source> =
             others.iter().map(|other| self.want(*other, Layout::WHOLE)).collect();
         let of_table = last(&self.shape(*table));
         let columns = Layout::only(Direction::Columns, Along::Split(of_table));
-        own.push(self.want(*table, columns));
-        (self.add("", operation, own, (shape, layout)), layout)
+        wanted.push(self.want(*table, columns));
+        (self.add("", operation, wanted, (shape, layout)), layout)
     }
 
     /// The layout between two split regions: no row has a part of the features, columns do.
     fn between(&mut self, shape: &[Extent]) -> Layout {
         let rows = self.settled(shape, Direction::Rows);
         let width = shape.last().map_or(1, |extent| extent.size);
-        match self.alternates() && self.divides(Direction::Columns, ("features", width)) {
-            true => Layout { rows, columns: Along::Split(last(shape)) },
-            false => Layout { rows, columns: Along::Whole },
-        }
+        let divides =
+            self.alternates() && self.divides(Direction::Columns, ("features", width));
+        let columns = if divides { Along::Split(last(shape)) } else { Along::Whole };
+        Layout { rows, columns }
     }
 
     fn reshape(
@@ -207,13 +207,13 @@ impl Local<'_> {
             Some(_) => self.by_rows(shape),
             None => layout,
         };
-        let mut own = vec![self.want(operands[0], layout)];
+        let mut wanted = vec![self.want(operands[0], layout)];
         let beside = layout.map(Along::repeated);
-        own.extend(operands[1..].iter().map(|other| self.want(*other, beside)));
-        (self.add("", operation, own, (shape, layout)), layout)
+        wanted.extend(operands[1..].iter().map(|other| self.want(*other, beside)));
+        (self.add("", operation, wanted, (shape, layout)), layout)
     }
 
-    /// Own features of a norm, whose sums meet in the direction that divides them.
+    /// One part of the features of a norm, whose sums meet in the direction that divides them.
     fn norm_part(
         &mut self,
         (part, direction): (Part, Direction),
@@ -222,13 +222,13 @@ impl Local<'_> {
         operands: &[Source],
         shape: &[Extent],
     ) -> (Source, Layout) {
-        let mut own = vec![self.want(operands[0], layout)];
+        let mut wanted = vec![self.want(operands[0], layout)];
         let beside = layout.map(Along::repeated).with(direction, Along::Split(0));
-        own.extend(operands[1..].iter().map(|other| self.want(*other, beside)));
+        wanted.extend(operands[1..].iter().map(|other| self.want(*other, beside)));
         let made = (shape, layout);
         let result = match self.parts(direction) {
-            1 => self.add("", operation, own, made),
-            _ => self.part("", (part, direction), own, made),
+            1 => self.add("", operation, wanted, made),
+            _ => self.part("", (part, direction), wanted, made),
         };
         (result, layout)
     }
@@ -327,11 +327,11 @@ impl Local<'_> {
             }
             (_, along) => along.repeated(),
         });
-        let own = vec![self.want(a, layout), self.want(b, for_b)];
-        (self.add("", operation, own, (shape, layout)), layout)
+        let wanted = vec![self.want(a, layout), self.want(b, for_b)];
+        (self.add("", operation, wanted, (shape, layout)), layout)
     }
 
-    /// Over the own classes, or all of them.
+    /// Over one part of the classes, or all of them.
     fn loss(
         &mut self,
         operation: Operation,
@@ -341,19 +341,19 @@ impl Local<'_> {
         let logits = self.shape(operands[0]);
         let split = Along::Split(last(&logits));
         let layout = self.layout(operands[0]);
-        let own_classes = match self.alternates() {
+        let divides_classes = match self.alternates() {
             true if self.tensor.idle().is_some() => layout.columns == split,
             true => layout == Layout::both(split),
             false => layout.rows == split,
         };
-        if !own_classes {
+        if !divides_classes {
             return self.replicated(operation, operands, &[]);
         }
         let whole = logits.last().map_or(1, |extent| extent.size);
-        let mut own = vec![self.want(operands[0], layout)];
-        own.extend(operands[1..].iter().map(|all| self.want(*all, Layout::WHOLE)));
+        let mut wanted = vec![self.want(operands[0], layout)];
+        wanted.extend(operands[1..].iter().map(|all| self.want(*all, Layout::WHOLE)));
         let part = (Part::CrossEntropy { whole, masked }, Direction::Both);
-        (self.part("", part, own, (&[], Layout::WHOLE)), Layout::WHOLE)
+        (self.part("", part, wanted, (&[], Layout::WHOLE)), Layout::WHOLE)
     }
 }
 
@@ -361,7 +361,7 @@ impl Local<'_> {
 const LEAST_SHOWN: u64 = 16;
 const MOST_SHOWN: u64 = 4096;
 
-/// A norm of own features.
+/// A norm over one part of the features.
 fn part_of_norm(operation: Operation, shape: &[Extent]) -> Option<Part> {
     let whole = shape.last().map_or(1, |extent| extent.size);
     match operation {
@@ -371,7 +371,7 @@ fn part_of_norm(operation: Operation, shape: &[Extent]) -> Option<Part> {
     }
 }
 
-/// What several columns do not split, in words; none for what everybody may do alike.
+/// What several columns do not split, in words; none for an operation that all may do alike.
 fn unsplit(operation: Operation) -> Option<&'static str> {
     match operation {
         Operation::ClassToken => Some("a class token"),
