@@ -131,6 +131,10 @@ impl Step {
     pub(crate) fn integer(self, name: &'static str, value: i64) -> Self {
         self.with(name, Attribute::Integer(value))
     }
+    /// With a number of something; one that does not fit is refused by every kernel.
+    pub(crate) fn count(self, name: &'static str, number: impl Into<u64>) -> Self {
+        self.integer(name, i64::try_from(number.into()).unwrap_or(i64::MAX))
+    }
     /// The call without places, for whoever asks the catalogue.
     pub(crate) fn unplaced(&self, element: impl Fn(&Term) -> Element) -> Call {
         self.placed(|term| Operand {

@@ -100,7 +100,7 @@ pub(super) fn mix(site: &Site<'_>, heads: Heads) -> Derivative {
 
 /// With its numbers of heads.
 fn counted(step: Step, Heads { all, keys }: Heads) -> Step {
-    step.integer("heads", whole(all)).integer("key_heads", whole(keys))
+    step.count("heads", all).count("key_heads", keys)
 }
 
 /// With what queries see.
@@ -108,7 +108,7 @@ fn seeing(step: Step, Sight { causal, window }: Sight) -> Step {
     let step = step.with("causal", Attribute::Flag(causal));
     match window {
         Window::Open => step,
-        Window::Nearest(count) => step.integer("window", whole(count)),
+        Window::Nearest(count) => step.count("window", count),
     }
 }
 
@@ -125,20 +125,20 @@ pub(super) fn rotary_from(
 ) -> Derivative {
     let width = site.shape().last().copied().unwrap_or(1);
     let attributed = |step: Step| {
-        let step = step.integer("heads", whole(heads)).real("base", base);
+        let step = step.count("heads", heads).real("base", base);
         let step = stretched(step, stretch);
         let step = match still {
             Still::None => step,
-            Still::LastOf(count) => step.integer("still", whole(count)),
+            Still::LastOf(count) => step.count("still", count),
         };
         let step = match first {
             0 => step,
-            first => step.integer("first", whole(first)),
+            first => step.count("first", first),
         };
         if turned.saturating_mul(heads) == width {
             step
         } else {
-            step.integer("turned", whole(turned))
+            step.count("turned", turned)
         }
     };
     let back = |dx| attributed(call("rotary", [site.gradient(), dx])).flag("inverse");
@@ -152,13 +152,8 @@ fn stretched(step: Step, stretch: Stretch) -> Step {
         Stretch::None => step,
         Stretch::Even { factor } => step.real("factor", factor),
         Stretch::Long { factor, original, low, high } => {
-            let step = step.real("factor", factor).integer("original", whole(original));
+            let step = step.real("factor", factor).count("original", original);
             step.real("low", low).real("high", high)
         }
     }
-}
-
-/// As an attribute; what does not fit is refused by every kernel.
-pub(super) fn whole(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -39,11 +39,26 @@ pub(super) fn silu(site: &Site<'_>) -> Derivative {
     site.unary(forward, "silu_backward", site.operand(0))
 }
 
+/// What a dropout leaves out.
+#[derive(Clone, Copy)]
+pub(super) struct Mask {
+    pub(super) rate: f64,
+    /// The number that it is drawn for.
+    pub(super) operator: u64,
+}
+
+impl Mask {
+    /// A call that draws it.
+    pub(super) fn of(self, step: Step) -> Step {
+        step.real("rate", self.rate).count("operator", self.operator)
+    }
+}
+
 /// y = mask x / (1 − rate). The mask follows from the node's number in the whole model, so it
 /// does not depend on cuts.
 pub(super) fn dropout(site: &Site<'_>, rate: f64) -> Derivative {
-    let number = site.node.number().into();
-    let masked = |step: Step| step.real("rate", rate).integer("operator", number);
+    let mask = Mask { rate, operator: site.node.number().into() };
+    let masked = |step: Step| mask.of(step);
     let step = |dx| masked(call("dropout_backward", [site.gradient(), dx]));
     Derivative {
         forward: vec![masked(call("dropout", [site.operand(0), site.result()]))],

@@ -97,8 +97,7 @@ pub(super) fn group_norm(site: &Site<'_>, groups: u64) -> Derivative {
     };
     let [x, y, dy] = [x, site.result(), site.gradient()].map(cubic);
     let [mean, rstd] = [0, 1].map(|number| site.auxiliary(number, &[examples, groups]));
-    let grouped =
-        |step: Step| step.integer("groups", i64::try_from(groups).unwrap_or(i64::MAX));
+    let grouped = |step: Step| step.count("groups", groups);
     let [dx, dgain, dbias] =
         [0, 1, 2].map(|operand| site.contribution_or_scratch(operand as usize, operand));
     let kept = [x.clone(), gain.clone(), mean.clone(), rstd.clone()];

@@ -3,6 +3,7 @@
 
 use super::{
     Derivative, Site,
+    elementwise::Mask,
     loss::{masking, weighted},
     part_norm, pixels,
 };
@@ -28,26 +29,26 @@ pub(super) fn part(site: &Site<'_>, part: Part, line: Line) -> Derivative {
         Part::BatchNorm => pixels::batch_norm(site, line),
         Part::GroupNorm { groups } => pixels::group_norm(site, groups, line),
         Part::Dropout { rate, operator, share, tokens, half } => {
-            dropout(site, (rate, operator), (share, half), (line, tokens))
+            dropout(site, Mask { rate, operator }, (share, half), (line, tokens))
         }
     }
 }
 
 /// A call that says which parts it is about.
 pub(super) fn along(step: Step, line: Line) -> Step {
-    let step = step.integer("parts", i64::from(line.parts));
+    let step = step.count("parts", line.parts);
     match line.stride {
         1 => step,
-        stride => step.integer("stride", i64::from(stride)),
+        stride => step.count("stride", stride),
     }
 }
 
 /// A call on a share of the rows, which parts on a line of their own have.
 fn of_tokens(step: Step, line: Line) -> Step {
-    let step = step.integer("row_parts", i64::from(line.parts));
+    let step = step.count("row_parts", line.parts);
     match line.stride {
         1 => step,
-        stride => step.integer("row_stride", i64::from(stride)),
+        stride => step.count("row_stride", stride),
     }
 }
 
@@ -79,7 +80,7 @@ pub(crate) fn moved(motion: Motion, from: Term, to: Term, line: Line) -> Step {
     let step = along(step, line);
     match inner {
         1 => step,
-        inner => step.integer("inner", number(inner)),
+        inner => step.count("inner", inner),
     }
 }
 
@@ -111,7 +112,7 @@ fn embedding(site: &Site<'_>, whole: u64) -> Derivative {
     let width = table.shape.last().copied().unwrap_or(1);
     let tokens = tokens.flat();
     let [y, dy] = [site.result(), site.gradient()].map(|term| term.rows_of(width));
-    let of = |step: Step| step.integer("whole", number(whole));
+    let of = |step: Step| step.count("whole", whole);
     let back = |dtable| {
         of(call("embedding_part_backward", [tokens.clone(), dy.clone(), dtable]))
     };
@@ -132,7 +133,7 @@ fn cross_entropy(site: &Site<'_>, whole: u64, masked: Masked, line: Line) -> Der
     };
     let own = wide(0, &[1, 2 * rows]);
     let all = wide(1, &[1, 2 * rows * u64::from(line.parts)]);
-    let of = |step: Step| masking(step.integer("whole", number(whole)), masked);
+    let of = |step: Step| masking(step.count("whole", whole), masked);
     let shares = site.optional(2);
     let first =
         call("cross_entropy_part", [logits.clone(), targets.clone(), own.clone()]);
@@ -151,7 +152,7 @@ fn cross_entropy(site: &Site<'_>, whole: u64, masked: Masked, line: Line) -> Der
 /// y = mask x / (1 - rate), with the mask of the whole tensor.
 fn dropout(
     site: &Site<'_>,
-    (rate, operator): (f64, u64),
+    mask: Mask,
     (share, half): (Share, u32),
     (line, tokens): (Line, Option<Line>),
 ) -> Derivative {
@@ -163,15 +164,15 @@ fn dropout(
         }
     };
     let masked = |step: Step| {
-        let step = step.real("rate", rate).integer("operator", number(operator));
+        let step = mask.of(step);
         let Some(columns) = columns else { return step };
-        let step = along(step, line).integer("columns", number(columns));
+        let step = along(step, line).count("columns", columns);
         let step = tokens.into_iter().fold(step, of_tokens);
         let shares = tokens.map_or(1, |line| u64::from(line.parts));
         let rows = site.result().elements() / columns.max(1) * shares;
         match half {
             0 => step,
-            half => step.integer("before", number(rows * u64::from(half))),
+            half => step.count("before", rows * u64::from(half)),
         }
     };
     let back = |dx| masked(call("dropout_backward", [site.gradient(), dx]));
@@ -179,9 +180,4 @@ fn dropout(
         forward: vec![masked(call("dropout", [site.operand(0), site.result()]))],
         backward: site.each([(0, &back)]),
     }
-}
-
-/// As an attribute; what does not fit is refused by every kernel.
-pub(super) fn number(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -1,11 +1,7 @@
 //! Normalisation over an extent that several devices divide: sums of own features meet, in the
 //! forward pass and in the backward pass.
 
-use super::{
-    Derivative, Site,
-    norm::with_epsilon,
-    part::{along, number},
-};
+use super::{Derivative, Site, norm::with_epsilon, part::along};
 use crate::stage::call::{Step, Term, call};
 use roundelay_schedule::{Element, Line};
 
@@ -41,7 +37,7 @@ pub(super) fn layer_norm(
     let rows = x.shape[0];
     let [mean, rstd] = [0, 1].map(|number| site.auxiliary(number, &[rows]));
     let [gain, bias] = [gain, bias].map(Term::flat);
-    let of = |step: Step| step.flag("centered").integer("whole", number(whole));
+    let of = |step: Step| step.flag("centered").count("whole", whole);
     let mut sums = Sums { site, line, next: 0 };
     let (own, totals, total) = sums.meet(rows);
     let (around, squares, square) = sums.meet(rows);
@@ -86,7 +82,7 @@ pub(super) fn rms_norm(
     let (x, y, dy) = (x.matrix(), site.result().matrix(), site.gradient().matrix());
     let (rows, gain) = (x.shape[0], gain.flat());
     let rstd = site.auxiliary(0, &[rows]);
-    let of = |step: Step| step.integer("whole", number(whole));
+    let of = |step: Step| step.count("whole", whole);
     let mut sums = Sums { site, line, next: 0 };
     let (own, squares, square) = sums.meet(rows);
     let norm = call("norm_part", [x.clone(), gain.clone(), squares, y, rstd.clone()]);

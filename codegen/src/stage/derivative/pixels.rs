@@ -1,9 +1,6 @@
 //! Images whose rows several devices divide: halos, and norms whose statistics meet.
 
-use super::{
-    Derivative, Site,
-    part::{along, number},
-};
+use super::{Derivative, Site, part::along};
 use crate::stage::call::{Step, Term, call};
 use roundelay_dsl::Padding;
 use roundelay_schedule::{Element, Line};
@@ -16,8 +13,8 @@ pub(super) fn halo(
     line: Line,
 ) -> Derivative {
     let with = |call: Step| {
-        let call = along(call, line).integer("before", number(before));
-        let call = call.integer("step", number(step)).integer("side", number(side));
+        let call = along(call, line).count("before", before);
+        let call = call.count("step", step).count("side", side);
         match padding {
             Padding::Zero => call,
             Padding::Lowest => call.flag("lowest"),
@@ -94,7 +91,7 @@ impl<'a> Norm<'a> {
     }
 
     fn of(&self, step: Step) -> Step {
-        step.integer("groups", number(self.groups))
+        step.count("groups", self.groups)
     }
 
     /// Sums of one part, or those of this many.
@@ -107,7 +104,7 @@ impl<'a> Norm<'a> {
     fn statistics(&self) -> Step {
         let all = self.sums(1, u64::from(self.line.parts));
         let terms = [all, self.mean.clone().flat(), self.variance.clone().flat()];
-        call("pixel_norm_statistics", terms).integer("count", number(self.count()))
+        call("pixel_norm_statistics", terms).count("count", self.count())
     }
 
     /// The calls of both passes around the one that joins moments.
@@ -147,11 +144,11 @@ impl<'a> Norm<'a> {
                 step.terms.extend(more);
                 step
             };
-            let count = number(self.count() * u64::from(self.line.parts));
+            let count = self.count() * u64::from(self.line.parts);
             let first = with("pixel_norm_slopes", vec![own.clone()]);
             let meet = along(call("all_reduce", [own, all.clone()]), self.line);
             let last = with("pixel_norm_backward", vec![all, self.array(dx)]);
-            backward.extend([first, meet, last.integer("count", count)]);
+            backward.extend([first, meet, last.count("count", count)]);
         }
         if site.wanted(1) || site.wanted(2) {
             let dgain = site.contribution_or_scratch(1, 0).flat();

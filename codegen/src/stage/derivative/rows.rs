@@ -24,17 +24,15 @@ pub(super) fn class_token(site: &Site<'_>) -> Derivative {
 
 /// y = row `index` of every example; dx = dy there, zero elsewhere.
 pub(super) fn select(site: &Site<'_>, index: u64) -> Derivative {
-    let first = i64::try_from(index).unwrap_or(i64::MAX);
     let back =
-        |dx: Term| call("slice_backward", [site.gradient(), dx]).integer("first", first);
-    let forward = call("slice", [site.operand(0), site.result()]).integer("first", first);
+        |dx: Term| call("slice_backward", [site.gradient(), dx]).count("first", index);
+    let forward = call("slice", [site.operand(0), site.result()]).count("first", index);
     Derivative { forward: vec![forward], backward: site.each([(0, &back)]) }
 }
 
 /// y = rows `first` .. of a table; dtable = dy there, zero elsewhere.
 pub(super) fn rows(site: &Site<'_>, first: u64) -> Derivative {
-    let first = i64::try_from(first).unwrap_or(i64::MAX);
-    let cut = |step: Step| step.integer("first", first);
+    let cut = |step: Step| step.count("first", first);
     let back = |dtable: Term| cut(call("slice_backward", [site.gradient(), dtable]));
     let forward = cut(call("slice", [site.operand(0), site.result()]));
     Derivative { forward: vec![forward], backward: site.each([(0, &back)]) }

@@ -1,10 +1,7 @@
 //! What slices of a sequence do: cut out of the whole, joined again for attention, with their own
 //! positions and masks; and what parts of the examples do.
 
-use super::{
-    Derivative, Site,
-    attention::{self, whole},
-};
+use super::{Derivative, Site, attention, elementwise::Mask};
 use crate::stage::call::{Step, Term, call};
 use roundelay_dsl::Sliced;
 use roundelay_schedule::Element;
@@ -16,12 +13,12 @@ pub(super) fn sliced(site: &Site<'_>, sliced: Sliced) -> Derivative {
         Sliced::Rotary { turning, first } => attention::rotary_from(site, turning, first),
         Sliced::Dropout { rate, operator, own, slices } => {
             let columns = site.shape().iter().skip(1).product();
-            dropout(site, (rate, operator), (own, slices), columns)
+            dropout(site, Mask { rate, operator }, (own, slices), columns)
         }
         Sliced::Examples { own, .. } => examples(site, u64::from(own)),
         Sliced::ExamplesDropout { rate, operator, own, parts } => {
             let columns = site.result().elements();
-            dropout(site, (rate, operator), (own, parts), columns)
+            dropout(site, Mask { rate, operator }, (own, parts), columns)
         }
     }
 }
@@ -36,11 +33,11 @@ fn examples(site: &Site<'_>, own: u64) -> Derivative {
     let (x, y) = (flat(x, whole_count), flat(y, count));
     let forward = match x.element {
         Element::I32 => call("slice_integers", [x.flat(), y.flat()])
-            .integer("sequence", whole(whole_count))
-            .integer("length", whole(count)),
+            .count("sequence", whole_count)
+            .count("length", count),
         Element::Real | Element::Wide => call("slice", [x, y]),
     };
-    let forward = vec![forward.integer("first", whole(own * count))];
+    let forward = vec![forward.count("first", own * count)];
     Derivative { forward, backward: vec![] }
 }
 
@@ -53,12 +50,12 @@ fn cut(site: &Site<'_>, first: u64) -> Derivative {
         Element::I32 => {
             let (sequence, length) = (tokens(&x), tokens(&y));
             call("slice_integers", [x, y])
-                .integer("sequence", whole(sequence))
-                .integer("length", whole(length))
+                .count("sequence", sequence)
+                .count("length", length)
         }
         Element::Real | Element::Wide => call("slice", [x, y]),
     };
-    Derivative { forward: vec![forward.integer("first", whole(first))], backward: vec![] }
+    Derivative { forward: vec![forward.count("first", first)], backward: vec![] }
 }
 
 /// y = the slices one behind the other: the first one among zeros, the others added in their
@@ -69,7 +66,7 @@ fn join(site: &Site<'_>) -> Derivative {
     for operand in 0..site.count() {
         let x = site.operand(operand);
         let length = x.shape.get(1).copied().unwrap_or(1);
-        let placed = |step: Step| step.integer("first", whole(first));
+        let placed = |step: Step| step.count("first", first);
         let put = placed(call("slice_backward", [x, site.result()]));
         forward.push(if operand == 0 { put } else { put.flag("accumulate") });
         backward.extend(
@@ -81,19 +78,15 @@ fn join(site: &Site<'_>) -> Derivative {
     Derivative { forward, backward }
 }
 
-/// y = x · mask / (1 − rate), dx = dy · mask / (1 − rate), with the own part of the mask.
+/// y = x · mask / (1 − rate), dx = dy · mask / (1 − rate), with part number `own` of the mask.
 fn dropout(
     site: &Site<'_>,
-    (rate, operator): (f64, u64),
+    mask: Mask,
     (own, slices): (u32, u32),
     columns: u64,
 ) -> Derivative {
     let of = |step: Step| {
-        step.real("rate", rate)
-            .integer("operator", whole(operator))
-            .integer("parts", i64::from(slices))
-            .integer("columns", whole(columns))
-            .integer("own", i64::from(own))
+        mask.of(step).count("parts", slices).count("columns", columns).count("own", own)
     };
     let forward = of(call("dropout", [site.operand(0), site.result()]));
     let back = |dx| of(call("dropout_backward", [site.gradient(), dx]));

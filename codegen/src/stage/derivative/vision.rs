@@ -5,9 +5,7 @@ use crate::stage::call::{Step, Term, call};
 
 /// Attributes that all calls of one node share.
 fn attributed(step: Step, attributes: &[(&'static str, u64)]) -> Step {
-    attributes.iter().fold(step, |step, (name, value)| {
-        step.integer(name, i64::try_from(*value).unwrap_or(i64::MAX))
-    })
+    attributes.iter().fold(step, |step, (name, value)| step.count(name, *value))
 }
 
 /// y = x ∗ W + b; dx from dy and W, dW from x and dy, db = Σ places of dy.
