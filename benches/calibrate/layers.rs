@@ -13,6 +13,7 @@ use crate::{
 };
 use roundelay::parts::schedule::{
     Bytes, BytesPerSecond, Device, FlopsPerSecond, Id, Nanos, PoolId, Products,
+    Thousandths,
 };
 use std::error::Error;
 
@@ -58,10 +59,11 @@ pub(crate) const STARTS: [Reached; 4] = [
 /// The device that a sheet and what is reached of it describe.
 pub(crate) fn device(sheet: Sheet, reached: Reached, streams: Streams) -> Device {
     let [compute, memory, ramp, issue, attention, unaligned] = reached;
-    let of_memory = |share: f64| (1000.0 * share / memory.min(1.0)).round() as u32;
+    let of_memory =
+        |share: f64| Thousandths::from_share(share / memory.min(1.0)).unwrap_or_default();
     let nanos = |value: f64| Nanos(value.max(0.0) as u64);
-    let [attention, unaligned] =
-        [attention, unaligned].map(|share| (share * 1000.0).clamp(1.0, 1000.0) as u32);
+    let [attention, unaligned] = [attention, unaligned]
+        .map(|share| Thousandths((share * 1000.0).clamp(1.0, 1000.0) as u32));
     Device {
         name: "gpu".to_owned(),
         pool: PoolId::new(0),
@@ -75,7 +77,7 @@ pub(crate) fn device(sheet: Sheet, reached: Reached, streams: Streams) -> Device
         issue: nanos(issue),
         products: Products { ramp: nanos(ramp), attention, unaligned },
         reserved: Bytes(0),
-        overlap: 0,
+        overlap: Thousandths::NONE,
     }
 }
 

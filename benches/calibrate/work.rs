@@ -12,7 +12,7 @@ use roundelay::{
         planner::roofline,
         schedule::{
             Bytes, Call, Device, Float, Flops, Footprint, GradientSums, Rewrite,
-            Rewrites, Tensor, Unit,
+            Rewrites, Tensor, Thousandths, Unit,
         },
     },
 };
@@ -79,7 +79,10 @@ impl Made {
 
     /// A device as these models find it.
     pub(crate) fn on(self, device: &Device) -> Device {
-        let losses = if self == Self::Whole { 1000 } else { device.losses };
+        let losses = match self {
+            Self::Whole => Thousandths::ALL,
+            Self::Eagerly | Self::Fused => device.losses,
+        };
         Device { losses, ..device.clone() }
     }
 

@@ -63,11 +63,11 @@ impl std::fmt::Display for Shown<'_> {
                 write!(line, " {amount}")?;
             }
             write!(f, "{line} {} {}", device.threads, device.overhead.0)?;
-            if device.updates != 1000 {
-                write!(f, " updates {}", device.updates)?;
+            if !device.updates.is_all() {
+                write!(f, " updates {}", device.updates.0)?;
             }
-            if device.losses != 1000 {
-                write!(f, " losses {}", device.losses)?;
+            if !device.losses.is_all() {
+                write!(f, " losses {}", device.losses.0)?;
             }
             if device.issue > Nanos(0) {
                 write!(f, " issue {}", device.issue.0)?;
@@ -76,8 +76,8 @@ impl std::fmt::Display for Shown<'_> {
                 let products = words::products(device.products);
                 write!(f, " {products} {}", device.reserved.0)?;
             }
-            if device.overlap > 0 {
-                write!(f, " overlap {}", device.overlap)?;
+            if !device.overlap.is_none() {
+                write!(f, " overlap {}", device.overlap.0)?;
             }
             writeln!(f)?;
         }

@@ -16,7 +16,7 @@ use roundelay_schedule::{
     Division, Domain, Element, Evaluation, Exactness, Float, FlopsPerSecond, Host, Id,
     Initial, Kind, Link, Method, Nanos, Optimizer, Order, Origin, PROFILE_FORMAT,
     Placement, Plan, Pool, Profile, Rate, Reading, Recompute, Rule, Sequence, States,
-    Table, Target, Tensor, Treatment,
+    Table, Target, Tensor, Thousandths, Treatment,
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -74,14 +74,14 @@ pub(crate) fn device() -> Device {
         memory: Bytes(1_000_000),
         compute: FlopsPerSecond(1_000_000_000),
         bandwidth: BytesPerSecond(1_000_000_000),
-        updates: 1000,
-        losses: 1000,
+        updates: Thousandths::ALL,
+        losses: Thousandths::ALL,
         threads: 1,
         overhead: Nanos(1_000),
         issue: Nanos(0),
         products: roundelay_schedule::Products::default(),
         reserved: Bytes(0),
-        overlap: 0,
+        overlap: Thousandths::NONE,
     }
 }
 

@@ -111,6 +111,6 @@ pub use tensor::{
 };
 pub use timeline::{Simulation, Trace, enough_steps, grid, page, trace};
 pub use turned::{Cells, Turned};
-pub use unit::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos};
+pub use unit::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos, Thousandths};
 pub use waits::Waits;
 pub use writes::Writes;

@@ -2,7 +2,7 @@
 
 use crate::{
     Bytes, BytesPerSecond, DeviceId, FlopsPerSecond, Id, Link, LinkId, Nanos, PoolId,
-    Table,
+    Table, Thousandths,
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, ops::Range};
@@ -68,12 +68,12 @@ pub struct Device {
     pub compute: FlopsPerSecond,
     /// Rate of its memory.
     pub bandwidth: BytesPerSecond,
-    /// Rate of its memory in updates of parameters, in thousandths of `bandwidth`.
-    #[serde(default = "all", skip_serializing_if = "is_all")]
-    pub updates: u32,
-    /// Rate of its memory in losses over classes, in thousandths of `bandwidth`.
-    #[serde(default = "all", skip_serializing_if = "is_all")]
-    pub losses: u32,
+    /// Rate of its memory in updates of parameters, as a share of `bandwidth`.
+    #[serde(default = "all", skip_serializing_if = "Thousandths::is_all")]
+    pub updates: Thousandths,
+    /// Rate of its memory in losses over classes, as a share of `bandwidth`.
+    #[serde(default = "all", skip_serializing_if = "Thousandths::is_all")]
+    pub losses: Thousandths,
     /// CPU threads that a kernel may use; results do not depend on it.
     pub threads: u32,
     /// Launch overhead of one kernel call.
@@ -89,9 +89,9 @@ pub struct Device {
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub reserved: Bytes,
     /// Of two passes that run side by side, the share of the shorter one that hides behind the
-    /// other, in thousandths.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub overlap: u32,
+    /// other.
+    #[serde(default, skip_serializing_if = "Thousandths::is_none")]
+    pub overlap: Thousandths,
 }
 
 /// What products lose against the rate of large ones; nothing unless the device says so.
@@ -101,12 +101,12 @@ pub struct Products {
     /// What each takes besides its arithmetic while it starts and ends; one whose arithmetic takes
     /// this long reaches half of the rate.
     pub ramp: Nanos,
-    /// Share of the rate that attention reaches, in thousandths.
-    pub attention: u32,
+    /// Share of the rate that attention reaches.
+    pub attention: Thousandths,
     /// Share of the rate that products reach where a row of a matrix is no whole number of 16
-    /// bytes, in thousandths.
-    #[serde(default = "all", skip_serializing_if = "is_all")]
-    pub unaligned: u32,
+    /// bytes.
+    #[serde(default = "all", skip_serializing_if = "Thousandths::is_all")]
+    pub unaligned: Thousandths,
 }
 
 impl Default for Products {
@@ -122,13 +122,9 @@ impl Products {
     }
 }
 
-/// The whole rate, in thousandths.
-fn all() -> u32 {
-    1000
-}
-
-fn is_all(share: &u32) -> bool {
-    *share == all()
+/// What a share is that a file does not name.
+fn all() -> Thousandths {
+    Thousandths::ALL
 }
 
 fn is_no_time(time: &Nanos) -> bool {
@@ -137,10 +133,6 @@ fn is_no_time(time: &Nanos) -> bool {
 
 fn is_nothing(bytes: &Bytes) -> bool {
     *bytes == Bytes(0)
-}
-
-fn is_zero(number: &u32) -> bool {
-    *number == 0
 }
 
 /// Devices with consecutive numbers that one link level joins.

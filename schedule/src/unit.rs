@@ -61,6 +61,66 @@ define_units! {
     FlopsPerSecond show_flop_rate;
 }
 
+/// A share of something, in thousandths; a rate may be more than all of another one.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+)]
+#[serde(transparent)]
+pub struct Thousandths(pub u32);
+
+impl Thousandths {
+    /// Nothing of it.
+    pub const NONE: Self = Self(0);
+    /// The whole.
+    pub const ALL: Self = Self(1000);
+
+    /// The nearest thousandths to a number where 1 is the whole; none where it is negative, too
+    /// large or not a number.
+    pub fn from_share(share: f64) -> Option<Self> {
+        let thousandths = (share * f64::from(Self::ALL.0)).round();
+        let is_share = (0.0..=f64::from(u32::MAX)).contains(&thousandths);
+        is_share.then_some(Self(thousandths as u32))
+    }
+
+    /// As a number where 1 is the whole.
+    pub fn share(self) -> f64 {
+        f64::from(self.0) / f64::from(Self::ALL.0)
+    }
+
+    /// This share of an amount, rounded down; saturates.
+    pub fn of(self, amount: u64) -> u64 {
+        let thousandths = u128::from(amount) * u128::from(self.0);
+        u64::try_from(thousandths / u128::from(Self::ALL.0)).unwrap_or(u64::MAX)
+    }
+
+    /// Which share of `whole` this one is, rounded down; saturates, also where `whole` is nothing.
+    pub fn over(self, whole: Self) -> Self {
+        let thousandths = u64::from(self.0) * u64::from(Self::ALL.0);
+        let quotient = thousandths.checked_div(u64::from(whole.0));
+        Self(quotient.and_then(|share| u32::try_from(share).ok()).unwrap_or(u32::MAX))
+    }
+
+    /// Whether it is the whole.
+    pub fn is_all(&self) -> bool {
+        *self == Self::ALL
+    }
+
+    /// Whether it is nothing.
+    pub fn is_none(&self) -> bool {
+        *self == Self::NONE
+    }
+}
+
 impl Nanos {
     /// Later than everything that is counted: 584 years.
     pub const NEVER: Self = Self(u64::MAX);
@@ -139,6 +199,33 @@ mod tests {
         assert_eq!(Bytes(1).at(BytesPerSecond(3_000_000_000)), Nanos(1));
         assert_eq!(Bytes(u64::MAX).at(BytesPerSecond(1)), Nanos(u64::MAX));
         assert_eq!(Flops(6).at(FlopsPerSecond(2_000_000_000)), Nanos(3));
+    }
+
+    #[test]
+    fn thousandths_are_shares() {
+        const SHARES: [u32; 7] = [0, 1, 333, 999, 1000, 1400, u32::MAX];
+        const AMOUNTS: [u64; 6] = [0, 1, 7, 999, 1_000_003, u64::MAX];
+        for share in SHARES.map(Thousandths) {
+            assert_eq!(Thousandths::from_share(share.share()), Some(share));
+            assert_eq!(share.over(Thousandths::ALL), share);
+            assert_eq!(share.of(1000), u64::from(share.0));
+        }
+        for amount in AMOUNTS {
+            let parts = SHARES.map(|share| Thousandths(share).of(amount));
+            assert!(parts.is_sorted(), "{parts:?}");
+            assert_eq!((parts[0], parts[4]), (0, amount));
+        }
+        for share in SHARES.map(Thousandths) {
+            assert!(AMOUNTS.map(|amount| share.of(amount)).is_sorted(), "{share:?}");
+        }
+        assert_eq!(Thousandths(1400).of(u64::MAX), u64::MAX);
+        assert_eq!(Thousandths(700).over(Thousandths(500)), Thousandths(1400));
+        assert_eq!(Thousandths(1).over(Thousandths::NONE), Thousandths(u32::MAX));
+        assert_eq!(Thousandths::from_share(0.0004), Some(Thousandths::NONE));
+        assert_eq!(Thousandths::from_share(0.0006), Some(Thousandths(1)));
+        for wrong in [-0.001, f64::NAN, f64::INFINITY, 5e6] {
+            assert_eq!(Thousandths::from_share(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use roundelay_dsl::Program;
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
     BytesPerSecond, Checked, DeviceId, Nanos, Order, Pass, PhysicalQueue, Placement,
-    Plan, Rule, States, check, simulate,
+    Plan, Rule, States, Thousandths, check, simulate,
 };
 use std::collections::BTreeMap;
 
@@ -75,7 +75,7 @@ fn compiled_from(program: &Program, plan: &Plan, times: Times, overlap: u32) -> 
         routine.predicted = Nanos(whole / chunks);
     }
     for (_, device) in schedule.target.devices.iter_mut() {
-        device.overlap = overlap;
+        device.overlap = Thousandths(overlap);
     }
     for (_, link) in schedule.target.links.iter_mut() {
         link.bandwidth = BytesPerSecond(u64::MAX);

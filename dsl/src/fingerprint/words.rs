@@ -32,8 +32,8 @@ pub(super) fn treatment(treatment: Treatment) -> String {
 pub(super) fn products(products: Products) -> String {
     let Products { ramp, attention, unaligned } = products;
     format!(
-        "Products {{ ramp: Nanos({}), attention: {attention}, unaligned: {unaligned} }}",
-        ramp.0
+        "Products {{ ramp: Nanos({}), attention: {}, unaligned: {} }}",
+        ramp.0, attention.0, unaligned.0
     )
 }
 
@@ -69,7 +69,7 @@ fn listed(words: impl Iterator<Item = String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roundelay_schedule::{BytesPerSecond, Nanos};
+    use roundelay_schedule::{BytesPerSecond, Nanos, Thousandths};
 
     /// As they are, not as they would be called today.
     #[test]
@@ -91,7 +91,8 @@ mod tests {
             shape(&extents),
             "[Extent { size: 1, per_example: true }, Extent { size: 128, per_example: false }]"
         );
-        let own = Products { ramp: Nanos(9), attention: 700, unaligned: 300 };
+        let [attention, unaligned] = [700, 300].map(Thousandths);
+        let own = Products { ramp: Nanos(9), attention, unaligned };
         let words = "Products { ramp: Nanos(9), attention: 700, unaligned: 300 }";
         assert_eq!(products(own), words);
         let forms = [Form::Ring, Form::Rails, Form::Tree, Form::Nested];

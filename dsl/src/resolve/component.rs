@@ -15,7 +15,7 @@ use crate::{
 };
 use roundelay_schedule::{
     Bytes, BytesPerSecond, Device, Float, FlopsPerSecond, Form, Id, Link, Nanos,
-    Products, Profile, Protocol, Way,
+    Products, Profile, Protocol, Thousandths, Way,
 };
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ pub(super) fn device_of(
         issue: Nanos(issue?.unwrap_or(0)),
         products,
         reserved,
-        overlap: overlap?.unwrap_or(0),
+        overlap: overlap?.unwrap_or(Thousandths::NONE),
     };
     let (profile, price) = (profile?, price?.map(NanoDollarsPerHour));
     if let Some(profile) = &profile {
@@ -151,7 +151,7 @@ fn compute_of(
     let named = inner.quantity(named_rate(dtype), Dimension::FlopRate, report)?;
     let rate = reached(named.unwrap_or(own), &inner, report)?;
     let ramp = inner.quantity("ramp", Dimension::Time, report)?.unwrap_or(0);
-    let mut share = |key| Ok(inner.share(key, report)?.unwrap_or(1000));
+    let mut share = |key| Ok(inner.share(key, report)?.unwrap_or(Thousandths::ALL));
     let (attention, unaligned) = (share("attention")?, share("unaligned")?);
     let products = Products { ramp: Nanos(ramp), attention, unaligned };
     Ok((FlopsPerSecond(rate), products))
@@ -185,11 +185,11 @@ fn tell_lacking(
     Ok(())
 }
 
-/// The rate of a memory, and those of updates and of losses over classes in thousandths of it.
+/// The rate of a memory, and those of updates and of losses over classes as shares of it.
 struct MemoryRates {
     bandwidth: BytesPerSecond,
-    updates: u32,
-    losses: u32,
+    updates: Thousandths,
+    losses: Thousandths,
 }
 
 /// `bandwidth 2 TB/s { reach 0.5, update 0.7, loss 0.1 }`.
@@ -202,8 +202,8 @@ fn memory_rates_of(
     let entries = settings.get("bandwidth").map_or(&[][..], |entry| &entry.entries);
     let inner = Settings::new("bandwidth", entries, &MEMORY_RATE_KEYS, report);
     let rate = reached(peak, &inner, report)?;
-    let reach = inner.share("reach", report)?.unwrap_or(1000);
-    let mut of_rate = |key| Ok(inner.share(key, report)?.unwrap_or(reach) * 1000 / reach);
+    let reach = inner.share("reach", report)?.unwrap_or(Thousandths::ALL);
+    let mut of_rate = |key| Ok(inner.share(key, report)?.unwrap_or(reach).over(reach));
     let (updates, losses) = (of_rate("update")?, of_rate("loss")?);
     Ok(MemoryRates { bandwidth: BytesPerSecond(rate), updates, losses })
 }
@@ -222,9 +222,8 @@ fn rate_of(
 
 /// The part of a rate that is reached, at least one.
 fn reached(peak: u64, inner: &Settings<'_>, report: &mut Report) -> Known<u64> {
-    let thousandths = u128::from(inner.share("reach", report)?.unwrap_or(1000));
-    let rate = u128::from(peak) * thousandths / 1000;
-    Ok(u64::try_from(rate).unwrap_or(u64::MAX).max(1))
+    let reach = inner.share("reach", report)?.unwrap_or(Thousandths::ALL);
+    Ok(reach.of(peak).max(1))
 }
 
 /// `link NAME { bandwidth …, latency …, startup …, form …, short { … }, nvls { … } }` or

@@ -6,6 +6,7 @@ use crate::{
     report::{Known, Report, duplicate},
     syntax::{Choice, Entry, Expression, ExpressionKind, Name, Setting},
 };
+use roundelay_schedule::Thousandths;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Entries with known keys, each at most once.
@@ -123,33 +124,37 @@ impl<'a> Settings<'a> {
         Ok(Some(amount))
     }
 
-    /// The share of a key, above 0 and at most 1, in thousandths.
-    pub(super) fn share(&self, key: &str, report: &mut Report) -> Known<Option<u32>> {
-        self.thousandths(key, (1, "above 0 and at most 1, such as `0.8`"), report)
+    /// The share of a key, above 0 and at most 1.
+    pub(super) fn share(
+        &self,
+        key: &str,
+        report: &mut Report,
+    ) -> Known<Option<Thousandths>> {
+        let least = Thousandths(1);
+        self.thousandths(key, (least, "above 0 and at most 1, such as `0.8`"), report)
     }
 
-    /// The share of a key, from 0 to 1, in thousandths.
+    /// The share of a key, from 0 to 1.
     pub(super) fn share_or_none(
         &self,
         key: &str,
         report: &mut Report,
-    ) -> Known<Option<u32>> {
-        self.thousandths(key, (0, "from 0 to 1, such as `0.3`"), report)
+    ) -> Known<Option<Thousandths>> {
+        self.thousandths(key, (Thousandths::NONE, "from 0 to 1, such as `0.3`"), report)
     }
 
     fn thousandths(
         &self,
         key: &str,
-        (least, range): (u32, &str),
+        (least, range): (Thousandths, &str),
         report: &mut Report,
-    ) -> Known<Option<u32>> {
+    ) -> Known<Option<Thousandths>> {
         let Some(entry) = self.get(key) else { return Ok(None) };
         let expression = single(entry, report)?;
-        let thousandths =
-            constant(expression, report)?.real().map(|share| (share * 1000.0).round());
-        let within = |share: &f64| (f64::from(least)..=1000.0).contains(share);
-        if let Some(thousandths) = thousandths.filter(within) {
-            return Ok(Some(thousandths as u32));
+        let share =
+            constant(expression, report)?.real().and_then(Thousandths::from_share);
+        if share.is_some_and(|share| (least..=Thousandths::ALL).contains(&share)) {
+            return Ok(share);
         }
         let message = format!("`{key}` is a share {range}");
         Err(report.error(expression.span, Mistake::new(Code::Value, message)))

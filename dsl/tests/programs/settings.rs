@@ -387,7 +387,7 @@ fn a_device_says_what_updates_and_losses_reach_of_its_memory() {
     let rates = |shares| {
         let (program, _) = program(shares).expect("the file is whole");
         let device = program.target.devices.values().next().expect("there is one");
-        (device.bandwidth.0, device.updates, device.losses)
+        (device.bandwidth.0, device.updates.0, device.losses.0)
     };
     let peak = 10_000_000_000;
     assert_eq!(rates(""), (peak, 1000, 1000));
@@ -414,7 +414,7 @@ fn a_device_says_what_of_a_pair_of_passes_hides() {
     };
     let hides = |overlap| {
         let (program, _) = program(overlap).expect("the file is whole");
-        program.target.devices.values().map(|device| device.overlap).max()
+        program.target.devices.values().map(|device| device.overlap.0).max()
     };
     assert_eq!(hides(""), Some(0));
     assert_eq!(hides("overlap 0.75, "), Some(750));

@@ -26,8 +26,8 @@ use roundelay_kernels::Kernel;
 use roundelay_schedule::{
     Attribute, BytesPerSecond, Call, Device, DeviceId, Doing, Exchanged, Exchanging,
     Float, FlopsPerSecond, Footprint, Id, Input, Job, Line, Meanwhile, Nanos, Place,
-    Products, Profile, Repeated, RoutineId, Schedule, Table, Touching, Unit, Work,
-    feed_text, needed_by, time_beside,
+    Products, Profile, Repeated, RoutineId, Schedule, Table, Thousandths, Touching, Unit,
+    Work, feed_text, needed_by, time_beside,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -47,27 +47,27 @@ pub struct Unpriced {
 /// Time of one call on a device, by the law of this module.
 pub fn roofline(footprint: Footprint, device: &Device) -> Nanos {
     let Products { ramp, attention, unaligned } = device.products;
-    let at =
-        |share: u32| footprint.flops.at(FlopsPerSecond(part(device.compute.0, share)));
+    let at = |share| footprint.flops.at(FlopsPerSecond(part(device.compute.0, share)));
     let arithmetic = match footprint.unit {
-        Unit::Vector | Unit::Update | Unit::Loss => at(1000),
-        Unit::Product => at(1000) + ramp,
+        Unit::Vector | Unit::Update | Unit::Loss => at(Thousandths::ALL),
+        Unit::Product => at(Thousandths::ALL) + ramp,
         Unit::Unaligned => at(unaligned) + ramp,
         Unit::Attention => at(attention) + ramp,
     };
     let streams = match footprint.unit {
         Unit::Update => device.updates,
         Unit::Loss => device.losses,
-        Unit::Vector | Unit::Product | Unit::Unaligned | Unit::Attention => 1000,
+        Unit::Vector | Unit::Product | Unit::Unaligned | Unit::Attention => {
+            Thousandths::ALL
+        }
     };
     let traffic = footprint.bytes.at(BytesPerSecond(part(device.bandwidth.0, streams)));
     arithmetic.max(traffic) + device.overhead
 }
 
-/// So many thousandths of a rate, which is something.
-fn part(rate: u64, thousandths: u32) -> u64 {
-    let share = u128::from(rate) * u128::from(thousandths) / 1000;
-    u64::try_from(share).unwrap_or(u64::MAX).max(1)
+/// A share of a rate, which is never nothing.
+fn part(rate: u64, share: Thousandths) -> u64 {
+    share.of(rate).max(1)
 }
 
 /// A call as the cost model sees it.

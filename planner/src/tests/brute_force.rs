@@ -12,7 +12,7 @@ use crate::{
 use roundelay_dsl::{Choice, Learning, NanoDollarsPerHour, Numbers, Objective, Program};
 use roundelay_schedule::{
     Bytes, BytesPerSecond, Domain, FlopsPerSecond, Form, Id, Link, Nanos, Order,
-    Placement, Protocol, Recompute, Rule, States, Way,
+    Placement, Protocol, Recompute, Rule, States, Thousandths, Way,
 };
 
 /// Programs that are compared.
@@ -112,9 +112,9 @@ pub(super) fn cluster(random: &mut Random, program: &mut Program) {
     let streams = [(); 2].map(|()| pick(random, &[1000, 300, 1700]));
     for (_, device) in program.target.devices.iter_mut() {
         (device.compute, device.bandwidth) = (compute, bandwidth);
-        device.overlap = overlap;
+        device.overlap = Thousandths(overlap);
         device.issue = issue;
-        [device.updates, device.losses] = streams;
+        [device.updates, device.losses] = streams.map(Thousandths);
     }
 }
 

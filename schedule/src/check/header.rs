@@ -4,7 +4,7 @@
 use super::{Culprit, faults::Faults, limit, names, numbers, shares};
 use crate::{
     DeviceId, Direction, Evaluation, Id, Line, Parameter, Plan, Reduction, Rule,
-    Schedule, Split, Splits, Stage, Tensor,
+    Schedule, Split, Splits, Stage, Tensor, Thousandths,
 };
 
 /// Checks what needs no other table. After it the derived numbers of the plan do not overflow.
@@ -33,8 +33,8 @@ fn target(schedule: &Schedule, faults: &mut Faults) {
         faults.require(target.pools.get(device.pool).is_some(), culprit, || {
             format!("{id} names the pool {}; name one that is listed", device.pool)
         });
-        faults.require(device.overlap <= 1000, culprit, || {
-            format!("{id} hides {} of 1000; at most all is hidden", device.overlap)
+        faults.require(device.overlap <= Thousandths::ALL, culprit, || {
+            format!("{id} hides {} of 1000; at most all is hidden", device.overlap.0)
         });
     }
     let domains = target.domains.len();

@@ -1,6 +1,6 @@
 //! Pairs of passes: when each began, and what they take together.
 
-use crate::{ActionId, DeviceId, Nanos, Schedule};
+use crate::{ActionId, DeviceId, Nanos, Schedule, Thousandths};
 use std::collections::BTreeMap;
 
 /// The pairs of a schedule, by their forward passes.
@@ -70,11 +70,9 @@ impl Pairs {
     }
 }
 
-/// What hides of the shorter of two passes, given its share in thousandths.
-pub(super) fn hidden(forward: Nanos, backward: Nanos, share: u32) -> Nanos {
-    let shorter = u128::from(forward.min(backward).0);
-    let hidden = shorter * u128::from(share.min(1000)) / 1000;
-    Nanos(u64::try_from(hidden).unwrap_or(u64::MAX))
+/// How much of the shorter of two passes hides behind the other one; never more than all of it.
+fn hidden(forward: Nanos, backward: Nanos, share: Thousandths) -> Nanos {
+    Nanos(share.min(Thousandths::ALL).of(forward.min(backward).0))
 }
 
 fn predicted(schedule: &Schedule, id: ActionId) -> Nanos {

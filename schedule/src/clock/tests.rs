@@ -6,7 +6,7 @@ use crate::{
     Domain, Evaluation, Float, FlopsPerSecond, Form, Id, Job, Link, Method, MicroBatch,
     Optimizer, Order, Pass, Placement, Plan, Pool, Rate, Recompute, Reduction, Rest,
     Ring, RingId, Routine, RoutineId, Rule, Shared, Stage, States, Subject, Target,
-    Timeline, Wait, Way, enough_steps, grid,
+    Thousandths, Timeline, Wait, Way, enough_steps, grid,
 };
 
 /// Devices d0, d1, … with ring r0, r1, … each and 1,000 B/us memory; link x0 with 100 B/us
@@ -35,14 +35,14 @@ fn target(devices: usize) -> Target {
         memory: Bytes(1 << 20),
         compute: FlopsPerSecond(1),
         bandwidth: BytesPerSecond(1_000_000_000),
-        updates: 1000,
-        losses: 1000,
+        updates: Thousandths::ALL,
+        losses: Thousandths::ALL,
         threads: 1,
         overhead: Nanos(0),
         issue: Nanos(0),
         products: crate::Products::default(),
         reserved: Bytes(0),
-        overlap: 0,
+        overlap: Thousandths::NONE,
     };
     let bandwidth = BytesPerSecond(100_000_000);
     let link = Link::plain("bus", bandwidth, Nanos(7));
@@ -261,7 +261,7 @@ fn lanes_of_a_device_share_it() {
 #[test]
 fn a_pair_is_one_launch_that_hides_what_the_device_says() {
     let mut s = schedule(2, 2);
-    s.target.devices[DeviceId::new(0)].overlap = 500;
+    s.target.devices[DeviceId::new(0)].overlap = Thousandths(500);
     let f = routine(&mut s, Pass::Forward, 0, 30);
     let i = routine(&mut s, Pass::InputGradient, 0, 20);
     let w = routine(&mut s, Pass::WeightGradient, 0, 40);

@@ -1,8 +1,8 @@
 //! What the backward pass of a stage computes again.
 
-use crate::spelled::held_as_text;
+use crate::{Thousandths, spelled::held_as_text};
 use serde::{Deserialize, Serialize};
-use std::{fmt, num::NonZeroU16, str::FromStr};
+use std::{fmt, str::FromStr};
 
 /// What the backward pass of a stage computes again; it changes no bit. Those that keep more come
 /// first.
@@ -25,9 +25,7 @@ pub enum Recompute {
 
 /// A share of the layers of a stage: more than none of them, and less than all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Share {
-    thousandths: NonZeroU16,
-}
+pub struct Share(Thousandths);
 
 impl Recompute {
     /// Those of all layers, in the order in which they are tried and listed.
@@ -75,34 +73,26 @@ impl Recompute {
 }
 
 impl Share {
-    const QUARTER: Self = Self::of_thousandths(250);
-    const HALF: Self = Self::of_thousandths(500);
-    const THREE_QUARTERS: Self = Self::of_thousandths(750);
-
-    const fn of_thousandths(thousandths: u16) -> Self {
-        match NonZeroU16::new(thousandths) {
-            Some(thousandths) => Self { thousandths },
-            None => Self { thousandths: NonZeroU16::MIN },
-        }
-    }
+    const QUARTER: Self = Self(Thousandths(250));
+    const HALF: Self = Self(Thousandths(500));
+    const THREE_QUARTERS: Self = Self(Thousandths(750));
 
     /// The share that is nearest to a number between 0 and 1, if there is one.
     pub fn nearest(share: f64) -> Option<Self> {
-        let thousandths = (share * 1000.0).round();
-        let is_share = (1.0..1000.0).contains(&thousandths);
-        is_share.then(|| Self::of_thousandths(thousandths as u16))
+        let share = Thousandths::from_share(share)?;
+        (!share.is_none() && share < Thousandths::ALL).then_some(Self(share))
     }
 
     /// How many that is of some layers: the nearest number, and one at least.
     pub fn of(self, layers: usize) -> usize {
-        let thousandths = layers.saturating_mul(usize::from(self.thousandths.get()));
+        let thousandths = layers.saturating_mul(self.0.0 as usize);
         (thousandths.saturating_add(500) / 1000).clamp(1.min(layers), layers)
     }
 }
 
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", f64::from(self.thousandths.get()) / 1000.0)
+        write!(f, "{}", self.0.share())
     }
 }
 
@@ -147,7 +137,7 @@ mod tests {
 
     #[test]
     fn every_way_is_written_and_read() {
-        let shares = (1..1000).map(Share::of_thousandths);
+        let shares = (1..1000).map(|share| Share(Thousandths(share)));
         let parts =
             shares.flat_map(|s| [Recompute::SelectiveIn(s), Recompute::FullIn(s)]);
         for recompute in Recompute::ALL.iter().copied().chain(parts) {

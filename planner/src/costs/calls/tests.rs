@@ -33,7 +33,11 @@ fn a_product_of_half_size_reaches_half_of_the_rate() {
     let device = Device {
         compute: FlopsPerSecond(1_000_000_000),
         overhead: Nanos(0),
-        products: Products { ramp: Nanos(400), attention: 500, unaligned: 250 },
+        products: Products {
+            ramp: Nanos(400),
+            attention: Thousandths(500),
+            unaligned: Thousandths(250),
+        },
         ..device()
     };
     let time = |flops, unit| roofline(footprint(flops, 0, unit), &device);
@@ -55,6 +59,7 @@ fn updates_and_losses_have_rates_of_memory_of_their_own() {
     };
     let others = [Unit::Vector, Unit::Product, Unit::Unaligned, Unit::Attention];
     for (share, nanos) in [(1000, 600), (1500, 400), (500, 1200), (100_000, 30)] {
+        let share = Thousandths(share);
         let updates = Device { updates: share, ..device.clone() };
         let losses = Device { losses: share, ..device.clone() };
         for (device, own, other) in
@@ -195,9 +200,13 @@ fn more_work_never_takes_less_and_a_faster_device_never_takes_more() {
             compute: FlopsPerSecond(1 + draw()),
             bandwidth: BytesPerSecond(1 + draw()),
             overhead: Nanos(draw()),
-            products: Products { ramp: Nanos(draw()), attention: 300, unaligned: 200 },
-            updates: u32::try_from(1 + draw()).unwrap(),
-            losses: u32::try_from(1 + draw()).unwrap(),
+            products: Products {
+                ramp: Nanos(draw()),
+                attention: Thousandths(300),
+                unaligned: Thousandths(200),
+            },
+            updates: Thousandths(u32::try_from(1 + draw()).unwrap()),
+            losses: Thousandths(u32::try_from(1 + draw()).unwrap()),
             ..device()
         };
         let products = [Unit::Product, Unit::Unaligned, Unit::Attention];

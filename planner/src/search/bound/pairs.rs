@@ -1,6 +1,6 @@
 //! What pairs of passes may hide of the time that passes take one after the other.
 
-use roundelay_schedule::{Nanos, Plan, Target};
+use roundelay_schedule::{Nanos, Plan, Target, Thousandths};
 
 /// A bound on a step whose devices take one pass after another, made one for pairs.
 ///
@@ -12,7 +12,9 @@ pub(super) fn relieved(plan: &Plan, target: &Target, time: Nanos) -> Nanos {
     if !plan.has_pairs() {
         return time;
     }
-    let most = target.devices.values().map(|device| device.overlap).max().unwrap_or(0);
-    let left = 2000 - u128::from(most.min(1000));
-    Nanos(u64::try_from(u128::from(time.0) * left / 2000).unwrap_or(time.0))
+    let most = target.devices.values().map(|device| device.overlap).max();
+    let hidden = most.unwrap_or_default().min(Thousandths::ALL);
+    let twice = 2 * u128::from(Thousandths::ALL.0);
+    let left = u128::from(time.0) * (twice - u128::from(hidden.0)) / twice;
+    Nanos(u64::try_from(left).unwrap_or(time.0))
 }

@@ -7,7 +7,8 @@ use roundelay_schedule::{
     Job, Link, MapWay, MapWays, Method, Nanos, Operand, Optimizer, Order, Origin,
     Parameter, Pass, Place, Placement, Plan, Pool, Protocol, Rate, Recompute, Reduction,
     Rest, Rewrite, Rewrites, Ring, Role, Routine, Row, Rule, Schedule, Slice, Spot,
-    States, Subject, Sum, Target, Timeline, Treatment, Wait, Waits, Way, Work,
+    States, Subject, Sum, Target, Thousandths, Timeline, Treatment, Wait, Waits, Way,
+    Work,
 };
 
 fn id<I: Id>(index: usize) -> I {
@@ -66,18 +67,18 @@ fn target() -> Target {
         memory: Bytes(2_000_000_000),
         compute: FlopsPerSecond(40_000_000_000),
         bandwidth: BytesPerSecond(10_000_000_000),
-        updates: 1400,
-        losses: 600,
+        updates: Thousandths(1400),
+        losses: Thousandths(600),
         threads: 1,
         overhead: Nanos(0),
         issue: Nanos(0),
         products: roundelay_schedule::Products {
             ramp: Nanos(9),
-            attention: 700,
-            unaligned: 300,
+            attention: Thousandths(700),
+            unaligned: Thousandths(300),
         },
         reserved: Bytes(5),
-        overlap: 250,
+        overlap: Thousandths(250),
     };
     Target {
         name: "lap top: \"my\" \u{1F3B6} #1".to_owned(),

@@ -10,8 +10,8 @@ use roundelay_schedule::{
     Group, Id, Indices, Initial, Input, Job, Line, Link, Meanwhile, Method, MicroBatch,
     Nanos, Operand, Optimizer, Order, Origin, Parameter, Pass, Place, Placement, Plan,
     Pool, Rate, Recompute, Reduction, Rest, Ring, Role, Routine, RoutineId, Row, Rule,
-    Schedule, Slice, Spot, States, Subject, Sum, Table, Target, Timeline, Treatment,
-    Wait, Waits, Work,
+    Schedule, Slice, Spot, States, Subject, Sum, Table, Target, Thousandths, Timeline,
+    Treatment, Wait, Waits, Work,
 };
 
 /// Reads, writes and updates as the letters of a kernel's name say; `sgd` is what it is everywhere.
@@ -128,14 +128,14 @@ fn target(devices: u32) -> Target {
             memory: capacity,
             compute: FlopsPerSecond(1),
             bandwidth: BytesPerSecond(1),
-            updates: 1000,
-            losses: 1000,
+            updates: Thousandths::ALL,
+            losses: Thousandths::ALL,
             threads: 1,
             overhead: Nanos(0),
             issue: Nanos(0),
             products: roundelay_schedule::Products::default(),
             reserved: Bytes(0),
-            overlap: 0,
+            overlap: Thousandths::NONE,
         });
     }
     let (bandwidth, latency) = (BytesPerSecond(1), Nanos(0));
