@@ -109,31 +109,31 @@ enum Chunks {
     Listed,
 }
 
+/// What holds of an order, whatever the numbers are.
+#[derive(Clone, Copy, Debug)]
+struct Traits {
+    fold: Fold,
+    chunks: Chunks,
+    splits_backward: bool,
+    takes_slices: bool,
+    is_found: bool,
+}
+
+impl Traits {
+    /// One stage on each device, and passes of whole micro-batches.
+    const PLAIN: Self = Self {
+        fold: Fold::Loop,
+        chunks: Chunks::Exactly(1),
+        splits_backward: false,
+        takes_slices: false,
+        is_found: false,
+    };
+}
+
 impl Order {
     /// Which device has which stage.
     pub fn fold(self) -> Fold {
-        match self {
-            Order::ZeroBubbleV | Order::HalfV | Order::MinimalV | Order::Wave => {
-                Fold::Snake
-            }
-            Order::Chimera | Order::DualPipe | Order::DualPipePaired => Fold::Mirror,
-            Order::Listed => Fold::Lists,
-            Order::Sequential
-            | Order::Parallel
-            | Order::Cyclic
-            | Order::Gpipe
-            | Order::OneForwardOneBackward
-            | Order::Eager
-            | Order::Interleaved
-            | Order::BreadthFirst
-            | Order::ZeroBubbleH1
-            | Order::ZeroBubbleH2
-            | Order::ZeroBubbleOneP
-            | Order::ZeroBubbleTwoP
-            | Order::ZeroBubbleAuto
-            | Order::SlicesOneForwardOneBackward
-            | Order::TeraPipe => Fold::Loop,
-        }
+        self.traits().fold
     }
 
     /// Whether the order is one of a pipeline with a flush.
@@ -143,45 +143,18 @@ impl Order {
 
     /// Whether it takes the gradients of values before those of parameters.
     pub fn splits_backward(self) -> bool {
-        match self {
-            Order::ZeroBubbleH1
-            | Order::ZeroBubbleH2
-            | Order::ZeroBubbleOneP
-            | Order::ZeroBubbleTwoP
-            | Order::ZeroBubbleAuto
-            | Order::ZeroBubbleV
-            | Order::HalfV
-            | Order::MinimalV
-            | Order::DualPipe
-            | Order::DualPipePaired => true,
-            Order::Sequential
-            | Order::Parallel
-            | Order::Cyclic
-            | Order::Gpipe
-            | Order::OneForwardOneBackward
-            | Order::Eager
-            | Order::Interleaved
-            | Order::BreadthFirst
-            | Order::Wave
-            | Order::Chimera
-            | Order::SlicesOneForwardOneBackward
-            | Order::TeraPipe
-            | Order::Listed => false,
-        }
+        self.traits().splits_backward
     }
 
     /// Whether slices of sequences flow one after another under it.
     pub fn takes_slices(self) -> bool {
-        matches!(self, Order::SlicesOneForwardOneBackward | Order::TeraPipe)
+        self.traits().takes_slices
     }
 
-    /// Whether its lists depend on times and memory: who plans finds them, and they stand in the
+    /// Whether its lists depend on times and memory: the planner finds them, and they stand in the
     /// plan.
     pub fn is_found(self) -> bool {
-        matches!(
-            self,
-            Order::ZeroBubbleOneP | Order::ZeroBubbleTwoP | Order::ZeroBubbleAuto
-        )
+        self.traits().is_found
     }
 
     /// Whether the order is defined for v chunks, S stages and N micro-batches, all at least 1.
@@ -243,7 +216,7 @@ impl Order {
     /// # Errors
     /// What would have to be otherwise.
     pub fn fits_chunks(self, chunks: u32, stages: u32) -> Result<(), Misfit> {
-        let (are_right, misfit) = match self.chunks() {
+        let (are_right, misfit) = match self.traits().chunks {
             Chunks::Listed => return Ok(()),
             Chunks::Exactly(count) => (chunks == count, Misfit::Chunks(count)),
             Chunks::AtLeastTwo => (chunks >= 2, Misfit::FewChunks),
@@ -256,29 +229,39 @@ impl Order {
         }
     }
 
-    /// How many chunks it takes.
-    fn chunks(self) -> Chunks {
+    const fn traits(self) -> Traits {
+        let plain = Traits::PLAIN;
         match self {
-            Order::Listed => Chunks::Listed,
-            Order::Interleaved | Order::BreadthFirst => Chunks::AtLeastTwo,
-            Order::Wave => Chunks::Even,
-            Order::ZeroBubbleV | Order::HalfV | Order::MinimalV => Chunks::Exactly(2),
             Order::Sequential
             | Order::Parallel
             | Order::Cyclic
             | Order::Gpipe
             | Order::OneForwardOneBackward
-            | Order::Eager
-            | Order::ZeroBubbleH1
-            | Order::ZeroBubbleH2
-            | Order::ZeroBubbleOneP
-            | Order::ZeroBubbleTwoP
-            | Order::ZeroBubbleAuto
-            | Order::Chimera
-            | Order::DualPipe
-            | Order::DualPipePaired
-            | Order::SlicesOneForwardOneBackward
-            | Order::TeraPipe => Chunks::Exactly(1),
+            | Order::Eager => plain,
+            Order::Interleaved | Order::BreadthFirst => {
+                Traits { chunks: Chunks::AtLeastTwo, ..plain }
+            }
+            Order::ZeroBubbleH1 | Order::ZeroBubbleH2 => {
+                Traits { splits_backward: true, ..plain }
+            }
+            Order::ZeroBubbleOneP | Order::ZeroBubbleTwoP | Order::ZeroBubbleAuto => {
+                Traits { splits_backward: true, is_found: true, ..plain }
+            }
+            Order::ZeroBubbleV | Order::HalfV | Order::MinimalV => {
+                let (fold, chunks) = (Fold::Snake, Chunks::Exactly(2));
+                Traits { fold, chunks, splits_backward: true, ..plain }
+            }
+            Order::Wave => Traits { fold: Fold::Snake, chunks: Chunks::Even, ..plain },
+            Order::Chimera => Traits { fold: Fold::Mirror, ..plain },
+            Order::DualPipe | Order::DualPipePaired => {
+                Traits { fold: Fold::Mirror, splits_backward: true, ..plain }
+            }
+            Order::SlicesOneForwardOneBackward | Order::TeraPipe => {
+                Traits { takes_slices: true, ..plain }
+            }
+            Order::Listed => {
+                Traits { fold: Fold::Lists, chunks: Chunks::Listed, ..plain }
+            }
         }
     }
 
