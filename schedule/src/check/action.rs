@@ -362,16 +362,16 @@ impl<'a> Line<'a> {
             Collective::AllGather => gradient || parameter,
         };
         self.require(moves, || format!("{kind} of {content} has no meaning"));
-        let ends = [source, target].map(|buffer| (buffer.subject.slice(), buffer.size.0));
+        let [source, target] = [source, target].map(End::new);
         let shaped = match kind {
             // The norm of the whole is one number, as that of a part is.
             Collective::AllReduce if squares => {
-                let parts = self.parts_of(group, ends[1].0, ends[0].0);
-                parts.is_some() && ends[0].1 == ends[1].1
+                let parts = self.parts_of(group, target.slice, source.slice);
+                parts.is_some() && source.bytes == target.bytes
             }
-            Collective::AllReduce => ends[0] == ends[1],
-            Collective::ReduceScatter => self.sharded(group, ends[0], ends[1]),
-            Collective::AllGather => self.sharded(group, ends[1], ends[0]),
+            Collective::AllReduce => source == target,
+            Collective::ReduceScatter => self.sharded(group, source, target),
+            Collective::AllGather => self.sharded(group, target, source),
         };
         self.require(shaped, || {
             format!("{kind} from {from} to {to}: slices and sizes must fit {group}")
@@ -379,14 +379,9 @@ impl<'a> Line<'a> {
     }
 
     /// Whether the members of a group hold the parts of a whole, in order.
-    fn sharded(
-        &self,
-        group: GroupId,
-        whole: (Option<Slice>, u64),
-        part: (Option<Slice>, u64),
-    ) -> bool {
-        let parts = self.parts_of(group, whole.0, part.0);
-        parts.is_some_and(|parts| whole.1 == part.1 * parts)
+    fn sharded(&self, group: GroupId, whole: End, part: End) -> bool {
+        let parts = self.parts_of(group, whole.slice, part.slice);
+        parts.is_some_and(|parts| whole.bytes == part.bytes * parts)
     }
 
     /// How many parts of the whole the members of a group hold, if each holds another one.
@@ -402,6 +397,19 @@ impl<'a> Line<'a> {
         let members = &self.schedule.groups[group];
         let apart = members.places.len() == 1 && members.axes == [axis];
         apart.then(|| u64::from(self.schedule.axes[axis].extent))
+    }
+}
+
+/// What a collective takes, or what it makes, on one member.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct End {
+    slice: Option<Slice>,
+    bytes: u64,
+}
+
+impl End {
+    fn new(buffer: &Buffer) -> Self {
+        Self { slice: buffer.subject.slice(), bytes: buffer.size.0 }
     }
 }
 

@@ -19,8 +19,8 @@ use super::{
     values::Flows,
 };
 use crate::{
-    Action, ActionId, Content, Instance, Place, Rest, Row, Schedule, Segment, Stage,
-    Subject, Turned, Work,
+    Action, ActionId, Content, Instance, Place, Rest, Row, Schedule, Segment, Spot,
+    Stage, Subject, Turned, Work,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -115,6 +115,13 @@ pub(super) struct Step {
     pub(super) t: i64,
 }
 
+/// What a row holds between segments.
+struct AtRest {
+    cell: usize,
+    spot: Spot,
+    held: Held<SumId>,
+}
+
 impl<'a> Run<'a> {
     fn new(schedule: &'a Schedule, layout: &'a Layout, flows: &'a Flows) -> Self {
         let mut sums = Sums::default();
@@ -156,28 +163,28 @@ impl<'a> Run<'a> {
     fn begin(&mut self, first: u64) {
         self.cells.clear();
         self.cells.resize(self.layout.count(), (Held::Nothing, None));
-        for (cell, _, held) in self.rests(first as i64) {
-            self.cells[cell] = (held, None);
+        for rest in self.rests(first as i64) {
+            self.cells[rest.cell] = (rest.held, None);
         }
     }
 
     /// What carried rows hold between segments, before step `t`.
-    fn rests(&mut self, t: i64) -> Vec<(usize, (Place, Row), Held<SumId>)> {
+    fn rests(&mut self, t: i64) -> Vec<AtRest> {
         self.turned.turn_to(t);
         let mut all = Vec::new();
         for (id, buffer) in self.schedule.buffers.iter() {
             let Rest::Carried(ages) = &buffer.rest else { continue };
             for (place, slots) in (0..).zip(ages) {
                 for (slot, age) in (0..).zip(slots) {
-                    let spot = (
-                        Place { ring: buffer.home, place },
-                        Row { buffer: id, place: slot },
-                    );
+                    let at = Place { ring: buffer.home, place };
+                    let row = Row { buffer: id, place: slot };
                     let held =
                         age.and_then(|age| version(buffer.subject, t - i64::from(age)));
-                    all.extend(
-                        held.map(|held| (self.turned.cell(spot.0, spot.1), spot, held)),
-                    );
+                    all.extend(held.map(|held| AtRest {
+                        cell: self.turned.cell(at, row),
+                        spot: Spot { at, row },
+                        held,
+                    }));
                 }
             }
         }
@@ -208,7 +215,7 @@ impl<'a> Run<'a> {
         }
         self.lagged = lagged;
         let end = segment.end as i64;
-        for (cell, (at, row), expected) in self.rests(end) {
+        for AtRest { cell, spot: Spot { at, row }, held: expected } in self.rests(end) {
             let (found, writer) = self.cells[cell];
             if found != expected && self.reported.insert((None, cell)) {
                 let steps = segment.end - segment.first;
@@ -242,24 +249,25 @@ impl<'a> Run<'a> {
             }
             Work::Feed { at, micro_batch, row } => {
                 if let Subject::Input(input) = self.schedule.buffers[row.buffer].subject {
-                    self.write(step, *at, *row, Held::Input(input, *micro_batch, step.t));
+                    let held = Held::Input(input, *micro_batch, step.t);
+                    self.write(step, Spot { at: *at, row: *row }, held);
                 }
             }
             Work::Report { at, micro_batch, row } => {
                 let expected = Held::Metric(*micro_batch, step.t);
-                self.expect(step, (*at, *row), 0, expected, faults);
+                self.expect(step, Spot { at: *at, row: *row }, 0, expected, faults);
             }
         }
     }
 
     /// What a row holds.
-    pub(super) fn read(&self, at: Place, row: Row) -> Held<SumId> {
+    pub(super) fn read(&self, Spot { at, row }: Spot) -> Held<SumId> {
         self.cells[self.turned.cell(at, row)].0
     }
 
     /// A row now holds something, and what shared its addresses is gone.
-    pub(super) fn write(&mut self, step: Step, at: Place, row: Row, held: Held<SumId>) {
-        let cell = self.turned.cell(at, row);
+    pub(super) fn write(&mut self, step: Step, spot: Spot, held: Held<SumId>) {
+        let cell = self.turned.cell(spot.at, spot.row);
         self.cells[cell] = (held, Some(step.action));
         for other in self.layout.shared(cell) {
             self.cells[*other as usize] = (Held::Nothing, Some(step.action));
@@ -270,12 +278,12 @@ impl<'a> Run<'a> {
     pub(super) fn expect(
         &mut self,
         step: Step,
-        spot: (Place, Row),
+        spot: Spot,
         touch: usize,
         expected: Held<SumId>,
         faults: &mut Faults,
     ) {
-        if self.read(spot.0, spot.1) != expected {
+        if self.read(spot) != expected {
             self.refuse(step, spot, touch, expected, faults);
         }
     }
@@ -284,7 +292,7 @@ impl<'a> Run<'a> {
     pub(super) fn refuse(
         &mut self,
         step: Step,
-        (at, row): (Place, Row),
+        Spot { at, row }: Spot,
         touch: usize,
         expected: Held<SumId>,
         faults: &mut Faults,
@@ -304,7 +312,8 @@ impl<'a> Run<'a> {
     pub(super) fn misplan(
         &mut self,
         step: Step,
-        (stage, at, row): (Stage, Place, Row),
+        stage: Stage,
+        Spot { at, row }: Spot,
         made: Option<SumId>,
         faults: &mut Faults,
     ) {

@@ -6,7 +6,9 @@ use super::{
     held::Held,
     sums::SumId,
 };
-use crate::{Access, Argument, Id, MicroBatch, Pass, Place, Role, Routine, Row, ValueId};
+use crate::{
+    Access, Argument, Id, MicroBatch, Pass, Place, Role, Routine, Row, Spot, ValueId,
+};
 
 /// A launch that executes.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +18,13 @@ pub(super) struct Launch<'a> {
     pub(super) routine: &'a Routine,
     pub(super) i: Option<MicroBatch>,
     pub(super) rows: &'a [Row],
+}
+
+impl Launch<'_> {
+    /// Where an argument lies.
+    fn spot(self, argument: usize) -> Spot {
+        Spot { at: self.at, row: self.rows[argument] }
+    }
 }
 
 impl Run<'_> {
@@ -37,14 +46,14 @@ impl Run<'_> {
                 continue;
             }
             if let Some(expected) = self.expected(launch, argument.role) {
-                let spot = (launch.at, launch.rows[number]);
+                let spot = launch.spot(number);
                 self.expect(launch.step, spot, number, expected, faults);
             }
         }
         for (number, argument) in launch.routine.arguments.iter().enumerate() {
             if argument.access != Access::Read {
                 let held = self.made(launch, argument.role, argument.access, gathered);
-                self.write(launch.step, launch.at, launch.rows[number], held);
+                self.write(launch.step, launch.spot(number), held);
             }
         }
     }
@@ -159,8 +168,8 @@ impl Run<'_> {
             Ok(sum) => {
                 let is_sum = |argument: &Argument| argument.role == Role::Gradient;
                 let sums = launch.routine.arguments.iter().position(is_sum);
-                let row = launch.rows[sums.expect("who makes a sum has a row for it")];
-                self.misplan(launch.step, (keeper, launch.at, row), sum, faults);
+                let spot = launch.spot(sums.expect("who makes a sum has a row for it"));
+                self.misplan(launch.step, keeper, spot, sum, faults);
                 Held::Gradient(keeper, t, planned)
             }
             Err(Refused) => Held::Gradient(keeper, t, planned),
@@ -216,8 +225,8 @@ impl Run<'_> {
         faults: &mut Faults,
     ) -> Result<SumId, Refused> {
         let (t, stage) = (launch.step.t, self.schedule.plan.keeper(launch.routine.stage));
-        let spot = (launch.at, launch.rows[argument]);
-        match self.read(spot.0, spot.1) {
+        let spot = launch.spot(argument);
+        match self.read(spot) {
             Held::Gradient(own, step, sum) if own == stage && step == t => Ok(sum),
             _ => {
                 let tree = self.tree(stage).ok_or(Refused)?;

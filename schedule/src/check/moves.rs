@@ -6,9 +6,7 @@ use super::{
     held::Held,
     sums::SumId,
 };
-use crate::{
-    Collective, Content, Group, GroupId, Place, Row, Schedule, Splits, Spot, Stage,
-};
+use crate::{Collective, Content, Group, GroupId, Row, Schedule, Splits, Spot, Stage};
 
 impl Run<'_> {
     /// The source holds the content, then the destination does.
@@ -20,20 +18,20 @@ impl Run<'_> {
         content: &Content,
         faults: &mut Faults,
     ) {
-        let held = self.moved(step, (from.at, from.row), 0, content, faults);
-        self.write(step, to.at, to.row, held);
+        let held = self.moved(step, from, 0, content, faults);
+        self.write(step, to, held);
     }
 
     /// What leaves a row: what the content says, with the contributions it has so far.
     fn moved(
         &mut self,
         step: Step,
-        spot: (Place, Row),
+        spot: Spot,
         touch: usize,
         content: &Content,
         faults: &mut Faults,
     ) -> Held<SumId> {
-        let (t, found) = (step.t, self.read(spot.0, spot.1));
+        let (t, found) = (step.t, self.read(spot));
         let expected = match content {
             Content::Parameter(stage) => Held::Parameter(*stage, t),
             Content::Optimizer(stage) => Held::Optimizer(*stage, t),
@@ -75,13 +73,14 @@ impl Run<'_> {
             _ => {
                 let mut held = Held::Nothing;
                 for (touch, at) in places.iter().enumerate() {
-                    held = self.moved(step, (*at, from), touch, content, faults);
+                    let spot = Spot { at: *at, row: from };
+                    held = self.moved(step, spot, touch, content, faults);
                 }
                 held
             }
         };
         for at in places {
-            self.write(step, *at, to, held);
+            self.write(step, Spot { at: *at, row: to }, held);
         }
     }
 
@@ -98,14 +97,15 @@ impl Run<'_> {
         let carried = self.sum_of(step.action).unwrap_or(tree.whole);
         let planned = Held::Gradient(stage, step.t, tree.whole);
         let mut own = Vec::new();
+        let spot = |at| Spot { at, row: from };
         for (touch, at) in group.places.iter().enumerate() {
-            match self.read(*at, from) {
+            match self.read(spot(*at)) {
                 Held::Gradient(found, t, sum) if (found, t) == (stage, step.t) => {
                     own.push(sum);
                 }
                 _ => {
                     let expected = Held::Gradient(stage, step.t, carried);
-                    self.refuse(step, (*at, from), touch, expected, faults);
+                    self.refuse(step, spot(*at), touch, expected, faults);
                     return planned;
                 }
             }
@@ -116,12 +116,12 @@ impl Run<'_> {
                 let named = sum == carried || own.iter().all(|own| *own == carried);
                 if !named {
                     let expected = Held::Gradient(stage, step.t, carried);
-                    self.refuse(step, (group.places[0], from), 0, expected, faults);
+                    self.refuse(step, spot(group.places[0]), 0, expected, faults);
                 }
                 Held::Gradient(stage, step.t, sum)
             }
             _ => {
-                self.misplan(step, (stage, group.places[0], from), total, faults);
+                self.misplan(step, stage, spot(group.places[0]), total, faults);
                 planned
             }
         }
