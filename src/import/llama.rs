@@ -115,21 +115,19 @@ impl Reading {
         }
     }
 
-    /// The model with this attention, the bias of the gated block, dropout at the branches' ends,
-    /// and what each layer sees.
     fn model(
         self,
         fields: &mut Fields<'_>,
         defaults: &Defaults,
-        (attention, bias, dropout): (Call, bool, f64),
-        (window, rule): (Option<u64>, &dyn Fn(u64) -> bool),
+        layers: Layers<'_>,
     ) -> Model {
+        let Layers { attention, feed_bias, dropout, window, windowed } = layers;
         let Self { sizes, sequence, epsilon, deviation, angles } = self;
         let norm = Norm::new("rms_norm", epsilon);
         let activation = gate(fields, "hidden_act", "silu");
         let other = (activation != "silu").then(|| format!("\"{activation}\""));
         let gated = Call::new("gated").then("hidden").maybe("activation", other);
-        let gated = gated.maybe("bias", bias.then_some("true"));
+        let gated = gated.maybe("bias", feed_bias.then_some("true"));
         let layer = Layer {
             attention,
             feed: Feed::Gated(gated.with("deviation", "deviation")),
@@ -138,7 +136,7 @@ impl Reading {
             dropout,
         };
         let turns = Turns::alike(angles);
-        let mut kinds = kinds(fields, sizes.layers, window, turns, rule);
+        let mut kinds = kinds(fields, sizes.layers, window, turns, windowed);
         kinds.iter_mut().for_each(|kind| kind.rotary = Some("base".to_owned()));
         let decoder = Decoder {
             name: defaults.name,
@@ -159,8 +157,26 @@ impl Reading {
     }
 }
 
-/// All layers see as much.
-const ALL: &dyn Fn(u64) -> bool = &|_| true;
+/// What the layers of the families differ in.
+struct Layers<'a> {
+    attention: Call,
+    /// Whether the maps of the gated block have biases.
+    feed_bias: bool,
+    /// At the end of each branch.
+    dropout: f64,
+    /// How many positions a layer with a window sees; none has one where there is no number.
+    window: Option<u64>,
+    /// Which layers have the window.
+    windowed: &'a dyn Fn(u64) -> bool,
+}
+
+impl Layers<'_> {
+    /// No bias, no dropout and no window.
+    fn plain(attention: Call) -> Self {
+        let windowed = &|_| true;
+        Self { attention, feed_bias: false, dropout: 0.0, window: None, windowed }
+    }
+}
 
 /// arXiv 2302.13971, 2307.09288, 2407.21783.
 pub(super) fn llama(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
@@ -168,9 +184,10 @@ pub(super) fn llama(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     let reading = Reading::new(fields, options, &LLAMA);
     whole(fields);
     let bias = fields.truth_or("attention_bias", false);
-    let mlp_bias = fields.truth_or("mlp_bias", false);
+    let feed_bias = fields.truth_or("mlp_bias", false);
     let attention = reading.sizes.attention().maybe("bias", (!bias).then_some("false"));
-    reading.model(fields, &LLAMA, (attention, mlp_bias, 0.0), (None, ALL))
+    let layers = Layers { feed_bias, ..Layers::plain(attention) };
+    reading.model(fields, &LLAMA, layers)
 }
 
 /// arXiv 2310.06825: every layer has the window.
@@ -180,7 +197,7 @@ pub(super) fn mistral(fields: &mut Fields<'_>, options: &ImportOptions) -> Model
     whole(fields);
     let window = fields.open_size("sliding_window", Some(4096));
     let attention = reading.sizes.attention().with("bias", "false");
-    reading.model(fields, &MISTRAL, (attention, false, 0.0), (window, ALL))
+    reading.model(fields, &MISTRAL, Layers { window, ..Layers::plain(attention) })
 }
 
 /// The window of Qwen's later layers, and the first of them.
@@ -199,8 +216,9 @@ pub(super) fn qwen2(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     fields.only("use_mrope", &json!(false), "positions have one dimension");
     let (window, first) = late_window(fields);
     let attention = reading.sizes.attention().with("output_bias", "false");
-    let rule = move |layer| layer >= first;
-    reading.model(fields, &QWEN2, (attention, false, 0.0), (window, &rule))
+    let windowed = &|layer| layer >= first;
+    let layers = Layers { window, windowed, ..Layers::plain(attention) };
+    reading.model(fields, &QWEN2, layers)
 }
 
 /// arXiv 2505.09388: every head's query and key has a norm.
@@ -212,8 +230,9 @@ pub(super) fn qwen3(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     let (window, first) = late_window(fields);
     let attention = reading.sizes.attention().maybe("bias", (!bias).then_some("false"));
     let attention = attention.with("head_norm", super::call::number(reading.epsilon));
-    let rule = move |layer| layer >= first;
-    reading.model(fields, &QWEN3, (attention, false, 0.0), (window, &rule))
+    let windowed = &|layer| layer >= first;
+    let layers = Layers { window, windowed, ..Layers::plain(attention) };
+    reading.model(fields, &QWEN3, layers)
 }
 
 /// arXiv 2404.14219: as Llama, with dropout behind each branch.
@@ -232,5 +251,6 @@ pub(super) fn phi3(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     let turned = turned(fields, "partial_rotary_factor", 1.0, reading.sizes.head_width);
     let attention = reading.sizes.attention().maybe("turned", turned);
     let attention = attention.with("bias", "false");
-    reading.model(fields, &PHI3, (attention, false, dropout), (window, ALL))
+    let layers = Layers { dropout, window, ..Layers::plain(attention) };
+    reading.model(fields, &PHI3, layers)
 }
