@@ -94,7 +94,7 @@ fn json_form(command: &Command) -> Option<Form> {
     json.then_some(form)
 }
 
-/// Prints to standard output; what nobody reads any more is left away.
+/// Prints to standard output; a closed pipe is no error.
 fn print(text: &str) -> Result<(), Failure> {
     match put(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

@@ -94,7 +94,10 @@ impl Line<'_> {
     fn timing(&mut self, action: &Action) {
         for periods in [action.lag, action.reach] {
             self.require(u64::from(periods) < limit::LAG, || {
-                format!("has a lag or reach of {periods}; fewer than {} do", limit::LAG)
+                format!(
+                    "has a lag or reach of {periods}; it must be less than {}",
+                    limit::LAG
+                )
             });
         }
         let moves = match &action.work {
@@ -112,7 +115,10 @@ impl Line<'_> {
                 format!("waits for {action}, which does not exist")
             });
             self.require(u64::from(*distance) < limit::PERIODS, || {
-                format!("waits over {distance} periods; fewer than {} do", limit::PERIODS)
+                format!(
+                    "waits over {distance} periods; it must wait over fewer than {}",
+                    limit::PERIODS
+                )
             });
             self.require(*distance > 0 || *action < own, || {
                 format!("waits for {action}, which does not stand above; add a distance")

@@ -39,7 +39,7 @@ fn target(schedule: &Schedule, faults: &mut Faults) {
     }
     let domains = target.domains.len();
     faults.require(domains <= limit::DOMAINS, culprit, || {
-        format!("{domains} domains; at most {} do", limit::DOMAINS)
+        format!("{domains} domains; at most {} are possible", limit::DOMAINS)
     });
     for domain in &target.domains {
         faults.require(target.links.get(domain.link).is_some(), culprit, || {
@@ -75,7 +75,7 @@ fn sizes(plan: &Plan, faults: &mut Faults) {
         )
     });
     faults.require(micro_batches <= limit::MICRO_BATCHES, culprit, || {
-        format!("{n} micro-batches; at most {} do", limit::MICRO_BATCHES)
+        format!("{n} micro-batches; at most {} are possible", limit::MICRO_BATCHES)
     });
     let all = (n * u64::from(replicas)).saturating_mul(k);
     faults.require(all <= limit::ALL_MICRO_BATCHES, culprit, || {
@@ -103,7 +103,7 @@ fn rings(schedule: &Schedule, faults: &mut Faults) {
     let devices: u64 = rings.sum();
     let few = devices <= limit::DEVICES || *reduction == Reduction::Sequential;
     faults.require(few, Culprit::Header("plan"), || {
-        format!("takes {devices} devices; at most {} do", limit::DEVICES)
+        format!("takes {devices} devices; at most {} are possible", limit::DEVICES)
     });
 }
 

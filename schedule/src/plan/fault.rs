@@ -12,7 +12,11 @@ pub enum PlanFault {
     #[error("`{0}` is 0, and the least is 1")]
     Zero(&'static str),
     /// Cut points out of order, or not one less than stages.
-    #[error("{stages} stages need one ascending cut less, found {cuts:?}")]
+    #[error(
+        "{stages} stages need {} ascending {}, found {cuts:?}",
+        .stages.saturating_sub(1),
+        if *.stages == 2 { "cut" } else { "cuts" }
+    )]
     Cuts {
         /// S.
         stages: u32,

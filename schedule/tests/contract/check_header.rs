@@ -112,3 +112,16 @@ fn numbers_that_no_machine_and_no_optimizer_has_are_named() {
         assert!(found.contains(said), "{said}: {found}");
     }
 }
+
+#[test]
+fn bounds_are_told_in_whole_sentences() {
+    let lag = refused(pipeline(), |s| s.actions[id(0)].lag = 1 << 20).to_string();
+    assert!(lag.contains("has a lag or reach of 1048576; it must be less than"), "{lag}");
+    let domains = refused(pipeline(), |s| {
+        let domain = s.target.domains[0].clone();
+        s.target.domains = vec![domain; (1 << 17) + 1];
+    });
+    let domains = domains.to_string();
+    assert!(domains.contains("131073 domains; at most"), "{domains}");
+    assert!(domains.contains("are possible"), "{domains}");
+}

@@ -66,7 +66,8 @@ fn stages_orders_and_devices_that_do_not_go_together_are_named() {
         "order sequential does not belong to sync in placement pipeline: use gpipe";
     let item = Item::new(Pass::Forward, 0, 0);
     named([
-        ("cuts", "2 stages need one", Plan { cuts: vec![], ..pipeline() }),
+        ("cuts", "2 stages need 1 ascending cut, ", Plan { cuts: vec![], ..pipeline() }),
+        ("cuts", "4 stages need 3 ascending cuts", Plan { stages: 4, ..pipeline() }),
         ("recompute", "0 values for 2", Plan { recompute: vec![], ..pipeline() }),
         ("delays", "not those of sync", Plan { delays: workers().delays, ..pipeline() }),
         ("order", "order interleaved", Plan { order: Order::Interleaved, ..pipeline() }),
