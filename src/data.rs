@@ -15,9 +15,9 @@ use thiserror::Error;
 pub struct Examples {
     /// Version of this document.
     pub format: u32,
-    /// Training steps.
+    /// How many training steps the files cover.
     pub steps: u64,
-    /// Examples of a step.
+    /// Examples of one training step.
     pub batch: u64,
     /// A file for each input of the model.
     pub inputs: Vec<ExamplesFile>,

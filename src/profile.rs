@@ -23,7 +23,7 @@ pub struct ProfileOptions {
     pub settling: Settling,
     /// Take the data from this folder instead of the job's.
     pub data: Option<PathBuf>,
-    /// On what.
+    /// The kind of device that is measured.
     pub on: ProfileOn,
 }
 
@@ -47,7 +47,7 @@ impl Default for ProfileOptions {
 /// A plan that was measured.
 #[derive(Clone, Debug)]
 pub struct Measuring {
-    /// The plan.
+    /// The plan that is replayed.
     pub candidate: Candidate,
     /// Devices that computed at one time.
     pub busy: u32,
@@ -61,6 +61,7 @@ pub struct Measuring {
 
 /// Why nothing was measured.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "the message names its fields")]
 pub enum ProfileError {
     /// The program has no plan.
     #[error(transparent)]
@@ -73,16 +74,7 @@ pub enum ProfileError {
         "device `{one}` has {threads} threads, `{other}` has {others}: a table is for one number \
          of threads, so measure them one by one"
     )]
-    Threads {
-        /// A device.
-        one: String,
-        /// Its threads.
-        threads: u32,
-        /// Another device.
-        other: String,
-        /// Its threads.
-        others: u32,
-    },
+    Threads { one: String, threads: u32, other: String, others: u32 },
     /// Unusable data, or a machine that fails.
     #[error(transparent)]
     Run(#[from] RunError),

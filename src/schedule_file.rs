@@ -23,7 +23,7 @@ pub enum ReadError {
     /// The file cannot be read, or is not text.
     #[error("cannot use `{}`: {source}", path.display())]
     File {
-        /// The file.
+        /// Path of the file, as it was given.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
@@ -31,7 +31,7 @@ pub enum ReadError {
     /// The text is not a schedule.
     #[error("`{}` is not a schedule:\n{errors}", path.display())]
     Text {
-        /// The file.
+        /// Path of the file, as it was given.
         path: PathBuf,
         /// Every mistake, with its line and column.
         errors: FileErrors,
@@ -39,7 +39,7 @@ pub enum ReadError {
     /// The schedule breaks rules.
     #[error("`{}` breaks rules:\n{}", path.display(), placed(violations, lines))]
     Check {
-        /// The file.
+        /// Path of the file, as it was given.
         path: PathBuf,
         /// The violations of the first group of rules that is broken, at most 50.
         violations: Violations,

@@ -43,11 +43,11 @@ pub struct Wait {
 pub enum Work {
     /// Runs a routine on a lane.
     Launch {
-        /// Where.
+        /// The place, of a ring of devices, whose device does it.
         at: Place,
         /// The lane of the device.
         lane: u32,
-        /// What.
+        /// The routine that runs there.
         routine: RoutineId,
         /// For which micro-batch, unless the pass serves them all.
         micro_batch: Option<MicroBatch>,
@@ -61,9 +61,9 @@ pub enum Work {
     Transfer {
         /// The level that joins them.
         link: LinkId,
-        /// Source.
+        /// The row that is read.
         from: Spot,
-        /// Destination.
+        /// The row that is written.
         to: Spot,
         /// What is moved, at the step that the action serves.
         content: Content,
@@ -72,9 +72,9 @@ pub enum Work {
     Collective {
         /// The level that joins the members.
         link: LinkId,
-        /// Which.
+        /// What members get of what all give.
         kind: Collective,
-        /// Who.
+        /// The members, in the order of their sums.
         group: GroupId,
         /// Source row of every member.
         from: Row,
@@ -85,18 +85,18 @@ pub enum Work {
     },
     /// The host writes an input of one micro-batch.
     Feed {
-        /// Where.
+        /// The place, of a ring of devices, whose device does it.
         at: Place,
-        /// Of which micro-batch.
+        /// The micro-batch of the cell, counted from zero.
         micro_batch: MicroBatch,
         /// The input's row.
         row: Row,
     },
     /// The host reads the loss of one micro-batch.
     Report {
-        /// Where.
+        /// The place, of a ring of devices, whose device does it.
         at: Place,
-        /// Of which micro-batch.
+        /// The micro-batch of the cell, counted from zero.
         micro_batch: MicroBatch,
         /// The metric's row.
         row: Row,

@@ -15,7 +15,7 @@ use std::{fmt, str::FromStr};
 pub struct Axis {
     /// Name in messages.
     pub name: String,
-    /// Number of coordinates.
+    /// How many coordinates it has.
     pub extent: u32,
     /// Distance between the target devices of neighbouring coordinates.
     pub stride: u32,
@@ -52,7 +52,7 @@ impl Splits {
 pub struct Ring {
     /// The devices, at coordinate zero of every axis.
     pub devices: Vec<DeviceId>,
-    /// Places per period.
+    /// By how many places the ring turns in a period.
     pub turn: u32,
     /// In-order queues for launches on each device.
     pub lanes: u32,
@@ -64,7 +64,7 @@ pub struct Ring {
 )]
 #[serde(into = "String", try_from = "String")]
 pub struct Place {
-    /// The ring.
+    /// The ring of devices.
     pub ring: RingId,
     /// Place in period 0.
     pub place: u32,
@@ -77,7 +77,7 @@ pub struct Place {
 )]
 #[serde(into = "String", try_from = "String")]
 pub struct Row {
-    /// The buffer.
+    /// The buffer that has the row.
     pub buffer: BufferId,
     /// Slot in period 0.
     pub place: u32,
@@ -108,7 +108,7 @@ pub struct Buffer {
     pub size: Bytes,
     /// Number of slots, V.
     pub slots: u32,
-    /// Slots per period.
+    /// By how many slots the ring of rows turns in a period.
     pub turn: u32,
     /// Whether its value crosses training steps.
     pub rest: Rest,

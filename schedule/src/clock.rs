@@ -39,9 +39,9 @@ use std::{collections::BTreeMap, convert::Infallible};
 /// One instance that executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The line.
+    /// The line of the schedule.
     pub action: ActionId,
-    /// The period.
+    /// The period of this instance.
     pub period: i64,
     /// The training step that it serves.
     pub step: i64,

@@ -22,7 +22,7 @@ pub struct Job {
     pub steps: u64,
     /// Element type of parameters and activations.
     pub dtype: Float,
-    /// The update rule.
+    /// The update rule with its rates, decay and bound on the norm.
     pub optimizer: Optimizer,
     /// When held-out data is looked at.
     pub evaluate: Evaluation,
@@ -43,7 +43,7 @@ pub struct Job {
 pub struct Input {
     /// Name in the program.
     pub name: String,
-    /// Element type.
+    /// Type of one number.
     pub element: Element,
     /// Extents for one micro-batch; the first counts examples.
     pub shape: Vec<u64>,
@@ -98,7 +98,7 @@ pub enum Data {
     Tokens {
         /// Folder from which the path starts.
         root: String,
-        /// The file.
+        /// Path of the file.
         file: String,
         /// Width of one number.
         width: TokenWidth,
@@ -185,7 +185,7 @@ pub enum Evaluation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Optimizer {
-    /// Which rule.
+    /// How a gradient changes a parameter.
     pub method: Method,
     /// Learning rate as a function of the update count.
     pub rate: Rate,
@@ -251,7 +251,7 @@ pub enum Rate {
         initial: f64,
         /// Multiplied at each drop.
         factor: f64,
-        /// Updates between drops.
+        /// Updates from one drop to the next.
         every: u64,
     },
     /// Half a cosine from `initial` to `last` over `steps`, then `last`.

@@ -51,7 +51,7 @@ pub struct Copies {
     pub bandwidth: BytesPerSecond,
     /// Root of the mean of (predicted / measured − 1)².
     pub residual: f64,
-    /// What was measured.
+    /// The copies that were timed.
     pub points: Vec<CopyTime>,
 }
 
@@ -59,9 +59,9 @@ pub struct Copies {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CopyTime {
-    /// Its size.
+    /// Size of the copy.
     pub bytes: Bytes,
-    /// Its usual time.
+    /// Usual time of one copy.
     pub nanos: Nanos,
 }
 
@@ -77,9 +77,9 @@ pub struct CallTime {
     pub samples: u64,
     /// Upper minus lower quartile over the median, as a mean over places.
     pub spread: f64,
-    /// Its arithmetic.
+    /// Floating-point operations of the call.
     pub flops: Flops,
-    /// Its memory traffic.
+    /// Bytes that the call reads and writes.
     pub bytes: Bytes,
     /// The call as [`Call::text`] spells it.
     pub call: String,

@@ -8,7 +8,7 @@ pub trait Machine {
     /// Proof that an instance was issued, and what a later one waits for: a time, an event, a
     /// position in a queue.
     type Mark: Copy;
-    /// Why it stopped.
+    /// Why the machine stopped.
     type Error;
 
     /// Takes the instance of an action in a period. A skipped instance touches nothing, but
@@ -41,11 +41,11 @@ pub trait Machine {
 /// One instance of an action.
 #[derive(Clone, Copy, Debug)]
 pub struct Issue<'a> {
-    /// The line.
+    /// Which line of the list it is.
     pub id: ActionId,
-    /// What stands there.
+    /// The action that stands in that line.
     pub action: &'a Action,
-    /// The period.
+    /// The period of this instance; lags make the step that it serves.
     pub period: i64,
     /// Whether and for which step it executes.
     pub instance: Instance,

@@ -15,9 +15,9 @@ use std::{borrow::Cow, collections::BTreeMap, fmt};
 pub struct Routine {
     /// Name in messages and traces, `F2`.
     pub name: String,
-    /// The pass.
+    /// Which part of the work on a stage it does.
     pub pass: Pass,
-    /// The stage.
+    /// The stage whose work it does; a slice of a stage is a stage.
     pub stage: Stage,
     /// What a launch must bind.
     pub arguments: Vec<Argument>,
@@ -33,9 +33,9 @@ pub struct Routine {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Pass {
-    /// Forward.
+    /// Forward, from values to values.
     Forward,
-    /// Whole backward.
+    /// Whole backward: gradients of values and of parameters.
     Backward,
     /// Half of a backward pass: gradients of values, for the stage itself and earlier ones.
     #[serde(rename = "input_gradient")]
@@ -56,7 +56,7 @@ pub enum Pass {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Argument {
-    /// What it is.
+    /// What the row that is bound must hold.
     pub role: Role,
     /// What the routine does with it.
     pub access: Access,
@@ -152,7 +152,7 @@ pub type Constants = Shared<Attributes>;
 pub struct Call {
     /// Name in the kernel catalogue.
     pub kernel: Name,
-    /// Its constants.
+    /// Constants of the kernel, by their names.
     #[serde(default, skip_serializing_if = "has_none")]
     pub attributes: Constants,
     /// What it works on.
@@ -171,7 +171,7 @@ pub struct Operand {
     pub argument: u32,
     /// First byte inside the argument.
     pub offset: Bytes,
-    /// Element type.
+    /// Type of one number.
     pub element: Element,
     /// Extents, slowest first.
     pub shape: Extents,
@@ -201,7 +201,7 @@ pub enum Attribute {
 /// What a kernel call costs, from its shapes alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// Arithmetic.
+    /// Floating-point operations.
     pub flops: crate::Flops,
     /// Memory traffic: every operand once per access.
     pub bytes: Bytes,

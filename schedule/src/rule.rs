@@ -29,7 +29,7 @@ pub enum Rule {
     /// The newest parameters, and gradients that stop between K units, each but the last with a
     /// head whose loss it minimises (arXiv 2012.03837).
     Local {
-        /// K.
+        /// Number of units, K.
         units: u32,
         /// What comes back between them.
         hop: Hop,

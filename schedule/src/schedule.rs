@@ -17,32 +17,32 @@ pub struct Schedule {
     /// Hashes of what the model computes, and of model and cluster, as 16 hexadecimal digits each with a
     /// dash in between.
     pub fingerprint: String,
-    /// The devices.
+    /// The pools, devices and links that it was made for.
     pub target: Target,
-    /// Every decision.
+    /// Every decision that it follows.
     pub plan: Plan,
-    /// What is trained.
+    /// Data, initial parameters, optimizer and types of the training.
     pub job: Job,
     /// Symmetric dimensions, slowest first.
     pub axes: Table<AxisId, Axis>,
-    /// Devices in use.
+    /// Rings of the devices in use.
     pub rings: Table<RingId, Ring>,
     /// Who takes part in collectives.
     pub groups: Table<GroupId, Group>,
     /// What launches run.
     pub routines: Table<RoutineId, Routine>,
-    /// Memory.
+    /// Ranges of memory, with the kinds of contents that they hold.
     pub buffers: Table<BufferId, Buffer>,
-    /// One period.
+    /// The lines of one period, in an order in which they could run one by one.
     pub actions: Table<ActionId, Action>,
 }
 
 /// One touch of an action: which row, where, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touch {
-    /// The device.
+    /// The place, of a ring of devices, that has the row.
     pub at: Place,
-    /// The row.
+    /// The row that is touched.
     pub row: Row,
     /// What is done there.
     pub access: Access,

@@ -13,11 +13,11 @@ use std::{collections::BTreeMap, ops::Range};
 pub struct Target {
     /// Name of the cluster.
     pub name: String,
-    /// Memories.
+    /// Memories from which devices allocate.
     pub pools: Table<PoolId, Pool>,
-    /// Compute devices.
+    /// Compute devices, in the order of the program.
     pub devices: Table<DeviceId, Device>,
-    /// Link levels.
+    /// Kinds of links between devices.
     pub links: Table<LinkId, Link>,
     /// Nested groups of devices, innermost first; the first that holds two devices joins them.
     pub domains: Vec<Domain>,
@@ -139,7 +139,7 @@ fn is_nothing(bytes: &Bytes) -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Domain {
-    /// The level.
+    /// The level of links that joins them.
     pub link: LinkId,
     /// First device and one past the last.
     pub devices: Range<u32>,

@@ -11,7 +11,7 @@ use std::fmt::Write;
 /// A model with one kind of layer.
 #[derive(Clone, Debug)]
 pub(super) struct Model {
-    /// Its name.
+    /// The name that the model has in the program.
     pub(super) name: &'static str,
     /// Hyperparameters with their values.
     pub(super) names: Vec<(&'static str, String)>,

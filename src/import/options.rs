@@ -51,7 +51,7 @@ pub struct Imported {
     pub text: String,
     /// The family: its `model_type`.
     pub family: &'static str,
-    /// Trained numbers.
+    /// How many numbers the model trains.
     pub parameters: u64,
     /// What is not as the configuration says, without changing the model.
     pub warnings: Vec<Diagnostic>,

@@ -41,9 +41,9 @@ pub enum RunError {
     /// There is no GPU where one was asked for.
     #[error("{absent}; {}", instead_of_gpu(*dtype))]
     NoCuda {
-        /// What is missing.
+        /// The library, device or version that is missing.
         absent: NoCuda,
-        /// The type that is trained in.
+        /// The type of the training, which says whether a CPU does it.
         dtype: Float,
     },
     /// No GPU does it, and the CPU does not compute in the job's type.

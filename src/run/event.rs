@@ -19,7 +19,7 @@ pub enum RunEvent {
         tokens: Option<TokenFacts>,
         /// How the run relates to an earlier one.
         resumed: Resumed,
-        /// First training step.
+        /// The first training step that the run takes.
         first: u64,
         /// One past the last.
         end: u64,
@@ -37,9 +37,9 @@ pub enum RunEvent {
     },
     /// Held-out data was looked at.
     Evaluate {
-        /// Updates done.
+        /// How many updates were done before.
         step: u64,
-        /// Held-out loss.
+        /// Mean loss on the held-out examples.
         loss: f64,
         /// Held-out metrics, by name.
         metrics: BTreeMap<String, f64>,

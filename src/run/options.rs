@@ -9,7 +9,7 @@ use std::{
 /// How to run a schedule.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// On what.
+    /// The kind of device that trains.
     pub on: On,
     /// Stop after this many training steps instead of the job's number.
     pub steps: Option<u64>,
@@ -58,7 +58,7 @@ pub enum On {
 /// Where a run begins, and which checkpoints it keeps.
 #[derive(Clone, Debug)]
 pub enum Start {
-    /// At step zero.
+    /// From step zero.
     Anew {
         /// With the parameters of this safetensors file instead of drawn ones.
         weights: Option<PathBuf>,
@@ -100,7 +100,7 @@ impl Default for Start {
 /// A folder of checkpoints.
 #[derive(Clone, Debug)]
 pub struct Folder {
-    /// Where.
+    /// Path of the folder.
     pub path: PathBuf,
     /// When a checkpoint is written.
     pub every: Every,

@@ -33,9 +33,9 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
 /// How a stage takes its gradients.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// B.
+    /// One pass, B.
     Whole,
-    /// I and W.
+    /// Two passes, I and W.
     Halves,
 }
 

@@ -23,14 +23,14 @@ pub enum Violation {
         memory: String,
         /// The buffer that ends last there.
         buffer: BufferId,
-        /// What the layout takes.
+        /// Bytes that the layout takes.
         needed: Bytes,
-        /// What there is.
+        /// Bytes that the target gives it.
         capacity: Bytes,
     },
     /// No line does what must be done once.
     Missing {
-        /// What.
+        /// The pass or report that a training step needs once.
         duty: Duty,
     },
     /// Two lines do what must be done once.
@@ -39,25 +39,25 @@ pub enum Violation {
         action: ActionId,
         /// The earlier one.
         first: ActionId,
-        /// What.
+        /// The pass or report that a training step needs once.
         duty: Duty,
     },
     /// A stage takes whole backward passes and halves of them.
     Mixed {
         /// The later line.
         action: ActionId,
-        /// Its task.
+        /// The pass that the later line makes.
         task: Task,
         /// The earlier line.
         first: ActionId,
-        /// Its task.
+        /// The pass that the earlier line makes.
         other: Task,
     },
     /// One action writes memory that it also touches as something else.
     Alias {
         /// The line.
         action: ActionId,
-        /// Where.
+        /// The place of the ring that has the row.
         at: Place,
         /// The row that is written.
         row: Row,
@@ -68,11 +68,11 @@ pub enum Violation {
     Race {
         /// The later line in list order.
         action: ActionId,
-        /// Where.
+        /// The place of the ring that has the row.
         at: Place,
-        /// What it touches.
+        /// The row that the later line touches.
         row: Row,
-        /// How.
+        /// Whether the later line reads, writes or updates it.
         access: Access,
         /// The earlier line.
         earlier: ActionId,
@@ -94,7 +94,7 @@ pub enum Violation {
     Content {
         /// The line that reads.
         action: ActionId,
-        /// Where.
+        /// The place of the ring that has the row.
         at: Place,
         /// What it reads.
         row: Row,
@@ -109,9 +109,9 @@ pub enum Violation {
     Tree {
         /// The line that makes it.
         action: ActionId,
-        /// The stage.
+        /// The stage whose gradients are summed.
         stage: Stage,
-        /// Where.
+        /// The place of the ring that has the row.
         at: Place,
         /// The row that has the sum.
         row: Row,
@@ -132,7 +132,7 @@ pub enum Violation {
         found: Held,
         /// Who wrote that.
         writer: Option<ActionId>,
-        /// Length of the segment.
+        /// Training steps of the segment.
         steps: u64,
     },
     /// No carried row keeps the newest version of something between segments.

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 /// Decisions of a plan that do not go together.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "the message names its fields")]
 pub enum PlanFault {
     /// No replica, stage or whatever else there is one of at least.
     #[error("`{0}` is 0, and the least is 1")]
@@ -17,26 +18,14 @@ pub enum PlanFault {
         .stages.saturating_sub(1),
         if *.stages == 2 { "cut" } else { "cuts" }
     )]
-    Cuts {
-        /// S.
-        stages: u32,
-        /// The plan's.
-        cuts: Vec<u32>,
-    },
+    Cuts { stages: u32, cuts: Vec<u32> },
     /// Not one value of `recompute` per stage.
     #[error("recompute has {found} values for {stages} stages")]
-    Recompute {
-        /// S.
-        stages: u32,
-        /// Values in the plan.
-        found: usize,
-    },
+    Recompute { stages: u32, found: usize },
     /// A version map that is not the rule's.
     #[error("the delays are not those of {rule} for {placement}: {apart}")]
     Delays {
-        /// The rule.
         rule: Rule,
-        /// The placement.
         placement: Placement,
         /// What the map says, and what the rule does.
         apart: String,
@@ -50,7 +39,6 @@ pub enum PlanFault {
     /// An order that is not defined for the plan's numbers.
     #[error("order {order}: {misfit}")]
     Order {
-        /// The order.
         order: Order,
         /// What would have to be otherwise.
         misfit: Misfit,
@@ -60,11 +48,8 @@ pub enum PlanFault {
         "order {order} does not belong to {rule} in placement {placement}: use {fits}"
     )]
     WrongOrder {
-        /// The order.
         order: Order,
-        /// The rule.
         rule: Rule,
-        /// The placement.
         placement: Placement,
         /// The order, or the first of the orders, that belongs here.
         fits: Order,
@@ -83,39 +68,23 @@ pub enum PlanFault {
         "placement {placement} has no replicas under {rule}, whose workers never meet: use rule \
          sync, or placement pipeline"
     )]
-    Replicas {
-        /// The placement.
-        placement: Placement,
-        /// The rule.
-        rule: Rule,
-    },
+    Replicas { placement: Placement, rule: Rule },
     /// Replicas of two pipelines in opposite directions.
     #[error("two pipelines in opposite directions have no replicas")]
     MirroredReplicas,
     /// Shards that nothing asks for.
     #[error("{shards} shards are for states hsdp, not for {states}")]
-    NeedlessShards {
-        /// What the plan says.
-        shards: u32,
-        /// The states.
-        states: States,
-    },
+    NeedlessShards { shards: u32, states: States },
     /// Shards that do not divide the replicas.
     #[error("{members} replicas do not split into equal groups of {shards} shards")]
     UnevenShards {
         /// Coordinates that hold the same stages.
         members: u32,
-        /// What the plan says.
         shards: u32,
     },
     /// A tree that no collectives of this plan make.
     #[error("the plan sums {found}, its replicas, placement and states sum {expected}")]
-    Reduction {
-        /// The plan's.
-        found: Reduction,
-        /// What it should be.
-        expected: Reduction,
-    },
+    Reduction { found: Reduction, expected: Reduction },
     /// No part, or a sequence that one part splits.
     #[error(
         "tensors have at least one row and one column, and one part alone splits no sequence"
@@ -152,23 +121,13 @@ pub enum PlanFault {
     Overdecomposed(u32),
     /// A device that the cluster does not have.
     #[error("there is no device {device}, the cluster has {count}")]
-    UnknownDevice {
-        /// What the plan names.
-        device: DeviceId,
-        /// How many there are.
-        count: usize,
-    },
+    UnknownDevice { device: DeviceId, count: usize },
     /// One device in two places.
     #[error("{0} stands twice among the devices")]
     Repeated(DeviceId),
     /// Too few devices, or too many.
     #[error("the placement takes {wanted} devices, the plan names {found}")]
-    Devices {
-        /// What the placement takes.
-        wanted: u32,
-        /// What the plan names.
-        found: usize,
-    },
+    Devices { wanted: u32, found: usize },
     /// Replicas or parts of tensors elsewhere than side by side.
     #[error(
         "replicas and parts of tensors lie side by side: device {number} of the plan must be \
@@ -177,9 +136,7 @@ pub enum PlanFault {
     Scattered {
         /// Which one, counted from zero.
         number: usize,
-        /// What it is.
         found: DeviceId,
-        /// What it should be.
         expected: DeviceId,
     },
 }

@@ -18,9 +18,9 @@ pub enum StatesFault {
     HandoffNeedsWorkers,
     /// ZeRO's collectives under a cyclic rule, where workers never meet.
     NeedSync {
-        /// What was asked for.
+        /// The states that shard.
         states: States,
-        /// Where.
+        /// The placement whose workers never meet.
         placement: Placement,
     },
     /// Hand-over under sync, where all workers want a stage at the same time.
