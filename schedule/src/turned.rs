@@ -57,9 +57,24 @@ impl Schedule {
 }
 
 /// How the devices and the slots of a buffer turn.
-pub(crate) fn wheels(schedule: &Schedule, buffer: BufferId) -> (Wheel, Wheel) {
-    let buffer = &schedule.buffers[buffer];
-    (Wheel::of_ring(&schedule.rings[buffer.home]), Wheel::of_slots(buffer))
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wheels {
+    ring: Wheel,
+    slots: Wheel,
+}
+
+impl Wheels {
+    /// Those of a buffer.
+    pub(crate) fn of(schedule: &Schedule, buffer: BufferId) -> Self {
+        let buffer = &schedule.buffers[buffer];
+        let ring = Wheel::of_ring(&schedule.rings[buffer.home]);
+        Self { ring, slots: Wheel::of_slots(buffer) }
+    }
+
+    /// Periods after which both are back where they were.
+    pub(crate) fn cycle(self) -> u64 {
+        lcm(self.ring.cycle(), self.slots.cycle())
+    }
 }
 
 impl Cells {
@@ -91,13 +106,13 @@ impl Cells {
     /// The cell that holds, one period later, what the place of this cell holds.
     pub(crate) fn turned(&self, schedule: &Schedule, cell: usize) -> usize {
         let buffer = self.buffer(cell);
-        self.next(wheels(schedule, buffer), self.of(buffer).start, cell)
+        self.next(Wheels::of(schedule, buffer), self.of(buffer).start, cell)
     }
 
     /// The same, given the wheels of the cell's buffer and its first cell.
     pub(crate) fn next(
         &self,
-        (ring, slots): (Wheel, Wheel),
+        Wheels { ring, slots }: Wheels,
         base: usize,
         cell: usize,
     ) -> usize {

@@ -1,6 +1,6 @@
 //! Which cells are ever written, and how long it takes until they are written again.
 
-use crate::{Access, Cells, Schedule, Turned, turned::wheels};
+use crate::{Access, Cells, Schedule, Turned, turned::Wheels};
 
 /// The writes of a schedule, cell by cell.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ impl Writes {
         let written = written(schedule, cells);
         let mut writes = Self { ever: vec![false; cells.count()], recurrence: 1 };
         for buffer in schedule.buffers.ids() {
-            let (wheels, own) = (wheels(schedule, buffer), cells.of(buffer));
+            let (wheels, own) = (Wheels::of(schedule, buffer), cells.of(buffer));
             let next = |cell| cells.next(wheels, own.start, cell);
             for start in own.clone() {
                 if written[start] && !writes.ever[start] {

@@ -1,7 +1,7 @@
 //! Which cells share addresses, and after how many periods that and all that is written recurs.
 
 use super::{Culprit, faults::Faults, limit};
-use crate::{BufferId, Cells, DeviceId, Schedule, Writes, lcm, turned::wheels};
+use crate::{Cells, DeviceId, Schedule, Writes, lcm, turned::Wheels};
 use std::ops::Deref;
 
 /// Cells, and which of them share addresses.
@@ -17,12 +17,6 @@ pub(super) struct Layout {
     pub(super) recurrence: u64,
     /// Periods after which the same buffers share addresses again.
     pub(super) symmetry: u64,
-}
-
-/// Periods after which the devices and the slots of a buffer are back where they were.
-fn cycle(schedule: &Schedule, buffer: BufferId) -> u64 {
-    let (ring, slots) = wheels(schedule, buffer);
-    lcm(ring.cycle(), slots.cycle())
 }
 
 impl Deref for Layout {
@@ -104,8 +98,8 @@ impl Layout {
                 let [next, beside] = [cell, other].map(|c| self.turned(schedule, c));
                 if self.shared(next).binary_search(&(beside as u32)).is_err() {
                     let pair = [cell, other].map(|c| self.buffer(c));
-                    for cycle in pair.map(|buffer| cycle(schedule, buffer)) {
-                        self.symmetry = lcm(self.symmetry, cycle);
+                    for wheels in pair.map(|buffer| Wheels::of(schedule, buffer)) {
+                        self.symmetry = lcm(self.symmetry, wheels.cycle());
                     }
                     if self.symmetry > limit::PERIODS {
                         let problem = format!(

@@ -18,7 +18,7 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
             format!("is beside {head}, which does not stand above")
         });
         if above {
-            member(schedule, (head, id), faults);
+            member(schedule, head, id, faults);
             pairs.entry(head).or_default().push(id);
         }
     }
@@ -97,7 +97,7 @@ fn sharing(schedule: &Schedule) -> BTreeSet<RingId> {
 }
 
 /// One backward pass beside its forward pass.
-fn member(schedule: &Schedule, (head, id): (ActionId, ActionId), faults: &mut Faults) {
+fn member(schedule: &Schedule, head: ActionId, id: ActionId, faults: &mut Faults) {
     let culprit = Culprit::Action(id);
     let [first, own] = [head, id].map(|id| &schedule.actions[id]);
     let places = [first, own].map(|action| match &action.work {
