@@ -123,13 +123,8 @@ impl Reading {
         self.attention = attention.maybe("cap", cap.map(number));
     }
 
-    fn model(
-        self,
-        fields: &mut Fields<'_>,
-        name: &'static str,
-        (activation, branches): (&str, Branches),
-        (kinds, base, cap): (Vec<Kind>, f64, Option<f64>),
-    ) -> Model {
+    fn model(self, fields: &mut Fields<'_>, name: &'static str, layers: Layers) -> Model {
+        let Layers { activation, branches, kinds, base, cap } = layers;
         let Self { sizes, sequence, epsilon, deviation, attention } = self;
         let norm = Norm::new("rms_norm", epsilon);
         let gated = Call::new("gated").then("hidden");
@@ -162,6 +157,18 @@ impl Reading {
     }
 }
 
+/// What the releases differ in.
+struct Layers {
+    /// Of the gated block.
+    activation: &'static str,
+    branches: Branches,
+    kinds: Vec<Kind>,
+    /// Of the angles, if all layers have the same.
+    base: f64,
+    /// Of the logits.
+    cap: Option<f64>,
+}
+
 /// Layers with one base of the angles, called by its name.
 fn of_one_base(mut kinds: Vec<Kind>) -> Vec<Kind> {
     kinds.iter_mut().for_each(|kind| kind.rotary = Some("base".to_owned()));
@@ -187,8 +194,10 @@ pub(super) fn gemma(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     let angles = angles(fields, "rope_theta", GEMMA.base);
     let turns = Turns::alike(angles);
     let kinds = kinds(fields, reading.sizes.layers, None, turns, |_| false);
-    let style = (activation, Branches::NormsBefore);
-    reading.model(fields, GEMMA.name, style, (of_one_base(kinds), angles.base, None))
+    let (branches, base) = (Branches::NormsBefore, angles.base);
+    let layers =
+        Layers { activation, branches, kinds: of_one_base(kinds), base, cap: None };
+    reading.model(fields, GEMMA.name, layers)
 }
 
 /// How many positions a layer with a window sees; releases may name it a second time.
@@ -215,8 +224,9 @@ pub(super) fn gemma2(fields: &mut Fields<'_>, options: &ImportOptions) -> Model 
     let turns = Turns::alike(angles);
     let even = |layer: u64| layer.is_multiple_of(2);
     let kinds = kinds(fields, reading.sizes.layers, window, turns, even);
-    let style = (activation, Branches::NormsAround);
-    reading.model(fields, GEMMA2.name, style, (of_one_base(kinds), angles.base, cap))
+    let (branches, base) = (Branches::NormsAround, angles.base);
+    let layers = Layers { activation, branches, kinds: of_one_base(kinds), base, cap };
+    reading.model(fields, GEMMA2.name, layers)
 }
 
 /// arXiv 2503.19786: of six layers the first five have a window and a base of their own, and
@@ -244,6 +254,6 @@ pub(super) fn gemma3(fields: &mut Fields<'_>, options: &ImportOptions) -> Model 
     let windows = kinds.iter().all(|kind| kind.window.is_some());
     let base = if alike && windows { sliding.base } else { full.base };
     let kinds = if alike { of_one_base(kinds) } else { kinds };
-    let style = (activation, Branches::NormsAround);
-    reading.model(fields, GEMMA3.name, style, (kinds, base, cap))
+    let branches = Branches::NormsAround;
+    reading.model(fields, GEMMA3.name, Layers { activation, branches, kinds, base, cap })
 }
