@@ -1,6 +1,7 @@
 //! `run`: train, with progress, and compare prediction with measurement at the end.
 
 mod end;
+mod progress;
 mod tell;
 
 pub(super) use tell::{Note, held_out};
@@ -14,6 +15,7 @@ use super::{
     note, print, print_json,
     watch::{Known, Watch},
 };
+use progress::{Beside, Progress};
 use roundelay::{
     Checked, Every, Folder, Graphs, Interrupt, Met, On, Outcome, RunError, RunOptions,
     SearchOptions, Seat, Start, parts::planner,
@@ -29,23 +31,24 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let nothing = nothing(args, told)?;
     let mut watch = Watch::new(nothing.clone());
     let schedule = watch.follow(nothing, |_| prepare(args, told))?;
+    let progress = Progress::new();
     let options = RunOptions {
         on: choose_device(args),
         steps: args.steps,
         data: args.data.clone(),
         start: choose_start(args),
         save: args.save.clone(),
-        interrupt: interrupt(&args.program.file, watch)?,
+        interrupt: interrupt(&args.program.file, watch, progress.beside())?,
         seat,
         deadline: Duration::from_secs(args.deadline),
     };
-    let mut teller = Teller::new(args.json, options.interrupt.clone());
-    let outcome = roundelay::run(&schedule, &options, |event| teller.tell(event))
-        .map_err(|error| match error {
-            RunError::Output(error) => Failure::unwritten(&error),
-            other => Failure::run(&args.program.file, &other),
-        })?;
+    let mut teller = Teller::new(args.json, progress, options.interrupt.clone());
+    let outcome = roundelay::run(&schedule, &options, |event| teller.tell(event));
     let printed = teller.done();
+    let outcome = outcome.map_err(|error| match error {
+        RunError::Output(error) => Failure::unwritten(&error),
+        other => Failure::run(&args.program.file, &other),
+    })?;
     if told == Told::Here && printed.is_ok() {
         end::tell(&schedule, &outcome, args.json)?;
         tell_saved(args)?;
@@ -94,12 +97,14 @@ const NOTHING: &str = "nothing was trained";
 /// so does any while nothing was begun: ranks may wait long for each other.
 /// Before the run, while the planner works, nothing is lost: Ctrl-C ends it there, as `watch` says, and
 /// SIGTERM does what it always does.
-fn interrupt(file: &Path, watch: Watch) -> Result<Interrupt, Failure> {
+fn interrupt(file: &Path, watch: Watch, beside: Beside) -> Result<Interrupt, Failure> {
     let interrupt = Interrupt::default();
     let raised = interrupt.clone();
     let handler = move || match raised.raise() {
         Met::Run => {
-            note("interrupted: finishes the steps that were begun; again to end now");
+            beside.note(
+                "interrupted: finishes the steps that were begun; again to end now",
+            );
         }
         Met::Preparation => {
             note(&format!("interrupted before the first step: {NOTHING}"));

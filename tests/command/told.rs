@@ -1,14 +1,17 @@
 //! What the command line says before anything goes wrong: of memory that limits do not leave, of heads
 //! that no unit uses, of keys that something else has, of names that are said twice, of plans of other
 //! programs, of plans that break a line of theirs, of lines that rule every plan out, of folders that are
-//! named as files, of kinds of memory that share addresses, and of pins that say nothing.
+//! named as files, of kinds of memory that share addresses, of pins that say nothing, and of how far a run
+//! is.
 
-use crate::support::{Scratch, diagnostics, document, ended, printed, root, roundelay};
+use crate::support::{
+    self, Scratch, diagnostics, document, ended, printed, root, roundelay,
+};
 use roundelay::{CompileError, SearchOptions, SourceFile};
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 const LAYERS: &str = r#"
@@ -452,4 +455,51 @@ fn a_step_that_takes_longer_than_can_be_counted_is_refused() {
     );
     let time = slow["plans"][0]["step_time_s"].as_f64().expect("the schema holds");
     assert!(time > 1e4, "{time}");
+}
+
+/// Launchers and schedulers of jobs keep standard error in files, where no bar is.
+#[test]
+fn a_run_tells_its_loss_where_standard_error_is_no_terminal() {
+    let scratch = Scratch::new("progress");
+    let program =
+        scratch.file("layers.rdl", &LAYERS.replace(", evaluate { every 1 }", ""));
+    let found = ended(roundelay("run --device cpu").arg(&program));
+    assert_eq!(found.code, 0, "{}", found.err);
+    let line = found.err.lines().find(|line| line.starts_with("step 1 of 2: loss "));
+    let line = line.unwrap_or_else(|| panic!("no line of progress: {}", found.err));
+    assert!(line.ends_with(" samples/s"), "{line}");
+    let json = ended(roundelay("run --device cpu --json").arg(&program));
+    assert!(!json.err.contains("step 1"), "its lines tell it: {}", json.err);
+}
+
+const READER: &str = r#"
+model reader {
+    input tokens:  i32[batch, 8]
+    input targets: i32[batch, 8]
+    loss cross_entropy(linear(embedding(tokens, 256, 8), 256), targets)
+}
+device core { memory 1 GB, compute 10 GFLOP/s, bandwidth 10 GB/s }
+cluster one { 1 x core }
+train { data text("text.txt"), batch 4, steps 3, optimizer sgd(lr = 0.1), evaluate { every 3 } }
+plan { rule sync, placement accumulate, micro_batches 1, stages 1 }
+"#;
+
+/// `script` gives a command a terminal; a bar that is drawn before a line stays in it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_bar_leaves_the_lines_around_it_whole() {
+    let scratch = Scratch::new("bar");
+    scratch.file("text.txt", &"all the voices sing a roundelay. ".repeat(40));
+    let program = scratch.file("reader.rdl", READER);
+    let schedule = support::compiled(&scratch, &program, "reader.schedule");
+    let run = roundelay("");
+    let (run, schedule) = (run.get_program().display(), schedule.display());
+    let words = format!("{run} run --device cpu {schedule}");
+    let mut script = Command::new("script");
+    let script = script.args(["-qec", &words, "/dev/null"]).stdin(Stdio::null());
+    let Ok(found) = script.output() else { return };
+    let shown = String::from_utf8_lossy(&found.stdout);
+    let (before, _) = shown.split_once("data: ").unwrap_or_else(|| panic!("{shown}"));
+    assert!(!before.contains("/3"), "a bar stands before the line: {shown:?}");
+    assert!(shown.contains("/3 "), "there is a bar: {shown:?}");
 }

@@ -1,8 +1,7 @@
-//! What happens during a run, as text with a bar, or as JSON lines.
+//! What happens during a run, as text with its progress, or as JSON lines.
 
-use super::end::End;
+use super::{end::End, progress::Progress};
 use crate::cli::{FORMAT, Form, failure::Failure, json_text, note, print_json, put};
-use indicatif::{ProgressBar, ProgressStyle};
 use roundelay::{Interrupt, Measures, OptimizerState, Resumed, RunEvent, TokenFacts};
 use serde::Serialize;
 use std::{collections::BTreeMap, io};
@@ -53,42 +52,35 @@ impl Event {
 /// it goes on with.
 pub(super) struct Teller {
     sink: Sink,
+    progress: Progress,
     interrupt: Interrupt,
     printed: io::Result<()>,
 }
 
 /// How events are shown on standard output.
 enum Sink {
-    /// As JSON lines.
+    /// As JSON lines, which tell the progress too.
     Lines,
-    /// As text; the bar is on standard error.
-    Text(ProgressBar),
-}
-
-impl Sink {
-    fn text() -> Self {
-        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
-        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-        Self::Text(ProgressBar::new(0).with_style(style))
-    }
+    /// As text.
+    Text,
 }
 
 impl Teller {
-    pub(super) fn new(json: bool, interrupt: Interrupt) -> Self {
-        let sink = if json { Sink::Lines } else { Sink::text() };
-        Self { sink, interrupt, printed: Ok(()) }
+    pub(super) fn new(json: bool, progress: Progress, interrupt: Interrupt) -> Self {
+        let sink = if json { Sink::Lines } else { Sink::Text };
+        Self { sink, progress, interrupt, printed: Ok(()) }
     }
 
     pub(super) fn tell(&mut self, event: RunEvent) {
         if let Some(beside) = Note::of(&event) {
-            beside.tell();
+            self.progress.note(&beside.line());
         }
         if self.printed.is_err() {
             return;
         }
-        self.printed = match &self.sink {
+        self.printed = match self.sink {
             Sink::Lines => tell_line(event),
-            Sink::Text(bar) => tell_human(bar, event),
+            Sink::Text => tell_human(&mut self.progress, event),
         };
         if self.printed.is_err() {
             self.interrupt.raise();
@@ -97,30 +89,27 @@ impl Teller {
 
     /// The run is over: whether all could be printed.
     pub(super) fn done(self) -> io::Result<()> {
-        match self.sink {
-            Sink::Lines => {}
-            Sink::Text(bar) => bar.finish_and_clear(),
-        }
+        self.progress.clear();
         self.printed
     }
 }
 
-fn tell_human(bar: &ProgressBar, event: RunEvent) -> io::Result<()> {
+fn tell_human(progress: &mut Progress, event: RunEvent) -> io::Result<()> {
     match event {
         RunEvent::Note(_) | RunEvent::PassedOver(_) => Ok(()),
         RunEvent::Begin { tokens, resumed, first, end } => {
-            bar.set_length(end.max(first));
-            bar.set_position(first);
-            put(&begun(tokens, &resumed, [first, end]))
+            progress.put(&begun(tokens, &resumed, [first, end]))?;
+            progress.begin(first, end);
+            Ok(())
         }
-        RunEvent::Step { step, loss, samples_per_second, elapsed: _ } => {
-            bar.set_position(step + 1);
-            bar.set_message(format!("loss {loss:.4}, {samples_per_second:.1} samples/s"));
+        RunEvent::Step { step, loss, samples_per_second, elapsed } => {
+            let said = format!("loss {loss:.4}, {samples_per_second:.1} samples/s");
+            progress.step(step + 1, said, elapsed);
             Ok(())
         }
         RunEvent::Evaluate { step, loss, metrics } => {
             let said = held_out(&Measures { loss, metrics });
-            bar.suspend(|| put(&format!("step {step}: {said}\n")))
+            progress.put(&format!("step {step}: {said}\n"))
         }
     }
 }
@@ -146,7 +135,12 @@ impl Note {
 
     /// Says it on standard error.
     pub(in crate::cli) fn tell(&self) {
-        note(&format!("{}: {}", self.severity, self.message));
+        note(&self.line());
+    }
+
+    /// As standard error has it.
+    fn line(&self) -> String {
+        format!("{}: {}", self.severity, self.message)
     }
 }
 
