@@ -93,8 +93,8 @@ fn nothing(args: &RunArgs, told: Told) -> Result<Known, Failure> {
 /// What comes of a run that did not begin.
 const NOTHING: &str = "nothing was trained";
 
-/// The first Ctrl-C, or SIGTERM, ends a run after the steps that were begun, the second one at once, and
-/// so does any while nothing was begun: ranks may wait long for each other.
+/// The first Ctrl-C, or SIGTERM, ends a run after the steps that were begun, one that comes later ends it
+/// at once, and so does any while nothing was begun: ranks may wait long for each other.
 /// Before the run, while the planner works, nothing is lost: Ctrl-C ends it there, as `watch` says, and
 /// SIGTERM does what it always does.
 fn interrupt(file: &Path, watch: Watch, beside: Beside) -> Result<Interrupt, Failure> {
@@ -106,6 +106,7 @@ fn interrupt(file: &Path, watch: Watch, beside: Beside) -> Result<Interrupt, Fai
                 "interrupted: finishes the steps that were begun; again to end now",
             );
         }
+        Met::Echo => {}
         Met::Preparation => {
             note(&format!("interrupted before the first step: {NOTHING}"));
             process::exit(INTERRUPTED.into());

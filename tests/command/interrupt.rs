@@ -187,12 +187,31 @@ fn a_rank_that_waits_for_others_ends_at_once() {
     assert!(found.err.contains("interrupted before the first step"), "{}", found.err);
 }
 
+/// A run whose output is not read comes to no rest.
 #[test]
-fn a_second_interruption_ends_the_run_at_once() {
+fn a_later_interruption_ends_the_run_at_once() {
     let scratch = Scratch::new("interrupt-twice");
+    let (schedule, kept) = (compiled(&scratch), scratch.path("kept"));
+    let (child, _out, _) = begun(&mut train(&schedule, &kept));
+    for name in ["-INT", "-TERM"] {
+        signal(&child, name);
+        thread::sleep(Duration::from_millis(1_200));
+    }
+    let found = Ended::from(child.wait_with_output().expect("it ends"));
+    assert_eq!(found.code, 130, "{}", found.err);
+}
+
+/// `timeout` signals its child and then the group of both.
+#[test]
+fn signals_that_come_together_are_one_and_lose_nothing() {
+    let scratch = Scratch::new("interrupt-together");
     let (schedule, kept) = (compiled(&scratch), scratch.path("kept"));
     let found = stopped(&mut train(&schedule, &kept), &["-INT", "-TERM"]);
     assert_eq!(found.code, Some(130), "{}", found.err);
+    assert!(found.err.contains("go on with `--checkpoint"), "{}", found.err);
+    assert!(!found.err.contains("ends now\n"), "{}", found.err);
+    let end = found.lines.last().expect("there are lines");
+    assert_eq!(end["event"], "end", "{}", found.err);
 }
 
 /// What `plan` with these words prints when Ctrl-C comes so long after its search, if not after its
