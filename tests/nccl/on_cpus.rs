@@ -13,6 +13,7 @@ use crate::{
 use std::{
     fs,
     path::Path,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -123,6 +124,37 @@ fn a_rank_that_is_stopped_is_named_within_the_deadline() {
     running.kill(2);
     let said = format!("nothing was completed for {DEADLINE}s");
     all_say(&running.ended(), &[0, 1], &[&said, "rank 2 has not answered for"]);
+}
+
+/// As schedulers suspend a job: what wakes has waited for nobody.
+#[test]
+fn ranks_that_are_suspended_together_go_on_when_they_wake() {
+    let world = world("suspended", 3);
+    let file = endless(&world);
+    let words = format!("run --device cpu --deadline 5 {}", keep(&world));
+    let running = world.start(&[0, 1, 2], &words, Some(&file));
+    training(&world, &running);
+    let all = |name| (0..3).for_each(|rank| signal(running.process(rank), name));
+    all("-STOP");
+    thread::sleep(Duration::from_secs(9));
+    all("-CONT");
+    thread::sleep(Duration::from_secs(1));
+    all("-INT");
+    all_rest_together(&running.ended());
+}
+
+/// Nobody reads what rank 0 tells for longer than the deadline: then it is at work, and so are all.
+#[test]
+fn a_reader_of_rank_0_may_pause() {
+    let world = world("unread", 3);
+    let file = endless(&world);
+    let kept = keep(&world).replace("every 2", "every 50");
+    let words = format!("run --json --device cpu --deadline 4 {kept}");
+    let running = world.start(&[0, 1, 2], &words, Some(&file));
+    training(&world, &running);
+    thread::sleep(Duration::from_secs(12));
+    (0..3).for_each(|rank| signal(running.process(rank), "-INT"));
+    all_rest_together(&running.ended());
 }
 
 #[test]

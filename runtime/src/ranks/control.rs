@@ -6,9 +6,12 @@
 //! a farewell is a rank that was lost. Whoever waits too long asks rank 0, which knows where all
 //! are; if that does not answer either, it is the one that is stuck. As long as anything is completed on
 //! some rank the others wait: signs of life say for how long nothing was, and those of rank 0 say it of
-//! all.
+//! all. Time in which a rank tells somebody who may pause, or does not run at all, is none in which
+//! nothing was.
 
+mod clock;
 mod gathered;
+mod inbox;
 mod link;
 
 use super::{
@@ -18,17 +21,18 @@ use super::{
     wire::{self, Frame, Message},
 };
 use crate::lock::{held, lock};
+use clock::Moment;
+use inbox::{Heard, Inbox, Own};
 use link::Link;
 use std::{
-    collections::VecDeque,
     io, mem,
     net::{IpAddr, Shutdown, TcpStream},
     sync::{Arc, Condvar, Mutex, MutexGuard},
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-/// Time between signs of life.
+/// Time between signs of life, and the longest between two looks at the clock.
 const BEAT: Duration = Duration::from_millis(250);
 
 /// How long others may take to say what they know, or to say goodbye.
@@ -55,34 +59,6 @@ pub(super) struct Ends {
     pub(super) first: IpAddr,
 }
 
-/// What has come.
-struct Inbox {
-    /// By link.
-    data: Vec<VecDeque<Vec<u8>>>,
-    /// By link, the beginning of what comes in parts.
-    begun: Vec<Vec<u8>>,
-    /// Links whose rank said goodbye, and those that are read no more.
-    left: Vec<bool>,
-    closed: Vec<bool>,
-    /// By rank, this one too.
-    heard: Vec<Heard>,
-    trouble: Option<Trouble>,
-    /// Whether others are being told of it.
-    telling: bool,
-    /// Whether this rank is done.
-    done: bool,
-}
-
-/// What is known of a rank.
-#[derive(Clone, Copy)]
-struct Heard {
-    position: Position,
-    /// When it was last heard of.
-    last: Instant,
-    /// When it last completed something, as far as is known here; of rank 0, when any rank did.
-    moved: Instant,
-}
-
 impl Control {
     /// Meets all other ranks.
     ///
@@ -102,16 +78,7 @@ impl Control {
         let links = (first..).zip(streams);
         let links: Vec<Link> =
             links.map(|(rank, stream)| Link::new(rank, stream)).collect();
-        let inbox = Inbox {
-            data: links.iter().map(|_| VecDeque::new()).collect(),
-            begun: vec![Vec::new(); links.len()],
-            left: vec![false; links.len()],
-            closed: vec![false; links.len()],
-            heard: vec![Heard::now(Position::Starting); seat.size as usize],
-            trouble: None,
-            telling: false,
-            done: false,
-        };
+        let inbox = Inbox::new(seat, links.len());
         let shared = Arc::new(Shared {
             seat: seat.clone(),
             patience,
@@ -164,7 +131,8 @@ impl Control {
         let mut inbox = self.shared.lock();
         let before = inbox.heard[rank].position;
         if before != position {
-            inbox.heard[rank] = Heard::now(position);
+            let now = inbox.clock.now();
+            inbox.heard[rank] = Heard::at(position, now);
         }
         drop(inbox);
         if mem::discriminant(&before) != mem::discriminant(&position) {
@@ -174,8 +142,17 @@ impl Control {
 
     /// Something was completed on this rank.
     pub fn moved(&self) {
-        let rank = self.shared.seat.rank as usize;
-        self.shared.lock().heard[rank].moved = Instant::now();
+        self.shared.lock().moved();
+    }
+
+    /// Tells somebody something, who may take his time to hear it: as long as that lasts the others wait.
+    pub(super) fn telling<T>(&self, tell: impl FnOnce() -> T) -> T {
+        self.shared.lock().own = Own::Tells;
+        let told = tell();
+        let mut inbox = self.shared.lock();
+        inbox.own = Own::Works;
+        inbox.moved();
+        told
     }
 
     /// For how long nothing was completed on any rank, as far as is known here.
@@ -230,15 +207,14 @@ impl Drop for Control {
         if thread::panicking() {
             self.fail("it panicked; its own error output says where");
         }
-        shared.wait_until(Instant::now() + GRACE, |inbox| !inbox.telling);
+        shared.wait_for(GRACE, |inbox| !inbox.spreading);
         shared.lock().done = true;
         shared.changed.notify_all();
         for link in &shared.links {
             let _ = link.say(&Message::Bye);
             let _ = link.lock().stream().shutdown(Shutdown::Write);
         }
-        let end = Instant::now() + GRACE;
-        shared.wait_until(end, |inbox| inbox.closed.iter().all(|closed| *closed));
+        shared.wait_for(GRACE, |inbox| inbox.closed.iter().all(|closed| *closed));
         for link in &shared.links {
             let _ = link.lock().stream().shutdown(Shutdown::Both);
         }
@@ -248,54 +224,36 @@ impl Drop for Control {
     }
 }
 
-impl Heard {
-    fn now(position: Position) -> Self {
-        let now = Instant::now();
-        Self { position, last: now, moved: now }
-    }
-
-    /// Hears where a rank is, and for how long nothing was completed.
-    fn beats(&mut self, position: Position, still: Duration) {
-        let now = Instant::now();
-        let moved = now.checked_sub(still).unwrap_or(self.moved);
-        *self = Self { position, last: now, moved: moved.max(self.moved) };
-    }
-}
-
-impl Inbox {
-    /// For how long nothing was completed, as far as is known.
-    fn still(&self) -> Duration {
-        let moved = self.heard.iter().map(|heard| heard.moved).max();
-        moved.map_or(Duration::ZERO, |moved| moved.elapsed())
-    }
-
-    /// As [`Control::more_time`].
-    fn more_time(&self, patience: Duration) -> Option<Duration> {
-        let left = patience.saturating_sub(self.still());
-        (!left.is_zero()).then_some(left)
-    }
-}
-
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Inbox> {
         lock(&self.inbox)
     }
 
+    fn now(&self) -> Moment {
+        self.lock().clock.now()
+    }
+
     /// Waits until something holds, at most until `end`; says whether it does.
-    fn wait_until(&self, end: Instant, holds: impl Fn(&Inbox) -> bool) -> bool {
+    fn wait_until(&self, end: Moment, holds: impl Fn(&Inbox) -> bool) -> bool {
         let mut inbox = self.lock();
         while !holds(&inbox) {
-            let left = end.saturating_duration_since(Instant::now());
+            let left = end.since(inbox.clock.now());
             if left.is_zero() {
                 return false;
             }
-            (inbox, _) = held(self.changed.wait_timeout(inbox, left));
+            (inbox, _) = held(self.changed.wait_timeout(inbox, left.min(BEAT)));
         }
         true
     }
 
+    /// As [`Shared::wait_until`], at most for so long.
+    fn wait_for(&self, longest: Duration, holds: impl Fn(&Inbox) -> bool) -> bool {
+        let end = self.now() + longest;
+        self.wait_until(end, holds)
+    }
+
     fn wait_for_trouble(&self) -> Option<Trouble> {
-        self.wait_until(Instant::now() + GRACE, |inbox| inbox.trouble.is_some());
+        self.wait_for(GRACE, |inbox| inbox.trouble.is_some());
         self.lock().trouble.clone()
     }
 
@@ -333,16 +291,17 @@ impl Shared {
         let come = |inbox: &Inbox| {
             inbox.trouble.is_some() || !inbox.data[link].is_empty() || inbox.left[link]
         };
-        let mut end = Instant::now() + self.patience;
+        let mut end = self.now() + self.patience;
         let in_time = loop {
-            if self.wait_until(end.min(Instant::now() + SILENCE), come) {
+            if self.wait_until(end.min(self.now() + SILENCE), come) {
                 break true;
             }
-            let (inbox, now) = (self.lock(), Instant::now());
+            let mut inbox = self.lock();
+            let now = inbox.clock.now();
             let Heard { position, last, .. } = inbox.heard[rank];
             match position {
                 Position::Starting | Position::Resting { .. }
-                    if last.elapsed() < SILENCE =>
+                    if now.since(last) < SILENCE =>
                 {
                     end = now + self.patience;
                 }
@@ -391,13 +350,13 @@ impl Shared {
             return first.clone();
         }
         inbox.trouble = Some(trouble.clone());
-        inbox.telling = true;
+        inbox.spreading = true;
         drop(inbox);
         self.changed.notify_all();
         for link in &self.links {
             let _ = link.say(&Message::Trouble(trouble.clone()));
         }
-        self.lock().telling = false;
+        self.lock().spreading = false;
         self.changed.notify_all();
         trouble
     }
@@ -416,12 +375,13 @@ impl Shared {
     }
 
     fn stuck(&self) -> Trouble {
-        let inbox = self.lock();
+        let mut inbox = self.lock();
+        let now = inbox.clock.now();
         let seen = (0..).zip(&inbox.heard).filter_map(|(rank, heard)| {
             let Heard { position, last, .. } = heard;
             let silent = match rank == self.seat.rank {
                 true => Duration::ZERO,
-                false => last.elapsed(),
+                false => now.since(*last),
             };
             let known = rank == self.seat.rank || rank == 0 || self.seat.is_first();
             known.then_some(Seen { rank, position: *position, silent })
@@ -431,21 +391,21 @@ impl Shared {
 
     /// Sends signs of life until this rank is done.
     fn beat(&self) {
-        while !self.wait_until(Instant::now() + BEAT, |inbox| inbox.done) {
+        while !self.wait_for(BEAT, |inbox| inbox.done) {
             self.show();
         }
     }
 
     /// Says to all where this rank is.
     fn show(&self) {
-        let inbox = self.lock();
-        let own = inbox.heard[self.seat.rank as usize];
+        let mut inbox = self.lock();
+        let position = inbox.heard[self.seat.rank as usize].position;
         let still = match self.seat.rank {
             0 => inbox.still(),
-            _ => own.moved.elapsed(),
+            _ => inbox.own_still(),
         };
         drop(inbox);
-        self.links.iter().for_each(|link| link.beat(own.position, still));
+        self.links.iter().for_each(|link| link.beat(position, still));
     }
 
     /// Reads a connection to its end.
@@ -470,7 +430,7 @@ impl Shared {
             Frame::Part(bytes) => {
                 let mut inbox = self.lock();
                 inbox.begun[link].extend(bytes);
-                inbox.heard[rank].last = Instant::now();
+                inbox.heard[rank].last = inbox.clock.now();
             }
             Frame::Data(bytes) => {
                 let mut inbox = self.lock();
@@ -479,10 +439,10 @@ impl Shared {
                 inbox.data[link].push_back(whole);
             }
             Frame::Said(Message::Beat(position, still)) => {
-                self.lock().heard[rank].beats(position, still);
+                self.lock().beats(rank, position, still);
             }
             Frame::Said(Message::Late(position)) => {
-                self.lock().heard[rank].beats(position, self.patience);
+                self.lock().beats(rank, position, self.patience);
                 self.raise(self.stuck());
             }
             Frame::Said(Message::Trouble(trouble)) => drop(self.raise(trouble)),

@@ -39,8 +39,8 @@ impl Among {
         }
         let all = self.gather(own)?;
         let told = all.iter().filter_map(|own| own.get(1..));
-        told.flat_map(|own| own.as_chunks::<LOSS>().0.iter().map(loss))
-            .for_each(listener);
+        let told = told.flat_map(|own| own.as_chunks::<LOSS>().0.iter().map(loss));
+        self.control.telling(|| told.for_each(listener));
         Ok(all.iter().all(|own| own.first() != Some(&0)))
     }
 

@@ -6,6 +6,7 @@ use std::{
     net::TcpListener,
     panic::AssertUnwindSafe,
     sync::atomic::{AtomicU32, Ordering},
+    time::Instant,
 };
 
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -127,8 +128,7 @@ fn whoever_does_not_come_is_named_by_all() {
         let period = i64::from(seat.rank != 1);
         control.at(Position::Replaying { period, action: ActionId::new(3) });
         if seat.rank == 1 {
-            let end = Instant::now() + 3 * PATIENCE;
-            control.shared.wait_until(end, |inbox| inbox.trouble.is_some());
+            control.shared.wait_for(3 * PATIENCE, |inbox| inbox.trouble.is_some());
             return control.trouble().unwrap();
         }
         control.gather(Vec::new()).unwrap_err()
@@ -176,6 +176,21 @@ fn as_long_as_something_moves_all_wait() {
             assert_eq!(own, Ok(vec![vec![0], vec![1], vec![2]]), "rank {mover} moves");
         }
     }
+}
+
+/// Who reads the losses that a rank prints may pause.
+#[test]
+fn a_rank_that_tells_may_take_its_time() {
+    let found = all(&seats(3), |seat| {
+        let control = Control::meet(seat, SHORT).unwrap();
+        control.at(Position::Replaying { period: 0, action: ActionId::new(0) });
+        control.gather(Vec::new()).unwrap();
+        if seat.rank == 0 {
+            control.telling(|| thread::sleep(2 * SHORT));
+        }
+        control.gather(vec![seat.rank as u8])
+    });
+    assert_eq!(found, vec![Ok(vec![vec![0], vec![1], vec![2]]); 3]);
 }
 
 #[test]
