@@ -23,7 +23,8 @@ pub struct RunOptions {
     pub interrupt: Interrupt,
     /// Who this process is among those that train together, one per device of the schedule.
     pub seat: Seat,
-    /// When nothing moves for so long, the run ends, on all ranks.
+    /// When nothing moves for so long, the run ends, on all ranks. [`Duration::MAX`] says never; between
+    /// ranks it is a year.
     pub deadline: Duration,
 }
 

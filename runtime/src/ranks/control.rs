@@ -38,6 +38,9 @@ const BEAT: Duration = Duration::from_millis(250);
 /// How long others may take to say what they know, or to say goodbye.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// The longest patience, a year: moments that lie further ahead may have no number.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// A rank's way to speak with the others.
 pub struct Control {
     shared: Arc<Shared>,
@@ -60,11 +63,12 @@ pub(super) struct Ends {
 }
 
 impl Control {
-    /// Meets all other ranks.
+    /// Meets all other ranks. A patience above a year is one of a year.
     ///
     /// # Errors
     /// When they do not all come in time, or do not fit together.
     pub fn meet(seat: &Seat, patience: Duration) -> Result<Self, MeetingError> {
+        let patience = patience.min(LONGEST);
         let streams = meet(seat, patience)?;
         let broken = |error: io::Error| MeetingError::Refused(error.to_string());
         let readers: Vec<TcpStream> = streams

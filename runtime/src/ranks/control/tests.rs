@@ -194,6 +194,16 @@ fn a_rank_that_tells_may_take_its_time() {
 }
 
 #[test]
+fn a_rank_may_wait_without_an_end() {
+    let found = all(&seats(2), |seat| {
+        let control = Control::meet(seat, Duration::MAX).unwrap();
+        assert!(control.more_time() > Some(PATIENCE));
+        control.gather(vec![seat.rank as u8])
+    });
+    assert_eq!(found, vec![Ok(vec![vec![0], vec![1]]); 2]);
+}
+
+#[test]
 fn a_rank_that_panics_ends_all() {
     let found = all(&seats(2), |seat| {
         let control = met(seat);
