@@ -5,6 +5,7 @@ use super::{
     wire::{self, Frame, GREETING, Message},
 };
 use std::{
+    collections::BTreeSet,
     io::{self, Read, Write},
     net::{
         IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs,
@@ -18,6 +19,9 @@ pub(super) const INTRODUCTION: Duration = Duration::from_secs(2);
 
 /// How long one attempt to reach a rank may take; the first address may be one that swallows it.
 pub(super) const ATTEMPT: Duration = Duration::from_secs(2);
+
+/// How long the door stays open behind a refusal, for those who hear of it when they come.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// How long to sleep before looking again: at first, and at most.
 const TICK: Duration = Duration::from_millis(5);
@@ -266,14 +270,36 @@ impl Host {
                 return Ok(());
             }
         };
-        let _ = say(&mut stream, &Message::Refused(wrong.clone()));
+        match place {
+            Some(none @ None) => *none = Some(stream),
+            None | Some(Some(_)) => {
+                let _ = say(&mut stream, &Message::Refused(wrong.clone()));
+            }
+        }
         Err(self.refuse(&wrong))
     }
 
-    /// Tells all who are there why nothing begins.
+    /// Tells all who are there why nothing begins, and those who come within a while: they would wait
+    /// for nobody.
     fn refuse(&mut self, why: &str) -> MeetingError {
+        let refused = Message::Refused(why.to_owned());
         for guest in self.guests.iter_mut().flatten() {
-            let _ = say(guest, &Message::Refused(why.to_owned()));
+            let _ = say(guest, &refused);
+        }
+        let missing = (1..).zip(&self.guests).filter(|(_, guest)| guest.is_none());
+        let mut missing: BTreeSet<u32> = missing.map(|(rank, _)| rank).collect();
+        let end = Instant::now() + FAREWELL;
+        while !missing.is_empty() && Instant::now() < end {
+            match self.door.comer() {
+                Ok(Some(mut stream)) => {
+                    if let Ok(Comer::Rank { rank, .. }) = introduced(&mut stream) {
+                        let _ = say(&mut stream, &refused);
+                        missing.remove(&rank);
+                    }
+                }
+                Ok(None) => thread::sleep(TICK),
+                Err(_) => break,
+            }
         }
         MeetingError::Refused(why.to_owned())
     }

@@ -249,6 +249,23 @@ fn numbers_of_ranks_that_differ_are_refused_everywhere() {
     }
 }
 
+/// Whoever comes after a refusal would wait for nobody.
+#[test]
+fn whoever_comes_after_a_refusal_hears_of_it() {
+    let mut seats = seats(4);
+    seats[2].size = 5;
+    let found = all(&seats, |seat| {
+        thread::sleep(Duration::from_millis(match seat.rank {
+            0 | 2 => 0,
+            _ => 700,
+        }));
+        Control::meet(seat, PATIENCE).err().unwrap().to_string()
+    });
+    for said in found {
+        assert!(said.contains("rank 2 was told that there are 5 ranks"), "{said}");
+    }
+}
+
 #[test]
 fn two_ranks_with_one_number_are_refused() {
     let mut seats = seats(3);
