@@ -14,7 +14,7 @@ use roundelay_schedule::{
 use std::fs;
 
 /// A schedule of two stages with a parameter each; it does nothing.
-fn schedule(rule: Rule) -> Schedule {
+pub(crate) fn schedule(rule: Rule) -> Schedule {
     let parameter = |name: &str, stage, shape: &[u64]| Parameter {
         belonging: Belonging::Model,
         name: name.into(),
