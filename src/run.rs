@@ -96,7 +96,7 @@ fn train(
         trainer.machine().load(&start.state)?;
         if from_weights {
             // Whoever goes on from the folder knows nothing of the file.
-            trainer.keep(&start.state)?;
+            trainer.keep(&start.state).map_err(TrainError::Checkpoint)?;
         }
         drop(start.state);
         let done = trainer.run(end, &mut Listening::new(listener));

@@ -255,6 +255,22 @@ fn a_file_that_may_not_become_so_large_is_an_error_with_words() {
     assert!(!saved.exists());
 }
 
+/// The first checkpoint of a run from weights, before its first step.
+#[cfg(unix)]
+#[test]
+fn a_first_checkpoint_that_has_no_room_is_a_failure_of_the_run() {
+    let (scratch, schedule) = compiled("weights-room");
+    let saved = scratch.path("start.safetensors");
+    printed(roundelay("run --device cpu --save").arg(&saved).arg(&schedule));
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 0; exec \"$@\"", "sh"]);
+    let run = roundelay("run --device cpu --weights");
+    limited.arg(run.get_program()).args(run.get_args()).arg(&saved);
+    limited.arg("--checkpoint").arg(scratch.path("kept")).arg(&schedule);
+    let words = ["cannot write", "kept", "any earlier checkpoint is whole"];
+    refused(&mut limited, 3, &words);
+}
+
 const MASKED: &str = r#"
 model masked {
     input tokens: i32[batch, 8]

@@ -15,9 +15,9 @@ pub enum CheckpointError {
         /// What the system says.
         source: io::Error,
     },
-    /// The system refused to write. Earlier checkpoints are whole.
+    /// The system refused to write. Earlier checkpoints, if there are any, are whole.
     #[error(
-        "cannot write `{}`: {source}; earlier checkpoints are whole; check space and permissions, \
+        "cannot write `{}`: {source}; any earlier checkpoint is whole; check space and permissions, \
          or name another folder",
         path.display()
     )]
