@@ -47,9 +47,16 @@ pub(super) struct Loaded {
     pub(super) read: Vec<PathBuf>,
     /// Where it says what may be planned.
     pub(super) lines: dsl::PlanLines,
+    /// What is odd about it.
+    warnings: Vec<dsl::Diagnostic>,
 }
 
 impl Loaded {
+    /// Prints its warnings.
+    pub(super) fn warn(&self) {
+        self.warnings.iter().for_each(|warning| note(&warning.to_string()));
+    }
+
     /// All files that it is made of and that its data is read from; data that is not to be found is no
     /// file. `data` takes the place of the folder that the program names.
     pub(super) fn files(&self, data: Option<&Path>) -> impl Iterator<Item = PathBuf> {
@@ -83,7 +90,9 @@ pub(super) fn program_with(
     args: &ProgramArgs,
     tables: dsl::Tables,
 ) -> Result<Loaded, Failure> {
-    parsed(args, program_text(&args.file)?, tables)
+    let loaded = parsed(args, program_text(&args.file)?, tables)?;
+    loaded.warn();
+    Ok(loaded)
 }
 
 /// A text that does not begin as schedules do.
@@ -114,11 +123,9 @@ fn parsed(
         dsl::Refused::Program(mistakes) => Failure::program(&mistakes),
         dsl::Refused::Setting(mistake) => Failure::diagnostic(&mistake),
     })?;
-    for warning in warnings {
-        note(&warning.to_string());
-    }
     let lines = dsl::PlanLines::of(&source, &dsl::Disk, &args.set);
-    Ok(Loaded { program, file: args.file.clone(), read: files.0.into_inner(), lines })
+    let (file, read) = (args.file.clone(), files.0.into_inner());
+    Ok(Loaded { program, file, read, lines, warnings })
 }
 
 /// A checked schedule; its data paths are relative to its own folder.
@@ -152,7 +159,8 @@ pub(super) enum Input {
     Schedule(Box<Checked>),
 }
 
-/// A program or a schedule, by how the file begins, and by its extension where that does not say.
+/// A program or a schedule, by how the file begins, and by its extension where that does not say; whose
+/// warnings are yet to be printed.
 pub(super) fn input(args: &ProgramArgs) -> Result<Input, Failure> {
     let path = &args.file;
     let text = text(path)?;

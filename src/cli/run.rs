@@ -198,6 +198,9 @@ fn tell_saved(args: &RunArgs) -> Result<(), Failure> {
 /// Plans and compiles a program, or reads a schedule.
 fn prepare(args: &RunArgs, told: Told) -> Result<Checked, Failure> {
     let input = load::input(&args.program)?;
+    if let (Told::Here, Input::Program(loaded)) = (told, &input) {
+        loaded.warn();
+    }
     if let (Told::Here, Some(save)) = (told, &args.save) {
         let read = match &input {
             Input::Program(loaded) => &loaded.read[..],

@@ -503,3 +503,19 @@ fn a_bar_leaves_the_lines_around_it_whole() {
     assert!(!before.contains("/3"), "a bar stands before the line: {shown:?}");
     assert!(shown.contains("/3 "), "there is a bar: {shown:?}");
 }
+
+/// Every rank of a run from a program reads it, and rank 0 tells what is odd about it.
+#[test]
+fn other_ranks_than_the_first_tell_errors_alone() {
+    let scratch = Scratch::new("ranks-warned");
+    let program = scratch.file("order.rdl", &LAYERS.replace("bus", "order"));
+    let told = |rank: &str| {
+        let mut run = roundelay("run --device cpu --deadline 1");
+        let place = [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", "2")];
+        run.envs(place).env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", "1");
+        let found = ended(run.arg(&program));
+        assert_eq!(found.code, 3, "{found:?}");
+        found.err.contains("warning[")
+    };
+    assert_eq!([told("0"), told("1")], [true, false]);
+}
