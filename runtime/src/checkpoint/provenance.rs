@@ -1,15 +1,13 @@
 //! What a checkpoint says about the run that wrote it.
 
+mod differences;
+
 use crate::{Dataset, digest::Digest};
 use roundelay_schedule::{
     Contraction, Images, Job, MapWays, Method, Parameter, Plan, Schedule, Sequence, Sum,
-    Tensor,
+    Tensor, Treatment,
 };
 use std::collections::BTreeMap;
-
-/// The entries on which the numbers of a run depend, besides the model.
-const DECISIVE: [&str; 6] =
-    ["rule", "micro_batches", "batch", "seed", "optimizer", "data"];
 
 /// What tells one run from another, as names and values. Of the fingerprint its first half counts, which
 /// says what the model computes; a run goes on under another plan or on another cluster.
@@ -34,7 +32,9 @@ impl Provenance {
             ("states", states(job).join(" ")),
             ("delays", delays(schedule)),
             ("arithmetic", arithmetic(schedule)),
+            ("spared", spared(job)),
             ("data", format!("{:016x}", data.digest())),
+            ("data_size", size(data)),
             ("fingerprint", schedule.fingerprint.clone()),
         ];
         Self { entries: entries.map(|(name, value)| (name.to_string(), value)).into() }
@@ -58,19 +58,45 @@ impl Provenance {
     /// Whether gradients are taken at other versions of parameters than in an earlier run; one that does not
     /// say at which is told by its arithmetic alone.
     pub(super) fn delays_otherwise(&self, earlier: &Provenance) -> bool {
-        let known = earlier.entry("delays");
-        !known.is_empty() && known != self.entry("delays")
+        self.is_known_otherwise("delays", earlier)
+    }
+
+    /// Whether weight decay leaves out other parameters than in an earlier run; where one does not say
+    /// which, nobody knows.
+    pub(super) fn spares_otherwise(&self, earlier: &Provenance) -> bool {
+        self.is_known_otherwise("spared", earlier)
+    }
+
+    fn is_known_otherwise(&self, name: &str, earlier: &Provenance) -> bool {
+        let known = earlier.entry(name);
+        !known.is_empty() && known != self.entry(name)
     }
 
     /// What was otherwise in an earlier run, so that this one is another run.
     pub(super) fn differences(&self, earlier: &Provenance) -> Vec<String> {
-        let differs = |name: &&str| self.entry(name) != earlier.entry(name);
-        let spell = |name| {
-            let all = if name == "micro_batches" { " times replicas" } else { "" };
-            format!("{name}{all} was {} and is {}", earlier.entry(name), self.entry(name))
-        };
-        DECISIVE.into_iter().filter(differs).map(spell).collect()
+        differences::between(earlier, self)
     }
+}
+
+/// A digest of the parameters that weight decay leaves out.
+fn spared(job: &Job) -> String {
+    let mut digest = Digest::new();
+    let spared = |own: &&Parameter| match own.treatment {
+        Treatment::Spared => true,
+        Treatment::Decayed | Treatment::Averaged { .. } => false,
+    };
+    let names = by_name(job).into_iter().filter(spared).map(|own| &own.name);
+    names.for_each(|name| digest.add(format!("{name}\n").as_bytes()));
+    format!("{:016x}", digest.value())
+}
+
+/// How much data there is, in words; nothing for data that is drawn without an end.
+fn size(data: &Dataset) -> String {
+    if let Some((training, held_out)) = data.tokens() {
+        return format!("{training} tokens to train on and {held_out} held out");
+    }
+    let held_out = data.held_out(1).ok().and_then(|own| own.coverage().of);
+    held_out.map_or(String::new(), |count| format!("{count} held-out examples"))
 }
 
 /// Names of the arrays of optimizer state, in the order of the kernels' operands; a master copy is

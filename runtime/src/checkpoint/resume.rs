@@ -43,6 +43,10 @@ pub enum OptimizerState {
 
 const OTHER_MODEL: &str = "the model computes something else of the same parameters";
 
+/// What a model computes and what decay leaves out have one digest.
+const OTHER_SPARED: &str = "weight decay leaves out other parameters (`no_decay`), and the model may \
+                            compute something else besides";
+
 const OTHER_HEADS: &str = "heads of units begin as they are drawn";
 
 const OTHER_DELAYS: Resumed = Resumed::WithOtherBits {
@@ -111,18 +115,21 @@ impl Checkpoint {
         let other = |name| provenance.entry(name) != earlier.entry(name);
         let mut differences = provenance.differences(earlier);
         differences.extend(forgotten(&state, schedule));
+        let computes = match provenance.spares_otherwise(earlier) {
+            _ if !provenance.computes_otherwise(earlier) => None,
+            true => Some(OTHER_SPARED),
+            false => Some(OTHER_MODEL),
+        };
         if differences.is_empty() {
-            let resumed = match provenance.computes_otherwise(earlier) {
-                true => Resumed::WithOtherBits { reason: OTHER_MODEL },
-                false if provenance.delays_otherwise(earlier) => OTHER_DELAYS,
-                false if other("arithmetic") => OTHER_BITS,
-                false => Resumed::Exactly,
+            let resumed = match computes {
+                Some(reason) => Resumed::WithOtherBits { reason },
+                None if provenance.delays_otherwise(earlier) => OTHER_DELAYS,
+                None if other("arithmetic") => OTHER_BITS,
+                None => Resumed::Exactly,
             };
             return Ok((state, resumed));
         }
-        if provenance.computes_otherwise(earlier) {
-            differences.push(OTHER_MODEL.to_owned());
-        }
+        differences.extend(computes.map(str::to_owned));
         let drawn_heads = other_heads && heads(&schedule.job).next().is_some();
         if drawn_heads {
             differences.push(OTHER_HEADS.to_owned());

@@ -4,7 +4,7 @@ use super::{run, schedule, state};
 use crate::{Checkpoint, CheckpointError, OptimizerState, Resumed, State, StateError};
 use roundelay_schedule::{
     Axis, Belonging, Division, Float, Hop, Id, Job, Method, Placement, Reduction, Rule,
-    Schedule, Split, Splits, Stage, Tensor, Timeline,
+    Schedule, Split, Splits, Stage, Tensor, Timeline, Treatment,
 };
 use std::path::PathBuf;
 
@@ -45,6 +45,51 @@ fn another_model_of_the_same_parameters_is_said() {
     let mut before = from.clone();
     before.fingerprint = "0123456789abcdef".into();
     assert_eq!(resume(&before, &to, 3).1, Resumed::Exactly);
+}
+
+/// The digest of what a model computes tells what is decayed too.
+#[test]
+fn other_parameters_without_decay_are_said() {
+    let from = schedule(Rule::CyclicV2);
+    let mut to = from.clone();
+    to.fingerprint = "00000000000000aa-fedcba9876543210".into();
+    to.job.parameters[0].treatment = Treatment::Spared;
+    let Resumed::WithOtherBits { reason } = resume(&from, &to, 3).1 else {
+        panic!("the state is whole")
+    };
+    assert!(reason.contains("(`no_decay`)"), "{reason}");
+    let mut before = run(&from);
+    before.entries.remove("spared");
+    let checkpoint =
+        Checkpoint { path: "file".into(), provenance: before, state: state(&from, 3) };
+    let (_, resumed) = checkpoint.resume(&to, &run(&to)).unwrap();
+    let Resumed::WithOtherBits { reason } = resumed else { panic!("{resumed:?}") };
+    assert!(reason.starts_with("the model computes something else"), "{reason}");
+}
+
+/// Digests of data tell nobody anything.
+#[test]
+fn other_data_is_told_by_how_much_there_is() {
+    let schedule = schedule(Rule::CyclicV2);
+    let reason = |before: [&str; 2], now: [&str; 2]| {
+        let [mut earlier, mut own] = [run(&schedule), run(&schedule)];
+        for (run, [digest, size]) in [(&mut earlier, before), (&mut own, now)] {
+            run.entries.insert("data".to_owned(), digest.to_owned());
+            run.entries.insert("data_size".to_owned(), size.to_owned());
+        }
+        let (path, state) = (PathBuf::from("file"), state(&schedule, 3));
+        let checkpoint = Checkpoint { path, provenance: earlier, state };
+        match checkpoint.resume(&schedule, &own).unwrap().1 {
+            Resumed::FromParameters { reason, .. } => reason,
+            other => panic!("other data is another run: {other:?}"),
+        }
+    };
+    let more = reason(["aa", "9 tokens"], ["bb", "18 tokens"]);
+    assert_eq!(more, "the data had 9 tokens, and has 18 tokens");
+    let same = reason(["aa", "9 tokens"], ["bb", "9 tokens"]);
+    assert!(same.ends_with("though it has 9 tokens as before"), "{same}");
+    let unknown = reason(["aa", ""], ["bb", "9 tokens"]);
+    assert_eq!(unknown, "the data is other data, or is read otherwise");
 }
 
 #[test]
@@ -161,7 +206,7 @@ fn another_run_starts_from_the_parameters_and_says_why() {
         ("micro_batches times replicas was 2 and is 4", |to| to.plan.micro_batches = 4),
         ("seed was 7 and is 8", |to| to.job.seed = 8),
         ("batch was 4 and is 8", |to| to.job.batch = 8),
-        ("optimizer was", |to| to.job.optimizer.weight_decay = 0.5),
+        ("weight_decay was 0 and is 0.5", |to| to.job.optimizer.weight_decay = 0.5),
     ];
     for (expected, change) in changes {
         let mut to = from.clone();
