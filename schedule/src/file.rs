@@ -22,7 +22,7 @@
 //! `a1-1` is a1 one period earlier. Pass and stage of a launch are the routine's; they stand
 //! there for the reader and must agree, or be `?`. `#` starts a comment. Sections of the
 //! header may stand in any order; rows of a table start with two spaces and their handle.
-//! The hash covers everything but its own line. Reading is linear in the length of the text.
+//! The hash covers everything but its own line, whether lines end with `\n` or `\r\n`. Reading is linear in the length of the text.
 
 mod action;
 mod cursor;

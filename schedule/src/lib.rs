@@ -45,6 +45,7 @@ mod spelled;
 mod sum;
 mod target;
 mod tensor;
+mod text;
 mod timeline;
 mod turned;
 mod unit;
@@ -109,6 +110,7 @@ pub use target::{Device, Domain, Host, Pool, Products, Target};
 pub use tensor::{
     Contraction, Direction, Division, Images, Line, Sequence, Split, Tensor,
 };
+pub use text::{printable, unmarked};
 pub use timeline::{Simulation, Trace, enough_steps, grid, page, trace};
 pub use turned::{Cells, Turned};
 pub use unit::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos, Thousandths};

@@ -1,7 +1,7 @@
 //! The outline of a schedule file: first line, header, hash, actions.
 
 use super::{FILE_BYTES_MAX, LINE_BYTES_MAX, error::Mistakes};
-use crate::{FORMAT, Fnv};
+use crate::{FORMAT, Fnv, text::unmarked};
 
 /// Consecutive lines of a file.
 #[derive(Clone, Copy, Debug)]
@@ -55,11 +55,6 @@ impl<'a> Line<'a> {
         }
         self.text.len() <= LINE_BYTES_MAX
     }
-}
-
-/// A text without the mark that some editors write before it.
-fn unmarked(text: &str) -> &str {
-    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 /// Whether a text begins as schedule files do, in whatever format they are.
@@ -189,7 +184,13 @@ pub(super) fn hash_line(hash: u64) -> String {
     format!("hash {hash:016x}\n")
 }
 
-/// The hash of what stands before and after the hash line.
+/// The hash of what stands before and after the hash line. Lines count without the `\r` that some
+/// programs write before their ends.
 pub(super) fn content_hash(head: &str, tail: &str) -> u64 {
-    Fnv::default().with(head.as_bytes()).with(tail.as_bytes()).value()
+    let add = |hash: Fnv, whole: &str| match whole.strip_suffix("\r\n") {
+        None => hash.with(whole.as_bytes()),
+        Some(line) => hash.with(line.as_bytes()).with(b"\n"),
+    };
+    let lines = [head, tail].into_iter().flat_map(|part| part.split_inclusive('\n'));
+    lines.fold(Fnv::default(), add).value()
 }

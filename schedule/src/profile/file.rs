@@ -1,6 +1,7 @@
 //! table.yaml: a profile as text with one row per line, and back with the line of every mistake.
 
 use super::{CallTime, PROFILE_FORMAT, Profile};
+use crate::text::unmarked;
 use std::{collections::BTreeMap, fmt};
 
 /// One mistake in a table.
@@ -55,6 +56,7 @@ pub fn write_profile(profile: &Profile) -> String {
 /// # Errors
 /// Another version; the first place where the text is no table; or every row that cannot be.
 pub fn read_profile(text: &str) -> Result<Profile, ProfileErrors> {
+    let text = unmarked(text);
     check_version(text)?;
     let profile: Profile = serde_saphyr::from_str(text).map_err(|error| {
         let line = error.location().map_or(1, |location| location.line());
@@ -194,6 +196,7 @@ mod tests {
     fn a_table_reads_back_as_written() {
         let text = write_profile(&profile());
         assert_eq!(read_profile(&text), Ok(profile()), "{text}");
+        assert_eq!(read_profile(&format!("\u{feff}{text}")), Ok(profile()));
         assert_eq!(profile().digest().len(), 16);
         let mut other = profile();
         other.calls[2].nanos = Nanos(701);

@@ -142,6 +142,18 @@ fn a_mark_before_a_schedule_is_passed_over() {
     assert_eq!(seal(&marked), Ok(text));
 }
 
+/// Some programs write every line with an end of their own.
+#[test]
+fn other_ends_of_lines_change_no_schedule() {
+    let text = original();
+    let ended = text.replace('\n', "\r\n");
+    assert_eq!(read(&ended), read(&text));
+    assert_eq!(Lines::of(&ended), Lines::of(&text));
+    assert!(read(&seal(&ended).unwrap()).is_ok());
+    let edited = ended.replacen("seed", "\rseed", 1);
+    says_where(&edited, &read(&edited).unwrap_err());
+}
+
 #[test]
 fn limits_hold() {
     let deep = "[".repeat(100_000);
