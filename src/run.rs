@@ -106,7 +106,7 @@ fn train(
             && options.save.is_some()
             && let (Some(state), Some(save)) = (machine.save()?, save)
         {
-            state.write_weights(&save)?;
+            state.write_weights(&schedule.job, &save)?;
             notes::tell_not_finite(save.path(), &state.not_finite(), listener);
         }
         let report = done?;

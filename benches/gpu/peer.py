@@ -241,8 +241,7 @@ def take_norm(layer, weights, name):
 
 
 def take_convolution(layer, weights, name):
-    """Ours keep channels last."""
-    fill(layer.weight, weights[f"{name}.weight"].permute(0, 3, 1, 2))
+    fill(layer.weight, weights[f"{name}.weight"])
     if layer.bias is not None:
         fill(layer.bias, weights[f"{name}.bias"])
 

@@ -5,7 +5,9 @@ use crate::{
     ModelParameter, Node, Operation, Source, Tensor, finish, limit,
     value::too_many_elements,
 };
-use roundelay_schedule::{Belonging, Division, Element, Id, Initial, Origin, Treatment};
+use roundelay_schedule::{
+    Belonging, Division, Element, Id, Initial, Origin, ParameterKind, Treatment,
+};
 use std::collections::BTreeMap;
 
 /// A model under construction.
@@ -183,6 +185,27 @@ impl Graph {
         initial: Initial,
         treatment: Treatment,
     ) -> Result<Tensor, Mistake> {
+        self.declared(role, shape, initial, (treatment, ParameterKind::Plain))
+    }
+
+    /// The filters of a convolution in their `role` at the present path.
+    pub(crate) fn filters(
+        &mut self,
+        role: &str,
+        shape: [u64; 4],
+        initial: Initial,
+    ) -> Result<Tensor, Mistake> {
+        let how = (Treatment::Decayed, ParameterKind::Filters);
+        self.declared(role, shape.to_vec(), initial, how)
+    }
+
+    fn declared(
+        &mut self,
+        role: &str,
+        shape: Vec<u64>,
+        initial: Initial,
+        (treatment, kind): (Treatment, ParameterKind),
+    ) -> Result<Tensor, Mistake> {
         let extents: Vec<Extent> = shape.iter().copied().map(Extent::fixed).collect();
         bounded(&extents)?;
         if self.model.parameters.len() >= limit::PARAMETERS {
@@ -198,7 +221,7 @@ impl Graph {
         self.one_momentum(&name, treatment)?;
         let (belonging, split) = (Belonging::Model, Division::Whole);
         let parameter =
-            ModelParameter { name, belonging, shape, split, initial, treatment };
+            ModelParameter { name, belonging, shape, kind, split, initial, treatment };
         let parameter = self.model.parameters.push(parameter);
         let source = Source::Parameter(parameter);
         Ok(Tensor { source, element: Element::Real, shape: extents })

@@ -6,8 +6,8 @@ use crate::{
 use roundelay_schedule::{
     Belonging, Bytes, Contraction, Data, DeviceId, DeviceList, Division, Element,
     Evaluation, Exactness, Float, Hop, Id, Images, Initial, Line, Optimizer, Order,
-    Origin, Placement, Profile, Reading, Recompute, Rule, Sequence, States, Table,
-    Target, Treatment, define_ids,
+    Origin, ParameterKind, Placement, Profile, Reading, Recompute, Rule, Sequence,
+    States, Table, Target, Treatment, define_ids,
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -123,6 +123,8 @@ pub struct ModelParameter {
     pub belonging: Belonging,
     /// Extents.
     pub shape: Vec<u64>,
+    /// What its extents are.
+    pub kind: ParameterKind,
     /// How these lie in the whole; that is all of it but in a model that is split among a grid.
     pub split: Division,
     /// How θ_0 is drawn.

@@ -15,8 +15,8 @@ use roundelay_schedule::{
     Belonging, Bytes, BytesPerSecond, CallTime, Contraction, Copies, Data, Device,
     Division, Domain, Element, Evaluation, Exactness, Float, FlopsPerSecond, Host, Id,
     Initial, Kind, Link, Method, Nanos, Optimizer, Order, Origin, PROFILE_FORMAT,
-    Placement, Plan, Pool, Profile, Rate, Reading, Recompute, Rule, Sequence, States,
-    Table, Target, Tensor, Thousandths, Treatment,
+    ParameterKind, Placement, Plan, Pool, Profile, Rate, Reading, Recompute, Rule,
+    Sequence, States, Table, Target, Tensor, Thousandths, Treatment,
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -121,6 +121,7 @@ pub(crate) fn model() -> Model {
             belonging: Belonging::Model,
             name: format!("layer.{layer}.weight"),
             shape: vec![16, 16],
+            kind: ParameterKind::Plain,
             split: Division::Whole,
             initial: Initial::Normal(0.1),
             treatment: Treatment::Decayed,
@@ -281,6 +282,7 @@ fn parameter(model: &mut Model, name: &str, shape: &[u64]) -> Source {
         belonging: Belonging::Model,
         name: name.into(),
         shape: shape.to_vec(),
+        kind: ParameterKind::Plain,
         split: Division::Whole,
         initial: Initial::Normal(0.1),
         treatment: Treatment::Decayed,

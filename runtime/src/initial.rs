@@ -48,7 +48,9 @@ fn draw(seed: u64, parameter: &Parameter, dtype: Float) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::data::tests::job;
-    use roundelay_schedule::{Belonging, Data, Division, Id, Method, Stage, Treatment};
+    use roundelay_schedule::{
+        Belonging, Data, Division, Id, Method, ParameterKind, Stage, Treatment,
+    };
 
     fn parameter(name: &str, stage: usize, initial: Initial) -> Parameter {
         let stage = Stage::new(stage);
@@ -59,6 +61,7 @@ mod tests {
             stage,
             offset: 0,
             shape,
+            kind: ParameterKind::Plain,
             split: Division::Whole,
             initial,
             treatment: Treatment::Decayed,

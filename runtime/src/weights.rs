@@ -1,9 +1,11 @@
 //! Weights in and out: parameters alone, as one safetensors file under their global names.
 //!
-//! What is read may hold other element types than the job's; what is written has the job's.
+//! What is read may hold other element types than the job's; what is written has the job's. Filters of
+//! convolutions lie in these files as PyTorch has them.
 
 mod convert;
 mod error;
+mod order;
 
 pub use error::{WeightsError, WeightsMistake, WeightsNames};
 
@@ -14,7 +16,7 @@ use crate::{
     regular,
     state::is_named_as_head,
 };
-use roundelay_schedule::{Belonging, Job, Parameter, nearest_hint};
+use roundelay_schedule::{Belonging, Job, Parameter, ParameterKind, nearest_hint};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{self, BufWriter, Write},
@@ -25,7 +27,37 @@ use std::{
 #[derive(Clone, Debug)]
 pub struct Weights {
     path: PathBuf,
+    kind: FileKind,
     container: Container,
+}
+
+/// What a file of parameters is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileKind {
+    /// Parameters alone, in the order of PyTorch.
+    Weights,
+    /// A training state, in our order.
+    Checkpoint,
+}
+
+impl FileKind {
+    /// What the file says that it is; a checkpoint proves that it is whole.
+    fn of(container: &Container) -> Result<Self, String> {
+        match container.entry(format::KEY) {
+            None => Ok(Self::Weights),
+            Some(text) => {
+                format::proven(text, &container.arrays).map(|_| Self::Checkpoint)
+            }
+        }
+    }
+
+    /// What a parameter is where only a file in PyTorch's order has it in another one.
+    fn parameter_kind(self, parameter: &Parameter) -> ParameterKind {
+        match self {
+            Self::Weights => parameter.kind,
+            Self::Checkpoint => ParameterKind::Plain,
+        }
+    }
 }
 
 /// A parameter with numbers that are NaN or infinite.
@@ -40,7 +72,7 @@ pub struct NotFinite {
 }
 
 impl Weights {
-    /// Reads a safetensors file. Of a checkpoint only the newest parameters count.
+    /// Reads a safetensors file. Of a checkpoint, which must be whole, only the newest parameters count.
     ///
     /// # Errors
     /// [`WeightsError::Read`] and [`WeightsError::Damaged`].
@@ -48,10 +80,13 @@ impl Weights {
         let path = path.to_path_buf();
         let found =
             regular::open(&path).and_then(|(file, length)| Container::read(file, length));
-        match found {
-            Ok(Ok(container)) => Ok(Self { path, container }),
-            Ok(Err(reason)) => Err(WeightsError::Damaged { path, reason }),
-            Err(source) => Err(WeightsError::Read { path, source }),
+        let found = match found {
+            Ok(found) => found,
+            Err(source) => return Err(WeightsError::Read { path, source }),
+        };
+        match found.and_then(|container| Ok((FileKind::of(&container)?, container))) {
+            Ok((kind, container)) => Ok(Self { path, kind, container }),
+            Err(reason) => Err(WeightsError::Damaged { path, reason }),
         }
     }
 
@@ -66,7 +101,7 @@ impl Weights {
         let mut state = State::initial(job);
         let mut mistakes = strangers(&arrays, job);
         for parameter in &job.parameters {
-            match numbers(&arrays, job, parameter) {
+            match numbers(&arrays, job, parameter, self.kind.parameter_kind(parameter)) {
                 Ok(numbers) => {
                     let tensor = Tensor::first(job, parameter.whole_shape(), numbers);
                     state.tensors.insert(parameter.name.clone(), tensor);
@@ -107,9 +142,12 @@ impl Weights {
 
     /// What should be parameters: of a checkpoint not older versions and optimizer state.
     fn arrays(&self) -> Arrays<'_> {
-        let checkpoint = self.container.entry(format::KEY).is_some();
+        let is_newest = |name: &str| match self.kind {
+            FileKind::Weights => true,
+            FileKind::Checkpoint => !name.contains(['@', '#']),
+        };
         let arrays = self.container.arrays.iter();
-        arrays.filter(|(name, _)| !checkpoint || !name.contains(['@', '#'])).collect()
+        arrays.filter(|(name, _)| is_newest(name)).collect()
     }
 }
 
@@ -137,11 +175,13 @@ fn names(arrays: &Arrays<'_>, mistakes: &[WeightsMistake]) -> WeightsNames {
     }
 }
 
-/// A parameter's numbers in the wide type of the job's.
+/// A parameter's numbers in our order and the wide type of the job's, from a file that has a
+/// parameter of this kind.
 fn numbers(
     arrays: &Arrays<'_>,
     job: &Job,
     parameter: &Parameter,
+    kind: ParameterKind,
 ) -> Result<Vec<u8>, WeightsMistake> {
     let name = parameter.name.clone();
     let Some(Array { dtype, shape, bytes }) = arrays.get(&name) else {
@@ -149,12 +189,15 @@ fn numbers(
         return Err(WeightsMistake::Missing { name, hint });
     };
     let found: Vec<u64> = shape.iter().map(|extent| *extent as u64).collect();
-    let expected = parameter.whole_shape();
+    let own = parameter.whole_shape();
+    let expected = order::shape_in_file(kind, &own);
     if found != expected {
         return Err(WeightsMistake::Shape { name, found, expected });
     }
     match convert::numbers(*dtype, bytes, job.dtype) {
-        Some(Ok(numbers)) => Ok(numbers),
+        Some(Ok(numbers)) => {
+            Ok(order::from_file(kind, numbers, &own, job.dtype.wide_size()))
+        }
         Some(Err(place)) => Err(WeightsMistake::Range { name, place }),
         None => {
             let found = format!("{dtype:?}").to_lowercase();
@@ -164,12 +207,12 @@ fn numbers(
 }
 
 impl State {
-    /// Writes θ_T as a file of weights, in its element type.
+    /// Writes θ_T of a job as a file of weights, in its element type.
     ///
     /// # Errors
     /// Those of [`OutputFile::write`].
-    pub fn write_weights(&self, file: &OutputFile) -> Result<(), OutputError> {
-        file.write_by(|out| encode(&mut BufWriter::new(out), self))
+    pub fn write_weights(&self, job: &Job, file: &OutputFile) -> Result<(), OutputError> {
+        file.write_by(|out| encode(&mut BufWriter::new(out), self, job))
     }
 
     /// Parameters whose newest versions hold numbers that are not finite, by name.
@@ -187,12 +230,16 @@ impl State {
 
 /// Writes the file's bytes. The one entry of its metadata is what other programs ask for: that numbers
 /// lie as PyTorch has them.
-fn encode(out: &mut impl Write, state: &State) -> io::Result<()> {
-    let dtype = element(state.dtype);
+fn encode(out: &mut impl Write, state: &State, job: &Job) -> io::Result<()> {
+    let of = |own: &Parameter| (own.name.clone(), own.kind);
+    let known: BTreeMap<String, ParameterKind> = job.parameters.iter().map(of).collect();
     let arrays = state.tensors.iter().map(|(name, tensor)| {
-        let shape = tensor.shape.iter().map(|extent| *extent as usize).collect();
+        let kind = known.get(name).copied().unwrap_or_default();
+        let shape = order::shape_in_file(kind, &tensor.shape);
+        let shape = shape.iter().map(|extent| *extent as usize).collect();
         let bytes = little_endian(&tensor.versions[0], state.dtype);
-        (name.clone(), Array { dtype, shape, bytes })
+        let bytes = order::to_file(kind, bytes, &tensor.shape, state.dtype.size());
+        (name.clone(), Array { dtype: element(state.dtype), shape, bytes })
     });
     let arrays = arrays.collect();
     container::write(out, &arrays, ("format", "pt".to_owned()))

@@ -320,6 +320,9 @@ pub struct Parameter {
     pub offset: u64,
     /// Extents of what one device holds.
     pub shape: Vec<u64>,
+    /// What its extents are.
+    #[serde(default, skip_serializing_if = "ParameterKind::is_plain")]
+    pub kind: ParameterKind,
     /// How these lie in the whole, when the parts of a grid divide it.
     #[serde(default, skip_serializing_if = "Division::is_whole")]
     pub split: Division,
@@ -345,6 +348,27 @@ impl Belonging {
         match self {
             Self::Model => true,
             Self::Head => false,
+        }
+    }
+}
+
+/// What the extents of a parameter are, where other programs keep them in another order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ParameterKind {
+    /// The same for all programs.
+    #[default]
+    Plain,
+    /// Filters, height, width and channels of a convolution; PyTorch has channels before height.
+    Filters,
+}
+
+impl ParameterKind {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_plain(&self) -> bool {
+        match self {
+            Self::Plain => true,
+            Self::Filters => false,
         }
     }
 }

@@ -71,7 +71,7 @@ pub use id::{
 };
 pub use job::{
     Augmentation, Belonging, Data, Evaluation, Initial, Input, Job, Method, Optimizer,
-    Origin, Parameter, Rate, TokenWidth, Treatment,
+    Origin, Parameter, ParameterKind, Rate, TokenWidth, Treatment,
 };
 pub use levels::Levels;
 pub use link::{Form, Level, Link, Protocol, Span, Way};

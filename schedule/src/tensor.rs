@@ -407,7 +407,7 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Belonging, Initial, Treatment};
+    use crate::{Belonging, Initial, ParameterKind, Treatment};
 
     fn parameter(shape: &[u64], split: Division) -> Parameter {
         Parameter {
@@ -416,6 +416,7 @@ mod tests {
             stage: crate::Id::new(0),
             offset: 0,
             shape: shape.to_vec(),
+            kind: ParameterKind::Plain,
             split,
             initial: Initial::Constant(0.0),
             treatment: Treatment::Decayed,

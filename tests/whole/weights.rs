@@ -36,7 +36,8 @@ fn a_run_from_weights_is_the_recursion_from_them() {
         let schedule = compiled(&program, &plan(&program, kind, 3, 3));
         let data = Dataset::open(&schedule.job, None).unwrap();
         let first = trained(&schedule, &data, &State::initial(&schedule.job));
-        first.write_weights(&OutputFile::new(&path).unwrap()).unwrap();
+        let file = OutputFile::new(&path).unwrap();
+        first.write_weights(&schedule.job, &file).unwrap();
         let start = Weights::read(&path).unwrap().state(&schedule.job).unwrap();
         for (name, tensor) in &start.tensors {
             let known = &first.tensors[name];

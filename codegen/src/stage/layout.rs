@@ -202,6 +202,7 @@ impl<'a> Layout<'a> {
                 stage: *stage,
                 offset: self.offsets[id],
                 shape: parameter.shape.clone(),
+                kind: parameter.kind,
                 split: parameter.split,
                 initial: parameter.initial,
                 treatment: parameter.treatment,

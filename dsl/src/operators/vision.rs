@@ -13,7 +13,8 @@ use crate::{
 };
 
 /// Parameters `weight` (filters, kernel, kernel, channels / groups) and `bias` (filters), both
-/// uniform(1/√(kernel² · channels / groups)), as PyTorch's `nn.Conv2d`.
+/// uniform(1/√(kernel² · channels / groups)), as PyTorch's `nn.Conv2d`. Files of weights have PyTorch's
+/// (filters, channels / groups, kernel, kernel).
 pub(super) const CONV2D: Operator = Operator {
     name: "conv2d",
     summary: "x (batch, height, width, channels) → (batch, height', width', filters); \
@@ -227,8 +228,9 @@ fn convolution(
         return Err(Mistake::new(Code::Limit, "the convolution is too large"));
     };
     let [for_weight, for_bias] = drawn.initials(fan_in);
-    let weight = [&[filters][..], &depth].concat();
-    let mut operands = vec![x.clone(), graph.parameter("weight", weight, for_weight)?];
+    let [tall, wide, channels] = depth;
+    let weight = graph.filters("weight", [filters, tall, wide, channels], for_weight)?;
+    let mut operands = vec![x.clone(), weight];
     if bias == Bias::With {
         operands.push(graph.parameter("bias", vec![filters], for_bias)?);
     }

@@ -1,12 +1,12 @@
 //! Whole programs: what the design's examples and small variations of them mean.
 
 use roundelay_dsl::{
-    Choice, Diagnostics, Disk, Model, NoFiles, Numbers, Objective, Operation,
-    PinnedStages, Program, Search, Source, SourceFile, format, parse,
+    Choice, Diagnostics, Disk, Model, ModelParameter, NoFiles, Numbers, Objective,
+    Operation, PinnedStages, Program, Search, Source, SourceFile, format, parse,
 };
 use roundelay_schedule::{
     Bytes, Contraction, Data, Evaluation, Exactness, Hop, Id, Images, Initial, Method,
-    Nanos, Rate, Recompute, Rule, Sequence, Treatment,
+    Nanos, ParameterKind, Rate, Recompute, Rule, Sequence, Treatment,
 };
 use std::{
     collections::BTreeMap,
@@ -60,6 +60,22 @@ fn model(body: &str) -> Model {
 
 fn parameters(model: &Model) -> Vec<&str> {
     model.parameters.values().map(|parameter| parameter.name.as_str()).collect()
+}
+
+/// What files of weights turn into PyTorch's order: no array of one's own, whatever extents it has.
+#[test]
+fn filters_of_convolutions_are_known_as_such() {
+    let text = "model m {
+        input x: real[batch, 2, 4, 4, 6]
+        param own: [2, 4, 4, 6]
+        y = conv2d(reshape(x * own, [batch, 8, 4, 6]), 8, groups = 2)
+        loss mse(linear(patches(y, 2, 5), 3), linear(patches(y, 2, 5), 3))
+    }";
+    let (program, _) = parse(&SourceFile::new("m.rdl", text), &NoFiles).expect("right");
+    let of = |parameter: &ModelParameter| parameter.kind == ParameterKind::Filters;
+    let filters = program.model.parameters.values().filter(|own| of(own));
+    let shapes: Vec<_> = filters.map(|own| own.shape.clone()).collect();
+    assert_eq!(shapes, [[8, 3, 3, 3], [5, 2, 2, 8], [5, 2, 2, 8]]);
 }
 
 #[test]

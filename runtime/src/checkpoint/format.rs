@@ -134,13 +134,8 @@ pub(super) fn whole(
 fn decode(container: Container) -> Result<(Provenance, State), String> {
     let text =
         container.entry(KEY).ok_or("its header does not come from this program")?;
-    let mut entries: BTreeMap<String, String> =
-        serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let written = entries.remove("digest").ok_or("it has no digest")?;
+    let mut entries = proven(text, &container.arrays)?;
     let arrays = container.arrays;
-    if written != digest(&entries, &arrays) {
-        return Err("its digest differs from its contents".to_string());
-    }
     let mut take = |name: &str| entries.remove(name).unwrap_or_default();
     let [format, step, origin, optimizer_origin, _, dtype] =
         ["format", "step", "origin", "optimizer_origin", "position", "dtype"]
@@ -161,6 +156,20 @@ fn decode(container: Container) -> Result<(Provenance, State), String> {
         return Err("it begins after its own step".to_string());
     }
     Ok((provenance, State { dtype, step, origin, optimizer_origin, tensors }))
+}
+
+/// The entries in the text of a file's metadata, if their digest is that of the file.
+pub(crate) fn proven(
+    text: &str,
+    arrays: &BTreeMap<String, Array<'_>>,
+) -> Result<BTreeMap<String, String>, String> {
+    let mut entries: BTreeMap<String, String> =
+        serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let written = entries.remove("digest").ok_or("it has no digest")?;
+    match written == digest(&entries, arrays) {
+        true => Ok(entries),
+        false => Err("its digest differs from its contents".to_string()),
+    }
 }
 
 /// The type of the state: as the file says, or that of its arrays.

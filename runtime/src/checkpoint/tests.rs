@@ -8,8 +8,8 @@ use crate::{Dataset, scratch::Scratch};
 use roundelay_kernels::random::Stream;
 use roundelay_schedule::{
     Belonging, Data, Division, Float, Id, Initial, Job, Method, Order, Parameter,
-    Placement, Plan, Recompute, Reduction, Rule, Schedule, Stage, States, Table,
-    Timeline, Treatment,
+    ParameterKind, Placement, Plan, Recompute, Reduction, Rule, Schedule, Stage, States,
+    Table, Timeline, Treatment,
 };
 use std::fs;
 
@@ -21,6 +21,7 @@ pub(crate) fn schedule(rule: Rule) -> Schedule {
         stage: Stage::new(stage),
         offset: 0,
         shape: shape.to_vec(),
+        kind: ParameterKind::Plain,
         split: Division::Whole,
         initial: Initial::Normal(1.0),
         treatment: Treatment::Decayed,

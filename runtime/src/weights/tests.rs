@@ -7,9 +7,11 @@ use crate::{
 use half::{bf16, f16};
 use roundelay_kernels::random::Stream;
 use roundelay_schedule::{
-    Belonging, Data, Division, Float, Id, Initial, Method, Stage, Treatment,
+    Belonging, Data, Division, Float, Id, Initial, Method, ParameterKind, Stage,
+    Treatment,
 };
 use safetensors::{Dtype, tensor::TensorView};
+use std::fs;
 
 /// A job of two parameters.
 fn trained(dtype: Float) -> Job {
@@ -19,6 +21,7 @@ fn trained(dtype: Float) -> Job {
         stage: Stage::new(0),
         offset: 0,
         shape: shape.to_vec(),
+        kind: ParameterKind::Plain,
         split: Division::Whole,
         initial: Initial::Normal(1.0),
         treatment: Treatment::Decayed,
@@ -98,7 +101,7 @@ fn a_model_and_its_units_exchange_weights() {
     local.parameters.push(Parameter { belonging: Belonging::Head, ..head(HEAD) });
     for (from, to, drawn) in [(&plain, &local, &[HEAD][..]), (&local, &plain, &[])] {
         let kept = State::initial(from);
-        kept.write_weights(&OutputFile::new(&path).unwrap()).unwrap();
+        kept.write_weights(from, &OutputFile::new(&path).unwrap()).unwrap();
         let weights = Weights::read(&path).unwrap();
         assert_eq!(weights.drawn_heads(to), drawn);
         let state = weights.state(to).unwrap();
@@ -116,12 +119,16 @@ fn a_model_and_its_units_exchange_weights() {
     // Only heads of units are, not what has such a name otherwise.
     let mut other = plain.clone();
     other.parameters.push(head("united.head.bias"));
-    State::initial(&other).write_weights(&OutputFile::new(&path).unwrap()).unwrap();
+    State::initial(&other)
+        .write_weights(&other, &OutputFile::new(&path).unwrap())
+        .unwrap();
     assert!(Weights::read(&path).unwrap().state(&plain).is_err());
     // What a model itself calls so is no head.
     let mut own = plain.clone();
     own.parameters.push(head(HEAD));
-    State::initial(&plain).write_weights(&OutputFile::new(&path).unwrap()).unwrap();
+    State::initial(&plain)
+        .write_weights(&plain, &OutputFile::new(&path).unwrap())
+        .unwrap();
     let weights = Weights::read(&path).unwrap();
     assert!(weights.drawn_heads(&own).is_empty());
     let error = weights.state(&own).unwrap_err().to_string();
@@ -165,9 +172,44 @@ fn what_is_written_comes_back() {
         let mut trained = State { step: 7, origin: 2, ..drawn.clone() };
         trained.tensors.values_mut().for_each(older);
         let target = OutputFile::new(&path).unwrap();
-        trained.write_weights(&target).unwrap();
+        trained.write_weights(&job, &target).unwrap();
         assert_eq!(Weights::read(&path).unwrap().state(&job).unwrap(), drawn);
     }
+}
+
+/// A job of six filters, each of one row, two columns and three channels.
+fn convolving() -> Job {
+    let mut job = trained(Float::F32);
+    job.parameters.truncate(1);
+    job.parameters[0].shape = vec![6, 1, 2, 3];
+    job.parameters[0].kind = ParameterKind::Filters;
+    job
+}
+
+/// The order of PyTorch in files of weights, and our own in checkpoints.
+#[test]
+fn filters_have_channels_before_height_in_files_of_weights_alone() {
+    const NAME: &str = "layer.query.weight";
+    let scratch = Scratch::new("weights-filters");
+    let job = convolving();
+    let numbers = |order: [u8; 6]| -> Vec<u8> {
+        let all = (0..6).flat_map(|filter| order.map(|place| 6 * filter + place));
+        all.flat_map(|number| f32::from(number).to_le_bytes()).collect()
+    };
+    let (ours, theirs) = (numbers([0, 1, 2, 3, 4, 5]), numbers([0, 3, 1, 4, 2, 5]));
+    let row = |shape| (NAME, Dtype::F32, shape, theirs.clone());
+    let state = read(&scratch, &file(&[row(&[6, 3, 1, 2][..])]), &job).unwrap();
+    let native = |number: &[u8; 4]| f32::from_le_bytes(*number).to_ne_bytes();
+    let own: Vec<u8> = ours.as_chunks().0.iter().flat_map(native).collect();
+    assert_eq!(state.tensors[NAME].versions, [own]);
+    let written = encoded(&state, &job);
+    assert!(written.ends_with(&theirs));
+    assert_eq!(read(&scratch, &written, &job).unwrap(), state);
+    let last = read(&scratch, &file(&[row(&[6, 1, 2, 3])]), &job).unwrap_err();
+    let told = "has shape [6, 1, 2, 3] in the file, the model wants [6, 3, 1, 2]";
+    assert!(last.to_string().contains(told), "{last}");
+    let path = kept(&scratch, &job, &state);
+    assert_eq!(Weights::read(&path).unwrap().state(&job).unwrap(), state);
 }
 
 #[test]
@@ -233,9 +275,9 @@ fn every_mistake_is_named_with_the_nearest_name() {
     assert_eq!(mistakes(&scratch, &[]).len(), 2);
 }
 
-fn encoded(state: &State) -> Vec<u8> {
+fn encoded(state: &State, job: &Job) -> Vec<u8> {
     let mut bytes = Vec::new();
-    encode(&mut bytes, state).unwrap();
+    encode(&mut bytes, state, job).unwrap();
     bytes
 }
 
@@ -243,7 +285,7 @@ fn encoded(state: &State) -> Vec<u8> {
 fn damaged_files_are_found_out_and_never_panic() {
     let scratch = Scratch::new("weights-damage");
     let job = trained(Float::F32);
-    let whole = encoded(&State::initial(&job));
+    let whole = encoded(&State::initial(&job), &job);
     assert_eq!(read(&scratch, &whole, &job).unwrap(), State::initial(&job));
     for length in 0..whole.len() {
         let cut = read(&scratch, &whole[..length], &job);
@@ -266,7 +308,7 @@ fn damaged_files_are_found_out_and_never_panic() {
 fn what_a_damaged_file_has_too_much_or_too_little_of_is_told() {
     let scratch = Scratch::new("weights-length");
     let job = trained(Float::F32);
-    let whole = encoded(&State::initial(&job));
+    let whole = encoded(&State::initial(&job), &job);
     let told = |bytes: &[u8]| read(&scratch, bytes, &job).unwrap_err().to_string();
     let cut = told(&whole[..whole.len() - 1]);
     assert!(cut.ends_with(": it ends too early"), "{cut}");
@@ -276,21 +318,38 @@ fn what_a_damaged_file_has_too_much_or_too_little_of_is_told() {
     assert!(other.contains("its header would take"), "{other}");
 }
 
+/// The file of a checkpoint of a state.
+fn kept(scratch: &Scratch, job: &Job, state: &State) -> PathBuf {
+    let schedule = crate::checkpoint::tests::scheduled(job.clone());
+    let data = Dataset::open(job, None).unwrap();
+    let folder = scratch.path().join("kept");
+    let provenance = Provenance::new(&schedule, &data);
+    Checkpoints::start(&folder, provenance).unwrap().save(state).unwrap()
+}
+
 #[test]
 fn the_newest_parameters_of_a_checkpoint_are_weights_too() {
     let scratch = Scratch::new("weights-checkpoint");
     let job = trained(Float::F32);
-    let schedule = crate::checkpoint::tests::scheduled(job.clone());
-    let data = Dataset::open(&job, None).unwrap();
-    let folder = scratch.path().join("kept");
-    let checkpoints =
-        Checkpoints::start(&folder, Provenance::new(&schedule, &data)).unwrap();
     let mut state = State::initial(&Job { seed: 5, ..job.clone() });
     let expected = state.clone();
     for tensor in state.tensors.values_mut() {
         tensor.versions.push(tensor.versions[0].clone());
     }
     state.step = 3;
-    let path = checkpoints.save(&state).unwrap();
+    let path = kept(&scratch, &job, &state);
     assert_eq!(Weights::read(&path).unwrap().state(&job).unwrap(), expected);
+}
+
+#[test]
+fn a_damaged_checkpoint_is_not_taken_for_weights() {
+    let scratch = Scratch::new("weights-damaged-checkpoint");
+    let job = trained(Float::F32);
+    let path = kept(&scratch, &job, &State::initial(&job));
+    let mut bytes = fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let error = Weights::read(&path).unwrap_err();
+    assert!(matches!(error, WeightsError::Damaged { .. }), "{error}");
+    assert!(error.to_string().ends_with("its digest differs from its contents"));
 }

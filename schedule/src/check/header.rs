@@ -3,8 +3,8 @@
 
 use super::{Culprit, faults::Faults, limit, names, numbers, shares};
 use crate::{
-    DeviceId, Direction, Evaluation, Id, Line, Parameter, Plan, Reduction, Rule,
-    Schedule, Split, Splits, Stage, Tensor, Thousandths,
+    DeviceId, Direction, Evaluation, Id, Line, Parameter, ParameterKind, Plan, Reduction,
+    Rule, Schedule, Split, Splits, Stage, Tensor, Thousandths,
 };
 
 /// Checks what needs no other table. After it the derived numbers of the plan do not overflow.
@@ -168,6 +168,10 @@ fn parameters(schedule: &Schedule, faults: &mut Faults) {
         });
         faults.require((parameter.stage, parameter.offset) >= end, culprit, || {
             format!("parameter {name} must come after those of smaller stage or offset")
+        });
+        let filters = parameter.kind == ParameterKind::Filters;
+        faults.require(!filters || parameter.shape.len() == 4, culprit, || {
+            format!("filters {name} have four extents, found {:?}", parameter.shape)
         });
         end = (parameter.stage, last.unwrap_or(parameter.offset));
     }

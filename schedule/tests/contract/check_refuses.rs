@@ -6,8 +6,8 @@ use crate::tiny::{
 };
 use roundelay_schedule::{
     Access, Action, Belonging, Bytes, Collective, Content, Culprit, Element, Held, Id,
-    Operand, Parameter, Pass, Rest, Schedule, Sum, Treatment, Violation, Violations,
-    Waits, Work, check,
+    Operand, Parameter, ParameterKind, Pass, Rest, Schedule, Sum, Treatment, Violation,
+    Violations, Waits, Work, check,
 };
 
 fn refused(mut schedule: Schedule, fault: impl FnOnce(&mut Schedule)) -> Violations {
@@ -150,6 +150,7 @@ fn names_are_apart_and_fit_files() {
         stage: id(0),
         offset: if place == 0 { 0 } else { 16 },
         shape: vec![if place == 0 { 16 } else { 0 }],
+        kind: ParameterKind::Plain,
         split: roundelay_schedule::Division::default(),
         initial: roundelay_schedule::Initial::Constant(0.0),
         treatment: Treatment::Decayed,
@@ -160,6 +161,12 @@ fn names_are_apart_and_fit_files() {
         check(schedule, &Letters)
     };
     assert!(named(&["layer.0.weight", "layer-1_bias"]).is_ok());
+    let mut filters = accumulate(1);
+    filters.job.parameters = vec![parameter((0, &"w"))];
+    filters.job.parameters[0].kind = ParameterKind::Filters;
+    let flat =
+        check(filters, &Letters).expect_err("filters have four extents").to_string();
+    assert!(flat.contains("filters w have four extents, found [16]"), "{flat}");
     let twice = named(&["w", "w"]).expect_err("one name is there twice").to_string();
     assert!(twice.contains("two parameters are called `w`"), "{twice}");
     let long = "n".repeat(4097);

@@ -50,6 +50,7 @@ impl Build {
             belonging: roundelay_schedule::Belonging::Model,
             name: format!("p{number}"),
             shape: shape.to_vec(),
+            kind: roundelay_schedule::ParameterKind::Plain,
             split: roundelay_schedule::Division::Whole,
             initial: Initial::Normal(0.5),
             treatment: match number.is_multiple_of(3) {

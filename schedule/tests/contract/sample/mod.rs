@@ -5,10 +5,10 @@ use roundelay_schedule::{
     BytesPerSecond, Call, Collective, Constants, Content, Data, Device, Division, Domain,
     Element, Evaluation, Float, FlopsPerSecond, Form, Group, Id, Initial, Input, Item,
     Job, Link, MapWay, MapWays, Method, Nanos, Operand, Optimizer, Order, Origin,
-    Parameter, Pass, Place, Placement, Plan, Pool, Protocol, Rate, Recompute, Reduction,
-    Rest, Rewrite, Rewrites, Ring, Role, Routine, Row, Rule, Schedule, Slice, Spot,
-    States, Subject, Sum, Target, Thousandths, Timeline, Treatment, Wait, Waits, Way,
-    Work,
+    Parameter, ParameterKind, Pass, Place, Placement, Plan, Pool, Protocol, Rate,
+    Recompute, Reduction, Rest, Rewrite, Rewrites, Ring, Role, Routine, Row, Rule,
+    Schedule, Slice, Spot, States, Subject, Sum, Target, Thousandths, Timeline,
+    Treatment, Wait, Waits, Way, Work,
 };
 
 fn id<I: Id>(index: usize) -> I {
@@ -159,6 +159,7 @@ fn job() -> Job {
         stage: id(0),
         offset: 0,
         shape: vec![4, 4],
+        kind: ParameterKind::Plain,
         split: Division::Whole,
         initial,
         treatment: Treatment::Decayed,

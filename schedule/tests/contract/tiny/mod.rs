@@ -8,10 +8,10 @@ use roundelay_schedule::{
     BytesPerSecond, Call, Catalogue, Collective, Constants, Content, Data, Device,
     Division, Domain, Element, Evaluation, Exchanged, Exchanging, Float, FlopsPerSecond,
     Group, Id, Indices, Initial, Input, Job, Line, Link, Meanwhile, Method, MicroBatch,
-    Nanos, Operand, Optimizer, Order, Origin, Parameter, Pass, Place, Placement, Plan,
-    Pool, Rate, Recompute, Reduction, Rest, Ring, Role, Routine, RoutineId, Row, Rule,
-    Schedule, Slice, Spot, States, Subject, Sum, Table, Target, Thousandths, Timeline,
-    Treatment, Wait, Waits, Work,
+    Nanos, Operand, Optimizer, Order, Origin, Parameter, ParameterKind, Pass, Place,
+    Placement, Plan, Pool, Rate, Recompute, Reduction, Rest, Ring, Role, Routine,
+    RoutineId, Row, Rule, Schedule, Slice, Spot, States, Subject, Sum, Table, Target,
+    Thousandths, Timeline, Treatment, Wait, Waits, Work,
 };
 
 /// Reads, writes and updates as the letters of a kernel's name say; `sgd` is what it is everywhere.
@@ -151,6 +151,7 @@ fn job(n: u32, s: u32) -> Job {
         stage: id(stage),
         offset: 0,
         shape: vec![16],
+        kind: ParameterKind::Plain,
         split: Division::Whole,
         initial: Initial::Constant(0.0),
         treatment: Treatment::Decayed,
