@@ -1,6 +1,7 @@
 //! What is said about a program: mistakes and warnings, each with its place and a hint.
 
 use crate::{SourceFile, Span, source::count};
+use roundelay_schedule::printable;
 use std::fmt;
 
 /// How bad it is.
@@ -164,19 +165,21 @@ impl fmt::Display for Diagnostics {
 }
 
 impl fmt::Display for Diagnostic {
+    /// Names may come from files of others, so none of them moves the cursor or begins a line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { code, severity, place, message, hints, labels } = self;
-        writeln!(f, "{severity}[{code}]: {message}")?;
+        writeln!(f, "{severity}[{code}]: {}", printable(message))?;
         write!(f, "{place}")?;
         for (place, label) in labels {
-            write!(f, "  note: {label}\n{place}")?;
+            write!(f, "  note: {}\n{place}", printable(label))?;
         }
-        hints.iter().try_for_each(|hint| writeln!(f, "  hint: {hint}"))
+        hints.iter().try_for_each(|hint| writeln!(f, "  hint: {}", printable(hint)))
     }
 }
 
 impl fmt::Display for Place {
-    /// The path with line and column, then the line with an arrow under the marked range.
+    /// The path with line and column, then the line with an arrow under the marked range. Control
+    /// characters but tabs take the place of one character each.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, column, length, text } = self;
         let number = line.to_string();
@@ -184,11 +187,12 @@ impl fmt::Display for Place {
         let under = |c: char| if c == '\t' { '\t' } else { ' ' };
         let lead: String = text.chars().take(*column as usize - 1).map(under).collect();
         let arrow = "^".repeat(*length as usize);
-        writeln!(f, "{margin}--> {file}:{line}:{column}")?;
+        writeln!(f, "{margin}--> {}:{line}:{column}", printable(file))?;
         if *column as usize > LONGEST {
             return Ok(());
         }
-        writeln!(f, "{number} | {text}")?;
+        let seen = |c: char| if c.is_control() && c != '\t' { '\u{fffd}' } else { c };
+        writeln!(f, "{number} | {}", text.chars().map(seen).collect::<String>())?;
         writeln!(f, "{margin} | {lead}{arrow}")
     }
 }
@@ -241,6 +245,23 @@ mod tests {
         };
         let expected = "error[unknown-key]: unknown key `stepz`\n --> m.rdl:2:2\n\
                         2 | \tstepz 3\n  | \t^^^^^\n  hint: did you mean `steps`?\n";
+        assert_eq!(diagnostic.to_string(), expected);
+    }
+
+    #[test]
+    fn no_name_moves_the_cursor_or_begins_a_line() {
+        let file = SourceFile::new("m\n.rdl", "import \"\u{1b}[2J.rdl\"\n");
+        let diagnostic = Diagnostic {
+            code: Code::Import,
+            severity: Severity::Error,
+            place: Box::new(Place::new(&file, Span { file: 0, start: 7, end: 17 })),
+            message: "cannot read `\u{1b}[2J.rdl`".into(),
+            hints: vec!["say `--ignore x\ny`".into()],
+            labels: Vec::new(),
+        };
+        let expected = "error[import]: cannot read `\\u{1b}[2J.rdl`\n --> m\\n.rdl:1:8\n\
+                        1 | import \"\u{fffd}[2J.rdl\"\n  |        ^^^^^^^^^^\n  \
+                        hint: say `--ignore x\\ny`\n";
         assert_eq!(diagnostic.to_string(), expected);
     }
 }

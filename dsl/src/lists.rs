@@ -3,8 +3,10 @@
 //! `2W0`), or a pair that a device does at once (`(0F3;7B1)OVERLAP_F_B`); empty cells where a
 //! device rests.
 
-use crate::{Choice, Numbers, Search, source::unmarked};
-use roundelay_schedule::{DeviceList, Id, Item, Listed, Order, list_faults, listed_in};
+use crate::{Choice, Numbers, Search};
+use roundelay_schedule::{
+    DeviceList, Id, Item, Listed, Order, list_faults, listed_in, printable, unmarked,
+};
 use std::collections::BTreeSet;
 
 /// Lists that are one training step.
@@ -180,7 +182,7 @@ impl Cell {
 
     fn mistake(&self, message: &str, hint: &str) -> ListMistake {
         let Self { line, column, length } = *self;
-        let (message, hint) = (message.to_owned(), hint.to_owned());
+        let (message, hint) = (printable(message).into_owned(), hint.to_owned());
         ListMistake { line, column, length, message, hint }
     }
 }
@@ -235,6 +237,12 @@ mod tests {
         let written = "0F0,(0F1;0B0)OVERLAP_F_B,0B1\n1F0,1B0,1F1,1B1\n";
         assert_eq!(write_lists(&lists.lists), written);
         assert_eq!(read_lists(written).unwrap(), lists);
+    }
+
+    #[test]
+    fn no_cell_moves_the_cursor() {
+        let mistakes = read_lists("0F0,0B0\u{1b}[2J").unwrap_err();
+        assert!(mistakes[0].message.contains("`0B0\\u{1b}[2J`"), "{mistakes:?}");
     }
 
     #[test]

@@ -6,9 +6,9 @@ use crate::{
     parse::entry,
     report::Report,
     resolve::{Definitions, as_entry},
-    source::unmarked,
     syntax::{Choice, Entry, Setting},
 };
+use roundelay_schedule::unmarked;
 
 /// One line: what it is about, how it is written, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -27,11 +27,6 @@ impl Span {
     }
 }
 
-/// A text without the mark that some editors write before it.
-pub(crate) fn unmarked(text: &str) -> &str {
-    text.strip_prefix('\u{feff}').unwrap_or(text)
-}
-
 impl SourceFile {
     /// A file with a path and a text.
     pub fn new(path: impl Into<String>, text: impl Into<String>) -> Self {

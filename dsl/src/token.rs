@@ -1,6 +1,5 @@
 //! Text to tokens: names, numbers, units right after numbers, texts, symbols, line ends.
 
-use crate::source::unmarked;
 use nom::{
     IResult, Parser,
     branch::alt,
@@ -9,6 +8,7 @@ use nom::{
     combinator::{opt, recognize},
     sequence::{pair, preceded},
 };
+use roundelay_schedule::unmarked;
 
 /// Items that begin a file's line; after a mistake, reading goes on at the next of them.
 pub(crate) const ITEMS: [&str; 8] =
@@ -71,7 +71,7 @@ pub(crate) struct Token<'a> {
 /// All tokens of a text, comments and visible line ends included, with an end behind the last.
 pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
     let mut tokens: Vec<Token<'_>> = Vec::new();
-    let mut rest = crate::source::unmarked(text);
+    let mut rest = unmarked(text);
     loop {
         rest = rest.trim_start_matches([' ', '\t', '\r']);
         let last = tokens.last().map(|token| token.kind);

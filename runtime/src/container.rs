@@ -1,7 +1,7 @@
 //! Safetensors files, taken apart whatever stands in them, and written array by array: what they hold is
 //! most of what a process has, and there may be no room for it twice.
 
-use roundelay_schedule::{Bytes, Float};
+use roundelay_schedule::{Bytes, Float, printable};
 use safetensors::{
     Dtype,
     tensor::{Metadata, TensorInfo},
@@ -63,7 +63,13 @@ impl Container {
         file.read_exact(&mut header)?;
         let header: Metadata = match serde_json::from_slice(&header) {
             Ok(header) => header,
-            Err(error) => return Ok(Err(format!("its header does not read ({error})"))),
+            Err(error) => {
+                let error = error.to_string();
+                return Ok(Err(format!(
+                    "its header does not read ({})",
+                    printable(&error)
+                )));
+            }
         };
         match rest.checked_sub(header.data_len() as u64) {
             None => return cut(),

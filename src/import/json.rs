@@ -1,6 +1,7 @@
 //! The fields of a JSON object with the places where their values stand.
 
 use roundelay_dsl::{Code, Diagnostic, Place, Severity, SourceFile, Span, limit};
+use roundelay_schedule::printable;
 use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, Visitor},
@@ -69,7 +70,7 @@ fn told(error: &serde_json::Error) -> String {
     text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text).to_owned()
 }
 
-/// An error at a place of the configuration.
+/// An error at a place of the configuration, whose names go into a program's comments too.
 pub(super) fn diagnostic(
     source: &SourceFile,
     code: Code,
@@ -77,6 +78,7 @@ pub(super) fn diagnostic(
     message: String,
 ) -> Diagnostic {
     let place = Box::new(Place::new(source, span));
+    let message = printable(&message).into_owned();
     let (hints, labels) = (Vec::new(), Vec::new());
     Diagnostic { code, severity: Severity::Error, place, message, hints, labels }
 }

@@ -36,6 +36,18 @@ fn what_is_no_configuration_is_refused_with_its_place() {
     }
 }
 
+/// A configuration comes from anywhere, and what it holds goes to a terminal and into a program.
+#[test]
+fn no_name_of_a_configuration_moves_the_cursor() {
+    let text = json!({ "model_type": "x\u{1b}[31mred\nq" }).to_string();
+    let said = refused(&text).to_string();
+    assert!(said.contains("`x\\u{1b}[31mred\\nq`"), "{said}");
+    let more = edited("gpt2", &[("odd\u{1b}[2J\nfield", json!(1))]);
+    let said = refused(&more).to_string();
+    assert!(said.contains("`--ignore odd\\u{1b}[2J\\nfield`"), "{said}");
+    assert!(!said.contains('\u{1b}'), "{said}");
+}
+
 #[test]
 fn families_that_are_not_there_are_named_with_the_reason() {
     for (model_type, expected) in [

@@ -11,7 +11,7 @@ use crate::{
     source,
     syntax::{Argument, Entry, Expression, ExpressionKind},
 };
-use roundelay_schedule::{DeviceList, Order};
+use roundelay_schedule::{DeviceList, Order, unmarked};
 
 /// Sets the orders to try, and the lists of the one that has some.
 pub(super) fn apply(
@@ -75,7 +75,7 @@ fn read(
                     working folder; one line per device, cells such as `0F3`";
         report.error(span, Mistake::new(Code::Import, message).hint(hint))
     })?;
-    let text = source::unmarked(&text);
+    let text = unmarked(&text);
     let file = report.add_file(SourceFile::new(path, text));
     read_lists(text).map(|read| read.lists).map_err(|mistakes| {
         for mistake in mistakes {

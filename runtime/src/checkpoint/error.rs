@@ -1,8 +1,17 @@
 //! What can be wrong with checkpoints.
 
 use crate::{StateError, listed::listed};
-use std::{io, path::PathBuf};
+use roundelay_schedule::printable;
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 use thiserror::Error;
+
+/// The path of what others may have put into a folder.
+fn found(path: &Path) -> String {
+    printable(&path.to_string_lossy()).into_owned()
+}
 
 /// Why a checkpoint cannot be written or read. Every message ends with what would repair it.
 #[derive(Debug, Error)]
@@ -59,13 +68,16 @@ pub enum CheckpointError {
         reason: String,
     },
     /// A file that a write left behind which did not come to its end.
-    #[error("`{}` was not finished; the next checkpoint removes it", path.display())]
+    #[error("`{}` was not finished; the next checkpoint removes it", found(path))]
     Unfinished {
         /// The file.
         path: PathBuf,
     },
     /// Something else in the folder.
-    #[error("`{}` is not a checkpoint; give checkpoints a folder of their own", path.display())]
+    #[error(
+        "`{}` is not a checkpoint; give checkpoints a folder of their own",
+        found(path)
+    )]
     Foreign {
         /// The file or folder.
         path: PathBuf,

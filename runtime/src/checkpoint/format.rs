@@ -222,7 +222,7 @@ fn tensors_of(
         let optimizer = states.collect::<Option<_>>();
         let tensor = optimizer
             .and_then(|optimizer| together(versions, optimizer))
-            .ok_or_else(|| format!("the arrays of `{name}` do not belong together"))?;
+            .ok_or_else(|| format!("the arrays of {name:?} do not belong together"))?;
         tensors.insert(name, tensor);
     }
     match arrays.is_empty() {
