@@ -18,7 +18,7 @@ use event::Listening;
 use machine::Settled;
 use roundelay_runtime::{
     Control, Dataset, Evaluating, Every, HeldOut, OutputError, OutputFile, Provenance,
-    Rests, Resumed, TrainError, Trainer, data_files,
+    Rests, Resumed, TrainError, Trainer, Written, data_files, refuse_among_data,
 };
 use roundelay_schedule::{Checked, Evaluation};
 use std::{path::PathBuf, sync::Arc};
@@ -119,18 +119,25 @@ fn train(
 }
 
 /// Where the first rank writes the last parameters: over nothing that the run reads, and not among
-/// checkpoints.
+/// checkpoints. Nothing that is written lies among the data.
 fn output(
     schedule: &Checked,
     options: &RunOptions,
 ) -> Result<Option<OutputFile>, RunError> {
     let RunOptions { save, data, start, seat, .. } = options;
-    let Some(path) = save.as_deref().filter(|_| seat.is_first()) else {
+    if !seat.is_first() {
         return Ok(None);
-    };
-    let files = data_files(&schedule.job.data, data.as_deref())?;
+    }
+    let root = data.as_deref();
+    let apart = |written| refuse_among_data(&schedule.job.data, root, written);
+    if let Some(folder) = start.folder() {
+        apart(Written::Checkpoints(&folder.path))?;
+    }
+    let Some(path) = save.as_deref() else { return Ok(None) };
+    let files = data_files(&schedule.job.data, root)?;
     let read = files.iter().map(PathBuf::as_path).chain(start.weights());
     let save = OutputFile::beside(read, path)?;
+    apart(Written::File(path))?;
     match start.folder() {
         Some(folder) if save.lies_in(&folder.path) => {
             let (path, folder) = (path.to_path_buf(), folder.path.clone());

@@ -80,6 +80,11 @@ impl Checkpoints {
         Ok(Self { folder: folder.to_path_buf(), provenance, _hold })
     }
 
+    /// The file of a step in a folder of checkpoints.
+    pub(crate) fn file_of(folder: &Path, step: u64) -> PathBuf {
+        folder::file(folder, step)
+    }
+
     /// Writes a checkpoint, then removes all but the two newest up to this step and what earlier
     /// writes left unfinished. It is on disk when this returns.
     ///

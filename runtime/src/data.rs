@@ -18,7 +18,7 @@ mod windows;
 use crate::{Feed, digest::Digest, helpers::together, lock::lock};
 use corpus::Corpus;
 pub use error::DataError;
-pub use files::data_files;
+pub use files::{Written, data_files, refuse_among_data};
 use images::Images;
 use roundelay_schedule::{Data, Element, Id, InputId, Job, gcd};
 use shapes::Shapes;

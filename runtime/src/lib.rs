@@ -48,7 +48,9 @@ pub use cuda::{
     Times, TriedKernel, TriedProducts, Ungraphed, Untried, check_kernels,
     compile_kernels, gpu_copies, self_check,
 };
-pub use data::{Coverage, DataError, Dataset, HeldOut, data_files};
+pub use data::{
+    Coverage, DataError, Dataset, HeldOut, Written, data_files, refuse_among_data,
+};
 pub use evaluate::{EvaluateError, Evaluated, Evaluator, Measures, OnGpu};
 pub use feed::Feed;
 pub use interrupt::{Interrupt, Met};

@@ -54,6 +54,15 @@ pub enum OutputError {
         /// The folder of the checkpoints.
         folder: PathBuf,
     },
+    /// The data would take it for their own.
+    #[error(
+        "`{}` lies among the data, and would be read as a part of them; name a place elsewhere",
+        path.display()
+    )]
+    AmongData {
+        /// The file, or the folder of checkpoints.
+        path: PathBuf,
+    },
     /// It cannot be, which is known before the work begins.
     #[error(
         "cannot write `{}`: {source}; check space and permissions, or name another file",

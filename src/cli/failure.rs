@@ -107,9 +107,9 @@ impl Failure {
     pub(crate) fn unwritten(error: &OutputError) -> Self {
         let message = error.to_string();
         match error {
-            OutputError::Input { path } | OutputError::AmongCheckpoints { path, .. } => {
-                Self::usage(path, &message)
-            }
+            OutputError::Input { path }
+            | OutputError::AmongCheckpoints { path, .. }
+            | OutputError::AmongData { path } => Self::usage(path, &message),
             OutputError::Unwritable { path, .. } => {
                 Self::refused(Code::File, path, message)
             }

@@ -105,6 +105,7 @@ impl RunError {
             | RunError::Output(
                 OutputError::Input { .. }
                 | OutputError::AmongCheckpoints { .. }
+                | OutputError::AmongData { .. }
                 | OutputError::Unwritable { .. },
             )
             | RunError::Weights(_)

@@ -5,6 +5,15 @@ use std::fs;
 
 const OVER: &str = "is an input, and would be written over";
 
+/// A program that trains on letters.
+fn letters(data: &str) -> String {
+    let at = PROGRAM.find("device core").expect("it has one");
+    let rest = PROGRAM[at..].replace("data synthetic", &format!("data {data}"));
+    let model = "model letters {\n input tokens: i32[batch, 8]\n input targets: i32[batch, 8]\n \
+                 loss cross_entropy(linear(embedding(tokens, 256, 8), 256), targets)\n}\n";
+    format!("{model}{rest}")
+}
+
 /// What is written would stand in place of what it is made of.
 #[test]
 fn no_file_is_written_over_what_is_read() {
@@ -55,11 +64,7 @@ fn no_file_is_written_over_what_is_read_by_a_file() {
         assert!(fs::read(&device).expect("it is there") == before, "{words}");
     }
     let corpus = scratch.file("corpus/tokens.bin", &"some words ".repeat(400));
-    let model = "model letters {\n input tokens: i32[batch, 8]\n input targets: i32[batch, 8]\n \
-                 loss cross_entropy(linear(embedding(tokens, 256, 8), 256), targets)\n}\n";
-    let data = "data tokens(\"corpus/tokens.bin\", u8)";
-    let program = PROGRAM[at..].replace("data synthetic", data);
-    let file = scratch.file("letters.rdl", &format!("{model}{program}"));
+    let file = scratch.file("letters.rdl", &letters("tokens(\"corpus/tokens.bin\", u8)"));
     let before = fs::read(&corpus).expect("it is there");
     let mut over = roundelay("data --steps 2");
     refused(over.arg(&file).arg("-o").arg(scratch.path("corpus")), 2, &[OVER]);
@@ -127,6 +132,27 @@ fn no_weights_are_written_among_checkpoints() {
     }
     assert!(fs::read(&newest).expect("it is there") == before);
     printed(run("run --resume --steps 3").arg("--save").arg(scratch.path("last")));
+}
+
+/// Nor among the data: the run that goes on would train on it.
+#[test]
+fn nothing_is_written_among_the_data() {
+    let scratch = Scratch::new("among-data");
+    let program = scratch.file("words.rdl", &letters("text(\"**/*\")"));
+    let run = |words: &str, path: &str| {
+        let mut run = roundelay(words);
+        run.arg(scratch.path(path)).arg(&program);
+        run
+    };
+    let words = ["among the data", "elsewhere"];
+    for (option, path) in [("--save", "runs/last"), ("--checkpoint", "runs/kept")] {
+        refused(
+            &mut run(&format!("run --device cpu --steps 1 {option}"), path),
+            2,
+            &words,
+        );
+    }
+    assert!(!scratch.path("runs/kept").exists());
 }
 
 /// Nor the weights that a run starts from, by whatever name.

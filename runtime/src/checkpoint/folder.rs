@@ -66,6 +66,11 @@ fn file_name(step: u64) -> String {
     format!("{PREFIX}{step:012}{SUFFIX}")
 }
 
+/// The file of a step.
+pub(super) fn file(folder: &Path, step: u64) -> PathBuf {
+    folder.join(file_name(step))
+}
+
 /// Whether it is the name of a checkpoint that is not whole yet.
 fn is_unfinished(name: &str) -> bool {
     name.strip_suffix(UNFINISHED).is_some_and(|own| own.contains(SUFFIX))
@@ -122,7 +127,7 @@ pub(super) fn write(
     step: u64,
     write: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> Result<PathBuf, CheckpointError> {
-    let path = folder.join(file_name(step));
+    let path = file(folder, step);
     match write_whole(&path, write) {
         Ok(()) => Ok(path),
         Err(source) => Err(CheckpointError::Write { path, source }),

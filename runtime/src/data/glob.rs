@@ -107,7 +107,9 @@ impl<'a> Search<'a> {
                 let wild = wild.clone();
                 for name in self.names(&spot)? {
                     let below = spot.below(&name, next);
-                    if matches(&wild, &name) && !passed_over(&wild, &below, &name) {
+                    if matches(&wild, &name)
+                        && !passed_over(&wild, &name, || below.path.is_dir())
+                    {
                         self.visit(below);
                     }
                 }
@@ -115,7 +117,8 @@ impl<'a> Search<'a> {
             Some(Part::Folders) => {
                 for name in self.names(&spot)? {
                     let below = spot.below(&name, spot.next);
-                    if !passed_over(&['*'], &below, &name) && self.is_real(&below.path)? {
+                    let passed = passed_over(&['*'], &name, || below.path.is_dir());
+                    if !passed && self.is_real(&below.path)? {
                         self.visit(below);
                     }
                 }
@@ -186,9 +189,46 @@ impl Spot {
 }
 
 /// A wildcard does not stand for a leading dot, nor for a folder of build products.
-fn passed_over(wild: &[char], spot: &Spot, name: &str) -> bool {
+fn passed_over(wild: &[char], name: &str, is_folder: impl FnOnce() -> bool) -> bool {
     let hidden = name.starts_with('.') && wild.first() != Some(&'.');
-    hidden || (name == "target" && spot.path.is_dir())
+    hidden || (name == "target" && is_folder())
+}
+
+/// Whether one of the patterns would find a file at a place, behind all links, where none may be yet.
+pub(super) fn would_find(root: &Path, patterns: &[String], place: &Path) -> bool {
+    let finds = |pattern: &String| {
+        let parts = parts(pattern).ok()?;
+        // The names that a pattern begins with lead to a folder that is there.
+        let is_name = |part: &&Part| matches!(part, Part::Name(_));
+        let named = parts.iter().take_while(is_name).count().min(parts.len() - 1);
+        let (lead, rest) = parts.split_at(named);
+        let start = if pattern.starts_with('/') { Path::new("/") } else { root };
+        let below = lead.iter().fold(start.join("."), |path, part| match part {
+            Part::Name(name) => path.join(name),
+            Part::Wild(_) | Part::Folders => path,
+        });
+        let below = below.canonicalize().ok()?;
+        let names = place.strip_prefix(&below).ok()?.components();
+        let names = names.map(|name| name.as_os_str().to_str());
+        Some(leads_to(rest, &names.collect::<Option<Vec<_>>>()?))
+    };
+    patterns.iter().any(|pattern| finds(pattern).unwrap_or(false))
+}
+
+/// Whether the parts of a pattern stand for these names, of which the last one is a file's.
+fn leads_to(parts: &[Part], names: &[&str]) -> bool {
+    let Some((part, later)) = parts.split_first() else { return names.is_empty() };
+    let Some((name, below)) = names.split_first() else { return false };
+    let passed = |wild: &[char]| passed_over(wild, name, || !below.is_empty());
+    match part {
+        Part::Name(own) => own == name && leads_to(later, below),
+        Part::Wild(wild) => {
+            matches(wild, name) && !passed(wild) && leads_to(later, below)
+        }
+        Part::Folders => {
+            leads_to(later, names) || (!passed(&['*']) && leads_to(parts, below))
+        }
+    }
 }
 
 fn parts(pattern: &str) -> Result<Vec<Part>, DataError> {

@@ -20,7 +20,7 @@ use std::{path::Path, sync::Arc};
 use stock::{Move, Stock};
 
 pub(super) use cifar::files as cifar10_files;
-pub(super) use folder::paths as folder_files;
+pub(super) use folder::{paths as folder_files, would_take};
 
 /// Labels the stream of choices.
 const CHOICE: u64 = u64::from_le_bytes(*b"pic-choi");

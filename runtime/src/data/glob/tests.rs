@@ -155,3 +155,52 @@ fn what_cannot_be_looked_at_is_no_missing_match() {
     set_permissions(own("locked"), Permissions::from_mode(0o700)).unwrap();
     assert_eq!(names(&folder, &["**/*.md"]), ["a.md", "locked/b.md"]);
 }
+
+/// A file is refused as an output exactly where a search would find it afterwards.
+#[test]
+fn what_would_be_found_is_what_is_found_then() {
+    let folder = Scratch::new("glob-would");
+    for name in ["data/a/x.txt", "data/b.txt", "target/c.txt", "other/d.txt"] {
+        folder.write(name, b"anything");
+    }
+    let all = [
+        "**/*",
+        "**",
+        "data/**",
+        "data/*",
+        "*/*.txt",
+        "data/../**/*.bin",
+        "data/a/?.bin",
+        "**/a/*",
+        "data/.*",
+        "./data/a/new.bin",
+        "target/*",
+    ];
+    let places = [
+        "new.bin",
+        "data/new.bin",
+        "data/.new.bin",
+        "data/a/n.bin",
+        "data/a/new.bin",
+        "target/new.bin",
+        "other/new.txt",
+        "data/a/target",
+    ];
+    let root = folder.path().canonicalize().unwrap();
+    let found = |pattern: &str, place: &str| {
+        let search = Search::new(folder.path(), pattern).unwrap();
+        search
+            .run()
+            .unwrap()
+            .into_values()
+            .any(|path| path.canonicalize().unwrap() == root.join(place))
+    };
+    for place in places {
+        let would = all.map(|pattern| {
+            would_find(folder.path(), &[pattern.to_owned()], &root.join(place))
+        });
+        folder.write(place, b"new");
+        assert_eq!(would, all.map(|pattern| found(pattern, place)), "{place}");
+        std::fs::remove_file(root.join(place)).unwrap();
+    }
+}

@@ -8,7 +8,7 @@ use super::{
 use crate::data::DataError;
 use std::{
     fs, io,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 /// Every this many files of a class one is held out.
@@ -53,6 +53,15 @@ fn add(
 pub(in crate::data) fn paths(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     let (training, held_out) = files(folder)?;
     Ok(training.into_iter().chain(held_out).map(|(path, _)| path).collect())
+}
+
+/// Whether a file at a place, behind all links, would lie in the folder of a class, or below it.
+pub(in crate::data) fn would_take(folder: &Path, place: &Path) -> bool {
+    let Ok(folder) = folder.canonicalize() else { return false };
+    let Ok(below) = place.strip_prefix(folder) else { return false };
+    let is_seen =
+        |name: &Component<'_>| !name.as_os_str().to_string_lossy().starts_with('.');
+    below.components().take(2).filter(is_seen).count() == 2
 }
 
 /// The files to train on, and those that are held out.
