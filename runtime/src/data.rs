@@ -171,8 +171,8 @@ impl Dataset {
 
     /// Entropy of the held-out part under a bigram model of the training part, in nats per
     /// token: (c(a, b) + d(a) p(b)) / (c(a) + d(a)) for c(a) pairs that begin with a, d(a) of
-    /// them different, and add-one shares p(b) (Witten and Bell 1991). None for drawn data and
-    /// vocabularies above 2048.
+    /// them different, and add-one shares p(b) (Witten and Bell 1991). None for drawn data,
+    /// vocabularies above 2048, and data that is too large to be kept in memory.
     pub fn bigram_entropy(&self) -> Option<f64> {
         match &self.source {
             Source::Windows(windows) => {
@@ -199,7 +199,7 @@ impl Dataset {
     pub fn digest(&self) -> u64 {
         let mut digest = Digest::new();
         match &self.source {
-            Source::Windows(windows) => windows.corpus().add_to(&mut digest),
+            Source::Windows(windows) => digest = windows.corpus().digest(),
             Source::Images(images) => images.add_to(&mut digest),
             Source::Shapes(shapes) => {
                 digest.add(b"shapes");

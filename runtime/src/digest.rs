@@ -13,12 +13,23 @@ impl Digest {
 
     /// Takes bytes in, and that they end here.
     pub(crate) fn add(&mut self, bytes: &[u8]) {
+        let rest = self.words(bytes);
+        self.end(rest, bytes.len() as u64);
+    }
+
+    /// Takes in the whole words that bytes begin with; what is left may not be more than their last part.
+    pub(crate) fn words<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let (words, rest) = bytes.as_chunks::<8>();
         words.iter().for_each(|word| self.mix(u64::from_le_bytes(*word)));
+        rest
+    }
+
+    /// Takes in what is left of bytes, and that so many of them end here.
+    pub(crate) fn end(&mut self, rest: &[u8], length: u64) {
         let mut last = [0; 8];
         last[..rest.len()].copy_from_slice(rest);
         self.mix(u64::from_le_bytes(last));
-        self.mix(bytes.len() as u64);
+        self.mix(length);
     }
 
     fn mix(&mut self, word: u64) {

@@ -7,14 +7,15 @@ use super::Corpus;
 const VOCABULARY: u64 = 2048;
 
 /// Mean of −ln p(b | a) in nats over all neighbouring tokens a, b of the held-out part, where p is
-/// fitted on the training part; none for vocabularies above 2048 or fewer than two tokens.
+/// fitted on the training part; none for vocabularies above 2048, fewer than two tokens, or a source that is too
+/// large to be kept in memory, because a walk through it takes its time.
 ///
 /// p interpolates counts as in Witten and Bell 1991: with c(a) pairs that begin with a, d(a) of
 /// them different, p(b | a) = (c(a, b) + d(a) p(b)) / (c(a) + d(a)); p(b) is the share of b with
 /// one added to each count, so nothing has probability zero. The vocabulary ends at `bound`, or
 /// earlier at the largest token, but for bytes has all 256.
 pub(super) fn bigram(corpus: &Corpus, bound: u64) -> Option<f64> {
-    let largest = corpus.range(0..corpus.len()).max()?;
+    let largest = corpus.largest().filter(|_| corpus.is_kept())?;
     let vocabulary = bound.min((u64::from(largest) + 1).max(256));
     let held_out = corpus.held_out();
     if vocabulary > VOCABULARY || held_out.end - held_out.start < 2 {

@@ -91,6 +91,21 @@ pub enum DataError {
         /// The declared limit.
         limit: u64,
     },
+    /// More files than are read where they lie.
+    #[error(
+        "`{pattern}` are {found} files of {bytes} bytes, which is too much to be kept in memory, and at \
+         most {limit} files are read where they lie; join them into fewer"
+    )]
+    TooManyFiles {
+        /// The patterns or the file name.
+        pattern: String,
+        /// Files found.
+        found: usize,
+        /// Bytes of all of them.
+        bytes: u64,
+        /// The declared limit.
+        limit: usize,
+    },
     /// Less than one window.
     #[error(
         "the {part} part of `{pattern}` has {found} tokens, one window needs {needed}; add data \

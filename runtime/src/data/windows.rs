@@ -83,10 +83,6 @@ impl Windows {
 
     /// Writes one example's row of an input.
     pub(super) fn fill(&self, input: InputId, example: Example, row: &mut [u8]) {
-        let start = self.start(example) + self.pair.shift(input);
-        let tokens = self.corpus.range(start..start + self.pair.sequence);
-        for (number, token) in row.chunks_exact_mut(4).zip(tokens) {
-            number.copy_from_slice(&token.to_ne_bytes());
-        }
+        self.corpus.fill(self.start(example) + self.pair.shift(input), row);
     }
 }
