@@ -1,22 +1,31 @@
 //! A device's port to its links: one message at a time, whichever is ready first.
 
 use crate::{DeviceId, Nanos, Table};
-use std::collections::BTreeMap;
 
 /// When a port is taken.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Port {
-    /// Ends by starts, apart from each other.
-    taken: BTreeMap<Nanos, Nanos>,
+    /// Starts and ends, in ascending order and apart from each other. Messages come about in
+    /// the order of time, so that new ones stand at the end or close to it.
+    taken: Vec<(Nanos, Nanos)>,
 }
 
 impl Port {
-    /// The first moment from `ready` on at which the port is free for `time`.
+    /// How many spans at the front are `early`; those behind them are not.
+    fn front(&self, early: impl Fn(&(Nanos, Nanos)) -> bool) -> usize {
+        match self.taken.last() {
+            Some(last) if !early(last) => self.taken.partition_point(early),
+            Some(_) | None => self.taken.len(),
+        }
+    }
+
+    /// The first moment from `ready` on at which the port is free for `time`; even what takes no
+    /// time does not start where a span does.
     fn free(&self, ready: Nanos, time: Nanos) -> Nanos {
-        let before = self.taken.range(..=ready).next_back();
-        let mut start = before.map_or(ready, |(_, end)| ready.max(*end));
-        for (taken, end) in self.taken.range(start..) {
-            if start + time <= *taken {
+        let over = self.front(|(_, end)| *end <= ready);
+        let mut start = ready;
+        for (taken, end) in &self.taken[over..] {
+            if start < *taken && start + time <= *taken {
                 break;
             }
             start = *end;
@@ -29,10 +38,19 @@ impl Port {
         if start == end {
             return;
         }
-        let end = self.taken.remove(&end).unwrap_or(end);
-        let before = self.taken.range(..start).next_back();
-        let start = before.filter(|(_, last)| **last == start).map_or(start, |(s, _)| *s);
-        self.taken.insert(start, end);
+        let place = self.front(|(taken, _)| *taken < start);
+        let (before, after) = self.taken.split_at_mut(place);
+        let before = before.last_mut().filter(|(_, last)| *last == start);
+        let after = after.first_mut().filter(|(first, _)| *first == end);
+        match (before, after) {
+            (Some(before), Some(after)) => {
+                before.1 = after.1;
+                self.taken.remove(place);
+            }
+            (Some(before), None) => before.1 = end,
+            (None, Some(after)) => after.0 = start,
+            (None, None) => self.taken.insert(place, (start, end)),
+        }
     }
 }
 
@@ -58,18 +76,17 @@ impl Ports {
         ready: Nanos,
         time: Nanos,
     ) -> Nanos {
-        let mut start = ready;
-        loop {
-            let free = |ports: &Table<DeviceId, Port>, devices: &[DeviceId], start| {
-                let free = |start, device: &DeviceId| ports[*device].free(start, time);
-                devices.iter().fold(start, free)
-            };
-            let later = free(&self.outgoing, senders, start);
-            let later = free(&self.incoming, receivers, later);
-            if later == start {
+        let outgoing = senders.iter().map(|device| &self.outgoing[*device]);
+        let incoming = receivers.iter().map(|device| &self.incoming[*device]);
+        let all = senders.len() + receivers.len();
+        let (mut start, mut agreed) = (ready, 0);
+        for port in outgoing.chain(incoming).cycle() {
+            let free = port.free(start, time);
+            agreed = if free == start { agreed + 1 } else { 1 };
+            start = free;
+            if agreed == all {
                 break;
             }
-            start = later;
         }
         let end = start + time;
         senders.iter().for_each(|device| self.outgoing[*device].take(start, end));
@@ -96,8 +113,7 @@ mod tests {
         assert_eq!(take(&[one], &[other], 1, 4), 6);
         assert_eq!(take(&[one], &[], 3, 4), 15);
         assert_eq!(take(&[one], &[], 2, 4), 2);
-        let taken = [(0, 19)].map(|(start, end)| (Nanos(start), Nanos(end)));
-        assert_eq!(ports.outgoing[one].taken, BTreeMap::from(taken));
+        assert_eq!(ports.outgoing[one].taken, [(Nanos(0), Nanos(19))]);
     }
 
     #[test]
@@ -106,5 +122,59 @@ mod tests {
         let device = DeviceId::new(0);
         assert_eq!(ports.take(&[device], &[device], Nanos(3), Nanos(0)), Nanos(3));
         assert!(ports.outgoing[device].taken.is_empty());
+    }
+
+    /// A linear congruential generator (Knuth's MMIX constants).
+    fn below(state: &mut u64, end: u64) -> u64 {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005);
+        *state = state.wrapping_add(1_442_695_040_888_963_407);
+        (*state >> 33) % end
+    }
+
+    /// Spans as they were taken, one list a port, in no order.
+    type Spans = [Vec<(u64, u64)>; 6];
+
+    /// The start of a message, by the definition: the first moment from `ready` on that lies in
+    /// no span of its ports, and from which on no span begins before the message ends.
+    fn defined(spans: &Spans, ports: &[usize], (ready, time): (u64, u64)) -> u64 {
+        let held: Vec<(u64, u64)> =
+            ports.iter().flat_map(|port| &spans[*port]).copied().collect();
+        let fits = |start: &u64| {
+            let apart = |&(taken, end): &(u64, u64)| {
+                *start >= end || (*start < taken && start + time <= taken)
+            };
+            held.iter().all(apart)
+        };
+        (ready..).find(fits).expect("all spans end")
+    }
+
+    #[test]
+    fn messages_start_when_the_definition_says() {
+        let mut state = 5;
+        for case in 0..300 {
+            let (mut ports, mut spans) = (Ports::new(3), Spans::default());
+            for message in 0..40 {
+                let own = |first: usize, state: &mut u64| -> Vec<usize> {
+                    match below(state, 4) {
+                        3 => (first..first + 3).collect(),
+                        one => vec![first + one as usize],
+                    }
+                };
+                let (senders, receivers) = (own(0, &mut state), own(3, &mut state));
+                let ready = message / 2 + below(&mut state, 30);
+                let time = below(&mut state, 6);
+                let all = [senders.as_slice(), receivers.as_slice()].concat();
+                let start = defined(&spans, &all, (ready, time));
+                let ids = |ports: &[usize]| -> Vec<DeviceId> {
+                    ports.iter().map(|port| DeviceId::new(port % 3)).collect()
+                };
+                let (senders, receivers) = (ids(&senders), ids(&receivers));
+                let found = ports.take(&senders, &receivers, Nanos(ready), Nanos(time));
+                assert_eq!(found, Nanos(start), "case {case}, message {message}");
+                for port in all.into_iter().filter(|_| time > 0) {
+                    spans[port].push((start, start + time));
+                }
+            }
+        }
     }
 }
