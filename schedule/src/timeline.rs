@@ -31,6 +31,7 @@ pub struct Simulation<'a> {
     entries: Vec<Entry>,
     /// End of the last update of each training step.
     ends: Vec<Nanos>,
+    makespan: Nanos,
 }
 
 /// A span of the steady state.
@@ -73,7 +74,8 @@ fn drain(schedule: &Schedule) -> u64 {
 
 impl<'a> Simulation<'a> {
     pub(crate) fn new(schedule: &'a Schedule, steps: u64, entries: Vec<Entry>) -> Self {
-        let mut run = Self { schedule, steps, entries, ends: Vec::new() };
+        let makespan = entries.iter().map(|entry| entry.end).max().unwrap_or_default();
+        let mut run = Self { schedule, steps, entries, ends: Vec::new(), makespan };
         run.ends = run.step_ends();
         run
     }
@@ -103,7 +105,7 @@ impl<'a> Simulation<'a> {
 
     /// The end of everything.
     pub fn makespan(&self) -> Nanos {
-        self.entries.iter().map(|entry| entry.end).max().unwrap_or_default()
+        self.makespan
     }
 
     /// Time per training step in the steady state, rounded down.
