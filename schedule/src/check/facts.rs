@@ -25,7 +25,8 @@ pub struct Facts {
     pub device_arena: BTreeMap<DeviceId, Bytes>,
     /// Per pool: bytes of the arenas of its devices, at all coordinates.
     pub pool_arena: BTreeMap<PoolId, Bytes>,
-    /// Bytes that cross each link level in one training step, summed over senders and coordinates.
+    /// By link, bytes of the messages of one training step whose outermost link it is, summed over
+    /// senders and coordinates. Collectives count as flat rings, whatever form they take.
     pub link_bytes: BTreeMap<LinkId, Bytes>,
     /// Bytes that each device sends in one training step; the mean over periods where it turns, and of
     /// each exchange of strips what the part sends that sends most.
