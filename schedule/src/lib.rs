@@ -57,7 +57,10 @@ pub use beside::{Doing, Touching, in_turn, most_open, needed_by, time_beside};
 pub use buffer::{
     Axis, Buffer, Group, Kind, Place, Rest, Ring, Row, Slice, Splits, Subject,
 };
-pub use check::{Checked, Culprit, Duty, Facts, Held, Violation, Violations, check};
+pub use check::{
+    Checked, Culprit, Duty, Facts, Held, LANES_MAX, MICRO_BATCHES_MAX, Violation,
+    Violations, check,
+};
 pub use clock::{Clock, Entry, simulate};
 pub use element::{Element, Float, GradientSums, Native, NoFloat};
 pub use exchanged::{Exchanged, Exchanging, Meanwhile, Strips};

@@ -48,7 +48,10 @@ fn spoken_of(reason: &Reason) -> &'static [&'static str] {
         }
         Reason::BehindTheLast { .. } => &["first_device"],
         Reason::DevicesNotAllowed { .. } => &["devices"],
-        Reason::DelayTooShort { .. } | Reason::OneWorker => &["micro_batches"],
+        Reason::DelayTooShort { .. }
+        | Reason::OneWorker
+        | Reason::ManyMicroBatches { .. } => &["micro_batches"],
+        Reason::ManyLanes { .. } => &["micro_batches", "placement"],
         Reason::Indivisible { .. } => &["micro_batches", "replicas"],
         Reason::TooLong { .. } | Reason::NotAsMany { .. } => &["micro_batches", "stages"],
         Reason::OneReplica => &["replicas", "states"],
@@ -84,6 +87,21 @@ mod tests {
             ("train.batch = 24", "train.batch"),
         ] {
             assert_eq!(key(line), about);
+        }
+    }
+
+    /// They are refused by their number alone, and never lowered.
+    #[test]
+    fn more_micro_batches_than_a_schedule_has_are_refused() {
+        for (lines, most) in [
+            (&["micro_batches 32768", "placement accumulate"][..], "16384"),
+            (&["micro_batches 2048", "placement concurrent"], "1024"),
+        ] {
+            let mut program = sample::program(2, 1 << 16);
+            program.set_all(lines).expect("these are decisions");
+            let refusal = plan(&program, &Options::default()).expect_err("it is refused");
+            let text = refusal.to_string();
+            assert!(text.contains(&format!("at most {most} are planned")), "{text}");
         }
     }
 

@@ -187,6 +187,8 @@ fn decision(reason: &Reason, plan: &Plan) -> &'static str {
         Reason::OneReplica | Reason::MirroredReplicas => "replicas",
         Reason::Indivisible { .. } if plan.replicas != 1 => "replicas",
         Reason::Indivisible { .. }
+        | Reason::ManyMicroBatches { .. }
+        | Reason::ManyLanes { .. }
         | Reason::TooLong { .. }
         | Reason::NotAsMany { .. }
         | Reason::DelayTooShort { .. } => "micro_batches",

@@ -234,6 +234,8 @@ fn depth(excluded: &Excluded) -> (u32, u64) {
         Reason::Refused(_) | Reason::WrongLists(_) => (4, 0),
         Reason::WrongCuts(_) | Reason::Uncuttable(_) | Reason::NoStage { .. } => (5, 0),
         Reason::Indivisible { .. } => (6, 0),
+        Reason::ManyMicroBatches { micro_batches }
+        | Reason::ManyLanes { micro_batches } => (6, u64::from(*micro_batches)),
         Reason::TooLong { passes, .. } => (6, *passes),
         Reason::NotAsMany { .. }
         | Reason::OneWorker
@@ -259,6 +261,8 @@ fn constraint(reason: &Reason) -> &'static str {
         | Reason::DevicesNotAllowed { .. } => "devices",
         Reason::DelayTooShort { .. }
         | Reason::Indivisible { .. }
+        | Reason::ManyMicroBatches { .. }
+        | Reason::ManyLanes { .. }
         | Reason::TooLong { .. }
         | Reason::OneWorker => "micro_batches",
         Reason::OneReplica | Reason::MirroredReplicas => "replicas",

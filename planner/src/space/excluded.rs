@@ -124,6 +124,8 @@ fn rank(reason: &Reason, sizes: Sizes) -> (u64, u32) {
             u64::from(needed.abs_diff(*nearest))
         }
         Reason::DelayTooShort { least } => u64::from(*least),
+        Reason::ManyMicroBatches { micro_batches }
+        | Reason::ManyLanes { micro_batches } => u64::from(*micro_batches),
         Reason::TooLong { passes, .. } => *passes,
         _ => 0,
     };

@@ -8,7 +8,8 @@ use crate::space::{
 };
 use roundelay_dsl::{Numbers, Program};
 use roundelay_schedule::{
-    DeviceList, Fold, Misfit, Order, Placement, Rule, States, list_faults,
+    DeviceList, Fold, LANES_MAX, MICRO_BATCHES_MAX, Misfit, Order, Placement, Rule,
+    States, list_faults,
 };
 
 /// Whether the numbers make sense for a family in this program; cheap checks first, so that no
@@ -37,6 +38,12 @@ pub(crate) fn check_sizes(
             inside: Inside::Cut,
             tied,
         }));
+    }
+    if n > MICRO_BATCHES_MAX {
+        return Err(Reason::ManyMicroBatches { micro_batches: n });
+    }
+    if family.placement == Placement::Concurrent && n > LANES_MAX {
+        return Err(Reason::ManyLanes { micro_batches: n });
     }
     let passes = (u64::from(n) * u64::from(s)).saturating_mul(counts.slices.into());
     if passes > PASSES_MAX {

@@ -4,7 +4,9 @@ use crate::{
     answer::endless::Endless,
     space::{cuts::Uncuttable, equal::Superior, family::Clash},
 };
-use roundelay_schedule::{Bytes, DeviceId, Kind, Misfit, PlanFault};
+use roundelay_schedule::{
+    Bytes, DeviceId, Kind, LANES_MAX, MICRO_BATCHES_MAX, Misfit, PlanFault,
+};
 use std::fmt;
 
 /// The most micro-batches times stages in one period: 64 stages on 8192 micro-batches. That makes
@@ -23,6 +25,16 @@ pub enum Reason {
     Indivisible {
         /// Examples of one training step.
         batch: u32,
+    },
+    /// No schedule has so many micro-batches.
+    ManyMicroBatches {
+        /// N.
+        micro_batches: u32,
+    },
+    /// No device has so many lanes, one for each micro-batch.
+    ManyLanes {
+        /// N.
+        micro_batches: u32,
     },
     /// One period would hold too many passes to be worth a schedule.
     TooLong {
@@ -140,6 +152,8 @@ impl Reason {
             Reason::Clash(_) => "clash",
             Reason::Plan(fault) => fault.name(),
             Reason::Indivisible { .. } => "indivisible_batch",
+            Reason::ManyMicroBatches { .. } => "too_many_micro_batches",
+            Reason::ManyLanes { .. } => "too_many_lanes",
             Reason::TooLong { .. } => "too_many_passes",
             Reason::NotAsMany { .. } => "not_as_many_stages",
             Reason::OneWorker => "one_worker",
@@ -172,6 +186,16 @@ impl fmt::Display for Reason {
             Reason::Indivisible { batch } => write!(
                 f,
                 "the batch of {batch} does not divide into micro-batches of one size"
+            ),
+            Reason::ManyMicroBatches { micro_batches } => write!(
+                f,
+                "{micro_batches} micro-batches of a replica, at most {MICRO_BATCHES_MAX} are \
+                 planned"
+            ),
+            Reason::ManyLanes { micro_batches } => write!(
+                f,
+                "{micro_batches} micro-batches that take turns on one device, each in its own \
+                 lane, at most {LANES_MAX} are planned"
             ),
             Reason::TooLong { passes, most } => too_long(f, *passes, *most),
             Reason::NotAsMany { stages } => {

@@ -74,8 +74,8 @@ fn sizes(plan: &Plan, faults: &mut Faults) {
             limit::TASKS
         )
     });
-    faults.require(micro_batches <= limit::MICRO_BATCHES, culprit, || {
-        format!("{n} micro-batches; at most {} are possible", limit::MICRO_BATCHES)
+    faults.require(micro_batches <= limit::MICRO_BATCHES_MAX, culprit, || {
+        format!("{n} micro-batches; at most {} are possible", limit::MICRO_BATCHES_MAX)
     });
     let all = (n * u64::from(replicas)).saturating_mul(k);
     faults.require(all <= limit::ALL_MICRO_BATCHES, culprit, || {

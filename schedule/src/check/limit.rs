@@ -2,7 +2,7 @@
 //! machine allocate without bound.
 
 /// Micro-batches that one replica takes in a training step.
-pub(super) const MICRO_BATCHES: u32 = 1 << 14;
+pub const MICRO_BATCHES_MAX: u32 = 1 << 14;
 /// Micro-batches of one training step, over all replicas.
 pub(super) const ALL_MICRO_BATCHES: u64 = 1 << 18;
 /// Micro-batches times stages.
@@ -14,7 +14,7 @@ pub(super) const LAG: u64 = 1 << 8;
 /// Devices of a target, and coordinates of all axes together.
 pub(super) const DEVICES: u64 = 1 << 16;
 /// Lanes of a device.
-pub(super) const LANES: u32 = 1 << 10;
+pub const LANES_MAX: u32 = 1 << 10;
 /// Slots of one buffer.
 pub(super) const SLOTS: u32 = 1 << 16;
 /// Values that cross stage boundaries.

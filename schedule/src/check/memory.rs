@@ -15,8 +15,8 @@ pub(super) fn rings(schedule: &Schedule, faults: &mut Faults) {
         faults.require((1..=limit::PERIODS).contains(&length), culprit, || {
             format!("has {length} devices; 1 to {} are possible", limit::PERIODS)
         });
-        faults.require((1..=limit::LANES).contains(&ring.lanes), culprit, || {
-            format!("has {} lanes; 1 to {} are possible", ring.lanes, limit::LANES)
+        faults.require((1..=limit::LANES_MAX).contains(&ring.lanes), culprit, || {
+            format!("has {} lanes; 1 to {} are possible", ring.lanes, limit::LANES_MAX)
         });
         for device in &ring.devices {
             faults.require(
