@@ -116,6 +116,6 @@ pub use tensor::{
 pub use text::{printable, unmarked};
 pub use timeline::{Simulation, Trace, enough_steps, grid, page, trace};
 pub use turned::{Cells, Turned};
-pub use unit::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos, Thousandths};
+pub use unit::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos, Thousandths, counted};
 pub use waits::Waits;
 pub use writes::Writes;

@@ -161,7 +161,7 @@ fn time(amount: u64, per_second: u64) -> Nanos {
 fn scaled(value: u64, units: [&str; 5], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut power = 0;
     let mut scale = 1u64;
-    while power + 1 < units.len() && value >= scale.saturating_mul(1000) {
+    while power + 1 < units.len() && value >= too_many(scale) {
         scale *= 1000;
         power += 1;
     }
@@ -170,6 +170,22 @@ fn scaled(value: u64, units: [&str; 5], f: &mut fmt::Formatter<'_>) -> fmt::Resu
         _ => format!("{:.2} {}", value as f64 / scale as f64, units[power]),
     };
     f.pad(&text)
+}
+
+/// What is shown as 1000 of a unit or more: whole numbers of the smallest, two decimals of others.
+fn too_many(scale: u64) -> u64 {
+    match scale {
+        1 => 1000,
+        _ => scale / 1000 * 999_995,
+    }
+}
+
+/// A number of things, by the name of one of them; several take an s.
+pub fn counted(number: u64, name: &str) -> String {
+    match number {
+        1 => format!("1 {name}"),
+        _ => format!("{number} {name}s"),
+    }
 }
 
 fn show_bytes(value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -232,6 +248,10 @@ mod tests {
     fn quantities_print_with_a_fitting_unit() {
         assert_eq!(Bytes(999).to_string(), "999 B");
         assert_eq!(Bytes(1_500_000).to_string(), "1.50 MB");
+        assert_eq!(Bytes(999_994).to_string(), "999.99 kB");
+        assert_eq!(Bytes(999_995).to_string(), "1.00 MB");
+        assert_eq!(Nanos(999_994_999_999).to_string(), "999.99 s");
+        assert_eq!(Nanos(999_995_000_000).to_string(), "1.00 ks");
         assert_eq!(Nanos(2_000).to_string(), "2.00 us");
     }
 }

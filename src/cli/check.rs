@@ -116,8 +116,10 @@ fn facts(schedule: &Checked, warnings: Vec<Problem>) -> Document {
 fn table(document: &Document) -> String {
     let bytes = |count: u64| schedule::Bytes(count).to_string();
     let mut text = format!(
-        "checked: {} actions a period, {} messages and {} communication rounds a step\n",
-        document.actions, document.messages, document.comm_rounds
+        "checked: {} a period, {} and {} a step\n",
+        schedule::counted(document.actions as u64, "action"),
+        schedule::counted(document.messages, "message"),
+        schedule::counted(document.comm_rounds.into(), "communication round")
     );
     for (name, memory) in &document.devices.0 {
         let kinds = memory.memory.iter().filter(|(_, count)| **count > 0);

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 use roundelay_dsl::{Objective, Program};
-use roundelay_schedule::{Bytes, Kind, Sites};
+use roundelay_schedule::{Bytes, Kind, Sites, counted};
 use std::{collections::BTreeMap, fmt};
 
 /// Why the plans of a ranking stand where they stand, and what would change the first.
@@ -179,11 +179,11 @@ impl Explanation {
         let result = what.goal.time_to_result(plan_then, then);
         let result = result.map(|time| format!(", {} to the result", long(time.0)));
         format!(
-            "{plan}: step time {then} ({}), peak memory {} ({}), {} devices{}{}",
+            "{plan}: step time {then} ({}), peak memory {} ({}), {}{}{}",
             percent(time),
             answer.device_peak,
             percent(peak),
-            plan_then.devices.len(),
+            counted(plan_then.devices.len() as u64, "device"),
             cost.unwrap_or_default(),
             result.unwrap_or_default()
         )
@@ -273,7 +273,7 @@ fn named<T: fmt::Display>(
 const FEW_SITES: usize = 8;
 
 fn rewriting(ranking: &Ranking) -> String {
-    match counted(&ranking.rewriting) {
+    match by_stop(&ranking.rewriting) {
         None => "no neighbouring calls that a rule could join".to_owned(),
         Some(each) => format!("e-graphs of neighbouring calls: {each}"),
     }
@@ -281,11 +281,11 @@ fn rewriting(ranking: &Ranking) -> String {
 
 /// How the ways of maps were found.
 fn sharding(ranking: &Ranking) -> Option<String> {
-    counted(&ranking.sharding).map(|each| format!("e-graphs of regions: {each}"))
+    by_stop(&ranking.sharding).map(|each| format!("e-graphs of regions: {each}"))
 }
 
 /// E-graphs by why they grew no further; none where there are none.
-fn counted(stops: &BTreeMap<Stop, usize>) -> Option<String> {
+fn by_stop(stops: &BTreeMap<Stop, usize>) -> Option<String> {
     let each = stops.iter().map(|(stop, count)| format!("{count} {stop}"));
     let each: Vec<String> = each.collect();
     (!each.is_empty()).then(|| each.join(", "))

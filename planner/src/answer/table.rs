@@ -9,7 +9,9 @@ use crate::{
     },
 };
 use roundelay_dsl::Program;
-use roundelay_schedule::{Contraction, Images, Nanos, Plan, Sequence, States, Tensor};
+use roundelay_schedule::{
+    Contraction, Images, Nanos, Plan, Sequence, States, Tensor, counted,
+};
 use std::{collections::BTreeMap, ops::Range};
 
 /// Number of columns.
@@ -150,8 +152,9 @@ pub fn front_table(front: &Front, goal: &Goal) -> String {
     };
     format!(
         "Plans that no other beats in step time, peak memory and devices together:\n{}\
-         {candidates} plans: {clocked} clocked, {pruned} bounded away; {verdict}\n",
-        listed(&front.plans, goal)
+         {}: {clocked} clocked, {pruned} bounded away; {verdict}\n",
+        listed(&front.plans, goal),
+        counted(*candidates as u64, "plan")
     )
 }
 
@@ -256,7 +259,7 @@ pub(crate) fn long(nanos: u64) -> String {
 }
 
 fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
+    format!("{} %", (share * 100.0).round())
 }
 
 fn widths<'a>(rows: impl Iterator<Item = &'a Row>) -> [usize; COLUMNS] {
@@ -286,7 +289,10 @@ pub fn improvement(share: f64) -> String {
 /// What better plan of its kind may have been missed.
 fn doubt(gap: f64) -> String {
     match gap {
-        gap if gap > 0.0 => format!("; another may be {} better", improvement(gap)),
+        gap if gap > 0.0 => {
+            let better = improvement(gap);
+            format!("; not searched to the end: its best may be {better} better")
+        }
         _ => String::new(),
     }
 }
@@ -310,9 +316,8 @@ fn searched(ranking: &Ranking) -> String {
         (left, true) => format!(", {left} of weaker exactness left open"),
         (left, false) => format!(", {left} left open"),
     };
-    format!(
-        "{candidates} plans: {clocked} clocked, {pruned} bounded away{left}; {verdict}\n"
-    )
+    let plans = counted(*candidates as u64, "plan");
+    format!("{plans}: {clocked} clocked, {pruned} bounded away{left}; {verdict}\n")
 }
 
 #[cfg(test)]
@@ -349,7 +354,7 @@ rank  rule       exactness  placement   order       N  S  states      devices  s
 
 Best plans of weaker exactness, and the line that would allow them:
    -  cyclic_v2  delayed    data        cyclic      4  4  replicated        4    1.00 ms     8000.0      1.50 kB          1   38 %    25 %
-      plan { exactness delayed }    # some gradients are taken at older parameters; another may be 50.0 % better
+      plan { exactness delayed }    # some gradients are taken at older parameters; not searched to the end: its best may be 50.0 % better
 
 note: in placement data the cyclic rule does not lower a device's activation peak, only that of all devices together
 note: local rules were not searched, for they have another objective; `exactness truncated`: units train on losses of their own, gradients hop back one unit and no further; `exactness local`: units train on losses of their own, no gradient passes between them

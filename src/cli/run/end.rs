@@ -147,7 +147,8 @@ pub(super) fn tell(
     }
     let last = report.losses.last();
     let last = last.map_or(String::new(), |loss| format!(", last loss {loss:.4}"));
-    print(&format!("{steps} steps{last}\n{}", table(&predicted, measured.as_ref())))?;
+    let steps = schedule::counted(steps, "step");
+    print(&format!("{steps}{last}\n{}", table(&predicted, measured.as_ref())))?;
     tell_beside(&report.measured)
 }
 
