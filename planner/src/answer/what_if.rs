@@ -92,8 +92,8 @@ pub(crate) fn questions(
     all.extend(faster_links(program));
     all.extend(one_device_fewer(first));
     all.extend(other_batches(program));
-    let mut asked: Vec<WhatIf> =
-        all.into_iter().map(|question| ask(program, options, question)).collect();
+    let asked = |question| ask_of(program, options, ranking, question);
+    let mut asked: Vec<WhatIf> = all.into_iter().map(asked).collect();
     let others = Decision::ALL.into_iter();
     let others = others.filter_map(|d| without(d, &program.search, ranking, first));
     asked.extend(others.map(|question| {
@@ -119,6 +119,29 @@ fn ask(program: &Program, options: &Options, question: Question) -> WhatIf {
     };
     let goal = Goal::new(&changed);
     WhatIf { question, lines, answer, subject, goal }
+}
+
+/// Asks a question about the first plan. Where that plan is given something, cuts of the space may be
+/// others, and it may be better with its own.
+fn ask_of(
+    program: &Program,
+    options: &Options,
+    ranking: &Ranking,
+    question: Question,
+) -> WhatIf {
+    let asked = ask(program, options, question.clone());
+    let (question, mut lines, subject) = question;
+    let Some(first) = ranking.plans.first() else { return asked };
+    let same = asked.answer.plan().is_some_and(|plan| plan.plan.cuts == first.plan.cuts);
+    match subject {
+        Subject::Given(_) if !same && !first.plan.cuts.is_empty() => {
+            lines.push(cuts_line(&first.plan.cuts));
+            let own = ask(program, options, (question, lines, subject));
+            let saving = |what: &WhatIf| what.saving(first, &ranking.goal);
+            if saving(&own) > saving(&asked) { own } else { asked }
+        }
+        Subject::Given(_) | Subject::Taken | Subject::Pinned => asked,
+    }
 }
 
 fn more_memory(program: &Program) -> Question {
@@ -340,7 +363,7 @@ pub(crate) fn turns(
         let question = format!("1/{part} of the memory of each device");
         all.push((question, lines, Subject::Given("memory".to_owned())));
     }
-    all.into_iter().map(|question| ask(program, options, question)).collect()
+    all.into_iter().map(|question| ask_of(program, options, ranking, question)).collect()
 }
 
 impl WhatIf {
