@@ -10,10 +10,7 @@
 
 use roundelay::{
     Checked, Plan, ProfileOptions, Program, SearchOptions, SourceFile,
-    parts::{
-        runtime::{Cpu, CpuOptions, Dataset, State},
-        schedule::enough_steps,
-    },
+    parts::runtime::{Cpu, CpuOptions, Dataset, State},
 };
 use std::{
     env,
@@ -119,7 +116,7 @@ fn predicted(program: &mut Program, plan: &Plan) -> Result<f64, Box<dyn Error>> 
     let devices = program.target.devices.ids();
     program.profiles = devices.map(|device| (device, Arc::clone(&table))).collect();
     let schedule = roundelay::compile(program, plan)?;
-    let clocked = roundelay::simulate(&schedule, enough_steps(&schedule));
+    let clocked = roundelay::simulate_steady(&schedule);
     Ok(clocked.step_time().0 as f64 * 1e-9)
 }
 

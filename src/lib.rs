@@ -70,7 +70,7 @@ pub use roundelay_runtime::{
 pub use roundelay_schedule::{
     Bytes, Catalogue, Checked, DeviceId, Element, FileErrors, Initial, Kind, Lines,
     Nanos, Plan, Profile, Schedule, Simulation, Target, Timeline, Trace, Violation,
-    Violations, check, enough_steps, grid, page, read, seal, simulate, trace, write,
+    Violations, check, grid, page, read, seal, simulate, simulate_steady, trace, write,
     write_profile,
 };
 

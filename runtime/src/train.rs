@@ -9,7 +9,7 @@ use crate::{
     Interrupt, Loss, MachineError, Measured, Measures, State,
 };
 use losses::StepLosses;
-use roundelay_schedule::{Bytes, Nanos, enough_steps, simulate};
+use roundelay_schedule::{Bytes, Nanos, simulate_steady};
 use std::{
     fmt, mem,
     num::NonZeroU64,
@@ -296,7 +296,7 @@ impl Trainer {
             losses: watch.losses,
             evaluations,
             measured,
-            predicted: simulate(schedule, enough_steps(schedule)).step_time(),
+            predicted: simulate_steady(schedule).step_time(),
         })
     }
 

@@ -114,7 +114,7 @@ pub use tensor::{
     Contraction, Direction, Division, Images, Line, Sequence, Split, Tensor,
 };
 pub use text::{printable, unmarked};
-pub use timeline::{Simulation, Trace, enough_steps, grid, page, trace};
+pub use timeline::{Simulation, Trace, grid, page, simulate_steady, trace};
 pub use turned::{Cells, Turned};
 pub use unit::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos, Thousandths, counted};
 pub use waits::Waits;

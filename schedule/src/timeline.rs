@@ -10,7 +10,10 @@ pub use grid::grid;
 pub use page::page;
 pub use trace::{Trace, trace};
 
-use crate::{DeviceId, Entry, Nanos, Pass, PhysicalQueue, Schedule, Task, gcd, lcm};
+use crate::{
+    Checked, DeviceId, Entry, Nanos, Pass, PhysicalQueue, Schedule, Task, gcd, lcm,
+    simulate,
+};
 use std::{collections::BTreeMap, ops::Range};
 
 /// The longest pattern of turning rings that a steady state is averaged over, in steps.
@@ -22,6 +25,12 @@ const ALTERNATING: u64 = 2;
 /// Actions of one period from which on half as many steps are simulated: what differs from one
 /// step to the next is small beside a step, and every instance is remembered.
 const LONG: usize = 1 << 18;
+
+/// Instances of the longest run that sees a whole pattern.
+const INSTANCES_MAX: u64 = 1 << 24;
+
+/// Instances of the longest run that is made until times repeat.
+const LENGTHENED_MAX: usize = 1 << 19;
 
 /// What a [`Clock`](crate::Clock) saw.
 #[derive(Clone, Debug)]
@@ -50,11 +59,36 @@ impl Window {
     }
 }
 
-/// Number of training steps to simulate so that the steady state is seen over a whole pattern
-/// of the turning rings, where that takes at most 128 steps.
-pub fn enough_steps(schedule: &Schedule) -> u64 {
-    let least = if schedule.actions.len() > LONG { 4 } else { 8 };
-    (2 * cycle(schedule)).max(least) + drain(schedule)
+/// Runs a schedule on a [`Clock`](crate::Clock) for so many training steps that its steady state is
+/// seen: over a whole pattern of the turning rings, where that takes at most 128 steps and memory
+/// can hold it.
+///
+/// Where rings turn, the times of steps may repeat only after several turns. So the run is as long
+/// as it takes until they do, unless that is much longer; then the step time is the mean of many
+/// steps.
+pub fn simulate_steady(schedule: &Checked) -> Simulation<'_> {
+    let turning = cycle(schedule) > 1;
+    let mut run = simulate(schedule, enough_steps(schedule));
+    while turning && run.repeating().is_none() && 2 * run.entries.len() <= LENGTHENED_MAX
+    {
+        let steps = 2 * run.steps;
+        run = simulate(schedule, steps);
+    }
+    run
+}
+
+/// Number of training steps in whose second half a whole pattern of the turning rings fits.
+fn enough_steps(schedule: &Schedule) -> u64 {
+    let actions = schedule.actions.len();
+    let least = if actions > LONG { 4 } else { 8 };
+    let most = (INSTANCES_MAX / actions.max(1) as u64).max(least);
+    (2 * pattern(schedule)).clamp(least, most) + drain(schedule)
+}
+
+/// Steps after which times repeat where nothing but rings that turn and steps that alternate
+/// makes them differ.
+fn pattern(schedule: &Schedule) -> u64 {
+    lcm(cycle(schedule), ALTERNATING)
 }
 
 /// Steps after which every ring stands as before: lcm of L / gcd(L, turn), at most
@@ -98,6 +132,11 @@ impl<'a> Simulation<'a> {
         self.schedule
     }
 
+    /// How many training steps ran.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
     /// All instances that executed, in order of issue.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
@@ -112,10 +151,11 @@ impl<'a> Simulation<'a> {
     ///
     /// It is the time between the last updates of two steps that lie k apart, over k. The later
     /// one is the last whose successors ran as far as in the steady state; k is the largest
-    /// multiple of the rings' pattern that leaves the first half of the run out, or that half
-    /// when the pattern is longer; an even one where there is one, because steps that wait for the
-    /// last but one may alternate. A run too short for this gives its makespan per step.
-    /// [`enough_steps`] says how many steps it takes. Where the clock came to the end of what it
+    /// multiple of the steps after which times repeat that leaves the first half of the run out. Where
+    /// times do not repeat, they are taken to do so with the rings' pattern, an even one where
+    /// there is one, because steps that wait for the last but one may alternate; else that half
+    /// is taken. A run too short for this gives its makespan per step.
+    /// [`simulate_steady`] takes as many steps as it needs. Where the clock came to the end of what it
     /// counts, a step never ends.
     pub fn step_time(&self) -> Nanos {
         let Window { time, steps } = self.window();
@@ -123,6 +163,12 @@ impl<'a> Simulation<'a> {
             return Nanos::NEVER;
         }
         Nanos((time.end - time.start).0 / (steps.end - steps.start).max(1))
+    }
+
+    /// Whether step time and idle share are those of the steady state. A run too short for one has
+    /// those of all its steps, with start and drain.
+    pub fn is_steady(&self) -> bool {
+        self.window().steps.start > 0
     }
 
     /// The span over which step time and idle share are taken.
@@ -181,17 +227,36 @@ impl<'a> Simulation<'a> {
         ends
     }
 
+    /// The last step whose successors ran as far as in the steady state.
+    fn last(&self) -> Option<u64> {
+        self.steps.checked_sub(1 + drain(self.schedule))
+    }
+
+    /// The fewest steps, whole patterns of the rings, after which the times of all steps repeat at the
+    /// end of the run.
+    fn repeating(&self) -> Option<u64> {
+        let last = usize::try_from(self.last()?).ok()?;
+        let pattern = usize::try_from(pattern(self.schedule)).ok()?;
+        let repeats = |length: &usize| {
+            let later = last + 1 - last / 2..last + 1;
+            let mut spans = later.map(|step| self.ends[step] - self.ends[step - length]);
+            spans.next().is_some_and(|first| spans.all(|span| span == first))
+        };
+        let lengths = (1..).map(|count| count * pattern);
+        let found = lengths.take_while(|length| 2 * length <= last).find(repeats);
+        found.map(|length| length as u64)
+    }
+
     fn window(&self) -> Window {
         let whole = Window { time: Nanos(0)..self.makespan(), steps: 0..self.steps };
-        let Some(last) = self.steps.checked_sub(1 + drain(self.schedule)) else {
-            return whole;
-        };
+        let Some(last) = self.last() else { return whole };
         if last == 0 {
             return whole;
         }
         let (half, cycle) = (last.div_ceil(2), cycle(self.schedule));
-        let patterns = [lcm(cycle, ALTERNATING), cycle];
-        let pattern = patterns.into_iter().find(|steps| *steps <= half).unwrap_or(half);
+        let patterns = [pattern(self.schedule), cycle];
+        let pattern = patterns.into_iter().find(|steps| *steps <= half);
+        let pattern = self.repeating().or(pattern).unwrap_or(half);
         let first = last - half / pattern * pattern;
         let end = |step: u64| self.ends[usize::try_from(step).unwrap_or(0)];
         Window { time: end(first)..end(last), steps: first + 1..last + 1 }

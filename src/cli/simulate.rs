@@ -11,7 +11,7 @@ use roundelay::{
     Checked,
     parts::{
         dsl::write_lists,
-        schedule::{Nanos, Simulation, enough_steps, lists_of},
+        schedule::{Nanos, Simulation, lists_of, simulate_steady},
     },
 };
 use serde::Serialize;
@@ -39,14 +39,15 @@ struct Document {
 
 pub(super) fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
     let schedule = load::schedule(&args.file)?;
-    let usual = || enough_steps(&schedule).min(steps_most(&schedule));
-    let steps = args.steps.unwrap_or_else(usual);
-    let timeline = replayed(&schedule, steps, &args.file)?;
+    let timeline = match args.steps {
+        Some(steps) => replayed(&schedule, steps, &args.file)?,
+        None => simulate_steady(&schedule),
+    };
     let seconds = |nanos: u64| nanos as f64 / 1e9;
     let step_time = timeline.step_time();
     let document = Document {
         format: FORMAT,
-        steps,
+        steps: timeline.steps(),
         step_time_s: seconds(step_time.0),
         makespan_s: seconds(timeline.makespan().0),
         bubble: timeline.bubble(),
@@ -58,10 +59,17 @@ pub(super) fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
     }
     let rate = document.samples_per_s;
     let rate = rate.map_or(String::new(), |rate| format!("{rate:.1} samples/s, "));
+    let steps = match document.steps {
+        1 => "1 step takes".to_owned(),
+        steps => format!("{steps} steps take"),
+    };
+    let over = match timeline.is_steady() {
+        true => "",
+        false => " over all steps, with start and drain",
+    };
     print(&format!(
-        "predicted: {step_time} a step, {rate}bubble {:.1} %; {} steps take {}\n",
+        "predicted: {step_time} a step, {rate}bubble {:.1} %{over}; {steps} {}\n",
         100.0 * document.bubble,
-        document.steps,
         timeline.makespan()
     ))
 }
@@ -99,10 +107,13 @@ pub(super) fn show(args: &ShowArgs) -> Result<(), Failure> {
     match args.form {
         ShowForm::Grid => {
             let timeline = timeline()?;
-            print(&roundelay::grid(&timeline, Nanos(0), timeline.makespan()))
+            let steady = simulate_steady(&schedule);
+            print(&roundelay::grid(&timeline, &steady, Nanos(0), timeline.makespan()))
         }
         ShowForm::Trace => print_json(&roundelay::trace(&timeline()?), Form::Document),
-        ShowForm::Html => print(&roundelay::page(&timeline()?)),
+        ShowForm::Html => {
+            print(&roundelay::page(&timeline()?, &simulate_steady(&schedule)))
+        }
         ShowForm::Csv => match lists_of(&schedule) {
             Ok(lists) => print(&write_lists(&lists)),
             Err(why) => Err(Failure::refused(Code::Lists, &args.file, why.to_string())),

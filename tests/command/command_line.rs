@@ -4,6 +4,7 @@ use crate::support::{
     PROGRAM, Scratch, compiled, diagnostics, document, lines, printed, refused,
     roundelay, schema,
 };
+use roundelay::Nanos;
 use serde_json::Value;
 use std::{
     fs,
@@ -178,6 +179,13 @@ fn documents_keep_their_schemas() {
     assert_eq!((&evaluated["step"], &evaluated["loss"]), (&last["step"], &last["loss"]));
     let grid = printed(roundelay("show").arg(&schedule));
     assert!(grid.contains("makespan"), "{grid}");
+    let steady = document(roundelay("simulate").arg(&schedule), "simulate");
+    let step =
+        Nanos((steady["step_time_s"].as_f64().unwrap_or(0.0) * 1e9).round() as u64);
+    assert!(grid.contains(&format!(", step {step}, idle")), "{grid} {step}");
+    let text = printed(roundelay("simulate --steps 1").arg(&schedule));
+    let words = "over all steps, with start and drain; 1 step takes";
+    assert!(text.contains(words), "{text}");
 }
 
 #[test]

@@ -183,8 +183,7 @@ fn the_documents_of_a_plan_are_those_of_its_schedule() {
         let schedule = compiled(&path);
         let read = roundelay::read(&roundelay::write(&schedule)).expect("it reads back");
         assert_eq!(read, *schedule, "{}", path.display());
-        let steps = roundelay::parts::schedule::enough_steps(&schedule);
-        let step_time = roundelay::simulate(&schedule, steps).step_time();
+        let step_time = roundelay::simulate_steady(&schedule).step_time();
         assert_eq!(row.step_time_s, step_time.0 as f64 / 1e9, "{}", path.display());
         let arenas = schedule.facts().device_arena.values();
         assert_eq!(Some(row.device_peak_bytes), arenas.map(|bytes| bytes.0).max());

@@ -24,7 +24,7 @@ use find::Aim;
 use pipe::{Merit, Passes, Pipe, StageHalves};
 use roundelay_codegen::Lowerer;
 use roundelay_dsl::{Objective, Program};
-use roundelay_schedule::{Bytes, Nanos, Order, Plan, enough_steps, simulate};
+use roundelay_schedule::{Bytes, Nanos, Order, Plan, simulate_steady};
 
 /// Orders that are lowered at most before the room of `zb_auto` counts as filled: messages may need
 /// more of it than those of the plain order.
@@ -91,7 +91,7 @@ fn soonest(
             Err(Reason::Memory(_)) => continue,
             found => found?.0,
         };
-        let time = simulate(&checked, enough_steps(&checked)).step_time();
+        let time = simulate_steady(&checked).step_time();
         if best.as_ref().is_none_or(|(least, _)| time < *least) {
             best = Some((time, passes));
         }

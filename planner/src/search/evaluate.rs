@@ -18,8 +18,7 @@ use roundelay_codegen::Lowerer;
 use roundelay_dsl::Program;
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
-    Bytes, Checked, DeviceId, Kind, Plan, Schedule, Violations, check, enough_steps,
-    simulate,
+    Bytes, Checked, DeviceId, Kind, Plan, Schedule, Violations, check, simulate_steady,
 };
 use std::collections::BTreeMap;
 
@@ -66,7 +65,7 @@ fn candidate(
     checked: &Checked,
     (costs, origins): (&Costs, Origins),
 ) -> Result<Candidate, Reason> {
-    let run = simulate(checked, enough_steps(checked));
+    let run = simulate_steady(checked);
     if let Some(endless) = Endless::of_clock(checked, &run) {
         return Err(Reason::Endless(endless));
     }

@@ -6,7 +6,7 @@ use crate::{
     Domain, Evaluation, Float, FlopsPerSecond, Form, Id, Job, Link, Method, MicroBatch,
     Optimizer, Order, Pass, Placement, Plan, Pool, Rate, Recompute, Reduction, Rest,
     Ring, RingId, Routine, RoutineId, Rule, Shared, Stage, States, Subject, Target,
-    Thousandths, Timeline, Wait, Way, enough_steps, grid,
+    Thousandths, Timeline, Wait, Way, grid, simulate_steady,
 };
 
 /// Devices d0, d1, … with ring r0, r1, … each and 1,000 B/us memory; link x0 with 100 B/us
@@ -220,11 +220,10 @@ fn steps_of_a_flushed_pipeline_follow_each_other() {
     let mut s = pipeline(2, [1000, 2000]);
     let last = ActionId::new(s.actions.len() - 1);
     s.actions[ActionId::new(0)].after.push(Wait { action: last, distance: 1 });
-    let steps = enough_steps(&s);
     let checked = Checked::unproven_for_tests(s);
-    let run = simulate(&checked, steps);
+    let run = simulate_steady(&checked);
     assert_eq!(run.step_time(), Nanos(10024));
-    assert_eq!(run.makespan(), Nanos(10024 * steps));
+    assert_eq!(run.makespan(), Nanos(10024 * run.steps()));
     let busy = 2.0 * (2.0 * (1000.0 + 2000.0) + 10.0);
     assert!((run.bubble() - (1.0 - busy / (2.0 * 10024.0))).abs() < 1e-12);
     assert_eq!(run.busy()[&DeviceId::new(0)], run.busy()[&DeviceId::new(1)]);
@@ -457,8 +456,8 @@ fn the_step_time_is_the_mean_over_a_turn_of_the_rings() {
     }
     let sent = push(&mut s, work, &[(ActionId::new(1), 1)]);
     push(&mut s, launch(0, 0, u, 0), &[(sent, 0)]);
-    let steps = enough_steps(&s);
     let checked = Checked::unproven_for_tests(s);
+    let steps = simulate_steady(&checked).steps();
     for steps in steps..steps + 4 {
         assert_eq!(simulate(&checked, steps).step_time(), Nanos((50 + 507) / 2));
     }
@@ -472,8 +471,8 @@ fn a_device_that_runs_ahead_is_as_busy_as_one_that_does_not() {
     let u = routine(&mut s, Pass::Update, 1, 100);
     let ahead = push(&mut s, launch(0, 0, f, 0), &[]);
     push(&mut s, launch(1, 0, u, 0), &[(ahead, 0)]);
-    let steps = enough_steps(&s);
     let checked = Checked::unproven_for_tests(s);
+    let steps = simulate_steady(&checked).steps();
     for steps in [steps, steps + 1, 100] {
         let run = simulate(&checked, steps);
         assert_eq!(run.step_time(), Nanos(100));
@@ -493,11 +492,49 @@ fn steps_that_alternate_are_averaged_in_pairs() {
     push(&mut s, transfer(0, 1), &[(first, 0)]);
     let second = push(&mut s, launch(1, 0, f, 0), &[(there, 1)]);
     push(&mut s, transfer(1, 0), &[(second, 0)]);
-    let least = enough_steps(&s);
     let checked = Checked::unproven_for_tests(s);
+    let least = simulate_steady(&checked).steps();
     for steps in [8, 9, least, least + 1, least + 2] {
         assert_eq!(simulate(&checked, steps).step_time(), Nanos(527), "{steps}");
     }
+}
+
+/// The same beside a ring that stands as before after three steps.
+#[test]
+fn steps_that_alternate_beside_a_ring_of_three_are_averaged_over_both() {
+    let mut s = schedule(3, 1);
+    let devices = [0, 1, 2].map(DeviceId::new).to_vec();
+    s.rings.push(Ring { devices, turn: 1, lanes: 1 });
+    let u = routine(&mut s, Pass::Update, 0, 10);
+    let f = routine(&mut s, Pass::Forward, 1, 30);
+    let [there, back] = [1, 3].map(ActionId::new);
+    let first = push(&mut s, launch(0, 0, u, 0), &[(back, 1)]);
+    push(&mut s, transfer(0, 1), &[(first, 0)]);
+    let second = push(&mut s, launch(1, 0, f, 0), &[(there, 1)]);
+    push(&mut s, transfer(1, 0), &[(second, 0)]);
+    let checked = Checked::unproven_for_tests(s);
+    assert_eq!(simulate_steady(&checked).step_time(), Nanos(527));
+}
+
+/// A round over three devices takes three steps, and the ring beside it two.
+#[test]
+fn a_run_with_turning_rings_is_as_long_as_it_takes_until_times_repeat() {
+    let mut s = schedule(3, 1);
+    let devices = [0, 1].map(DeviceId::new).to_vec();
+    s.rings.push(Ring { devices, turn: 1, lanes: 1 });
+    let u = routine(&mut s, Pass::Update, 0, 10);
+    let f = routine(&mut s, Pass::Forward, 1, 30);
+    let g = routine(&mut s, Pass::Forward, 2, 50);
+    for (device, routine) in [u, f, g].into_iter().enumerate() {
+        let before = ActionId::new((2 * device + 5) % 6);
+        let launched = push(&mut s, launch(device, 0, routine, 0), &[(before, 1)]);
+        push(&mut s, transfer(device, (device + 1) % 3), &[(launched, 0)]);
+    }
+    let checked = Checked::unproven_for_tests(s);
+    let run = simulate_steady(&checked);
+    assert!(run.is_steady() && run.steps() > 12);
+    assert_eq!(run.step_time(), Nanos((10 + 30 + 50 + 3 * 507) / 3));
+    assert!(!simulate(&checked, 1).is_steady());
 }
 
 #[test]
@@ -506,7 +543,7 @@ fn a_run_of_no_steps_takes_no_time() {
     let run = simulate(&checked, 0);
     assert_eq!((run.makespan(), run.step_time()), (Nanos(0), Nanos(0)));
     assert_eq!(run.bubble(), 0.0);
-    assert!(grid(&run, Nanos(0), Nanos(0)).contains("makespan 0 ns"));
+    assert!(grid(&run, &run, Nanos(0), Nanos(0)).contains("makespan 0 ns"));
 }
 
 #[test]
@@ -516,7 +553,7 @@ fn a_link_without_bandwidth_never_ends_and_is_still_shown() {
     let checked = Checked::unproven_for_tests(s);
     let run = simulate(&checked, 4);
     assert_eq!(run.makespan(), Nanos(u64::MAX));
-    let text = grid(&run, Nanos(0), run.makespan());
+    let text = grid(&run, &run, Nanos(0), run.makespan());
     assert!(text.lines().all(|line| line.chars().count() <= 200), "{text}");
 }
 
@@ -525,7 +562,7 @@ fn no_window_of_a_grid_is_too_wide() {
     let checked = Checked::unproven_for_tests(pipeline(3, [1009, 2003]));
     let run = simulate(&checked, 3);
     for (from, to) in (0..40).flat_map(|k| [(k * 700, k * 1500), (k, k + 1)]) {
-        let text = grid(&run, Nanos(from), Nanos(to));
+        let text = grid(&run, &run, Nanos(from), Nanos(to));
         assert!(text.lines().all(|line| line.chars().count() <= 200), "{text}");
     }
 }
@@ -535,7 +572,7 @@ fn passes_that_a_grid_has_no_column_for_are_counted() {
     let hidden = |schedule| {
         let checked = Checked::unproven_for_tests(schedule);
         let run = simulate(&checked, 3);
-        let text = grid(&run, Nanos(0), run.makespan());
+        let text = grid(&run, &run, Nanos(0), run.makespan());
         let told = text.lines().last().expect("there are lines").to_owned();
         told.strip_suffix(" passes stand behind longer ones in their columns")
             .map(|number| number.parse::<usize>().expect("a number"))
@@ -567,7 +604,7 @@ fn cyclic(n: usize) -> Schedule {
 fn the_grid_of_cyclic_workers_is_the_golden_table() {
     let checked = Checked::unproven_for_tests(cyclic(3));
     let run = simulate(&checked, 4);
-    let text = grid(&run, Nanos(120), Nanos(180));
+    let text = grid(&run, &run, Nanos(120), Nanos(180));
     let rows: Vec<&str> = text.lines().take(4).collect();
     assert_eq!(
         rows,
@@ -585,7 +622,7 @@ fn the_grid_of_cyclic_workers_is_the_golden_table() {
 fn the_grid_of_a_pipeline_names_micro_batches_and_stays_narrow() {
     let checked = Checked::unproven_for_tests(pipeline(2, [1000, 2000]));
     let run = simulate(&checked, 1);
-    let text = grid(&run, Nanos(0), run.makespan());
+    let text = grid(&run, &run, Nanos(0), run.makespan());
     assert!(text.lines().all(|line| line.chars().count() <= 200), "{text}");
     assert!(text.contains("\nd0 s0 0F "), "{text}");
     assert!(text.contains("makespan 10.02 us"), "{text}");

@@ -29,7 +29,14 @@ const MARKS_MAX: i64 = 3;
 /// meet, the one that takes more of the column is shown. A cell `1F2` is the forward pass of
 /// micro-batch 1 through stage 2; what is the same in every cell of each row stands in front of
 /// the row instead. Each `'` means one training step behind the newest that has begun.
-pub fn grid(simulation: &Simulation<'_>, from: Nanos, to: Nanos) -> String {
+/// Step time and idle share are those of `steady`, a run of the same schedule that is long enough
+/// for them.
+pub fn grid(
+    simulation: &Simulation<'_>,
+    steady: &Simulation<'_>,
+    from: Nanos,
+    to: Nanos,
+) -> String {
     let launches = launches(simulation, from..to);
     let notation = Notation::of(&launches);
     let rows = rows(&launches);
@@ -50,7 +57,7 @@ pub fn grid(simulation: &Simulation<'_>, from: Nanos, to: Nanos) -> String {
         out += line.trim_end();
         out.push('\n');
     }
-    out += &legend(simulation, &scale, notation);
+    out += &legend([simulation, steady], &scale, notation);
     match hidden {
         0 => out,
         _ => format!("{out}{hidden} passes stand behind longer ones in their columns\n"),
@@ -271,12 +278,16 @@ fn cells(schedule: &Schedule) -> String {
     [equal, split].into_iter().flatten().collect()
 }
 
-fn legend(simulation: &Simulation<'_>, scale: &Scale, notation: Notation) -> String {
+fn legend(
+    [simulation, steady]: [&Simulation<'_>; 2],
+    scale: &Scale,
+    notation: Notation,
+) -> String {
     let before = if notation.micro_batch { "micro-batch " } else { "" };
     let after = if notation.stage { " stage" } else { "" };
     let (unit, from) = (scale.unit, scale.from);
-    let (makespan, step) = (simulation.makespan(), simulation.step_time());
-    let idle = 100.0 * simulation.bubble();
+    let (makespan, step) = (simulation.makespan(), steady.step_time());
+    let idle = 100.0 * steady.bubble();
     let cells = cells(simulation.schedule());
     let passes = letters(simulation);
     format!(

@@ -23,8 +23,9 @@ const MEMORY: f64 = 40.0;
 /// Pixels that a letter takes.
 const LETTER: f64 = 7.0;
 
-/// The page of a run. What takes no time is left out.
-pub fn page(simulation: &Simulation<'_>) -> String {
+/// The page of a run. What takes no time is left out. Step time and idle share are those of
+/// `steady`, a run of the same schedule that is long enough for them.
+pub fn page(simulation: &Simulation<'_>, steady: &Simulation<'_>) -> String {
     let page = Page { simulation, scale: scale(simulation) };
     let title = title(simulation);
     format!(
@@ -32,7 +33,7 @@ pub fn page(simulation: &Simulation<'_>) -> String {
          <title>{title}</title>\n<style>\n{}</style>\n</head>\n<body>\n<h1>{title}</h1>\n\
          <p>{}</p>\n<p>{}</p>\n<main>\n{}{}</main>\n</body>\n</html>\n",
         include_str!("page.css"),
-        figures(simulation),
+        figures(simulation, steady),
         legend(simulation),
         page.ruler(),
         page.queues(),
@@ -67,7 +68,7 @@ fn title(simulation: &Simulation<'_>) -> String {
     format!("{model}: {}, {}, {}", plan.rule, plan.placement, plan.order)
 }
 
-fn figures(simulation: &Simulation<'_>) -> String {
+fn figures(simulation: &Simulation<'_>, steady: &Simulation<'_>) -> String {
     let plan = &simulation.schedule().plan;
     format!(
         "N = {}, S = {}, {} of {} devices; {} training steps end at {}, a step takes {}, idle {:.1} %",
@@ -77,8 +78,8 @@ fn figures(simulation: &Simulation<'_>) -> String {
         simulation.schedule().target.devices.len(),
         simulation.steps,
         simulation.makespan(),
-        simulation.step_time(),
-        100.0 * simulation.bubble()
+        steady.step_time(),
+        100.0 * steady.bubble()
     )
 }
 

@@ -133,7 +133,7 @@ fn halves_do_only_what_is_theirs() {
 fn halves_are_shown() {
     let checked = check(halves(N as u32), &Letters).expect("it is sound");
     let run = simulate(&checked, 2);
-    let text = grid(&run, Nanos(0), run.makespan());
+    let text = grid(&run, &run, Nanos(0), run.makespan());
     let cells = "0F 0I 1F 1I 0W 1W U";
     assert_eq!(text.matches(cells).count(), 2, "{text}");
     let legend = "F forward, I input gradient, W weight gradient, U update";

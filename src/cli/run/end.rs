@@ -192,7 +192,6 @@ fn tell_beside(measured: &Measured) -> Result<(), Failure> {
 /// What the schedule says.
 fn predicted(schedule: &Checked) -> Figures {
     let facts = schedule.facts();
-    let steps = schedule::enough_steps(schedule);
     let mut pools = BTreeMap::new();
     for (device, arena) in &facts.device_arena {
         let kind = facts.kinds.get(&(*device, Kind::Activation));
@@ -205,7 +204,7 @@ fn predicted(schedule: &Checked) -> Figures {
     }
     Figures {
         pools: labelled(schedule, pools),
-        step_time_s: roundelay::simulate(schedule, steps).step_time().0 as f64 / 1e9,
+        step_time_s: roundelay::simulate_steady(schedule).step_time().0 as f64 / 1e9,
         transfers: facts.messages,
         bytes: facts.link_bytes.values().map(|bytes| bytes.0).sum(),
     }

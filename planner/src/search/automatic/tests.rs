@@ -10,8 +10,8 @@ use roundelay_dsl::{NoFiles, SourceFile, parse};
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
     Bytes, BytesPerSecond, Checked, DeviceId, DeviceList, Id, Nanos, Pass, PhysicalQueue,
-    Placement, Recompute, Rule, Sequence, States, Tensor, check, enough_steps, listed_in,
-    lists_of, plan_faults, simulate,
+    Placement, Recompute, Rule, Sequence, States, Tensor, check, listed_in, lists_of,
+    plan_faults, simulate, simulate_steady,
 };
 use std::collections::BTreeMap;
 
@@ -109,7 +109,7 @@ fn stage_span(pipe: &Pipe) -> u64 {
     }
     let checked = check(schedule, &Kernels).unwrap();
     assert!(pipe.fits(&passes(&lists_of(&checked).unwrap())), "what runs has room");
-    let (span, step) = (longest(&checked), simulate(&checked, enough_steps(&checked)));
+    let (span, step) = (longest(&checked), simulate_steady(&checked));
     // Devices pass from step to step each in its own time, so in the steady state nothing else
     // is lost; messages are rounded up to whole nanoseconds.
     assert!(step.step_time().0 <= span + 1000, "{} of {span}", step.step_time());
@@ -194,7 +194,7 @@ fn clocked(program: &Program, plan: &Plan) -> (Nanos, Bytes) {
     calls::price(&mut schedule, program).unwrap();
     let checked = check(schedule, &Kernels).unwrap();
     let arenas = plan.devices.iter().map(|device| checked.arena(*device));
-    let time = simulate(&checked, enough_steps(&checked)).step_time();
+    let time = simulate_steady(&checked).step_time();
     (time, arenas.max().unwrap())
 }
 
