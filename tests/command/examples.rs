@@ -187,6 +187,14 @@ fn the_documents_of_a_plan_are_those_of_its_schedule() {
         assert_eq!(row.step_time_s, step_time.0 as f64 / 1e9, "{}", path.display());
         let arenas = schedule.facts().device_arena.values();
         assert_eq!(Some(row.device_peak_bytes), arenas.map(|bytes| bytes.0).max());
+        let sent: u64 = schedule.facts().link_bytes.values().map(|bytes| bytes.0).sum();
+        let devices = u64::from(schedule.plan.device_count());
+        assert_eq!(
+            row.comm_bytes_per_device,
+            sent.div_ceil(devices),
+            "{}",
+            path.display()
+        );
     }
 }
 

@@ -73,8 +73,7 @@ fn candidate(
     let arena = memory::arenas(checked);
     let fullest = cells.values().max_by_key(|cell| arena(**cell)).copied();
     let facts = checked.facts();
-    let sent: Bytes =
-        cells.values().filter_map(|cell| facts.sent.get(cell)).copied().sum();
+    let sent: Bytes = facts.link_bytes.values().copied().sum();
     Ok(Candidate {
         plan: checked.plan.clone(),
         batch: checked.job.batch,
