@@ -116,6 +116,8 @@ pub use tensor::{
 pub use text::{printable, unmarked};
 pub use timeline::{Simulation, Trace, grid, page, simulate_steady, trace};
 pub use turned::{Cells, Turned};
-pub use unit::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos, Thousandths, counted};
+pub use unit::{
+    Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos, Thousandths, counted,
+};
 pub use waits::Waits;
 pub use writes::Writes;
