@@ -1,7 +1,12 @@
-//! The known name that is nearest to an unknown one.
+//! What is meant by an unknown name: what a word of another system says here, or the known name
+//! that is nearest.
+
+mod borrowed;
 
 use crate::{Code, Mistake};
 use roundelay_schedule::nearest;
+
+pub(crate) use borrowed::{Asked, borrowed};
 
 /// Known names that are compared.
 const MOST: usize = 500;
@@ -26,10 +31,23 @@ pub(crate) fn unknown<'a>(
     known: impl IntoIterator<Item = &'a str>,
 ) -> Mistake {
     let mistake = Mistake::new(Code::UnknownName, format!("unknown {what} `{found}`"));
-    mistake.near(found, known)
+    mistake.meant(Asked::Word(what), found, known)
 }
 
 impl Mistake {
+    /// With a hint that names what a word of another system says here, else what is nearest.
+    pub(crate) fn meant<'a>(
+        self,
+        asked: Asked<'_>,
+        found: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        match borrowed(asked, found) {
+            Some(hint) => self.hint(hint),
+            None => self.near(found, known),
+        }
+    }
+
     /// With a hint that names what is nearest to what was found.
     pub(crate) fn near<'a>(
         self,

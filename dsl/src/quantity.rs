@@ -39,6 +39,17 @@ impl Dimension {
         }
     }
 
+    /// The unit that most programs write.
+    pub(crate) fn usual(self) -> &'static str {
+        match self {
+            Dimension::Memory => "GB",
+            Dimension::ByteRate => "GB/s",
+            Dimension::FlopRate => "TFLOP/s",
+            Dimension::Time => "us",
+            Dimension::Price => "USD/h",
+        }
+    }
+
     /// One of what is counted.
     pub(crate) fn least(self) -> &'static str {
         match self {

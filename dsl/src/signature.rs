@@ -1,6 +1,6 @@
 //! Arguments of calls: which there are, which one is meant, and what it must be.
 
-use crate::{Code, Extent, Mistake, Tensor, Value, value::spelled};
+use crate::{Code, Extent, Mistake, Tensor, Value, near::Asked, value::spelled};
 use roundelay_schedule::Element;
 use std::ops::RangeInclusive;
 
@@ -72,7 +72,7 @@ pub(crate) fn assign(
 fn unknown_argument(callee: &str, name: &str, formals: &[&str]) -> Mistake {
     let message = format!("`{callee}` has no argument `{name}`");
     let mistake = Mistake::new(Code::UnknownName, message);
-    mistake.near(name, formals.iter().copied())
+    mistake.meant(Asked::Argument(callee), name, formals.iter().copied())
 }
 
 fn too_many(callee: &str, known: usize, given: usize) -> Mistake {

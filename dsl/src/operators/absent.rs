@@ -35,8 +35,13 @@ const ABSENT: &[(&[&str], &str)] = &[
         "`attention(x, heads)` reads one sequence; a second one is not supported",
     ),
     (
-        &["rope", "rotary", "rotary_embedding", "alibi"],
+        &["rope", "rotary", "rotary_embedding"],
         "positions turn inside of attention: `attention(x, heads, rotary = 10000)`",
+    ),
+    (
+        &["alibi"],
+        "biases of scores by distance are not supported; another model, with rotary positions, \
+         is `attention(x, heads, rotary = 10000)`",
     ),
     (
         &["positional_embedding", "position_embedding", "wpe"],
@@ -48,9 +53,15 @@ const ABSENT: &[(&[&str], &str)] = &[
         "recurrence over positions is not supported; `attention(x, heads, causal = true)` \
          sees what came before",
     ),
+    (&["conv", "convolution"], "write `conv2d(x, filters)`"),
     (
-        &["conv", "conv1d", "conv3d", "depthwise_conv"],
+        &["conv1d", "conv3d"],
         "`conv2d(x, filters)` convolves images; other extents are not supported",
+    ),
+    (
+        &["depthwise_conv", "depthwise_conv2d", "separable_conv", "separable_conv2d"],
+        "`conv2d(x, channels, groups = channels)` gives each channel a filter of its own, and \
+         `conv2d(x, filters, kernel = 1)` behind it mixes them",
     ),
     (
         &["adaptive_avg_pool", "adaptive_avg_pool2d", "mean_pool"],
@@ -75,8 +86,17 @@ const ABSENT: &[(&[&str], &str)] = &[
     (&["dense", "fc", "fully_connected", "matmul", "mm"], "write `linear(x, width)`"),
     (&["flatten", "view", "unsqueeze", "squeeze"], "write `reshape(x, [batch, …])`"),
     (
-        &["concat", "cat", "stack", "split", "chunk", "transpose", "permute"],
-        "tensors keep their order of elements; `reshape` regroups them",
+        &["concat", "concatenate", "cat", "stack", "hstack"],
+        "tensors are not joined; a map of what would be joined is a map of each operand, added: \
+         `linear(a, width) + linear(b, width, bias = false)`",
+    ),
+    (
+        &["split", "chunk", "unbind"],
+        "tensors are not split; make each part by a map of its own: `linear(x, width)`",
+    ),
+    (
+        &["transpose", "permute", "rearrange"],
+        "tensors keep their order of elements; `reshape` gives them another shape and moves none",
     ),
     (&["cls_token", "cls"], "write `class_token(x)`, and `select(x, 0)` to read it"),
     (

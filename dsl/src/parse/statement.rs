@@ -11,7 +11,7 @@ use crate::{
     token::Kind,
 };
 use nom::{
-    Parser,
+    Err, Parser,
     combinator::{cut, map, opt},
     sequence::{pair, preceded, terminated},
 };
@@ -52,9 +52,29 @@ fn broken(input: Tokens<'_>) -> Option<Statement> {
     Some(Statement { kind: StatementKind::Broken(name), span: input.span() })
 }
 
+/// Words that begin statements of other languages, and what says the same here.
+const ELSEWHERE: [(&[&str], &str); 4] = [
+    (&["for", "while", "loop"], "write `repeat 4 as i { … }`"),
+    (
+        &["if", "else", "elif", "match"],
+        "a model has no conditions; give layers that differ a `repeat` of their own",
+    ),
+    (&["let", "const", "var", "mut"], "write `x = …` alone"),
+    (
+        &["def", "fn", "func", "function", "class"],
+        "write `block name(x) { … return x }` outside of the model",
+    ),
+];
+
 /// A name that begins no statement.
 fn unfinished(input: Tokens<'_>) -> Parsed<'_, StatementKind> {
-    refuse(input.advance(), format!("`=` after `{}`", input.peek().text))
+    let word = input.peek().text;
+    let expected = SyntaxError::expected(input.advance(), format!("`=` after `{word}`"));
+    let known = ELSEWHERE.iter().find(|(words, _)| words.contains(&word));
+    Err(Err::Error(match known {
+        Some((_, hint)) => expected.hint(*hint),
+        None => expected,
+    }))
 }
 
 /// `x = linear(x, 4)`.

@@ -5,7 +5,7 @@ use super::{
     cuts, first,
     hinted::{foreign_keys, unknown_part},
     objective::{kind_of, lacking, unmade},
-    plan::{all_keys, as_entry},
+    plan::{KEYS, as_entry},
     repeated::refuse_repeated,
     resized::resize,
     settable::{DeviceKey, Key, LinkKey},
@@ -76,7 +76,7 @@ impl Program {
         let entry_text = as_entry(text);
         let part = parse::entry(&entry_text)
             .ok()
-            .filter(|entry| !all_keys().contains(&entry.key.text.as_str()));
+            .filter(|entry| !KEYS.contains(&entry.key.text.as_str()));
         let Some(entry) = part else { return self.search.set_from(text, files) };
         let mut report = Report::default();
         report.add_file(SourceFile::new("--set", entry_text.as_str()));

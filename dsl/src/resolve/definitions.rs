@@ -1,6 +1,6 @@
 //! What all files of a program define, by name, and which of it the program is about.
 
-use super::{plan::all_keys, scope::reserved};
+use super::{plan::KEYS, scope::reserved};
 use crate::{
     Code, Mistake, Span,
     operators::{metric, operator},
@@ -59,11 +59,9 @@ impl<'a> Definitions<'a> {
                 report.error_with(link.name.span, mistake, labels);
             }
         }
-        let decisions = all_keys();
         let parts = [("device", &self.devices), ("link", &self.links)];
         for (what, parts) in parts {
-            let called =
-                parts.values().filter(|part| decisions.contains(&&*part.name.text));
+            let called = parts.values().filter(|part| KEYS.contains(&&*part.name.text));
             for Component { name, .. } in called {
                 let name_text = &name.text;
                 let message = format!(

@@ -304,7 +304,7 @@ fn combined(
             Sign::Add => operators::add(graph, a, b),
             Sign::Subtract => operators::subtract(graph, a, b),
             Sign::Multiply => operators::multiply(graph, a, b),
-            Sign::Divide => Err(not_yet("dividing by a tensor")),
+            Sign::Divide => Err(divided_by_tensor()),
         },
         (Value::Tensor(_), number)
             if sign == Sign::Divide && number.real() == Some(0.0) =>
@@ -312,12 +312,16 @@ fn combined(
             Err(zero_divisor())
         }
         (Value::Tensor(tensor), number) => scaled(graph, sign, tensor, number),
-        (_, Value::Tensor(_)) if sign == Sign::Divide => {
-            Err(not_yet("dividing by a tensor"))
-        }
+        (_, Value::Tensor(_)) if sign == Sign::Divide => Err(divided_by_tensor()),
         (number, Value::Tensor(tensor)) => scaled(graph, sign, tensor, number),
         _ => arithmetic(sign, one, other),
     }
+}
+
+fn divided_by_tensor() -> Mistake {
+    let hint = "a tensor can be divided by a number: `x / 2`; `layer_norm`, `rms_norm` and \
+                `softmax` divide by what they find in it";
+    not_yet("dividing by a tensor").hint(hint)
 }
 
 /// `tensor * number`, `tensor / number`.

@@ -4,11 +4,15 @@
 use super::{
     component::{DEVICE_KEYS, LINK_KEYS},
     objective::{RESULT_KEYS, kind_of},
-    plan::{TENSOR, all_keys},
+    plan::{KEYS, TENSOR},
     settable::Key,
     train,
 };
-use crate::{Code, Mistake, Program, Span, syntax::Entry};
+use crate::{
+    Code, Mistake, Program, Span,
+    near::{Asked, borrowed},
+    syntax::Entry,
+};
 use roundelay_schedule::nearest;
 use std::collections::BTreeSet;
 
@@ -30,8 +34,13 @@ pub(super) fn unknown_part(program: &Program, entry: &Entry) -> Mistake {
         });
     }
     let mut names = program.part_names();
-    names.extend(all_keys().into_iter().map(str::to_owned));
+    names.extend(KEYS.map(str::to_owned));
     let full = full_keys(program);
+    if let Some(hint) = borrowed(Asked::Key("plan"), name)
+        && full.iter().all(|(key, _)| *key != name)
+    {
+        return mistake.hint(hint);
+    }
     let known = names.iter().map(String::as_str);
     let inner = full.iter().map(|(key, _)| *key);
     match nearest(name, known.clone().chain(inner)) {

@@ -14,7 +14,8 @@ use std::collections::BTreeSet;
 
 /// `minimize step_time`.
 pub(super) fn objective(entry: &Entry, report: &mut Report) -> Known<Objective> {
-    let (name, given) = called(single(entry, report)?, "what to minimize", report)?;
+    let (name, given) =
+        called(single(entry, report)?, "what to minimize, such as `step_time`", report)?;
     let known = Objective::ALL.map(Objective::name);
     let found = Objective::ALL.into_iter().find(|known| known.name() == name.text);
     let found = found.ok_or_else(|| {

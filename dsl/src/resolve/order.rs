@@ -47,7 +47,7 @@ fn order(
     files: &dyn Files,
     report: &mut Report,
 ) -> Known<(Order, Vec<DeviceList>)> {
-    let (name, given) = called(value, "a name of order", report)?;
+    let (name, given) = called(value, "a name of order such as `1f1b`", report)?;
     match (name.text.as_str(), given) {
         ("listed", [file]) => Ok((Order::Listed, read(file, files, report)?)),
         ("listed", _) => {

@@ -121,15 +121,6 @@ const fn keys<const N: usize>(entries: &[(&'static str, Apply); N]) -> [&'static
     keys
 }
 
-/// Words that are no keys but are said elsewhere, and how.
-const ELSEWHERE: [(&str, &str); 5] = [
-    ("cost", "write `minimize cost`, with `price 2.5 USD/h` in every device"),
-    ("overdecompose", "write `tensor { overdecompose 2 }`"),
-    ("units", "write `rule local(units = 4)`"),
-    ("overlap", "write `rule local(units = 4, overlap = 1)`"),
-    ("heads", "write `head after NAME { … loss … }` in the model"),
-];
-
 /// What the planner may choose.
 pub(super) fn resolve(
     definitions: &Definitions<'_>,
@@ -153,16 +144,12 @@ fn resolve_section(
     let mut search = Search::default();
     let (stages, others): (Vec<Entry>, Vec<Entry>) =
         section.entries.iter().cloned().partition(|entry| entry.key.text == "stage");
-    let settings = Settings::new("plan", &others, &all_keys(), report);
-    let entries = all_keys().into_iter().filter_map(|key| settings.get(key));
+    let settings = Settings::new("plan", &others, &KEYS, report);
+    let entries = KEYS.into_iter().filter_map(|key| settings.get(key));
     let entries = entries.chain(&stages);
     let results: Vec<Known<()>> =
         entries.map(|entry| apply(&mut search, entry, files, report)).collect();
     results.into_iter().collect::<Known<()>>().map(|()| search)
-}
-
-pub(super) fn all_keys() -> Vec<&'static str> {
-    KEYS.into_iter().chain(ELSEWHERE.map(|(key, _)| key)).collect()
 }
 
 impl Search {
@@ -213,7 +200,7 @@ fn set_entry(
     report: &mut Report,
 ) -> Known<()> {
     let entries = std::slice::from_ref(entry);
-    let settings = Settings::new("plan", entries, &all_keys(), report);
+    let settings = Settings::new("plan", entries, &KEYS, report);
     match settings.get(&entry.key.text) {
         Some(entry) => apply(search, entry, files, report),
         None => Err(report.earlier()),
@@ -246,10 +233,9 @@ fn apply(
     files: &dyn Files,
     report: &mut Report,
 ) -> Known<()> {
-    match ENTRIES.iter().find(|(key, _)| *key == entry.key.text) {
-        Some((_, apply)) => apply(search, entry, files, report),
-        None => elsewhere(entry, report),
-    }
+    let known = ENTRIES.iter().find(|(key, _)| *key == entry.key.text);
+    let (_, apply) = known.expect("settings hold known keys alone");
+    apply(search, entry, files, report)
 }
 
 fn set<T>(place: &mut T, value: Known<T>) -> Known<()> {
@@ -375,8 +361,9 @@ pub(super) fn word<T: Copy + std::fmt::Display>(
     all: &[T],
     report: &mut Report,
 ) -> Known<T> {
-    let (name, given) = called(value, &format!("a name of {what}"), report)?;
     let names: Vec<String> = all.iter().map(T::to_string).collect();
+    let expected = format!("a name of {what}, one of {}", names.join(", "));
+    let (name, given) = called(value, &expected, report)?;
     let Some(index) = names.iter().position(|known| *known == name.text) else {
         let known: Vec<&str> = names.iter().map(String::as_str).collect();
         return Err(unknown_word(what, &name.text, &known, name.span, report));
@@ -520,15 +507,6 @@ fn halves(entry: &Entry, report: &mut Report) -> Known<Numbers> {
     let mistake = Mistake::new(Code::Value, message)
         .hint("write `tensor { overdecompose 2 }`, or 1 for together");
     Err(report.error(entry.key.span, mistake))
-}
-
-/// A word that is not a decision of its own.
-fn elsewhere(entry: &Entry, report: &mut Report) -> Known<()> {
-    let key = entry.key.text.as_str();
-    let mistake =
-        Mistake::new(Code::Syntax, format!("`{key}` is not a decision of its own"));
-    let hint = ELSEWHERE.iter().find(|(known, _)| *known == key).map(|(_, hint)| *hint);
-    Err(report.error(entry.key.span, hint.into_iter().fold(mistake, Mistake::hint)))
 }
 
 /// Every rule has a model, and pinned cuts lie inside of one and make stages that are allowed.

@@ -17,7 +17,7 @@ const FORMALS: &[Formal] = &[optional("share", Fallback::Number(1.0))];
 
 /// One way to compute again.
 pub(super) fn recompute(value: &Expression, report: &mut Report) -> Known<Recompute> {
-    let (name, given) = called(value, "a name of recompute", report)?;
+    let (name, given) = called(value, "a name of recompute such as `full`", report)?;
     let (callee, whole, some): (_, _, fn(Share) -> Recompute) = match &*name.text {
         "selective" => ("selective", Recompute::Selective, Recompute::SelectiveIn),
         "full" => ("full", Recompute::Full, Recompute::FullIn),

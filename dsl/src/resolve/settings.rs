@@ -2,7 +2,8 @@
 
 use super::constant::constant;
 use crate::{
-    Code, Dimension, Mistake, Quantity, Span, Value, near,
+    Code, Dimension, Mistake, Quantity, Span, Value,
+    near::{self, Asked},
     report::{Known, Report, duplicate},
     syntax::{Choice, Entry, Expression, ExpressionKind, Name, Setting},
 };
@@ -177,7 +178,7 @@ impl<'a> Settings<'a> {
 fn unknown_key(owner: &str, key: &str, known: &[&str]) -> Mistake {
     let mistake =
         Mistake::new(Code::UnknownKey, format!("unknown key `{key}` in {owner}"));
-    mistake.near(key, known.iter().copied())
+    mistake.meant(Asked::Key(owner), key, known.iter().copied())
 }
 
 /// The one value of an entry that takes neither alternatives nor entries.
@@ -224,9 +225,18 @@ pub(super) fn quantity(
         }
         other => {
             let message = format!("expected {expected}, found {}", other.kind());
-            Err(report.error(expression.span, Mistake::new(Code::Unit, message)))
+            let mistake = Mistake::new(Code::Unit, message);
+            let hint = with_unit(expression, dimension);
+            Err(report
+                .error(expression.span, hint.into_iter().fold(mistake, Mistake::hint)))
         }
     }
+}
+
+/// How to write a number that has no unit with the one that is usual.
+fn with_unit(expression: &Expression, dimension: Dimension) -> Option<String> {
+    let ExpressionKind::Number(digits, None) = &expression.kind else { return None };
+    Some(format!("write the unit too, as in `{digits} {}`", dimension.usual()))
 }
 
 /// Refuses a quantity that counts nothing, be it zero or less than the least that is counted.

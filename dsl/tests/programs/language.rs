@@ -430,7 +430,7 @@ fn a_search_is_set_from_the_command_line() {
         ("ruel=sync", "unknown key `ruel` in plan"),
         ("rule=sink", "unknown rule `sink`"),
         ("tensor.depth=0", "expected a whole number from 1 to 1048576, found 0"),
-        ("overdecompose=2", "`overdecompose` is not a decision of its own"),
+        ("overdecompose=2", "unknown key `overdecompose` in plan"),
         (
             "tensor.overdecompose=3",
             "the examples of a micro-batch are taken together, or in two halves",

@@ -18,6 +18,15 @@ fn told(text: &str) -> String {
     }
 }
 
+/// All that is said of a model with this statement.
+fn model(statement: &str) -> String {
+    let text = format!(
+        "model m {{\n input x: real[batch, 8]\n {statement}\n loss mse(linear(x, 8), x)\n}}"
+    );
+    let refused = parse(&SourceFile::new("m.rdl", text), &NoFiles).expect_err(statement);
+    refused.to_string()
+}
+
 fn set(setting: &str) -> Result<Program, String> {
     let source = SourceFile::new("m.rdl", format!("{MODEL}\n{PARTS}{FLAT}"));
     let (mut program, _) = parse(&source, &NoFiles).expect("it is right");
@@ -55,6 +64,84 @@ fn slips_are_answered_with_what_is_read() {
         let told = told(&text);
         assert!(told.contains(said), "{text}: {told}");
         assert!(told.contains(&format!("hint: {hint}")), "{text}: {told}");
+    }
+}
+
+/// The nearest known name would mean something else, or there is none.
+#[test]
+fn words_of_other_systems_are_answered_with_what_says_the_same() {
+    for (line, hint) in [
+        ("plan { states fsdp }", "FSDP is `zero3`"),
+        ("plan { states FSDP }", "FSDP is `zero3`"),
+        ("plan { rule async }", "`cyclic_v2` and `cyclic_v1` use parameters"),
+        ("plan { placement ddp }", "write `data`"),
+        ("plan { minimize throughput }", "write `step_time`"),
+        ("plan { tp 4 }", "write `tensor { rows 4 }`"),
+        ("plan { dp 8 }", "write `replicas 4`"),
+        ("plan { pipeline 4 }", "write `placement pipeline` and `stages 4`"),
+        ("plan { zero 3 }", "write `states zero1`, `states zero2` or `states zero3`"),
+        ("plan { gradient_accumulation 8 }", "write `micro_batches 8`"),
+        ("plan { activation_checkpointing }", "write `recompute full`"),
+        ("plan { sequence_parallel true }", "write `sequence split`"),
+        ("plan { interleave 2 }", "write `order interleaved` and `chunks 2`"),
+        ("plan { batch 8 }", "it is a key of `train`"),
+        ("plan { banana 8 }", "known are minimize, result, "),
+        ("train { optimizer adam(1e-3) }", "Adam is `adamw` with `weight_decay = 0`"),
+        ("train { learning_rate 1 }", "write `optimizer adamw(lr = 1e-3"),
+    ] {
+        let told = told(line);
+        assert!(told.contains(&format!("hint: {hint}")), "{line}: {told}");
+    }
+    let told = set("tp=4").expect_err("there is no such decision");
+    assert!(told.contains("write `tensor { rows 4 }`"), "{told}");
+}
+
+#[test]
+fn operators_and_arguments_of_other_libraries_are_answered() {
+    for (value, hint) in [
+        ("attention(x, num_heads = 4)", "write `heads`"),
+        ("attention(x, 4, num_kv_heads = 2)", "write `key_heads`"),
+        ("layer_norm(x, eps = 1e-5)", "write `epsilon`"),
+        ("depthwise_conv(x)", "`conv2d(x, channels, groups = channels)`"),
+        ("concat(x, x)", "`linear(a, width) + linear(b, width, bias = false)`"),
+        ("split(x, 2)", "make each part by a map of its own"),
+        ("alibi(x)", "biases of scores by distance are not supported"),
+        ("x / x", "a tensor can be divided by a number: `x / 2`"),
+    ] {
+        let told = model(&format!("y = {value}"));
+        assert!(told.contains(hint), "{value}: {told}");
+    }
+}
+
+#[test]
+fn statements_of_other_languages_are_answered() {
+    for (line, hint) in [
+        ("for i in 0 .. 4 { x = linear(x, 8) }", "write `repeat 4 as i { … }`"),
+        ("while true { x = linear(x, 8) }", "write `repeat 4 as i { … }`"),
+        ("if layer < 2 { x = linear(x, 8) }", "a model has no conditions"),
+        ("let y = linear(x, 8)", "write `x = …` alone"),
+        ("def f(x) { return x }", "write `block name(x) { … return x }`"),
+    ] {
+        let told = model(line);
+        assert_eq!(told.matches("error[").count(), 1, "{line}: {told}");
+        assert!(told.contains(&format!("hint: {hint}")), "{line}: {told}");
+    }
+}
+
+#[test]
+fn a_number_where_a_size_or_a_name_is_expected_is_answered() {
+    for (line, said) in [
+        ("device d { memory 80 }", "hint: write the unit too, as in `80 GB`"),
+        ("link l { latency 2 }", "hint: write the unit too, as in `2 us`"),
+        ("plan { memory <= 80 }", "hint: write the unit too, as in `80 GB`"),
+        (
+            "plan { states 3 }",
+            "expected a name of states, one of replicated, zero1, zero2, zero3",
+        ),
+        ("plan { order 1 }", "expected a name of order such as `1f1b`"),
+    ] {
+        let told = told(line);
+        assert!(told.contains(said), "{line}: {told}");
     }
 }
 
