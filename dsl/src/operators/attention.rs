@@ -11,7 +11,7 @@ mod turning;
 use super::{
     Operator,
     linear::{Affine, Bias, Drawn},
-    normal::root_mean_square,
+    normal::{epsilon, root_mean_square},
     rows::sequence,
 };
 use crate::{
@@ -304,7 +304,7 @@ fn projections(arguments: &Arguments) -> Result<Projections, Mistake> {
 fn head_norm(arguments: &Arguments) -> Result<HeadNorm, Mistake> {
     match arguments.given("head_norm") {
         None => Ok(HeadNorm::Without),
-        Some(_) => arguments.above_zero("head_norm").map(HeadNorm::RootMeanSquare),
+        Some(_) => epsilon(arguments, "head_norm").map(HeadNorm::RootMeanSquare),
     }
 }
 

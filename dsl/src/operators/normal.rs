@@ -16,7 +16,8 @@ const EPSILON: Formal = optional("epsilon", Fallback::Number(1e-5));
 /// zeros (arXiv 1607.06450).
 pub(super) const LAYER_NORM: Operator = Operator {
     name: "layer_norm",
-    summary: "x (.., n) → normalised over n, times a trained gain, plus a trained bias",
+    summary: "x (.., n) → normalised over n, times a trained gain, plus a trained bias; \
+              `epsilon` is below 1",
     formals: &[required("x"), EPSILON],
     build: layer_norm,
 };
@@ -46,7 +47,7 @@ pub(super) const GROUP_NORM: Operator = Operator {
 /// x (.., n) → x over its root mean square; parameter `gain` (arXiv 1910.07467).
 pub(super) const RMS_NORM: Operator = Operator {
     name: "rms_norm",
-    summary: "x (.., n) → x / √(mean of x² over n), times a trained gain",
+    summary: "x (.., n) → x / √(mean of x² over n), times a trained gain; `epsilon` is below 1",
     formals: &[required("x"), EPSILON],
     build: rms_norm,
 };
@@ -62,7 +63,7 @@ fn affine(x: &Tensor, graph: &mut Graph) -> Result<(u64, [Tensor; 2]), Mistake> 
 fn layer_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
     let x = arguments.real_tensor("x")?;
     let (_, [gain, bias]) = affine(&x, graph)?;
-    let operation = Operation::LayerNorm { epsilon: epsilon(arguments)? };
+    let operation = Operation::LayerNorm { epsilon: epsilon(arguments, "epsilon")? };
     graph.node("", operation, &[&x, &gain, &bias], x.shape.clone()).map(Value::Tensor)
 }
 
@@ -108,7 +109,7 @@ fn group_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake
 
 fn rms_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
     let x = arguments.real_tensor("x")?;
-    root_mean_square(graph, &x, epsilon(arguments)?).map(Value::Tensor)
+    root_mean_square(graph, &x, epsilon(arguments, "epsilon")?).map(Value::Tensor)
 }
 
 /// x over its root mean square, times a gain at the present path.
@@ -122,7 +123,13 @@ pub(super) fn root_mean_square(
     graph.node("", Operation::RmsNorm { epsilon }, &[x, &gain], x.shape.clone())
 }
 
-/// The argument `epsilon`.
-fn epsilon(arguments: &Arguments) -> Result<f64, Mistake> {
-    arguments.above_zero("epsilon")
+/// The ε of a norm: a number of 1 or more would be a width that others write in its place.
+pub(super) fn epsilon(arguments: &Arguments, name: &'static str) -> Result<f64, Mistake> {
+    let epsilon = arguments.above_zero(name)?;
+    if epsilon < 1.0 {
+        return Ok(epsilon);
+    }
+    let message = format!("`{name}` of a norm must be below 1, found {epsilon}");
+    let mistake = Mistake::new(Code::Value, message).argument(name);
+    Err(mistake.hint("the width that is normalised follows from `x`"))
 }
