@@ -108,6 +108,7 @@ pub(super) fn standing(name: &str) -> Standing {
         "attention_probs_dropout_prob" | "hidden_dropout_prob" => {
             (json!(0), "the dropouts of this family have other names")
         }
+        "lm_head_bias" => (json!(false), "the map to the vocabulary has no bias"),
         "pruned_heads" => (json!({}), "all heads of a layer are alike"),
         "quantization_config" => {
             let why = "quantized weights are not trained; take the configuration of the \

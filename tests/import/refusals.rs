@@ -143,6 +143,7 @@ fn wrong_for_their_family() -> Vec<Case> {
             "trained table",
         ),
         ("bert-base-uncased", "is_decoder", json!(true), "mask"),
+        ("phi-3-mini-4k", "lm_head_bias", json!(true), "the map to the vocabulary"),
         (
             "bert-base-uncased",
             "architectures",
