@@ -44,7 +44,7 @@ impl Encoder {
             vocabulary,
         };
         sizes.check(fields, ["num_attention_heads", "num_attention_heads"]);
-        let epsilon = fields.above_zero("layer_norm_eps", 1e-12);
+        let epsilon = fields.epsilon("layer_norm_eps", 1e-12);
         let deviation = fields.above_zero("initializer_range", 0.02);
         attention_dropout(fields, "attention_probs_dropout_prob", dropout);
         let dropout = fields.rate("hidden_dropout_prob", dropout);

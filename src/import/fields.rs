@@ -210,6 +210,17 @@ impl<'a> Fields<'a> {
         default
     }
 
+    /// The ε of norms with a default; it is small against what they normalise.
+    pub(super) fn epsilon(&mut self, name: &str, default: f64) -> f64 {
+        let epsilon = self.above_zero(name, default);
+        if epsilon < 1.0 {
+            return epsilon;
+        }
+        let message = format!("`{name}` must be below 1, found {epsilon}");
+        self.refuse(name, Code::Value, message, "");
+        default
+    }
+
     /// The probability of a dropout, with a default.
     pub(super) fn rate(&mut self, name: &str, default: f64) -> f64 {
         let rate = self.real_or(name, default);

@@ -107,7 +107,7 @@ impl Reading {
         Self {
             sizes,
             sequence: sequence(fields, options, most, Positions::Angles),
-            epsilon: fields.above_zero("rms_norm_eps", 1e-6),
+            epsilon: fields.epsilon("rms_norm_eps", 1e-6),
             deviation: fields.above_zero("initializer_range", 0.02),
             attention: sizes.attention().maybe("bias", (!bias).then_some("false")),
         }

@@ -53,7 +53,7 @@ pub(super) fn gpt2(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     let rows = fields.size_or("n_positions", 1024);
     let most = ("n_positions", rows);
     let length = sequence(fields, options, most, Positions::Trained);
-    let epsilon = fields.above_zero("layer_norm_epsilon", 1e-5);
+    let epsilon = fields.epsilon("layer_norm_epsilon", 1e-5);
     let deviation = fields.above_zero("initializer_range", 0.02);
     attention_dropout(fields, "attn_pdrop", 0.1);
     let attention = sizes.attention().with("output_deviation", "output_deviation");
@@ -203,7 +203,7 @@ pub(super) fn gpt_neox(fields: &mut Fields<'_>, options: &ImportOptions) -> Mode
     let Angles { base, stretch } = rotary::angles(fields, "rope_theta", base);
     attention_dropout(fields, "attention_dropout", 0.0);
     fields.value("classifier_dropout");
-    let epsilon = fields.above_zero("layer_norm_eps", 1e-5);
+    let epsilon = fields.epsilon("layer_norm_eps", 1e-5);
     let deviation = fields.above_zero("initializer_range", 0.02);
     let parallel = fields.truth_or("use_parallel_residual", true);
     let bias = (!fields.truth_or("attention_bias", true)).then_some("false");

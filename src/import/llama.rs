@@ -109,7 +109,7 @@ impl Reading {
         Self {
             sizes,
             sequence: sequence(fields, options, most, Positions::Angles),
-            epsilon: fields.above_zero("rms_norm_eps", defaults.epsilon),
+            epsilon: fields.epsilon("rms_norm_eps", defaults.epsilon),
             deviation: fields.above_zero("initializer_range", 0.02),
             angles: angles(fields, "rope_theta", 10_000.0),
         }

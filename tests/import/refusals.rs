@@ -97,6 +97,13 @@ fn wrong_values() -> Vec<Case> {
         ("llama-2-7b", "hidden_act", json!("tanh"), "a gate with the activation `tanh`"),
         ("llama-2-7b", "rms_norm_eps", json!(0), "must be above 0"),
         ("llama-2-7b", "rms_norm_eps", json!("x"), "must be a number"),
+        (
+            "llama-2-7b",
+            "rms_norm_eps",
+            json!(3),
+            "`rms_norm_eps` must be below 1, found 3",
+        ),
+        ("gpt2", "layer_norm_epsilon", json!(1e308), "must be below 1"),
         ("llama-2-7b", "attention_bias", json!(1), "must be true or false"),
         ("llama-2-7b", "attention_dropout", json!(1.5), "below 1"),
         ("llama-2-7b", "rope_scaling", json!({"factor": 2}), "`rope_type`"),
