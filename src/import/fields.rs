@@ -328,7 +328,9 @@ impl<'a> Fields<'a> {
     }
 
     fn refuse_unknown(&mut self, name: &str) {
-        let name_of = spelled_out(name);
+        let alias = ALIASES.iter().find_map(|pair| other(pair, name));
+        let alias = alias.filter(|alias| self.read.contains(*alias));
+        let name_of = alias.map_or_else(|| spelled_out(name), str::to_owned);
         let is_there = |known: &&str| self.fields.iter().any(|own| own.name == **known);
         let read = || self.read.iter().map(String::as_str);
         let absent = nearest_hint(&name_of, read().filter(|known| !is_there(known)));
@@ -372,6 +374,24 @@ impl<'a> Fields<'a> {
     ) -> Vec<Diagnostic> {
         self.refuse(name, code, message, hint);
         self.mistakes
+    }
+}
+
+/// Names of one field in different families; transformers takes either where it reads one.
+const ALIASES: [[&str; 2]; 5] = [
+    ["n_layer", "num_hidden_layers"],
+    ["n_embd", "hidden_size"],
+    ["n_head", "num_attention_heads"],
+    ["n_positions", "max_position_embeddings"],
+    ["n_inner", "intermediate_size"],
+];
+
+/// The other name of a pair.
+fn other(pair: &[&'static str; 2], name: &str) -> Option<&'static str> {
+    match pair {
+        [one, other] if *one == name => Some(other),
+        [one, other] if *other == name => Some(one),
+        _ => None,
     }
 }
 

@@ -524,3 +524,14 @@ fn a_field_that_is_meant_for_a_missing_one_is_to_be_renamed() {
     hold(&text, &["nearest is `num_key_value_heads`", "give the field its name"]);
     assert!(!refused(&text).to_string().contains("--ignore"));
 }
+    for (own, other) in [
+        ("n_layer", "num_hidden_layers"),
+        ("n_embd", "hidden_size"),
+        ("n_head", "num_attention_heads"),
+        ("n_positions", "max_position_embeddings"),
+    ] {
+        let quoted = |name: &str| format!("\"{name}\"");
+        let text = fixture("gpt2").replace(&quoted(own), &quoted(other));
+        let nearest = format!("unknown field `{other}`; nearest is `{own}`");
+        hold(&text, &[&nearest, "give the field its name"]);
+    }
