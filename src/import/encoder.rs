@@ -155,17 +155,25 @@ pub(super) fn bert(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
         }
         Task::SequenceClasses => {
             names.push(("classes", classes_of_examples(fields).to_string()));
-            (class_head(task, rate), Vec::new())
+            (class_head(task, rate), vec![NO_PADDING.to_owned()])
         }
         Task::TokenClasses => {
             names.push(("classes", classes(fields).to_string()));
-            (class_head(task, rate), Vec::new())
+            (class_head(task, rate), [UNCOUNTED, NO_PADDING].map(str::to_owned).into())
         }
     };
     encoder.model("bert", names, [before, after, notes])
 }
 
 /// Fields of a pooler in multilingual releases, which the class does not read.
+/// Which targets of tokens a loss leaves out.
+const UNCOUNTED: &str = "A target of `classes` stands for a token that does not count, as −100 does \
+                         in transformers.";
+
+/// What sequences of different lengths would need.
+const NO_PADDING: &str = "There is no mask of padding: every token of a sequence sees all others, \
+                          so sequences must be whole.";
+
 const POOLER: [&str; 6] = [
     "directionality",
     "pooler_fc_size",
@@ -211,9 +219,13 @@ fn class_head(task: Task, rate: f64) -> Vec<String> {
     };
     let logits = map("classes").of(&dropped(&x, rate));
     vec![
+    let masked = match task {
+        Task::SequenceClasses => "",
+        Task::MaskedTokens | Task::TokenClasses => ", masked = true",
+    };
         format!("logits = {logits}"),
-        "loss cross_entropy(logits, targets)".to_owned(),
-        "metric accuracy(logits, targets)".to_owned(),
+        format!("loss cross_entropy(logits, targets{masked})"),
+        format!("metric accuracy(logits, targets{masked})"),
     ]
 }
 

@@ -216,13 +216,21 @@ fn heads_of_classes_have_the_loss_that_transformers_takes() {
         ("num_labels", json!(3)),
         ("problem_type", json!("single_label_classification")),
     ];
-    for text in [of(sequence, &same), of(token, &same), of(token, &[regression])] {
+    for (text, masked) in [
+        (of(sequence, &same), ""),
+        (of(token, &same), ", masked = true"),
+        (of(token, &[regression]), ", masked = true"),
+    ] {
         let done = accepted(&text);
-        assert!(
-            done.text.contains("loss cross_entropy(logits, targets)"),
-            "{}",
-            done.text
-        );
+        for part in [
+            format!("loss cross_entropy(logits, targets{masked})"),
+            format!("metric accuracy(logits, targets{masked})"),
+            "There is no mask of padding".to_owned(),
+        ] {
+            assert!(done.text.contains(&part), "{part}: {}", done.text);
+        }
+        let told = done.text.contains("A target of `classes` stands for");
+        assert_eq!(told, !masked.is_empty(), "{}", done.text);
     }
 }
 
