@@ -15,6 +15,12 @@ const ACTIVATIONS: [(&[&str], &str); 5] = [
 /// Activations that a gate can have.
 const GATES: [&str; 4] = ["silu", "gelu", "gelu_tanh", "relu"];
 
+/// The operator of a spelling.
+fn operator(spelled: &str) -> Option<&'static str> {
+    let known = ACTIVATIONS.iter().find(|(names, _)| names.contains(&spelled));
+    known.map(|(_, operator)| *operator)
+}
+
 /// The operator of an activation that a field names, or of a default.
 pub(super) fn activation(
     fields: &mut Fields<'_>,
@@ -22,8 +28,7 @@ pub(super) fn activation(
     default: &'static str,
 ) -> &'static str {
     let Some(wanted) = fields.text(name) else { return default };
-    let known = ACTIVATIONS.iter().find(|(names, _)| names.contains(&wanted.as_str()));
-    if let Some((_, operator)) = known {
+    if let Some(operator) = operator(&wanted) {
         return operator;
     }
     let names: Vec<&str> =
@@ -47,4 +52,23 @@ pub(super) fn gate(
     let message = format!("a gate with the activation `{operator}` cannot be imported");
     fields.refuse(name, Code::NotYet, message, "");
     default
+}
+
+/// The activation of a gate that `hidden_activation` alone names; `hidden_act`, which releases have
+/// besides, is not read by the class.
+pub(super) fn gate_beside_hidden_act(
+    fields: &mut Fields<'_>,
+    default: &'static str,
+) -> &'static str {
+    let taken = gate(fields, "hidden_activation", default);
+    if let Some(named) = fields.text("hidden_act")
+        && operator(&named) != Some(taken)
+    {
+        let message = format!(
+            "`hidden_act` is \"{named}\", but this family is trained with `{taken}`; only \
+             `hidden_activation` says otherwise"
+        );
+        fields.warn("hidden_act", message);
+    }
+    taken
 }

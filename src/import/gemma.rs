@@ -2,7 +2,7 @@
 //! blocks. Defaults are those of transformers' configuration classes.
 
 use super::{
-    activation::gate,
+    activation::gate_beside_hidden_act,
     call::{Call, number},
     decoder::{Decoder, Embedding, Head, Positions, Sizes, Table, sequence},
     family::{attention_dropout, causal_head},
@@ -11,7 +11,7 @@ use super::{
     model::Model,
     options::ImportOptions,
     pattern::Kind,
-    rotary::{Turns, angles, factors, kinds, pairs, turns, whole},
+    rotary::{THETA, Turns, angles, factors, kinds, pairs, turns, whole},
 };
 use roundelay_dsl::Code;
 use serde_json::json;
@@ -180,18 +180,8 @@ fn of_one_base(mut kinds: Vec<Kind>) -> Vec<Kind> {
 pub(super) fn gemma(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     causal_head(fields, &["GemmaForCausalLM"], &["GemmaModel"]);
     let reading = Reading::new(fields, options, &GEMMA);
-    let named = fields.text("hidden_act");
-    let activation = gate(fields, "hidden_activation", "gelu_tanh");
-    if let Some(named) = named.filter(|named| named == "gelu")
-        && activation == "gelu_tanh"
-    {
-        let message = format!(
-            "`hidden_act` is \"{named}\", but Gemma is trained with \"gelu_pytorch_tanh\"; \
-             `hidden_activation` says otherwise"
-        );
-        fields.warn("hidden_act", message);
-    }
-    let angles = angles(fields, "rope_theta", GEMMA.base);
+    let activation = gate_beside_hidden_act(fields, "gelu_tanh");
+    let angles = angles(fields, THETA, GEMMA.base);
     let turns = Turns::alike(angles);
     let kinds = kinds(fields, reading.sizes.layers, None, turns, |_| false);
     let (branches, base) = (Branches::NormsBefore, angles.base);
@@ -215,12 +205,11 @@ fn window(fields: &mut Fields<'_>) -> Option<u64> {
 pub(super) fn gemma2(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     causal_head(fields, &["Gemma2ForCausalLM"], &["Gemma2Model"]);
     let mut reading = Reading::new(fields, options, &GEMMA2);
-    fields.value("hidden_act");
-    let activation = gate(fields, "hidden_activation", "gelu_tanh");
+    let activation = gate_beside_hidden_act(fields, "gelu_tanh");
     reading.scored(fields, Some(50.0));
     let window = window(fields);
     let cap = fields.open_real("final_logit_softcapping", Some(30.0));
-    let angles = angles(fields, "rope_theta", GEMMA2.base);
+    let angles = angles(fields, THETA, GEMMA2.base);
     let turns = Turns::alike(angles);
     let even = |layer: u64| layer.is_multiple_of(2);
     let kinds = kinds(fields, reading.sizes.layers, window, turns, even);
@@ -234,8 +223,7 @@ pub(super) fn gemma2(fields: &mut Fields<'_>, options: &ImportOptions) -> Model 
 pub(super) fn gemma3(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     causal_head(fields, &["Gemma3ForCausalLM"], &["Gemma3TextModel"]);
     let mut reading = Reading::new(fields, options, &GEMMA3);
-    fields.value("hidden_act");
-    let activation = gate(fields, "hidden_activation", "gelu_tanh");
+    let activation = gate_beside_hidden_act(fields, "gelu_tanh");
     reading.scored(fields, None);
     reading.attention =
         reading.attention.clone().with("head_norm", number(reading.epsilon));

@@ -199,8 +199,8 @@ pub(super) fn gpt_neox(fields: &mut Fields<'_>, options: &ImportOptions) -> Mode
     let most = fields.size_or("max_position_embeddings", 2048);
     let most = ("max_position_embeddings", most);
     let length = sequence(fields, options, most, Positions::Angles);
-    let base = fields.above_zero("rotary_emb_base", 10_000.0);
-    let Angles { base, stretch } = rotary::angles(fields, "rope_theta", base);
+    let bases = &["rope_theta", "rotary_emb_base"];
+    let Angles { base, stretch } = rotary::angles(fields, bases, 10_000.0);
     attention_dropout(fields, "attention_dropout", 0.0);
     fields.value("classifier_dropout");
     let epsilon = fields.epsilon("layer_norm_eps", 1e-5);

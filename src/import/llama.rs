@@ -11,7 +11,7 @@ use super::{
     layer::{Branches, Feed, Layer, Norm},
     model::Model,
     options::ImportOptions,
-    rotary::{Angles, Turns, angles, kinds, pairs, whole},
+    rotary::{Angles, THETA, Turns, angles, kinds, pairs, whole},
 };
 use serde_json::json;
 
@@ -111,7 +111,7 @@ impl Reading {
             sequence: sequence(fields, options, most, Positions::Angles),
             epsilon: fields.epsilon("rms_norm_eps", defaults.epsilon),
             deviation: fields.above_zero("initializer_range", 0.02),
-            angles: angles(fields, "rope_theta", 10_000.0),
+            angles: angles(fields, THETA, 10_000.0),
         }
     }
 

@@ -33,14 +33,14 @@ impl Turns {
     }
 }
 
-/// Angles with their base from `name` or the object of rotary positions.
-pub(super) fn angles(fields: &mut Fields<'_>, name: &str, default: f64) -> Angles {
-    let angles = plain(fields, name, default);
+/// Angles with their base from one of `names` or the object of rotary positions.
+pub(super) fn angles(fields: &mut Fields<'_>, names: &[&str], default: f64) -> Angles {
+    let angles = plain(fields, names, default);
     refuse_both(fields);
     let objects = OBJECTS.into_iter().rev();
     let object = objects.filter_map(|name| Some((name, fields.value(name)?))).next();
     match object {
-        Some((name, object)) => scaled(fields, name, &object, angles),
+        Some((name, object)) => scaled(fields, name, &object, (names, angles)),
         None => angles,
     }
 }
@@ -48,9 +48,10 @@ pub(super) fn angles(fields: &mut Fields<'_>, name: &str, default: f64) -> Angle
 /// Angles of layers that see everything, with their base from `rope_theta`, and of those with a
 /// window, from `rope_local_base_freq`; `rope_parameters` may have an object for each of both.
 pub(super) fn turns(fields: &mut Fields<'_>, [full, sliding]: [f64; 2]) -> Turns {
-    let local = plain(fields, "rope_local_base_freq", sliding);
+    const LOCAL: &[&str] = &["rope_local_base_freq"];
+    let local = plain(fields, LOCAL, sliding);
     let Some(parameters) = fields.value(OBJECTS[1]).filter(is_by_layer) else {
-        return Turns { full: angles(fields, "rope_theta", full), sliding: local };
+        return Turns { full: angles(fields, THETA, full), sliding: local };
     };
     refuse_both(fields);
     let keys = parameters.as_object().into_iter().flat_map(|entries| entries.keys());
@@ -59,16 +60,37 @@ pub(super) fn turns(fields: &mut Fields<'_>, [full, sliding]: [f64; 2]) -> Turns
         let message = format!("unknown layers `{unknown}` within `{}`{near}", OBJECTS[1]);
         fields.refuse(OBJECTS[1], Code::UnknownKey, message, "");
     }
-    let all = plain(fields, "rope_theta", full);
-    let mut of = |layers, angles| match parameters.get(layers) {
-        Some(own) => scaled(fields, OBJECTS[1], own, angles),
+    let all = plain(fields, THETA, full);
+    let mut of = |layers, names, angles| match parameters.get(layers) {
+        Some(own) => scaled(fields, OBJECTS[1], own, (names, angles)),
         None => angles,
     };
-    Turns { full: of(LAYERS[0], all), sliding: of(LAYERS[1], local) }
+    Turns { full: of(LAYERS[0], THETA, all), sliding: of(LAYERS[1], LOCAL, local) }
 }
 
-fn plain(fields: &mut Fields<'_>, name: &str, default: f64) -> Angles {
-    Angles { base: fields.above_zero(name, default), stretch: Stretch::None }
+/// The field that most families have the base of their angles in.
+pub(super) const THETA: &[&str] = &["rope_theta"];
+
+/// Angles with their base from one of these fields; those that are there must agree.
+fn plain(fields: &mut Fields<'_>, names: &[&str], default: f64) -> Angles {
+    let mut given = None;
+    for &name in names {
+        let own = fields.above_zero(name, default);
+        if fields.has(name) {
+            let (first, base) = *given.get_or_insert((name, own));
+            agree(fields, (name, own), (&format!("`{first}`"), base));
+        }
+    }
+    let base = given.map_or(default, |(_, base)| base);
+    Angles { base, stretch: Stretch::None }
+}
+
+/// Refuses a field that says another number than another place says.
+fn agree(fields: &mut Fields<'_>, (name, own): (&str, f64), (place, other): (&str, f64)) {
+    if fields.is_clean() && own != other {
+        let message = format!("`{name}` is {own}, but {place} is {other}");
+        fields.refuse(name, Code::Value, message, "keep the one that was trained with");
+    }
 }
 
 /// The objects of rotary positions, as older and newer releases of transformers write them.
@@ -122,7 +144,13 @@ pub(super) fn factors(fields: &mut Fields<'_>, kinds: &[Kind]) {
 /// The share of every head that turns, from `name` or the object of rotary positions.
 pub(super) fn share(fields: &mut Fields<'_>, name: &str, default: f64) -> f64 {
     let share = fields.real_or(name, default);
-    shares(fields).into_iter().next().unwrap_or(share)
+    let within = shares(fields);
+    if fields.has(name) {
+        for other in &within {
+            agree(fields, (name, share), (&format!("`{SHARE}` of its object"), *other));
+        }
+    }
+    within.into_iter().next().unwrap_or(share)
 }
 
 /// The shares that the objects of rotary positions name.
@@ -163,7 +191,7 @@ pub(super) fn whole(fields: &mut Fields<'_>) {
     let within = shares(fields);
     let wrong = match within.iter().all(|share| *share == 1.0) {
         false => OBJECTS.into_iter().rev().find(|name| fields.has(name)),
-        true => (within.is_empty() && share != 1.0).then_some(SHARE),
+        true => (share != 1.0).then_some(SHARE),
     };
     if let Some(name) = wrong {
         let message = format!("`{SHARE}` is for families whose heads turn in part");
@@ -194,8 +222,13 @@ const SCALING: [&str; 16] = [
     "type",
 ];
 
-/// Angles with what an object of rotary positions says of them.
-fn scaled(fields: &mut Fields<'_>, name: &str, rope: &Value, angles: Angles) -> Angles {
+/// Angles, whose base is from one of `names`, with what an object of rotary positions says of them.
+fn scaled(
+    fields: &mut Fields<'_>,
+    name: &str,
+    rope: &Value,
+    (names, angles): (&[&str], Angles),
+) -> Angles {
     let kinds = ["rope_type", "type"].map(|key| rope.get(key).and_then(Value::as_str));
     let is_scaled = SCALING.iter().any(|key| rope.get(key).is_some());
     let usual = (name == OBJECTS[1] && !is_scaled).then_some("default");
@@ -217,7 +250,13 @@ fn scaled(fields: &mut Fields<'_>, name: &str, rope: &Value, angles: Angles) -> 
     };
     let base = match entries.get("rope_theta").map(Value::as_f64) {
         None => angles.base,
-        Some(Some(theta)) if theta > 0.0 => theta,
+        Some(Some(theta)) if theta > 0.0 => {
+            if let Some(beside) = names.iter().find(|name| fields.has(name)) {
+                let place = format!("`rope_theta` within `{name}`");
+                agree(fields, (*beside, angles.base), (&place, theta));
+            }
+            theta
+        }
         Some(_) => {
             let message =
                 format!("`rope_theta` within `{name}` must be a number above 0");

@@ -143,6 +143,7 @@ fn wrong_for_their_family() -> Vec<Case> {
         ("gemma-3-1b", "use_bidirectional_attention", json!(true), "one direction"),
         ("gemma-3-1b", "layer_types", json!([]), "names 0 layers of 26"),
         ("phi-3-mini-4k", "attention_bias", json!(true), "no biases"),
+        ("phi-3-mini-4k", "lm_head_bias", json!(true), "the map to the vocabulary"),
         (
             "bert-base-uncased",
             "position_embedding_type",
@@ -150,7 +151,6 @@ fn wrong_for_their_family() -> Vec<Case> {
             "trained table",
         ),
         ("bert-base-uncased", "is_decoder", json!(true), "mask"),
-        ("phi-3-mini-4k", "lm_head_bias", json!(true), "the map to the vocabulary"),
         (
             "bert-base-uncased",
             "architectures",
@@ -234,11 +234,44 @@ fn heads_of_classes_have_the_loss_that_transformers_takes() {
     }
 }
 
+/// Two fields that say one thing must say the same.
+#[test]
+fn rotary_fields_that_differ_are_refused() {
+    let within = |share: f64, theta: f64| {
+        let rope = json!({"partial_rotary_factor": share, "rope_theta": theta});
+        ("rope_parameters", rope)
+    };
+    let of = |edits: &[(&str, Value)]| edited("pythia-160m", edits);
+    let theta = |base: f64| ("rope_theta", json!(base));
+    hold(&of(&[theta(5e5)]), &["`rotary_emb_base` is 10000, but `rope_theta` is 500000"]);
+    hold(
+        &of(&[within(0.5, 1e4)]),
+        &["`rotary_pct` is 0.25, but `partial_rotary_factor`"],
+    );
+    hold(
+        &of(&[within(0.25, 5e5)]),
+        &[
+            "`rotary_emb_base` is 10000, but `rope_theta` within `rope_parameters` is 500000",
+        ],
+    );
+    let agreed = accepted(&of(&[theta(1e4), within(0.25, 1e4)]));
+    assert!(agreed.text.contains("turned = 16"), "{}", agreed.text);
+    let llama = edited("llama-3-8b", &[within(1.0, 1e4)]);
+    hold(&llama, &["`rope_theta` is 500000, but `rope_theta` within"]);
+}
+
+/// The published configuration says it.
+#[test]
+fn a_head_without_bias_is_what_there_is() {
+    let _ = accepted(&edited("phi-3-mini-4k", &[("lm_head_bias", json!(false))]));
+}
+
 /// The newest releases of transformers put base, share and scaling into one object.
 #[test]
 fn rotary_parameters_are_read_from_their_object_too() {
     let rope = |name: &str, value: Value| {
-        edited(name, &[("rope_theta", Value::Null), ("rope_parameters", value)])
+        let own = ["rope_theta", "rope_local_base_freq"].map(|own| (own, Value::Null));
+        edited(name, &[&own[..], &[("rope_parameters", value)]].concat())
     };
     let plain = json!({"rope_theta": 7.5, "rope_type": "default"});
     let done = accepted(&rope("llama-3-8b", plain));
@@ -451,6 +484,12 @@ fn what_is_left_out_is_said_in_both_places() {
             "rotary positions are not scaled (yarn)",
         ),
         ("gemma-2b", vec![], "`hidden_act` is \"gelu\""),
+        (
+            "gemma-2-2b",
+            vec![("hidden_act", json!("silu"))],
+            "`hidden_act` is \"silu\", but this family is trained with `gelu_tanh`",
+        ),
+        ("gemma-3-1b", vec![("hidden_act", json!("silu"))], "`hidden_act` is \"silu\""),
         ("gpt2", vec![("architectures", json!(["GPT2Model"]))], "has no head"),
     ] {
         let done = accepted(&edited(release, &edits));
@@ -531,7 +570,6 @@ fn a_field_that_is_meant_for_a_missing_one_is_to_be_renamed() {
     let text = fixture("llama-3-8b").replace("num_key_value_heads", "num_kv_heads");
     hold(&text, &["nearest is `num_key_value_heads`", "give the field its name"]);
     assert!(!refused(&text).to_string().contains("--ignore"));
-}
     for (own, other) in [
         ("n_layer", "num_hidden_layers"),
         ("n_embd", "hidden_size"),
@@ -543,3 +581,4 @@ fn a_field_that_is_meant_for_a_missing_one_is_to_be_renamed() {
         let nearest = format!("unknown field `{other}`; nearest is `{own}`");
         hold(&text, &[&nearest, "give the field its name"]);
     }
+}
