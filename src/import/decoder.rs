@@ -187,8 +187,8 @@ impl Decoder {
         if self.head.table == Table::Shared {
             notes.push(TIED.to_owned());
         }
-        let Self { name, layer, kinds, .. } = self;
-        Model { name, names, before, layer, kinds, after, notes }
+        let Self { name, layer, kinds, head: Head { table, .. }, .. } = self;
+        Model { name, names, before, layer, kinds, after, table, notes }
     }
 
     fn names(&self) -> Vec<(&'static str, String)> {

@@ -68,6 +68,7 @@ impl Encoder {
         self,
         name: &'static str,
         first: Vec<(&'static str, String)>,
+        table: Table,
         [before, after, notes]: [Vec<String>; 3],
     ) -> Model {
         let Sizes { width, heads, hidden, layers, .. } = self.sizes;
@@ -78,7 +79,7 @@ impl Encoder {
         let names = first.into_iter().chain(sizes).chain(epsilon).chain([deviation]);
         let kinds = vec![Kind::OPEN; layers as usize];
         let names = names.collect();
-        Model { name, names, before, layer: self.layer, kinds, after, notes }
+        Model { name, names, before, layer: self.layer, kinds, after, table, notes }
     }
 }
 
@@ -162,10 +163,9 @@ pub(super) fn bert(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
             (class_head(task, rate), [UNCOUNTED, NO_PADDING].map(str::to_owned).into())
         }
     };
-    encoder.model("bert", names, [before, after, notes])
+    encoder.model("bert", names, table, [before, after, notes])
 }
 
-/// Fields of a pooler in multilingual releases, which the class does not read.
 /// Which targets of tokens a loss leaves out.
 const UNCOUNTED: &str = "A target of `classes` stands for a token that does not count, as −100 does \
                          in transformers.";
@@ -174,6 +174,7 @@ const UNCOUNTED: &str = "A target of `classes` stands for a token that does not 
 const NO_PADDING: &str = "There is no mask of padding: every token of a sequence sees all others, \
                           so sequences must be whole.";
 
+/// Fields of a pooler in multilingual releases, which the class does not read.
 const POOLER: [&str; 6] = [
     "directionality",
     "pooler_fc_size",
@@ -218,11 +219,11 @@ fn class_head(task: Task, rate: f64) -> Vec<String> {
         Task::MaskedTokens | Task::TokenClasses => "x".to_owned(),
     };
     let logits = map("classes").of(&dropped(&x, rate));
-    vec![
     let masked = match task {
         Task::SequenceClasses => "",
         Task::MaskedTokens | Task::TokenClasses => ", masked = true",
     };
+    vec![
         format!("logits = {logits}"),
         format!("loss cross_entropy(logits, targets{masked})"),
         format!("metric accuracy(logits, targets{masked})"),
@@ -308,5 +309,5 @@ pub(super) fn vit(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
         "loss cross_entropy(logits, targets)".to_owned(),
         "metric accuracy(logits, targets)".to_owned(),
     ];
-    encoder.model("vit", names, [before, after, Vec::new()])
+    encoder.model("vit", names, Table::Own, [before, after, Vec::new()])
 }

@@ -2,6 +2,7 @@
 
 use super::{
     call::number,
+    decoder::Table,
     layer::{FACTOR, Layer},
     pattern::{Kind, Run, groups},
 };
@@ -22,6 +23,8 @@ pub(super) struct Model {
     pub(super) kinds: Vec<Kind>,
     /// What the last x becomes; the loss.
     pub(super) after: Vec<String>,
+    /// Whether the head's matrix is the embedding's.
+    pub(super) table: Table,
     /// What a reader should know.
     pub(super) notes: Vec<String>,
 }
