@@ -81,8 +81,10 @@ fn binding(ranking: &Ranking, what_if: &[WhatIf]) -> String {
     let saves = |what: &WhatIf| match &what.subject {
         Subject::Given(name) => {
             let saving = 100.0 * what.saving(first, &ranking.goal);
-            (saving > 0.0)
-                .then(|| format!("{name}: {} saves {saving:.2} %", what.question))
+            (saving > 0.0).then(|| {
+                let of = saved(what, ranking);
+                format!("{name}: {} saves {saving:.2} % of {of}", what.question)
+            })
         }
         Subject::Taken | Subject::Pinned => None,
     };
@@ -100,6 +102,21 @@ fn binding(ranking: &Ranking, what_if: &[WhatIf]) -> String {
     };
     let scarce = scarce.split_once(": ").map_or(&*scarce, |(_, scarce)| scarce);
     format!("{scarce}; {more}")
+}
+
+/// What a saving is a share of: of as many devices the faster plan is the better one.
+fn saved(what: &WhatIf, ranking: &Ranking) -> &'static str {
+    let devices = |candidate: &Candidate| candidate.plan.devices.len();
+    let now = devices(&ranking.plans[0]);
+    match ranking.goal.objective {
+        Objective::Devices if what.answer.plan().map(devices) != Some(now) => {
+            "the devices"
+        }
+        Objective::Devices | Objective::StepTime => "the step time",
+        Objective::Memory => "the memory",
+        Objective::Cost => "the cost",
+        Objective::TimeToResult => "the time to the result",
+    }
 }
 
 impl fmt::Display for Explanation {
@@ -231,13 +248,13 @@ fn memory(candidate: &Candidate) -> String {
     kinds.sort_by(|one, other| other.cmp(one));
     let parts: Vec<String> =
         kinds.iter().take(3).map(|(bytes, kind)| format!("{kind} {bytes}")).collect();
-    let overlap = candidate.overlap().map(|overlap| format!("; {overlap}"));
-    format!(
-        "memory: the fullest device takes {}; most of it is {}{}",
-        candidate.device_peak,
-        parts.join(", "),
-        overlap.unwrap_or_default()
-    )
+    let (peak, parts) = (candidate.device_peak, parts.join(", "));
+    match candidate.overlap() {
+        None => format!("memory: the fullest device takes {peak}; most of it is {parts}"),
+        Some(overlap) => format!(
+            "memory: the fullest device takes {peak}; its largest kinds are {parts}; {overlap}"
+        ),
+    }
 }
 
 /// Where the times of its kernel calls come from.

@@ -41,13 +41,15 @@ fn kinds_that_add_up_to_more_than_the_whole_are_told() {
     candidate.device_peak = Bytes(100);
     candidate.memory =
         [(Kind::Parameter, Bytes(60)), (Kind::Activation, Bytes(40))].into();
-    assert!(!memory(&candidate).contains("shares addresses"));
+    let told = memory(&candidate);
+    assert!(told.ends_with("most of it is parameter 60 B, activation 40 B"), "{told}");
     candidate.memory.insert(Kind::Workspace, Bytes(1));
     let told = memory(&candidate);
     assert!(
         told.contains("workspace 1 B; what is never needed at one time shares"),
         "{told}"
     );
+    assert!(told.contains("takes 100 B; its largest kinds are parameter 60 B"), "{told}");
 }
 
 #[test]
@@ -131,6 +133,14 @@ fn what_is_scarce_binds_and_what_is_not_does_not() {
     let tight = plan(&program, &Options::default()).expect("something else fits");
     let tight = of(&program, &tight);
     assert!(tight.binding.contains("memory: 4 GB more"), "{}", tight.binding);
+    assert!(tight.binding.contains(" % of the step time"), "{}", tight.binding);
+    program.search.objective = Objective::Cost;
+    let price = roundelay_dsl::NanoDollarsPerHour(1_000_000_000);
+    let devices = program.target.devices.iter();
+    program.prices = devices.map(|(id, _)| (id, price)).collect();
+    let cheap = plan(&program, &Options::default()).expect("something fits");
+    let cheap = of(&program, &cheap).binding;
+    assert!(!cheap.contains(" saves ") || cheap.contains(" % of the cost"), "{cheap}");
 }
 
 /// Where memory is minimised it is what binds; of plans on as few devices as there can be the
