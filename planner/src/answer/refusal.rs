@@ -118,11 +118,20 @@ pub(crate) fn refuse(program: &Program, options: &Options, ranking: &Ranking) ->
         }
     };
     let furthest = furthest(program, ranking, &repairs);
-    let binding = binding(program, ranking, furthest) + &possible_depths(program);
     let reason = furthest.map(|excluded| &excluded.reason);
+    let binding = binding(program, ranking, furthest)
+        + &possible_depths(program)
+        + &uncut(ranking, reason);
     let blamed = blamed(program, ranking, (reason, &repairs)).into();
     let (untried, mistaken) = (untried.into(), mistaken.into());
     Refusal { binding, repairs, untried, mistaken, searched, blamed }
+}
+
+/// What leaves few stages, where memory is what binds.
+fn uncut(ranking: &Ranking, reason: Option<&Reason>) -> String {
+    let tied = ranking.space.tied.as_ref();
+    let tied = tied.filter(|_| matches!(reason, Some(Reason::Memory(_))));
+    tied.map_or_else(String::new, |tied| format!("; {tied}"))
 }
 
 /// The depths that go with all other decisions, where the program allows none of them.

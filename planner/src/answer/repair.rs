@@ -18,12 +18,14 @@ use crate::{
         reason::Reason,
     },
 };
-use roundelay_dsl::{Objective, Program, kind_of};
+use roundelay_dsl::{Numbers, Objective, Program, kind_of};
 use roundelay_schedule::{Bytes, Exactness, Nanos, Pool};
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, iter};
 
 /// Searches for changes at most, in one refusal.
 const SEARCHES: usize = 40;
+/// So many larger numbers of rows are tried, each twice the one before.
+const WIDER: usize = 3;
 /// Larger clusters are not tried.
 const DEVICES_MAX: u32 = 1024;
 
@@ -76,6 +78,7 @@ pub(crate) fn changes(
         changes: Changes::default(),
     };
     mender.decisions();
+    mender.wider();
     mender.own_bound();
     mender.exactness();
     mender.batch();
@@ -117,6 +120,33 @@ impl Mender<'_> {
         }
     }
 
+    /// Where memory is short, more rows than open ones, which stay within the innermost links.
+    fn wider(&mut self) {
+        if self.program.search.rows != Numbers::Open || !self.lacks_memory() {
+            return;
+        }
+        let decisions = &self.ranking.space.decisions;
+        let rows = decisions.iter().find(|(name, _)| *name == Decision::Rows.name());
+        let tried = rows.into_iter().flat_map(|(_, values)| values);
+        let Some(most) = tried.filter_map(|rows| rows.parse::<u32>().ok()).max() else {
+            return;
+        };
+        let devices = self.program.target.devices.len() as u32;
+        let doubled = |rows: &u32| rows.checked_mul(2).filter(|rows| *rows <= devices);
+        for rows in iter::successors(doubled(&most), doubled).take(WIDER) {
+            let line = Decision::Rows.line(&rows);
+            if !self.has_room(&line) {
+                return;
+            }
+            let lines = vec![line];
+            if let Some(found) = self.planned(&lines) {
+                let amount = format!("where {most} are tried at most");
+                let repair = Repair::new(lines, amount, &found);
+                return self.changes.repairs.push(repair);
+            }
+        }
+    }
+
     /// The program's bound of memory, where devices have more.
     fn own_bound(&mut self) {
         let Some(bound) = self.program.search.memory.filter(|_| self.lacks_memory())
@@ -130,9 +160,14 @@ impl Mender<'_> {
         relaxed.search.memory = None;
         relaxed.search.objective = Objective::Memory;
         if let Some(smallest) = self.plans(&relaxed).into_iter().next() {
-            let peak = smallest.device_peak;
-            let lines = vec![format!("memory <= {}", exact(peak.0))];
-            self.try_lines(lines, format!("{} more on each device", peak - bound));
+            self.try_memory(smallest, |taken| {
+                let peak = taken.device_peak;
+                if peak <= bound {
+                    return (Vec::new(), String::new());
+                }
+                let lines = vec![format!("memory <= {}", exact(peak.0))];
+                (lines, format!("{} more on each device", peak - bound))
+            });
         }
     }
 
@@ -176,8 +211,35 @@ impl Mender<'_> {
         target.devices.iter_mut().for_each(|(_, device)| device.memory = endless);
         target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = endless);
         if let Some(smallest) = self.plans(&relaxed).into_iter().next() {
-            let (lines, amount) = enough(self.program, &smallest);
-            self.try_lines(lines, amount);
+            let program = self.program;
+            self.try_memory(smallest, |taken| enough(program, taken));
+        }
+    }
+
+    /// Keeps as much memory as a plan takes; where the search for that plan was cut short, what the
+    /// best plan in that memory takes may be less, and is tried in its place.
+    fn try_memory(
+        &mut self,
+        smallest: Candidate,
+        needs: impl Fn(&Candidate) -> (Vec<String>, String),
+    ) {
+        let mut taken = smallest;
+        let mut kept = None;
+        for _ in 0..2 {
+            let (lines, amount) = needs(&taken);
+            if lines.is_empty() || !self.has_room(&lines.join(", ")) {
+                break;
+            }
+            let Some(found) = self.planned(&lines) else { break };
+            let repair = Repair::new(lines, amount, &found);
+            if found.device_peak >= taken.device_peak {
+                return self.changes.repairs.push(repair);
+            }
+            (kept, taken) = (Some(repair), found);
+        }
+        if let Some(mut repair) = kept {
+            repair.amount.push_str(", perhaps less");
+            self.changes.repairs.push(repair);
         }
     }
 

@@ -99,6 +99,64 @@ fn a_change_that_cannot_be_set_says_so() {
     assert!(text.contains("\n  cannot be set: a core.memory = "), "{text}");
 }
 
+/// Open rows stay within the innermost link, of two devices; what the table has two users for is one
+/// stage.
+#[test]
+fn rows_beyond_the_innermost_links_are_tried_where_memory_is_short() {
+    let mut program = separate(4, 8);
+    let link = program.target.domains[0].link;
+    let domain = |devices| roundelay_schedule::Domain { link, devices };
+    program.target.domains = [0..2, 2..4, 0..4].map(domain).into();
+    program.model = sample::gpt(1, 8, 16, true);
+    let roomy = Bytes(1 << 30);
+    program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = roomy);
+    program.target.devices.iter_mut().for_each(|(_, device)| device.memory = roomy);
+    program.search.placement = Choice::OneOf(vec![Placement::Accumulate]);
+    program.search.states = Choice::OneOf(vec![States::Replicated]);
+    let least = |rows: Numbers| {
+        let mut smallest = program.clone();
+        smallest.search.objective = roundelay_dsl::Objective::Memory;
+        smallest.search.rows = rows;
+        all(&smallest).plans[0].device_peak
+    };
+    let four = least(Numbers::Ranges(vec![(4, 4)]));
+    assert!(four < least(Numbers::Open));
+    program.target.devices.iter_mut().for_each(|(_, device)| device.memory = four);
+    let refused = refusal(&program);
+    let wider = refused.repairs.iter().find(|own| own.lines == ["tensor { rows 4 }"]);
+    let wider = wider.unwrap_or_else(|| panic!("{refused}"));
+    assert_eq!(wider.amount, "where 2 are tried at most");
+    assert!(refused.binding.contains("both use `table`; no cut"), "{refused}");
+    hold(&program, &refused);
+}
+
+/// The search for the smallest plan may be cut short; then the best plan in its memory may take less.
+#[test]
+fn memory_is_no_more_than_the_plan_that_is_told_takes() {
+    let mut random = Random::new(61);
+    let few = Options { clocked_max: 4, ..Options::default() };
+    let mut told = 0;
+    for _ in 0..12 {
+        let mut program = random_program(&mut random);
+        program.search.memory = Some(Bytes(800));
+        let Err(refused) = plan(&program, &few) else { continue };
+        for repair in &refused.repairs {
+            let mut changed = program.clone();
+            changed.set_all(&repair.lines).expect("it was planned with");
+            let bound = changed.search.memory.expect("it stays bounded");
+            if bound == Bytes(800) {
+                continue;
+            }
+            let once = Options { top: 1, ..few };
+            let found = crate::search::ranking::best(&changed, &once).expect("it fits");
+            let exact = found.device_peak == bound;
+            assert!(exact || repair.amount.ends_with(", perhaps less"), "{repair}");
+            told += 1;
+        }
+    }
+    assert!(told > 3, "only {told} bounds");
+}
+
 #[test]
 fn too_few_devices_are_refused_with_how_many_it_takes() {
     let mut program = separate(2, 8);
