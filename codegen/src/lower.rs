@@ -33,8 +33,7 @@ use draft::{Draft, DraftAction, DraftWork, End, Hold, list_order};
 use order::descending;
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    Action, Buffer, BufferId, Bytes, Cells, Job, Metric, Plan, Row, Schedule, Spot,
-    Stage, Table, Waits, Work, Writes,
+    Action, Buffer, BufferId, Bytes, Cells, Job, Metric, Place, Plan, Queues, Row, Schedule, Spot, Stage, Table, Waits, Work, Writes,
 };
 use rows::Rows;
 use state::StageRows;
@@ -84,7 +83,7 @@ fn lower_in(
     choice: &dyn Choice,
 ) -> Result<Schedule, LowerError> {
     let code = CodeKey::new(program, plan, &order).derive(program, choice)?;
-    let finish = |draft: Draft<'_>| arranged(draft).with_waits();
+    let finish = |draft: Draft<'_>| Ok(arranged(draft)?.with_waits());
     let schedule = drafted(program, plan, (order, &code), finish)?;
     Ok(Schedule { fingerprint: roundelay_dsl::fingerprint(program), ..schedule })
 }
@@ -94,7 +93,7 @@ fn drafted<T>(
     program: &Program,
     plan: &Plan,
     (order, code): (order::Slots, &Stages),
-    finish: impl FnOnce(Draft<'_>) -> T,
+    finish: impl FnOnce(Draft<'_>) -> Result<T, LowerError>,
 ) -> Result<T, LowerError> {
     let (rewrites, maps) = (code.rewrites.clone(), code.maps.clone());
     let plan = &Plan { rewrites, maps, ..plan.clone() };
@@ -106,7 +105,7 @@ fn drafted<T>(
     }
     state::close(&mut draft)?;
     compute::add(&mut draft, &states)?;
-    Ok(finish(draft))
+    finish(draft)
 }
 
 /// The program with the model that the plan's rule trains, which the plan fits.
@@ -184,8 +183,8 @@ impl Arranged {
     }
 }
 
-/// Slots and offsets.
-fn arranged(draft: Draft<'_>) -> Arranged {
+/// Slots and offsets. Queues are counted before any work that grows with their number.
+fn arranged(draft: Draft<'_>) -> Result<Arranged, LowerError> {
     let order = list_order(&draft.actions);
     let rows = Rows::new(&draft, &order);
     let action = |number: &u32| numbered(&draft, *number as usize, &rows);
@@ -205,13 +204,17 @@ fn arranged(draft: Draft<'_>) -> Arranged {
         routines: draft.routines,
         actions,
     };
+    let queues = Queues::new(&schedule).len();
+    if queues > Queues::MOST {
+        return Err(LowerError::Queues(queues));
+    }
     let cells = Cells::new(&schedule);
     let writes = Writes::new(&schedule, &cells);
     rest::fill(&mut schedule, &cells, writes.recurrence);
     arena::lay_out(&mut schedule, &draft.buffers, &rows);
     drop(rows);
     pairs::join(&mut schedule, &draft.order);
-    Arranged { schedule, cells, writes }
+    Ok(Arranged { schedule, cells, writes })
 }
 
 fn buffers(draft: &Draft<'_>, rows: &Rows) -> Table<BufferId, Buffer> {

@@ -21,6 +21,9 @@ pub struct Queues {
 }
 
 impl Queues {
+    /// As many as a schedule may have. The checker keeps a count of every queue for every queue.
+    pub const MOST: usize = 1 << 12;
+
     /// Numbers the queues of a schedule; every place must be one of its rings'.
     pub fn new(schedule: &Schedule) -> Self {
         let (starts, groups) = rows(schedule);

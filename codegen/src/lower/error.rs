@@ -1,7 +1,7 @@
 //! Why a plan cannot be lowered.
 
 use crate::StageError;
-use roundelay_schedule::{DeviceId, Listed, MapWay, PlanFault, Rewrite, Stuck};
+use roundelay_schedule::{DeviceId, Listed, MapWay, PlanFault, Queues, Rewrite, Stuck};
 use thiserror::Error;
 
 /// Why a plan cannot be lowered.
@@ -63,6 +63,14 @@ pub enum LowerError {
          in ascending order: list backward passes of a stage in the order of micro-batches"
     )]
     Descending(Listed),
+    /// More queues than the checker follows.
+    #[error(
+        "the plan takes {0} queues, for what the lanes of its devices compute, for what arrives \
+         there and for what the host does there; at most {most} are possible: let it take fewer \
+         devices",
+        most = Queues::MOST
+    )]
+    Queues(usize),
     /// Devices that wait for each other.
     #[error("the order never finishes: {0}")]
     Stuck(Stuck),
@@ -91,6 +99,7 @@ impl LowerError {
             LowerError::Maps { .. } => Some("maps"),
             LowerError::Units(_) => Some("boundaries"),
             LowerError::Descending(_) => Some("lists"),
+            LowerError::Queues(_) => Some("placement"),
             LowerError::Stuck(_) => Some("order"),
             LowerError::NoLink(..) | LowerError::MixedLinks(..) => Some("devices"),
             LowerError::NoLinks => None,

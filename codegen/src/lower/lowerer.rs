@@ -45,9 +45,9 @@ impl<'a> Lowerer<'a> {
         admit: impl FnOnce(&Schedule) -> Result<(), E>,
     ) -> Result<Result<Schedule, E>, LowerError> {
         self.drafted(plan, |draft| {
-            let arranged = arranged(draft);
-            admit(&arranged.schedule)?;
-            Ok(arranged.with_waits())
+            let arranged = arranged(draft)?;
+            let admitted = admit(&arranged.schedule);
+            Ok(admitted.map(|()| arranged.with_waits()))
         })
     }
 
@@ -57,7 +57,7 @@ impl<'a> Lowerer<'a> {
     /// # Errors
     /// As [`super::lower`].
     pub fn laid_out(&self, plan: &Plan) -> Result<Schedule, LowerError> {
-        self.drafted(plan, |draft| arranged(draft).schedule)
+        self.drafted(plan, |draft| Ok(arranged(draft)?.schedule))
     }
 
     /// What `finish` makes of the draft of a plan. Who wants code that another one derives waits
@@ -65,7 +65,7 @@ impl<'a> Lowerer<'a> {
     fn drafted<T>(
         &self,
         plan: &Plan,
-        finish: impl FnOnce(Draft<'_>) -> T,
+        finish: impl FnOnce(Draft<'_>) -> Result<T, LowerError>,
     ) -> Result<T, LowerError> {
         let program = &*fitting(self.program, plan)?;
         let order = Slots::new(plan, plan.cell_micro_batches())?;

@@ -1,10 +1,13 @@
 //! Every kind of plan can be lowered, and what comes out has the promised sizes.
 
-use crate::support::{kinds, plan, program, program_of};
-use roundelay_codegen::lower;
+use crate::{
+    models,
+    support::{kinds, plan, program, program_of},
+};
+use roundelay_codegen::{Everywhere, LowerError, Lowerer, lower};
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
-    Checked, Kind, Order, Placement, Rule, States, Subject, Work, check,
+    Checked, Kind, Order, Placement, Queues, Rule, States, Subject, Work, check,
 };
 use std::collections::BTreeSet;
 
@@ -18,6 +21,31 @@ fn every_plan_lowers() {
             assert!(lowered.is_ok(), "{kind:?}: {lowered:?}");
         }
     }
+}
+
+#[test]
+fn more_queues_than_the_checker_follows_are_refused_before_waits_are_derived() {
+    let n = 1400;
+    let kind = (Rule::CyclicV2, Placement::Data, Order::Cyclic, States::Replicated);
+    let plan = plan(kind, n, 1);
+    let program = models::program(&format!(
+        "model line {{
+            input features: real[batch, 16]
+            input wanted: real[batch, 16]
+            loss mse(linear(features, 16), wanted)
+        }}
+        {}",
+        models::job(n).replace("64 x core", "1400 x core")
+    ));
+    let Err(refused @ LowerError::Queues(queues)) = lower(&program, &plan) else {
+        panic!("it is lowered, or refused for something else")
+    };
+    assert!(queues > Queues::MOST, "{queues}");
+    let lowerer = Lowerer::new(&program, &Everywhere);
+    let admitted = lowerer.lower_if(&plan, |_| -> Result<(), ()> {
+        panic!("nobody is asked about what is refused")
+    });
+    assert_eq!(admitted, Err(refused));
 }
 
 #[test]

@@ -29,8 +29,6 @@ pub(super) const INSTANCES: u64 = 1 << 25;
 pub(super) const SLACK: u32 = 1 << 16;
 /// Violations that are kept; more are counted.
 pub(super) const KEPT: usize = 50;
-/// Queues of the cell.
-pub(super) const QUEUES: usize = 1 << 12;
 /// Entries of all vector clocks that are open at once.
 pub(super) const CLOCKS: usize = 1 << 27;
 /// Domains of a target.

@@ -28,7 +28,7 @@ pub(super) fn check(schedule: &Schedule, layout: &Layout, faults: &mut Faults) {
     let periods = layout.recurrence + layout.symmetry;
     let instances = periods.saturating_mul(schedule.actions.len() as u64);
     let queues = Queues::new(schedule);
-    let small = instances <= limit::INSTANCES && queues.len() <= limit::QUEUES;
+    let small = instances <= limit::INSTANCES && queues.len() <= Queues::MOST;
     faults.require(small, Culprit::Header("actions"), || {
         format!("{periods} periods in {} queues are too many to follow", queues.len())
     });
