@@ -33,7 +33,8 @@ use draft::{Draft, DraftAction, DraftWork, End, Hold, list_order};
 use order::descending;
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    Action, Buffer, BufferId, Bytes, Cells, Job, Metric, Place, Plan, Queues, Row, Schedule, Spot, Stage, Table, Waits, Work, Writes,
+    Action, Buffer, BufferId, Bytes, Cells, Job, Metric, Plan, Queues, Row, Schedule,
+    Spot, Stage, Table, Waits, Work, Writes,
 };
 use rows::Rows;
 use state::StageRows;
