@@ -91,7 +91,7 @@ fn what_no_stages_divide_is_split_across_nodes() {
     assert!(text.contains("splits them across nodes"), "{text}");
     let program = roundelay::parse(&SourceFile::new("imported.rdl", text));
     let program = program.unwrap_or_else(|wrong| panic!("{wrong}"));
-    let planned = roundelay::plan(&program, &roundelay::Search::default());
+    let planned = roundelay::plan(&program, &roundelay::SearchOptions::default());
     assert!(planned.is_ok(), "{}", planned.expect_err("it is refused"));
     assert!(!opt(false).contains("tensor"));
     assert!(!accepted(&fixture("gpt2")).text.contains("tensor"));
