@@ -560,3 +560,17 @@ fn a_decision_that_cannot_be_lowered_is_told_on_its_line() {
     let place = format!("wrong.yaml:{line}");
     refused(&mut command, &["the plan rewrites o1 by affine_gelu", &place]);
 }
+
+/// Other cuts may be in its space; the first plan keeps its own where it is better with them.
+#[test]
+fn no_faster_link_makes_the_first_plan_slower() {
+    let program = format!("{}/examples/pipeline.rdl", env!("CARGO_MANIFEST_DIR"));
+    let text = printed(roundelay("plan --explain").arg(&program));
+    let faster: Vec<&str> =
+        text.lines().filter(|line| line.contains(" as fast: ")).collect();
+    assert!(!faster.is_empty(), "{text}");
+    for line in faster {
+        let time = line.split(", peak memory").next().unwrap_or(line);
+        assert!(!time.contains("(+") || time.contains("(+0.0 %"), "{line}");
+    }
+}

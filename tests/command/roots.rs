@@ -107,8 +107,9 @@ fn what_is_wrong_with_a_file_is_printed_with_its_place() {
         let refused = roundelay::read_as(path, text).expect_err("it is wrong");
         refused.to_string()
     };
-    let lost =
-        roundelay::seal(&text.replacen(" after ", " ", 1)).expect("it is a schedule");
+    let (before, after) = text.split_once("  after ").expect("actions wait");
+    let (_, after) = after.split_once('\n').expect("it is a line");
+    let lost = roundelay::seal(&format!("{before}\n{after}")).expect("it is a schedule");
     let found = said(&lost);
     assert!(found.starts_with("`folder/a.schedule` breaks rules:\nline "), "{found}");
     let found = said("format: 1\n");

@@ -145,7 +145,7 @@ fn nothing_is_written_among_the_data() {
         run
     };
     let words = ["among the data", "elsewhere"];
-    for (option, path) in [("--save", "runs/last"), ("--checkpoint", "runs/kept")] {
+    for (option, path) in [("--save", "last"), ("--checkpoint", "runs/kept")] {
         refused(
             &mut run(&format!("run --device cpu --steps 1 {option}"), path),
             2,
