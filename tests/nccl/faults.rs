@@ -129,7 +129,7 @@ fn a_rank_that_is_stopped_is_named_within_the_deadline() {
         all_say(&ended, &others, &[&said, &mute]);
         for rank in others {
             let (_, theirs) =
-                ended[rank].err.split_once(" and was").expect("where it was");
+                ended[rank].err.split_once("it was last seen").expect("where it was");
             assert!(names_a_place(theirs), "{}", ended[rank].err);
         }
     });
