@@ -5,7 +5,7 @@
 //! proven safe and replayed on devices.
 //!
 //! ```
-//! use roundelay::{Search, SourceFile};
+//! use roundelay::{SearchOptions, SourceFile};
 //!
 //! let source = SourceFile::new("line.rdl", r#"
 //!     model line {

@@ -316,7 +316,8 @@ fn a_period_without_end_is_refused_at_once() {
     let mut program = sample::program(2, 4_000_000);
     program.search.micro_batches = Numbers::Ranges(vec![(4_000_000, 4_000_000)]);
     let refused = refusal(&program);
-    assert!(refused.binding.contains("4000000 passes"), "{refused}");
+    let law = "4000000 micro-batches of a replica, at most 16384 are planned";
+    assert!(refused.binding.contains(law), "{refused}");
 }
 
 /// A stage frees its gradients before the next one has any, so on one device too there are plans

@@ -37,15 +37,21 @@ fn held(tests: &[fn()]) -> BTreeMap<String, BTreeMap<String, BTreeSet<String>>> 
     let mut all: BTreeMap<_, BTreeMap<_, BTreeSet<_>>> = BTreeMap::new();
     for operation in GATHERED.take().unwrap_or_default() {
         let text = format!("{operation:?}");
-        let (name, attributes) = text.split_once(" { ").unwrap_or((&text, ""));
+        let name = text.split([' ', '(']).next().unwrap_or(&text);
         let values: &mut BTreeMap<_, BTreeSet<_>> =
             all.entry(name.to_owned()).or_default();
-        let attributes = attributes.trim_end_matches(" }").split(", ");
-        for (attribute, value) in attributes.filter_map(|pair| pair.split_once(": ")) {
+        for (attribute, value) in text.split(", ").filter_map(attribute) {
             values.entry(attribute.to_owned()).or_default().insert(value.to_owned());
         }
     }
     all
+}
+
+/// The last attribute and its value in a part of a text that ends with its value; structs within
+/// structs count by their own attributes.
+fn attribute(part: &str) -> Option<(&str, &str)> {
+    let innermost = part.rsplit("{ ").next()?;
+    innermost.trim_end_matches([' ', '}', ')']).split_once(": ")
 }
 
 /// The variants of `Operation`, as its source names them.
