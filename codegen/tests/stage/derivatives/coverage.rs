@@ -47,11 +47,17 @@ fn held(tests: &[fn()]) -> BTreeMap<String, BTreeMap<String, BTreeSet<String>>> 
     all
 }
 
-/// The last attribute and its value in a part of a text that ends with its value; structs within
-/// structs count by their own attributes.
-fn attribute(part: &str) -> Option<(&str, &str)> {
-    let innermost = part.rsplit("{ ").next()?;
-    innermost.trim_end_matches([' ', '}', ')']).split_once(": ")
+/// The attribute and its value in a part of a text. A struct that is an attribute has its name, and
+/// counts by its own attributes; a variant that has some is a value.
+fn attribute(mut part: &str) -> Option<(&str, &str)> {
+    while let Some((head, inner)) = part.split_once(" { ") {
+        let is_struct = |(name, of): (&str, &str)| of.eq_ignore_ascii_case(name);
+        if !head.split_once(": ").is_none_or(is_struct) {
+            break;
+        }
+        part = inner;
+    }
+    part.trim_end_matches([' ', '}', ')']).split_once(": ")
 }
 
 /// The variants of `Operation`, as its source names them.
