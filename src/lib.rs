@@ -16,7 +16,7 @@
 //!     train { data synthetic, batch 8, optimizer sgd(lr = 0.1), steps 3 }
 //! "#);
 //! let program = roundelay::parse(&source)?;
-//! let ranking = roundelay::plan(&program, &Search::default())?;
+//! let ranking = roundelay::plan(&program, &SearchOptions::default())?;
 //! let schedule = roundelay::compile(&program, ranking.best())?;
 //! let mut losses = Vec::new();
 //! roundelay::run(&schedule, &roundelay::RunOptions::default(), |event| {
