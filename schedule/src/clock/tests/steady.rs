@@ -41,16 +41,20 @@ fn a_device_that_runs_ahead_is_as_busy_as_one_that_does_not() {
 
 /// Each of two devices waits for what the other one sent a step before: the round takes two steps, of
 /// 537 and 517 ns in turn.
+fn alternate(s: &mut Schedule) {
+    let u = routine(s, Pass::Update, 0, 10);
+    let f = routine(s, Pass::Forward, 1, 30);
+    let [there, back] = [1, 3].map(ActionId::new);
+    let first = push(s, launch(0, 0, u, 0), &[(back, 1)]);
+    push(s, transfer(0, 1), &[(first, 0)]);
+    let second = push(s, launch(1, 0, f, 0), &[(there, 1)]);
+    push(s, transfer(1, 0), &[(second, 0)]);
+}
+
 #[test]
 fn steps_that_alternate_are_averaged_in_pairs() {
     let mut s = schedule(2, 1);
-    let u = routine(&mut s, Pass::Update, 0, 10);
-    let f = routine(&mut s, Pass::Forward, 1, 30);
-    let [there, back] = [1, 3].map(ActionId::new);
-    let first = push(&mut s, launch(0, 0, u, 0), &[(back, 1)]);
-    push(&mut s, transfer(0, 1), &[(first, 0)]);
-    let second = push(&mut s, launch(1, 0, f, 0), &[(there, 1)]);
-    push(&mut s, transfer(1, 0), &[(second, 0)]);
+    alternate(&mut s);
     let checked = Checked::unproven_for_tests(s);
     let least = simulate_steady(&checked).steps();
     for steps in [8, 9, least, least + 1, least + 2] {
@@ -64,13 +68,7 @@ fn steps_that_alternate_beside_a_ring_of_three_are_averaged_over_both() {
     let mut s = schedule(3, 1);
     let devices = [0, 1, 2].map(DeviceId::new).to_vec();
     s.rings.push(Ring { devices, turn: 1, lanes: 1 });
-    let u = routine(&mut s, Pass::Update, 0, 10);
-    let f = routine(&mut s, Pass::Forward, 1, 30);
-    let [there, back] = [1, 3].map(ActionId::new);
-    let first = push(&mut s, launch(0, 0, u, 0), &[(back, 1)]);
-    push(&mut s, transfer(0, 1), &[(first, 0)]);
-    let second = push(&mut s, launch(1, 0, f, 0), &[(there, 1)]);
-    push(&mut s, transfer(1, 0), &[(second, 0)]);
+    alternate(&mut s);
     let checked = Checked::unproven_for_tests(s);
     assert_eq!(simulate_steady(&checked).step_time(), Nanos(527));
 }
