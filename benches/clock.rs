@@ -136,7 +136,7 @@ fn measured(cpu: &mut Cpu, expected: f64) -> Result<f64, Box<dyn Error>> {
 fn machine(schedule: &Checked) -> Result<Cpu, Box<dyn Error>> {
     let data = Box::new(Dataset::open(&schedule.job, None)?);
     let mut cpu = Cpu::new(schedule, data, CpuOptions::default())?;
-    cpu.load(&State::initial(&schedule.job))?;
+    cpu.load(&State::drawn(&schedule.job))?;
     cpu.replay(SHORT, &mut |_| ())?;
     Ok(cpu)
 }

@@ -58,7 +58,7 @@ fn round(cpu: &mut Cpu) -> Result<Round, Box<dyn Error>> {
 fn rounds(schedule: &Checked) -> Result<Vec<Round>, Box<dyn Error>> {
     let data = Box::new(Dataset::open(&schedule.job, None)?);
     let mut cpu = Cpu::new(schedule, data, CpuOptions::default())?;
-    cpu.load(&State::initial(&schedule.job))?;
+    cpu.load(&State::drawn(&schedule.job))?;
     cpu.replay(WARM_UP, &mut |_| ())?;
     let mut rounds =
         (0..ROUNDS).map(|_| round(&mut cpu)).collect::<Result<Vec<_>, _>>()?;

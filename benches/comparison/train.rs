@@ -58,7 +58,7 @@ impl Prepared {
         let Self { schedule, data, steps, held_out, key: _ } = self;
         let mut held_out = data.held_out(held_out)?;
         let mut cpu = Cpu::new(&schedule, Box::new(data), CpuOptions::default())?;
-        cpu.load(&State::initial(&schedule.job))?;
+        cpu.load(&State::drawn(&schedule.job))?;
         while cpu.step() < steps {
             let end = (cpu.step() + ROUND).min(steps);
             let mut lost = None;

@@ -15,7 +15,7 @@ pub use error::CheckpointError;
 pub use provenance::Provenance;
 pub use resume::{OptimizerState, Resumed, Resumption};
 
-use crate::State;
+use crate::{Numbers, Source, State};
 use folder::Hold;
 use std::{
     io::{self, BufWriter},
@@ -26,15 +26,15 @@ use std::{
 /// How many checkpoints a folder keeps.
 const KEPT: usize = 2;
 
-/// A checkpoint that was read and is whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A checkpoint that is whole.
+#[derive(Clone, Debug)]
 pub struct Checkpoint {
     /// Where it lies.
     pub path: PathBuf,
     /// The run that wrote it.
     pub provenance: Provenance,
-    /// Everything that training carries.
-    pub state: State,
+    /// Everything that training carries, read from the file when it is asked for.
+    pub state: State<Source>,
 }
 
 /// The newest whole checkpoint of a folder.
@@ -90,7 +90,7 @@ impl Checkpoints {
     ///
     /// # Errors
     /// When it cannot be written; then what was there before is untouched.
-    pub fn save(&self, state: &State) -> Result<PathBuf, CheckpointError> {
+    pub fn save<A: Numbers>(&self, state: &State<A>) -> Result<PathBuf, CheckpointError> {
         let path = folder::write(&self.folder, state.step, |file| {
             format::write(&mut BufWriter::new(file), &self.provenance, state)
         })?;
@@ -135,7 +135,7 @@ impl Latest {
     ) -> Result<Option<Self>, CheckpointError> {
         let mut damaged = Vec::new();
         for path in checkpoints.values().rev() {
-            match format::read(path) {
+            match format::open(path) {
                 Ok(checkpoint) => {
                     ignored.append(&mut damaged);
                     return Ok(Some(Self { checkpoint: Some(checkpoint), ignored }));

@@ -1,6 +1,7 @@
-//! Safetensors files, taken apart whatever stands in them, and written array by array: what they hold is
-//! most of what a process has, and there may be no room for it twice.
+//! Safetensors files: taken apart whatever stands in them, and read and written array by array, for what
+//! they hold may be more than a process has room for.
 
+use crate::{StateError, digest::Digest, regular};
 use roundelay_schedule::{Bytes, Float, printable};
 use safetensors::{
     Dtype,
@@ -10,7 +11,12 @@ use std::{
     borrow::Cow,
     cmp::Reverse,
     collections::BTreeMap,
-    io::{self, Read, Write},
+    fmt,
+    fs::File,
+    io::{self, Write},
+    ops::Range,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
 };
 
 /// The longest header that is read, in bytes.
@@ -19,83 +25,181 @@ const HEADER: u64 = 64 << 20;
 /// Bytes of the header's length.
 const LENGTH: u64 = 8;
 
-/// What stands in a safetensors file.
-#[derive(Clone, Debug)]
+/// Bytes that a walk through an array takes at once: whole words of a digest, and whole numbers.
+const BLOCK: u64 = 1 << 20;
+
+/// A safetensors file that is open: what stands in it is read when it is asked for.
+#[derive(Debug)]
 pub(crate) struct Container {
+    path: PathBuf,
+    file: Box<dyn ReadAt>,
     header: Metadata,
-    /// By name; as long as their shapes say.
-    pub(crate) arrays: BTreeMap<String, Array<'static>>,
+    /// By name.
+    pub(crate) arrays: BTreeMap<String, Place>,
 }
 
-/// An array of a file.
+/// What can be read anywhere.
+pub(crate) trait ReadAt: fmt::Debug + Send + Sync {
+    /// Fills `bytes` with those that stand from `start` on.
+    fn read_exact_at(&self, bytes: &mut [u8], start: u64) -> io::Result<()>;
+}
+
+impl ReadAt for File {
+    fn read_exact_at(&self, bytes: &mut [u8], start: u64) -> io::Result<()> {
+        FileExt::read_exact_at(self, bytes, start)
+    }
+}
+
+/// Why a file gives nothing.
+#[derive(Debug)]
+pub(crate) enum NotWhole {
+    /// The system refused to read it.
+    Unread(io::Error),
+    /// It is cut short or changed, and what of it does not hold.
+    Damaged(String),
+}
+
+impl From<io::Error> for NotWhole {
+    fn from(error: io::Error) -> Self {
+        Self::Unread(error)
+    }
+}
+
+impl From<String> for NotWhole {
+    fn from(reason: String) -> Self {
+        Self::Damaged(reason)
+    }
+}
+
+impl From<&str> for NotWhole {
+    fn from(reason: &str) -> Self {
+        Self::Damaged(reason.to_owned())
+    }
+}
+
+/// Where an array lies in a file that is long enough for it.
 #[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// Element type.
+    pub(crate) dtype: Dtype,
+    /// Extents.
+    pub(crate) shape: Vec<usize>,
+    /// Bytes of the file, as many as the shape says: numbers, little-endian.
+    bytes: Range<u64>,
+}
+
+/// An array that is to be written.
 pub(crate) struct Array<'a> {
     /// Element type.
     pub(crate) dtype: Dtype,
     /// Extents.
     pub(crate) shape: Vec<usize>,
-    /// Numbers, little-endian.
-    pub(crate) bytes: Cow<'a, [u8]>,
+    /// Makes its numbers, little-endian, as often as it is asked.
+    pub(crate) numbers: Box<dyn Fn() -> io::Result<Cow<'a, [u8]>> + 'a>,
+}
+
+impl Place {
+    /// Its bytes.
+    pub(crate) fn length(&self) -> usize {
+        (self.bytes.end - self.bytes.start) as usize
+    }
 }
 
 impl Container {
-    /// Reads a file of `length` bytes; the inner error is the file's fault. Nothing is allocated
-    /// that the file is not long enough for.
-    pub(crate) fn read(
-        mut file: impl Read,
+    /// Opens a file.
+    pub(crate) fn open(path: &Path) -> Result<Self, NotWhole> {
+        let (file, length) = regular::open(path)?;
+        Self::of(path, Box::new(file), length)
+    }
+
+    /// A file of `length` bytes. Nothing is allocated that it is not long enough for.
+    pub(crate) fn of(
+        path: &Path,
+        file: Box<dyn ReadAt>,
         length: u64,
-    ) -> io::Result<Result<Self, String>> {
-        let cut = || Ok(Err("it ends too early".to_owned()));
+    ) -> Result<Self, NotWhole> {
+        let cut = "it ends too early";
         if length < LENGTH {
-            return cut();
+            return Err(cut.into());
         }
         let mut size = [0; LENGTH as usize];
-        file.read_exact(&mut size)?;
+        file.read_exact_at(&mut size, 0)?;
         let size = u64::from_le_bytes(size);
         if size > HEADER {
             let most = Bytes(HEADER);
-            return Ok(Err(format!(
-                "its header would take {size} bytes, more than {most}"
-            )));
+            return Err(
+                format!("its header would take {size} bytes, more than {most}").into()
+            );
         }
-        let Some(rest) = (length - LENGTH).checked_sub(size) else { return cut() };
+        let rest = (length - LENGTH).checked_sub(size).ok_or(cut)?;
         let mut header = vec![0; size as usize];
-        file.read_exact(&mut header)?;
-        let header: Metadata = match serde_json::from_slice(&header) {
-            Ok(header) => header,
-            Err(error) => {
-                let error = error.to_string();
-                return Ok(Err(format!(
-                    "its header does not read ({})",
-                    printable(&error)
-                )));
-            }
-        };
-        match rest.checked_sub(header.data_len() as u64) {
-            None => return cut(),
-            Some(0) => {}
-            Some(more) => {
-                return Ok(Err(format!("{more} bytes stand behind its last array")));
+        file.read_exact_at(&mut header, LENGTH)?;
+        let header: Metadata = serde_json::from_slice(&header).map_err(|error| {
+            format!("its header does not read ({})", printable(&error.to_string()))
+        })?;
+        match rest.checked_sub(header.data_len() as u64).ok_or(cut)? {
+            0 => {}
+            more => {
+                return Err(format!("{more} bytes stand behind its last array").into());
             }
         }
-        let mut arrays = BTreeMap::new();
-        for name in header.offset_keys() {
-            let Some(TensorInfo { dtype, shape, data_offsets }) = header.info(&name)
-            else {
-                continue;
-            };
-            let mut bytes = vec![0; data_offsets.1 - data_offsets.0];
-            file.read_exact(&mut bytes)?;
-            let (dtype, shape, bytes) = (*dtype, shape.clone(), Cow::Owned(bytes));
-            arrays.insert(name, Array { dtype, shape, bytes });
-        }
-        Ok(Ok(Self { header, arrays }))
+        let arrays = places(&header, LENGTH + size);
+        Ok(Self { path: path.to_path_buf(), file, header, arrays })
     }
 
     /// A text of the file's metadata.
     pub(crate) fn entry(&self, key: &str) -> Option<&String> {
         self.header.metadata().as_ref().and_then(|all| all.get(key))
     }
+
+    /// Why an array that it has cannot be read.
+    pub(crate) fn lost(&self, error: &io::Error) -> StateError {
+        StateError::Read { path: self.path.clone(), reason: error.to_string() }
+    }
+
+    /// The numbers of an array, little-endian.
+    pub(crate) fn read(&self, place: &Place) -> io::Result<Vec<u8>> {
+        let mut numbers = vec![0; place.length()];
+        self.file.read_exact_at(&mut numbers, place.bytes.start)?;
+        Ok(numbers)
+    }
+
+    /// Shows the numbers of an array, little-endian, in blocks of whole numbers, one after another.
+    pub(crate) fn walk(
+        &self,
+        Place { bytes, .. }: &Place,
+        mut look: impl FnMut(&[u8]),
+    ) -> io::Result<()> {
+        let mut block = vec![0; BLOCK.min(bytes.end - bytes.start) as usize];
+        let mut start = bytes.start;
+        while start < bytes.end {
+            let length = BLOCK.min(bytes.end - start);
+            let block = &mut block[..length as usize];
+            self.file.read_exact_at(block, start)?;
+            look(block);
+            start += length;
+        }
+        Ok(())
+    }
+
+    /// Takes an array into a digest, as [`Digest::add`] does it with numbers that are there.
+    pub(crate) fn add_to(&self, digest: &mut Digest, place: &Place) -> io::Result<()> {
+        let mut rest = Vec::new();
+        self.walk(place, |block| rest = digest.words(block).to_vec())?;
+        digest.end(&rest, place.length() as u64);
+        Ok(())
+    }
+}
+
+/// Where the arrays lie whose offsets count from `start`.
+fn places(header: &Metadata, start: u64) -> BTreeMap<String, Place> {
+    let place = |name: String| {
+        let TensorInfo { dtype, shape, data_offsets: (first, end) } =
+            header.info(&name)?;
+        let bytes = start + *first as u64..start + *end as u64;
+        Some((name, Place { dtype: *dtype, shape: shape.clone(), bytes }))
+    };
+    header.offset_keys().into_iter().filter_map(place).collect()
 }
 
 /// Writes arrays and one text of metadata, in the order of the format's own library: wide elements first,
@@ -108,20 +212,20 @@ pub(crate) fn write(
     let mut ordered: Vec<(&String, &Array<'_>)> = arrays.iter().collect();
     ordered.sort_by_key(|(name, array)| (Reverse(array.dtype), *name));
     let mut end = 0;
-    let places = ordered.iter().map(|(name, Array { dtype, shape, bytes })| {
+    let places = ordered.iter().map(|(name, Array { dtype, shape, numbers: _ })| {
         let start = end;
-        end += bytes.len();
+        end += shape.iter().product::<usize>() * dtype.bitsize() / 8;
         let (dtype, shape, data_offsets) = (*dtype, shape.clone(), (start, end));
         ((*name).clone(), TensorInfo { dtype, shape, data_offsets })
     });
     let entries = std::iter::once((key.to_owned(), text)).collect();
     let header = Metadata::new(Some(entries), places.collect());
-    let header = header.expect("arrays are as long as their shapes say");
+    let header = header.expect("arrays stand one behind the other");
     let mut header = serde_json::to_vec(&header)?;
     header.resize(header.len().next_multiple_of(LENGTH as usize), b' ');
     out.write_all(&(header.len() as u64).to_le_bytes())?;
     out.write_all(&header)?;
-    ordered.iter().try_for_each(|(_, array)| out.write_all(&array.bytes))?;
+    ordered.iter().try_for_each(|(_, array)| out.write_all(&(array.numbers)()?))?;
     out.flush()
 }
 
@@ -136,18 +240,14 @@ pub(crate) fn element(dtype: Float) -> Dtype {
 }
 
 /// Little-endian numbers as this machine has them.
-pub(crate) fn native(bytes: Cow<'_, [u8]>, dtype: Float) -> Vec<u8> {
-    let turned = match little_endian(&bytes, dtype) {
-        Cow::Borrowed(_) => None,
-        Cow::Owned(turned) => Some(turned),
-    };
-    turned.unwrap_or_else(|| bytes.into_owned())
+pub(crate) fn native(bytes: Vec<u8>, dtype: Float) -> Vec<u8> {
+    little_endian(Cow::Owned(bytes), dtype).into_owned()
 }
 
 /// Native to little-endian and back.
-pub(crate) fn little_endian(bytes: &[u8], dtype: Float) -> Cow<'_, [u8]> {
+pub(crate) fn little_endian(bytes: Cow<'_, [u8]>, dtype: Float) -> Cow<'_, [u8]> {
     if cfg!(target_endian = "little") {
-        return Cow::Borrowed(bytes);
+        return bytes;
     }
     let numbers = bytes.chunks_exact(dtype.size() as usize);
     Cow::Owned(numbers.flat_map(|number| number.iter().rev().copied()).collect())

@@ -41,7 +41,7 @@ use crate::{
     memory::Claim,
     ranks::{Position, Share},
     shares::Completed,
-    state::{State, StateError, rows},
+    state::{Numbers, State, StateError, rows},
 };
 use arena::Arenas;
 use command::Mark;
@@ -204,19 +204,19 @@ impl Cpu {
     /// # Errors
     /// When the state is of another model or lacks a version that the rule reads, or when a
     /// replay failed before.
-    pub fn load(&mut self, state: &State) -> Result<(), CpuError> {
+    pub fn load<A: Numbers>(&mut self, state: &State<A>) -> Result<(), CpuError> {
         let fill = self.fill;
         let (Shared { arenas, schedule, .. }, mut claim) = self.at_rest()?;
         if fill == Fill::Poison {
             arenas.poison(&mut claim);
         }
         let has = |device| arenas.has(device);
-        rows::load::<StateError>(schedule, state, has, |device, start, bytes| {
+        rows::load::<_, StateError>(schedule, state, has, |device, start, bytes| {
             let range = start..start + bytes.len() as u64;
             arenas.of(device).write(&mut claim, range).copy_from_slice(bytes);
             Ok(())
         })?;
-        self.course = Course::from(state);
+        self.course = Course::from(state.moment());
         self.shared.meter.reset();
         let origin = state.optimizer_origin;
         self.shared.optimizer_origin.store(origin, Ordering::Relaxed);

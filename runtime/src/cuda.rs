@@ -50,7 +50,7 @@ use crate::{
         Unready, touched,
     },
     ranks::{Among, Control, Position, Seat, Share},
-    state::State,
+    state::{Numbers, State},
 };
 use driver::Device;
 use engine::Engine;
@@ -287,10 +287,10 @@ impl Cuda {
     /// # Errors
     /// When the state is of another model or lacks a version that the rule reads, or when
     /// something failed before.
-    pub fn load(&mut self, state: &State) -> Result<(), CudaError> {
+    pub fn load<A: Numbers>(&mut self, state: &State<A>) -> Result<(), CudaError> {
         let fill = self.fill;
         self.attempt(|engine| engine.load(state, fill))?;
-        self.course = Course::from(state);
+        self.course = Course::from(state.moment());
         self.engine.meter.reset();
         self.engine.at(Position::Resting { step: state.step });
         Ok(())

@@ -11,7 +11,7 @@ use crate::{
     feed::Feed,
     plain::Plain,
     shares::Shares,
-    state::{State, StateError},
+    state::{Numbers, State, StateError},
 };
 use host::HostPasses;
 use roundelay_kernels::{Context, Mode};
@@ -168,10 +168,10 @@ impl Evaluator {
     /// metrics are means over all targets; where one has none, nothing is a number.
     ///
     /// # Errors
-    /// When the state is of another model, or the machine fails.
-    pub fn measure(
+    /// When the state is of another model or cannot be read, or the machine fails.
+    pub fn measure<A: Numbers>(
         &mut self,
-        state: &State,
+        state: &State<A>,
         feed: &mut dyn Feed,
         micro_batches: u64,
     ) -> Result<Measures, EvaluateError> {

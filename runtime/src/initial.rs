@@ -1,20 +1,39 @@
 //! θ_0: what a run starts from.
 
-use crate::{State, Tensor, native::wide};
+use crate::{
+    State, StateError, Tensor,
+    digest::Digest,
+    helpers::together,
+    lock::lock,
+    native::{put, rounded, wide_type},
+    state::{Made, Numbers, Source},
+};
 use roundelay_kernels::random::Stream;
-use roundelay_schedule::{Float, Initial, Job, Native, Parameter};
+use roundelay_schedule::{Float, Initial, Job, Parameter};
+use std::{borrow::Cow, sync::Mutex, thread};
 
 /// Labels the streams of initial parameters; the letters of the name follow.
 const INITIAL: u64 = u64::from_le_bytes(*b"initial\0");
 
+/// Numbers that a thread draws at once.
+const BLOCK: usize = 1 << 16;
+
 impl State {
+    /// [`State::drawn`] with all its arrays.
+    pub fn initial(job: &Job) -> Self {
+        State::drawn(job).held().expect("what is drawn is not read from a file")
+    }
+}
+
+impl State<Source> {
     /// θ_0 of a job, with optimizer state zero. Every number depends on the seed, the global name
     /// of its parameter and its place in the whole alone, so all plans start equal; it is drawn in
     /// 64 bits and rounded to the job's type.
-    pub fn initial(job: &Job) -> Self {
-        let tensor = |parameter: &Parameter| {
-            let numbers = draw(job.seed, parameter, job.dtype);
-            Tensor::first(job, parameter.whole_shape(), numbers)
+    pub fn drawn(job: &Job) -> Self {
+        let tensor = |own: &Parameter| {
+            Tensor::first(job, own.whole_shape(), |dtype| {
+                Source::new(Drawing::new(job.seed, own, dtype))
+            })
         };
         let tensors = job.parameters.iter().map(|p| (p.name.clone(), tensor(p)));
         State {
@@ -27,20 +46,67 @@ impl State {
     }
 }
 
-/// Numbers of the wide type.
-fn draw(seed: u64, parameter: &Parameter, dtype: Float) -> Vec<u8> {
-    let letters = parameter.name.bytes().map(u64::from);
-    let labels: Vec<u64> = std::iter::once(INITIAL).chain(letters).collect();
-    let stream = Stream::new(seed, &labels);
-    let number = |index| match parameter.initial {
-        Initial::Constant(value) => value,
-        Initial::Normal(deviation) => deviation * stream.normal(index),
-        Initial::Uniform(bound) => bound * (2.0 * stream.uniform(index) - 1.0),
-    };
-    let numbers = (0..parameter.whole_elements()).map(number);
-    match wide(dtype) {
-        Native::F32 => numbers.flat_map(|x| (x as f32).to_ne_bytes()).collect(),
-        Native::F64 => numbers.flat_map(f64::to_ne_bytes).collect(),
+/// The first numbers of a parameter.
+#[derive(Debug)]
+struct Drawing {
+    stream: Stream,
+    initial: Initial,
+    count: u64,
+    dtype: Float,
+}
+
+impl Drawing {
+    fn new(seed: u64, parameter: &Parameter, dtype: Float) -> Self {
+        let letters = parameter.name.bytes().map(u64::from);
+        let labels: Vec<u64> = std::iter::once(INITIAL).chain(letters).collect();
+        let stream = Stream::new(seed, &labels);
+        let count = parameter.whole_elements();
+        Self { stream, initial: parameter.initial, count, dtype }
+    }
+
+    fn number(&self, index: u64) -> f64 {
+        match self.initial {
+            Initial::Constant(value) => value,
+            Initial::Normal(deviation) => deviation * self.stream.normal(index),
+            Initial::Uniform(bound) => bound * (2.0 * self.stream.uniform(index) - 1.0),
+        }
+    }
+
+    /// Draws the numbers of the wide type from `first` on.
+    fn fill(&self, first: usize, numbers: &mut [u8]) {
+        let wide = wide_type(self.dtype);
+        let places = numbers.chunks_exact_mut(wide.size() as usize);
+        (first as u64..)
+            .zip(places)
+            .for_each(|(index, place)| put(wide, self.number(index), place));
+    }
+}
+
+impl Numbers for Drawing {
+    fn length(&self) -> usize {
+        (self.count * self.dtype.size()) as usize
+    }
+
+    fn bytes(&self) -> Result<Cow<'_, [u8]>, StateError> {
+        let size = self.dtype.wide_size() as usize;
+        let mut numbers = vec![0; self.count as usize * size];
+        let blocks = numbers.len().div_ceil(BLOCK * size);
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let left = Mutex::new(numbers.chunks_mut(BLOCK * size).enumerate());
+        let next = || lock(&left).next();
+        together(threads.min(blocks), || {
+            while let Some((number, block)) = next() {
+                self.fill(number * BLOCK, block);
+            }
+        });
+        Ok(Cow::Owned(rounded(numbers, self.dtype)))
+    }
+}
+
+impl Made for Drawing {
+    fn tell(&self, digest: &mut Digest) -> Result<(), StateError> {
+        digest.add(b"drawn");
+        Ok(())
     }
 }
 

@@ -65,7 +65,7 @@ pub use profile::{Collection, Sample, Settling, copies, sample};
 pub use ranks::{
     Control, Ended, LaunchError, MeetingError, Position, Seat, Seen, Trouble, WorldSize,
 };
-pub use state::{State, StateError, Tensor};
+pub use state::{Numbers, Source, State, StateError, Tensor};
 pub use train::{
     Checkpointing, Evaluating, Every, Observer, Progress, Report, Rests, TrainError,
     Trainer,

@@ -34,14 +34,22 @@ pub(crate) fn wide(dtype: Float) -> Native {
     }
 }
 
+/// The wide type of a type, as a type that a job may have.
+pub(crate) fn wide_type(dtype: Float) -> Float {
+    match wide(dtype) {
+        Native::F32 => Float::F32,
+        Native::F64 => Float::F64,
+    }
+}
+
 /// Numbers of the wide type, each rounded to the nearest of the job's.
-pub(crate) fn rounded(wide: &[u8], dtype: Float) -> Vec<u8> {
+pub(crate) fn rounded(wide: Vec<u8>, dtype: Float) -> Vec<u8> {
     let singles = || {
         let (words, _) = wide.as_chunks::<4>();
         words.iter().map(|word| f32::from_ne_bytes(*word))
     };
     match dtype {
-        Float::F32 | Float::F64 => wide.to_vec(),
+        Float::F32 | Float::F64 => wide,
         Float::Bf16(_) => {
             singles().flat_map(|x| bf16::from_f32(x).to_ne_bytes()).collect()
         }

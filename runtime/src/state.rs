@@ -1,11 +1,17 @@
 //! The training state at rest, in global terms: no stage, device, slot, shard or row of split
 //! tensors appears in it, so that a run stopped under one plan goes on under another.
 
+mod numbers;
 pub(crate) mod rows;
+mod source;
 
-use crate::native::rounded;
+pub use numbers::Numbers;
+pub use source::Source;
+
+pub(crate) use source::Made;
+
 use roundelay_schedule::{Division, Float, Job, Parameter, Stage};
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, path::PathBuf};
 
 /// Whether an array has the name of one of the head of a unit, as `unit0.head.linear.weight` is. A
 /// parameter of a model may have such a name too, so where a job is known its word counts.
@@ -15,9 +21,10 @@ pub(crate) fn is_named_as_head(name: &str) -> bool {
     unit.is_some_and(|unit| !unit.is_empty() && number(unit))
 }
 
-/// Everything that training carries from step to step, at rest before step `step`.
+/// Everything that training carries from step to step, at rest before step `step`: with its arrays, or with
+/// sources of arrays ([`Source`]) where not every process needs all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct State {
+pub struct State<Array = Vec<u8>> {
     /// Element type of all numbers.
     pub dtype: Float,
     /// T: number of updates done; the next training step.
@@ -29,7 +36,7 @@ pub struct State {
     /// a run went on without the state of an earlier one.
     pub optimizer_origin: u64,
     /// By global parameter name.
-    pub tensors: BTreeMap<String, Tensor>,
+    pub tensors: BTreeMap<String, Tensor<Array>>,
 }
 
 /// Where a state is in a training; the fields are those of the state.
@@ -48,29 +55,17 @@ pub(crate) fn updates(step: u64, optimizer_origin: u64) -> u64 {
 
 /// One parameter; arrays are dense, in native byte order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tensor {
+pub struct Tensor<Array = Vec<u8>> {
     /// Extents.
     pub shape: Vec<u64>,
     /// θ_T, θ_{T−1}, … as far back as a rule still reads; never empty.
-    pub versions: Vec<Vec<u8>>,
+    pub versions: Vec<Array>,
     /// Optimizer state before the update of T in the wide type, one array per state of the
     /// method, then the master copy in mixed precision.
-    pub optimizer: Vec<Vec<u8>>,
+    pub optimizer: Vec<Array>,
 }
 
-impl Tensor {
-    /// A parameter before its first update, from its numbers in the wide type: optimizer state
-    /// is zero, and a master copy has what the parameter was rounded from.
-    pub(crate) fn first(job: &Job, shape: Vec<u64>, wide: Vec<u8>) -> Self {
-        let versions = vec![rounded(&wide, job.dtype)];
-        let states = job.optimizer.method.states() as usize;
-        let mut optimizer = vec![vec![0; wide.len()]; states];
-        optimizer.extend((0..job.dtype.masters()).map(|_| wide.clone()));
-        Self { shape, versions, optimizer }
-    }
-}
-
-/// Why a state does not fit a schedule.
+/// Why a state cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
     /// A parameter is not there.
@@ -152,9 +147,17 @@ pub enum StateError {
         /// Steps back.
         age: u32,
     },
+    /// The file of an array, which was whole before, does not give it.
+    #[error("cannot read `{}` any more: {reason}; leave it as it is until the run has begun", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        reason: String,
+    },
 }
 
-impl State {
+impl<A: Numbers> State<A> {
     /// Where it is in a training.
     pub(crate) fn moment(&self) -> Moment {
         let State { step, origin, optimizer_origin, dtype: _, tensors: _ } = *self;
@@ -190,7 +193,7 @@ impl State {
         }
     }
 
-    fn tensor(&self, job: &Job, parameter: &Parameter) -> Result<&Tensor, StateError> {
+    fn tensor(&self, job: &Job, parameter: &Parameter) -> Result<&Tensor<A>, StateError> {
         let name = || parameter.name.clone();
         let tensor = self
             .tensors
@@ -212,19 +215,48 @@ impl State {
         for (arrays, size) in [&tensor.versions, &tensor.optimizer].into_iter().zip(sizes)
         {
             let expected = (parameter.whole_elements() * size) as usize;
-            if let Some(wrong) = arrays.iter().find(|array| array.len() != expected) {
-                let found = wrong.len();
+            if let Some(wrong) = arrays.iter().find(|array| array.length() != expected) {
+                let found = wrong.length();
                 return Err(StateError::Length { name: name(), found, expected });
             }
         }
         Ok(tensor)
     }
 
+    /// θ of a parameter, `age` versions before the newest.
+    ///
+    /// # Errors
+    /// When the state is of another model, or does not reach back so far.
+    fn version(
+        &self,
+        job: &Job,
+        parameter: &Parameter,
+        age: u32,
+    ) -> Result<&A, StateError> {
+        let version = self.step.saturating_sub(u64::from(age)).max(self.origin);
+        let back = (self.step - version) as usize;
+        let missing = || StateError::Version { name: parameter.name.clone(), version };
+        self.tensor(job, parameter)?.versions.get(back).ok_or_else(missing)
+    }
+
+    /// One array of a parameter's optimizer state.
+    ///
+    /// # Errors
+    /// When the state is of another model or optimizer.
+    fn optimizer_array(
+        &self,
+        job: &Job,
+        parameter: &Parameter,
+        array: usize,
+    ) -> Result<&A, StateError> {
+        Ok(&self.tensor(job, parameter)?.optimizer[array])
+    }
+
     /// The flat parameters of a stage on one row, `age` versions before the newest; padding is
     /// zero.
     ///
     /// # Errors
-    /// When the state is of another model, or does not reach back so far.
+    /// When the state is of another model, does not reach back so far, or cannot be read.
     pub fn parameters(
         &self,
         job: &Job,
@@ -232,20 +264,13 @@ impl State {
         row: u32,
         age: u32,
     ) -> Result<Vec<u8>, StateError> {
-        let version = self.step.saturating_sub(u64::from(age)).max(self.origin);
-        let back = (self.step - version) as usize;
-        flat(job, stage, (row, job.dtype.size()), |parameter| {
-            let versions = &self.tensor(job, parameter)?.versions;
-            let missing =
-                || StateError::Version { name: parameter.name.clone(), version };
-            versions.get(back).map(Vec::as_slice).ok_or_else(missing)
-        })
+        flat(job, stage, (row, job.dtype.size()), |own| self.version(job, own, age))
     }
 
     /// One flat array of a stage's optimizer state on one row; padding is zero.
     ///
     /// # Errors
-    /// When the state is of another model or optimizer.
+    /// When the state is of another model or optimizer, or cannot be read.
     pub fn optimizer(
         &self,
         job: &Job,
@@ -253,28 +278,38 @@ impl State {
         row: u32,
         array: usize,
     ) -> Result<Vec<u8>, StateError> {
-        let own = |parameter: &_| Ok(&*self.tensor(job, parameter)?.optimizer[array]);
-        flat(job, stage, (row, job.dtype.wide_size()), own)
+        let size = job.dtype.wide_size();
+        flat(job, stage, (row, size), |own| self.optimizer_array(job, own, array))
     }
 }
 
-fn flat<'a>(
+fn flat<'a, A: Numbers + 'a>(
     job: &Job,
     stage: Stage,
     (row, size): (u32, u64),
-    whole: impl Fn(&Parameter) -> Result<&'a [u8], StateError>,
+    whole: impl Fn(&Parameter) -> Result<&'a A, StateError>,
 ) -> Result<Vec<u8>, StateError> {
     let mut all = vec![0; (job.elements[stage] * size) as usize];
     for parameter in job.parameters_of(stage) {
-        let whole = whole(parameter)?;
-        let own = match parameter.split {
-            Division::Whole => Cow::Borrowed(whole),
-            Division::One(_) | Division::Two(_) => {
-                Cow::Owned(parameter.part_of(row, whole, size as usize))
-            }
-        };
+        let whole = whole(parameter)?.bytes()?;
+        let own = part(parameter, row, &whole, size);
         let start = (parameter.offset * size) as usize;
         all[start..start + own.len()].copy_from_slice(&own);
     }
     Ok(all)
+}
+
+/// What a row of split tensors has of a parameter's whole array.
+fn part<'a>(
+    parameter: &Parameter,
+    row: u32,
+    whole: &'a [u8],
+    size: u64,
+) -> Cow<'a, [u8]> {
+    match parameter.split {
+        Division::Whole => Cow::Borrowed(whole),
+        Division::One(_) | Division::Two(_) => {
+            Cow::Owned(parameter.part_of(row, whole, size as usize))
+        }
+    }
 }

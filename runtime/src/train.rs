@@ -6,7 +6,7 @@ mod losses;
 
 use crate::{
     AnyMachine, CheckpointError, Checkpoints, EvaluateError, Evaluator, HeldOut,
-    Interrupt, Loss, MachineError, Measured, Measures, State,
+    Interrupt, Loss, MachineError, Measured, Measures, Numbers, State,
 };
 use losses::StepLosses;
 use roundelay_schedule::{Bytes, Nanos, simulate_steady};
@@ -304,7 +304,7 @@ impl Trainer {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn keep(&self, first: &State) -> Result<(), CheckpointError> {
+    pub fn keep<A: Numbers>(&self, first: &State<A>) -> Result<(), CheckpointError> {
         match &self.rests.checkpoint {
             Checkpointing::Never | Checkpointing::Elsewhere { .. } => Ok(()),
             Checkpointing::Every { checkpoints, .. } => checkpoints.save(first).map(drop),

@@ -4,31 +4,34 @@
 //! convolutions lie in these files as PyTorch has them.
 
 mod convert;
+mod converted;
 mod error;
 mod order;
 
 pub use error::{WeightsError, WeightsMistake, WeightsNames};
 
 use crate::{
-    OutputError, OutputFile, State, Tensor,
+    OutputError, OutputFile, Source, State, Tensor,
     checkpoint::format,
-    container::{self, Array, Container, element, little_endian},
-    regular,
+    container::{self, Array, Container, NotWhole, Place, element, little_endian},
     state::is_named_as_head,
 };
+use converted::Converted;
 use roundelay_schedule::{Belonging, Job, Parameter, ParameterKind, nearest_hint};
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-/// A file of weights that was read.
+/// A file of weights that is open.
 #[derive(Clone, Debug)]
 pub struct Weights {
     path: PathBuf,
     kind: FileKind,
-    container: Container,
+    container: Arc<Container>,
 }
 
 /// What a file of parameters is.
@@ -42,12 +45,10 @@ enum FileKind {
 
 impl FileKind {
     /// What the file says that it is; a checkpoint proves that it is whole.
-    fn of(container: &Container) -> Result<Self, String> {
+    fn of(container: &Container) -> Result<Self, NotWhole> {
         match container.entry(format::KEY) {
             None => Ok(Self::Weights),
-            Some(text) => {
-                format::proven(text, &container.arrays).map(|_| Self::Checkpoint)
-            }
+            Some(text) => format::proven(text, container).map(|_| Self::Checkpoint),
         }
     }
 
@@ -72,21 +73,18 @@ pub struct NotFinite {
 }
 
 impl Weights {
-    /// Reads a safetensors file. Of a checkpoint, which must be whole, only the newest parameters count.
+    /// Opens a safetensors file. Of a checkpoint, which must be whole, only the newest parameters count.
     ///
     /// # Errors
     /// [`WeightsError::Read`] and [`WeightsError::Damaged`].
-    pub fn read(path: &Path) -> Result<Self, WeightsError> {
+    pub fn open(path: &Path) -> Result<Self, WeightsError> {
         let path = path.to_path_buf();
-        let found =
-            regular::open(&path).and_then(|(file, length)| Container::read(file, length));
-        let found = match found {
-            Ok(found) => found,
-            Err(source) => return Err(WeightsError::Read { path, source }),
-        };
-        match found.and_then(|container| Ok((FileKind::of(&container)?, container))) {
+        let found = Container::open(&path)
+            .and_then(|container| Ok((FileKind::of(&container)?, Arc::new(container))));
+        match found {
             Ok((kind, container)) => Ok(Self { path, kind, container }),
-            Err(reason) => Err(WeightsError::Damaged { path, reason }),
+            Err(NotWhole::Damaged(reason)) => Err(WeightsError::Damaged { path, reason }),
+            Err(NotWhole::Unread(source)) => Err(WeightsError::Read { path, source }),
         }
     }
 
@@ -95,15 +93,14 @@ impl Weights {
     /// are left out, and those that the file has not are as they are drawn.
     ///
     /// # Errors
-    /// [`WeightsError::Mismatch`] with everything that does not fit.
-    pub fn state(&self, job: &Job) -> Result<State, WeightsError> {
+    /// [`WeightsError::Mismatch`] with everything that does not fit, and [`WeightsError::Read`].
+    pub fn state(&self, job: &Job) -> Result<State<Source>, WeightsError> {
         let arrays = self.arrays();
-        let mut state = State::initial(job);
+        let mut state = State::drawn(job);
         let mut mistakes = strangers(&arrays, job);
         for parameter in &job.parameters {
-            match numbers(&arrays, job, parameter, self.kind.parameter_kind(parameter)) {
-                Ok(numbers) => {
-                    let tensor = Tensor::first(job, parameter.whole_shape(), numbers);
+            match self.tensor(&arrays, job, parameter)? {
+                Ok(tensor) => {
                     state.tensors.insert(parameter.name.clone(), tensor);
                 }
                 Err(WeightsMistake::Missing { .. })
@@ -120,6 +117,34 @@ impl Weights {
         }
     }
 
+    /// A parameter before its first update.
+    fn tensor(
+        &self,
+        arrays: &Arrays<'_>,
+        job: &Job,
+        parameter: &Parameter,
+    ) -> Result<Result<Tensor<Source>, WeightsMistake>, WeightsError> {
+        let kind = self.kind.parameter_kind(parameter);
+        let place = match place(arrays, parameter, kind) {
+            Ok(place) => place,
+            Err(mistake) => return Ok(Err(mistake)),
+        };
+        let wild = convert::out_of_range(&self.container, place, job.dtype);
+        if let Some(place) = wild.map_err(|source| self.unread(source))? {
+            let name = parameter.name.clone();
+            return Ok(Err(WeightsMistake::Range { name, place }));
+        }
+        let shape = parameter.whole_shape();
+        Ok(Ok(Tensor::first(job, shape.clone(), |dtype| {
+            let (container, place) = (Arc::clone(&self.container), place.clone());
+            Source::new(Converted { container, place, kind, shape: shape.clone(), dtype })
+        })))
+    }
+
+    fn unread(&self, source: io::Error) -> WeightsError {
+        WeightsError::Read { path: self.path.clone(), source }
+    }
+
     /// Parameters of heads of units that a job has and the file has not, in the job's order.
     pub fn drawn_heads(&self, job: &Job) -> Vec<String> {
         let arrays = self.arrays();
@@ -129,15 +154,25 @@ impl Weights {
     }
 
     /// Parameters of a job that hold numbers which are not finite, in the job's order.
-    pub fn not_finite(&self, job: &Job) -> Vec<NotFinite> {
+    ///
+    /// # Errors
+    /// [`WeightsError::Read`].
+    pub fn not_finite(&self, job: &Job) -> Result<Vec<NotFinite>, WeightsError> {
         let arrays = self.arrays();
-        let of = |parameter: &Parameter| {
-            let Array { dtype, bytes, .. } = arrays.get(&parameter.name)?;
-            let count = convert::not_finite(*dtype, bytes);
-            let (name, all) = (parameter.name.clone(), parameter.whole_elements());
-            (count > 0).then_some(NotFinite { name, count, all })
-        };
-        job.parameters.iter().filter_map(of).collect()
+        let mut found = Vec::new();
+        for parameter in &job.parameters {
+            let Some(place) = arrays.get(&parameter.name) else { continue };
+            let mut count = 0;
+            let counted = self
+                .container
+                .walk(place, |block| count += convert::not_finite(place.dtype, block));
+            counted.map_err(|source| self.unread(source))?;
+            if count > 0 {
+                let (name, all) = (parameter.name.clone(), parameter.whole_elements());
+                found.push(NotFinite { name, count, all });
+            }
+        }
+        Ok(found)
     }
 
     /// What should be parameters: of a checkpoint not older versions and optimizer state.
@@ -151,7 +186,7 @@ impl Weights {
     }
 }
 
-type Arrays<'a> = BTreeMap<&'a String, &'a Array<'static>>;
+type Arrays<'a> = BTreeMap<&'a String, &'a Place>;
 
 /// Arrays that the job has no parameter for, but for heads.
 fn strangers(arrays: &Arrays<'_>, job: &Job) -> Vec<WeightsMistake> {
@@ -175,35 +210,27 @@ fn names(arrays: &Arrays<'_>, mistakes: &[WeightsMistake]) -> WeightsNames {
     }
 }
 
-/// A parameter's numbers in our order and the wide type of the job's, from a file that has a
-/// parameter of this kind.
-fn numbers(
-    arrays: &Arrays<'_>,
-    job: &Job,
+/// Where a parameter lies in a file that has a parameter of this kind.
+fn place<'a>(
+    arrays: &Arrays<'a>,
     parameter: &Parameter,
     kind: ParameterKind,
-) -> Result<Vec<u8>, WeightsMistake> {
+) -> Result<&'a Place, WeightsMistake> {
     let name = parameter.name.clone();
-    let Some(Array { dtype, shape, bytes }) = arrays.get(&name) else {
+    let Some(place) = arrays.get(&name) else {
         let hint = nearest_hint(&name, arrays.keys().map(|name| name.as_str()));
         return Err(WeightsMistake::Missing { name, hint });
     };
-    let found: Vec<u64> = shape.iter().map(|extent| *extent as u64).collect();
-    let own = parameter.whole_shape();
-    let expected = order::shape_in_file(kind, &own);
+    let found: Vec<u64> = place.shape.iter().map(|extent| *extent as u64).collect();
+    let expected = order::shape_in_file(kind, &parameter.whole_shape());
     if found != expected {
         return Err(WeightsMistake::Shape { name, found, expected });
     }
-    match convert::numbers(*dtype, bytes, job.dtype) {
-        Some(Ok(numbers)) => {
-            Ok(order::from_file(kind, numbers, &own, job.dtype.wide_size()))
-        }
-        Some(Err(place)) => Err(WeightsMistake::Range { name, place }),
-        None => {
-            let found = format!("{dtype:?}").to_lowercase();
-            Err(WeightsMistake::Element { name, found })
-        }
+    if !convert::is_real(place.dtype) {
+        let found = format!("{:?}", place.dtype).to_lowercase();
+        return Err(WeightsMistake::Element { name, found });
     }
+    Ok(place)
 }
 
 impl State {
@@ -219,7 +246,7 @@ impl State {
     pub fn not_finite(&self) -> Vec<NotFinite> {
         let dtype = element(self.dtype);
         let of = |(name, tensor): (&String, &Tensor)| {
-            let newest = little_endian(&tensor.versions[0], self.dtype);
+            let newest = little_endian(Cow::Borrowed(&tensor.versions[0]), self.dtype);
             let count = convert::not_finite(dtype, &newest);
             let all = tensor.shape.iter().product();
             (count > 0).then(|| NotFinite { name: name.clone(), count, all })
@@ -237,9 +264,12 @@ fn encode(out: &mut impl Write, state: &State, job: &Job) -> io::Result<()> {
         let kind = known.get(name).copied().unwrap_or_default();
         let shape = order::shape_in_file(kind, &tensor.shape);
         let shape = shape.iter().map(|extent| *extent as usize).collect();
-        let bytes = little_endian(&tensor.versions[0], state.dtype);
-        let bytes = order::to_file(kind, bytes, &tensor.shape, state.dtype.size());
-        (name.clone(), Array { dtype: element(state.dtype), shape, bytes })
+        let numbers = move || {
+            let numbers = format::written(&tensor.versions[0], state.dtype)?;
+            Ok(order::to_file(kind, numbers, &tensor.shape, state.dtype.size()))
+        };
+        let (dtype, numbers) = (element(state.dtype), Box::new(numbers));
+        (name.clone(), Array { dtype, shape, numbers })
     });
     let arrays = arrays.collect();
     container::write(out, &arrays, ("format", "pt".to_owned()))

@@ -2,7 +2,7 @@
 
 use super::{Folder, RunError, RunEvent, RunOptions, Start, notes};
 use roundelay_runtime::{
-    Checkpointing, Checkpoints, Provenance, Resumed, Resumption, State, Weights,
+    Checkpointing, Checkpoints, Provenance, Resumed, Resumption, Source, State, Weights,
 };
 use roundelay_schedule::Checked;
 use std::path::Path;
@@ -13,10 +13,10 @@ pub(super) fn weights(
     schedule: &Checked,
     file: &Path,
     listener: &mut impl FnMut(RunEvent),
-) -> Result<(State, Vec<String>), RunError> {
-    let weights = Weights::read(file)?;
+) -> Result<(State<Source>, Vec<String>), RunError> {
+    let weights = Weights::open(file)?;
     let state = weights.state(&schedule.job)?;
-    notes::tell_not_finite(file, &weights.not_finite(&schedule.job), listener);
+    notes::tell_not_finite(file, &weights.not_finite(&schedule.job)?, listener);
     Ok((state, weights.drawn_heads(&schedule.job)))
 }
 
@@ -41,7 +41,7 @@ pub(super) fn begin(
     match &options.start {
         Start::Anew { weights: file, keep } => {
             let (state, resumed) = match file {
-                None => (State::initial(&schedule.job), Resumed::FromStart),
+                None => (State::drawn(&schedule.job), Resumed::FromStart),
                 Some(file) => of_weights(schedule, file, listener)?,
             };
             let kept = match keep {
@@ -67,7 +67,7 @@ fn of_weights(
     schedule: &Checked,
     file: &Path,
     listener: &mut impl FnMut(RunEvent),
-) -> Result<(State, Resumed), RunError> {
+) -> Result<(State<Source>, Resumed), RunError> {
     let (state, drawn) = weights(schedule, file, listener)?;
     notes::tell_drawn_heads(file, &drawn, listener);
     Ok((state, Resumed::FromWeights))

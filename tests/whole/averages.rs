@@ -212,7 +212,7 @@ fn checkpoints_keep_them() {
     let run = Provenance::new(&schedule, &data);
     let state = replayed(&schedule, &[3]);
     Checkpoints::start(&folder, run.clone()).unwrap().save(&state).unwrap();
-    let resumed = Resumption::of(&folder, &schedule, &run).unwrap().state;
+    let resumed = Resumption::of(&folder, &schedule, &run).unwrap().state.held().unwrap();
     fs::remove_dir_all(&folder).unwrap();
     assert!(resumed == state);
     let mut oracle = Oracle::new(&schedule, &resumed).unwrap();

@@ -13,13 +13,19 @@ use roundelay::{
     Checked, Plan, Program, SearchOptions, Seat,
     parts::{
         runtime::{
-            Control, Cpu, CpuOptions, Dataset, Fill, Loss, Measured, State, Timing,
+            self, Control, Cpu, CpuOptions, Dataset, Fill, Loss, Measured, Numbers,
+            State, StateError, Timing,
         },
         schedule::{Float, Sequence, Tensor},
     },
 };
 use roundelay_schedule::{Order, Placement, Rule, States};
-use std::{sync::Arc, thread, time::Duration};
+use std::{
+    borrow::Cow,
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
 
 /// Steps before which a replay rests.
 const RESTS: [u64; 2] = [2, STEPS];
@@ -81,8 +87,8 @@ fn rank(schedule: &Checked, data: &Dataset, seat: &Seat) -> (Option<Trained>, u6
     (trained, cpu.sent().0)
 }
 
-/// What the first rank has in the end, and the bytes that all sent.
-fn together(schedule: &Checked, data: &Dataset) -> (Trained, u64) {
+/// What all ranks of a schedule do, each on a thread of its own, in their order.
+fn on_ranks<T: Send>(schedule: &Checked, work: impl Fn(&Seat) -> T + Sync) -> Vec<T> {
     let size = schedule.facts().device_arena.len() * schedule.coordinates().len();
     let (host, port) = ("127.0.0.1".to_owned(), free_port());
     let seats = (0..size as u32).map(|rank| Seat {
@@ -93,14 +99,20 @@ fn together(schedule: &Checked, data: &Dataset) -> (Trained, u64) {
         port,
     });
     thread::scope(|scope| {
-        let threads = seats.map(|seat| scope.spawn(move || rank(schedule, data, &seat)));
+        let work = &work;
+        let threads = seats.map(|seat| scope.spawn(move || work(&seat)));
         let threads: Vec<_> = threads.collect();
-        let ends = threads.into_iter().map(|thread| thread.join().unwrap());
-        let (mut ends, sent): (Vec<_>, Vec<u64>) = ends.unzip();
-        let first = ends.remove(0).unwrap();
-        assert!(ends.iter().all(Option::is_none));
-        (first, sent.iter().sum())
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
+}
+
+/// What the first rank has in the end, and the bytes that all sent.
+fn together(schedule: &Checked, data: &Dataset) -> (Trained, u64) {
+    let ends = on_ranks(schedule, |seat| rank(schedule, data, seat));
+    let (mut ends, sent): (Vec<_>, Vec<u64>) = ends.into_iter().unzip();
+    let first = ends.remove(0).unwrap();
+    assert!(ends.iter().all(Option::is_none));
+    (first, sent.iter().sum())
 }
 
 fn alike(program: &Program, plan: &Plan) {
@@ -114,6 +126,66 @@ fn alike(program: &Program, plan: &Plan) {
     // Shares of three parts are counted as long as the longest.
     let shares = if plan.tensor.rows == 3 { counted / 1000 } else { 0 };
     assert!(sent <= counted && counted - sent <= shares, "{sent} {counted} {plan:?}");
+}
+
+/// An array that says when it is made.
+struct Watched<'a> {
+    name: &'a str,
+    numbers: &'a Vec<u8>,
+    made: &'a Mutex<Vec<String>>,
+}
+
+impl Numbers for Watched<'_> {
+    fn length(&self) -> usize {
+        self.numbers.length()
+    }
+
+    fn bytes(&self) -> Result<Cow<'_, [u8]>, StateError> {
+        self.made.lock().unwrap().push(self.name.to_owned());
+        self.numbers.bytes()
+    }
+}
+
+/// A state of which every array that is made is told by its name.
+fn watched<'a>(state: &'a State, made: &'a Mutex<Vec<String>>) -> State<Watched<'a>> {
+    let State { dtype, step, origin, optimizer_origin, ref tensors } = *state;
+    let tensors = tensors.iter().map(|(name, own)| {
+        let all = |arrays: &'a [Vec<u8>]| {
+            arrays.iter().map(|numbers| Watched { name, numbers, made }).collect()
+        };
+        let (versions, optimizer) = (all(&own.versions), all(&own.optimizer));
+        (name.clone(), runtime::Tensor { shape: own.shape.clone(), versions, optimizer })
+    });
+    State { dtype, step, origin, optimizer_origin, tensors: tensors.collect() }
+}
+
+/// The host of a rank needs room for its own part of a state alone.
+#[test]
+fn a_rank_makes_what_it_holds_once_and_nothing_else() {
+    let program = mlp(4, 3);
+    let kind = (Rule::Sync, Placement::Pipeline, Order::Gpipe, States::Replicated);
+    let schedule = compiled(&program, &plan(&program, kind, 3, 3));
+    let data = Dataset::open(&schedule.job, None).unwrap();
+    let state = State::initial(&schedule.job);
+    let made = on_ranks(&schedule, |seat| {
+        let control = Arc::new(Control::meet(seat, PATIENCE).unwrap());
+        let (feed, options) = (Box::new(data.clone()), options(Timing::Natural));
+        let mut cpu = Cpu::of_rank(&schedule, feed, options, control).unwrap();
+        let made = Mutex::new(Vec::new());
+        cpu.load(&watched(&state, &made)).unwrap();
+        cpu.leave().unwrap();
+        let mut made = made.into_inner().unwrap();
+        made.sort();
+        made
+    });
+    for (stage, made) in schedule.job.stages().zip(made) {
+        let arrays = 1 + schedule.job.optimizer.arrays(schedule.job.dtype) as usize;
+        let own = schedule.job.parameters_of(stage);
+        let mut own: Vec<String> =
+            own.flat_map(|own| vec![own.name.clone(); arrays]).collect();
+        own.sort();
+        assert_eq!(made, own, "{stage:?}");
+    }
 }
 
 fn on_several((_, placement, ..): &Kind) -> bool {

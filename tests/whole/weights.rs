@@ -38,7 +38,8 @@ fn a_run_from_weights_is_the_recursion_from_them() {
         let first = trained(&schedule, &data, &State::initial(&schedule.job));
         let file = OutputFile::new(&path).unwrap();
         first.write_weights(&schedule.job, &file).unwrap();
-        let start = Weights::read(&path).unwrap().state(&schedule.job).unwrap();
+        let start =
+            Weights::open(&path).unwrap().state(&schedule.job).unwrap().held().unwrap();
         for (name, tensor) in &start.tensors {
             let known = &first.tensors[name];
             assert_eq!(tensor.versions, known.versions[..1], "{name}");

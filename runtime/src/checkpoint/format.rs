@@ -8,18 +8,23 @@
 
 use super::{Checkpoint, CheckpointError, Provenance};
 use crate::{
-    State, Tensor,
-    container::{self, Array, Container, element, little_endian, native},
+    Numbers, Source, State, StateError, Tensor,
+    container::{
+        self, Array, Container, NotWhole, Place, element, little_endian, native,
+    },
     digest::Digest,
-    native::wide,
-    regular,
+    native::wide_type,
+    state::Made,
 };
-use roundelay_schedule::{Float, Native};
+use roundelay_schedule::Float;
 use safetensors::Dtype;
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
-    io::{self, Read, Write},
+    io::{self, Write},
+    mem,
     path::Path,
+    sync::Arc,
 };
 
 /// The version of this format.
@@ -29,20 +34,27 @@ const FORMAT: &str = "1";
 pub(crate) const KEY: &str = "roundelay";
 
 /// Writes the file's bytes.
-pub(super) fn write(
+pub(super) fn write<A: Numbers>(
     out: &mut impl Write,
     provenance: &Provenance,
-    state: &State,
+    state: &State<A>,
 ) -> io::Result<()> {
     let arrays = arrays(provenance, state);
     let mut entries = entries(provenance, state);
-    let digest = digest(&entries, &arrays);
-    entries.insert("digest".to_string(), digest);
+    let mut digest = start(&entries);
+    for (name, array) in &arrays {
+        add(&mut digest, name, array.dtype, &array.shape);
+        digest.add(&(array.numbers)()?);
+    }
+    entries.insert("digest".to_string(), spelled(digest));
     container::write(out, &arrays, (KEY, json(&entries)))
 }
 
 /// All entries of the metadata but the digest.
-fn entries(provenance: &Provenance, state: &State) -> BTreeMap<String, String> {
+fn entries<A: Numbers>(
+    provenance: &Provenance,
+    state: &State<A>,
+) -> BTreeMap<String, String> {
     let batch = provenance.entry("batch").parse().unwrap_or(0);
     let mut entries = provenance.entries.clone();
     let mut add = |name: &str, value| entries.insert(name.to_string(), value);
@@ -62,15 +74,14 @@ fn entries(provenance: &Provenance, state: &State) -> BTreeMap<String, String> {
 
 /// The type of an array with this name in a state of a type.
 fn stored(name: &str, dtype: Float) -> Float {
-    match (name.contains('#'), wide(dtype)) {
-        (false, _) => dtype,
-        (true, Native::F32) => Float::F32,
-        (true, Native::F64) => Float::F64,
-    }
+    if name.contains('#') { wide_type(dtype) } else { dtype }
 }
 
-/// All arrays under their names in the file, little-endian.
-fn arrays<'a>(provenance: &Provenance, state: &'a State) -> BTreeMap<String, Array<'a>> {
+/// All arrays under their names in the file.
+fn arrays<'a, A: Numbers>(
+    provenance: &Provenance,
+    state: &'a State<A>,
+) -> BTreeMap<String, Array<'a>> {
     let mut arrays = BTreeMap::new();
     for (name, tensor) in &state.tensors {
         let shape: Vec<usize> = tensor.shape.iter().map(|n| *n as usize).collect();
@@ -82,60 +93,67 @@ fn arrays<'a>(provenance: &Provenance, state: &'a State) -> BTreeMap<String, Arr
         let states = states.map(|(state, array)| (format!("{name}#{state}"), array));
         arrays.extend(versions.chain(states).map(|(name, array)| {
             let dtype = stored(&name, state.dtype);
-            let (shape, bytes) = (shape.clone(), little_endian(array, dtype));
-            (name, Array { dtype: element(dtype), shape, bytes })
+            let numbers = move || written(array, dtype);
+            let (shape, numbers) = (shape.clone(), Box::new(numbers));
+            (name, Array { dtype: element(dtype), shape, numbers })
         }));
     }
     arrays
+}
+
+/// Numbers as they stand in a file.
+pub(crate) fn written<A: Numbers>(array: &A, dtype: Float) -> io::Result<Cow<'_, [u8]>> {
+    Ok(little_endian(array.bytes().map_err(io::Error::other)?, dtype))
 }
 
 fn json(entries: &BTreeMap<String, String>) -> String {
     serde_json::to_string(entries).expect("texts under texts are JSON")
 }
 
-fn digest(
-    entries: &BTreeMap<String, String>,
-    arrays: &BTreeMap<String, Array<'_>>,
-) -> String {
+/// The digest of a file's entries, before its arrays.
+fn start(entries: &BTreeMap<String, String>) -> Digest {
     let mut digest = Digest::new();
     digest.add(json(entries).as_bytes());
-    for (name, Array { dtype, shape, bytes }) in arrays {
-        digest.add(name.as_bytes());
-        digest.add(format!("{dtype}{shape:?}").as_bytes());
-        digest.add(bytes);
-    }
+    digest
+}
+
+/// Takes in what an array is, before its numbers.
+fn add(digest: &mut Digest, name: &str, dtype: Dtype, shape: &[usize]) {
+    digest.add(name.as_bytes());
+    digest.add(format!("{dtype}{shape:?}").as_bytes());
+}
+
+fn spelled(digest: Digest) -> String {
     format!("{:016x}", digest.value())
 }
 
-/// Reads a file and proves it whole.
+/// Opens a file and proves it whole. What the state has is read when it is asked for.
 ///
 /// # Errors
 /// [`CheckpointError::Read`] and [`CheckpointError::Damaged`].
-pub(super) fn read(path: &Path) -> Result<Checkpoint, CheckpointError> {
+pub(super) fn open(path: &Path) -> Result<Checkpoint, CheckpointError> {
     let path = path.to_path_buf();
-    let whole = regular::open(&path).and_then(|(file, length)| whole(file, length));
-    match whole {
-        Ok(Ok((provenance, state))) => Ok(Checkpoint { path, provenance, state }),
-        Ok(Err(reason)) => Err(CheckpointError::Damaged { path, reason }),
-        Err(source) => Err(CheckpointError::Read { path, source }),
+    match Container::open(&path).and_then(whole) {
+        Ok((provenance, state)) => Ok(Checkpoint { path, provenance, state }),
+        Err(NotWhole::Damaged(reason)) => Err(CheckpointError::Damaged { path, reason }),
+        Err(NotWhole::Unread(source)) => Err(CheckpointError::Read { path, source }),
     }
 }
 
-/// What a file of `length` bytes holds; the inner error is the file's fault. Nothing is allocated
-/// that the file is not long enough for.
+/// What an open file holds.
 pub(super) fn whole(
-    file: impl Read,
-    length: u64,
-) -> io::Result<Result<(Provenance, State), String>> {
-    let container = Container::read(file, length)?;
-    Ok(container.and_then(decode))
-}
-
-fn decode(container: Container) -> Result<(Provenance, State), String> {
+    container: Container,
+) -> Result<(Provenance, State<Source>), NotWhole> {
     let text =
         container.entry(KEY).ok_or("its header does not come from this program")?;
-    let mut entries = proven(text, &container.arrays)?;
-    let arrays = container.arrays;
+    let entries = proven(text, &container)?;
+    Ok(decode(entries, container)?)
+}
+
+fn decode(
+    mut entries: BTreeMap<String, String>,
+    container: Container,
+) -> Result<(Provenance, State<Source>), String> {
     let mut take = |name: &str| entries.remove(name).unwrap_or_default();
     let [format, step, origin, optimizer_origin, _, dtype] =
         ["format", "step", "origin", "optimizer_origin", "position", "dtype"]
@@ -150,8 +168,8 @@ fn decode(container: Container) -> Result<(Provenance, State), String> {
         written => number(written)?,
     };
     let provenance = Provenance { entries };
-    let dtype = dtype_of(&dtype, &arrays)?;
-    let tensors = tensors_of(&provenance, arrays, dtype)?;
+    let dtype = dtype_of(&dtype, &container.arrays)?;
+    let tensors = tensors_of(&provenance, container, dtype)?;
     if origin.max(optimizer_origin) > step {
         return Err("it begins after its own step".to_string());
     }
@@ -161,22 +179,24 @@ fn decode(container: Container) -> Result<(Provenance, State), String> {
 /// The entries in the text of a file's metadata, if their digest is that of the file.
 pub(crate) fn proven(
     text: &str,
-    arrays: &BTreeMap<String, Array<'_>>,
-) -> Result<BTreeMap<String, String>, String> {
+    container: &Container,
+) -> Result<BTreeMap<String, String>, NotWhole> {
     let mut entries: BTreeMap<String, String> =
         serde_json::from_str(text).map_err(|error| error.to_string())?;
     let written = entries.remove("digest").ok_or("it has no digest")?;
-    match written == digest(&entries, arrays) {
+    let mut digest = start(&entries);
+    for (name, place) in &container.arrays {
+        add(&mut digest, name, place.dtype, &place.shape);
+        container.add_to(&mut digest, place)?;
+    }
+    match written == spelled(digest) {
         true => Ok(entries),
-        false => Err("its digest differs from its contents".to_string()),
+        false => Err("its digest differs from its contents".into()),
     }
 }
 
 /// The type of the state: as the file says, or that of its arrays.
-fn dtype_of(
-    written: &str,
-    arrays: &BTreeMap<String, Array<'_>>,
-) -> Result<Float, String> {
+fn dtype_of(written: &str, arrays: &BTreeMap<String, Place>) -> Result<Float, String> {
     let first = arrays.values().next().map(|array| array.dtype);
     let dtype = match (written, first) {
         ("", Some(Dtype::F32)) => Float::F32,
@@ -191,9 +211,8 @@ fn dtype_of(
             .parse()
             .map_err(|wrong: roundelay_schedule::NoFloat| wrong.to_string())?,
     };
-    let fits = |(name, array): (&String, &Array<'_>)| {
-        array.dtype == element(stored(name, dtype))
-    };
+    let fits =
+        |(name, array): (&String, &Place)| array.dtype == element(stored(name, dtype));
     match arrays.iter().all(fits) {
         true => Ok(dtype),
         false => Err("its tensors are of several types".to_string()),
@@ -203,14 +222,16 @@ fn dtype_of(
 /// Puts the arrays of every parameter together.
 fn tensors_of(
     provenance: &Provenance,
-    mut arrays: BTreeMap<String, Array<'_>>,
+    mut container: Container,
     dtype: Float,
-) -> Result<BTreeMap<String, Tensor>, String> {
+) -> Result<BTreeMap<String, Tensor<Source>>, String> {
+    let mut arrays = mem::take(&mut container.arrays);
+    let container = Arc::new(container);
     let is_newest = |name: &&String| !name.contains(['@', '#']);
     let names: Vec<String> = arrays.keys().filter(is_newest).cloned().collect();
     let mut array = |name: String| {
-        let Array { shape, bytes, .. } = arrays.remove(&name)?;
-        Some((shape, native(bytes, stored(&name, dtype))))
+        let (container, place) = (Arc::clone(&container), arrays.remove(&name)?);
+        Some(Stored { container, place, dtype: stored(&name, dtype) })
     };
     let mut tensors = BTreeMap::new();
     for name in names {
@@ -231,16 +252,41 @@ fn tensors_of(
     }
 }
 
-type Arrays = Vec<(Vec<usize>, Vec<u8>)>;
-
 /// One parameter, if all its arrays have one shape.
-fn together(versions: Arrays, optimizer: Arrays) -> Option<Tensor> {
-    let shape = versions.first().map(|(shape, _)| shape.clone())?;
-    let one = versions.iter().chain(&optimizer).all(|(other, _)| *other == shape);
-    let bytes = |arrays: Arrays| arrays.into_iter().map(|(_, bytes)| bytes).collect();
+fn together(versions: Vec<Stored>, optimizer: Vec<Stored>) -> Option<Tensor<Source>> {
+    let shape = versions.first().map(|first| first.place.shape.clone())?;
+    let one = versions.iter().chain(&optimizer).all(|other| other.place.shape == shape);
+    let sources = |all: Vec<Stored>| all.into_iter().map(Source::new).collect();
     one.then(|| Tensor {
         shape: shape.iter().map(|extent| *extent as u64).collect(),
-        versions: bytes(versions),
-        optimizer: bytes(optimizer),
+        versions: sources(versions),
+        optimizer: sources(optimizer),
     })
+}
+
+/// An array of a checkpoint.
+#[derive(Debug)]
+struct Stored {
+    container: Arc<Container>,
+    place: Place,
+    dtype: Float,
+}
+
+impl Numbers for Stored {
+    fn length(&self) -> usize {
+        self.place.length()
+    }
+
+    fn bytes(&self) -> Result<Cow<'_, [u8]>, StateError> {
+        let numbers = self.container.read(&self.place);
+        let numbers = numbers.map_err(|error| self.container.lost(&error))?;
+        Ok(Cow::Owned(native(numbers, self.dtype)))
+    }
+}
+
+impl Made for Stored {
+    fn tell(&self, digest: &mut Digest) -> Result<(), StateError> {
+        let told = self.container.add_to(digest, &self.place);
+        told.map_err(|error| self.container.lost(&error))
+    }
 }

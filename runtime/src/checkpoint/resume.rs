@@ -1,7 +1,7 @@
 //! How a run goes on from a checkpoint.
 
 use super::{Checkpoint, CheckpointError, Latest, Provenance};
-use crate::{State, StateError, Tensor, state::is_named_as_head};
+use crate::{Numbers, Source, State, StateError, Tensor, state::is_named_as_head};
 use roundelay_schedule::{Belonging, Job, Parameter, Rule, Schedule};
 use std::{collections::BTreeSet, path::Path};
 
@@ -63,7 +63,7 @@ const OTHER_BITS: Resumed = Resumed::WithOtherBits {
 #[derive(Debug)]
 pub struct Resumption {
     /// The state to start from.
-    pub state: State,
+    pub state: State<Source>,
     /// How it relates to the earlier run.
     pub resumed: Resumed,
     /// Unfinished, damaged and foreign files of the folder.
@@ -84,7 +84,7 @@ impl Resumption {
         let found = Latest::of(folder)?;
         let (state, resumed) = match found.checkpoint {
             Some(checkpoint) => checkpoint.resume(schedule, provenance)?,
-            None => (State::initial(&schedule.job), Resumed::WithoutCheckpoint),
+            None => (State::drawn(&schedule.job), Resumed::WithoutCheckpoint),
         };
         Ok(Self { state, resumed, ignored: found.ignored })
     }
@@ -99,7 +99,7 @@ impl Checkpoint {
         self,
         schedule: &Schedule,
         provenance: &Provenance,
-    ) -> Result<(State, Resumed), CheckpointError> {
+    ) -> Result<(State<Source>, Resumed), CheckpointError> {
         let mut state = self.state;
         let rules = [provenance, &self.provenance].map(|run| run.entry("rule"));
         let other_heads =
@@ -157,7 +157,7 @@ fn has_heads(rule: &str) -> bool {
 
 /// Keeps what is no head: heads of the earlier rule are dropped, and those of the new one begin as
 /// they are drawn. What the new model has beside its heads is none of the earlier one, whatever its name.
-fn share(state: &mut State, job: &Job) {
+fn share(state: &mut State<Source>, job: &Job) {
     let kept: BTreeSet<&str> = job
         .parameters
         .iter()
@@ -166,7 +166,7 @@ fn share(state: &mut State, job: &Job) {
         .collect();
     state.tensors.retain(|name, _| kept.contains(&**name) || !is_named_as_head(name));
     let drawn: BTreeSet<&String> = heads(job).map(|head| &head.name).collect();
-    let fresh = State::initial(job).tensors.into_iter();
+    let fresh = State::drawn(job).tensors.into_iter();
     state.tensors.extend(fresh.filter(|(name, _)| drawn.contains(name)));
 }
 
@@ -176,7 +176,7 @@ fn heads(job: &Job) -> impl Iterator<Item = &Parameter> {
 }
 
 /// Everything in which the parameters are others than the job's.
-fn mistakes(state: &State, job: &Job) -> Vec<StateError> {
+fn mistakes(state: &State<Source>, job: &Job) -> Vec<StateError> {
     let (found, expected) = (state.dtype, job.dtype);
     let element = (found != expected).then_some(StateError::Element { found, expected });
     let shapes = job.parameters.iter().filter_map(|parameter| {
@@ -197,7 +197,7 @@ fn mistakes(state: &State, job: &Job) -> Vec<StateError> {
 }
 
 /// An older version that the schedule reads and the checkpoint does not hold.
-fn forgotten(state: &State, schedule: &Schedule) -> Option<String> {
+fn forgotten(state: &State<Source>, schedule: &Schedule) -> Option<String> {
     let age = |parameter: &Parameter| {
         let stage = schedule.plan.whole_stage(parameter.stage) as usize;
         let staleness = schedule.plan.delays.staleness(stage);
@@ -212,14 +212,15 @@ fn forgotten(state: &State, schedule: &Schedule) -> Option<String> {
 }
 
 /// State begins at zero; a master copy, which comes last, stays.
-fn forget_optimizer(state: &mut State, job: &Job) {
+fn forget_optimizer(state: &mut State<Source>, job: &Job) {
     state.optimizer_origin = state.step;
     let states = job.optimizer.method.states() as usize;
     let masters = job.dtype.masters() as usize;
     for Tensor { versions, optimizer, shape: _ } in state.tensors.values_mut() {
-        let numbers = versions[0].len() / job.dtype.size() as usize;
+        let numbers = versions[0].length() / job.dtype.size() as usize;
         let kept = optimizer.split_off(optimizer.len().saturating_sub(masters));
-        *optimizer = vec![vec![0; numbers * job.dtype.wide_size() as usize]; states];
+        let zero = Source::zero(numbers * job.dtype.wide_size() as usize);
+        *optimizer = vec![zero; states];
         optimizer.extend(kept);
     }
 }

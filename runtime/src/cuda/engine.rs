@@ -20,7 +20,7 @@ use crate::{
     machine::{Batches, Fill, Members, Meter, POISON, Queues, members},
     ranks::{Among, Share},
     shares::Completed,
-    state::{State, rows},
+    state::{Numbers, State, rows},
 };
 use roundelay_schedule::{Action, Checked, DeviceId, GroupId, Table, Work};
 use std::{sync::Arc, time::Duration};
@@ -142,7 +142,11 @@ impl Engine {
         CudaError::Refused { device, what: what.to_owned(), reason }
     }
 
-    pub(super) fn load(&mut self, state: &State, fill: Fill) -> Result<(), CudaError> {
+    pub(super) fn load<A: Numbers>(
+        &mut self,
+        state: &State<A>,
+        fill: Fill,
+    ) -> Result<(), CudaError> {
         self.fill(fill)?;
         self.settle()?;
         self.staging.optimizer_origin = state.optimizer_origin;

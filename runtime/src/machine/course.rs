@@ -1,6 +1,6 @@
 //! Where a machine is in a training.
 
-use crate::state::{Moment, State};
+use crate::state::Moment;
 use roundelay_schedule::Segment;
 
 /// Why a machine has nothing to go on from.
@@ -8,7 +8,7 @@ use roundelay_schedule::Segment;
 pub enum Unready {
     /// It has no state.
     #[error(
-        "no state was loaded; load one first, as `State::initial` of the schedule's job"
+        "no state was loaded; load one first, as `State::drawn` of the schedule's job"
     )]
     Unloaded,
     /// A replay was left in its middle, so nobody knows what is under way.
@@ -32,8 +32,7 @@ struct Here {
 
 impl Course {
     /// At the start of what goes on from a state.
-    pub(crate) fn from(state: &State) -> Self {
-        let moment = state.moment();
+    pub(crate) fn from(moment: Moment) -> Self {
         Self(Some(Here { first: moment.step, moment }))
     }
 

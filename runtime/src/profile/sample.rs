@@ -65,7 +65,7 @@ pub fn sample(
     settling: Settling,
 ) -> Result<Sample, MachineError> {
     let schedule = machine.schedule().clone();
-    machine.load(&State::initial(&schedule.job))?;
+    machine.load(&State::drawn(&schedule.job))?;
     replay(&mut machine, ROUND)?;
     let mut sample = Sample::new(&schedule, launches);
     let (mut sums, mut paces) = (Vec::new(), Vec::new());

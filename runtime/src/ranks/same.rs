@@ -2,7 +2,10 @@
 //! train nonsense, or hang, and copies that each makes for itself would drift apart.
 
 use super::{control::Control, trouble::Trouble};
-use crate::{digest::Digest, state::State};
+use crate::{
+    digest::Digest,
+    state::{Source, State},
+};
 use roundelay_schedule::{Schedule, write};
 
 impl Control {
@@ -14,16 +17,11 @@ impl Control {
         &self,
         schedule: &Schedule,
         data: u64,
-        state: &State,
+        state: &State<Source>,
         end: u64,
     ) -> Result<(), Trouble> {
         let mut parameters = Digest::new();
-        parameters.add(&state.optimizer_origin.to_le_bytes());
-        for (name, tensor) in &state.tensors {
-            parameters.add(name.as_bytes());
-            let arrays = tensor.versions.iter().chain(&tensor.optimizer);
-            arrays.for_each(|array| parameters.add(array));
-        }
+        state.tell(&mut parameters).map_err(|error| self.fail(&error.to_string()))?;
         let facts = [
             ("version of Roundelay", env!("CARGO_PKG_VERSION").to_owned()),
             ("schedule", digest(schedule)),

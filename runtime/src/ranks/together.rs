@@ -3,7 +3,10 @@
 use super::{seated::Among, trouble::Ended};
 use crate::{
     machine::{Loss, Measured, Touched},
-    state::{Moment, State, rows},
+    state::{
+        Moment, State,
+        rows::{self, Gathered, Round},
+    },
 };
 use roundelay_schedule::{DeviceId, Kind, Schedule};
 use std::{collections::BTreeMap, iter};
@@ -65,7 +68,7 @@ impl Among {
     }
 
     /// The state at a moment, on the first rank. Every rank reads the rows of its device through
-    /// `read(device, first byte, bytes)`.
+    /// `read(device, first byte, bytes)`; beside the state there is one array of a stage at a time.
     ///
     /// # Errors
     /// When a row cannot be read, or something goes wrong on one of them.
@@ -75,30 +78,38 @@ impl Among {
         moment: Moment,
         mut read: impl FnMut(DeviceId, u64, &mut [u8]) -> Result<(), E>,
     ) -> Result<Option<State>, E> {
-        let mut own = Vec::new();
-        for (device, start, length) in rows::reads(schedule, moment.step) {
-            if device == self.seated.device {
-                let first = own.len();
-                own.resize(first + length, 0);
-                read(device, start, &mut own[first..])?;
+        let mut gathered =
+            self.control.seat().is_first().then(|| Gathered::new(schedule, moment));
+        for round in rows::rounds(schedule, moment.step) {
+            let mut own = Vec::new();
+            for (device, start, length) in round.reads() {
+                if device == self.seated.device {
+                    let first = own.len();
+                    own.resize(first + length, 0);
+                    read(device, start, &mut own[first..])?;
+                }
             }
+            let all = self.control.collect(own);
+            let all = all.map_err(|trouble| self.control.ended(trouble))?;
+            if let Some((gathered, all)) = gathered.as_mut().zip(all) {
+                self.take(&round, gathered, &all)?;
+            }
+            // No rank sends ahead of what the first one has put together.
+            self.gather(Vec::new())?;
         }
-        Ok(self.whole_state(schedule, moment, own)?)
+        Ok(gathered.map(Gathered::state))
     }
 
-    /// Every rank brings the rows of its device in the order of [`rows::reads`], in which the whole
-    /// is put together from them.
-    fn whole_state(
+    /// Takes in what all ranks sent of an array, each of them in the order of [`Round::reads`].
+    fn take(
         &self,
-        schedule: &Schedule,
-        moment: Moment,
-        own: Vec<u8>,
-    ) -> Result<Option<State>, Ended> {
+        round: &Round,
+        gathered: &mut Gathered<'_>,
+        all: &[Vec<u8>],
+    ) -> Result<(), Ended> {
         let Self { control, owners, .. } = self;
-        let all = control.collect(own).map_err(|trouble| control.ended(trouble))?;
-        let Some(all) = all else { return Ok(None) };
         let mut next = vec![0; all.len()];
-        let from_all = |device: DeviceId, _, bytes: &mut [u8]| {
+        gathered.take(round, |device, _, bytes| {
             let owner = owners.rank(device) as usize;
             let range = next[owner]..next[owner] + bytes.len();
             next[owner] = range.end;
@@ -110,8 +121,7 @@ impl Among {
                 }
             }
             Ok(())
-        };
-        rows::save(schedule, moment, from_all).map(Some)
+        })
     }
 
     /// What all ranks counted, on the first one; on others what they counted themselves.

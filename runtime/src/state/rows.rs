@@ -1,10 +1,11 @@
 //! Where a schedule keeps the training state at rest, and the way there and back.
 
-use super::{Moment, State, StateError, Tensor};
+use super::{Moment, Numbers, State, StateError, Tensor, part};
 use roundelay_schedule::{
     Buffer, DeviceId, Id, Job, Parameter, Rest, Schedule, Slice, Stage, Subject,
 };
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     ops::Range,
 };
@@ -105,6 +106,14 @@ struct Piece {
     part: Range<usize>,
 }
 
+impl Piece {
+    /// What it has of a span of the flat array, if it has some of it.
+    fn of(&self, Span { bytes, .. }: &Span<'_>) -> Option<Range<usize>> {
+        let own = self.part.start.max(bytes.start)..self.part.end.min(bytes.end);
+        (!own.is_empty()).then_some(own)
+    }
+}
+
 /// All arrays of carried rows as they lie at rest before step `step`.
 fn pieces(schedule: &Schedule, step: u64) -> Vec<Piece> {
     let of = |row: CarriedRow| {
@@ -119,45 +128,117 @@ fn pieces(schedule: &Schedule, step: u64) -> Vec<Piece> {
     carried(schedule, step).into_iter().flat_map(of).collect()
 }
 
-/// Of all arrays each part once: copies of it hold the same, and the first one stands for them. Parts of
-/// one array stand together.
-fn firsts(schedule: &Schedule, step: u64) -> Vec<Piece> {
+/// What a state has of one array of a stage: each part once, for copies of it hold the same.
+pub(crate) struct Round {
+    key: Array,
+    pieces: Vec<Piece>,
+}
+
+impl Round {
+    /// What is read of devices, in this order: device, first byte, number of bytes.
+    pub(crate) fn reads(&self) -> impl Iterator<Item = (DeviceId, u64, usize)> {
+        self.pieces.iter().map(|piece| (piece.device, piece.start, piece.part.len()))
+    }
+}
+
+/// All arrays of the state as they lie at rest before step `step`, in ascending order.
+pub(crate) fn rounds(schedule: &Schedule, step: u64) -> Vec<Round> {
     let mut known = BTreeSet::new();
-    let mut pieces = pieces(schedule, step);
-    pieces.retain(|piece| known.insert((piece.key, piece.row, piece.part.start)));
-    pieces.sort_by_key(|piece| piece.key);
-    pieces
+    let mut rounds = BTreeMap::<Array, Vec<Piece>>::new();
+    for piece in pieces(schedule, step) {
+        if known.insert((piece.key, piece.row, piece.part.start)) {
+            rounds.entry(piece.key).or_default().push(piece);
+        }
+    }
+    rounds.into_iter().map(|(key, pieces)| Round { key, pieces }).collect()
 }
 
 /// Fills the carried rows of the devices that a process has through `write(device, first byte, bytes)`.
-/// Beside the state there is one flat array at a time.
-pub(crate) fn load<E: From<StateError>>(
+/// One array of one parameter is made at a time, and only those that a row has something of.
+pub(crate) fn load<A: Numbers, E: From<StateError>>(
     schedule: &Schedule,
-    state: &State,
+    state: &State<A>,
     has: impl Fn(DeviceId) -> bool,
     mut write: impl FnMut(DeviceId, u64, &[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    state.fits(&schedule.job)?;
+    let job = &schedule.job;
+    state.fits(job)?;
     let mut own = pieces(schedule, state.step);
     own.retain(|piece| has(piece.device));
-    own.sort_by_key(|piece| (piece.key, piece.row));
-    for pieces in own.chunk_by(|one, next| (one.key, one.row) == (next.key, next.row)) {
-        let Piece { key, row, .. } = pieces[0];
-        let flat = key.flat(&schedule.job, row, state)?;
-        for Piece { device, start, part, .. } in pieces {
-            write(*device, *start, &flat[part.clone()])?;
+    own.sort_by_key(|piece| piece.key);
+    for pieces in own.chunk_by(|one, next| one.key == next.key) {
+        let key = pieces[0].key;
+        for span in spans(job, key) {
+            let held = pieces.iter().filter_map(|piece| Some((piece, piece.of(&span)?)));
+            let held: Vec<_> = held.collect();
+            if held.is_empty() {
+                continue;
+            }
+            let array = span.array(job, key, state)?;
+            for (piece, own) in held {
+                let bytes = span.part(piece.row, &array, key.size(job));
+                let start = piece.start + (own.start - piece.part.start) as u64;
+                let first = own.start - span.bytes.start;
+                write(piece.device, start, &bytes[first..first + own.len()])?;
+            }
         }
     }
     Ok(())
 }
 
-/// What [`save`] reads, in its order: device, first byte, number of bytes.
-pub(crate) fn reads(
-    schedule: &Schedule,
-    step: u64,
-) -> impl Iterator<Item = (DeviceId, u64, usize)> {
-    let pieces = firsts(schedule, step).into_iter();
-    pieces.map(|piece| (piece.device, piece.start, piece.part.len()))
+/// Bytes of a stage's flat array, and what is there.
+struct Span<'a> {
+    bytes: Range<usize>,
+    filling: Filling<'a>,
+}
+
+enum Filling<'a> {
+    Parameter(&'a Parameter),
+    /// Zero in every state.
+    Padding,
+}
+
+impl Span<'_> {
+    /// What fills it on all rows together.
+    fn array<'a, A: Numbers>(
+        &self,
+        job: &Job,
+        key: Array,
+        state: &'a State<A>,
+    ) -> Result<Cow<'a, [u8]>, StateError> {
+        match self.filling {
+            Filling::Parameter(own) => key.of(job, own, state)?.bytes(),
+            Filling::Padding => Ok(Cow::Owned(vec![0; self.bytes.len()])),
+        }
+    }
+
+    /// What a row has of it.
+    fn part<'a>(&self, row: u32, array: &'a [u8], size: u64) -> Cow<'a, [u8]> {
+        match self.filling {
+            Filling::Parameter(own) => part(own, row, array, size),
+            Filling::Padding => Cow::Borrowed(array),
+        }
+    }
+}
+
+/// The whole of a flat array, in its order.
+fn spans(job: &Job, key: Array) -> Vec<Span<'_>> {
+    let mut parameters: Vec<&Parameter> = job.parameters_of(key.stage()).collect();
+    parameters.sort_by_key(|own| own.offset);
+    let span = |elements: Range<u64>, filling| {
+        let [start, end] =
+            [elements.start, elements.end].map(|place| (place * key.size(job)) as usize);
+        Span { bytes: start..end, filling }
+    };
+    let mut end = 0;
+    let mut spans = Vec::new();
+    for own in parameters {
+        spans.push(span(end..own.offset, Filling::Padding));
+        end = own.offset + own.elements();
+        spans.push(span(own.offset..end, Filling::Parameter(own)));
+    }
+    spans.push(span(end..job.elements[key.stage()], Filling::Padding));
+    spans
 }
 
 /// Gathers the state at rest at a moment through `read(device, first byte, bytes)`. Beside the state
@@ -171,16 +252,8 @@ pub(crate) fn save<E>(
     mut read: impl FnMut(DeviceId, u64, &mut [u8]) -> Result<(), E>,
 ) -> Result<State, E> {
     let mut gathered = Gathered::new(schedule, moment);
-    for pieces in firsts(schedule, moment.step).chunk_by(|one, next| one.key == next.key)
-    {
-        let key = pieces[0].key;
-        let length = schedule.job.elements[key.stage()] * key.size(&schedule.job);
-        let mut flats = Flats::new();
-        for Piece { device, start, row, part, .. } in pieces {
-            let flat = flats.entry(*row).or_insert_with(|| vec![0; length as usize]);
-            read(*device, *start, &mut flat[part.clone()])?;
-        }
-        gathered.add(key, &flats);
+    for round in rounds(schedule, moment.step) {
+        gathered.take(&round, &mut read)?;
     }
     Ok(gathered.state())
 }
@@ -212,10 +285,16 @@ impl Array {
         }
     }
 
-    fn flat(self, job: &Job, row: u32, state: &State) -> Result<Vec<u8>, StateError> {
+    /// A parameter's own, in a state.
+    fn of<'a, A: Numbers>(
+        self,
+        job: &Job,
+        parameter: &Parameter,
+        state: &'a State<A>,
+    ) -> Result<&'a A, StateError> {
         match self {
-            Array::Parameter(stage, age) => state.parameters(job, stage, row, age),
-            Array::Optimizer(stage, array, 0) => state.optimizer(job, stage, row, array),
+            Array::Parameter(_, age) => state.version(job, parameter, age),
+            Array::Optimizer(_, array, 0) => state.optimizer_array(job, parameter, array),
             Array::Optimizer(_, _, age) => Err(StateError::OldOptimizer { age }),
         }
     }
@@ -259,6 +338,23 @@ impl<'a> Gathered<'a> {
         let (dtype, Moment { step, origin, optimizer_origin }) =
             (schedule.job.dtype, moment);
         Self { schedule, state: State { dtype, step, origin, optimizer_origin, tensors } }
+    }
+
+    /// Takes in an array of a stage, read as [`Round::reads`] says.
+    pub(crate) fn take<E>(
+        &mut self,
+        Round { key, pieces }: &Round,
+        mut read: impl FnMut(DeviceId, u64, &mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let job = &self.schedule.job;
+        let length = (job.elements[key.stage()] * key.size(job)) as usize;
+        let mut flats = Flats::new();
+        for Piece { device, start, row, part, .. } in pieces {
+            let flat = flats.entry(*row).or_insert_with(|| vec![0; length]);
+            read(*device, *start, &mut flat[part.clone()])?;
+        }
+        self.add(*key, &flats);
+        Ok(())
     }
 
     /// Cuts an array of a stage into its parameters; arrays come in ascending order. Of versions those are

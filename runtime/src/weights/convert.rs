@@ -1,39 +1,64 @@
 //! Numbers of a file in the element type of a job.
 
-use crate::native::wide;
+use crate::{
+    container::{Container, Place},
+    native::wide,
+};
 use half::{bf16, f16};
 use roundelay_schedule::{Float, Native};
 use safetensors::Dtype;
+use std::io;
 
-/// Little-endian numbers of a file as native ones of the wide type of `to`, each the nearest. None
-/// when the file's type is no real one; else the place of the first number that is finite in the
-/// file, but not in `to`.
-pub(super) fn numbers(
-    from: Dtype,
-    bytes: &[u8],
+/// Whether numbers of a type are real ones that are read.
+pub(super) fn is_real(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::F64 | Dtype::F32 | Dtype::BF16 | Dtype::F16)
+}
+
+/// Little-endian real numbers of a file as native ones of the wide type of `to`, each the nearest.
+pub(super) fn numbers(from: Dtype, bytes: &[u8], to: Float) -> Vec<u8> {
+    match wide(to) {
+        Native::F64 => reals(from, bytes).flat_map(f64::to_ne_bytes).collect(),
+        Native::F32 => {
+            reals(from, bytes).flat_map(|x| (x as f32).to_ne_bytes()).collect()
+        }
+    }
+}
+
+/// The place of the first number that is finite in the file, but not in the wide type of `to`. Only files
+/// that are wider are looked through.
+pub(super) fn out_of_range(
+    container: &Container,
+    place: &Place,
     to: Float,
-) -> Option<Result<Vec<u8>, usize>> {
-    Some(rounded(reals(from, bytes)?, to))
+) -> io::Result<Option<usize>> {
+    if (place.dtype, wide(to)) != (Dtype::F64, Native::F32) {
+        return Ok(None);
+    }
+    let (mut seen, mut found) = (0, None);
+    let is_wild = |value: f64| value.is_finite() && !(value as f32).is_finite();
+    container.walk(place, |block| {
+        let here = || reals(place.dtype, block).position(is_wild);
+        found = found.or_else(|| here().map(|place| seen + place));
+        seen += block.len() / size_of::<f64>();
+    })?;
+    Ok(found)
 }
 
 /// How many little-endian numbers of a file are NaN or infinite; none of those that are no real
 /// ones.
 pub(super) fn not_finite(from: Dtype, bytes: &[u8]) -> u64 {
-    let wild = |values: Reals<'_>| values.filter(|value| !value.is_finite()).count();
-    reals(from, bytes).map_or(0, wild) as u64
+    reals(from, bytes).filter(|value| !value.is_finite()).count() as u64
 }
 
-type Reals<'a> = Box<dyn Iterator<Item = f64> + 'a>;
-
-/// The numbers, when the type is a real one.
-fn reals(from: Dtype, bytes: &[u8]) -> Option<Reals<'_>> {
-    Some(match from {
+/// The numbers; none where the type is no real one.
+fn reals(from: Dtype, bytes: &[u8]) -> Box<dyn Iterator<Item = f64> + '_> {
+    match from {
         Dtype::F64 => Box::new(values(bytes, f64::from_le_bytes)),
         Dtype::F32 => Box::new(values(bytes, |b| f32::from_le_bytes(b).into())),
         Dtype::BF16 => Box::new(values(bytes, |b| bf16::from_le_bytes(b).to_f64())),
         Dtype::F16 => Box::new(values(bytes, |b| f16::from_le_bytes(b).to_f64())),
-        _ => return None,
-    })
+        _ => Box::new(std::iter::empty()),
+    }
 }
 
 fn values<const N: usize>(
@@ -42,18 +67,4 @@ fn values<const N: usize>(
 ) -> impl Iterator<Item = f64> {
     let (numbers, _) = bytes.as_chunks::<N>();
     numbers.iter().map(move |number| value(*number))
-}
-
-/// Every value to the nearest number of a wide type.
-fn rounded(values: impl Iterator<Item = f64>, to: Float) -> Result<Vec<u8>, usize> {
-    let mut all = Vec::new();
-    for (place, value) in values.enumerate() {
-        let narrow = value as f32;
-        match wide(to) {
-            Native::F64 => all.extend(value.to_ne_bytes()),
-            Native::F32 if value.is_finite() && !narrow.is_finite() => return Err(place),
-            Native::F32 => all.extend(narrow.to_ne_bytes()),
-        }
-    }
-    Ok(all)
 }

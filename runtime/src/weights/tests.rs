@@ -75,7 +75,10 @@ fn stored(dtype: Dtype, values: &[f64]) -> (Vec<u8>, Vec<f64>) {
 
 fn read(scratch: &Scratch, bytes: &[u8], job: &Job) -> Result<State, WeightsError> {
     scratch.write("weights.safetensors", bytes);
-    Weights::read(&scratch.path().join("weights.safetensors"))?.state(job)
+    Ok(Weights::open(&scratch.path().join("weights.safetensors"))?
+        .state(job)?
+        .held()
+        .unwrap())
 }
 
 /// Everything that does not fit, in words.
@@ -102,9 +105,9 @@ fn a_model_and_its_units_exchange_weights() {
     for (from, to, drawn) in [(&plain, &local, &[HEAD][..]), (&local, &plain, &[])] {
         let kept = State::initial(from);
         kept.write_weights(from, &OutputFile::new(&path).unwrap()).unwrap();
-        let weights = Weights::read(&path).unwrap();
+        let weights = Weights::open(&path).unwrap();
         assert_eq!(weights.drawn_heads(to), drawn);
-        let state = weights.state(to).unwrap();
+        let state = weights.state(to).unwrap().held().unwrap();
         let fresh = State::initial(to);
         assert_eq!(
             state.tensors.keys().collect::<Vec<_>>(),
@@ -122,14 +125,14 @@ fn a_model_and_its_units_exchange_weights() {
     State::initial(&other)
         .write_weights(&other, &OutputFile::new(&path).unwrap())
         .unwrap();
-    assert!(Weights::read(&path).unwrap().state(&plain).is_err());
+    assert!(Weights::open(&path).unwrap().state(&plain).is_err());
     // What a model itself calls so is no head.
     let mut own = plain.clone();
     own.parameters.push(head(HEAD));
     State::initial(&plain)
         .write_weights(&plain, &OutputFile::new(&path).unwrap())
         .unwrap();
-    let weights = Weights::read(&path).unwrap();
+    let weights = Weights::open(&path).unwrap();
     assert!(weights.drawn_heads(&own).is_empty());
     let error = weights.state(&own).unwrap_err().to_string();
     assert!(error.contains("`unit0.head.linear.bias` is missing"), "{error}");
@@ -139,7 +142,7 @@ fn a_model_and_its_units_exchange_weights() {
 #[cfg(unix)]
 #[test]
 fn what_is_no_regular_file_is_not_called_damaged() {
-    let error = Weights::read("/dev/null".as_ref()).unwrap_err().to_string();
+    let error = Weights::open("/dev/null".as_ref()).unwrap_err().to_string();
     assert!(error.contains("it is not a regular file"), "{error}");
 }
 
@@ -173,7 +176,10 @@ fn what_is_written_comes_back() {
         trained.tensors.values_mut().for_each(older);
         let target = OutputFile::new(&path).unwrap();
         trained.write_weights(&job, &target).unwrap();
-        assert_eq!(Weights::read(&path).unwrap().state(&job).unwrap(), drawn);
+        assert_eq!(
+            Weights::open(&path).unwrap().state(&job).unwrap().held().unwrap(),
+            drawn
+        );
     }
 }
 
@@ -209,7 +215,7 @@ fn filters_have_channels_before_height_in_files_of_weights_alone() {
     let told = "has shape [6, 1, 2, 3] in the file, the model wants [6, 3, 1, 2]";
     assert!(last.to_string().contains(told), "{last}");
     let path = kept(&scratch, &job, &state);
-    assert_eq!(Weights::read(&path).unwrap().state(&job).unwrap(), state);
+    assert_eq!(Weights::open(&path).unwrap().state(&job).unwrap().held().unwrap(), state);
 }
 
 #[test]
@@ -300,7 +306,7 @@ fn damaged_files_are_found_out_and_never_panic() {
             assert!(!error.to_string().is_empty());
         }
     }
-    let error = Weights::read(&scratch.path().join("nowhere")).unwrap_err();
+    let error = Weights::open(&scratch.path().join("nowhere")).unwrap_err();
     assert!(matches!(error, WeightsError::Read { .. }));
 }
 
@@ -338,7 +344,10 @@ fn the_newest_parameters_of_a_checkpoint_are_weights_too() {
     }
     state.step = 3;
     let path = kept(&scratch, &job, &state);
-    assert_eq!(Weights::read(&path).unwrap().state(&job).unwrap(), expected);
+    assert_eq!(
+        Weights::open(&path).unwrap().state(&job).unwrap().held().unwrap(),
+        expected
+    );
 }
 
 #[test]
@@ -349,7 +358,7 @@ fn a_damaged_checkpoint_is_not_taken_for_weights() {
     let mut bytes = fs::read(&path).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&path, bytes).unwrap();
-    let error = Weights::read(&path).unwrap_err();
+    let error = Weights::open(&path).unwrap_err();
     assert!(matches!(error, WeightsError::Damaged { .. }), "{error}");
     assert!(error.to_string().ends_with("its digest differs from its contents"));
 }

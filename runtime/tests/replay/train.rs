@@ -7,8 +7,8 @@ use crate::support::{
 };
 use roundelay_runtime::{
     Checkpointing, Checkpoints, Cpu, CpuOptions, Dataset, Evaluating, Evaluator, Every,
-    HeldOut, Interrupt, Measures, Observer, Oracle, Progress, Provenance, Rests, Resumed,
-    Resumption, State, Trainer,
+    HeldOut, Interrupt, Measures, Numbers, Observer, Oracle, Progress, Provenance, Rests,
+    Resumed, Resumption, State, Trainer,
 };
 use roundelay_schedule::{Checked, Order, Placement, Rule, States};
 use std::{env, fs, path::PathBuf, process};
@@ -53,7 +53,11 @@ fn data(schedule: &Checked) -> (Dataset, HeldOut) {
     (data, held_out)
 }
 
-fn trainer(schedule: &Checked, state: &State, checkpoint: Checkpointing) -> Trainer {
+fn trainer<A: Numbers>(
+    schedule: &Checked,
+    state: &State<A>,
+    checkpoint: Checkpointing,
+) -> Trainer {
     let (data, held_out) = data(schedule);
     let mut cpu =
         Cpu::new(schedule, Box::new(data), CpuOptions::default()).expect("threads start");

@@ -11,8 +11,9 @@ use std::path::PathBuf;
 fn resume(from: &Schedule, to: &Schedule, step: u64) -> (State, Resumed) {
     let (path, run_before) = (PathBuf::from("file"), run(from));
     let checkpoint =
-        Checkpoint { path, provenance: run_before, state: state(from, step) };
-    checkpoint.resume(to, &run(to)).unwrap()
+        Checkpoint { path, provenance: run_before, state: state(from, step).into() };
+    let (state, resumed) = checkpoint.resume(to, &run(to)).unwrap();
+    (state.held().unwrap(), resumed)
 }
 
 #[test]
@@ -60,8 +61,11 @@ fn other_parameters_without_decay_are_said() {
     assert!(reason.contains("(`no_decay`)"), "{reason}");
     let mut before = run(&from);
     before.entries.remove("spared");
-    let checkpoint =
-        Checkpoint { path: "file".into(), provenance: before, state: state(&from, 3) };
+    let checkpoint = Checkpoint {
+        path: "file".into(),
+        provenance: before,
+        state: state(&from, 3).into(),
+    };
     let (_, resumed) = checkpoint.resume(&to, &run(&to)).unwrap();
     let Resumed::WithOtherBits { reason } = resumed else { panic!("{resumed:?}") };
     assert!(reason.starts_with("the model computes something else"), "{reason}");
@@ -77,7 +81,7 @@ fn other_data_is_told_by_how_much_there_is() {
             run.entries.insert("data".to_owned(), digest.to_owned());
             run.entries.insert("data_size".to_owned(), size.to_owned());
         }
-        let (path, state) = (PathBuf::from("file"), state(&schedule, 3));
+        let (path, state) = (PathBuf::from("file"), state(&schedule, 3).into());
         let checkpoint = Checkpoint { path, provenance: earlier, state };
         match checkpoint.resume(&schedule, &own).unwrap().1 {
             Resumed::FromParameters { reason, .. } => reason,
@@ -270,7 +274,7 @@ fn all_mistakes_of_another_model_are_listed() {
     let checkpoint = Checkpoint {
         path: "file".into(),
         provenance: run(&from),
-        state: state(&from, 3),
+        state: state(&from, 3).into(),
     };
     let error = checkpoint.resume(&to, &run(&to)).unwrap_err();
     let text = error.to_string();
@@ -336,7 +340,7 @@ fn a_local_rule_shares_what_is_no_head() {
     let mut other = whole;
     other.job.parameters[0].name = "other.weight".into();
     let (path, provenance) = (PathBuf::from("file"), run(&other));
-    let checkpoint = Checkpoint { path, provenance, state: state(&other, 3) };
+    let checkpoint = Checkpoint { path, provenance, state: state(&other, 3).into() };
     let refused = checkpoint.resume(&headed, &run(&headed));
     assert!(matches!(refused, Err(CheckpointError::Mismatch { .. })), "{refused:?}");
 }
