@@ -104,6 +104,18 @@ impl AnyMachine {
         }
     }
 
+    /// The newest parameters, as a state without optimizer state and older versions: what a look at held-out
+    /// data and a file of weights take. As [`AnyMachine::save`] otherwise.
+    ///
+    /// # Errors
+    /// As [`AnyMachine::save`].
+    pub fn parameters(&mut self) -> Result<Option<State>, MachineError> {
+        match self {
+            Self::Cpu(cpu) => Ok(cpu.parameters()?),
+            Self::Cuda(cuda) => Ok(cuda.parameters()?),
+        }
+    }
+
     /// Runs the training steps from here to `end`, or until `goes_on` says no, and comes to rest.
     ///
     /// # Errors

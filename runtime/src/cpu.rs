@@ -41,7 +41,7 @@ use crate::{
     memory::Claim,
     ranks::{Position, Share},
     shares::Completed,
-    state::{Numbers, State, StateError, rows},
+    state::{Extent, Numbers, State, StateError, rows},
 };
 use arena::Arenas;
 use command::Mark;
@@ -229,15 +229,28 @@ impl Cpu {
     /// # Errors
     /// When nothing was loaded, a replay failed before, or something goes wrong on another rank.
     pub fn save(&mut self) -> Result<Option<State>, CpuError> {
-        let moment = self.course.here()?;
+        self.gather(Extent::Whole)
+    }
+
+    /// The newest parameters, as a state without optimizer state and older versions: what a look at held-out
+    /// data and a file of weights take. As [`Cpu::save`] otherwise.
+    ///
+    /// # Errors
+    /// As [`Cpu::save`].
+    pub fn parameters(&mut self) -> Result<Option<State>, CpuError> {
+        self.gather(Extent::Parameters)
+    }
+
+    fn gather(&mut self, extent: Extent) -> Result<Option<State>, CpuError> {
+        let wanted = (self.course.here()?, extent);
         let (Shared { arenas, schedule, share, .. }, claim) = self.at_rest()?;
         let read = |device, start, bytes: &mut [u8]| {
             arenas.copy(&claim, device, start, bytes);
             Ok(())
         };
         match share.rank() {
-            None => rows::save(schedule, moment, read).map(Some),
-            Some(rank) => rank.among.save(schedule, moment, read),
+            None => rows::save(schedule, wanted, read).map(Some),
+            Some(rank) => rank.among.save(schedule, wanted, read),
         }
     }
 

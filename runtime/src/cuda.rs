@@ -50,7 +50,7 @@ use crate::{
         Unready, touched,
     },
     ranks::{Among, Control, Position, Seat, Share},
-    state::{Numbers, State},
+    state::{Extent, Numbers, State},
 };
 use driver::Device;
 use engine::Engine;
@@ -301,8 +301,21 @@ impl Cuda {
     /// # Errors
     /// When nothing was loaded, the device failed, or something goes wrong on another rank.
     pub fn save(&mut self) -> Result<Option<State>, CudaError> {
-        let at = self.course.here()?;
-        self.attempt(|engine| engine.save(at))
+        self.gather(Extent::Whole)
+    }
+
+    /// The newest parameters, as a state without optimizer state and older versions: what a look at held-out
+    /// data and a file of weights take. As [`Cuda::save`] otherwise.
+    ///
+    /// # Errors
+    /// As [`Cuda::save`].
+    pub fn parameters(&mut self) -> Result<Option<State>, CudaError> {
+        self.gather(Extent::Parameters)
+    }
+
+    fn gather(&mut self, extent: Extent) -> Result<Option<State>, CudaError> {
+        let wanted = (self.course.here()?, extent);
+        self.attempt(|engine| engine.save(wanted))
     }
 
     /// Runs the training steps from here to `end` and comes to rest. The listener gets every loss

@@ -175,7 +175,7 @@ impl Evaluator {
         feed: &mut dyn Feed,
         micro_batches: u64,
     ) -> Result<Measures, EvaluateError> {
-        state.fits(&self.job)?;
+        state.has_parameters(&self.job)?;
         for stage in self.job.elements.ids() {
             for part in 0..self.parts {
                 let flat = state.parameters(&self.job, stage, part, 0)?;

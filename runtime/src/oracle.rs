@@ -15,7 +15,7 @@ use crate::{
     feed::Feed,
     plain::Plain,
     shares::Shares,
-    state::{Moment, State, StateError, rows::Gathered, updates},
+    state::{Extent, Moment, State, StateError, rows::Gathered, updates},
 };
 use roundelay_kernels::{Context, Mode};
 use roundelay_schedule::{Checked, Id, MicroBatch, Pass, Role};
@@ -102,7 +102,7 @@ impl Oracle {
     /// The training state, in global terms.
     pub fn state(&mut self) -> State {
         let Self { schedule, stages, moment, .. } = self;
-        let mut gathered = Gathered::new(schedule, *moment);
+        let mut gathered = Gathered::new(schedule, *moment, Extent::Whole);
         stages.iter_mut().for_each(|stage| stage.save(&schedule.job, &mut gathered));
         gathered.state()
     }

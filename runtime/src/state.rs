@@ -47,6 +47,15 @@ pub(crate) struct Moment {
     pub(crate) optimizer_origin: u64,
 }
 
+/// How much of a state is gathered from devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// All that training carries.
+    Whole,
+    /// The newest parameters, without optimizer state.
+    Parameters,
+}
+
 /// Which update of the optimizer's state the update of a step is, counted from one; zero before its
 /// origin.
 pub(crate) fn updates(step: u64, optimizer_origin: u64) -> u64 {
@@ -61,7 +70,7 @@ pub struct Tensor<Array = Vec<u8>> {
     /// θ_T, θ_{T−1}, … as far back as a rule still reads; never empty.
     pub versions: Vec<Array>,
     /// Optimizer state before the update of T in the wide type, one array per state of the
-    /// method, then the master copy in mixed precision.
+    /// method, then the master copy in mixed precision. None where only parameters were gathered.
     pub optimizer: Vec<Array>,
 }
 
@@ -175,6 +184,16 @@ impl<A: Numbers> State<A> {
     /// # Errors
     /// The first thing that does not fit.
     pub fn fits(&self, job: &Job) -> Result<(), StateError> {
+        self.has_parameters(job)?;
+        let mut parameters = job.parameters.iter();
+        parameters.try_for_each(|own| self.optimizer_arrays(job, own).map(drop))
+    }
+
+    /// Whether its parameters are those of the job's model.
+    ///
+    /// # Errors
+    /// The first thing that does not fit.
+    pub(crate) fn has_parameters(&self, job: &Job) -> Result<(), StateError> {
         if self.dtype != job.dtype {
             return Err(StateError::Element { found: self.dtype, expected: job.dtype });
         }
@@ -195,31 +214,16 @@ impl<A: Numbers> State<A> {
 
     fn tensor(&self, job: &Job, parameter: &Parameter) -> Result<&Tensor<A>, StateError> {
         let name = || parameter.name.clone();
-        let tensor = self
-            .tensors
-            .get(&parameter.name)
-            .ok_or_else(|| StateError::Missing { name: name() })?;
+        let tensor = self.tensors.get(&parameter.name);
+        let tensor = tensor.ok_or_else(|| StateError::Missing { name: name() })?;
         if tensor.shape != parameter.whole_shape() {
             let (found, expected) = (tensor.shape.clone(), parameter.whole_shape());
             return Err(StateError::Shape { name: name(), found, expected });
         }
-        let (found, expected) =
-            (tensor.optimizer.len(), job.optimizer.arrays(job.dtype) as usize);
-        if found != expected {
-            return Err(StateError::Optimizer { name: name(), found, expected });
-        }
         if tensor.versions.is_empty() {
             return Err(StateError::Version { name: name(), version: self.step });
         }
-        let sizes = [job.dtype.size(), job.dtype.wide_size()];
-        for (arrays, size) in [&tensor.versions, &tensor.optimizer].into_iter().zip(sizes)
-        {
-            let expected = (parameter.whole_elements() * size) as usize;
-            if let Some(wrong) = arrays.iter().find(|array| array.length() != expected) {
-                let found = wrong.length();
-                return Err(StateError::Length { name: name(), found, expected });
-            }
-        }
+        are_long(parameter, &tensor.versions, job.dtype.size())?;
         Ok(tensor)
     }
 
@@ -239,17 +243,23 @@ impl<A: Numbers> State<A> {
         self.tensor(job, parameter)?.versions.get(back).ok_or_else(missing)
     }
 
-    /// One array of a parameter's optimizer state.
+    /// A parameter's optimizer state.
     ///
     /// # Errors
     /// When the state is of another model or optimizer.
-    fn optimizer_array(
+    fn optimizer_arrays(
         &self,
         job: &Job,
         parameter: &Parameter,
-        array: usize,
-    ) -> Result<&A, StateError> {
-        Ok(&self.tensor(job, parameter)?.optimizer[array])
+    ) -> Result<&[A], StateError> {
+        let arrays = &self.tensor(job, parameter)?.optimizer;
+        let (found, expected) = (arrays.len(), job.optimizer.arrays(job.dtype) as usize);
+        if found != expected {
+            let name = parameter.name.clone();
+            return Err(StateError::Optimizer { name, found, expected });
+        }
+        are_long(parameter, arrays, job.dtype.wide_size())?;
+        Ok(arrays)
     }
 
     /// The flat parameters of a stage on one row, `age` versions before the newest; padding is
@@ -279,7 +289,23 @@ impl<A: Numbers> State<A> {
         array: usize,
     ) -> Result<Vec<u8>, StateError> {
         let size = job.dtype.wide_size();
-        flat(job, stage, (row, size), |own| self.optimizer_array(job, own, array))
+        flat(job, stage, (row, size), |own| Ok(&self.optimizer_arrays(job, own)?[array]))
+    }
+}
+
+/// Whether arrays have as many numbers of `size` bytes as a parameter.
+fn are_long<A: Numbers>(
+    parameter: &Parameter,
+    arrays: &[A],
+    size: u64,
+) -> Result<(), StateError> {
+    let expected = (parameter.whole_elements() * size) as usize;
+    match arrays.iter().map(Numbers::length).find(|found| *found != expected) {
+        None => Ok(()),
+        Some(found) => {
+            let name = parameter.name.clone();
+            Err(StateError::Length { name, found, expected })
+        }
     }
 }
 

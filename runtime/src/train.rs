@@ -333,15 +333,20 @@ impl Trainer {
         observer: &mut dyn Observer,
     ) -> Result<(), TrainError> {
         let step = self.machine.step();
-        if (self.rests.evaluates(step, end) || self.rests.saves(step, end))
-            && let Some(state) = self.machine.save()?
-        {
+        let (looks, saves) =
+            (self.rests.evaluates(step, end), self.rests.saves(step, end));
+        let state = match (looks, saves) {
+            (_, true) => self.machine.save()?,
+            (true, false) => self.machine.parameters()?,
+            (false, false) => None,
+        };
+        if let Some(state) = state {
             if let Some(measures) = self.evaluate(&state, end)? {
                 observer.evaluated(step, &measures);
                 evaluations.push((step, measures));
             }
             if let Checkpointing::Every { checkpoints, .. } = &self.rests.checkpoint
-                && self.rests.saves(step, end)
+                && saves
             {
                 checkpoints.save(&state).map_err(|error| match step < end {
                     true => TrainError::Checkpoint(error),

@@ -4,11 +4,10 @@ use super::{
     On, RunError, RunEvent,
     machine::{demanded_gpu, some_gpu, turn_to_cpu},
     notes,
-    start::weights,
 };
 use roundelay_runtime::{
     Coverage, Cpu, CudaOptions, Dataset, Evaluated, Evaluator, Latest, MachineError,
-    Measures, OnGpu, Provenance, check_native,
+    Measures, OnGpu, Provenance, Weights, check_native,
 };
 use roundelay_schedule::Checked;
 use std::path::{Path, PathBuf};
@@ -64,7 +63,10 @@ pub fn evaluate(
         }
         Learned::Weights(file) => {
             // Heads are no part of the model as it is used, so nobody misses those that are drawn.
-            let (state, _drawn_heads) = weights(schedule, file, &mut listener)?;
+            let weights = Weights::open(file)?;
+            let state = weights.state(&schedule.job)?;
+            let wild = weights.not_finite(&schedule.job)?;
+            notes::tell_not_finite(file, &wild, &mut listener);
             state
         }
     };

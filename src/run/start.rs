@@ -2,23 +2,11 @@
 
 use super::{Folder, RunError, RunEvent, RunOptions, Start, notes};
 use roundelay_runtime::{
-    Checkpointing, Checkpoints, Provenance, Resumed, Resumption, Source, State, Weights,
+    Checkpointing, Checkpoints, Provenance, Resumed, Resumption, Seat, Source, State,
+    Weights,
 };
 use roundelay_schedule::Checked;
 use std::path::Path;
-
-/// The state of a file of weights, and the parameters of heads that it has not; what is no number in
-/// it is told.
-pub(super) fn weights(
-    schedule: &Checked,
-    file: &Path,
-    listener: &mut impl FnMut(RunEvent),
-) -> Result<(State<Source>, Vec<String>), RunError> {
-    let weights = Weights::open(file)?;
-    let state = weights.state(&schedule.job)?;
-    notes::tell_not_finite(file, &weights.not_finite(&schedule.job)?, listener);
-    Ok((state, weights.drawn_heads(&schedule.job)))
-}
 
 /// The state that a run begins with, and who writes its checkpoints.
 pub(super) fn begin(
@@ -42,7 +30,7 @@ pub(super) fn begin(
         Start::Anew { weights: file, keep } => {
             let (state, resumed) = match file {
                 None => (State::drawn(&schedule.job), Resumed::FromStart),
-                Some(file) => of_weights(schedule, file, listener)?,
+                Some(file) => of_weights(schedule, file, &options.seat, listener)?,
             };
             let kept = match keep {
                 None => Checkpointing::Never,
@@ -55,20 +43,27 @@ pub(super) fn begin(
             let kept = every(folder, Checkpoints::open, provenance.clone())?;
             let mut found = Resumption::of(&folder.path, schedule, &provenance)?;
             if let (Resumed::WithoutCheckpoint, Some(file)) = (&found.resumed, file) {
-                (found.state, found.resumed) = of_weights(schedule, file, listener)?;
+                (found.state, found.resumed) =
+                    of_weights(schedule, file, &options.seat, listener)?;
             }
             Ok((found, kept))
         }
     }
 }
 
-/// What a run begins with that starts from a file of weights.
+/// What a run begins with that starts from a file of weights. The first of several ranks looks for what
+/// there is to tell of it.
 fn of_weights(
     schedule: &Checked,
     file: &Path,
+    seat: &Seat,
     listener: &mut impl FnMut(RunEvent),
 ) -> Result<(State<Source>, Resumed), RunError> {
-    let (state, drawn) = weights(schedule, file, listener)?;
-    notes::tell_drawn_heads(file, &drawn, listener);
+    let weights = Weights::open(file)?;
+    let state = weights.state(&schedule.job)?;
+    if seat.is_first() {
+        notes::tell_not_finite(file, &weights.not_finite(&schedule.job)?, listener);
+        notes::tell_drawn_heads(file, &weights.drawn_heads(&schedule.job), listener);
+    }
     Ok((state, Resumed::FromWeights))
 }

@@ -67,6 +67,15 @@ fn alone(schedule: &Checked, data: &Dataset) -> Trained {
     Trained::new(losses, saved(&mut cpu), cpu.measured().unwrap())
 }
 
+/// A state without what only training needs.
+fn newest(mut state: State) -> State {
+    for tensor in state.tensors.values_mut() {
+        tensor.versions.truncate(1);
+        tensor.optimizer.clear();
+    }
+    state
+}
+
 /// What the first rank has in the end, and none of the others; and the bytes that this one sent.
 fn rank(schedule: &Checked, data: &Dataset, seat: &Seat) -> (Option<Trained>, u64) {
     let control = Arc::new(Control::meet(seat, PATIENCE).unwrap());
@@ -79,7 +88,11 @@ fn rank(schedule: &Checked, data: &Dataset, seat: &Seat) -> (Option<Trained>, u6
         let mut listen = |loss| losses.push(loss);
         cpu.replay_while(end, &mut listen, &mut || true).unwrap();
     }
-    let state = cpu.save().unwrap();
+    let (state, parameters) = (cpu.save().unwrap(), cpu.parameters().unwrap());
+    assert!(
+        parameters == state.clone().map(newest),
+        "what is looked at is what is saved"
+    );
     let measured = cpu.measured().unwrap();
     cpu.leave().unwrap();
     assert_eq!(state.is_some(), cpu.is_first());

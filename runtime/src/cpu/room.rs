@@ -108,12 +108,13 @@ fn state(schedule: &Schedule) -> Bytes {
     job.parameters.iter().map(|parameter| Bytes(parameter.whole_elements()) * each).sum()
 }
 
-/// A state, and the flat array that its way to or from arenas goes through, on all parts of split tensors.
-fn on_its_way(schedule: &Schedule) -> Bytes {
+/// The longest flat array of a state, on all parts of split tensors: no array is longer on its way to or
+/// from arenas.
+fn longest(schedule: &Schedule) -> Bytes {
     let job = &schedule.job;
     let longest = job.elements.values().max().copied().unwrap_or(0);
     let parts = u64::from(schedule.tensor_parts().max(1));
-    state(schedule) + Bytes(longest) * parts * job.dtype.wide_size()
+    Bytes(longest) * parts * job.dtype.wide_size()
 }
 
 /// Threads of a machine, of those that help them with the devices that are here, and of an evaluator
@@ -214,17 +215,19 @@ impl Asker {
         match (self, schedule.job.evaluate) {
             (Self::Other(_), _) | (_, Evaluation::Never) => Bytes(0),
             (Self::Whole | Self::First(_), Evaluation::Every(_)) => {
-                Evaluator::bytes(schedule) + self.state(schedule)
+                Evaluator::bytes(schedule) + self.gathered(schedule)
             }
         }
     }
 
-    /// The state that it has beside arenas: the first of several ranks puts it together from what all of
-    /// them sent.
-    fn state(self, schedule: &Schedule) -> Bytes {
+    /// What it has of a state beside arenas when one is gathered: the first of several ranks puts each
+    /// array together from what all of them sent, and others have their part of one at a time. To load a
+    /// state takes no more.
+    fn gathered(self, schedule: &Schedule) -> Bytes {
         match self {
-            Self::Whole | Self::Other(_) => on_its_way(schedule),
-            Self::First(_) => on_its_way(schedule) * 2,
+            Self::Whole => state(schedule) + longest(schedule),
+            Self::First(_) => state(schedule) + longest(schedule) * 2,
+            Self::Other(_) => longest(schedule) * 2,
         }
     }
 }
@@ -240,8 +243,8 @@ pub(super) fn for_arenas(schedule: &Schedule, asker: Asker) -> Result<(), CpuErr
     look(&Demand { arenas, beside }, || threads(schedule, asker))
 }
 
-/// Looks whether this machine can hold the arenas of a schedule that are here and the state that they
-/// start from.
+/// Looks whether this machine can hold the arenas of a schedule that are here and the state that is
+/// gathered from them.
 ///
 /// # Errors
 /// When it says that it has too little memory.
@@ -270,13 +273,12 @@ pub(super) fn for_rank(
     })
 }
 
-/// What there is at one time: the state that a run starts from or keeps gives way to what looks at held-out
-/// data.
+/// What there is at one time: a state that is looked at is the one that is kept.
 fn at_start(schedule: &Schedule, asker: Asker) -> Demand {
-    let (start, looking) = (asker.state(schedule), asker.looking(schedule));
-    let beside = match looking > start {
+    let (gathered, looking) = (asker.gathered(schedule), asker.looking(schedule));
+    let beside = match looking > gathered {
         true => (LOOKING, looking),
-        false => ("the parameters that they start from", start),
+        false => (GATHERED, gathered),
     };
     let arenas = Some(ArenaDemand::of(schedule, |device| asker.has(device)));
     Demand { arenas, beside: vec![beside] }
@@ -349,6 +351,9 @@ pub(crate) fn for_evaluation(schedule: &Schedule) -> Result<(), CpuError> {
 
 const LOOKING: &str = "a look at held-out data";
 
+/// What else there is beside arenas.
+const GATHERED: &str = "the state that is gathered from them";
+
 fn look(wanted: &Demand, threads: impl Fn() -> u64) -> Result<(), CpuError> {
     let mut rooms = Room::read().into_iter();
     rooms.try_for_each(|room| fits(wanted.clone(), &threads, room))
@@ -362,8 +367,7 @@ mod tests {
         let (device, devices) = ("core.1".to_owned(), 2);
         let (arena, all) = (Bytes(3_000), Bytes(5_000));
         let arenas = Some(ArenaDemand { device, arena, all, devices });
-        let start = ("the parameters that they start from", Bytes(1_000));
-        Demand { arenas, beside: vec![start] }
+        Demand { arenas, beside: vec![(GATHERED, Bytes(1_000))] }
     }
 
     fn refusal(bound: MemoryBound, threads: u64, needed: u64) -> String {
@@ -375,8 +379,8 @@ mod tests {
     #[test]
     fn a_host_holds_what_is_not_more_than_it_has_left() {
         let expected = "this machine has 6.00 kB of memory left, but the arena of `core.1` takes \
-                        3.00 kB, those of all 2 devices together 5.00 kB, and the parameters \
-                        that they start from 1.00 kB more; plan with less `memory` for each device \
+                        3.00 kB, those of all 2 devices together 5.00 kB, and the state \
+                        that is gathered from them 1.00 kB more; plan with less `memory` for each device \
                         or on fewer devices, or close what else runs here";
         assert_eq!(refusal(MemoryBound::Host, 10, 6_000), expected);
     }

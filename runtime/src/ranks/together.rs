@@ -4,7 +4,7 @@ use super::{seated::Among, trouble::Ended};
 use crate::{
     machine::{Loss, Measured, Touched},
     state::{
-        Moment, State,
+        Extent, Moment, State,
         rows::{self, Gathered, Round},
     },
 };
@@ -67,7 +67,7 @@ impl Among {
         self.control.gather(own).map_err(|trouble| self.control.ended(trouble))
     }
 
-    /// The state at a moment, on the first rank. Every rank reads the rows of its device through
+    /// So much of the state at a moment, on the first rank. Every rank reads the rows of its device through
     /// `read(device, first byte, bytes)`; beside the state there is one array of a stage at a time.
     ///
     /// # Errors
@@ -75,12 +75,15 @@ impl Among {
     pub(crate) fn save<E: From<Ended>>(
         &self,
         schedule: &Schedule,
-        moment: Moment,
+        (moment, extent): (Moment, Extent),
         mut read: impl FnMut(DeviceId, u64, &mut [u8]) -> Result<(), E>,
     ) -> Result<Option<State>, E> {
-        let mut gathered =
-            self.control.seat().is_first().then(|| Gathered::new(schedule, moment));
-        for round in rows::rounds(schedule, moment.step) {
+        let mut gathered = self
+            .control
+            .seat()
+            .is_first()
+            .then(|| Gathered::new(schedule, moment, extent));
+        for round in rows::rounds(schedule, moment.step, extent) {
             let mut own = Vec::new();
             for (device, start, length) in round.reads() {
                 if device == self.seated.device {

@@ -1,6 +1,6 @@
 //! Where a schedule keeps the training state at rest, and the way there and back.
 
-use super::{Moment, Numbers, State, StateError, Tensor, part};
+use super::{Extent, Moment, Numbers, State, StateError, Tensor, part};
 use roundelay_schedule::{
     Buffer, DeviceId, Id, Job, Parameter, Rest, Schedule, Slice, Stage, Subject,
 };
@@ -141,11 +141,12 @@ impl Round {
     }
 }
 
-/// All arrays of the state as they lie at rest before step `step`, in ascending order.
-pub(crate) fn rounds(schedule: &Schedule, step: u64) -> Vec<Round> {
+/// All arrays of so much of the state as they lie at rest before step `step`, in ascending order.
+pub(crate) fn rounds(schedule: &Schedule, step: u64, extent: Extent) -> Vec<Round> {
     let mut known = BTreeSet::new();
     let mut rounds = BTreeMap::<Array, Vec<Piece>>::new();
-    for piece in pieces(schedule, step) {
+    let pieces = pieces(schedule, step).into_iter();
+    for piece in pieces.filter(|piece| piece.key.is_of(extent)) {
         if known.insert((piece.key, piece.row, piece.part.start)) {
             rounds.entry(piece.key).or_default().push(piece);
         }
@@ -241,18 +242,18 @@ fn spans(job: &Job, key: Array) -> Vec<Span<'_>> {
     spans
 }
 
-/// Gathers the state at rest at a moment through `read(device, first byte, bytes)`. Beside the state
+/// Gathers so much of the state at rest at a moment through `read(device, first byte, bytes)`. Beside the state
 /// there is one flat array at a time, of all rows of split tensors.
 ///
 /// # Panics
 /// When the carried rows do not cover the newest version, which the checker excludes.
 pub(crate) fn save<E>(
     schedule: &Schedule,
-    moment: Moment,
+    (moment, extent): (Moment, Extent),
     mut read: impl FnMut(DeviceId, u64, &mut [u8]) -> Result<(), E>,
 ) -> Result<State, E> {
-    let mut gathered = Gathered::new(schedule, moment);
-    for round in rounds(schedule, moment.step) {
+    let mut gathered = Gathered::new(schedule, moment, extent);
+    for round in rounds(schedule, moment.step, extent) {
         gathered.take(&round, &mut read)?;
     }
     Ok(gathered.state())
@@ -279,6 +280,13 @@ impl Array {
         }
     }
 
+    fn is_of(self, extent: Extent) -> bool {
+        match (extent, self) {
+            (Extent::Whole, _) | (Extent::Parameters, Array::Parameter(_, 0)) => true,
+            (Extent::Parameters, Array::Parameter(..) | Array::Optimizer(..)) => false,
+        }
+    }
+
     fn stage(self) -> Stage {
         match self {
             Array::Parameter(stage, _) | Array::Optimizer(stage, ..) => stage,
@@ -294,7 +302,9 @@ impl Array {
     ) -> Result<&'a A, StateError> {
         match self {
             Array::Parameter(_, age) => state.version(job, parameter, age),
-            Array::Optimizer(_, array, 0) => state.optimizer_array(job, parameter, array),
+            Array::Optimizer(_, array, 0) => {
+                Ok(&state.optimizer_arrays(job, parameter)?[array])
+            }
             Array::Optimizer(_, _, age) => Err(StateError::OldOptimizer { age }),
         }
     }
@@ -323,12 +333,13 @@ fn arrays(job: &Job, row: &CarriedRow) -> Vec<Array> {
 /// A state that is put together array by array.
 pub(crate) struct Gathered<'a> {
     schedule: &'a Schedule,
+    extent: Extent,
     state: State,
 }
 
 impl<'a> Gathered<'a> {
-    /// Nothing yet of the state at a moment.
-    pub(crate) fn new(schedule: &'a Schedule, moment: Moment) -> Self {
+    /// Nothing yet of so much of the state at a moment.
+    pub(crate) fn new(schedule: &'a Schedule, moment: Moment, extent: Extent) -> Self {
         let tensor = |parameter: &Parameter| {
             let (versions, optimizer) = (Vec::new(), Vec::new());
             Tensor { shape: parameter.whole_shape(), versions, optimizer }
@@ -337,7 +348,8 @@ impl<'a> Gathered<'a> {
         let tensors = parameters.map(|own| (own.name.clone(), tensor(own))).collect();
         let (dtype, Moment { step, origin, optimizer_origin }) =
             (schedule.job.dtype, moment);
-        Self { schedule, state: State { dtype, step, origin, optimizer_origin, tensors } }
+        let state = State { dtype, step, origin, optimizer_origin, tensors };
+        Self { schedule, extent, state }
     }
 
     /// Takes in an array of a stage, read as [`Round::reads`] says.
@@ -386,7 +398,10 @@ impl<'a> Gathered<'a> {
     /// When a parameter's newest version or a part of its optimizer state was not.
     pub(crate) fn state(self) -> State {
         let job = &self.schedule.job;
-        let states = job.optimizer.arrays(job.dtype) as usize;
+        let states = match self.extent {
+            Extent::Whole => job.optimizer.arrays(job.dtype) as usize,
+            Extent::Parameters => 0,
+        };
         for tensor in self.state.tensors.values() {
             let newest = !tensor.versions.is_empty();
             assert!(newest, "every stage keeps its newest parameters at rest");

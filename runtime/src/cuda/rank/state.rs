@@ -7,7 +7,7 @@ use super::{
 use crate::{
     machine::{Loss, Measured, Touched},
     ranks::{Among, Ended, Position, Share, Trouble},
-    state::{Moment, State, rows},
+    state::{Extent, Moment, State, rows},
 };
 use roundelay_schedule::{DeviceId, Kind};
 use std::{collections::BTreeMap, sync::Arc};
@@ -63,16 +63,16 @@ impl Engine {
         rank.peers.leave().map_err(|trouble| rank.ended(trouble))
     }
 
-    /// The state at a moment, on the first rank.
+    /// So much of the state at a moment, on the first rank.
     pub(in crate::cuda) fn save(
         &mut self,
-        moment: Moment,
+        wanted: (Moment, Extent),
     ) -> Result<Option<State>, CudaError> {
         let (schedule, among) = (Arc::clone(&self.schedule), self.among().cloned());
         let read = |device, start, bytes: &mut [u8]| self.read(device, start, bytes);
         match among {
-            None => rows::save(&schedule, moment, read).map(Some),
-            Some(among) => among.save(&schedule, moment, read),
+            None => rows::save(&schedule, wanted, read).map(Some),
+            Some(among) => among.save(&schedule, wanted, read),
         }
     }
 
