@@ -69,7 +69,7 @@ fn train(
             control.agree_on(0, &alike(options), "give all ranks the same options");
         agreed.map_err(|trouble| control.ended(trouble))?;
     }
-    let settled = Settled::of(schedule, options.on, control, listener)?;
+    let settled = Settled::of(schedule, options, control, listener)?;
     let data = Dataset::open(&schedule.job, options.data.as_deref())?;
     let provenance = Provenance::new(schedule, &data);
     let save = output(schedule, options)?;

@@ -17,6 +17,7 @@ use std::{
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 /// The longest header that is read, in bytes.
@@ -33,6 +34,8 @@ const BLOCK: u64 = 1 << 20;
 pub(crate) struct Container {
     path: PathBuf,
     file: Box<dyn ReadAt>,
+    /// Of the file when it was opened.
+    stamp: Stamp,
     header: Metadata,
     /// By name.
     pub(crate) arrays: BTreeMap<String, Place>,
@@ -42,11 +45,26 @@ pub(crate) struct Container {
 pub(crate) trait ReadAt: fmt::Debug + Send + Sync {
     /// Fills `bytes` with those that stand from `start` on.
     fn read_exact_at(&self, bytes: &mut [u8], start: u64) -> io::Result<()>;
+
+    /// What tells it from what it was before a change.
+    fn stamp(&self) -> io::Result<Stamp>;
+}
+
+/// The length of a file, and when it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub(crate) length: u64,
+    pub(crate) written: SystemTime,
 }
 
 impl ReadAt for File {
     fn read_exact_at(&self, bytes: &mut [u8], start: u64) -> io::Result<()> {
         FileExt::read_exact_at(self, bytes, start)
+    }
+
+    fn stamp(&self) -> io::Result<Stamp> {
+        let found = self.metadata()?;
+        Ok(Stamp { length: found.len(), written: found.modified()? })
     }
 }
 
@@ -85,7 +103,7 @@ pub(crate) struct Place {
     /// Extents.
     pub(crate) shape: Vec<usize>,
     /// Bytes of the file, as many as the shape says: numbers, little-endian.
-    bytes: Range<u64>,
+    pub(crate) bytes: Range<u64>,
 }
 
 /// An array that is to be written.
@@ -99,7 +117,7 @@ pub(crate) struct Array<'a> {
 }
 
 impl Place {
-    /// Its bytes.
+    /// How many bytes it has.
     pub(crate) fn length(&self) -> usize {
         (self.bytes.end - self.bytes.start) as usize
     }
@@ -108,16 +126,14 @@ impl Place {
 impl Container {
     /// Opens a file.
     pub(crate) fn open(path: &Path) -> Result<Self, NotWhole> {
-        let (file, length) = regular::open(path)?;
-        Self::of(path, Box::new(file), length)
+        let (file, _) = regular::open(path)?;
+        Self::of(path, Box::new(file))
     }
 
-    /// A file of `length` bytes. Nothing is allocated that it is not long enough for.
-    pub(crate) fn of(
-        path: &Path,
-        file: Box<dyn ReadAt>,
-        length: u64,
-    ) -> Result<Self, NotWhole> {
+    /// A file that is open. Nothing is allocated that it is not long enough for.
+    pub(crate) fn of(path: &Path, file: Box<dyn ReadAt>) -> Result<Self, NotWhole> {
+        let stamp = file.stamp()?;
+        let length = stamp.length;
         let cut = "it ends too early";
         if length < LENGTH {
             return Err(cut.into());
@@ -144,12 +160,20 @@ impl Container {
             }
         }
         let arrays = places(&header, LENGTH + size);
-        Ok(Self { path: path.to_path_buf(), file, header, arrays })
+        Ok(Self { path: path.to_path_buf(), file, stamp, header, arrays })
     }
 
     /// A text of the file's metadata.
     pub(crate) fn entry(&self, key: &str) -> Option<&String> {
         self.header.metadata().as_ref().and_then(|all| all.get(key))
+    }
+
+    /// Whether it is still what was opened: a file may be written over in its place.
+    fn is_same(&self) -> io::Result<()> {
+        match self.file.stamp()? == self.stamp {
+            true => Ok(()),
+            false => Err(io::Error::other("it was changed since it was opened")),
+        }
     }
 
     /// Why an array that it has cannot be read.
@@ -160,7 +184,9 @@ impl Container {
     /// The numbers of an array, little-endian.
     pub(crate) fn read(&self, place: &Place) -> io::Result<Vec<u8>> {
         let mut numbers = vec![0; place.length()];
+        self.is_same()?;
         self.file.read_exact_at(&mut numbers, place.bytes.start)?;
+        self.is_same()?;
         Ok(numbers)
     }
 
@@ -171,6 +197,7 @@ impl Container {
         mut look: impl FnMut(&[u8]),
     ) -> io::Result<()> {
         let mut block = vec![0; BLOCK.min(bytes.end - bytes.start) as usize];
+        self.is_same()?;
         let mut start = bytes.start;
         while start < bytes.end {
             let length = BLOCK.min(bytes.end - start);
@@ -179,7 +206,7 @@ impl Container {
             look(block);
             start += length;
         }
-        Ok(())
+        self.is_same()
     }
 
     /// Takes an array into a digest, as [`Digest::add`] does it with numbers that are there.
@@ -188,6 +215,13 @@ impl Container {
         self.walk(place, |block| rest = digest.words(block).to_vec())?;
         digest.end(&rest, place.length() as u64);
         Ok(())
+    }
+}
+
+impl Array<'_> {
+    /// How many bytes its shape says.
+    fn length(&self) -> usize {
+        self.shape.iter().product::<usize>() * self.dtype.bitsize() / 8
     }
 }
 
@@ -212,10 +246,11 @@ pub(crate) fn write(
     let mut ordered: Vec<(&String, &Array<'_>)> = arrays.iter().collect();
     ordered.sort_by_key(|(name, array)| (Reverse(array.dtype), *name));
     let mut end = 0;
-    let places = ordered.iter().map(|(name, Array { dtype, shape, numbers: _ })| {
+    let places = ordered.iter().map(|(name, array)| {
         let start = end;
-        end += shape.iter().product::<usize>() * dtype.bitsize() / 8;
-        let (dtype, shape, data_offsets) = (*dtype, shape.clone(), (start, end));
+        end += array.length();
+        let (dtype, shape, data_offsets) =
+            (array.dtype, array.shape.clone(), (start, end));
         ((*name).clone(), TensorInfo { dtype, shape, data_offsets })
     });
     let entries = std::iter::once((key.to_owned(), text)).collect();
@@ -225,7 +260,15 @@ pub(crate) fn write(
     header.resize(header.len().next_multiple_of(LENGTH as usize), b' ');
     out.write_all(&(header.len() as u64).to_le_bytes())?;
     out.write_all(&header)?;
-    ordered.iter().try_for_each(|(_, array)| out.write_all(&(array.numbers)()?))?;
+    for (name, array) in ordered {
+        let (numbers, length) = ((array.numbers)()?, array.length());
+        if numbers.len() != length {
+            let found = numbers.len();
+            let said = format!("`{name}` has {found} bytes, its shape takes {length}");
+            return Err(io::Error::other(said));
+        }
+        out.write_all(&numbers)?;
+    }
     out.flush()
 }
 
@@ -252,3 +295,6 @@ pub(crate) fn little_endian(bytes: Cow<'_, [u8]>, dtype: Float) -> Cow<'_, [u8]>
     let numbers = bytes.chunks_exact(dtype.size() as usize);
     Cow::Owned(numbers.flat_map(|number| number.iter().rev().copied()).collect())
 }
+
+#[cfg(test)]
+mod tests;

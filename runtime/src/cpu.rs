@@ -27,7 +27,7 @@ mod session;
 pub use error::CpuError;
 pub use jitter::Timing;
 pub use record::Recording;
-pub use room::{ArenaDemand, Demand};
+pub use room::{ArenaDemand, Demand, Kept};
 pub(crate) use serve::said;
 
 use crate::{
@@ -172,12 +172,12 @@ impl Cpu {
         Ok(cpu)
     }
 
-    /// Looks whether this machine has the memory for a schedule and the state that it starts from.
+    /// Looks whether this machine has the memory for a schedule and what is gathered to be kept.
     ///
     /// # Errors
     /// When it says that it has too little.
-    pub fn room(schedule: &Checked) -> Result<(), CpuError> {
-        room::for_all(schedule)
+    pub fn room(schedule: &Checked, kept: Kept) -> Result<(), CpuError> {
+        room::for_all(schedule, kept)
     }
 
     /// Looks whether this machine has the memory to look at held-out data with a schedule's forward
@@ -202,10 +202,14 @@ impl Cpu {
     /// Fills every carried row; the next step is the state's. What is measured starts anew.
     ///
     /// # Errors
-    /// When the state is of another model or lacks a version that the rule reads, or when a
-    /// replay failed before.
+    /// When the state is of another model, or when a replay failed before; then what was loaded stays. When
+    /// the state lacks a version that the rule reads, or cannot be read; then nothing is loaded.
     pub fn load<A: Numbers>(&mut self, state: &State<A>) -> Result<(), CpuError> {
         let fill = self.fill;
+        let (Shared { schedule, .. }, _) = self.at_rest()?;
+        state.fits(&schedule.job)?;
+        // Where an array cannot be read, nothing is left of what was there.
+        self.course = Course::default();
         let (Shared { arenas, schedule, .. }, mut claim) = self.at_rest()?;
         if fill == Fill::Poison {
             arenas.poison(&mut claim);

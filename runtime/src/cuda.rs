@@ -285,10 +285,13 @@ impl Cuda {
     /// Fills every carried row; the next step is the state's. What is measured starts anew.
     ///
     /// # Errors
-    /// When the state is of another model or lacks a version that the rule reads, or when
-    /// something failed before.
+    /// When the state is of another model, or when something failed before; then what was loaded stays. When
+    /// the state lacks a version that the rule reads, or cannot be read; then nothing is loaded.
     pub fn load<A: Numbers>(&mut self, state: &State<A>) -> Result<(), CudaError> {
         let fill = self.fill;
+        self.attempt(|engine| Ok(state.fits(&engine.schedule.job)?))?;
+        // Where an array cannot be read, nothing is left of what was there.
+        self.course = Course::default();
         self.attempt(|engine| engine.load(state, fill))?;
         self.course = Course::from(state.moment());
         self.engine.meter.reset();

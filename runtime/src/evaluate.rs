@@ -177,8 +177,8 @@ impl Evaluator {
     ) -> Result<Measures, EvaluateError> {
         state.has_parameters(&self.job)?;
         for stage in self.job.elements.ids() {
-            for part in 0..self.parts {
-                let flat = state.parameters(&self.job, stage, part, 0)?;
+            let flats = state.parameters_on(&self.job, stage, 0..self.parts, 0)?;
+            for (part, flat) in (0..).zip(flats) {
                 self.passes.place(stage, part, &flat)?;
             }
         }

@@ -161,6 +161,15 @@ mod tests {
     }
 
     #[test]
+    fn blocks_of_several_threads_are_the_sequence() {
+        let shape = vec![2, BLOCK as u64 + 7];
+        let long = Parameter { shape, ..parameter("a", 0, Initial::Normal(1.0)) };
+        let drawing = Drawing::new(7, &long, Float::F64);
+        let expected: Vec<f64> = (0..drawing.count).map(|k| drawing.number(k)).collect();
+        assert_eq!(numbers(&State::initial(&wide(vec![long])), "a"), expected);
+    }
+
+    #[test]
     fn cutting_the_model_otherwise_changes_nothing() {
         let normal = Initial::Normal(1.0);
         let one = wide(vec![parameter("a", 0, normal), parameter("b", 1, normal)]);

@@ -41,7 +41,7 @@ pub use checkpoint::{
     Resumed, Resumption,
 };
 pub use code::CodeError;
-pub use cpu::{ArenaDemand, Cpu, CpuError, CpuOptions, Demand, Recording, Timing};
+pub use cpu::{ArenaDemand, Cpu, CpuError, CpuOptions, Demand, Kept, Recording, Timing};
 pub use cuda::{
     Came, Compilation, Cuda, CudaError, CudaOptions, DeviceFacts, DriverError, Exercise,
     Graphs, KernelCheck, KernelRow, KernelTrials, NoCuda, RankFacts, Row, SelfCheck,

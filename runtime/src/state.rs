@@ -11,7 +11,7 @@ pub use source::Source;
 pub(crate) use source::Made;
 
 use roundelay_schedule::{Division, Float, Job, Parameter, Stage};
-use std::{borrow::Cow, collections::BTreeMap, path::PathBuf};
+use std::{borrow::Cow, collections::BTreeMap, ops::Range, path::PathBuf};
 
 /// Whether an array has the name of one of the head of a unit, as `unit0.head.linear.weight` is. A
 /// parameter of a model may have such a name too, so where a job is known its word counts.
@@ -157,7 +157,7 @@ pub enum StateError {
         age: u32,
     },
     /// The file of an array, which was whole before, does not give it.
-    #[error("cannot read `{}` any more: {reason}; leave it as it is until the run has begun", path.display())]
+    #[error("cannot read `{}` any more: {reason}; leave it as it is until it is loaded", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -274,7 +274,20 @@ impl<A: Numbers> State<A> {
         row: u32,
         age: u32,
     ) -> Result<Vec<u8>, StateError> {
-        flat(job, stage, (row, job.dtype.size()), |own| self.version(job, own, age))
+        let rows = row..row + 1;
+        let mut flats = self.parameters_on(job, stage, rows, age)?;
+        Ok(flats.remove(0))
+    }
+
+    /// As [`State::parameters`], on several rows; each array is made once for all of them.
+    pub(crate) fn parameters_on(
+        &self,
+        job: &Job,
+        stage: Stage,
+        rows: Range<u32>,
+        age: u32,
+    ) -> Result<Vec<Vec<u8>>, StateError> {
+        flats(job, stage, (rows, job.dtype.size()), |own| self.version(job, own, age))
     }
 
     /// One flat array of a stage's optimizer state on one row; padding is zero.
@@ -288,8 +301,9 @@ impl<A: Numbers> State<A> {
         row: u32,
         array: usize,
     ) -> Result<Vec<u8>, StateError> {
-        let size = job.dtype.wide_size();
-        flat(job, stage, (row, size), |own| Ok(&self.optimizer_arrays(job, own)?[array]))
+        let rows = (row..row + 1, job.dtype.wide_size());
+        let own = |own: &_| Ok(&self.optimizer_arrays(job, own)?[array]);
+        Ok(flats(job, stage, rows, own)?.remove(0))
     }
 }
 
@@ -309,20 +323,23 @@ fn are_long<A: Numbers>(
     }
 }
 
-fn flat<'a, A: Numbers + 'a>(
+/// Flat arrays of a stage on rows, of numbers of `size` bytes.
+fn flats<'a, A: Numbers + 'a>(
     job: &Job,
     stage: Stage,
-    (row, size): (u32, u64),
-    whole: impl Fn(&Parameter) -> Result<&'a A, StateError>,
-) -> Result<Vec<u8>, StateError> {
-    let mut all = vec![0; (job.elements[stage] * size) as usize];
+    (rows, size): (Range<u32>, u64),
+    array: impl Fn(&Parameter) -> Result<&'a A, StateError>,
+) -> Result<Vec<Vec<u8>>, StateError> {
+    let mut flats = vec![vec![0; (job.elements[stage] * size) as usize]; rows.len()];
     for parameter in job.parameters_of(stage) {
-        let whole = whole(parameter)?.bytes()?;
-        let own = part(parameter, row, &whole, size);
+        let whole = array(parameter)?.bytes()?;
         let start = (parameter.offset * size) as usize;
-        all[start..start + own.len()].copy_from_slice(&own);
+        for (row, flat) in rows.clone().zip(&mut flats) {
+            let own = part(parameter, row, &whole, size);
+            flat[start..start + own.len()].copy_from_slice(&own);
+        }
     }
-    Ok(all)
+    Ok(flats)
 }
 
 /// What a row of split tensors has of a parameter's whole array.

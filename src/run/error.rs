@@ -109,8 +109,8 @@ impl RunError {
                 | OutputError::Unwritable { .. },
             )
             | RunError::Weights(_)
-            | RunError::Code(_)
-            | RunError::State(_) => true,
+            | RunError::Code(_) => true,
+            RunError::State(error) => !matches!(error, StateError::Read { .. }),
             RunError::Output(OutputError::Write { .. })
             | RunError::Element(_)
             | RunError::Unscaled(_)

@@ -1,9 +1,9 @@
 //! The machine of a run: what was asked for, against what is here.
 
-use super::{On, RunError, RunEvent};
+use super::{On, RunError, RunEvent, RunOptions};
 use roundelay_runtime::{
     AnyMachine, Control, Cpu, CpuOptions, Cuda, CudaError, CudaOptions, Dataset, Ended,
-    Fill, Graphs, MachineError, check_native,
+    Fill, Graphs, Kept, MachineError, check_native,
 };
 use roundelay_schedule::{Checked, Float};
 use std::{fmt::Display, sync::Arc, time::Duration};
@@ -29,12 +29,12 @@ enum Chosen {
 impl<'a> Settled<'a> {
     pub(super) fn of(
         schedule: &Checked,
-        on: On,
+        options: &RunOptions,
         control: Option<&'a Arc<Control>>,
         listener: &mut impl FnMut(RunEvent),
     ) -> Result<Self, RunError> {
         let dtype = schedule.job.dtype;
-        let on = match on {
+        let on = match options.on {
             On::Cpu => {
                 check_native(dtype)?;
                 Chosen::Cpu
@@ -53,7 +53,7 @@ impl<'a> Settled<'a> {
             },
         };
         match on {
-            Chosen::Cpu => room(schedule, control)?,
+            Chosen::Cpu => room(schedule, kept(options), control)?,
             Chosen::Gpu(_) | Chosen::GpuOrCpu(_) => refuse_unscaled(dtype)?,
         }
         Ok(Self { on, control })
@@ -83,11 +83,24 @@ impl<'a> Settled<'a> {
     }
 }
 
+/// What a run gathers from its devices.
+fn kept(options: &RunOptions) -> Kept {
+    match (options.start.folder(), &options.save) {
+        (Some(_), _) => Kept::State,
+        (None, Some(_)) => Kept::Parameters,
+        (None, None) => Kept::Nothing,
+    }
+}
+
 /// Looks whether there is the memory that CPU threads take.
-fn room(schedule: &Checked, control: Option<&Arc<Control>>) -> Result<(), MachineError> {
+fn room(
+    schedule: &Checked,
+    kept: Kept,
+    control: Option<&Arc<Control>>,
+) -> Result<(), MachineError> {
     match control {
-        None => Cpu::room(schedule)?,
-        Some(control) => Cpu::room_of_ranks(schedule, control)?,
+        None => Cpu::room(schedule, kept)?,
+        Some(control) => Cpu::room_of_ranks(schedule, kept, control)?,
     }
     Ok(())
 }

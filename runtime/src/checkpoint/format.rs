@@ -39,6 +39,9 @@ pub(super) fn write<A: Numbers>(
     provenance: &Provenance,
     state: &State<A>,
 ) -> io::Result<()> {
+    if !is_whole(provenance, state) {
+        return Err(io::Error::other("it is no whole state: its optimizer's is missing"));
+    }
     let arrays = arrays(provenance, state);
     let mut entries = entries(provenance, state);
     let mut digest = start(&entries);
@@ -48,6 +51,12 @@ pub(super) fn write<A: Numbers>(
     }
     entries.insert("digest".to_string(), spelled(digest));
     container::write(out, &arrays, (KEY, json(&entries)))
+}
+
+/// Whether a state has all that training carries: what was gathered may be parameters alone.
+fn is_whole<A>(provenance: &Provenance, state: &State<A>) -> bool {
+    let states = provenance.entry("states").split_whitespace().count();
+    state.tensors.values().all(|tensor| tensor.optimizer.len() == states)
 }
 
 /// All entries of the metadata but the digest.
@@ -146,12 +155,12 @@ pub(super) fn whole(
 ) -> Result<(Provenance, State<Source>), NotWhole> {
     let text =
         container.entry(KEY).ok_or("its header does not come from this program")?;
-    let entries = proven(text, &container)?;
-    Ok(decode(entries, container)?)
+    let proven = proven(text, &container)?;
+    Ok(decode(proven, container)?)
 }
 
 fn decode(
-    mut entries: BTreeMap<String, String>,
+    Proven { mut entries, digest }: Proven,
     container: Container,
 ) -> Result<(Provenance, State<Source>), String> {
     let mut take = |name: &str| entries.remove(name).unwrap_or_default();
@@ -169,18 +178,22 @@ fn decode(
     };
     let provenance = Provenance { entries };
     let dtype = dtype_of(&dtype, &container.arrays)?;
-    let tensors = tensors_of(&provenance, container, dtype)?;
+    let tensors = tensors_of(&provenance, (container, digest), dtype)?;
     if origin.max(optimizer_origin) > step {
         return Err("it begins after its own step".to_string());
     }
     Ok((provenance, State { dtype, step, origin, optimizer_origin, tensors }))
 }
 
-/// The entries in the text of a file's metadata, if their digest is that of the file.
-pub(crate) fn proven(
-    text: &str,
-    container: &Container,
-) -> Result<BTreeMap<String, String>, NotWhole> {
+/// What a file says that is whole.
+pub(crate) struct Proven {
+    entries: BTreeMap<String, String>,
+    /// Of all that stands in it.
+    digest: Digest,
+}
+
+/// What the text of a file's metadata says, if the digest in it is that of the file.
+pub(crate) fn proven(text: &str, container: &Container) -> Result<Proven, NotWhole> {
     let mut entries: BTreeMap<String, String> =
         serde_json::from_str(text).map_err(|error| error.to_string())?;
     let written = entries.remove("digest").ok_or("it has no digest")?;
@@ -190,7 +203,7 @@ pub(crate) fn proven(
         container.add_to(&mut digest, place)?;
     }
     match written == spelled(digest) {
-        true => Ok(entries),
+        true => Ok(Proven { entries, digest }),
         false => Err("its digest differs from its contents".into()),
     }
 }
@@ -222,7 +235,7 @@ fn dtype_of(written: &str, arrays: &BTreeMap<String, Place>) -> Result<Float, St
 /// Puts the arrays of every parameter together.
 fn tensors_of(
     provenance: &Provenance,
-    mut container: Container,
+    (mut container, digest): (Container, Digest),
     dtype: Float,
 ) -> Result<BTreeMap<String, Tensor<Source>>, String> {
     let mut arrays = mem::take(&mut container.arrays);
@@ -231,7 +244,7 @@ fn tensors_of(
     let names: Vec<String> = arrays.keys().filter(is_newest).cloned().collect();
     let mut array = |name: String| {
         let (container, place) = (Arc::clone(&container), arrays.remove(&name)?);
-        Some(Stored { container, place, dtype: stored(&name, dtype) })
+        Some(Stored { container, digest, place, dtype: stored(&name, dtype) })
     };
     let mut tensors = BTreeMap::new();
     for name in names {
@@ -268,6 +281,8 @@ fn together(versions: Vec<Stored>, optimizer: Vec<Stored>) -> Option<Tensor<Sour
 #[derive(Debug)]
 struct Stored {
     container: Arc<Container>,
+    /// Of the whole file.
+    digest: Digest,
     place: Place,
     dtype: Float,
 }
@@ -286,7 +301,9 @@ impl Numbers for Stored {
 
 impl Made for Stored {
     fn tell(&self, digest: &mut Digest) -> Result<(), StateError> {
-        let told = self.container.add_to(digest, &self.place);
-        told.map_err(|error| self.container.lost(&error))
+        let Place { bytes, dtype: _, shape: _ } = &self.place;
+        let told = [self.digest.value(), bytes.start, bytes.end];
+        told.iter().for_each(|number| digest.add(&number.to_le_bytes()));
+        Ok(())
     }
 }

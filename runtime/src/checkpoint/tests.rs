@@ -350,6 +350,20 @@ fn a_folder_without_checkpoints_starts_anew() {
     assert!(Checkpoints::start(&folder.path().join("file"), run(&schedule)).is_err());
 }
 
+/// Whoever looks at held-out data gathers no optimizer state.
+#[test]
+fn parameters_alone_are_no_checkpoint() {
+    let folder = Scratch::new("checkpoint-half");
+    let schedule = schedule(Rule::Sync);
+    let checkpoints = Checkpoints::start(folder.path(), run(&schedule)).unwrap();
+    checkpoints.save(&state(&schedule, 1)).unwrap();
+    let mut bare = state(&schedule, 2);
+    bare.tensors.values_mut().for_each(|tensor| tensor.optimizer.clear());
+    let error = checkpoints.save(&bare).unwrap_err().to_string();
+    assert!(error.contains("it is no whole state"), "{error}");
+    assert_eq!(newest(&folder), state(&schedule, 1));
+}
+
 #[test]
 fn what_cannot_be_written_is_said_and_leaves_the_last_one() {
     let folder = Scratch::new("checkpoint-refused");

@@ -10,7 +10,7 @@
 use super::{
     Cpu, CpuError, CpuOptions, Loss, Recording, Shared,
     execute::Turn,
-    room::{self, Asker},
+    room::{self, Asker, Kept},
 };
 use crate::{
     feed::Feed,
@@ -60,18 +60,19 @@ impl Cpu {
         Self::with(schedule, feed, options, Share::Part(Box::new(rank)))
     }
 
-    /// Looks whether this machine has the memory for the devices of all ranks that are on it, and the
-    /// state that each starts from; all ranks look.
+    /// Looks whether this machine has the memory for the devices of all ranks that are on it, and what the
+    /// first one gathers to keep it; all ranks look.
     ///
     /// # Errors
     /// When it says that it has too little, when there are not as many ranks as devices, or something
     /// goes wrong on one of them.
     pub fn room_of_ranks(
         schedule: &Checked,
+        kept: Kept,
         control: &Arc<Control>,
     ) -> Result<(), CpuError> {
         let among = Among::of(schedule, Arc::clone(control))?;
-        room::for_rank(schedule, among.asker(), control)
+        room::for_rank(schedule, (among.asker(), kept), control)
     }
 
     /// Whether this is the first rank, or the only one.

@@ -100,16 +100,41 @@ impl fmt::Display for Demand {
     }
 }
 
-/// The versions of parameters that a rule reads, and their optimizer's state.
-fn state(schedule: &Schedule) -> Bytes {
-    let job = &schedule.job;
-    let versions = 1 + u64::from(schedule.plan.delays.max());
-    let each = job.dtype.size() * versions + job.optimizer_width();
-    job.parameters.iter().map(|parameter| Bytes(parameter.whole_elements()) * each).sum()
+/// What a run gathers from its devices to keep it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Nothing.
+    Nothing,
+    /// The newest parameters, for a file of weights.
+    Parameters,
+    /// All that training carries, for checkpoints.
+    State,
 }
 
-/// The longest flat array of a state, on all parts of split tensors: no array is longer on its way to or
-/// from arenas.
+impl Kept {
+    /// How much it is: a state has the versions of parameters that a rule reads, and the optimizer's own.
+    fn bytes(self, schedule: &Schedule) -> Bytes {
+        let job = &schedule.job;
+        let versions = 1 + u64::from(schedule.plan.delays.max());
+        let each = match self {
+            Self::Nothing => 0,
+            Self::Parameters => job.dtype.size(),
+            Self::State => job.dtype.size() * versions + job.optimizer_width(),
+        };
+        let elements = job.parameters.iter().map(|own| Bytes(own.whole_elements()));
+        elements.map(|own| own * each).sum()
+    }
+
+    /// What there is of a state where held-out data is looked at: its parameters at least.
+    fn looked_at(self) -> Self {
+        match self {
+            Self::Nothing | Self::Parameters => Self::Parameters,
+            Self::State => Self::State,
+        }
+    }
+}
+
+/// The longest flat array of a state, on all parts of split tensors.
 fn longest(schedule: &Schedule) -> Bytes {
     let job = &schedule.job;
     let longest = job.elements.values().max().copied().unwrap_or(0);
@@ -117,10 +142,16 @@ fn longest(schedule: &Schedule) -> Bytes {
     Bytes(longest) * parts * job.dtype.wide_size()
 }
 
+/// An array on its way to or from arenas: in 64 bits in a file, and converted; or as ranks have sent it, and
+/// put together.
+fn on_its_way(schedule: &Schedule) -> Bytes {
+    longest(schedule) * 3
+}
+
 /// Threads of a machine, of those that help them with the devices that are here, and of an evaluator
 /// if there is one.
 fn threads(schedule: &Schedule, asker: Asker) -> u64 {
-    let evaluator = match asker.looking(schedule) {
+    let evaluator = match asker.looking(schedule, Kept::Nothing) {
         Bytes(0) => 0,
         Bytes(_) => cores(),
     };
@@ -211,23 +242,21 @@ impl Asker {
 
     /// What looking at held-out data takes while a machine rests: an evaluator, and the state that it
     /// looks at.
-    fn looking(self, schedule: &Schedule) -> Bytes {
+    fn looking(self, schedule: &Schedule, kept: Kept) -> Bytes {
         match (self, schedule.job.evaluate) {
             (Self::Other(_), _) | (_, Evaluation::Never) => Bytes(0),
             (Self::Whole | Self::First(_), Evaluation::Every(_)) => {
-                Evaluator::bytes(schedule) + self.gathered(schedule)
+                Evaluator::bytes(schedule) + self.gathered(schedule, kept.looked_at())
             }
         }
     }
 
-    /// What it has of a state beside arenas when one is gathered: the first of several ranks puts each
-    /// array together from what all of them sent, and others have their part of one at a time. To load a
-    /// state takes no more.
-    fn gathered(self, schedule: &Schedule) -> Bytes {
+    /// What it has of a state beside arenas, when one is loaded or gathered: only the first of several ranks
+    /// has a whole one.
+    fn gathered(self, schedule: &Schedule, kept: Kept) -> Bytes {
         match self {
-            Self::Whole => state(schedule) + longest(schedule),
-            Self::First(_) => state(schedule) + longest(schedule) * 2,
-            Self::Other(_) => longest(schedule) * 2,
+            Self::Whole | Self::First(_) => kept.bytes(schedule) + on_its_way(schedule),
+            Self::Other(_) => on_its_way(schedule),
         }
     }
 }
@@ -238,7 +267,7 @@ impl Asker {
 /// # Errors
 /// When it says that it has too little memory.
 pub(super) fn for_arenas(schedule: &Schedule, asker: Asker) -> Result<(), CpuError> {
-    let beside = vec![(LOOKING, asker.looking(schedule))];
+    let beside = vec![(LOOKING, asker.looking(schedule, Kept::Nothing))];
     let arenas = Some(ArenaDemand::of(schedule, |device| asker.has(device)));
     look(&Demand { arenas, beside }, || threads(schedule, asker))
 }
@@ -248,8 +277,8 @@ pub(super) fn for_arenas(schedule: &Schedule, asker: Asker) -> Result<(), CpuErr
 ///
 /// # Errors
 /// When it says that it has too little memory.
-pub(super) fn for_all(schedule: &Schedule) -> Result<(), CpuError> {
-    look(&at_start(schedule, Asker::Whole), || threads(schedule, Asker::Whole))
+pub(super) fn for_all(schedule: &Schedule, kept: Kept) -> Result<(), CpuError> {
+    look(&wanted(schedule, Asker::Whole, kept), || threads(schedule, Asker::Whole))
 }
 
 /// The same for this one of several ranks, with what the others take where it is.
@@ -258,10 +287,10 @@ pub(super) fn for_all(schedule: &Schedule) -> Result<(), CpuError> {
 /// When the machine says that it has too little memory, or something goes wrong on another rank.
 pub(super) fn for_rank(
     schedule: &Schedule,
-    asker: Asker,
+    (asker, kept): (Asker, Kept),
     control: &Control,
 ) -> Result<(), CpuError> {
-    let wanted = at_start(schedule, asker);
+    let wanted = wanted(schedule, asker, kept);
     let rooms = Room::read();
     let own = Neighbour::new(wanted.total(), &rooms);
     let all = control.exchange(&own).map_err(|trouble| control.ended(trouble))?;
@@ -274,8 +303,9 @@ pub(super) fn for_rank(
 }
 
 /// What there is at one time: a state that is looked at is the one that is kept.
-fn at_start(schedule: &Schedule, asker: Asker) -> Demand {
-    let (gathered, looking) = (asker.gathered(schedule), asker.looking(schedule));
+fn wanted(schedule: &Schedule, asker: Asker, kept: Kept) -> Demand {
+    let gathered = asker.gathered(schedule, kept);
+    let looking = asker.looking(schedule, kept);
     let beside = match looking > gathered {
         true => (LOOKING, looking),
         false => (GATHERED, gathered),
@@ -344,7 +374,7 @@ fn sight() -> String {
 pub(crate) fn for_evaluation(schedule: &Schedule) -> Result<(), CpuError> {
     let beside = vec![
         ("for a forward pass", Evaluator::bytes(schedule)),
-        ("for the parameters that it looks at", state(schedule)),
+        ("for parameters on their way there", on_its_way(schedule) + longest(schedule)),
     ];
     look(&Demand { arenas: None, beside }, cores)
 }
@@ -352,7 +382,7 @@ pub(crate) fn for_evaluation(schedule: &Schedule) -> Result<(), CpuError> {
 const LOOKING: &str = "a look at held-out data";
 
 /// What else there is beside arenas.
-const GATHERED: &str = "the state that is gathered from them";
+const GATHERED: &str = "what is loaded and gathered";
 
 fn look(wanted: &Demand, threads: impl Fn() -> u64) -> Result<(), CpuError> {
     let mut rooms = Room::read().into_iter();
@@ -363,7 +393,7 @@ fn look(wanted: &Demand, threads: impl Fn() -> u64) -> Result<(), CpuError> {
 mod tests {
     use super::*;
 
-    fn wanted() -> Demand {
+    fn demand() -> Demand {
         let (device, devices) = ("core.1".to_owned(), 2);
         let (arena, all) = (Bytes(3_000), Bytes(5_000));
         let arenas = Some(ArenaDemand { device, arena, all, devices });
@@ -372,15 +402,15 @@ mod tests {
 
     fn refusal(bound: MemoryBound, threads: u64, needed: u64) -> String {
         let room = |left| Room { bound: bound.clone(), left: Bytes(left) };
-        assert_eq!(fits(wanted(), || threads, room(needed)), Ok(()));
-        fits(wanted(), || threads, room(needed - 1)).unwrap_err().to_string()
+        assert_eq!(fits(demand(), || threads, room(needed)), Ok(()));
+        fits(demand(), || threads, room(needed - 1)).unwrap_err().to_string()
     }
 
     #[test]
     fn a_host_holds_what_is_not_more_than_it_has_left() {
         let expected = "this machine has 6.00 kB of memory left, but the arena of `core.1` takes \
-                        3.00 kB, those of all 2 devices together 5.00 kB, and the state \
-                        that is gathered from them 1.00 kB more; plan with less `memory` for each device \
+                        3.00 kB, those of all 2 devices together 5.00 kB, and what is \
+                        loaded and gathered 1.00 kB more; plan with less `memory` for each device \
                         or on fewer devices, or close what else runs here";
         assert_eq!(refusal(MemoryBound::Host, 10, 6_000), expected);
     }

@@ -74,6 +74,7 @@ fn digest(schedule: &Schedule) -> String {
 mod tests {
     use super::digest;
     use crate::{
+        Source, State,
         checkpoint::tests::schedule,
         ranks::{
             Control, Seat,
@@ -93,6 +94,32 @@ mod tests {
         };
         assert_eq!(of("", "*.txt"), of("/somewhere/else", "*.txt"));
         assert_ne!(of("", "*.txt"), of("", "*.md"));
+    }
+
+    /// What is drawn follows from the schedule; arrays that are read or there are compared.
+    #[test]
+    fn other_parameters_are_told() {
+        let schedule = schedule(Rule::CyclicV2);
+        let states = [0, 1].map(|differing| {
+            let mut state = State::initial(&schedule.job);
+            state.tensors.values_mut().last().unwrap().optimizer[0][3] = differing;
+            State::<Source>::from(state)
+        });
+        let agreed = |of: fn(u32) -> usize| {
+            let agree = |seat: &Seat| {
+                let control = Control::meet(seat, Duration::from_secs(4)).unwrap();
+                control.agree(&schedule, 0, &states[of(seat.rank)], 5)
+            };
+            all(&seats(2), agree)
+        };
+        assert!(agreed(|_| 1).iter().all(Result::is_ok));
+        for other in agreed(|rank| rank as usize) {
+            let told = other.unwrap_err().to_string();
+            assert!(
+                told.contains("its parameters at the start is not that of"),
+                "{told}"
+            );
+        }
     }
 
     #[test]

@@ -68,7 +68,8 @@ impl Among {
     }
 
     /// So much of the state at a moment, on the first rank. Every rank reads the rows of its device through
-    /// `read(device, first byte, bytes)`; beside the state there is one array of a stage at a time.
+    /// `read(device, first byte, bytes)`; beside the state there is one array of a stage at a time, as
+    /// it was sent and as it is put together.
     ///
     /// # Errors
     /// When a row cannot be read, or something goes wrong on one of them.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 /// An array of a state, or where it can be had from.
 pub trait Numbers {
-    /// Its bytes.
+    /// How many bytes it has.
     fn length(&self) -> usize;
 
     /// Its numbers, in native byte order.

@@ -154,7 +154,8 @@ pub(crate) fn rounds(schedule: &Schedule, step: u64, extent: Extent) -> Vec<Roun
     rounds.into_iter().map(|(key, pieces)| Round { key, pieces }).collect()
 }
 
-/// Fills the carried rows of the devices that a process has through `write(device, first byte, bytes)`.
+/// Fills the carried rows of the devices that a process has through `write(device, first byte, bytes)`, from
+/// a state that fits.
 /// One array of one parameter is made at a time, and only those that a row has something of.
 pub(crate) fn load<A: Numbers, E: From<StateError>>(
     schedule: &Schedule,
@@ -163,10 +164,9 @@ pub(crate) fn load<A: Numbers, E: From<StateError>>(
     mut write: impl FnMut(DeviceId, u64, &[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     let job = &schedule.job;
-    state.fits(job)?;
     let mut own = pieces(schedule, state.step);
     own.retain(|piece| has(piece.device));
-    own.sort_by_key(|piece| piece.key);
+    own.sort_by_key(|piece| (piece.key, piece.row));
     for pieces in own.chunk_by(|one, next| one.key == next.key) {
         let key = pieces[0].key;
         for span in spans(job, key) {
@@ -176,11 +176,13 @@ pub(crate) fn load<A: Numbers, E: From<StateError>>(
                 continue;
             }
             let array = span.array(job, key, state)?;
-            for (piece, own) in held {
-                let bytes = span.part(piece.row, &array, key.size(job));
-                let start = piece.start + (own.start - piece.part.start) as u64;
-                let first = own.start - span.bytes.start;
-                write(piece.device, start, &bytes[first..first + own.len()])?;
+            for held in held.chunk_by(|(one, _), (next, _)| one.row == next.row) {
+                let bytes = span.part(held[0].0.row, &array, key.size(job));
+                for (piece, own) in held {
+                    let start = piece.start + (own.start - piece.part.start) as u64;
+                    let first = own.start - span.bytes.start;
+                    write(piece.device, start, &bytes[first..first + own.len()])?;
+                }
             }
         }
     }

@@ -30,9 +30,11 @@ impl Numbers for Converted {
 
     fn bytes(&self) -> Result<Cow<'_, [u8]>, StateError> {
         let Self { container, place, kind, shape, dtype } = self;
-        let stored = container.read(place).map_err(|error| container.lost(&error))?;
         let wide = wide_type(*dtype);
-        let numbers = convert::numbers(place.dtype, &stored, wide);
+        let numbers = {
+            let stored = container.read(place).map_err(|error| container.lost(&error))?;
+            convert::numbers(place.dtype, &stored, wide)
+        };
         let numbers = order::from_file(*kind, numbers, shape, wide.size());
         Ok(Cow::Owned(rounded(numbers, *dtype)))
     }
@@ -40,7 +42,8 @@ impl Numbers for Converted {
 
 impl Made for Converted {
     fn tell(&self, digest: &mut Digest) -> Result<(), StateError> {
-        let told = self.container.add_to(digest, &self.place);
-        told.map_err(|error| self.container.lost(&error))
+        let Self { container, place, kind, shape: _, dtype: _ } = self;
+        digest.add(format!("{:?} {kind:?}", place.dtype).as_bytes());
+        container.add_to(digest, place).map_err(|error| container.lost(&error))
     }
 }

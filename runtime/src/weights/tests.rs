@@ -281,6 +281,25 @@ fn every_mistake_is_named_with_the_nearest_name() {
     assert_eq!(mistakes(&scratch, &[]).len(), 2);
 }
 
+/// A file is looked through in blocks.
+#[test]
+fn a_number_that_is_too_large_is_found_wherever_it_stands() {
+    const FAR: usize = 140_000;
+    let scratch = Scratch::new("weights-far");
+    let mut job = trained(Float::F32);
+    job.parameters.truncate(1);
+    job.parameters[0].shape = vec![FAR as u64 + 1];
+    let mut values = vec![1.0; FAR + 1];
+    values[FAR] = -1e300;
+    let bytes = values.iter().copied().flat_map(f64::to_le_bytes).collect();
+    let row = ("layer.query.weight", Dtype::F64, &[FAR + 1][..], bytes);
+    let told = read(&scratch, &file(&[row]), &job).unwrap_err().to_string();
+    assert!(
+        told.contains("number 140000 of `layer.query.weight` is too large"),
+        "{told}"
+    );
+}
+
 fn encoded(state: &State, job: &Job) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode(&mut bytes, state, job).unwrap();

@@ -6,11 +6,12 @@ use crate::support::{
     runs::{compile, plan},
 };
 use roundelay_runtime::{
-    Cpu, CpuError, CpuOptions, EvaluateError, Evaluator, Feed, MachineError, State,
-    StateError, Unready,
+    Cpu, CpuError, CpuOptions, EvaluateError, Evaluator, Feed, MachineError, Numbers,
+    State, StateError, Tensor, Unready,
 };
 use roundelay_schedule::{Checked, InputId, Order, Placement, Rule, States, Work};
 use std::{
+    borrow::Cow,
     panic::{self, AssertUnwindSafe},
     thread,
     time::Duration,
@@ -118,6 +119,42 @@ fn a_machine_goes_on_from_a_state_that_there_can_be() {
     assert_eq!(refused(&ahead), StateError::Origin { origin: 2, step: 0 });
     assert!(matches!(refused(&bare), StateError::Version { version: 0, .. }));
     assert_eq!(cpu.load(&early), Err(refused(&early).into()));
+    cpu.load(&good).unwrap();
+    cpu.replay(1, &mut |_| {}).unwrap();
+}
+
+/// An array of a file that is gone.
+struct Gone(usize);
+
+impl Numbers for Gone {
+    fn length(&self) -> usize {
+        self.0
+    }
+
+    fn bytes(&self) -> Result<Cow<'_, [u8]>, StateError> {
+        Err(StateError::Read { path: "file".into(), reason: "gone".into() })
+    }
+}
+
+/// Half of a state is none.
+#[test]
+fn a_state_that_cannot_be_read_leaves_nothing() {
+    let schedule = schedule();
+    let feed = Box::new(Examples::of(&schedule.job));
+    let mut cpu = Cpu::new(&schedule, feed, CpuOptions::default()).unwrap();
+    let good = State::initial(&schedule.job);
+    cpu.load(&good).unwrap();
+    let State { dtype, step, origin, optimizer_origin, ref tensors } = good;
+    let tensors = tensors.iter().map(|(name, own)| {
+        let gone = |all: &[Vec<u8>]| all.iter().map(|own| Gone(own.len())).collect();
+        let (versions, optimizer) = (gone(&own.versions), gone(&own.optimizer));
+        (name.clone(), Tensor { shape: own.shape.clone(), versions, optimizer })
+    });
+    let tensors = tensors.collect();
+    let gone = State { dtype, step, origin, optimizer_origin, tensors };
+    let told = cpu.load(&gone).unwrap_err().to_string();
+    assert!(told.starts_with("cannot read `file` any more: gone; "), "{told}");
+    assert_eq!(cpu.save(), Err(CpuError::Unready(Unready::Unloaded)));
     cpu.load(&good).unwrap();
     cpu.replay(1, &mut |_| {}).unwrap();
 }

@@ -4,22 +4,25 @@ use super::{bytes, run, schedule, state};
 use crate::{
     Provenance, State,
     checkpoint::format,
-    container::{Container, NotWhole, ReadAt},
+    container::{Container, NotWhole, ReadAt, Stamp},
 };
 use roundelay_kernels::random::Stream;
 use roundelay_schedule::Rule;
-use std::{io, path::Path};
+use std::{io, path::Path, time::SystemTime};
 
 impl ReadAt for Vec<u8> {
     fn read_exact_at(&self, bytes: &mut [u8], start: u64) -> io::Result<()> {
         bytes.copy_from_slice(&self[start as usize..][..bytes.len()]);
         Ok(())
     }
+
+    fn stamp(&self) -> io::Result<Stamp> {
+        Ok(Stamp { length: self.len() as u64, written: SystemTime::UNIX_EPOCH })
+    }
 }
 
 fn read(bytes: &[u8]) -> Result<(Provenance, State), NotWhole> {
-    let file = Box::new(bytes.to_vec());
-    let container = Container::of(Path::new("file"), file, bytes.len() as u64)?;
+    let container = Container::of(Path::new("file"), Box::new(bytes.to_vec()))?;
     let (provenance, state) = format::whole(container)?;
     Ok((provenance, state.held().unwrap()))
 }
