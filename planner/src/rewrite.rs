@@ -15,7 +15,7 @@ mod term;
 mod tests;
 
 use crate::{sharding::Shardings, timeless::timeless};
-use egg::{EGraph, Rewrite as Equation, Runner, SimpleScheduler, StopReason};
+use egg::{EGraph, Language, Rewrite as Equation, Runner, SimpleScheduler, StopReason};
 use roundelay_codegen::{Choice, Divided, Neighbour};
 use roundelay_schedule::{Attribute, MapWays, Rewrite};
 use rules::Rule;
@@ -32,10 +32,10 @@ const NODES_MAX: usize = 1 << 12;
 const ROUNDS_MAX: usize = 32;
 
 pub(crate) use answers::Answers;
-pub(crate) use term::Term;
+use term::Term;
 
 /// Arrays as terms: kernels of arrays.
-pub(crate) type Terms = EGraph<Term, ()>;
+type Terms = EGraph<Term, ()>;
 
 /// Which rules are applied where: the first call is the one that comes second.
 type Chosen = BTreeSet<(usize, Rewrite)>;
@@ -75,10 +75,10 @@ pub enum Stop {
 }
 
 /// What equations make of some terms, and why it grew no further.
-pub(crate) fn grown<'e>(
-    terms: Terms,
-    equations: impl IntoIterator<Item = &'e Equation<Term, ()>>,
-) -> (Terms, Stop) {
+pub(crate) fn grown<'e, L: Language + 'e>(
+    terms: EGraph<L, ()>,
+    equations: impl IntoIterator<Item = &'e Equation<L, ()>>,
+) -> (EGraph<L, ()>, Stop) {
     let runner = timeless(|| {
         let runner = Runner::default().with_egraph(terms).with_scheduler(SimpleScheduler);
         let runner = runner.with_node_limit(NODES_MAX).with_iter_limit(ROUNDS_MAX);

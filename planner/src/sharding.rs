@@ -1,11 +1,11 @@
 //! How the maps of a model are split, found by equations: time plays no part.
 //!
 //! A model falls into regions between values whose layout is fixed ([`region`]). A region becomes an
-//! e-graph whose classes are arrays in a layout ([`sketch`]); equations ([`rules`]) add what else
-//! makes the same arrays; of all ways to make what others read that lowering would take ([`moves`]), the
-//! cheapest ([`costs`]) is taken ([`extract`]), and how its maps are split is what the plan says. Linear
-//! maps divide features, convolutions channels; those in groups have own groups. Limits are counts, so
-//! no result depends on the machine; equal regions are asked about once.
+//! e-graph ([`sketch`]) of terms ([`term`]) whose classes are arrays in a layout; equations ([`rules`]) add
+//! what else makes the same arrays; of all ways to make what others read that lowering would take
+//! ([`moves`]), the cheapest ([`costs`]) is taken ([`extract`]), and how its maps are split is what the
+//! plan says. Linear maps divide features, convolutions channels; those in groups have own groups.
+//! Limits are counts, so no result depends on the machine; equal regions are asked about once.
 
 #[cfg(test)]
 mod array_operations;
@@ -29,16 +29,18 @@ mod search_tests;
 #[cfg(test)]
 mod sent_tests;
 mod sketch;
+mod term;
 #[cfg(test)]
 mod tests;
 
-use crate::rewrite::{Answers, Stop, Terms, grown};
+use crate::rewrite::{Answers, Stop, grown};
 use extract::{Cheapest, STEPS_MAX};
 use region::{Found, Region, regions};
 use roundelay_codegen::Divided;
 use roundelay_schedule::{Contraction, Images, MapWay, MapWays};
 use sketch::Sketch;
 use std::{collections::BTreeMap, sync::Arc};
+use term::Terms;
 
 /// The ways of the operations of a region.
 type Ways = Vec<Option<MapWay>>;

@@ -1,11 +1,9 @@
 //! What operations make of arrays on a grid, by plain loops.
 
-use super::arrays::{Array, BATCH, HEADS, Held, LENGTH, Machine, WIDTH};
-
-/// The number of an operation.
-fn number(name: &str) -> u64 {
-    name[1..].parse().expect("operations have numbers")
-}
+use super::{
+    arrays::{Array, BATCH, HEADS, Held, LENGTH, Machine, WIDTH},
+    term::Along,
+};
 
 /// The places that a window around one sees, each with its number in the window.
 fn seen(window: usize, place: usize) -> impl Iterator<Item = (usize, usize)> {
@@ -53,10 +51,9 @@ fn in_groups(x: &Array, first: usize) -> Array {
 impl Machine<'_> {
     /// The sum over windows of x · Wᵀ, where `from` divides the columns of each W and `to` its rows:
     /// windows of one place for the first operation, a linear map, of three for others.
-    pub(super) fn split(&self, operation: &str, [from, to]: [&str; 2], x: &Held) -> Held {
-        let number = number(operation);
+    pub(super) fn split(&self, number: usize, [from, to]: [Along; 2], x: &Held) -> Held {
         let window = if number == 0 { 1 } else { 3 };
-        let weight = Array::random(&[WIDTH, window, WIDTH], 77 + number);
+        let weight = Array::random(&[WIDTH, window, WIDTH], 77 + number as u64);
         self.each(|part| {
             let (rows, columns) = (WIDTH / self.parts(to), WIDTH / self.parts(from));
             let first = [self.place(to, part) * rows, self.place(from, part) * columns];
@@ -79,11 +76,11 @@ impl Machine<'_> {
     /// An operation on channels in groups of two, of which `along` says which are the own ones: a
     /// norm of groups, a norm of channels over examples, means of windows, every place twice, and
     /// a convolution in groups.
-    pub(super) fn channels(&self, operation: &str, along: &str, x: &Held) -> Held {
+    pub(super) fn channels(&self, number: usize, along: Along, x: &Held) -> Held {
         self.each(|part| {
             let own = &x[part];
             let [batch, length, width] = [own.shape[0], own.shape[1], own.shape[2]];
-            match number(operation) {
+            match number {
                 0 => normal(own, |[batch, _, channel]| {
                     let of = |t| group(own, channel).map(move |own| [batch, t, own]);
                     (0..length).flat_map(of).collect()
@@ -117,9 +114,9 @@ impl Machine<'_> {
     }
 
     /// Over the last extent, of all of whose parts the numbers count.
-    pub(super) fn norm(&self, along: Option<&str>, x: &Held) -> Held {
+    pub(super) fn norm(&self, along: Along, x: &Held) -> Held {
         self.each(|part| {
-            let members = along.map_or(vec![part], |along| self.members(along, part));
+            let members = self.members(along, part);
             let shape = x[part].shape.clone();
             Array::made(&shape, |index| {
                 let rest = &index[..index.len() - 1];
@@ -210,9 +207,9 @@ impl Machine<'_> {
     }
 
     /// The mean of −log softmax at class 5, over the classes of all members.
-    pub(super) fn loss(&self, along: Option<&str>, x: &Held) -> Held {
+    pub(super) fn loss(&self, along: Along, x: &Held) -> Held {
         self.each(|part| {
-            let members = along.map_or(vec![part], |along| self.members(along, part));
+            let members = self.members(along, part);
             let of = |batch: usize, place: usize| {
                 let all = members.iter().flat_map(|own| {
                     (0..x[*own].shape[2]).map(move |k| x[*own].at(&[batch, place, k]))

@@ -1,10 +1,10 @@
 //! Arrays on a grid of parts, on which terms are worked out by plain loops: moves, and what terms
 //! stand for. What operations make of them is in `array_operations.rs`.
 
-use crate::rewrite::Term;
-use egg::{ENodeOrVar, Id, PatternAst};
+use super::term::{Along, Term};
+use egg::{ENodeOrVar, Id, Language, PatternAst};
 use roundelay_kernels::random::Stream;
-use roundelay_schedule::{Direction, Tensor};
+use roundelay_schedule::{Direction, Line, Tensor};
 use std::collections::BTreeMap;
 
 pub(super) const BATCH: usize = 2;
@@ -13,7 +13,7 @@ pub(super) const WIDTH: usize = 24;
 pub(super) const HEADS: usize = 12;
 
 /// The operation that adds.
-pub(super) const SUM: &str = "o5";
+pub(super) const SUM: usize = 5;
 
 /// What a part holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,19 +59,23 @@ impl Array {
     }
 }
 
-/// A grid on which terms are worked out, with what names stand for.
+/// Leaves by the variables that stand for them.
+pub(super) type Names = BTreeMap<&'static str, Term>;
+
+/// A grid on which terms are worked out, with what variables stand for.
 pub(super) struct Machine<'a> {
     pub(super) tensor: Tensor,
-    pub(super) names: BTreeMap<&'a str, &'a str>,
+    pub(super) names: &'a Names,
     pub(super) arrays: BTreeMap<String, Held>,
 }
 
-fn direction(name: &str) -> Direction {
-    match name {
-        "r" => Direction::Rows,
-        "c" => Direction::Columns,
-        "rc" => Direction::Both,
-        other => panic!("{other} is no direction"),
+/// The parts that divide something.
+pub(super) fn line(tensor: Tensor, along: Along) -> Line {
+    match along {
+        Along::Columns => tensor.line(Direction::Columns),
+        Along::Rows => tensor.line(Direction::Rows),
+        Along::Both => tensor.line(Direction::Both),
+        Along::Nobody => Line { parts: 1, stride: 1 },
     }
 }
 
@@ -80,23 +84,20 @@ impl Machine<'_> {
         (0..self.tensor.parts() as usize).map(of).collect()
     }
 
-    pub(super) fn place(&self, name: &str, part: usize) -> usize {
-        match name {
-            "w" => 0,
-            name => self.tensor.line(direction(name)).place(part as u32) as usize,
-        }
+    pub(super) fn place(&self, along: Along, part: usize) -> usize {
+        line(self.tensor, along).place(part as u32) as usize
     }
 
-    pub(super) fn parts(&self, name: &str) -> usize {
-        if name == "w" { 1 } else { self.tensor.line(direction(name)).parts as usize }
+    pub(super) fn parts(&self, along: Along) -> usize {
+        line(self.tensor, along).parts as usize
     }
 
-    pub(super) fn members(&self, name: &str, part: usize) -> Vec<usize> {
-        let line = self.tensor.line(direction(name));
-        line.members(part as u32).map(|own| own as usize).collect()
+    pub(super) fn members(&self, along: Along, part: usize) -> Vec<usize> {
+        let members = line(self.tensor, along).members(part as u32);
+        members.map(|own| own as usize).collect()
     }
 
-    pub(super) fn gather(&self, along: &str, extent: usize, x: &Held) -> Held {
+    pub(super) fn gather(&self, along: Along, extent: usize, x: &Held) -> Held {
         self.each(|part| {
             let members = self.members(along, part);
             let own = x[part].shape[extent];
@@ -110,7 +111,7 @@ impl Machine<'_> {
         })
     }
 
-    pub(super) fn cut(&self, along: &str, extent: usize, x: &Held) -> Held {
+    pub(super) fn cut(&self, along: Along, extent: usize, x: &Held) -> Held {
         self.each(|part| {
             let mut shape = x[part].shape.clone();
             shape[extent] /= self.parts(along);
@@ -123,7 +124,7 @@ impl Machine<'_> {
         })
     }
 
-    pub(super) fn sum(&self, along: &str, x: &Held) -> Held {
+    pub(super) fn sum(&self, along: Along, x: &Held) -> Held {
         self.each(|part| {
             let members = self.members(along, part);
             let shape = x[part].shape.clone();
@@ -131,62 +132,99 @@ impl Machine<'_> {
         })
     }
 
+    /// Every element by itself.
+    fn mapped(x: &Held) -> Held {
+        let map = |x: &f64| x * x.tanh() + x / 2.0;
+        let one = |own: &Array| Array {
+            data: own.data.iter().map(map).collect(),
+            shape: own.shape.clone(),
+        };
+        x.iter().map(one).collect()
+    }
+
+    fn pair(&self, operation: usize, x: &Held, y: &Held) -> Held {
+        let pair = |(x, y): (&f64, &f64)| match operation {
+            SUM => x + y,
+            _ => x * y + x,
+        };
+        self.each(|part| {
+            assert_eq!(x[part].shape, y[part].shape);
+            let both = x[part].data.iter().zip(&y[part].data);
+            Array { data: both.map(pair).collect(), shape: x[part].shape.clone() }
+        })
+    }
+
     pub(super) fn value(&self, ast: &PatternAst<Term>, id: Id) -> Held {
+        use {super::term::Along::Nobody, Term::*};
         let term = match &ast[id] {
             ENodeOrVar::Var(name) => return self.arrays[&name.to_string()].clone(),
             ENodeOrVar::ENode(term) => term,
         };
-        let name = |place: usize| self.name(ast, term.children[place]);
-        let extent = |place: usize| name(place)[1..].parse::<usize>().expect("an extent");
-        let from_end = |k: usize| self.value(ast, term.children[term.children.len() - k]);
-        let last = || from_end(1);
-        let map = |x: &f64| x * x.tanh() + x / 2.0;
-        let by = |x: Held, of: &dyn Fn(&f64) -> f64| -> Held {
-            let one =
-                |own: Array| Array { data: own.data.iter().map(of).collect(), ..own };
-            x.into_iter().map(one).collect()
-        };
-        match term.op {
-            "gather" | "gather_vary" => self.gather(name(0), extent(1), &last()),
-            "cut" => self.cut(name(0), extent(1), &last()),
-            "sum" => self.sum(name(0), &last()),
-            "scatter" => self.cut(name(0), extent(1), &self.sum(name(0), &last())),
-            "vary" => last(),
-            "map" => self.split(name(0), ["w", "w"], &last()),
-            "split" => self.split(name(2), [name(0), name(1)], &last()),
-            "channels" => self.channels(name(0), "w", &last()),
-            "channels_own" => self.channels(name(1), name(0), &last()),
-            "pool" | "pool_own" => self.pool(&last()),
-            "each" => by(last(), &map),
-            "pair" => {
-                let (x, y) = (from_end(2), last());
-                let adds = name(0) == SUM;
-                let pair = |(x, y): (&f64, &f64)| if adds { x + y } else { x * y + x };
-                self.each(|part| {
-                    assert_eq!(x[part].shape, y[part].shape);
-                    let both = x[part].data.iter().zip(&y[part].data);
-                    let data = both.map(pair).collect();
-                    Array { shape: x[part].shape.clone(), data }
-                })
+        let value = |id: Id| self.value(ast, id);
+        let along = |id: Id| self.along(ast, id);
+        let extent = |id: Id| self.extent(ast, id);
+        let operation = |id: Id| self.operation(ast, id);
+        match *term {
+            Along(_) | Extent(_) | Operation(_) | Value(_) | Whole(_) => {
+                panic!("{term} is no array of a law")
             }
-            "norm" => self.norm(None, &last()),
-            "norm_part" => self.norm(Some(name(0)), &last()),
-            "attend" | "attend_own" => self.attend(&from_end(3), &from_end(2), &last()),
-            "attend_packed" | "attend_packed_own" => self.attend_packed(&last()),
-            "scores" | "scores_own" => self.scores(&from_end(2), &last()),
-            "mix" | "mix_own" => self.mix(&from_end(2), &last()),
-            "rotary" | "rotary_own" => self.rotary(&last()),
-            "loss" => self.loss(None, &last()),
-            "loss_own" => self.loss(Some(name(0)), &last()),
-            other => panic!("nothing is known of {other}"),
+            Gather([d, e, x]) | GatherVary([d, e, x]) => {
+                self.gather(along(d), extent(e), &value(x))
+            }
+            Cut([d, e, x]) => self.cut(along(d), extent(e), &value(x)),
+            Sum([d, x]) => self.sum(along(d), &value(x)),
+            Scatter([d, e, x]) => {
+                self.cut(along(d), extent(e), &self.sum(along(d), &value(x)))
+            }
+            Vary([_, x]) => value(x),
+            Map([o, _, x]) => self.split(operation(o), [Nobody; 2], &value(x)),
+            Split([from, to, o, x]) => {
+                self.split(operation(o), [from, to].map(along), &value(x))
+            }
+            Channels([o, _, x]) => self.channels(operation(o), Nobody, &value(x)),
+            ChannelsOwn([d, o, x]) => self.channels(operation(o), along(d), &value(x)),
+            Pool([.., x]) | PoolOwn([.., x]) => self.pool(&value(x)),
+            Each([_, x]) => Self::mapped(&value(x)),
+            Pair([o, x, y]) => self.pair(operation(o), &value(x), &value(y)),
+            Norm([.., x]) => self.norm(Nobody, &value(x)),
+            NormPart([d, _, x]) => self.norm(along(d), &value(x)),
+            Attend([.., q, k, v]) | AttendOwn([.., q, k, v]) => {
+                self.attend(&value(q), &value(k), &value(v))
+            }
+            AttendPacked([.., x]) | AttendPackedOwn([.., x]) => {
+                self.attend_packed(&value(x))
+            }
+            Scores([.., q, k]) | ScoresOwn([.., q, k]) => {
+                self.scores(&value(q), &value(k))
+            }
+            Mix([.., w, v]) | MixOwn([.., w, v]) => self.mix(&value(w), &value(v)),
+            Rotary([.., x]) | RotaryOwn([.., x]) => self.rotary(&value(x)),
+            Loss([.., x]) => self.loss(Nobody, &value(x)),
+            LossOwn([d, _, x]) => self.loss(along(d), &value(x)),
         }
     }
 
-    pub(super) fn name<'b>(&'b self, ast: &'b PatternAst<Term>, id: Id) -> &'b str {
+    /// A leaf, or the one that a variable stands for.
+    fn leaf<'b>(&'b self, ast: &'b PatternAst<Term>, id: Id) -> &'b Term {
         match &ast[id] {
-            ENodeOrVar::Var(name) => self.names[name.to_string().as_str()],
-            ENodeOrVar::ENode(term) => term.op,
+            ENodeOrVar::Var(name) => &self.names[name.to_string().as_str()],
+            ENodeOrVar::ENode(term) => term,
         }
+    }
+
+    pub(super) fn along(&self, ast: &PatternAst<Term>, id: Id) -> Along {
+        let Term::Along(along) = *self.leaf(ast, id) else { panic!("no direction") };
+        along
+    }
+
+    pub(super) fn extent(&self, ast: &PatternAst<Term>, id: Id) -> usize {
+        let Term::Extent(own) = *self.leaf(ast, id) else { panic!("no extent") };
+        own.0 as usize
+    }
+
+    fn operation(&self, ast: &PatternAst<Term>, id: Id) -> usize {
+        let Term::Operation(own) = *self.leaf(ast, id) else { panic!("no operation") };
+        own.0
     }
 
     /// Gives every variable of a side an array: parts of a whole where they are gathered or read
@@ -195,32 +233,27 @@ impl Machine<'_> {
         let mut found = Vec::new();
         for node in ast.as_ref() {
             let ENodeOrVar::ENode(term) = node else { continue };
-            for (place, child) in term.children.iter().enumerate() {
+            for child in term.children() {
                 if let ENodeOrVar::Var(name) = &ast[*child] {
                     let name = name.to_string();
                     if !self.names.contains_key(name.as_str()) {
-                        found.push((name, term.clone(), place));
+                        found.push((name, term.clone()));
                     }
                 }
             }
         }
-        for (seed, (name, term, _)) in found.into_iter().enumerate() {
+        for (seed, (name, term)) in found.into_iter().enumerate() {
             let shape: &[usize] = match name.as_str() {
                 "?w" => &[BATCH, HEADS, LENGTH, LENGTH],
                 _ => &[BATCH, LENGTH, WIDTH],
             };
             let whole = Array::random(shape, seed as u64 + 1);
             let whole = self.each(|_| whole.clone());
-            let own = match term.op {
-                "gather" | "gather_vary" => {
-                    let along = self.name(ast, term.children[0]).to_owned();
-                    let extent = self.name(ast, term.children[1])[1..].parse();
-                    self.cut(&along, extent.expect("an extent"), &whole)
+            let own = match term {
+                Term::Gather([d, e, _]) | Term::GatherVary([d, e, _]) => {
+                    self.cut(self.along(ast, d), self.extent(ast, e), &whole)
                 }
-                "split" => {
-                    let along = self.name(ast, term.children[0]).to_owned();
-                    self.cut(&along, 2, &whole)
-                }
+                Term::Split([from, ..]) => self.cut(self.along(ast, from), 2, &whole),
                 _ => whole,
             };
             self.arrays.insert(name, own);

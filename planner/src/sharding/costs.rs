@@ -7,11 +7,10 @@
 //! docs/tensor.md).
 
 use super::{
-    fits::{leaf, operation},
     region::{Given, Grid, Kind, Part, Region},
-    sketch::{name, way},
+    sketch::{Mapped, mapped, way},
+    term::{Along, Term, Terms, along, extent, operation},
 };
-use crate::rewrite::{Term, Terms};
 use egg::Id;
 use roundelay_codegen::Lie;
 use roundelay_schedule::Contraction;
@@ -90,35 +89,28 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The map that a term does.
-    pub(super) fn map(&self, term: &Term) -> Option<usize> {
-        match term.op {
-            "map" => operation(self.name(term, 0)),
-            "split" => operation(self.name(term, 2)),
-            _ => None,
-        }
-    }
-
     /// The operation that a term does.
     pub(super) fn operation(&self, term: &Term) -> Option<&'a Part> {
-        let named = term.children.iter().map(|id| leaf(self.terms, *id));
-        let number = named.take(3).find_map(operation)?;
-        self.region.operations.get(number)
+        term.operation().map(|id| self.part(id))
     }
 
-    /// Whether a term gathers parts of the last extent.
-    pub(super) fn gathers_last(&self, term: &Term) -> bool {
-        let last = term.children.last().and_then(|id| self.of(*id));
-        let extent = self.name(term, 1).strip_prefix('e');
-        last.is_some_and(|array| extent == Some(array.last.to_string().as_str()))
+    /// The operation that a leaf names.
+    pub(super) fn part(&self, id: Id) -> &'a Part {
+        &self.region.operations[operation(self.terms, id)]
     }
 
-    pub(super) fn name(&self, term: &Term, place: usize) -> &'static str {
-        leaf(self.terms, term.children[place])
+    /// Whether an extent is the last one of an array.
+    pub(super) fn is_last(&self, own: Id, array: Id) -> bool {
+        self.of(array).is_some_and(|array| extent(self.terms, own).0 == array.last)
     }
 
-    pub(super) fn parts(&self, direction: &str) -> u64 {
-        self.region.grid.parts(direction)
+    pub(super) fn along(&self, id: Id) -> Along {
+        along(self.terms, id)
+    }
+
+    /// How many parts there are along what a leaf says.
+    pub(super) fn parts(&self, id: Id) -> u64 {
+        self.region.grid.parts(self.along(id))
     }
 
     /// What is known of the array that a class is.
@@ -127,97 +119,87 @@ impl<'a> Facts<'a> {
     }
 
     /// Elements of all parts of the whole, had each part all of it.
-    pub(super) fn whole(&self, number: usize) -> u64 {
-        self.region.operations[number].size.elements * self.parts("rc")
+    pub(super) fn whole(&self, part: &Part) -> u64 {
+        part.size.elements * self.region.grid.parts(Along::Both)
     }
 
-    /// The fixed value that a leaf names.
-    fn given(&self, operator: &str) -> Option<&'a Given> {
-        let number: usize = operator.strip_prefix('v')?.parse().ok()?;
-        self.region.given.get(number)
+    /// The array that a fixed value is.
+    fn given(&self, number: usize) -> Array {
+        let Given { lie, size, gradient } = self.region.given[number];
+        let grid = self.region.grid;
+        let along = match lie {
+            Lie::Split { direction, .. } => direction.into(),
+            Lie::Whole | Lie::Otherwise => Along::Nobody,
+        };
+        let own = size.elements * grid.parts(Along::Both) / grid.parts(along);
+        Array { own, last: size.last, gradient }
+    }
+
+    /// What an operation makes, of which each part has its own among so many.
+    fn made(&self, operation: Id, parts: u64) -> Array {
+        let part = self.part(operation);
+        let (own, last) = (self.whole(part) / parts, part.size.last);
+        Array { own, last, gradient: part.gradient }
     }
 
     /// What a term makes; none where that is not known yet, or no array.
     fn array(&self, term: &Term) -> Option<Array> {
-        let operator = term.op;
-        if let Some(given) = self.given(operator) {
-            let whole = given.size.elements * self.parts("rc");
-            let own = match given.lie {
-                Lie::Split { direction, .. } => whole / self.parts(name(direction)),
-                Lie::Whole | Lie::Otherwise => whole,
-            };
-            return Some(Array { own, last: given.size.last, gradient: given.gradient });
-        }
-        let last = *term.children.last()?;
-        let operand = || self.of(last);
-        let of = |place: usize| operation(self.name(term, place));
-        let made = |number: usize, parts: u64| {
-            let Part { gradient, size, .. } = &self.region.operations[number];
-            let (own, last) = (self.whole(number) / parts, size.last);
-            Some(Array { own, last, gradient: *gradient })
-        };
-        match operator {
-            "gather" | "gather_vary" => {
-                let array = operand()?;
-                Some(Array { own: array.own * self.parts(self.name(term, 0)), ..array })
+        use Term::*;
+        match *term {
+            Along(_) | Extent(_) | Operation(_) => None,
+            Value(value) => Some(self.given(value.0)),
+            Gather([along, _, read]) | GatherVary([along, _, read]) => {
+                let array = self.of(read)?;
+                Some(Array { own: array.own * self.parts(along), ..array })
             }
-            "cut" | "scatter" => {
-                let array = operand()?;
-                Some(Array { own: array.own / self.parts(self.name(term, 0)), ..array })
+            Cut([along, _, read]) | Scatter([along, _, read]) => {
+                let array = self.of(read)?;
+                Some(Array { own: array.own / self.parts(along), ..array })
             }
+            Sum([_, read]) | Vary([_, read]) => self.of(read),
             // As large as what it is made of, wherever that lies.
-            "each" | "pair" | "norm" => {
-                let gradient = self.region.operations[of(0)?].gradient;
-                Some(Array { gradient, ..operand()? })
+            Each([own, read])
+            | Norm([own, _, read])
+            | NormPart([_, own, read])
+            | Pair([own, _, read]) => {
+                Some(Array { gradient: self.part(own).gradient, ..self.of(read)? })
             }
-            "norm_part" => {
-                let gradient = self.region.operations[of(1)?].gradient;
-                Some(Array { gradient, ..operand()? })
+            Split([_, to, own, _]) => Some(self.made(own, self.parts(to))),
+            LossOwn([_, own, _]) => Some(self.made(own, 1)),
+            Attend(_) | AttendOwn(_) | AttendPacked(_) | AttendPackedOwn(_)
+            | Channels(_) | ChannelsOwn(_) | Loss(_) | Map(_) | Mix(_) | MixOwn(_)
+            | Pool(_) | PoolOwn(_) | Rotary(_) | RotaryOwn(_) | Scores(_)
+            | ScoresOwn(_) | Whole(_) => {
+                Some(self.made(term.operation()?, self.divided(term)))
             }
-            "split" => made(of(2)?, self.parts(self.name(term, 1))),
-            "loss_own" => made(of(1)?, 1),
-            "scores_own" | "mix_own" | "attend_own" | "attend_packed_own"
-            | "rotary_own" | "channels_own" | "pool_own" => {
-                made(of(1)?, self.parts(self.name(term, 0)))
-            }
-            "map" | "loss" | "scores" | "mix" | "attend" | "attend_packed" | "rotary"
-            | "channels" | "pool" | "whole" => made(of(0)?, 1),
-            "vary" | "sum" => operand(),
-            _ => None,
         }
+    }
+
+    /// Among how many parts an operation is divided.
+    fn divided(&self, term: &Term) -> u64 {
+        term.sides().iter().map(|side| self.parts(*side)).product()
     }
 
     /// What a term costs by itself.
     pub(super) fn cost(&self, made: Id, term: &Term) -> Cost {
-        match term.op {
-            "map" | "split" | "channels" | "channels_own" => {
-                let (gathered, work) = (self.gathered(term), self.work(term));
-                Cost { gathered, work, sent: 0, strayed: self.strayed(term) }
-            }
-            _ => Cost {
-                gathered: self.gathered(term),
-                sent: self.exchanges(made, term).map(|own| own.sent).sum(),
-                ..Cost::default()
-            },
+        Cost {
+            gathered: self.gathered(term),
+            work: self.work(term),
+            sent: self.exchanges(made, term).map(|own| own.sent).sum(),
+            strayed: self.strayed(term),
         }
     }
 
     /// Multiplications of a map, or of a convolution in groups.
     fn work(&self, term: &Term) -> u128 {
-        let parts = |place: usize| self.parts(self.name(term, place));
-        let (place, divided) = match term.op {
-            "split" => (2, parts(0) * parts(1)),
-            "channels_own" => (1, parts(0)),
-            _ => (0, 1),
+        let Some(own) = self.operation(term) else { return 0 };
+        let (Kind::Map { read: products, .. } | Kind::Channels { products, .. }) =
+            own.kind
+        else {
+            return 0;
         };
-        let number = operation(self.name(term, place)).unwrap_or(0);
-        let products = match self.region.operations[number].kind {
-            Kind::Map { read: products, .. } | Kind::Channels { products, .. } => {
-                products
-            }
-            _ => 0,
-        };
-        u128::from(self.whole(number)) * u128::from(products) / u128::from(divided)
+        let divided = u128::from(self.divided(term));
+        u128::from(self.whole(own)) * u128::from(products) / divided
     }
 
     /// What it costs that the backward pass reads again what a term makes.
@@ -228,49 +210,44 @@ impl<'a> Facts<'a> {
 
     /// Whether maps in turn would have to lay something out anew.
     fn gathered(&self, term: &Term) -> u64 {
+        use Term::*;
         let Grid { columns, contraction, .. } = self.region.grid;
         let takes_turns = contraction == Contraction::Alternate;
-        match term.op {
-            "gather" => u64::from(takes_turns),
+        let count = |gathers: bool| u64::from(takes_turns && gathers);
+        match *term {
+            Gather(_) => count(true),
             // With several columns classes alone are made of all that is read.
-            "gather_vary" => u64::from(takes_turns && columns == 1),
-            "cut" => u64::from(takes_turns && self.is_of_shares(term)),
-            "map" if !self.is_open_whole(term) => NEVER,
-            _ => 0,
+            GatherVary(_) => count(columns == 1),
+            Cut([_, _, read]) => count(self.is_of_shares(read)),
+            Map([own, ..]) if is_open_whole(&self.part(own).kind) => 0,
+            Map(_) => NEVER,
+            Attend(_) | AttendOwn(_) | AttendPacked(_) | AttendPackedOwn(_)
+            | Channels(_) | ChannelsOwn(_) | Each(_) | Loss(_) | LossOwn(_) | Mix(_)
+            | MixOwn(_) | Norm(_) | NormPart(_) | Pair(_) | Pool(_) | PoolOwn(_)
+            | Rotary(_) | RotaryOwn(_) | Scatter(_) | Scores(_) | ScoresOwn(_)
+            | Split(_) | Sum(_) | Vary(_) | Whole(_) | Along(_) | Extent(_)
+            | Operation(_) | Value(_) => 0,
         }
     }
 
-    /// Whether everybody adds a share to the gradient of what a term reads, which it has gathered.
-    fn is_of_shares(&self, term: &Term) -> bool {
-        let read = term.children.last().map(|last| &self.terms[*last].nodes);
-        let mut terms = read.into_iter().flatten();
-        terms.any(|own| own.op == "gather_vary")
-    }
-
-    /// Whether every part may do all of a map.
-    fn is_open_whole(&self, term: &Term) -> bool {
-        let number = self.map(term);
-        match number.map(|number| &self.region.operations[number].kind) {
-            Some(Kind::Map { open, .. }) => open.contains(&None),
-            _ => true,
-        }
+    /// Whether everybody adds a share to the gradient of an array, which was gathered.
+    fn is_of_shares(&self, array: Id) -> bool {
+        let mut terms = self.terms[array].nodes.iter();
+        terms.any(|own| matches!(own, Term::GatherVary(_)))
     }
 
     /// Whether a map goes another way than by itself.
     fn strayed(&self, term: &Term) -> u64 {
-        let Some(number) = self.map(term) else { return 0 };
+        let Some(Mapped { number, sides }) = mapped(self.terms, term) else { return 0 };
         let Kind::Map { alone, .. } = self.region.operations[number].kind else {
             return 0;
         };
-        let goes_alone = match term.op {
-            "map" => alone.is_none(),
-            _ => {
-                let sides = [self.name(term, 0), self.name(term, 1)];
-                [true, false].iter().any(|scatters| {
-                    way(self.region.grid, alone, (sides, *scatters)) == alone
-                })
-            }
-        };
-        u64::from(!goes_alone)
+        let goes = |scatters| way(self.region.grid, alone, (sides, scatters));
+        u64::from(![true, false].map(goes).contains(&alone))
     }
+}
+
+/// Whether every part may do all of a map.
+fn is_open_whole(kind: &Kind) -> bool {
+    matches!(kind, Kind::Map { open, .. } if open.contains(&None))
 }

@@ -11,9 +11,10 @@ use super::{
     costs::{Cost, Facts},
     moves::{Asked, asked_by, asked_of_needed, is_refused},
     region::Region,
+    sketch::mapped,
+    term::{Term, Terms},
 };
-use crate::rewrite::{Term, Terms};
-use egg::Id;
+use egg::{Id, Language};
 use std::{collections::BTreeMap, ops::Add};
 
 /// Terms that are looked at, at most.
@@ -56,15 +57,14 @@ impl Cheapest {
     pub(super) fn scatters(&self, terms: &Terms, map: &Term) -> bool {
         let mut taken = self.taken.iter();
         let own = taken.find(|(_, (term, _))| term == map).map(|(id, _)| *id);
-        let reads =
-            |term: &Term| term.children.iter().any(|id| Some(terms.find(*id)) == own);
-        let read = |scatter: &Term| {
-            let last = scatter.children.last();
-            last.and_then(|id| self.taken.get(&terms.find(*id))).map(|(term, _)| term)
+        let is_own = |id: &Id| Some(terms.find(*id)) == own;
+        let adds = |id: Id| match self.taken.get(&terms.find(id)) {
+            Some((Term::Pair([_, terms @ ..]), _)) => terms.iter().any(is_own),
+            _ => false,
         };
-        self.terms().filter(|term| term.op == "scatter").any(|scatter| {
-            reads(scatter)
-                || read(scatter).is_some_and(|sum| sum.op == "pair" && reads(sum))
+        self.terms().any(|term| match term {
+            Term::Scatter([_, _, shares]) => is_own(shares) || adds(*shares),
+            _ => false,
         })
     }
 }
@@ -158,15 +158,15 @@ impl<'a> Search<'a> {
 
     /// Whether an array is given.
     pub(super) fn is_there(&self, id: Id) -> bool {
-        self.facts.terms[id].nodes.iter().any(|term| term.children.is_empty())
+        self.facts.terms[id].nodes.iter().any(|term| matches!(term, Term::Value(_)))
     }
 
     /// What a term reads, in each of the ways in which it may.
     pub(super) fn reads(&self, term: &Term) -> Vec<Vec<(Id, Asked)>> {
         let ways = asked_by(self.facts, term).into_iter();
         let of = |asked: Vec<Asked>| {
-            let children = term.children.iter().map(|id| self.facts.terms.find(*id));
-            children.zip(asked).filter(|(id, _)| !self.is_there(*id)).collect()
+            let arrays = term.arrays().iter().map(|id| self.facts.terms.find(*id));
+            arrays.zip(asked).filter(|(id, _)| !self.is_there(*id)).collect()
         };
         without_narrower(ways.map(of).collect())
     }
@@ -199,8 +199,13 @@ impl<'a> Search<'a> {
     /// The map that makes an array, if nothing else does.
     fn done_in(&self, id: Id) -> Option<usize> {
         let terms = &self.facts.terms[id].nodes;
-        let is_map = |term: &Term| term.op == "split";
-        terms.iter().all(is_map).then(|| self.facts.map(terms.first()?))?
+        let is_map = |term: &Term| matches!(term, Term::Split(_));
+        terms.iter().all(is_map).then(|| self.map(terms.first()?))?
+    }
+
+    /// The map that a term does.
+    fn map(&self, term: &Term) -> Option<usize> {
+        mapped(self.facts.terms, term).map(|own| own.number)
     }
 
     /// Takes every term for one of the arrays of a value in turn.
@@ -248,7 +253,7 @@ impl<'a> Search<'a> {
         let choice = &self.choices[&id][number];
         filling.cost = filling.cost + choice.cost;
         filling.taken.push(Taken { id, number, asked });
-        do_map(filling, self.facts.map(choice.term), id)?;
+        do_map(filling, self.map(choice.term), id)?;
         self.do_sum(filling, choice.term, id)?;
         for (read, more) in &choice.reads {
             let more = *more | asked.passed_by(self.facts, choice.term);
@@ -262,8 +267,7 @@ impl<'a> Search<'a> {
 
     /// Has shares meet in an array; none where they meet in another one already.
     fn do_sum(&self, filling: &mut Filling, term: &Term, id: Id) -> Option<()> {
-        let meets = matches!(term.op, "sum" | "scatter");
-        let Some(shares) = term.children.last().filter(|_| meets) else {
+        let (Term::Sum([_, shares]) | Term::Scatter([_, _, shares])) = term else {
             return Some(());
         };
         let shares = self.facts.terms.find(*shares);
@@ -361,10 +365,10 @@ fn depths_of(terms: &Terms) -> BTreeMap<Id, usize> {
     let mut reads: BTreeMap<Id, Vec<Id>> = BTreeMap::new();
     for class in terms.classes() {
         for term in &class.nodes {
-            let children = term.children.iter().map(|id| terms.find(*id));
+            let children = term.children().iter().map(|id| terms.find(*id));
             reads.entry(class.id).or_default().extend(children);
             // Parts belong to what is gathered from them.
-            if let ("gather", Some(part)) = (term.op, term.children.last()) {
+            if let Term::Gather([_, _, part]) = term {
                 reads.entry(terms.find(*part)).or_default().push(class.id);
             }
         }

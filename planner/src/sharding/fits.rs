@@ -4,9 +4,8 @@
 use super::{
     region::{Grid, Kind, Part},
     rules::{Fits, Law, On, all},
-    sketch::name,
+    term::{self, Along, Term, Terms, along, extent},
 };
-use crate::rewrite::{Term, Terms};
 use egg::{ConditionalApplier, ENodeOrVar, Id, Language, Pattern, PatternAst, RecExpr};
 use roundelay_schedule::{Contraction, Direction};
 use std::{
@@ -51,55 +50,53 @@ impl On {
 }
 
 impl Grid {
-    /// How many parts a direction has.
-    pub(super) fn parts(self, direction: &str) -> u64 {
-        match direction {
-            "r" => self.rows,
-            "c" => self.columns,
-            "rc" => self.rows * self.columns,
-            _ => 1,
+    /// How many parts there are along something.
+    pub(super) fn parts(self, along: Along) -> u64 {
+        match along {
+            Along::Columns => self.columns,
+            Along::Rows => self.rows,
+            Along::Both => self.rows * self.columns,
+            Along::Nobody => 1,
         }
-    }
-
-    /// The direction that has nothing to move.
-    pub(super) fn idle(self) -> Option<&'static str> {
-        self.idle.map(name)
     }
 }
 
-/// What moves arrays along the direction that it reads first.
-pub(super) const MOVING: [&str; 6] =
-    ["gather", "cut", "sum", "scatter", "vary", "gather_vary"];
+impl Along {
+    /// The same where a direction may be idle: what all parts of a single row divide its columns do.
+    pub(super) fn beside(self, idle: Option<Direction>) -> Self {
+        match (self, idle) {
+            (Self::Both, Some(Direction::Rows)) => Self::Columns,
+            _ => self,
+        }
+    }
+}
 
-/// A pattern without the moves in a direction: what all parts of a single row divide its columns do.
+/// A pattern without the moves along a direction.
 pub(super) fn without(
     pattern: &PatternAst<Term>,
-    direction: Option<&str>,
+    idle: Option<Direction>,
 ) -> PatternAst<Term> {
     let mut made: PatternAst<Term> = RecExpr::default();
     let mut places: Vec<Id> = Vec::new();
+    let is_idle = |along: Id| match pattern[along] {
+        ENodeOrVar::ENode(Term::Along(own)) => Some(own) == idle.map(Along::from),
+        ENodeOrVar::ENode(_) | ENodeOrVar::Var(_) => false,
+    };
     for node in pattern.as_ref() {
-        let is_idle = |child: &Id| match &pattern[*child] {
-            ENodeOrVar::ENode(leaf) => Some(leaf.op) == direction,
-            ENodeOrVar::Var(_) => false,
-        };
         let place = match node {
-            ENodeOrVar::ENode(term)
-                if MOVING.contains(&term.op)
-                    && term.children.first().is_some_and(is_idle) =>
-            {
-                let last = term.children.last().expect("a move has an operand");
-                places[usize::from(*last)]
-            }
-            ENodeOrVar::ENode(term) => {
-                let children = term.children.iter().map(|id| places[usize::from(*id)]);
-                let mut children: Vec<Id> = children.collect();
-                if MOVING.contains(&term.op) {
-                    children[0] = along(&mut made, children[0], direction);
+            ENodeOrVar::Var(_) => made.add(node.clone()),
+            ENodeOrVar::ENode(term) => match term.moves() {
+                Some([along, array]) if is_idle(along) => places[usize::from(array)],
+                moves => {
+                    let mut term = term.clone();
+                    term.update_children(|id| places[usize::from(id)]);
+                    if moves.is_some() {
+                        let along = &mut term.children_mut()[0];
+                        *along = beside(&mut made, *along, idle);
+                    }
+                    made.add(ENodeOrVar::ENode(term))
                 }
-                made.add(ENodeOrVar::ENode(Term::new(term.op, children)))
-            }
-            ENodeOrVar::Var(name) => made.add(ENodeOrVar::Var(*name)),
+            },
         };
         places.push(place);
     }
@@ -108,20 +105,13 @@ pub(super) fn without(
     made[root].build_recexpr(|id| made[id].clone())
 }
 
-/// Along which direction something moves where another one may be idle.
-fn along(pattern: &mut PatternAst<Term>, direction: Id, idle: Option<&str>) -> Id {
-    let name = match &pattern[direction] {
-        ENodeOrVar::ENode(name) => of_one_row(name.op, idle),
-        ENodeOrVar::Var(_) => return direction,
-    };
-    pattern.add(ENodeOrVar::ENode(Term::new(name, vec![])))
-}
-
-/// The name of a direction where another one may be idle.
-pub(super) fn of_one_row<'n>(name: &'n str, idle: Option<&str>) -> &'n str {
-    match (name, idle) {
-        ("rc", Some("r")) => "c",
-        _ => name,
+/// Along what something moves where a direction may be idle.
+fn beside(pattern: &mut PatternAst<Term>, along: Id, idle: Option<Direction>) -> Id {
+    match pattern[along] {
+        ENodeOrVar::ENode(Term::Along(own)) => {
+            pattern.add(ENodeOrVar::ENode(Term::Along(own.beside(idle))))
+        }
+        ENodeOrVar::ENode(_) | ENodeOrVar::Var(_) => along,
     }
 }
 
@@ -130,7 +120,7 @@ impl Law {
     pub(super) fn sides(&self, idle: Option<Direction>) -> [PatternAst<Term>; 2] {
         [self.left, self.right].map(|text| {
             let pattern: Pattern<Term> = text.parse().expect("a law is a pattern");
-            without(&pattern.ast, idle.map(name))
+            without(&pattern.ast, idle)
         })
     }
 
@@ -150,21 +140,10 @@ impl Law {
     }
 }
 
-/// The name of a leaf.
-pub(super) fn leaf(terms: &Terms, id: Id) -> &'static str {
-    let leaves = terms[id].nodes.iter().filter(|term| term.children.is_empty());
-    leaves.map(|term| term.op).next().unwrap_or_default()
-}
-
-/// The operation that a leaf names.
-pub(super) fn operation(name: &str) -> Option<usize> {
-    name.strip_prefix('o')?.parse().ok()
-}
-
-/// Whether the parts of a direction divide all heads or groups of an operation.
-pub(super) fn is_divided(kind: &Kind, grid: Grid, direction: &str) -> bool {
-    let parts = grid.parts(direction);
-    direction != "rc" && kind.counted().all(|size| size.is_multiple_of(parts))
+/// Whether the parts along something divide all heads or groups of an operation.
+pub(super) fn is_divided(kind: &Kind, grid: Grid, along: Along) -> bool {
+    let parts = grid.parts(along);
+    along != Along::Both && kind.counted().all(|size| size.is_multiple_of(parts))
 }
 
 impl Fits {
@@ -175,36 +154,28 @@ impl Fits {
         grid: Grid,
         operations: &[Part],
     ) -> bool {
-        let named = |name: &str| {
-            let variable = name.parse().expect("it is a variable");
-            names.get(variable).map_or("", |id| leaf(terms, *id))
-        };
-        let kind = operation(named("?o")).map(|number| &operations[number].kind);
-        match (self, kind) {
-            (Fits::All, _) => true,
-            (Fits::OtherExtent, _) => named("?e") != named("?f"),
-            (Fits::Crossing, _) => {
-                let both = [named("?d"), named("?f")];
-                both == ["r", "c"] || both == ["c", "r"]
+        let id = |name: &str| names[name.parse().expect("it is a variable")];
+        let kind = || &operations[term::operation(terms, id("?o"))].kind;
+        let direction = || along(terms, id("?d"));
+        match self {
+            Fits::All => true,
+            Fits::OtherExtent => extent(terms, id("?e")) != extent(terms, id("?f")),
+            Fits::Crossing => matches!(
+                (direction(), along(terms, id("?f"))),
+                (Along::Rows, Along::Columns) | (Along::Columns, Along::Rows)
+            ),
+            Fits::Way(way) => {
+                matches!(kind(), Kind::Map { open, .. } if open.contains(&Some(way)))
             }
-            (Fits::Way(way), Some(Kind::Map { open, .. })) => open.contains(&Some(way)),
-            (Fits::Sums, Some(Kind::Norm { sums })) => {
-                sums.is_some() && named("?d") != "rc"
+            Fits::Sums => {
+                matches!(kind(), Kind::Norm { sums: Some(_) })
+                    && direction() != Along::Both
             }
-            (Fits::Heads | Fits::Groups, Some(kind)) => {
-                is_divided(kind, grid, named("?d"))
+            Fits::Heads | Fits::Groups => is_divided(kind(), grid, direction()),
+            Fits::Joins => *kind() == Kind::Join,
+            Fits::JoinsOfParts => {
+                *kind() == Kind::Join && along(terms, id("?t")) != Along::Nobody
             }
-            (Fits::Joins, Some(Kind::Join)) => true,
-            (Fits::JoinsOfParts, Some(Kind::Join)) => named("?t") != "w",
-            (
-                Fits::Way(_)
-                | Fits::Sums
-                | Fits::Heads
-                | Fits::Groups
-                | Fits::Joins
-                | Fits::JoinsOfParts,
-                _,
-            ) => false,
         }
     }
 }

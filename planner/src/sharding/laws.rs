@@ -2,19 +2,18 @@
 //! are almost right are found out.
 
 use super::{
-    arrays::{Array, Held, Machine, SUM},
+    arrays::{Array, Held, Machine, Names, SUM},
     region::Grid,
     rules::{Fits, LAWS, Law, MAP, MOVES, On, all},
+    term::{Along, Lettered, Place, Term},
 };
-use crate::rewrite::Term;
-use egg::{ENodeOrVar, Id, PatternAst};
+use egg::{ENodeOrVar, Id, Language, PatternAst};
 use roundelay_schedule::{Contraction, MapWay, Tensor};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether a law holds on a grid, with names for its directions and extents.
-fn holds(law: &Law, tensor: Tensor, names: &[(&str, &str)]) -> bool {
+fn holds(law: &Law, tensor: Tensor, names: &Names) -> bool {
     let [left, right] = law.sides(tensor.idle());
-    let names = names.iter().copied().collect();
     let mut machine = Machine { tensor, names, arrays: BTreeMap::new() };
     machine.fill(&left);
     let root = |ast: &PatternAst<Term>| Id::from(ast.as_ref().len() - 1);
@@ -29,45 +28,45 @@ fn grid(tensor: Tensor) -> Grid {
 }
 
 /// The names under which a law is tried.
-fn namings(law: &Law, tensor: Tensor) -> Vec<Vec<(&'static str, &'static str)>> {
+fn namings(law: &Law, tensor: Tensor) -> Vec<Names> {
     let directions = match tensor {
-        Tensor { columns: 1, .. } => vec!["r"],
-        Tensor { rows: 1, .. } => vec!["c"],
-        _ => vec!["r", "c"],
+        Tensor { columns: 1, .. } => vec![Along::Rows],
+        Tensor { rows: 1, .. } => vec![Along::Columns],
+        _ => vec![Along::Rows, Along::Columns],
     };
     let mut all = Vec::new();
     for direction in directions {
-        let extents: &[(&str, &str)] = match law.fits {
-            Fits::OtherExtent => &[("e2", "e1")],
-            Fits::All if law.left.contains("?d") => &[("e1", "e1"), ("e2", "e2")],
-            _ => &[("e2", "e2")],
+        let extents: &[[u32; 2]] = match law.fits {
+            Fits::OtherExtent => &[[2, 1]],
+            Fits::All if law.left.contains("?d") => &[[1, 1], [2, 2]],
+            _ => &[[2, 2]],
         };
-        let operations: &[&str] = match law.fits {
-            Fits::Way(_) => &["o0", "o1"],
-            Fits::Groups => &["o0", "o1", "o2", "o3", "o4"],
+        let operations: &[usize] = match law.fits {
+            Fits::Way(_) => &[0, 1],
+            Fits::Groups => &[0, 1, 2, 3, 4],
             Fits::Joins | Fits::JoinsOfParts => &[SUM],
-            _ => &["o0"],
+            _ => &[0],
         };
-        for (e, f) in extents {
-            all.extend(
-                operations.iter().map(|own| named(law.fits, own, direction, [*e, *f])),
-            );
+        for extents in extents {
+            let named = |own: &usize| named(law.fits, *own, direction, *extents);
+            all.extend(operations.iter().map(named));
         }
     }
     all
 }
 
-fn named(
-    fits: Fits,
-    operation: &'static str,
-    direction: &'static str,
-    [e, f]: [&'static str; 2],
-) -> Vec<(&'static str, &'static str)> {
-    let crossing = if direction == "r" { "c" } else { "r" };
-    let f = if fits == Fits::Crossing { crossing } else { f };
-    let places = [("?d", direction), ("?t", crossing), ("?e", e), ("?f", f)];
-    let operations = [("?o", operation), ("?m", "o1"), ("?n", "o2")];
-    operations.into_iter().chain(places).collect()
+fn named(fits: Fits, operation: usize, direction: Along, extents: [u32; 2]) -> Names {
+    let crossing = match direction {
+        Along::Rows => Along::Columns,
+        _ => Along::Rows,
+    };
+    let [e, f] = extents.map(|own| Term::Extent(Lettered(own)));
+    let f = if fits == Fits::Crossing { Term::Along(crossing) } else { f };
+    let [o, m, n] = [operation, 1, 2].map(|own| Term::Operation(Lettered(own)));
+    let [d, t] = [direction, crossing].map(Term::Along);
+    let all =
+        [("?o", o), ("?m", m), ("?n", n), ("?d", d), ("?t", t), ("?e", e), ("?f", f)];
+    all.into_iter().collect()
 }
 
 fn grids() -> Vec<Tensor> {
@@ -124,7 +123,7 @@ fn laws_that_are_almost_right_are_found_out() {
     let tensor = Tensor { contraction: Contraction::Each, ..Tensor::grid(2, 2) };
     for (left, right) in wrong {
         let law = Law { name: "wrong", left, right, fits: Fits::All, on: On::All };
-        let names = named(Fits::All, "o0", "c", ["e2", "e2"]);
+        let names = named(Fits::All, 0, Along::Columns, [2, 2]);
         assert!(!holds(&law, tensor, &names), "{left} is no {right}");
     }
 }
@@ -142,12 +141,12 @@ fn groups_belong_to_the_parts_that_have_them() {
     for (columns, is_divided) in [(2, true), (4, true), (8, false)] {
         let contraction = Contraction::Each;
         let tensor = Tensor { contraction, ..Tensor::grid(1, columns) };
-        for operation in ["o0", "o1", "o2", "o3", "o4"] {
-            let names = named(Fits::Groups, operation, "c", ["e2", "e2"]);
-            let is_alone = ["o1", "o2", "o3"].contains(&operation);
-            let on = || format!("{operation} on {columns} columns");
+        for operation in 0..5 {
+            let names = named(Fits::Groups, operation, Along::Columns, [2, 2]);
+            let is_alone = [1, 2, 3].contains(&operation);
+            let on = || format!("o{operation} on {columns} columns");
             assert_eq!(holds(&own, tensor, &names), is_alone || is_divided, "{}", on());
-            let has_filters = operation == "o4";
+            let has_filters = operation == 4;
             let is_alike = (is_alone || is_divided) && !has_filters;
             assert_eq!(holds(&alike, tensor, &names), is_alike, "{}", on());
         }
@@ -162,23 +161,26 @@ fn pulled(
     gradient: Held,
 ) -> Held {
     let ENodeOrVar::ENode(term) = &side[id] else { return gradient };
-    let name = |place: usize| machine.name(side, term.children[place]);
-    let extent = || name(1)[1..].parse().expect("an extent");
-    let before = match term.op {
-        "gather" => machine.cut(name(0), extent(), &gradient),
-        "gather_vary" => machine.cut(name(0), extent(), &machine.sum(name(0), &gradient)),
-        "cut" | "scatter" => machine.gather(name(0), extent(), &gradient),
-        "vary" => machine.sum(name(0), &gradient),
-        "sum" => gradient,
+    let along = |id: Id| machine.along(side, id);
+    let extent = |id: Id| machine.extent(side, id);
+    let before = match *term {
+        Term::Gather([d, e, _]) => machine.cut(along(d), extent(e), &gradient),
+        Term::GatherVary([d, e, _]) => {
+            machine.cut(along(d), extent(e), &machine.sum(along(d), &gradient))
+        }
+        Term::Cut([d, e, _]) | Term::Scatter([d, e, _]) => {
+            machine.gather(along(d), extent(e), &gradient)
+        }
+        Term::Vary([d, _]) => machine.sum(along(d), &gradient),
+        Term::Sum(_) => gradient,
         _ => return gradient,
     };
-    pulled(machine, side, *term.children.last().expect("it moves something"), before)
+    pulled(machine, side, *term.children().last().expect("it moves something"), before)
 }
 
 /// Whether both sides of a law of moves bring any gradient back alike.
-fn holds_of_gradients(law: &Law, tensor: Tensor, names: &[(&str, &str)]) -> bool {
+fn holds_of_gradients(law: &Law, tensor: Tensor, names: &Names) -> bool {
     let [left, right] = law.sides(tensor.idle());
-    let names = names.iter().copied().collect();
     let mut machine = Machine { tensor, names, arrays: BTreeMap::new() };
     machine.fill(&left);
     let root = |ast: &PatternAst<Term>| Id::from(ast.as_ref().len() - 1);
@@ -211,15 +213,65 @@ fn laws_of_moves_hold_of_gradients() {
     let tensor = Tensor { contraction: Contraction::Each, ..Tensor::grid(2, 2) };
     for (left, right) in wrong {
         let law = Law { name: "wrong", left, right, fits: Fits::Crossing, on: On::All };
-        let names = named(Fits::Crossing, "o0", "c", ["e2", "e2"]);
+        let names = named(Fits::Crossing, 0, Along::Columns, [2, 2]);
         assert!(!holds_of_gradients(&law, tensor, &names), "{left} is no {right}");
     }
+}
+
+fn term_of(node: &ENodeOrVar<Term>) -> Option<&Term> {
+    match node {
+        ENodeOrVar::ENode(term) => Some(term),
+        ENodeOrVar::Var(_) => None,
+    }
+}
+
+/// What a leaf says.
+fn place(leaf: &Term) -> Option<Place> {
+    match leaf {
+        Term::Along(_) => Some(Place::Along),
+        Term::Extent(_) => Some(Place::Extent),
+        Term::Operation(_) => Some(Place::Operation),
+        _ => None,
+    }
+}
+
+/// Terms read leaves where they say so, and arrays behind them.
+#[test]
+fn laws_have_leaves_where_terms_read_them() {
+    for (law, side) in all().flat_map(|law| law.sides(None).map(|side| (law, side))) {
+        let names = named(law.fits, 0, Along::Rows, [1, 2]);
+        let stands = |id: &Id| match &side[*id] {
+            ENodeOrVar::ENode(term) => place(term),
+            ENodeOrVar::Var(name) => names.get(name.to_string().as_str()).and_then(place),
+        };
+        for term in side.as_ref().iter().filter_map(term_of) {
+            let read = term.children().iter().map(stands);
+            let arrays = term.arrays().iter().map(|_| None);
+            let says = term.places().iter().copied().map(Some).chain(arrays);
+            assert!(read.eq(says), "{term} of {}", law.name);
+        }
+    }
+}
+
+/// Of ways that cost the same the first is taken by the names of its terms.
+#[test]
+fn terms_are_ordered_by_their_names() {
+    let whole = Term::Whole([Id::from(0); 3]);
+    let value = Term::Value(Lettered(0));
+    let sides = all().flat_map(|law| law.sides(None));
+    let of = |side: PatternAst<Term>| {
+        let all = side.as_ref().iter().filter_map(term_of).cloned();
+        all.filter(|term| !term.is_leaf()).collect::<Vec<_>>()
+    };
+    let all: BTreeSet<Term> = sides.flat_map(of).chain([whole, value]).collect();
+    let names: Vec<String> = all.iter().map(Term::to_string).collect();
+    assert!(names.is_sorted(), "{names:?}");
 }
 
 /// Names are told apart, and every way has a law.
 #[test]
 fn laws_have_names_of_their_own() {
-    let names: std::collections::BTreeSet<&str> = all().map(|law| law.name).collect();
+    let names: BTreeSet<&str> = all().map(|law| law.name).collect();
     assert_eq!(names.len(), LAWS.len() + MOVES.len());
     for way in MapWay::ALL {
         assert!(all().any(|law| law.fits == Fits::Way(*way)), "{way}");

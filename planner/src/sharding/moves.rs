@@ -8,10 +8,13 @@ use super::{
     costs::Facts,
     fits::is_divided,
     region::{Grid, Kind, Part},
+    term::{Along, Term},
 };
-use crate::rewrite::Term;
 use roundelay_codegen::Lie;
-use std::ops::{BitOr, BitOrAssign};
+use std::{
+    iter,
+    ops::{BitOr, BitOrAssign},
+};
 
 /// What readers ask of an array: moves that may not make it, and whether backward reads it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,17 +50,24 @@ impl Asked {
 
     /// What is asked of the array that a term reads which makes one of which this is asked.
     pub(super) fn passed_by(self, facts: &Facts<'_>, term: &Term) -> Self {
+        use Term::*;
         let pick = |all: Self| Self(self.0 & all.0);
         let below = Self(pick(Self::CUT_OF_GATHER).0 >> Self::ABOVE);
-        let is_single = || facts.parts(facts.name(term, 0)) == 1;
-        match term.op {
+        match *term {
             // A single part moves nothing.
-            "gather" if is_single() => pick(Self::AGAIN | Self::CUT_OF_GATHER),
-            "cut" if is_single() => pick(Self::AGAIN) | below,
-            "cut" => below,
+            Gather([along, ..]) if facts.parts(along) == 1 => {
+                pick(Self::AGAIN | Self::CUT_OF_GATHER)
+            }
+            Cut([along, ..]) if facts.parts(along) == 1 => pick(Self::AGAIN) | below,
+            Cut(_) => below,
             // It is the same memory.
-            "vary" => pick(Self::AGAIN | Self::CUT),
-            _ => Self::default(),
+            Vary(_) => pick(Self::AGAIN | Self::CUT),
+            Attend(_) | AttendOwn(_) | AttendPacked(_) | AttendPackedOwn(_)
+            | Channels(_) | ChannelsOwn(_) | Each(_) | Gather(_) | GatherVary(_)
+            | Loss(_) | LossOwn(_) | Map(_) | Mix(_) | MixOwn(_) | Norm(_)
+            | NormPart(_) | Pair(_) | Pool(_) | PoolOwn(_) | Rotary(_) | RotaryOwn(_)
+            | Scatter(_) | Scores(_) | ScoresOwn(_) | Split(_) | Sum(_) | Whole(_)
+            | Along(_) | Extent(_) | Operation(_) | Value(_) => Self::default(),
         }
     }
 }
@@ -75,127 +85,137 @@ impl BitOrAssign for Asked {
     }
 }
 
-const DIRECTIONS: [&str; 3] = ["r", "c", "rc"];
+const DIRECTIONS: [Along; 3] = [Along::Rows, Along::Columns, Along::Both];
 
-fn along(all: [Asked; 3], direction: &str) -> Asked {
-    let mut each = DIRECTIONS.iter().zip(all);
-    each.find(|(own, _)| **own == direction).map_or(Asked::default(), |(_, own)| own)
+fn along([rows, columns, both]: [Asked; 3], along: Along) -> Asked {
+    match along {
+        Along::Rows => rows,
+        Along::Columns => columns,
+        Along::Both => both,
+        Along::Nobody => Asked::default(),
+    }
 }
 
 /// Whether a term may not make an array of which this is asked.
 pub(super) fn is_refused(facts: &Facts<'_>, asked: Asked, term: &Term) -> bool {
+    use Term::*;
     let Grid { rows, columns, .. } = facts.region.grid;
-    match term.op {
+    match *term {
         // Where there are rows and columns, heads are divided.
-        "attend" | "attend_packed" | "scores" | "mix" | "rotary" => {
+        Attend(_) | AttendPacked(_) | Scores(_) | Mix(_) | Rotary(_) => {
             rows > 1 && columns > 1
         }
-        "gather" => asked.has(match facts.gathers_last(term) {
-            true => along(Asked::GATHERS, facts.name(term, 0)),
+        Gather([own, extent, array]) => asked.has(match facts.is_last(extent, array) {
+            true => along(Asked::GATHERS, facts.along(own)),
             false => Asked::GATHER_OF_OTHERS,
         }),
-        "cut" => asked.has(Asked::CUT),
-        "vary" => asked.has(Asked::VARY),
-        "gather_vary" => asked.has(Asked::GATHER_VARY),
-        _ => false,
+        Cut(_) => asked.has(Asked::CUT),
+        Vary(_) => asked.has(Asked::VARY),
+        GatherVary(_) => asked.has(Asked::GATHER_VARY),
+        AttendOwn(_) | AttendPackedOwn(_) | Channels(_) | ChannelsOwn(_) | Each(_)
+        | Loss(_) | LossOwn(_) | Map(_) | MixOwn(_) | Norm(_) | NormPart(_) | Pair(_)
+        | Pool(_) | PoolOwn(_) | RotaryOwn(_) | Scatter(_) | ScoresOwn(_) | Split(_)
+        | Sum(_) | Whole(_) | Along(_) | Extent(_) | Operation(_) | Value(_) => false,
     }
 }
 
-/// What a term asks of the arrays that it reads, by their places: in one of these ways.
+/// What a term asks of the arrays that it reads: in one of these ways.
 pub(super) fn asked_by(facts: &Facts<'_>, term: &Term) -> Vec<Vec<Asked>> {
-    let (part, grid) = (facts.operation(term), facts.region.grid);
-    let mut again = vec![Asked::default(); term.children.len()];
-    let reads = part.map_or(&[][..], |part| &part.reads).iter();
-    let reads =
-        reads.map(|is_read| if *is_read { Asked::AGAIN } else { Asked::default() });
-    ask(&mut again, reads);
-    let with = |moves: &[Asked]| {
-        let mut asked = again.clone();
-        ask(&mut asked, moves.iter().copied());
-        asked
+    let reads = facts.operation(term).map_or(&[][..], |part| &part.reads);
+    let again = |place| match reads.get(place) {
+        Some(true) => Asked::AGAIN,
+        Some(false) | None => Asked::default(),
     };
-    match term.op {
+    let with = |moves: Vec<Asked>| {
+        let moves = moves.into_iter().chain(iter::repeat(Asked::default()));
+        let each = moves.take(term.arrays().len()).enumerate();
+        each.map(|(place, moves)| moves | again(place)).collect()
+    };
+    moves_asked(facts, term).into_iter().map(with).collect()
+}
+
+/// Moves that do not make the arrays that a term reads, in each of the ways in which it reads them;
+/// none where it asks nothing.
+fn moves_asked(facts: &Facts<'_>, term: &Term) -> Vec<Vec<Asked>> {
+    use Term::*;
+    let grid = facts.region.grid;
+    let only = |asked| vec![vec![asked]];
+    match *term {
         // A sum lies as its first term, or as its second one where nobody divides the first.
-        "pair" => {
-            let as_first = [Asked::GATHER | Asked::CUT, Asked::GATHER];
-            let as_second =
-                [Asked::GATHER | Asked::CUT_OF_GATHER, Asked::GATHER | Asked::CUT];
-            vec![with(&as_first), with(&as_second)]
+        Pair(_) => vec![
+            vec![Asked::GATHER | Asked::CUT, Asked::GATHER],
+            vec![Asked::GATHER | Asked::CUT_OF_GATHER, Asked::GATHER | Asked::CUT],
+        ],
+        Attend([own, ..])
+        | AttendPacked([own, ..])
+        | Scores([own, ..])
+        | Mix([own, ..])
+        | Rotary([own, ..]) => heads(grid, facts.part(own)),
+        Each(_) => only(Asked::GATHER | Asked::CUT),
+        NormPart(_) | ChannelsOwn(_) | PoolOwn(_) | Gather(_) | GatherVary(_) => {
+            only(Asked::CUT)
         }
-        "attend" | "attend_packed" | "scores" | "mix" | "rotary" => {
-            heads(grid, part).iter().map(|moves| with(moves)).collect()
+        Norm([own, ..]) => {
+            only(divided(grid, &facts.part(own).kind) | Asked::GATHER_OF_OTHERS)
         }
-        _ => vec![with(&[moves_asked(facts, term, part)])],
+        Loss(_) => only(along(Asked::GATHERS, own_classes(grid))),
+        Channels([own, ..]) | Pool([own, ..]) => {
+            only(divided(grid, &facts.part(own).kind))
+        }
+        Cut(_) => only(Asked::VARY),
+        Vary([own, _]) => only(asked_by_shares(facts.along(own))),
+        AttendOwn(_) | AttendPackedOwn(_) | LossOwn(_) | Map(_) | MixOwn(_)
+        | RotaryOwn(_) | Scatter(_) | ScoresOwn(_) | Split(_) | Sum(_) | Whole(_)
+        | Along(_) | Extent(_) | Operation(_) | Value(_) => vec![vec![]],
     }
 }
 
-/// Asks more of the last arrays that a term reads: names of directions and operations stand first.
-fn ask(asked: &mut [Asked], more: impl DoubleEndedIterator<Item = Asked>) {
-    for (asked, more) in asked.iter_mut().rev().zip(more.rev()) {
-        *asked |= more;
-    }
-}
-
-/// Moves that do not make the last array that a term reads.
-fn moves_asked(facts: &Facts<'_>, term: &Term, part: Option<&Part>) -> Asked {
-    match term.op {
-        "each" => Asked::GATHER | Asked::CUT,
-        "norm_part" | "channels_own" | "pool_own" | "gather" | "gather_vary" => {
-            Asked::CUT
-        }
-        "norm" => divided(facts, part) | Asked::GATHER_OF_OTHERS,
-        "loss" => along(Asked::GATHERS, own_classes(facts.region.grid)),
-        "channels" | "pool" => divided(facts, part),
-        "cut" => Asked::VARY,
-        "vary" => {
-            let direction = facts.name(term, 0);
-            let second = if direction == "r" { Asked::VARY } else { Asked::default() };
-            let anew = along(Asked::CUTS_OF_GATHERS, direction);
-            let [rows, columns, _] = Asked::GATHERS;
-            rows | columns | Asked::GATHER_VARY | anew | second
-        }
-        _ => Asked::default(),
-    }
+/// Moves that do not make what gets a share of a gradient from everybody along a direction.
+fn asked_by_shares(direction: Along) -> Asked {
+    let second = match direction {
+        Along::Rows => Asked::VARY,
+        Along::Columns | Along::Both | Along::Nobody => Asked::default(),
+    };
+    let anew = along(Asked::CUTS_OF_GATHERS, direction);
+    let [rows, columns, _] = Asked::GATHERS;
+    rows | columns | Asked::GATHER_VARY | anew | second
 }
 
 /// Gathers of what an operation on heads reads that does all of them. Whichever of several columns divide
 /// its first operand divide its heads as well, or lowering refuses them by name; one column of rows
 /// that could divide them does so where all its operands are divided, so one of them is not.
-fn heads(grid: Grid, part: Option<&Part>) -> Vec<Vec<Asked>> {
+fn heads(grid: Grid, part: &Part) -> Vec<Vec<Asked>> {
     let [rows, columns, _] = Asked::GATHERS;
-    let operands = part.map_or(0, |part| part.operands.len());
+    let operands = part.operands.len();
     let of = |place: usize| {
         let mut asked = vec![Asked::default(); operands];
         asked[place] = rows | columns | Asked::GATHER_OF_OTHERS;
         asked
     };
-    let divides = || part.is_some_and(|part| is_divided(&part.kind, grid, "r"));
     match grid.columns {
-        1 if divides() => (0..operands).map(of).collect(),
+        1 if is_divided(&part.kind, grid, Along::Rows) => (0..operands).map(of).collect(),
         1 => vec![vec![Asked::default(); operands]],
         _ => vec![of(0)],
     }
 }
 
 /// Along which direction classes are divided that a loss reads as they lie: such are not gathered.
-fn own_classes(grid: Grid) -> &'static str {
+fn own_classes(grid: Grid) -> Along {
     match grid {
-        Grid { columns: 1, .. } => "r",
-        Grid { idle: Some(_), .. } => "c",
-        Grid { idle: None, .. } => "rc",
+        Grid { columns: 1, .. } => Along::Rows,
+        Grid { idle: Some(_), .. } => Along::Columns,
+        Grid { idle: None, .. } => Along::Both,
     }
 }
 
 /// Gathers of what an operation would do in parts.
-fn divided(facts: &Facts<'_>, part: Option<&Part>) -> Asked {
-    let Some(kind) = part.map(|part| &part.kind) else { return Asked::default() };
-    let grid = facts.region.grid;
-    let is_divided = |direction: &str| match kind {
-        Kind::Norm { sums } => sums.is_some() && grid.columns > 1 && direction != "rc",
-        kind => is_divided(kind, grid, direction),
+fn divided(grid: Grid, kind: &Kind) -> Asked {
+    let is_divided = |along: Along| match kind {
+        Kind::Norm { sums } => sums.is_some() && grid.columns > 1 && along != Along::Both,
+        kind => is_divided(kind, grid, along),
     };
     let all = DIRECTIONS.iter().zip(Asked::GATHERS);
-    let all = all.filter(|(direction, _)| is_divided(direction));
+    let all = all.filter(|(direction, _)| is_divided(**direction));
     all.fold(Asked::default(), |asked, (_, gather)| asked | gather)
 }
 
@@ -204,11 +224,7 @@ fn divided(facts: &Facts<'_>, part: Option<&Part>) -> Asked {
 pub(super) fn asked_of_needed(grid: Grid, lie: Lie) -> Asked {
     let moves = match lie {
         _ if grid.columns == 1 => Asked::default(),
-        Lie::Split { direction, .. }
-            if grid.idle() != Some(super::sketch::name(direction)) =>
-        {
-            Asked::CUT
-        }
+        Lie::Split { direction, .. } if grid.idle != Some(direction) => Asked::CUT,
         Lie::Whole | Lie::Otherwise | Lie::Split { .. } => Asked::GATHER,
     };
     // Whoever reads it may read it again.

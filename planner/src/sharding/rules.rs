@@ -1,8 +1,8 @@
 //! How arrays on a grid are made of parts: equations with names, as data.
 //!
-//! A term is an array as the parts of a grid hold it. Directions are `r`, `c` and `rc`, `w` is
-//! nobody; extents are `e0`, `e1`, …; `o` names the operation. What moves arrays: `gather` makes
-//! all of parts, `cut` parts of all, `sum` the sum of shares, `scatter` parts of that sum; `vary`
+//! A term ([`super::term`]) is an array as the parts of a grid hold it. Directions are `r`, `c` and
+//! `rc`, `w` is nobody; extents are `e0`, `e1`, …; `o` names the operation. What moves arrays: `gather`
+//! makes all of parts, `cut` parts of all, `sum` the sum of shares, `scatter` parts of that sum; `vary`
 //! changes no value, but everybody adds a share to its gradient; `gather_vary` is both in one.
 //! `split` is a map on parts: who divides what it reads, and who what it makes.
 //!

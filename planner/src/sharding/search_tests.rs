@@ -5,10 +5,11 @@ use super::{
     extract::Search,
     image_tests::{NARROWED, regions_of, regions_or_refused},
     region::{Kind, Region},
+    term::Term,
     tests::{both, examples, model},
     *,
 };
-use crate::rewrite::{Algebra, Term};
+use crate::rewrite::Algebra;
 use roundelay_schedule::Tensor;
 
 fn each(rows: u32, columns: u32) -> Tensor {
@@ -40,8 +41,8 @@ fn no_way_is_searched_that_finds_nothing() {
             let facts = Facts::new(&region, &terms);
             let search = Search::new(&facts, STEPS_MAX);
             let all = terms.classes().flat_map(|class| &class.nodes);
-            for pair in all.filter(|term| term.op == "pair") {
-                let [.., first, second] = pair.children[..] else { panic!("of two") };
+            for pair in all {
+                let Term::Pair([_, first, second]) = *pair else { continue };
                 let given = [first, second].map(|id| search.is_there(terms.find(id)));
                 let ways = match given {
                     [true, _] => 1,
@@ -105,9 +106,13 @@ fn shares_meet_once() {
             }
         }
         let (terms, cheapest, _) = solved(region, STEPS_MAX);
-        let meets = |term: &&Term| matches!(term.op, "sum" | "scatter");
-        let last = |term: &Term| term.children.last().map(|shares| terms.find(*shares));
-        let mut shares: Vec<_> = cheapest.terms().filter(meets).map(last).collect();
+        let met_by = |term: &Term| match term {
+            Term::Sum([_, shares]) | Term::Scatter([_, _, shares]) => {
+                Some(terms.find(*shares))
+            }
+            _ => None,
+        };
+        let mut shares: Vec<_> = cheapest.terms().filter_map(met_by).collect();
         met += shares.len();
         shares.sort();
         assert!(shares.is_sorted_by(|one, other| one < other), "{tensor:?}: {region:?}");

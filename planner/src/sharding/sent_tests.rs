@@ -2,15 +2,17 @@
 //! random small models whose maps may go random ways.
 
 use super::{
+    arrays::line,
     exchanges::{Exchange, Pass},
     image_tests::{GROUPED, JOINED, NARROWED},
     region::Kind,
+    term::Term,
     tests::{EXAMPLES, lowered, model},
     *,
 };
 use roundelay_codegen::{Choice, Neighbour, StageError, Stages};
 use roundelay_kernels::{Joint, Kernel, random::Stream};
-use roundelay_schedule::{Collective, Direction, Id, Line, Rewrite, Tensor};
+use roundelay_schedule::{Collective, Id, Line, Rewrite, Tensor};
 use std::{collections::BTreeSet, sync::Mutex};
 
 /// Numbers that are sent.
@@ -92,7 +94,7 @@ impl Choice for Limited {
 fn moves_fixed(region: &Region, terms: &Terms, cheapest: &Cheapest) -> bool {
     let needed = Sketch::new(region).needed.into_iter();
     let mut made = needed.filter_map(|id| cheapest.term(terms.find(id)));
-    made.any(|term| matches!(term.op, "gather" | "cut"))
+    made.any(|term| matches!(term, Term::Gather(_) | Term::Cut(_)))
 }
 
 fn limit(region: &mut Region, draw: &mut Draw) {
@@ -110,12 +112,7 @@ fn limit(region: &mut Region, draw: &mut Draw) {
 }
 
 fn add(sent: &mut Sent, tensor: Tensor, own: Exchange) {
-    let direction = match own.direction {
-        "r" => Direction::Rows,
-        "c" => Direction::Columns,
-        _ => Direction::Both,
-    };
-    let Line { parts, stride } = tensor.line(direction);
+    let Line { parts, stride } = line(tensor, own.along);
     if own.sent > 0 {
         let key = (own.pass, own.collective, (parts, stride));
         *sent.entry(key).or_default() += EXAMPLES * own.sent;

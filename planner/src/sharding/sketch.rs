@@ -2,13 +2,10 @@
 
 use super::{
     extract::Cheapest,
-    fits::{leaf, of_one_row, operation},
-    region::{Grid, Kind, Operand, Region},
+    region::{Grid, Kind, Operand, Part, Region, Size},
+    term::{Along, Lettered, Term, Terms, along, operation},
 };
-use crate::{
-    rewrite::{Term, Terms},
-    timeless::timeless,
-};
+use crate::timeless::timeless;
 use egg::Id;
 use roundelay_codegen::Lie;
 use roundelay_schedule::{Direction, MapWay};
@@ -19,29 +16,20 @@ pub(super) struct Sketch {
     /// What others read.
     pub(super) needed: Vec<Id>,
     /// The direction that moves nothing.
-    idle: Option<&'static str>,
-}
-
-/// The name of a direction.
-pub(super) fn name(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Rows => "r",
-        Direction::Columns => "c",
-        Direction::Both => "rc",
-    }
+    idle: Option<Direction>,
 }
 
 impl Sketch {
     pub(super) fn new(region: &Region) -> Self {
-        let idle = region.grid.idle();
+        let idle = region.grid.idle;
         let mut sketch = Self { terms: Terms::default(), needed: Vec::new(), idle };
         let given: Vec<Id> = region
             .given
             .iter()
             .enumerate()
             .map(|(number, value)| {
-                let own = sketch.add(&format!("v{number}"), &[]);
-                sketch.lying("gather", value.lie, own)
+                let own = sketch.terms.add(Term::Value(Lettered(number)));
+                sketch.lying(Term::Gather, value.lie, own)
             })
             .collect();
         let mut made: Vec<Id> = Vec::new();
@@ -54,70 +42,81 @@ impl Sketch {
                     Operand::Made(value) => made[*value],
                 })
                 .collect();
-            let operator = operator(&part.kind);
-            let mut children = vec![sketch.add(&format!("o{number}"), &[])];
-            if is_of_extent(&part.kind) {
-                let last = match part.kind {
-                    Kind::Mix { .. } => part.size.last,
-                    _ => part.operands.first().map_or(0, |own| region.size(*own).last),
-                };
-                children.push(sketch.add(&format!("e{last}"), &[]));
-            }
-            children.extend(operands);
-            let id = sketch.add(operator, &children);
-            made.push(id);
+            let last = match part.kind {
+                Kind::Mix { .. } => part.size.last,
+                _ => part.operands.first().map_or(0, |own| region.size(*own).last),
+            };
+            made.push(sketch.done((number, &part.kind), last, &operands));
         }
         for (number, lie) in &region.needed {
-            let id = sketch.lying("cut", *lie, made[*number]);
+            let id = sketch.lying(Term::Cut, *lie, made[*number]);
             sketch.needed.push(id);
         }
         timeless(|| sketch.terms.rebuild());
         sketch
     }
 
-    fn add(&mut self, operator: &str, children: &[Id]) -> Id {
-        self.terms.add(Term::new(operator, children.to_vec()))
+    /// An operation that every part does all of; `last` is the last extent of the values that it reads.
+    fn done(&mut self, (number, kind): (usize, &Kind), last: u32, read: &[Id]) -> Id {
+        let own = self.terms.add(Term::Operation(Lettered(number)));
+        let mut extent = || self.terms.add(Term::Extent(Lettered(last)));
+        let term = match kind {
+            Kind::Map { .. } => Term::Map([own, extent(), read[0]]),
+            Kind::Each => Term::Each([own, read[0]]),
+            Kind::Pair | Kind::Join => Term::Pair([own, read[0], read[1]]),
+            Kind::Channels { .. } => Term::Channels([own, extent(), read[0]]),
+            Kind::Pool { .. } => Term::Pool([own, extent(), read[0]]),
+            Kind::Norm { .. } => Term::Norm([own, extent(), read[0]]),
+            Kind::Attend { .. } => {
+                Term::Attend([own, extent(), read[0], read[1], read[2]])
+            }
+            Kind::AttendPacked { .. } => Term::AttendPacked([own, extent(), read[0]]),
+            Kind::Scores { .. } => Term::Scores([own, extent(), read[0], read[1]]),
+            Kind::Mix { .. } => Term::Mix([own, extent(), read[0], read[1]]),
+            Kind::Rotary { .. } => Term::Rotary([own, extent(), read[0]]),
+            Kind::Loss => Term::Loss([own, extent(), read[0]]),
+            Kind::Whole => Term::Whole([own, read[0], read[1]]),
+        };
+        self.terms.add(term)
     }
 
     /// From or to how a value lies.
-    fn lying(&mut self, operator: &str, lie: Lie, value: Id) -> Id {
+    fn lying(&mut self, moves: fn([Id; 3]) -> Term, lie: Lie, value: Id) -> Id {
         match lie {
             Lie::Whole | Lie::Otherwise => value,
-            Lie::Split { direction, .. } if self.idle == Some(name(direction)) => value,
+            Lie::Split { direction, .. } if self.idle == Some(direction) => value,
             Lie::Split { extent, direction } => {
-                let direction = self.add(of_one_row(name(direction), self.idle), &[]);
-                let extent = self.add(&format!("e{extent}"), &[]);
-                self.add(operator, &[direction, extent, value])
+                let along = Along::from(direction).beside(self.idle);
+                let along = self.terms.add(Term::Along(along));
+                let extent = self.terms.add(Term::Extent(Lettered(extent)));
+                self.terms.add(moves([along, extent, value]))
             }
         }
     }
 }
 
-fn operator(kind: &Kind) -> &'static str {
-    match kind {
-        Kind::Map { .. } => "map",
-        Kind::Each => "each",
-        Kind::Pair | Kind::Join => "pair",
-        Kind::Channels { .. } => "channels",
-        Kind::Pool { .. } => "pool",
-        Kind::Norm { .. } => "norm",
-        Kind::Attend { .. } => "attend",
-        Kind::AttendPacked { .. } => "attend_packed",
-        Kind::Scores { .. } => "scores",
-        Kind::Mix { .. } => "mix",
-        Kind::Rotary { .. } => "rotary",
-        Kind::Loss => "loss",
-        Kind::Whole => "whole",
-    }
+/// A map as a term does it: its number, who divides what it reads, and who what it makes. Where nobody
+/// does, every part does all of it.
+#[derive(Clone, Copy)]
+pub(super) struct Mapped {
+    pub(super) number: usize,
+    pub(super) sides: [Along; 2],
 }
 
-/// Whether a term says which extent is the last of what it reads.
-fn is_of_extent(kind: &Kind) -> bool {
-    !matches!(kind, Kind::Each | Kind::Pair | Kind::Join | Kind::Whole)
+/// The map that a term does.
+pub(super) fn mapped(terms: &Terms, term: &Term) -> Option<Mapped> {
+    let (number, sides) = match *term {
+        Term::Map([number, ..]) => (number, [Along::Nobody; 2]),
+        Term::Split([from, to, number, _]) => {
+            (number, [from, to].map(|side| along(terms, side)))
+        }
+        _ => return None,
+    };
+    Some(Mapped { number: operation(terms, number), sides })
 }
 
 impl Region {
-    pub(super) fn size(&self, operand: Operand) -> super::region::Size {
+    pub(super) fn size(&self, operand: Operand) -> Size {
         match operand {
             Operand::Given(number) => self.given[number].size,
             Operand::Made(number) => self.operations[number].size,
@@ -126,27 +125,15 @@ impl Region {
 
     /// The way of each map as terms were taken; that which it went by itself where none was.
     pub(super) fn ways(&self, terms: &Terms, cheapest: &Cheapest) -> Vec<Option<MapWay>> {
-        let alone = |part: &super::region::Part| match &part.kind {
+        let alone = |part: &Part| match &part.kind {
             Kind::Map { alone, .. } => *alone,
             _ => None,
         };
         let mut ways: Vec<_> = self.operations.iter().map(alone).collect();
         for term in cheapest.terms() {
-            let named = |place: usize| leaf(terms, term.children[place]);
-            match term.op {
-                "map" => {
-                    if let Some(number) = operation(named(0)) {
-                        ways[number] = None;
-                    }
-                }
-                "split" => {
-                    if let Some(number) = operation(named(2)) {
-                        let sides = [named(0), named(1)];
-                        let scattered = cheapest.scatters(terms, term);
-                        ways[number] = way(self.grid, ways[number], (sides, scattered));
-                    }
-                }
-                _ => {}
+            if let Some(Mapped { number, sides }) = mapped(terms, term) {
+                let scattered = cheapest.scatters(terms, term);
+                ways[number] = way(self.grid, ways[number], (sides, scattered));
             }
         }
         ways
@@ -158,19 +145,22 @@ impl Region {
 pub(super) fn way(
     grid: Grid,
     alone: Option<MapWay>,
-    (sides, scattered): ([&str; 2], bool),
+    (sides, scattered): ([Along; 2], bool),
 ) -> Option<MapWay> {
+    use Along::*;
     Some(match (sides, scattered) {
-        (["c", "r"], _) => MapWay::ColumnsToRows,
-        (["r", "c"], _) => MapWay::RowsToColumns,
-        (["w", "c"], _) if grid.rows == 1 && alone == Some(MapWay::RowsToColumns) => {
+        ([Columns, Rows], _) => MapWay::ColumnsToRows,
+        ([Rows, Columns], _) => MapWay::RowsToColumns,
+        ([Nobody, Columns], _)
+            if grid.rows == 1 && alone == Some(MapWay::RowsToColumns) =>
+        {
             MapWay::RowsToColumns
         }
-        (["w", "c"], _) => MapWay::WholeToColumns,
-        (["c", "w"], true) => MapWay::ColumnsToColumns,
-        (["c", "w"], false) => MapWay::ColumnsToWhole,
-        (["r", "w"], _) => MapWay::RowsToWhole,
-        (["w", "rc"], _) => MapWay::WholeToAll,
+        ([Nobody, Columns], _) => MapWay::WholeToColumns,
+        ([Columns, Nobody], true) => MapWay::ColumnsToColumns,
+        ([Columns, Nobody], false) => MapWay::ColumnsToWhole,
+        ([Rows, Nobody], _) => MapWay::RowsToWhole,
+        ([Nobody, Both], _) => MapWay::WholeToAll,
         _ => return None,
     })
 }
