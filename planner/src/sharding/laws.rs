@@ -7,7 +7,7 @@ use super::{
     rules::{Fits, LAWS, Law, MAP, MOVES, On, all},
     term::{Along, Lettered, Place, Term},
 };
-use egg::{ENodeOrVar, Id, Language, PatternAst};
+use egg::{ENodeOrVar, Id, Language, Pattern, PatternAst};
 use roundelay_schedule::{Contraction, MapWay, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -250,6 +250,18 @@ fn laws_have_leaves_where_terms_read_them() {
             let says = term.places().iter().copied().map(Some).chain(arrays);
             assert!(read.eq(says), "{term} of {}", law.name);
         }
+    }
+}
+
+/// What is misspelled, or reads too much or too little, is no law.
+#[test]
+fn laws_are_made_of_known_terms() {
+    let parsed = |text: &str| text.parse::<Pattern<Term>>().is_ok();
+    assert!(parsed("(cut c e1 (gather ?d ?e v0))"));
+    let wrong =
+        ["(gathers ?d ?e ?x)", "(gather ?d ?x)", "(sum rows ?x)", "(cut c e ?x)", "v"];
+    for text in wrong {
+        assert!(!parsed(text), "{text}");
     }
 }
 
