@@ -3,6 +3,7 @@
 //! This crate must not know: the language, how a schedule was found or lowered.
 
 mod any_machine;
+mod awake;
 mod blocks;
 mod checkpoint;
 mod code;

@@ -202,6 +202,28 @@ fn a_later_interruption_ends_the_run_at_once() {
 }
 
 /// `timeout` signals its child and then the group of both.
+/// As with Ctrl-Z and `fg`: what wakes has waited for nobody. An action takes longer than the driver
+/// sleeps, so none has ended when it looks again.
+#[test]
+fn a_run_that_is_suspended_for_longer_than_its_deadline_goes_on() {
+    let scratch = Scratch::new("suspended");
+    let wide = PROGRAM.replace(", 16]", ", 2048]").replace(", 16)", ", 2048)");
+    let wide = wide.replace("batch 16", "batch 256").replace("repeat 4", "repeat 1");
+    let mut run = roundelay("run --device cpu --json --deadline 2");
+    let (mut child, mut out, _) = begun(run.arg(scratch.file("wide.rdl", &wide)));
+    signal(&child, "-STOP");
+    thread::sleep(Duration::from_secs(5));
+    signal(&child, "-CONT");
+    let mut text = String::new();
+    while text.matches("\"event\":\"step\"").count() < 5 {
+        let read = out.read_line(&mut text).expect("output is UTF-8");
+        assert!(read > 0, "it ended: {text}");
+    }
+    interrupt(&child);
+    out.read_to_string(&mut text).expect("output is UTF-8");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130), "{text}");
+}
+
 #[test]
 fn signals_that_come_together_are_one_and_lose_nothing() {
     let scratch = Scratch::new("interrupt-together");

@@ -6,13 +6,13 @@ use super::{
     command::{Command, Mark},
     counter::Waited,
 };
-use crate::{machine::describe, ranks::Position};
-use roundelay_schedule::{ActionId, Id, Issue, Machine};
-use std::{
-    ops::ControlFlow,
-    sync::atomic::Ordering,
-    time::{Duration, Instant},
+use crate::{
+    awake::{Awake, Clock},
+    machine::describe,
+    ranks::Position,
 };
+use roundelay_schedule::{ActionId, Id, Issue, Machine};
+use std::{ops::ControlFlow, sync::atomic::Ordering, time::Duration};
 
 /// How long the driver sleeps before it looks after losses again.
 const TICK: Duration = Duration::from_millis(20);
@@ -25,7 +25,23 @@ pub(super) struct Driver {
     waits: Vec<Mark>,
     losses: Vec<Loss>,
     patience: Duration,
-    progress: (u64, Instant),
+    clock: Clock,
+    progress: Progress,
+}
+
+/// How far all lanes were when they were looked at.
+struct Progress {
+    /// Commands that had ended.
+    done: u64,
+    /// When others had not.
+    since: Awake,
+}
+
+impl Progress {
+    /// Nothing has ended.
+    fn none(clock: &mut Clock) -> Self {
+        Self { done: 0, since: clock.now() }
+    }
 }
 
 impl Driver {
@@ -37,6 +53,7 @@ impl Driver {
         ahead: usize,
         patience: Duration,
     ) -> Self {
+        let mut clock = Clock::new();
         Self {
             issued: vec![0; queues],
             begun: vec![vec![0; queues]; ahead],
@@ -44,13 +61,14 @@ impl Driver {
             waits: Vec::with_capacity(waits),
             losses: Vec::with_capacity(LOSSES),
             patience,
-            progress: (0, Instant::now()),
+            progress: Progress::none(&mut clock),
+            clock,
         }
     }
 
     /// The clock of a new replay.
     pub(super) fn start(&mut self) {
-        self.progress = (0, Instant::now());
+        self.progress = Progress::none(&mut self.clock);
     }
 
     /// The deadline.
@@ -194,14 +212,14 @@ impl Session<'_> {
     }
 
     fn check_progress(&mut self) -> Result<(), CpuError> {
-        let done = self.done();
-        let (before, since) = self.driver.progress;
+        let (done, now) = (self.done(), self.driver.clock.now());
+        let Progress { done: before, since } = self.driver.progress;
         if done != before {
-            self.driver.progress = (done, Instant::now());
+            self.driver.progress = Progress { done, since: now };
             if let Some(rank) = self.shared.share.rank() {
                 rank.control().moved();
             }
-        } else if since.elapsed().min(self.others_still()) > self.driver.patience
+        } else if now.since(since).min(self.others_still()) > self.driver.patience
             && let Some(head) = self.oldest()
             // Where some command ended meanwhile, nothing was more than slow.
             && done == self.done()

@@ -1,11 +1,8 @@
 //! Bringing any amount of memory to a device and back, at rest, through a pinned buffer.
 
 use super::driver::{Address, DriverError, Event, Pinned, State, Stream};
-use crate::ranks::Trouble;
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use crate::{awake::Clock, ranks::Trouble};
+use std::{thread, time::Duration};
 
 /// Bytes that are on their way at one time.
 const CHUNK: usize = 4 << 20;
@@ -62,16 +59,17 @@ pub(super) fn alone() -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Waits until a moment has passed, at most so long, and as long as `watch` sees nothing wrong.
+/// Waits until a moment has passed, at most so long while this process runs, and as long as `watch` sees nothing wrong.
 pub(super) fn wait(
     event: &Event,
     patience: Duration,
     watch: &mut dyn FnMut() -> Result<(), Trouble>,
 ) -> Result<(), Unreached> {
-    let start = Instant::now();
+    let mut clock = Clock::new();
+    let start = clock.now();
     while event.state()? == State::Ahead {
         watch()?;
-        match start.elapsed() {
+        match clock.now().since(start) {
             waited if waited > patience => return Err(Unreached::Late),
             waited if waited > EAGER => thread::sleep(TICK),
             _ => thread::yield_now(),

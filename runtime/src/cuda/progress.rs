@@ -9,12 +9,12 @@ use super::{
     driver::{Event, State},
     issue::Turn,
 };
-use crate::ranks::Share;
-use roundelay_schedule::{ActionId, Id};
-use std::{
-    cell::Cell,
-    time::{Duration, Instant},
+use crate::{
+    awake::{Awake, Clock},
+    ranks::Share,
 };
+use roundelay_schedule::{ActionId, Id};
+use std::{cell::Cell, time::Duration};
 
 /// Time between looks.
 const TICK: Duration = Duration::from_millis(5);
@@ -22,14 +22,15 @@ const TICK: Duration = Duration::from_millis(5);
 /// The first instance that was not seen to be done.
 pub(super) struct Progress {
     first: Cell<First>,
-    looked: Cell<Instant>,
+    looked: Cell<Awake>,
+    clock: Cell<Clock>,
 }
 
 #[derive(Clone, Copy)]
 struct First {
     place: Place,
     /// When something before it was last seen to be done.
-    moved: Instant,
+    moved: Awake,
 }
 
 /// Where an instance stands. Places of one replay are in the order in which it gives them.
@@ -50,21 +51,30 @@ impl Place {
 impl Progress {
     /// Nothing is seen.
     pub(super) fn new() -> Self {
-        let now = Instant::now();
+        let mut clock = Clock::new();
+        let now = clock.now();
         let first = First { place: Place::begin(0), moved: now };
-        Self { first: Cell::new(first), looked: Cell::new(now) }
+        Self { first: Cell::new(first), looked: Cell::new(now), clock: Cell::new(clock) }
+    }
+
+    fn now(&self) -> Awake {
+        let mut clock = self.clock.get();
+        let now = clock.now();
+        self.clock.set(clock);
+        now
     }
 
     /// A replay begins with a period.
     pub(super) fn start(&self, period: i64) {
-        self.first.set(First { place: Place::begin(period), moved: Instant::now() });
+        self.first.set(First { place: Place::begin(period), moved: self.now() });
     }
 
     /// Whether it is time to look again; if so, somebody does.
     fn is_due(&self) -> bool {
-        let due = self.looked.get().elapsed() > TICK;
+        let now = self.now();
+        let due = now.since(self.looked.get()) > TICK;
         if due {
-            self.looked.set(Instant::now());
+            self.looked.set(now);
         }
         due
     }
@@ -76,14 +86,14 @@ impl Progress {
 
     fn see(&self, place: Place) {
         if self.first.get().place != place {
-            self.first.set(First { place, moved: Instant::now() });
+            self.first.set(First { place, moved: self.now() });
         }
     }
 
     /// How much longer the device may be waited for, because something was seen to be done; nothing
     /// where that was too long ago.
     pub(super) fn more_time(&self, patience: Duration) -> Option<Duration> {
-        let left = patience.saturating_sub(self.first.get().moved.elapsed());
+        let left = patience.saturating_sub(self.now().since(self.first.get().moved));
         (!left.is_zero()).then_some(left)
     }
 }

@@ -9,7 +9,6 @@
 //! all. Time in which a rank tells somebody who may pause, or does not run at all, is none in which
 //! nothing was.
 
-mod clock;
 mod gathered;
 mod inbox;
 mod link;
@@ -20,8 +19,10 @@ use super::{
     trouble::{Ended, Position, SILENCE, Seen, Trouble},
     wire::{self, Frame, Message},
 };
-use crate::lock::{held, lock};
-use clock::Moment;
+use crate::{
+    awake::Awake,
+    lock::{held, lock},
+};
 use inbox::{Heard, Inbox, Own};
 use link::Link;
 use std::{
@@ -233,12 +234,12 @@ impl Shared {
         lock(&self.inbox)
     }
 
-    fn now(&self) -> Moment {
+    fn now(&self) -> Awake {
         self.lock().clock.now()
     }
 
     /// Waits until something holds, at most until `end`; says whether it does.
-    fn wait_until(&self, end: Moment, holds: impl Fn(&Inbox) -> bool) -> bool {
+    fn wait_until(&self, end: Awake, holds: impl Fn(&Inbox) -> bool) -> bool {
         let mut inbox = self.lock();
         while !holds(&inbox) {
             let left = end.since(inbox.clock.now());

@@ -1,9 +1,11 @@
 //! What has come from other ranks, and what is known of all of them.
 
-use super::clock::{Clock, Moment};
-use crate::ranks::{
-    launcher::Seat,
-    trouble::{Position, Trouble},
+use crate::{
+    awake::{Awake, Clock},
+    ranks::{
+        launcher::Seat,
+        trouble::{Position, Trouble},
+    },
 };
 use std::{collections::VecDeque, time::Duration};
 
@@ -43,13 +45,13 @@ pub(super) enum Own {
 pub(super) struct Heard {
     pub(super) position: Position,
     /// When it was last heard of.
-    pub(super) last: Moment,
+    pub(super) last: Awake,
     /// When it last completed something, as far as is known here; of rank 0, when any rank did.
-    moved: Moment,
+    moved: Awake,
 }
 
 impl Heard {
-    pub(super) fn at(position: Position, now: Moment) -> Self {
+    pub(super) fn at(position: Position, now: Awake) -> Self {
         Self { position, last: now, moved: now }
     }
 }

@@ -1,5 +1,5 @@
-//! Time in which this process runs: a job that is suspended as a whole goes on when it wakes, for nobody
-//! has waited meanwhile.
+//! Time in which this process runs: one that was suspended, alone or with all of its job, goes on when it
+//! wakes, for nobody has waited meanwhile.
 
 use std::{
     ops::Add,
@@ -10,26 +10,29 @@ use std::{
 const ASLEEP: Duration = Duration::from_secs(2);
 
 /// A clock that stands still while the process does not run.
-pub(super) struct Clock {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
     /// When it was looked at last, and what it showed.
     seen: Instant,
-    shown: Moment,
+    shown: Awake,
 }
 
 /// Time since the clock began to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Moment(Duration);
+pub(crate) struct Awake(Duration);
 
 impl Clock {
-    pub(super) fn new() -> Self {
-        Self { seen: Instant::now(), shown: Moment(Duration::ZERO) }
+    /// It begins to go.
+    pub(crate) fn new() -> Self {
+        Self { seen: Instant::now(), shown: Awake(Duration::ZERO) }
     }
 
-    pub(super) fn now(&mut self) -> Moment {
+    /// What it shows.
+    pub(crate) fn now(&mut self) -> Awake {
         self.at(Instant::now())
     }
 
-    fn at(&mut self, now: Instant) -> Moment {
+    fn at(&mut self, now: Instant) -> Awake {
         let passed = now.saturating_duration_since(self.seen);
         self.seen = self.seen.max(now);
         if passed < ASLEEP {
@@ -39,19 +42,19 @@ impl Clock {
     }
 }
 
-impl Moment {
+impl Awake {
     /// Time since an earlier one; none where that is later.
-    pub(super) fn since(self, earlier: Self) -> Duration {
+    pub(crate) fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 
     /// So long before, but not before the clock began.
-    pub(super) fn before(self, long: Duration) -> Self {
+    pub(crate) fn before(self, long: Duration) -> Self {
         Self(self.0.saturating_sub(long))
     }
 }
 
-impl Add<Duration> for Moment {
+impl Add<Duration> for Awake {
     type Output = Self;
 
     fn add(self, later: Duration) -> Self {
