@@ -85,11 +85,10 @@ impl Plain {
     /// Fills every input that a stage reads.
     pub(crate) fn feed(&mut self, job: &Job, mut fill: impl FnMut(InputId, &mut [u8])) {
         for (id, input) in job.inputs.iter() {
-            let size =
-                input.shape.iter().product::<u64>() * input.element.size(job.dtype);
+            let size = input.bytes(job.dtype);
             for blocks in &mut self.blocks {
                 if let Some(block) = blocks.get_mut(&(Role::Input(id), None)) {
-                    fill(id, &mut block.bytes_mut()[..size as usize]);
+                    fill(id, &mut block.bytes_mut()[..size.0 as usize]);
                 }
             }
         }

@@ -19,8 +19,8 @@ use crate::code::{CodeError, parse_call};
 use events::without;
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
-    Bytes, Call, CallTime, Catalogue, Copies, Float, Footprint, Nanos, PROFILE_FORMAT,
-    Profile, RoutineId, Schedule, feed_text,
+    Call, CallTime, Catalogue, Copies, Float, Footprint, Nanos, PROFILE_FORMAT, Profile,
+    RoutineId, Schedule, feed_text,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,8 +71,7 @@ impl Collection {
         }
         for (input, times) in &sample.feeds {
             let input = &schedule.job.inputs[*input];
-            let size = input.element.size(schedule.job.dtype);
-            let bytes = Bytes(input.shape.iter().product::<u64>() * size);
+            let bytes = input.bytes(schedule.job.dtype);
             let footprint = Footprint { bytes, ..Footprint::default() };
             self.row(feed_text(input), sample.busy, footprint).take(times, Nanos(0));
         }

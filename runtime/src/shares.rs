@@ -90,8 +90,7 @@ impl Count {
         let mut inputs = job.data_inputs();
         let found = inputs.find(|(_, own)| own.name == *of);
         let (targets, own) = found.expect("shares are of an input that data brings");
-        let bytes = own.shape.iter().product::<u64>() * own.element.size(job.dtype);
-        let room = vec![0; bytes as usize];
+        let room = vec![0; own.bytes(job.dtype).0 as usize];
         Some(Self { targets, mask: *mask, room, known: [None; KNOWN] })
     }
 

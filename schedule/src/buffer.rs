@@ -361,6 +361,11 @@ impl Buffer {
 }
 
 impl Ring {
+    /// Whether a place means other devices in other periods.
+    pub(crate) fn is_turning(&self) -> bool {
+        !(self.turn as usize).is_multiple_of(self.devices.len())
+    }
+
     /// The index into `devices` that `place` means in period `period`.
     pub fn index(&self, place: u32, period: i64) -> u32 {
         turned(

@@ -54,6 +54,13 @@ pub struct Input {
     pub origin: Origin,
 }
 
+impl Input {
+    /// Bytes for one micro-batch.
+    pub fn bytes(&self, dtype: Float) -> Bytes {
+        Bytes(self.shape.iter().product::<u64>() * self.element.size(dtype))
+    }
+}
+
 /// Where the numbers of an input come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
@@ -191,7 +198,8 @@ pub struct Optimizer {
     pub rate: Rate,
     /// Decay of parameters towards zero; applies to parameters that are [`Treatment::Decayed`].
     pub weight_decay: f64,
-    /// Largest Euclidean norm of one stage's gradient; zero for no limit.
+    /// Largest Euclidean norm of the gradients that are bounded together ([`crate::Plan::normed_with`]); zero for
+    /// no limit.
     pub clip: f64,
 }
 

@@ -4,15 +4,13 @@ mod fault;
 mod faults;
 mod placement;
 mod recompute;
-mod shares;
 mod states;
 mod sum;
 
 pub use fault::PlanFault;
 pub use placement::Placement;
 pub use recompute::{Recompute, Share};
-pub use shares::States;
-pub use states::StatesFault;
+pub use states::{States, StatesFault};
 pub use sum::Reduction;
 
 use crate::{
@@ -216,6 +214,11 @@ impl Plan {
     /// Coordinates that hold the same stages: replicas, and synchronous workers of each.
     pub fn members(&self) -> u32 {
         self.all_micro_batches() / self.cell_micro_batches().max(1)
+    }
+
+    /// Whether two pipelines run in opposite directions, so that two devices hold each stage.
+    pub fn is_mirrored(&self) -> bool {
+        self.placement == Placement::Pipeline && self.order.fold() == Fold::Mirror
     }
 
     /// Into how many equal parts the states of a stage are split.

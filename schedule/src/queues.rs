@@ -138,9 +138,8 @@ fn rows(schedule: &Schedule) -> (BTreeMap<DeviceId, u32>, usize) {
 
 /// The devices that a place means in some period, as indices of the ring.
 fn indices(ring: &Ring, place: u32) -> impl Iterator<Item = usize> + use<> {
-    let turns = !(ring.turn as usize).is_multiple_of(ring.devices.len());
     let place = place as usize;
-    if turns { 0..ring.devices.len() } else { place..place + 1 }
+    if ring.is_turning() { 0..ring.devices.len() } else { place..place + 1 }
 }
 
 fn physical(queue: Queue, device: DeviceId) -> PhysicalQueue {

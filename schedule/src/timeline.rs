@@ -11,8 +11,8 @@ pub use page::page;
 pub use trace::{Trace, trace};
 
 use crate::{
-    Checked, DeviceId, Entry, Nanos, Pass, PhysicalQueue, Schedule, Task, gcd, lcm,
-    simulate,
+    Checked, DeviceId, Entry, Nanos, Pass, PhysicalQueue, Schedule, Task, lcm, simulate,
+    turned::Wheel,
 };
 use std::{collections::BTreeMap, ops::Range};
 
@@ -94,11 +94,8 @@ fn pattern(schedule: &Schedule) -> u64 {
 /// Steps after which every ring stands as before: lcm of L / gcd(L, turn), at most
 /// [`CYCLE_MAX`].
 fn cycle(schedule: &Schedule) -> u64 {
-    let lengths = schedule.rings.values().map(|ring| {
-        let length = ring.devices.len().max(1) as u64;
-        length / gcd(length, u64::from(ring.turn))
-    });
-    lengths.fold(1, |all, own| lcm(all, own).min(CYCLE_MAX))
+    let cycles = schedule.rings.values().map(|ring| Wheel::of_ring(ring).cycle());
+    cycles.fold(1, |all, own| lcm(all, own).min(CYCLE_MAX))
 }
 
 /// Steps at the end of a run that do not overlap with as many later ones as the others do.

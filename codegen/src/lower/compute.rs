@@ -271,15 +271,10 @@ fn feeds(draft: &Draft<'_>) -> BTreeMap<u32, Vec<InputId>> {
 fn feed(draft: &mut Draft<'_>, number: u32, slot: Slot, input: InputId) {
     let Slot { stage, micro_batch, lag, .. } = slot;
     let at = draft.sites.site(stage, micro_batch, lag).at;
-    let size = input_size(draft, input);
+    let size = draft.code.inputs[input].bytes(draft.job.dtype);
     let row = hold(draft, at.ring, Subject::Input(input), size, micro_batch);
     let moment = Moment::new(draft.key(number, Side::Before), lag);
     draft.push(moment, DraftWork::Feed { at, micro_batch, row });
-}
-
-fn input_size(draft: &Draft<'_>, input: InputId) -> Bytes {
-    let row = &draft.code.inputs[input];
-    Bytes(row.shape.iter().product::<u64>() * row.element.size(draft.job.dtype))
 }
 
 /// The last stage tells the host the loss of a micro-batch.

@@ -18,8 +18,8 @@ use super::{
 use crate::{Normed, Portion, UpdateForm, update};
 pub(crate) use norm::Bounded;
 use roundelay_schedule::{
-    BufferId, Fold, Id, MicroBatch, Pass, Placement, RingId, Role, Routine, RoutineId,
-    Stage, States, Subject,
+    BufferId, Id, MicroBatch, Pass, Placement, RingId, Role, Routine, RoutineId, Stage,
+    States, Subject,
 };
 
 /// Where the passes of one stage find its state.
@@ -54,8 +54,7 @@ pub(crate) fn lay_out(
 ) -> Result<StageRows, LowerError> {
     let plan = draft.plan;
     let sync = plan.rule.is_synchronous();
-    let mirrored =
-        plan.placement == Placement::Pipeline && plan.order.fold() == Fold::Mirror;
+    let mirrored = plan.is_mirrored();
     let folded = !draft.sites.batch_axes().is_empty();
     match (plan.placement, plan.states) {
         (_, States::Handoff) => workers::handoff(draft, stage),

@@ -399,8 +399,7 @@ impl Costs {
         let table = tables.max_by_key(|table| table.launch);
         let Some(table) = table else { return Vec::new() };
         let time = |input: &Input| {
-            let bytes =
-                input.shape.iter().product::<u64>() * input.element.size(job.dtype);
+            let bytes = input.bytes(job.dtype).0;
             let found = table.time(&feed_text(input), Nanos(bytes), busy);
             found.map_or(Nanos(0), |(time, _)| time)
         };

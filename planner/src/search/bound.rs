@@ -39,7 +39,7 @@ pub(crate) use network::Network;
 
 use crate::{costs::load::StageLoad, space::cutting::Cutting};
 use roundelay_dsl::Program;
-use roundelay_schedule::{Bytes, Fold, Kind, Nanos, Placement, Plan, Rule};
+use roundelay_schedule::{Bytes, Fold, Kind, Nanos, Plan, Rule};
 
 /// Lower bounds of one plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,9 +194,7 @@ pub(crate) fn held_by_lists(
 
 /// Devices of a pipeline that have the same stage.
 fn holders(plan: &Plan) -> u64 {
-    let mirrored =
-        plan.placement == Placement::Pipeline && plan.order.fold() == Fold::Mirror;
-    if mirrored { 2 } else { 1 }
+    if plan.is_mirrored() { 2 } else { 1 }
 }
 
 /// The stages of each device of a pipeline; of two pipelines in opposite directions, both.

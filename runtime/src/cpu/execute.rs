@@ -142,9 +142,7 @@ impl<'a> Executor<'a> {
     ) {
         let Shared { schedule, arenas, coordinates, batches, share, .. } = self.shared;
         let id = input_of(schedule, row);
-        let input = &schedule.job.inputs[id];
-        let element = input.element.size(schedule.job.dtype);
-        let size = input.shape.iter().product::<u64>() * element;
+        let size = schedule.job.inputs[id].bytes(schedule.job.dtype).0;
         let mut feed = lock(&self.shared.feed);
         self.shared.feeding.store(turn.id.index() + 1, Ordering::Relaxed);
         for (number, coordinate) in coordinates.iter().enumerate() {

@@ -114,8 +114,7 @@ fn run(
         return Ok(done);
     }
     if let Some((recorder, start)) = recorder.zip(start) {
-        let (queue, _) = shared.queues.home(thread);
-        let (queue, end) = (shared.queues.queue(queue), recorder.now());
+        let (queue, end) = (shared.queues.queue_of(thread), recorder.now());
         let Command { action, period, .. } = command;
         let entry = Entry { action, period, step, queue, start, end };
         recorder.keep(thread, entry, coordinate, &executor.times);
@@ -131,8 +130,7 @@ fn failure(
     message: String,
 ) -> CpuError {
     let Command { action, period, .. } = command;
-    let (queue, _) = shared.queues.home(thread);
-    let queue = describe(shared.queues.queue(queue));
+    let queue = describe(shared.queues.queue_of(thread));
     CpuError::Failed { action, period, queue, message }
 }
 

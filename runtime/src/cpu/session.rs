@@ -96,7 +96,7 @@ impl Machine for Session<'_> {
         self.gather(queue, after);
         for thread in self.shared.queues.threads_of(queue) {
             let lane = &self.shared.lanes[thread];
-            self.wait(thread, (number).saturating_sub(lane.commands.capacity()))?;
+            self.wait(thread, number.saturating_sub(lane.commands.capacity()))?;
             let command = Command {
                 action: issued.id,
                 period: issued.period,

@@ -212,8 +212,7 @@ impl Gallery {
         let row = words(scalars(context)).concat();
         bounce.write(stream, places.scalars, &row, *patience)?;
         for (id, input) in inputs.iter() {
-            let elements = input.shape.iter().product::<u64>();
-            let mut bytes = vec![0; (elements * input.element.size(*dtype)) as usize];
+            let mut bytes = vec![0; input.bytes(*dtype).0 as usize];
             fill(id, &mut bytes);
             for blocks in &places.blocks {
                 if let Some(to) = blocks.get(&(Role::Input(id), None)) {

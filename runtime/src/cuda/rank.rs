@@ -110,8 +110,7 @@ impl Seated {
             .collect();
         let messages = count;
         for (thread, home) in of.iter_mut().enumerate() {
-            let (queue, _) = queues.home(thread);
-            match queues.queue(queue) {
+            match queues.queue_of(thread) {
                 PhysicalQueue::Arrival(_) | PhysicalQueue::Group(_) => {
                     *home = Some(messages);
                 }

@@ -239,8 +239,7 @@ fn handed_over(schedule: &Schedule, work: &Work) -> Option<usize> {
     match work {
         Work::Feed { row, .. } => {
             let input = &job.inputs[input_of(schedule, *row)];
-            let elements = input.shape.iter().product::<u64>();
-            Some((elements * input.element.size(job.dtype)) as usize)
+            Some(input.bytes(job.dtype).0 as usize)
         }
         Work::Report { .. } => Some(job.dtype.wide_size() as usize),
         Work::Launch { .. } | Work::Transfer { .. } | Work::Collective { .. } => None,

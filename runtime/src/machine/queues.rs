@@ -76,6 +76,12 @@ impl Queues {
         (queue, self.first + thread - self.threads[queue].start)
     }
 
+    /// The queue of a thread.
+    pub(crate) fn queue_of(&self, thread: usize) -> PhysicalQueue {
+        let (queue, _) = self.home(thread);
+        self.queue(queue)
+    }
+
     /// The threads that an instance on `thread` waits for when it waits for an instance on
     /// `queue`: that of its own coordinate, unless one of the two takes all coordinates together.
     pub(crate) fn sources(&self, thread: usize, queue: usize) -> Range<usize> {

@@ -359,29 +359,39 @@ impl<'a> Line<'a> {
         self.require(fits, || {
             format!("moves {content} between rows that hold something else")
         });
-        let gradient = matches!(content, Content::Gradient(..));
-        let parameter = matches!(content, Content::Parameter(_));
-        let squares = matches!(content, Content::Squares(..));
-        let moves = match kind {
-            Collective::AllReduce => gradient || squares,
-            Collective::ReduceScatter => gradient,
-            Collective::AllGather => gradient || parameter,
+        let moves = match content {
+            Content::Gradient(..) => true,
+            Content::Parameter(_) => kind == Collective::AllGather,
+            Content::Squares(..) => kind == Collective::AllReduce,
+            Content::Optimizer(_) | Content::Value(..) | Content::ValueGradient(..) => {
+                false
+            }
         };
         self.require(moves, || format!("{kind} of {content} has no meaning"));
-        let [source, target] = [source, target].map(End::new);
-        let shaped = match kind {
-            // The norm of the whole is one number, as that of a part is.
-            Collective::AllReduce if squares => {
-                let parts = self.parts_of(group, target.slice, source.slice);
-                parts.is_some() && source.bytes == target.bytes
-            }
-            Collective::AllReduce => source == target,
-            Collective::ReduceScatter => self.sharded(group, source, target),
-            Collective::AllGather => self.sharded(group, target, source),
-        };
+        let shaped = self.is_shaped(kind, group, content, [source, target].map(End::new));
         self.require(shaped, || {
             format!("{kind} from {from} to {to}: slices and sizes must fit {group}")
         });
+    }
+
+    /// Whether the ends of a collective fit each other and the group.
+    fn is_shaped(
+        &self,
+        kind: Collective,
+        group: GroupId,
+        content: &Content,
+        [source, target]: [End; 2],
+    ) -> bool {
+        match (kind, content) {
+            // The norm of the whole is one number, as that of a part is.
+            (Collective::AllReduce, Content::Squares(..)) => {
+                let parts = self.parts_of(group, target.slice, source.slice);
+                parts.is_some() && source.bytes == target.bytes
+            }
+            (Collective::AllReduce, _) => source == target,
+            (Collective::ReduceScatter, _) => self.sharded(group, source, target),
+            (Collective::AllGather, _) => self.sharded(group, target, source),
+        }
     }
 
     /// Whether the members of a group hold the parts of a whole, in order.

@@ -144,7 +144,7 @@ fn alike(
     links: &BTreeMap<(DeviceId, Line), Vec<LinkId>>,
     faults: &mut Faults,
 ) {
-    if (ring.turn as usize).is_multiple_of(ring.devices.len()) {
+    if !ring.is_turning() {
         return;
     }
     let of = |device: &DeviceId| links.get(&(*device, line));

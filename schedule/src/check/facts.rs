@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Bytes, Collective, DeviceId, GroupId, Kind, Line, LinkId, Place, PoolId, Ring,
-    RingId, RoutineId, Row, Schedule, Spot, Table, Work,
+    RingId, RoutineId, Row, Schedule, Spot, Table, Work, turned::Wheel,
 };
 use std::collections::BTreeMap;
 
@@ -166,10 +166,7 @@ impl Traffic<'_> {
     fn spread(&mut self) {
         for (id, ring) in self.schedule.rings.iter() {
             let length = ring.devices.len();
-            let mut visited = 1;
-            while !(visited * ring.turn as usize).is_multiple_of(length) {
-                visited += 1;
-            }
+            let visited = Wheel::of_ring(ring).cycle() as usize;
             for (index, device) in ring.devices.iter().enumerate() {
                 let places =
                     (0..visited).map(|p| (index + p * ring.turn as usize) % length);

@@ -1,11 +1,7 @@
 //! The groups whose collectives must not cross.
 
-use crate::{Group, GroupId, Place, Ring, Schedule, Table, Work};
+use crate::{Group, GroupId, Place, Schedule, Table, Work};
 use std::collections::BTreeSet;
-
-fn turns(ring: &Ring) -> bool {
-    !(ring.turn as usize).is_multiple_of(ring.devices.len())
-}
 
 /// For each group the others in use that share two devices with it.
 pub(super) fn crossing(schedule: &Schedule) -> Table<GroupId, Vec<GroupId>> {
@@ -33,11 +29,12 @@ fn shared(schedule: &Schedule, one: GroupId, other: GroupId) -> u64 {
         group.places.iter().map(device).collect()
     };
     let frame = |group: &Group| &schedule.rings[group.places[0].ring];
-    let meets = if turns(frame(first)) && frame(first).devices == frame(second).devices {
-        first.places.len().min(second.places.len())
-    } else {
-        members(first).intersection(&members(second)).count()
-    };
+    let meets =
+        if frame(first).is_turning() && frame(first).devices == frame(second).devices {
+            first.places.len().min(second.places.len())
+        } else {
+            members(first).intersection(&members(second)).count()
+        };
     let along = first.axes.iter().filter(|axis| second.axes.contains(axis));
     along.map(|axis| u64::from(schedule.axes[*axis].extent)).product::<u64>()
         * meets as u64

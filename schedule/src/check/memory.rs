@@ -168,7 +168,7 @@ fn is_axis(schedule: &Schedule, slice: Slice) -> bool {
     }
 }
 
-/// Bytes that a buffer of this subject needs at least, and whether it must have exactly those.
+/// Bytes that a buffer of this subject needs at least, and of which slice they are.
 fn needed(schedule: &Schedule, subject: Subject) -> Option<(u64, Slice)> {
     let job = &schedule.job;
     match subject {
@@ -177,9 +177,7 @@ fn needed(schedule: &Schedule, subject: Subject) -> Option<(u64, Slice)> {
         }
         Subject::Squares(..) => Some((job.dtype.wide_size(), Slice::Whole)),
         Subject::Input(input) => {
-            let input = &job.inputs[input];
-            let elements: u64 = input.shape.iter().product();
-            Some((elements * input.element.size(job.dtype), Slice::Whole))
+            Some((job.inputs[input].bytes(job.dtype).0, Slice::Whole))
         }
         Subject::Metric => Some((job.measured().0, Slice::Whole)),
         Subject::Activation(_)

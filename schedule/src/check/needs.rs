@@ -135,9 +135,7 @@ fn given(schedule: &Schedule, (role, stage): Array) -> Option<Ranges> {
             ranges.add(0..job.elements[stage] * Element::Real.size(job.dtype));
         }
         (Role::Input(input), _) => {
-            let input = &job.inputs[input];
-            let elements: u64 = input.shape.iter().product();
-            ranges.add(0..elements * input.element.size(job.dtype));
+            ranges.add(0..job.inputs[input].bytes(job.dtype).0);
         }
         _ => return None,
     }

@@ -3,9 +3,7 @@
 //! those who search.
 
 use super::{Placement, Plan, PlanFault, States};
-use crate::{
-    DeviceId, Fold, Id, Misfit, Order, Rule, Sequence, Target, Tensor, plan_faults,
-};
+use crate::{DeviceId, Id, Misfit, Order, Rule, Sequence, Target, Tensor, plan_faults};
 use std::collections::BTreeSet;
 
 /// What a fault is looked for with.
@@ -142,9 +140,7 @@ impl Plan {
     /// Only workers that update together have replicas, and one pipeline in one direction.
     fn check_replicas(&self) -> Result<(), PlanFault> {
         self.placement.check_replicas(self.rule, self.replicas)?;
-        let mirrored =
-            self.placement == Placement::Pipeline && self.order.fold() == Fold::Mirror;
-        match mirrored && self.replicas > 1 {
+        match self.is_mirrored() && self.replicas > 1 {
             true => Err(PlanFault::MirroredReplicas),
             false => Ok(()),
         }

@@ -1,7 +1,7 @@
 //! In which tree gradients are summed, and how far that and the rule leave the exact gradient.
 
 use super::{Placement, Plan, States};
-use crate::{Exactness, Fold, spelled::spelled};
+use crate::{Exactness, spelled::spelled};
 
 spelled! {
     /// In which tree the micro-batch gradients of a stage are summed.
@@ -35,10 +35,8 @@ impl Plan {
             States::Zero2 | States::Zero3 => 1,
             States::Hsdp => members / self.shards.max(1),
         };
-        let mirrored =
-            self.placement == Placement::Pipeline && self.order.fold() == Fold::Mirror;
         match (turns, members, cell) {
-            (false, 1, _) if mirrored => Reduction::ByDirection,
+            (false, 1, _) if self.is_mirrored() => Reduction::ByDirection,
             (true, ..) => Reduction::ByDevice,
             (false, 1, _) => Reduction::Sequential,
             (false, _, 1) if groups == 1 || groups == members => Reduction::Sequential,

@@ -31,7 +31,7 @@ impl Size {
     }
 
     /// Worker i starts 2S/N slots after worker i − 1 and goes up and down the stages without
-    /// rest (`facts` of arXiv 2403.08837: F = 2Nt + 2(i−1) + (j−1), B = 2Nt + 2(i−1) + 2N − j
+    /// rest (arXiv 2403.08837: F = 2Nt + 2(i−1) + (j−1), B = 2Nt + 2(i−1) + 2N − j
     /// for S = N). Times count N-th parts of a slot, so that 2S/N is whole.
     pub(super) fn staggered(self) -> Vec<Slot> {
         let (stages, parts) = (u64::from(self.stages), u64::from(self.micro_batches));

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::sample;
-use roundelay_schedule::{BytesPerSecond, Domain, Id, Link, Order, States, Target};
+use roundelay_schedule::{
+    BytesPerSecond, Domain, Id, Link, Order, Placement, States, Target,
+};
 
 fn load() -> StageLoad {
     StageLoad {
