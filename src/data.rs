@@ -1,6 +1,9 @@
 //! The examples of a training as files, for other programs that shall see the same ones.
 
-use roundelay_runtime::{DataError, Dataset, Feed, OutputError, OutputFile, data_files};
+use roundelay_runtime::{
+    DataError, Dataset, Feed, OutputError, OutputFile, Written, data_files,
+    refuse_among_data,
+};
 use roundelay_schedule::{Checked, Element, Float, InputId, Job};
 use serde::Serialize;
 use std::{
@@ -48,7 +51,7 @@ pub enum ExamplesError {
 }
 
 /// Writes the examples of training steps 0 .. `steps` into a folder, exactly as a run of the
-/// schedule sees them; `data` takes the place of the folder that the job reads. Files get their names once
+/// schedule sees them; relative paths of the job's data begin in the folder `root`. Files get their names once
 /// they are whole, and the index comes last: a folder with an index has all that this says.
 ///
 /// # Errors
@@ -56,17 +59,22 @@ pub enum ExamplesError {
 pub fn write_examples(
     schedule: &Checked,
     steps: u64,
-    data: Option<&Path>,
+    root: Option<&Path>,
     folder: &Path,
 ) -> Result<Examples, ExamplesError> {
-    let read = data_files(&schedule.job.data, data)?;
-    let data = Dataset::open(&schedule.job, data)?;
+    let read = data_files(&schedule.job.data, root)?;
+    let data = Dataset::open(&schedule.job, root)?;
     let refused = |path: &Path| {
         let path = path.to_owned();
         |source| OutputError::Unwritable { path, source }
     };
     fs::create_dir_all(folder).map_err(refused(folder))?;
-    let output = |file: &str| OutputFile::beside(&read, &folder.join(file));
+    let output = |file: &str| {
+        let path = folder.join(file);
+        let output = OutputFile::beside(&read, &path)?;
+        refuse_among_data(&schedule.job.data, root, Written::File(&path))?;
+        Ok::<_, OutputError>(output)
+    };
     let index = output("index.json")?;
     let inputs: Vec<(InputId, ExamplesFile)> = described(&schedule.job).collect();
     let files = inputs.iter().map(|(_, input)| output(&input.file));
@@ -113,8 +121,7 @@ impl Writer<'_> {
     fn write(&mut self, id: InputId, out: &mut File) -> io::Result<()> {
         let Self { job, data, steps } = self;
         let input = &job.inputs[id];
-        let elements = input.shape.iter().product::<u64>();
-        let mut bytes = vec![0; (elements * input.element.size(job.dtype)) as usize];
+        let mut bytes = vec![0; input.bytes(job.dtype).0 as usize];
         let micro_batches = u64::from(job.batch) / data.examples().max(1);
         let mut out = BufWriter::new(out);
         for step in 0..*steps {

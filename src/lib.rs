@@ -63,9 +63,9 @@ pub use roundelay_planner::{
 pub use roundelay_runtime::{
     Came, Compilation, Coverage, CudaError, DeviceFacts, Every, Graphs, HeldOut,
     Interrupt, KernelCheck, KernelRow, KernelTrials, LaunchError, Measures, Met, NoCuda,
-    Numbers, OptimizerState, OutputError, OutputFile, Report, Resumed, Seat, SelfCheck,
-    Settling, Source, State, Touched, TriedKernel, TriedProducts, Untried, Weights,
-    WeightsError, WeightsMistake, WeightsNames,
+    OptimizerState, OutputError, OutputFile, Report, Resumed, Seat, SelfCheck, Settling,
+    State, Touched, TriedKernel, TriedProducts, Untried, Weights, WeightsError,
+    WeightsMistake, WeightsNames,
 };
 pub use roundelay_schedule::{
     Bytes, Catalogue, Checked, DeviceId, Element, FileErrors, Initial, Kind, Lines,

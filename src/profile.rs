@@ -21,7 +21,7 @@ pub struct ProfileOptions {
     pub top: usize,
     /// When the times of one plan have settled.
     pub settling: Settling,
-    /// Take the data from this folder instead of the job's.
+    /// Where relative paths of the job's data begin, instead of the folder of its program.
     pub data: Option<PathBuf>,
     /// The kind of device that is measured.
     pub on: ProfileOn,

@@ -104,7 +104,7 @@ fn train(
         let rests = matches!(done, Ok(_) | Err(TrainError::LastCheckpoint(_)));
         if rests
             && options.save.is_some()
-            && let (Some(state), Some(save)) = (machine.parameters()?, save)
+            && let (Some(state), Some(save)) = (machine.newest()?, save)
         {
             state.write_weights(&schedule.job, &save)?;
             notes::tell_not_finite(save.path(), &state.not_finite(), listener);

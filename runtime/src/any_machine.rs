@@ -109,10 +109,10 @@ impl AnyMachine {
     ///
     /// # Errors
     /// As [`AnyMachine::save`].
-    pub fn parameters(&mut self) -> Result<Option<State>, MachineError> {
+    pub fn newest(&mut self) -> Result<Option<State>, MachineError> {
         match self {
-            Self::Cpu(cpu) => Ok(cpu.parameters()?),
-            Self::Cuda(cuda) => Ok(cuda.parameters()?),
+            Self::Cpu(cpu) => Ok(cpu.newest()?),
+            Self::Cuda(cuda) => Ok(cuda.newest()?),
         }
     }
 

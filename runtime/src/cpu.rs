@@ -241,7 +241,7 @@ impl Cpu {
     ///
     /// # Errors
     /// As [`Cpu::save`].
-    pub fn parameters(&mut self) -> Result<Option<State>, CpuError> {
+    pub fn newest(&mut self) -> Result<Option<State>, CpuError> {
         self.gather(Extent::Parameters)
     }
 
@@ -376,8 +376,7 @@ fn start(
     timing: Timing,
 ) -> Result<JoinHandle<()>, CpuError> {
     let own = Arc::clone(shared);
-    let (queue, _) = shared.queues.home(thread);
-    let queue = describe(shared.queues.queue(queue));
+    let queue = describe(shared.queues.queue_of(thread));
     let builder = thread::Builder::new().name(queue.clone());
     let handle = builder.spawn(move || serve::serve(&own, thread, timing));
     handle.map_err(|error| CpuError::Thread { queue, message: error.to_string() })

@@ -312,7 +312,7 @@ impl Cuda {
     ///
     /// # Errors
     /// As [`Cuda::save`].
-    pub fn parameters(&mut self) -> Result<Option<State>, CudaError> {
+    pub fn newest(&mut self) -> Result<Option<State>, CudaError> {
         self.gather(Extent::Parameters)
     }
 

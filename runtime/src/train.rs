@@ -337,7 +337,7 @@ impl Trainer {
             (self.rests.evaluates(step, end), self.rests.saves(step, end));
         let state = match (looks, saves) {
             (_, true) => self.machine.save()?,
-            (true, false) => self.machine.parameters()?,
+            (true, false) => self.machine.newest()?,
             (false, false) => None,
         };
         if let Some(state) = state {

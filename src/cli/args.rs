@@ -141,7 +141,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 600,
           value_parser = value_parser!(u64).range(1..=31_536_000))]
     pub(crate) deadline: u64,
-    /// Stop after this many training steps, instead of the program's number.
+    /// Train up to this step, counted from the start of training, instead of the program's number.
     #[arg(long)]
     pub(crate) steps: Option<u64>,
     /// Let the program's paths of data start at this folder, instead of the program's own.
@@ -367,6 +367,10 @@ pub(crate) struct DataArgs {
     pub(crate) json: bool,
 }
 
+/// What `devices` does besides checking kernels. An option that is required is not missed where it
+/// conflicts with another one that is there, so options of one check conflict with all that is none.
+const NOT_CHECK_KERNELS: [&str; 3] = ["output", "compile", "self_check"];
+
 /// Options of `devices`.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("check").args(["self_check", "check_kernels"]))]
@@ -389,21 +393,25 @@ pub(crate) struct DevicesArgs {
         long,
         value_name = "KERNEL",
         value_delimiter = ',',
-        requires = "check_kernels"
+        requires = "check_kernels",
+        conflicts_with_all = NOT_CHECK_KERNELS
     )]
     pub(crate) only: Vec<String>,
     /// Seed of the random calls.
-    #[arg(long, default_value_t = 0, requires = "check_kernels")]
+    #[arg(long, default_value_t = 0, requires = "check_kernels",
+          conflicts_with_all = NOT_CHECK_KERNELS)]
     pub(crate) seed: u64,
     /// Random calls of each kernel in each element type.
     #[arg(long, default_value_t = 6, requires = "check_kernels",
+          conflicts_with_all = NOT_CHECK_KERNELS,
           value_parser = value_parser!(u32).range(1..=10_000))]
     pub(crate) calls: u32,
     /// No matrix products by cuBLASLt and no convolutions by cuDNN, for tools that look into every kernel.
-    #[arg(long, requires = "check_kernels")]
+    #[arg(long, requires = "check_kernels", conflicts_with_all = NOT_CHECK_KERNELS)]
     pub(crate) own_products: bool,
     /// Largest message of the self-check, in MiB; smaller ones are tried first.
     #[arg(long, value_name = "MIB", default_value_t = 64, requires = "self_check",
+          conflicts_with_all = ["output", "compile", "check_kernels"],
           value_parser = value_parser!(u64).range(1..=16_384))]
     pub(crate) largest: u64,
     /// Seconds after which a check is given up when nothing moves.

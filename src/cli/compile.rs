@@ -2,7 +2,7 @@
 
 use super::{
     Form,
-    args::{CompileArgs, ProgramArgs},
+    args::CompileArgs,
     broken,
     check::tell_facts,
     failure::Failure,
@@ -31,10 +31,14 @@ pub(super) fn compile(args: &CompileArgs) -> Result<(), Failure> {
 fn written(args: &CompileArgs) -> Result<(Checked, Vec<Problem>), Failure> {
     let mut loaded = load::program(&args.program)?;
     loaded.read.extend(args.plan.clone());
-    let output = load::output(&args.output, loaded.files(None))?;
+    let output = loaded.output(&args.output, None)?;
     let (schedule, warnings) = match &args.plan {
         Some(path) => {
-            refuse_decisions(&args.program)?;
+            refuse_decisions(
+                &args.program.file,
+                &args.program.set,
+                "the plan of `--plan` has",
+            )?;
             planned(path, &loaded)?
         }
         None => (best(&loaded)?, Vec::new()),
@@ -43,26 +47,30 @@ fn written(args: &CompileArgs) -> Result<(Checked, Vec<Problem>), Failure> {
     Ok((schedule, warnings))
 }
 
-/// A plan file has every decision made, so `--set` may change anything but those beside it; what exactness
-/// a plan may have is none.
-fn refuse_decisions(args: &ProgramArgs) -> Result<(), Failure> {
+/// Plan files have every decision made, so `--set` may change anything but those beside them; what exactness
+/// a plan may have, and how much memory, is none. `made` says which plans have.
+pub(super) fn refuse_decisions(
+    file: &Path,
+    set: &[String],
+    made: &str,
+) -> Result<(), Failure> {
     let decides = |line: &&String| {
         let mut search = dsl::Search::default();
         let is_read = search.set_from(line, &dsl::Disk).is_ok();
-        let allows = search.exactness.take().is_some();
+        let allows = search.exactness.take().is_some() | search.memory.take().is_some();
         is_read && !(allows && search == dsl::Search::default())
     };
-    let Some(line) = args.set.iter().find(decides) else { return Ok(()) };
+    let Some(line) = set.iter().find(decides) else { return Ok(()) };
     let message = format!(
-        "`--set \"{line}\"` is for a search, and the plan of `--plan` has every decision made: leave \
-         one of them away, or edit the plan"
+        "`--set \"{line}\"` is for a search, and {made} every decision made: leave it away, or edit \
+         the plan"
     );
-    Err(Failure::usage(&args.file, &message))
+    Err(Failure::usage(file, &message))
 }
 
 /// The schedule of the plan in a file, and what is told of it.
 fn planned(path: &Path, loaded: &Loaded) -> Result<(Checked, Vec<Problem>), Failure> {
-    let text = load::text(path)?;
+    let text = load::plan_text(path)?;
     let program = &loaded.program;
     let wrong = |mistakes| Failure::plan_file(path, &mistakes);
     let plan = roundelay::read_plan(&text, program).map_err(wrong)?;

@@ -4,7 +4,7 @@ use super::{
     Form, args::DataArgs, compile, failure::Failure, load, print, print_json,
     watch::Known,
 };
-use roundelay::{Examples, ExamplesError};
+use roundelay::{Examples, ExamplesError, parts::schedule::counted};
 
 pub(super) fn data(args: &DataArgs) -> Result<(), Failure> {
     let form = args.json.then_some(Form::Document);
@@ -16,11 +16,11 @@ pub(super) fn data(args: &DataArgs) -> Result<(), Failure> {
     }
     let names: Vec<&str> = examples.inputs.iter().map(|input| &*input.name).collect();
     print(&format!(
-        "{}: {} of {} steps with {} examples each\n",
+        "{}: {} of {} with {} each\n",
         args.output.display(),
         names.join(", "),
-        examples.steps,
-        examples.batch
+        counted(examples.steps, "step"),
+        counted(examples.batch, "example")
     ))
 }
 

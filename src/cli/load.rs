@@ -5,7 +5,7 @@ use roundelay::{
     Checked, OutputFile, Program, ReadError, SourceFile, Unnameable, WriteError,
     parts::{
         dsl::{self, Files},
-        runtime::data_files,
+        runtime::{Written, data_files, refuse_among_data},
         schedule,
     },
 };
@@ -63,6 +63,20 @@ impl Loaded {
         let of_data = move || data_files(&self.program.train.data, data);
         let of_data = iter::once_with(of_data).flatten().flatten();
         self.read.iter().cloned().chain(of_data)
+    }
+
+    /// A text file that is written at the end of long work: none of those that this is made of, and none
+    /// that its data would take for its own the next time.
+    pub(super) fn output(
+        &self,
+        path: &Path,
+        data: Option<&Path>,
+    ) -> Result<OutputFile, Failure> {
+        let file = output(path, self.files(data))?;
+        let among =
+            refuse_among_data(&self.program.train.data, data, Written::File(path));
+        among.map_err(|error| Failure::unwritten(&error))?;
+        Ok(file)
     }
 }
 
@@ -137,6 +151,22 @@ pub(super) fn schedule(path: &Path) -> Result<Checked, Failure> {
         return Err(Failure::mistaken(path, message, hint));
     }
     checked(path, &text)
+}
+
+/// The text of a plan file.
+pub(super) fn plan_text(path: &Path) -> Result<String, Failure> {
+    let text = text(path)?;
+    let found = match dsl::begins_program(&text) {
+        true => "a program",
+        false if schedule::begins_schedule(&text) => "a schedule file",
+        false => return Ok(text),
+    };
+    let message = format!("this is {found}, not a plan file");
+    Err(Failure::mistaken(
+        path,
+        &message,
+        "`roundelay plan PROGRAM -o PLAN` writes plan files",
+    ))
 }
 
 /// A schedule that was read and holds.

@@ -28,7 +28,7 @@ pub(super) fn plan(args: &PlanArgs) -> Result<(), Failure> {
             let set = args.set.clone();
             let loaded = load::program(&ProgramArgs { file: file.clone(), set })?;
             let output = args.output.as_ref();
-            let output = output.map(|path| load::output(path, loaded.files(None)));
+            let output = output.map(|path| loaded.output(path, None));
             ranked(args, &loaded, output.transpose()?.as_ref())
         }
         _ => unreachable!("the arguments must name a program or two plans"),
@@ -186,12 +186,13 @@ fn diff(
         let found = planner::diff(&plans.0, &plans.1);
         return tell_diff(args, (one, other), &found, None, Vec::new());
     };
+    compile::refuse_decisions(file, &args.set, "the plans of `--diff` have")?;
     let set = args.set.clone();
     let program = load::program(&ProgramArgs { file: file.to_owned(), set })?.program;
     let mut warnings = Vec::new();
     let mut read = |path: &Path| -> Result<Plan, Failure> {
         let mistakes = |wrong| Failure::plan_file(path, &wrong);
-        let text = load::text(path)?;
+        let text = load::plan_text(path)?;
         let plan = roundelay::read_plan(&text, &program).map_err(mistakes)?;
         warnings.extend(compile::tell_doubt(path, &text, &program));
         Ok(plan)
@@ -212,7 +213,7 @@ fn diff(
 
 fn parsed(path: &Path) -> Result<Plan, Failure> {
     let mistakes = |wrong| Failure::plan_file(path, &wrong);
-    planner::parse_plan(&load::text(path)?).map_err(mistakes)
+    planner::parse_plan(&load::plan_text(path)?).map_err(mistakes)
 }
 
 /// Two plans side by side, and what was warned of meanwhile.

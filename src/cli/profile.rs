@@ -35,7 +35,7 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<(), Failure> {
 /// The table as it is written.
 fn measured(args: &ProfileArgs) -> Result<Profile, Failure> {
     let loaded = load::program_with(&args.program, Tables::Leave)?;
-    let output = load::output(&args.output, loaded.files(args.data.as_deref()))?;
+    let output = loaded.output(&args.output, args.data.as_deref())?;
     let usual = ProfileOptions::default();
     let patience = Duration::from_secs(args.patience);
     let options = ProfileOptions {

@@ -40,6 +40,7 @@ impl<'a> Settled<'a> {
                 Chosen::Cpu
             }
             On::Cuda(graphs) => {
+                refuse_unscaled(dtype)?;
                 demanded_gpu(dtype)?;
                 Chosen::Gpu(graphs)
             }

@@ -11,9 +11,9 @@ use std::{
 pub struct RunOptions {
     /// The kind of device that trains.
     pub on: On,
-    /// Stop after this many training steps instead of the job's number.
+    /// Train up to this step, counted from the start of training, instead of the job's number.
     pub steps: Option<u64>,
-    /// Take the data from this folder instead of the job's.
+    /// Where relative paths of the job's data begin, instead of the folder of its program.
     pub data: Option<PathBuf>,
     /// Where it begins, and which checkpoints it keeps.
     pub start: Start,

@@ -45,6 +45,21 @@ fn a_file_of_another_kind_is_said_to_be_one() {
     }
 }
 
+#[test]
+fn what_is_no_plan_file_is_said_to_be_none() {
+    let scratch = Scratch::new("no-plan");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let schedule = compiled(&scratch, &program, "line.schedule");
+    let kinds = [(&program, "a program"), (&schedule, "a schedule file")];
+    for (file, kind) in kinds {
+        let said = format!("this is {kind}, not a plan file");
+        let words = [&*said, "`roundelay plan PROGRAM -o PLAN`"];
+        let mut compile = roundelay("compile -o never --plan");
+        refused(compile.arg(file).arg(&program), 1, &words);
+        refused(roundelay("plan --diff").args([file, file]), 1, &words);
+    }
+}
+
 /// A name is all there is to go by where the text begins as neither.
 #[test]
 fn what_begins_as_neither_is_what_it_is_called() {

@@ -65,6 +65,19 @@ fn usage_mistakes_end_with_2() {
     }
 }
 
+/// What only one kind of work of `devices` heeds is refused with every other.
+#[test]
+fn options_of_one_check_of_devices_are_none_of_another() {
+    let works = ["", "-o never.rdl", "--compile", "--self-check", "--check-kernels"];
+    let options = ["--only copy", "--seed 3", "--calls 9", "--own-products"];
+    let owned = options.map(|option| (option, "--check-kernels"));
+    for (option, own) in owned.into_iter().chain([("--largest 3", "--self-check")]) {
+        for work in works.iter().filter(|work| **work != own) {
+            refused(&mut roundelay(&format!("devices {work} {option}")), 2, &["--"]);
+        }
+    }
+}
+
 #[test]
 fn plan_prints_every_decision_and_cost() {
     let scratch = Scratch::new("plan");

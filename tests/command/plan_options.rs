@@ -181,6 +181,12 @@ fn plans_that_cannot_be_compared_are_refused_with_the_place() {
         twice.arg("--diff").args([&plan, &plan]).args(file);
         assert_eq!(refused(&mut twice, &["cannot be used multiple times"]).code, 2);
     }
+    let mut decided = diff(&plan);
+    decided.arg(&program).args(["--set", "rule = cyclic_v2"]);
+    let words = ["`--set \"rule = cyclic_v2\"` is for a search", "plans of `--diff`"];
+    assert_eq!(refused(&mut decided, &words).code, 2);
+    let allowed = ["--set", "memory <= 1 GB", "--set", "exactness = local"];
+    printed(diff(&plan).arg(&program).args(allowed));
     let top = refused(diff(&plan).args(["--top", "3"]), &["cannot be used with"]);
     assert_eq!(top.code, 2);
     let tight = ["--set", "memory <= 1 kB"];

@@ -153,6 +153,10 @@ fn nothing_is_written_among_the_data() {
         );
     }
     assert!(!scratch.path("runs/kept").exists());
+    let commands = [("plan -o", "p.yaml"), ("compile -o", "s"), ("profile -o", "t")];
+    for (command, path) in commands.into_iter().chain([("data --steps 1 -o", "d")]) {
+        refused(&mut run(command, path), 2, &words);
+    }
 }
 
 /// Nor the weights that a run starts from, by whatever name.

@@ -88,7 +88,7 @@ fn rank(schedule: &Checked, data: &Dataset, seat: &Seat) -> (Option<Trained>, u6
         let mut listen = |loss| losses.push(loss);
         cpu.replay_while(end, &mut listen, &mut || true).unwrap();
     }
-    let (state, parameters) = (cpu.save().unwrap(), cpu.parameters().unwrap());
+    let (state, parameters) = (cpu.save().unwrap(), cpu.newest().unwrap());
     assert!(
         parameters == state.clone().map(newest),
         "what is looked at is what is saved"
