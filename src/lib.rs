@@ -44,8 +44,8 @@ pub use import::{ImportCluster, ImportDtype, ImportOptions, Imported, families, 
 pub use machine::{check_kernels, compile_kernels, gpus, machine, self_check};
 pub use profile::{Measuring, ProfileError, ProfileOn, ProfileOptions, profile};
 pub use run::{
-    Assessment, Folder, Learned, On, Outcome, RunError, RunEvent, RunOptions, Start,
-    TokenFacts, evaluate, run,
+    Assessment, EvaluateOptions, Folder, Learned, On, Outcome, RunError, RunEvent,
+    RunOptions, Start, TokenFacts, evaluate, run,
 };
 pub use schedule_file::{
     ReadError, Unnameable, WriteError, read_as, read_file, write_file,
@@ -69,8 +69,8 @@ pub use roundelay_runtime::{
 };
 pub use roundelay_schedule::{
     Bytes, Catalogue, Checked, DeviceId, Element, FileErrors, Initial, Kind, Lines,
-    Nanos, Plan, Profile, Schedule, Simulation, Target, Timeline, Trace, Violation,
-    Violations, check, grid, page, read, seal, simulate, simulate_steady, trace, write,
+    Nanos, Plan, Profile, Schedule, Simulation, Target, Trace, Violation, Violations,
+    check, grid, page, read, read_profile, seal, simulate, simulate_steady, trace, write,
     write_profile,
 };
 

@@ -9,7 +9,7 @@ mod options;
 mod start;
 
 pub use error::RunError;
-pub use evaluate::{Assessment, Learned, evaluate};
+pub use evaluate::{Assessment, EvaluateOptions, Learned, evaluate};
 pub use event::{Outcome, RunEvent, TokenFacts};
 pub(crate) use machine::refuse_unscaled;
 pub use options::{Folder, On, RunOptions, Start};

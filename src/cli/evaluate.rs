@@ -9,7 +9,7 @@ use super::{
     run::{self, Note},
     watch::Known,
 };
-use roundelay::{Assessment, Coverage, Graphs, Learned, Measures};
+use roundelay::{Assessment, Coverage, EvaluateOptions, Graphs, Learned, Measures};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -63,10 +63,12 @@ fn assessed(
         let note = Note::of(&event);
         notes.extend(note.inspect(Note::tell));
     };
-    let data = args.data.as_deref();
-    let on = run::on(args.device, Graphs::Never);
-    let assessed = roundelay::evaluate(&schedule, learned, on, data, args.examples, told);
-    match assessed {
+    let options = EvaluateOptions {
+        on: run::on(args.device, Graphs::Never),
+        data: args.data.clone(),
+        examples: args.examples,
+    };
+    match roundelay::evaluate(&schedule, learned, &options, told) {
         Ok(assessment) => Ok((assessment, notes)),
         Err(error) => Err(Failure::run(file, &error)),
     }

@@ -6,11 +6,11 @@ use super::{
     notes,
 };
 use roundelay_runtime::{
-    Coverage, Cpu, CudaOptions, Dataset, Evaluated, Evaluator, Latest, MachineError,
-    Measures, OnGpu, Provenance, Weights, check_native,
+    Coverage, Cpu, CudaOptions, Dataset, Evaluated, Evaluator, HeldOut, Latest,
+    MachineError, Measures, OnGpu, Provenance, Weights, check_native,
 };
 use roundelay_schedule::Checked;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Where parameters lie that were trained.
 #[derive(Clone, Debug)]
@@ -19,6 +19,24 @@ pub enum Learned {
     Checkpoint(PathBuf),
     /// A safetensors file under global parameter names.
     Weights(PathBuf),
+}
+
+/// How to look at held-out data.
+#[derive(Clone, Debug)]
+pub struct EvaluateOptions {
+    /// The kind of device that computes. It does so call by call, so whether periods are graphs does not matter.
+    pub on: On,
+    /// Where relative paths of the job's data begin, instead of the folder of its program.
+    pub data: Option<PathBuf>,
+    /// About how many examples: whole batches are taken.
+    pub examples: u64,
+}
+
+impl Default for EvaluateOptions {
+    /// On a CPU, over as many examples as training looks at.
+    fn default() -> Self {
+        Self { on: On::default(), data: None, examples: HeldOut::EXAMPLES }
+    }
 }
 
 /// What held-out data says of what was learned.
@@ -32,9 +50,7 @@ pub struct Assessment {
     pub coverage: Coverage,
 }
 
-/// Held-out loss and metrics of what was learned, over about `examples` examples; training looks at
-/// [`HeldOut::EXAMPLES`](crate::HeldOut::EXAMPLES). One process computes them, call by call, so it
-/// does not matter whether periods are graphs. The listener hears of checkpoints that are passed over, of weights
+/// Held-out loss and metrics of what was learned, which one process computes. The listener hears of checkpoints that are passed over, of weights
 /// that are no numbers, and why a GPU is not used.
 ///
 /// # Errors
@@ -43,13 +59,12 @@ pub struct Assessment {
 pub fn evaluate(
     schedule: &Checked,
     learned: &Learned,
-    on: On,
-    data: Option<&Path>,
-    examples: u64,
+    options: &EvaluateOptions,
     mut listener: impl FnMut(RunEvent),
 ) -> Result<Assessment, RunError> {
-    let mut evaluator = evaluator(schedule, on, &mut listener)?;
-    let data = Dataset::open(&schedule.job, data)?;
+    let EvaluateOptions { on, data, examples } = options;
+    let mut evaluator = evaluator(schedule, *on, &mut listener)?;
+    let data = Dataset::open(&schedule.job, data.as_deref())?;
     let state = match learned {
         Learned::Checkpoint(folder) => {
             if !folder.exists() {
@@ -70,7 +85,7 @@ pub fn evaluate(
             state
         }
     };
-    let mut held_out = data.held_out(examples)?;
+    let mut held_out = data.held_out(*examples)?;
     let (micro_batches, coverage) = (held_out.micro_batches(), held_out.coverage());
     let measures = evaluator.measure(&state, &mut held_out, micro_batches)?;
     Ok(Assessment { step: state.step, measures, coverage })

@@ -65,19 +65,6 @@ fn usage_mistakes_end_with_2() {
     }
 }
 
-/// What only one kind of work of `devices` heeds is refused with every other.
-#[test]
-fn options_of_one_check_of_devices_are_none_of_another() {
-    let works = ["", "-o never.rdl", "--compile", "--self-check", "--check-kernels"];
-    let options = ["--only copy", "--seed 3", "--calls 9", "--own-products"];
-    let owned = options.map(|option| (option, "--check-kernels"));
-    for (option, own) in owned.into_iter().chain([("--largest 3", "--self-check")]) {
-        for work in works.iter().filter(|work| **work != own) {
-            refused(&mut roundelay(&format!("devices {work} {option}")), 2, &["--"]);
-        }
-    }
-}
-
 #[test]
 fn plan_prints_every_decision_and_cost() {
     let scratch = Scratch::new("plan");
@@ -354,12 +341,14 @@ fn a_plan_file_pins_what_is_compiled() {
     let text = fs::read_to_string(&schedule).expect("it was written");
     assert!(text.contains("\n  placement: pipeline\n"), "{text}");
     printed(compile().args(["--set", "core.memory = 4 GB"]));
-    for line in ["rule = sync", "memory <= 1 kB", "minimize = step_time"] {
+    for line in ["rule = sync", "minimize = step_time"] {
         refused(compile().args(["--set", line]), 2, &[line, "--plan"]);
     }
     // Which plans may be is no decision of one.
     printed(compile().args(["--set", "exactness = truncated"]));
     refused(compile().args(["--set", "exactness = exact"]), 1, &["delayed", "exactness"]);
+    printed(compile().args(["--set", "memory <= 1 MB"]));
+    refused(compile().args(["--set", "memory <= 1 kB"]), 1, &["memory <= 1.728 kB"]);
     let plan_text = fs::read_to_string(&plan).expect("it was written");
     scratch.file(
         "plan.yaml",

@@ -1,6 +1,6 @@
-//! What `--help` says of each command holds for that command.
+//! What `--help` says of each command holds for that command, and no option is left unused.
 
-use crate::support::{Scratch, printed, roundelay};
+use crate::support::{Scratch, printed, refused, roundelay};
 
 const PROGRAM: &str = "
 model line {
@@ -39,5 +39,18 @@ fn outputs_have_a_long_name_too() {
     for command in ["compile", "import", "profile", "data", "devices"] {
         let told = printed(&mut roundelay(&format!("{command} --help")));
         assert!(told.contains("-o, --output <"), "{command}: {told}");
+    }
+}
+
+/// What only one kind of work of `devices` heeds is refused with every other.
+#[test]
+fn options_of_one_check_of_devices_are_none_of_another() {
+    let works = ["", "-o never.rdl", "--compile", "--self-check", "--check-kernels"];
+    let options = ["--only copy", "--seed 3", "--calls 9", "--own-products"];
+    let owned = options.map(|option| (option, "--check-kernels"));
+    for (option, own) in owned.into_iter().chain([("--largest 3", "--self-check")]) {
+        for work in works.iter().filter(|work| **work != own) {
+            refused(&mut roundelay(&format!("devices {work} {option}")), 2, &["--"]);
+        }
     }
 }
