@@ -124,7 +124,7 @@ fn check_refuses_each_fault_at_its_place() {
     for (text, place, told) in [
         (good.replace("1F0,1B0", "1B0,1F0"), (2, 1), "1B0 stands above 1F0"),
         (good.replace(",1B3", ""), (2, 1), "1B3 is missing"),
-        (good.replace(",1F3,1B3", ""), (2, 1), "1F3 is missing, and 1 more"),
+        (good.replace(",1F3,1B3", ""), (2, 1), "and one more pass of its stage"),
         (halves.replace("1I0,1W0", "1W0,1I0"), (2, 5), "1W0 stands above 1I0"),
         (halves.replace(",1W2", ""), (2, 1), "1W2 is missing"),
         (halves.replace("1I2,1W2", "1B2"), (2, 29), "whole and split"),

@@ -166,6 +166,7 @@ impl Faults {
             } else if let Some(first) = missing.first() {
                 let more = match missing.len() - 1 {
                     0 => String::new(),
+                    1 => ", and one more pass of its stage".to_owned(),
                     more => format!(", and {more} more passes of its stage"),
                 };
                 let message = format!("{first} is missing{more}");
