@@ -41,6 +41,15 @@ pub(crate) enum Method {
     Adamw,
 }
 
+/// Where the data of a task come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Files of a folder.
+    Folder,
+    /// The seed alone.
+    Seed,
+}
+
 /// How the learning rate begins; it always ends on a cosine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -200,6 +209,14 @@ impl Task {
             Task::Text | Task::Shapes => 4,
             Task::DeepText => 8,
             Task::DeepShapes => 7,
+        }
+    }
+
+    /// Where its data come from.
+    pub(crate) fn origin(self) -> Origin {
+        match self {
+            Task::Text | Task::DeepText => Origin::Folder,
+            Task::Shapes | Task::DeepShapes => Origin::Seed,
         }
     }
 

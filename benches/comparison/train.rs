@@ -1,6 +1,9 @@
 //! Doing one run.
 
-use super::{case::Case, record::Outcome};
+use super::{
+    case::{Case, Origin},
+    record::Outcome,
+};
 use roundelay::{
     Checked, SearchOptions, SourceFile,
     parts::runtime::{Cpu, CpuOptions, Dataset, Evaluator, State},
@@ -41,7 +44,11 @@ impl Prepared {
             &SearchOptions { top: 1, ..SearchOptions::default() },
         )?;
         let schedule = roundelay::compile(&parsed, ranking.best())?;
-        let data = Dataset::open(&schedule.job, Some(text))?;
+        let folder = match case.task.origin() {
+            Origin::Folder => Some(text),
+            Origin::Seed => None,
+        };
+        let data = Dataset::open(&schedule.job, folder)?;
         let key =
             digest(&format!("{program} {} {:?}", data.digest(), schedule.plan.cuts));
         let (steps, held_out) = (case.task.steps(), case.task.held_out());
