@@ -47,7 +47,13 @@ const ROWS: [Row; 6] = [
     Row {
         name: "quickstart sync, 1 device",
         example: "quickstart.rdl",
-        decisions: &["rule = sync", "placement = accumulate", "micro_batches = 4"],
+        decisions: &[
+            "rule = sync",
+            "placement = accumulate",
+            "devices = 1",
+            "micro_batches = 4",
+            "stages = 1",
+        ],
         bound: 0.05,
     },
     Row {
@@ -56,6 +62,7 @@ const ROWS: [Row; 6] = [
         decisions: &[
             "rule = sync",
             "placement = data",
+            "devices = 2",
             "micro_batches = 2",
             "states = replicated",
             "stages = 1",
@@ -68,6 +75,7 @@ const ROWS: [Row; 6] = [
         decisions: &[
             "rule = cyclic_v2",
             "placement = data",
+            "devices = 2",
             "micro_batches = 2",
             "states = replicated",
             "stages = 2",
@@ -80,6 +88,7 @@ const ROWS: [Row; 6] = [
         decisions: &[
             "rule = cyclic_v2",
             "placement = pipeline",
+            "devices = 2",
             "micro_batches = 4",
             "stages = 2",
         ],
@@ -88,7 +97,7 @@ const ROWS: [Row; 6] = [
     Row {
         name: "handoff, 2 devices",
         example: "data-handoff.rdl",
-        decisions: &["micro_batches = 2", "stages = 2"],
+        decisions: &["devices = 2", "micro_batches = 2", "stages = 2"],
         bound: 0.10,
     },
 ];

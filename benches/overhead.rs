@@ -38,7 +38,8 @@ fn quickstart(micro_batches: u32) -> Result<Checked, Box<dyn Error>> {
     let source = SourceFile::new(path.display().to_string(), fs::read_to_string(&path)?);
     let mut program = roundelay::parse(&source)?;
     let micro_batches = format!("micro_batches = {micro_batches}");
-    for decision in ["rule = sync", "placement = accumulate", &micro_batches] {
+    let one = ["rule = sync", "placement = accumulate", "devices = 1", "stages = 1"];
+    for decision in one.into_iter().chain([&*micro_batches]) {
         program.search.set(decision)?;
     }
     let ranking = roundelay::plan(&program, &SearchOptions::default())?;
