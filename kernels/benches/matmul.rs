@@ -61,7 +61,7 @@ impl Shape {
             argument,
             offset: Bytes(0),
             element: Element::Real,
-            shape: shape.to_vec(),
+            shape: shape.to_vec().into(),
         };
         let flag = |name: &'static str, value| (name.into(), Attribute::Flag(value));
         Call {
@@ -69,7 +69,8 @@ impl Shape {
             attributes: BTreeMap::from([
                 flag("transpose_a", self.transpose_a),
                 flag("transpose_b", self.transpose_b),
-            ]),
+            ])
+            .into(),
             operands: vec![
                 operand(0, if self.transpose_a { [k, m] } else { [m, k] }),
                 operand(1, if self.transpose_b { [n, k] } else { [k, n] }),
