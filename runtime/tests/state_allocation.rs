@@ -1,6 +1,6 @@
-//! A state is held once on its way: beside it there is one flat array at a time, on all parts of split tensors,
-//! where it comes from arenas, one array of a parameter where it goes to them, and nothing where it is written.
-//! What is read goes to arenas without being held.
+//! A state is held once on its way: beside it there is one flat array at a time, on all parts of split
+//! tensors, where it comes from arenas, one array of a parameter where it goes to them, and nothing
+//! where it is written. What is read goes to arenas without being held.
 #![expect(unsafe_code, reason = "a counting allocator")]
 
 #[allow(dead_code, reason = "each test file uses its part")]

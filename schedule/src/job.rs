@@ -198,8 +198,8 @@ pub struct Optimizer {
     pub rate: Rate,
     /// Decay of parameters towards zero; applies to parameters that are [`Treatment::Decayed`].
     pub weight_decay: f64,
-    /// Largest Euclidean norm of the gradients that are bounded together ([`crate::Plan::normed_with`]); zero for
-    /// no limit.
+    /// Largest Euclidean norm of the gradients that are bounded together
+    /// ([`crate::Plan::normed_with`]); zero for no limit.
     pub clip: f64,
 }
 

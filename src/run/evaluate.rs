@@ -24,7 +24,8 @@ pub enum Learned {
 /// How to look at held-out data.
 #[derive(Clone, Debug)]
 pub struct EvaluateOptions {
-    /// The kind of device that computes. It does so call by call, so whether periods are graphs does not matter.
+    /// The kind of device that computes. It does so call by call, so whether periods are graphs does
+    /// not matter.
     pub on: On,
     /// Where relative paths of the job's data begin, instead of the folder of its program.
     pub data: Option<PathBuf>,
@@ -50,8 +51,8 @@ pub struct Assessment {
     pub coverage: Coverage,
 }
 
-/// Held-out loss and metrics of what was learned, which one process computes. The listener hears of checkpoints that are passed over, of weights
-/// that are no numbers, and why a GPU is not used.
+/// Held-out loss and metrics of what was learned, which one process computes. The listener hears of
+/// checkpoints that are passed over, of weights that are no numbers, and why a GPU is not used.
 ///
 /// # Errors
 /// Unusable data, no checkpoint or weights, or those of another model; too little memory; a GPU that

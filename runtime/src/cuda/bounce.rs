@@ -59,7 +59,8 @@ pub(super) fn alone() -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Waits until a moment has passed, at most so long while this process runs, and as long as `watch` sees nothing wrong.
+/// Waits until a moment has passed, at most so long while this process runs, and as long as `watch`
+/// sees nothing wrong.
 pub(super) fn wait(
     event: &Event,
     patience: Duration,

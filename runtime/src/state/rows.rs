@@ -244,8 +244,8 @@ fn spans(job: &Job, key: Array) -> Vec<Span<'_>> {
     spans
 }
 
-/// Gathers so much of the state at rest at a moment through `read(device, first byte, bytes)`. Beside the state
-/// there is one flat array at a time, of all rows of split tensors.
+/// Gathers so much of the state at rest at a moment through `read(device, first byte, bytes)`. Beside
+/// the state there is one flat array at a time, of all rows of split tensors.
 ///
 /// # Panics
 /// When the carried rows do not cover the newest version, which the checker excludes.
