@@ -81,11 +81,11 @@ impl<'a> Cursor<'a> {
         hint: &str,
     ) -> Result<T, Slip> {
         let at = self.at();
-        let found = self.found();
+        let here = *self;
         self.word().parse().map_err(|message: String| {
             // Where no word stands, what does is told.
             let message = match message.strip_suffix("``") {
-                Some(start) => format!("{start}{found}"),
+                Some(start) => format!("{start}{}", here.found()),
                 None => message,
             };
             slip(at, message, hint)
@@ -95,10 +95,11 @@ impl<'a> Cursor<'a> {
     /// A count.
     pub(super) fn number(&mut self, hint: &str) -> Result<u32, Slip> {
         let at = self.at();
-        let found = self.found();
+        let here = *self;
         let word = self.word();
         let digits = word.bytes().all(|b| b.is_ascii_digit());
         word.parse().ok().filter(|_| digits).ok_or_else(|| {
+            let found = here.found();
             slip(at, format!("expected a number below 2^32, found {found}"), hint)
         })
     }
