@@ -49,6 +49,17 @@ struct Problems<'a> {
     diagnostics: &'a [Problem],
 }
 
+/// The most mistakes of one file that are told.
+const LISTED_MAX: usize = 1000;
+
+/// What says that there are more than were told, if there are.
+fn further(path: &Path, code: Code, unlisted: usize, what: &str) -> Option<Problem> {
+    let message = format!("{unlisted} further {what} are not listed");
+    let mut problem = Problem::new(code, path, 0, message);
+    problem.hint = "repair those above first".to_owned();
+    (unlisted > 0).then_some(problem)
+}
+
 impl Failure {
     /// Says what went wrong and returns the exit code.
     pub(crate) fn tell(&self, json: Option<Form>) -> ExitCode {
@@ -263,7 +274,9 @@ impl Failure {
             problem.hint.clone_from(&mistake.hint);
             problem
         };
-        Self::listed(mistakes.iter().map(of).collect())
+        let mut told: Vec<Problem> = mistakes.iter().take(LISTED_MAX).map(of).collect();
+        told.extend(further(path, Code::Lists, mistakes.len() - told.len(), "mistakes"));
+        Self::listed(told)
     }
 
     /// A schedule file that is refused.
@@ -295,12 +308,7 @@ impl Failure {
         };
         let mut told: Vec<Problem> = violations.iter().map(of).collect();
         let unlisted = violations.total() - told.len();
-        if unlisted > 0 {
-            let message = format!("{unlisted} further violations are not listed");
-            let mut further = Problem::new(Code::Check, path, 0, message);
-            further.hint = "repair those above first".to_owned();
-            told.push(further);
-        }
+        told.extend(further(path, Code::Check, unlisted, "violations"));
         Self::listed(told)
     }
 

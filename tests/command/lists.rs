@@ -1,7 +1,10 @@
 //! Lists of passes as a user meets them: what `check` says of a file, what `show --as csv` writes,
 //! and lists that a program names.
 
-use crate::support::{Scratch, document, ended, lines, printed, roundelay, schema};
+use crate::support::{
+    self, PROGRAM, Scratch, diagnostics, document, ended, lines, printed, roundelay,
+    schema,
+};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -114,6 +117,21 @@ fn check_prints_facts_of_good_lists() {
     for words in ["16 passes of 2 stages and 4 micro-batches", "20.0 % idle", "2, 1"] {
         assert!(text.contains(words), "`{words}` is not in {text}");
     }
+}
+
+/// Whatever stands in a file that is called one of lists.
+#[test]
+fn what_is_no_lists_at_all_is_refused_in_few_words() {
+    let scratch = Scratch::new("lists-none");
+    let words = "these,are,no,passes\n".repeat(1_000);
+    let told = diagnostics(roundelay("check").arg(scratch.file("words.csv", &words)), 1);
+    assert_eq!(told.len(), 1_001);
+    let last = told[1_000]["message"].as_str().expect("the schema holds");
+    assert!(last.ends_with(" further mistakes are not listed"), "{last}");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let schedule = support::compiled(&scratch, &program, "s.csv");
+    let told = diagnostics(roundelay("check").arg(schedule), 1);
+    assert_eq!(told[0]["message"], "this is a schedule file, not lists of passes");
 }
 
 #[test]

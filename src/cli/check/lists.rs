@@ -5,7 +5,7 @@ use crate::cli::{
 };
 use roundelay::parts::{
     dsl::{Lists, read_lists},
-    schedule::{DeviceList, Pass, Units, item_times, listed_in},
+    schedule::{DeviceList, Pass, Units, begins_schedule, item_times, listed_in},
 };
 use serde::Serialize;
 
@@ -27,6 +27,11 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
         return Err(Failure::usage(&args.file, "lists have no hash to seal"));
     }
     let text = load::text(&args.file)?;
+    if begins_schedule(&text) {
+        let message = "this is a schedule file, not lists of passes";
+        let hint = "give it another ending than `.csv`";
+        return Err(Failure::mistaken(&args.file, message, hint));
+    }
     let read = read_lists(&text);
     let lists = read.map_err(|mistakes| Failure::lists(&args.file, &mistakes))?;
     let document = document(&lists);
