@@ -45,8 +45,13 @@ impl<'a> Settled<'a> {
                 Chosen::Gpu(graphs)
             }
             On::Best(graphs) => match lacking(control)? {
-                None if control.is_some() => Chosen::Gpu(graphs),
-                None => Chosen::GpuOrCpu(graphs),
+                None => {
+                    refuse_unscaled(dtype)?;
+                    match control {
+                        Some(_) => Chosen::Gpu(graphs),
+                        None => Chosen::GpuOrCpu(graphs),
+                    }
+                }
                 Some(absent) => {
                     turn_to_cpu(dtype, &absent, listener)?;
                     Chosen::Cpu
@@ -55,7 +60,7 @@ impl<'a> Settled<'a> {
         };
         match on {
             Chosen::Cpu => room(schedule, kept(options), control)?,
-            Chosen::Gpu(_) | Chosen::GpuOrCpu(_) => refuse_unscaled(dtype)?,
+            Chosen::Gpu(_) | Chosen::GpuOrCpu(_) => {}
         }
         Ok(Self { on, control })
     }

@@ -79,11 +79,8 @@ impl Among {
         (moment, extent): (Moment, Extent),
         mut read: impl FnMut(DeviceId, u64, &mut [u8]) -> Result<(), E>,
     ) -> Result<Option<State>, E> {
-        let mut gathered = self
-            .control
-            .seat()
-            .is_first()
-            .then(|| Gathered::new(schedule, moment, extent));
+        let mut gathered =
+            self.is_first().then(|| Gathered::new(schedule, moment, extent));
         for round in rows::rounds(schedule, moment.step, extent) {
             let mut own = Vec::new();
             for (device, start, length) in round.reads() {

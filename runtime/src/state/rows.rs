@@ -154,9 +154,9 @@ pub(crate) fn rounds(schedule: &Schedule, step: u64, extent: Extent) -> Vec<Roun
     rounds.into_iter().map(|(key, pieces)| Round { key, pieces }).collect()
 }
 
-/// Fills the carried rows of the devices that a process has through `write(device, first byte, bytes)`, from
-/// a state that fits.
-/// One array of one parameter is made at a time, and only those that a row has something of.
+/// Fills the carried rows of the devices that a process has through `write(device, first byte, bytes)`,
+/// from a state that fits. One array of one parameter is made at a time, and only those that a row has
+/// something of.
 pub(crate) fn load<A: Numbers, E: From<StateError>>(
     schedule: &Schedule,
     state: &State<A>,
