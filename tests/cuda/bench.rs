@@ -229,7 +229,9 @@ impl Run {
 
     /// The same numbers everywhere.
     pub(crate) fn is(&self, other: &Self) -> bool {
-        self.bytes == other.bytes && self.losses == other.losses
+        self.bytes == other.bytes
+            && self.losses == other.losses
+            && self.looks == other.looks
     }
 }
 

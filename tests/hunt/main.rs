@@ -6,26 +6,37 @@
 //! `ROUNDELAY_HUNT=1000..2000` takes these seeds instead of the usual few.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps nothing")]
 
+#[path = "../cuda/bench.rs"]
+#[allow(dead_code, reason = "each test uses its part")]
+mod bench;
 mod draft;
 mod judge;
 mod model;
+mod on_gpus;
+mod on_ranks;
 mod parts;
 mod planning;
+#[path = "../support/ports.rs"]
+mod ports;
 mod program;
 #[path = "../support/random.rs"]
 #[allow(dead_code, reason = "each test uses its part")]
 mod random;
+#[path = "../support/mod.rs"]
+#[allow(dead_code, reason = "each test uses its part")]
+mod support;
 mod training;
+#[path = "../nccl/world.rs"]
+#[allow(dead_code, reason = "each test uses its part")]
+mod world;
 
-use judge::{Verdict, judge};
+use bench::has_compiler;
+use judge::Verdict;
 use program::Program;
 use std::{env, ops::Range, panic};
 
 /// Seeds of every run.
 const USUAL: Range<u64> = 0..30;
-
-/// At least this many of a hundred programs are trained, or the hunt shows little.
-const TRAINED: u64 = 40;
 
 fn seeds() -> Range<u64> {
     let Ok(said) = env::var("ROUNDELAY_HUNT") else { return USUAL };
@@ -33,8 +44,11 @@ fn seeds() -> Range<u64> {
     first.parse().expect("a number")..last.parse().expect("a number")
 }
 
-#[test]
-fn random_programs_are_trained_as_they_say_or_refused_with_a_reason() {
+/// Judges all programs.
+///
+/// # Panics
+/// With all that does not hold, or when fewer than `least` of a hundred were trained, which would show little.
+fn hunt(least: u64, judge: fn(&Program) -> Result<Verdict, String>) {
     let (mut trained, mut faults) = (0, Vec::new());
     for seed in seeds() {
         let program = Program::of(seed);
@@ -47,7 +61,26 @@ fn random_programs_are_trained_as_they_say_or_refused_with_a_reason() {
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     let all = seeds().end - seeds().start;
-    assert!(trained * 100 >= all * TRAINED, "{trained} of {all} were trained");
+    assert!(trained * 100 >= all * least, "{trained} of {all} were trained");
+}
+
+#[test]
+fn random_programs_are_trained_as_they_say_or_refused_with_a_reason() {
+    hunt(40, judge::judge);
+}
+
+#[test]
+fn gpus_train_random_programs_as_the_cpu_does() {
+    if has_compiler() {
+        hunt(40, on_gpus::judge);
+    }
+}
+
+#[test]
+fn ranks_train_random_programs_as_one_process_does() {
+    if has_compiler() {
+        hunt(20, on_ranks::judge);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use crate::{
     bench::{has_compiler, program},
-    training::{counted, counting, train},
+    training::{counted, counting},
     world::World,
 };
 use std::path::PathBuf;
@@ -48,9 +48,9 @@ fn all_ranks_take_and_keep_what_is_fastest_on_the_first() {
     }
     let world = world("agreeing", ["cache-0", "cache-1"]);
     let file = written(&world);
-    let trained = train(&world, "", &file);
+    let trained = world.train("--device cuda", &file);
     let tried = products(&world);
-    let again = train(&world, "", &file);
+    let again = world.train("--device cuda", &file);
     assert!(again.is(&trained));
     let [first, second] = products(&world);
     assert!(first.0 < tried[0].0 && second.0 < tried[1].0, "nothing is tried again");
@@ -78,9 +78,9 @@ fn parts_of_split_tensors_take_one_choice() {
     let plan = "rule sync, placement accumulate, micro_batches 2, stages 1, replicas 1, \
                 tensor { rows 2 }";
     let file = program(&world.bench, "parts", 2, "steps 2", plan);
-    let trained = train(&world, "", &file);
+    let trained = world.train("--device cuda", &file);
     let tried = products(&world);
-    assert!(train(&world, "", &file).is(&trained));
+    assert!(world.train("--device cuda", &file).is(&trained));
     let [first, second] = products(&world);
     assert!(first.0 < tried[0].0 && second.0 < tried[1].0, "nothing is tried again");
     assert_eq!((first.0 > 0, first.1), (true, 0), "the first part takes its own word");
@@ -95,9 +95,9 @@ fn ranks_that_share_a_folder_take_what_was_kept_first() {
     }
     let world = world("agreeing-together", ["cache", "cache"]);
     let file = written(&world);
-    let trained = train(&world, "", &file);
+    let trained = world.train("--device cuda", &file);
     let tried = products(&world);
-    let again = train(&world, "", &file);
+    let again = world.train("--device cuda", &file);
     assert!(again.is(&trained));
     let [first, second] = products(&world);
     assert_eq!(first.0, second.0, "both make the same products, and try nothing");
@@ -116,9 +116,9 @@ fn who_keeps_nothing_takes_what_others_keep() {
         let keeper = caches.iter().position(|cache| *cache != NOWHERE);
         let world = world(&format!("agreeing-kept-{keeper:?}"), caches);
         let file = written(&world);
-        let trained = train(&world, "", &file);
+        let trained = world.train("--device cuda", &file);
         let tried = products(&world);
-        let again = train(&world, "", &file);
+        let again = world.train("--device cuda", &file);
         assert!(again.is(&trained), "{keeper:?}");
         for (rank, (all, slow)) in products(&world).into_iter().enumerate() {
             let keeps = keeper == Some(rank);
@@ -137,8 +137,8 @@ fn gpus_of_several_kinds_take_words_of_their_own() {
     let world = world("agreeing-mixed", ["cache-0", "cache-1"]);
     let world = world.on(1, "STANDIN_CUDA_CAPABILITY", "121");
     let file = written(&world);
-    let trained = train(&world, "", &file);
-    let again = train(&world, "", &file);
+    let trained = world.train("--device cuda", &file);
+    let again = world.train("--device cuda", &file);
     assert!(again.is(&trained));
     for (all, slow) in products(&world) {
         assert_eq!((all > 0, slow), (true, 0), "each takes what is fastest on it");

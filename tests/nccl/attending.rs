@@ -3,7 +3,6 @@
 
 use crate::{
     bench::{Run, has_compiler},
-    training::train,
     world::World,
 };
 
@@ -52,7 +51,7 @@ fn all_ranks_take_and_keep_what_is_fastest_on_the_first() {
     let slow = "STANDIN_CUDA_SLOW";
     let world = world.on(0, slow, SLOW_USUAL).on(1, slow, SLOW_SPECIAL);
     let file = world.bench.scratch.file("attending.rdl", PROGRAM);
-    let ranks = train(&world, "", &file);
+    let ranks = world.train("--device cuda", &file);
     let [special, usual] = counts(&ranks);
     assert!(special > 0 && usual == 0, "{}", ranks.end["gpus"]);
     for cache in &caches {

@@ -3,7 +3,6 @@
 
 use crate::{
     bench::{Bench, has_compiler, program},
-    training::train,
     world::World,
 };
 use std::path::PathBuf;
@@ -39,7 +38,7 @@ fn ranks_that_exchange_messages_are_connected_and_no_others() {
             .set("STANDIN_NCCL_TAKES", &EACH.to_string());
         let file = program(&world.bench, name, ranks, "steps 3", plan);
         // The stand-in ends a rank that has a message for one that it never met.
-        let run = train(&world, "", &file);
+        let run = world.train("--device cuda", &file);
         assert_eq!(run.end["gpus"]["connection_bytes"], 2 * pairs * EACH, "{name}");
     }
 }
@@ -99,6 +98,6 @@ fn ranks_that_send_each_other_several_values_do_not_wait_in_a_circle() {
         let world = World::new(&format!("skipping-{order}-ranks"), 3)
             .set("STANDIN_CUDA_ORDER", "late")
             .set("STANDIN_NCCL_SENDS", "met");
-        assert!(train(&world, "", &file).is(&one), "{order}");
+        assert!(world.train("--device cuda", &file).is(&one), "{order}");
     }
 }

@@ -4,7 +4,7 @@
 use crate::{
     bench::{Bench, CUDNN, Run, has_compiler},
     faults::all_say,
-    training::{counted, counting, train},
+    training::{counted, counting},
     world::{LIBRARIES, World, at_once},
 };
 use std::{
@@ -108,13 +108,13 @@ fn all_ranks_take_and_keep_what_is_fastest_on_the_first() {
         let world = world(&format!("convolved-{is_library}"), 2);
         let file = program(&world, 2, "placement data");
         let world = fast(world, &[first, second]);
-        let trained = train(&world, "", &file);
+        let trained = world.train("--device cuda", &file);
         let (library, own) = counts(&trained);
         assert_eq!((library > 0, own > 0), (is_library, !is_library));
         let tried = convolved(&world);
         assert!(tried.iter().all(|tried| *tried > 0), "every rank tries");
         let world = fast(world, &[second, first]);
-        let again = train(&world, "", &file);
+        let again = world.train("--device cuda", &file);
         assert!(again.is(&trained), "the next run has the same bits");
         let untried = convolved(&world);
         let fewer = untried.iter().zip(&tried).all(|(untried, tried)| untried < tried);
@@ -140,7 +140,7 @@ fn ranks_take_what_one_process_has_kept() {
     let file = program(&world, 2, "placement data");
     let one = alone(&world, &file, 0, FAST_LIBRARY);
     let world = fast(world, &[FAST_OWN, FAST_OWN]);
-    let ranks = train(&world, "", &file);
+    let ranks = world.train("--device cuda", &file);
     assert_eq!(counts(&ranks), counts(&one));
     assert!(ranks.is(&one), "by the same engines they have the same bits");
     let [first, second] = convolved(&world);
@@ -157,7 +157,7 @@ fn parts_convolve_in_one_way() {
     let plan = "placement accumulate, replicas 1, tensor { rows 2 }";
     let file = program(&world, 2, plan);
     let world = fast(world, &[FAST_LIBRARY, FAST_OWN]);
-    let ranks = train(&world, "", &file);
+    let ranks = world.train("--device cuda", &file);
     assert_eq!(counts(&ranks).1, 0, "{}", ranks.end["gpus"]);
     assert!(ranks.is(&alone(&world, &file, 0, FAST_OWN)));
 }

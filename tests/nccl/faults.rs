@@ -4,7 +4,7 @@
 use crate::{
     bench::{has_compiler, program},
     support::{Ended, lines},
-    training::{counting, train},
+    training::counting,
     world::{Running, World, at_once},
 };
 use std::{
@@ -294,7 +294,7 @@ fn a_wait_that_ranks_do_not_keep_is_found() {
     let whole = World::new("kept", 3).set("STANDIN_CUDA_ORDER", "late");
     let file = program(&whole.bench, "tiny", 3, "steps 4", PLAN);
     let whole = counting(whole, 3);
-    let right = train(&whole, "", &file);
+    let right = whole.train("--device cuda", &file);
     let found = (1..=10).filter(|part| {
         let number = (right.count("waits") * part / 11).to_string();
         let world = World::new(&format!("forgotten-{part}"), 3)

@@ -7,12 +7,9 @@ use crate::{
         DEADLINE, PLAN, SLACK, all_rest_together, all_say, endless, keep, names_a_place,
         signal, training,
     },
-    support::lines,
     world::World,
 };
 use std::{
-    fs,
-    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -26,32 +23,17 @@ fn words(more: &str) -> String {
     format!("run --device cpu --deadline {DEADLINE} {more}")
 }
 
-/// The losses that are told, and the weights in the end.
-fn trained(world: &World, words: &str, file: &Path) -> (Vec<f64>, Vec<u8>) {
-    let weights = world.bench.scratch.path("weights.safetensors");
-    let save = format!("run --json --save {} {words}", weights.display());
-    let ended = world.run(&save, Some(file));
-    for (rank, own) in ended.iter().enumerate() {
-        assert_eq!(own.code, 0, "rank {rank}: {}", own.err);
-        assert!(rank == 0 || own.out.is_empty(), "rank 0 alone tells: {}", own.out);
-    }
-    let steps = lines(&ended[0].out);
-    let steps = steps.iter().filter(|line| line["event"] == "step");
-    let losses = steps.map(|line| line["loss"].as_f64().expect("a number")).collect();
-    (losses, fs::read(weights).expect("weights were saved"))
-}
-
 #[test]
 fn ranks_have_the_bits_of_one_process_and_go_on_with_them() {
     let one = world("whole", 1);
     let file = program(&one.bench, "tiny", 3, "steps 9, evaluate { every 4 }", PLAN);
-    let (losses, weights) = trained(&one, "--device cpu", &file);
+    let whole = one.train("--device cpu", &file);
     let many = world("many", 3);
     let kept = format!("--device cpu {}", keep(&many));
-    let (first, _) = trained(&many, &format!("{kept} --steps 5"), &file);
-    let (rest, last) = trained(&many, &format!("{kept} --resume"), &file);
-    assert_eq!([first, rest].concat(), losses);
-    assert!(last == weights, "all weights of one process");
+    let first = many.train(&format!("{kept} --steps 5"), &file);
+    let rest = many.train(&format!("{kept} --resume"), &file);
+    assert_eq!([first.losses, rest.losses].concat(), whole.losses);
+    assert!(rest.bytes == whole.bytes, "all weights of one process");
 }
 
 /// Without GPUs, or with too few of them, all take their CPUs.
@@ -59,14 +41,14 @@ fn ranks_have_the_bits_of_one_process_and_go_on_with_them() {
 fn where_a_rank_has_no_gpu_all_take_cpus_and_say_so() {
     let one = world("alone", 1);
     let file = program(&one.bench, "tiny", 3, "steps 3", PLAN);
-    let expected = trained(&one, "--device cpu", &file);
+    let whole = one.train("--device cpu", &file);
     let many = world("without", 3);
     let few = World::new("cpu-few", 3).set("STANDIN_CUDA_DEVICES", "2");
     for (world, why) in [
         (&many, "on rank 0 there is no NVIDIA driver here"),
         (&few, "on rank 2 there are 2 GPUs, fewer than processes"),
     ] {
-        assert!(trained(world, "--device auto", &file) == expected);
+        assert!(world.train("--device auto", &file).is(&whole));
         let said = world.run("run --device auto", Some(&file));
         let note = format!("runs on the CPU: {why}");
         assert!(said[0].err.contains(&note), "{}", said[0].err);

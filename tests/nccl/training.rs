@@ -1,14 +1,11 @@
 //! Every kind of plan on as many processes as it has devices, held to one process bit for bit.
 
 use crate::{
-    bench::{Bench, ENOUGH, Run, clipping, has_compiler, program, wide_program},
+    bench::{Bench, ENOUGH, clipping, has_compiler, program, wide_program},
     support::lines,
     world::World,
 };
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::PathBuf};
 
 /// Kind of plan, devices, and the lines that pin it.
 const PLANS: [(&str, u32, &str); 10] = [
@@ -51,23 +48,6 @@ const PLANS: [(&str, u32, &str); 10] = [
         "rule sync, placement accumulate, micro_batches 2, stages 1, replicas 2, states zero3, tensor { rows 2 }",
     ),
 ];
-
-/// A training of all ranks that must end well, as the first one tells it.
-pub(crate) fn train(world: &World, words: &str, program: &Path) -> Run {
-    let weights = world.bench.scratch.path("ranks.safetensors");
-    let _ = fs::remove_file(&weights);
-    let counts = world.bench.scratch.path("rank-counts-0");
-    let _ = fs::remove_file(&counts);
-    let weights_text = weights.to_str().expect("the path is text");
-    let words =
-        format!("run --json --device cuda {words} --deadline 60 --save {weights_text}");
-    let ended = world.run(&words, Some(program));
-    for (rank, own) in ended.iter().enumerate() {
-        assert_eq!(own.code, 0, "rank {rank}: {}", own.err);
-        assert!(rank == 0 || own.out.is_empty(), "rank 0 alone tells: {}", own.out);
-    }
-    Run::of(&ended[0], &weights, &counts)
-}
 
 /// All ranks write what their stand-ins counted.
 pub(crate) fn counting(world: World, ranks: u32) -> World {
@@ -119,7 +99,7 @@ pub(crate) fn compare(
             |world, (own, value)| world.set(own, value),
         );
         let world = counting(world, ranks);
-        let many = train(&world, "", &file);
+        let many = world.train("--device cuda", &file);
         assert!(many.is(&one), "{name}, {settings:?}: the bits of one process");
         assert!(many.count("exchanges") > 0, "{name}: ranks speak through NCCL");
         assert!(many.count("grouped") > 0, "{name}: some messages go together");
@@ -301,7 +281,7 @@ fn ranks_of_a_plan_behind_the_first_device() {
     let file = program(&whole.bench, "tiny", 3, "steps 3", plan);
     let one = whole.bench.run("--device cuda", &file, &[]);
     let world = World::new("behind-ranks", 2);
-    assert!(train(&world, "", &file).is(&one));
+    assert!(world.train("--device cuda", &file).is(&one));
     let told = world.run("run --device cuda --deadline 60", Some(&file));
     let note = "begins at device 1 of its cluster: rank 0 has `core.1`";
     assert!(told[0].err.contains(note), "{}", told[0].err);
@@ -318,7 +298,7 @@ fn numbers_of_16_bits() {
     let file = program(&whole.bench, "tiny", 2, "steps 5, dtype bf16", plan);
     let one = whole.bench.run("--device cuda", &file, &[]);
     let world = World::new("bf16-ranks", 2).set("STANDIN_CUDA_ORDER", "late");
-    assert!(train(&world, "", &file).is(&one));
+    assert!(world.train("--device cuda", &file).is(&one));
 }
 
 #[test]
@@ -340,7 +320,7 @@ fn checkpoints_of_ranks_go_on_as_one_process_and_back() {
     let looks = lines(&first[0].out).into_iter();
     let looks: Vec<_> = looks.filter(|line| line["event"] == "evaluate").collect();
     assert_eq!(looks, whole.looks[..1], "rank 0 looks at what one process looks at");
-    let second = train(&world, &format!("{kept} --resume --steps 5"), &file);
+    let second = world.train(&format!("--device cuda {kept} --resume --steps 5"), &file);
     assert_eq!(second.losses, whole.losses[3..5]);
     let last = one.bench.run(&format!("--device cuda {kept} --resume"), &file, &[]);
     assert_eq!(last.losses, whole.losses[5..]);

@@ -2,11 +2,12 @@
 //! of which outlives its test.
 
 use crate::{
-    bench::{ALL, Bench},
+    bench::{ALL, Bench, Run},
     ports::free_port,
     support::Ended,
 };
 use std::{
+    fs,
     io::Read,
     panic,
     path::Path,
@@ -140,6 +141,23 @@ impl World {
     pub(crate) fn run(&self, words: &str, file: Option<&Path>) -> Vec<Ended> {
         let all: Vec<u32> = (0..self.ranks).collect();
         self.start(&all, words, file).ended()
+    }
+
+    /// A training of all ranks that must end well, as the first one tells it.
+    pub(crate) fn train(&self, words: &str, program: &Path) -> Run {
+        let [weights, counts] = ["ranks.safetensors", "rank-counts-0"].map(|name| {
+            let path = self.bench.scratch.path(name);
+            let _ = fs::remove_file(&path);
+            path
+        });
+        let saved = weights.display();
+        let words = format!("run --json {words} --deadline 60 --save {saved}");
+        let ended = self.run(&words, Some(program));
+        for (rank, own) in ended.iter().enumerate() {
+            assert_eq!(own.code, 0, "rank {rank}: {}", own.err);
+            assert!(rank == 0 || own.out.is_empty(), "rank 0 alone tells: {}", own.out);
+        }
+        Run::of(&ended[0], &weights, &counts)
     }
 }
 
