@@ -23,6 +23,7 @@
 //! | `add_rows` | bias (n) r, x (m, n) u | x += bias in every row |
 //! | `accumulate` | x r, out u | out += x |
 //! | `copy` | x r, out w | |
+//! | `zero` | out w | zeros |
 //! | `sum_rows` | x (m, n) r, out (n) w/u | sum over m; `accumulate` |
 //! | `multiply` | a r, b~ r, out w/u | `accumulate` |
 //! | `multiply_sum_rows` | a (m, n) r, b (m, n) r, out (n) w/u | sum over m of a·b; `accumulate` |
@@ -40,7 +41,7 @@
 //! | `soft_cap_backward` | y r, dy r, dx w/u | `cap`, `accumulate` |
 //! | `softmax` | x (m, n) r, y (m, n) w | |
 //! | `softmax_backward` | y r, dy r, dx w/u | `accumulate` |
-//! | `dropout` | x r, y w | copies outside training; `rate`, `operator`, `parts`, `columns`, `own`, `before` |
+//! | `dropout` | x r, y w | copies outside training; `rate`, `operator`, `parts`, `stride`, `columns`, `own`, `before`, `row_parts`, `row_stride` |
 //! | `dropout_backward` | dy r, dx w/u | the same attributes, `accumulate` |
 //! | `layer_norm` | x (m, n) r, gain (n) r, bias (n) r, y (m, n) w, mean (m) w, rstd (m) w | `epsilon` |
 //! | `layer_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u, dgain (n) w, dbias (n) w | `accumulate` |
@@ -61,8 +62,8 @@
 //! | `mix_backward` | weights (b, heads, s, s) r, x (b, s, n) r, out (b, s, m) w/u | scale · Σ_i weight_ij x_i over the heads of a key head; `heads`, `key_heads`, `scale`, `accumulate` |
 //! | `rotary` | x (b, s, n) r, y w/u | `heads`, `base`, `turned`, `factor`, `original`, `low`, `high`, `inverse`, `first`, `still`, `accumulate` |
 //! | `slice` | x (b, s, n) r, out (b, t, n) w/u | rows `first` .. `first` + t; `accumulate` |
-//! | `slice_integers` | x (b, s) i r, out (b, t) i w | `first`, `sequence` (s), `length` (t) |
 //! | `slice_backward` | dy (b, t, n) r, dx (b, s, n) w/u | `first`, `accumulate` |
+//! | `slice_integers` | x (b, s) i32 r, out (b, t) i32 w | `first`, `sequence` (s), `length` (t) |
 //! | `prepend` | x (b, s, n) r, row (n) r, y (b, s + 1, n) w | |
 //! | `conv2d` | x (b, h, w, c) r, weight (n, kh, kw, c / groups) r, y (b, h', w', n) w | h' = (h + 2 padding − kh) / stride + 1, rounded down; `stride`, `padding`, `groups` |
 //! | `conv2d_backward` | dy r, weight r, dx w/u | `stride`, `padding`, `groups`, `accumulate` |
@@ -138,7 +139,9 @@
 //! - `dropout`: `rate` (real); `operator` (integer) numbers the mask; x is the device's part of `parts`,
 //!   side by side in rows of which it has `columns` (integers, may be absent), or part number `own`
 //!   (integer, may be absent); `before` (integer, may be absent): rows of several parts that stand
-//!   before.
+//!   before. `row_parts` (integer, may be absent): the rows are divided too, among so many parts that
+//!   have as many each, one behind the other, `row_stride` (integer, 1 when absent) apart among all
+//!   devices; only with several `parts`, without `own`.
 //! - `batch_norm`: `residual` (flag): it is added at the end; `relu` (flag): y = max(·, 0) of that.
 //!   Outside training mean and variance are the running ones. Backward `relu` lets dy count where y > 0,
 //!   and `again` (flag, only with `relu`) where the norm of x is, stored as x is, which says the same

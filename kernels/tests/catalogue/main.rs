@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod contract;
 mod determinism;
 mod exchanges;
 mod fast_matches_plain;
