@@ -197,12 +197,12 @@ define_operations! {
     "avg_pool_backward" => AvgPoolBackward(pool::AvgPoolBackward): Vector;
     "global_pool" => GlobalPool(pool::GlobalPool): Vector;
     "global_pool_backward" => GlobalPoolBackward(pool::GlobalPoolBackward): Vector;
-    "cross_entropy" => CrossEntropy(loss::CrossEntropy<loss::Every>): Loss;
+    "cross_entropy" => CrossEntropy(loss::CrossEntropy<false>): Loss;
     "cross_entropy_backward" =>
-        CrossEntropyBackward(loss::CrossEntropyBackward<loss::Every>): Loss;
-    "masked_cross_entropy" => MaskedCrossEntropy(loss::CrossEntropy<loss::Masked>): Loss;
+        CrossEntropyBackward(loss::CrossEntropyBackward<false>): Loss;
+    "masked_cross_entropy" => MaskedCrossEntropy(loss::CrossEntropy<true>): Loss;
     "masked_cross_entropy_backward" =>
-        MaskedCrossEntropyBackward(loss::CrossEntropyBackward<loss::Masked>): Loss;
+        MaskedCrossEntropyBackward(loss::CrossEntropyBackward<true>): Loss;
     "linear_cross_entropy" => LinearCrossEntropy(linear_loss::LinearCrossEntropy): Rows;
     "mse" => Mse(loss::Mse): Vector;
     "mse_backward" => MseBackward(loss::MseBackward): Vector;

@@ -14,59 +14,31 @@ use crate::{
     team::{for_each_part, rows_per_part},
 };
 use roundelay_schedule::Access;
-use std::marker::PhantomData;
 
-/// loss = mean of lse − logit of the target; where some rows do not count, Σ share · (lse − logit).
+/// loss = mean of lse − logit of the target; of the masked one, where some rows do not count,
+/// Σ share · (lse − logit).
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct CrossEntropy<T> {
+pub(crate) struct CrossEntropy<const MASKED: bool> {
     pub(crate) rows: usize,
     pub(crate) all: All,
     /// Rows that have a share in common.
     pub(crate) alike: usize,
-    targets: PhantomData<T>,
 }
 
 /// dlogits = (softmax − one-hot) · share in the rows that count, zero in the others.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct CrossEntropyBackward<T> {
+pub(crate) struct CrossEntropyBackward<const MASKED: bool> {
     pub(crate) rows: usize,
     pub(crate) all: All,
     /// Rows that have a share in common.
     pub(crate) alike: usize,
     pub(crate) store: Store,
-    targets: PhantomData<T>,
 }
-
-/// Which targets a kernel takes.
-pub(crate) trait Targets: Clone + PartialEq + std::fmt::Debug {
-    /// All targets of this many classes.
-    fn of(classes: usize) -> All;
-}
-
-/// Every target is a class.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Every;
-
-/// The number of classes itself stands for none.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Masked;
 
 impl All {
     /// Which operand of the gradient of a loss is that gradient.
     pub(crate) fn slopes_operand(self) -> usize {
         3 + usize::from(self.masked)
-    }
-}
-
-impl Targets for Every {
-    fn of(classes: usize) -> All {
-        All { classes, masked: false }
-    }
-}
-
-impl Targets for Masked {
-    fn of(classes: usize) -> All {
-        All { classes, masked: true }
     }
 }
 
@@ -87,15 +59,15 @@ pub(crate) struct MseBackward {
     pub(crate) store: Store,
 }
 
-impl<T: Targets> Define for CrossEntropy<T> {
+impl<const MASKED: bool> Define for CrossEntropy<MASKED> {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let (rows, classes) = logits_and_targets(call)?;
-        let all = T::of(classes);
+        let all = All { classes, masked: MASKED };
         call.index_classes(all);
         let alike = all.shares(call, rows)?;
         call.vector("lse", Access::Write, rows)?;
         call.vector("loss", Access::Write, 1)?;
-        Ok(Self { rows, all, alike, targets: PhantomData })
+        Ok(Self { rows, all, alike })
     }
     fn flops(&self) -> u64 {
         product([11, self.rows, self.all.classes])
@@ -118,16 +90,16 @@ impl<T: Targets> Define for CrossEntropy<T> {
     }
 }
 
-impl<T: Targets> Define for CrossEntropyBackward<T> {
+impl<const MASKED: bool> Define for CrossEntropyBackward<MASKED> {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let store = call.store()?;
         let (rows, classes) = logits_and_targets(call)?;
-        let all = T::of(classes);
+        let all = All { classes, masked: MASKED };
         call.index_classes(all);
         let alike = all.shares(call, rows)?;
         call.vector("lse", Access::Read, rows)?;
         call.shaped("dlogits", store.access(), (rows, classes))?;
-        Ok(Self { rows, all, alike, store, targets: PhantomData })
+        Ok(Self { rows, all, alike, store })
     }
     fn flops(&self) -> u64 {
         product([11, self.rows, self.all.classes])

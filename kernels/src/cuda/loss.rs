@@ -11,7 +11,7 @@ use super::{
 use crate::{
     classes::All,
     linear_loss::{LinearCrossEntropy, Wanted},
-    loss::{CrossEntropy, CrossEntropyBackward, Mse, MseBackward, Targets},
+    loss::{CrossEntropy, CrossEntropyBackward, Mse, MseBackward},
     metric::Accuracy,
     part_loss::{CrossEntropyJoin, CrossEntropyPart, CrossEntropyPartBackward},
     store::Store,
@@ -127,7 +127,7 @@ fn roles(first: Role, all: All, behind: [Role; 2]) -> Vec<Role> {
     [&[first, Index], shares, &behind].concat()
 }
 
-impl<T: Targets> Form for CrossEntropy<T> {
+impl<const MASKED: bool> Form for CrossEntropy<MASKED> {
     fn roles(&self) -> Vec<Role> {
         roles(Narrow, self.all, [Wide, Either])
     }
@@ -137,7 +137,7 @@ impl<T: Targets> Form for CrossEntropy<T> {
     }
 }
 
-impl<T: Targets> Form for CrossEntropyBackward<T> {
+impl<const MASKED: bool> Form for CrossEntropyBackward<MASKED> {
     fn roles(&self) -> Vec<Role> {
         roles(Narrow, self.all, [Wide, Either])
     }
