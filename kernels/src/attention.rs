@@ -76,9 +76,7 @@ pub(crate) struct Rows {
 
 impl Counts {
     pub(crate) fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let positive = |number: i64| number >= 1;
-        let heads = call.integer("heads", "at least 1", positive)? as usize;
-        let key_heads = call.integer("key_heads", "at least 1", positive)? as usize;
+        let (heads, key_heads) = (call.count("heads")?, call.count("key_heads")?);
         if heads.is_multiple_of(key_heads) {
             Ok(Self { heads, key_heads })
         } else {
@@ -215,14 +213,6 @@ impl Heads {
             2 * seen_by(self.sequence) - self.sequence as u64
         };
         seen.saturating_mul(product([self.batch, self.heads]))
-    }
-    /// Factor of q kᵀ; 1/√depth unless the call says otherwise.
-    pub(crate) fn scale(&self) -> f64 {
-        self.scale
-    }
-    /// What scores approach and never exceed, where they are capped.
-    pub(crate) fn cap(&self) -> Option<f64> {
-        self.cap
     }
     /// Operations per score besides the products.
     fn bend(&self) -> u64 {

@@ -28,9 +28,9 @@ pub struct Context {
 }
 
 impl Context {
-    /// The place of the own part on its line.
+    /// The place of the own part on its line; 32 bits hold the number of any part.
     pub(crate) fn place(&self, line: Line) -> u64 {
-        self.part / u64::from(line.stride.max(1)) % u64::from(line.parts.max(1))
+        u64::from(line.place(self.part as u32))
     }
 }
 

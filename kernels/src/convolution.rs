@@ -30,7 +30,7 @@ impl Geometry {
         [batch, height, width, channels]: [usize; 4],
         [filters, high, wide, per_group]: [usize; 4],
     ) -> Result<Self, String> {
-        let groups = call.integer("groups", "at least 1", |groups| groups >= 1)? as usize;
+        let groups = call.count("groups")?;
         let window = Window::parse(call, [height, width], [high, wide])?;
         if per_group.checked_mul(groups) != Some(channels) {
             return Err(format!(

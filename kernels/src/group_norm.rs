@@ -42,7 +42,7 @@ const COST: usize = 8;
 
 impl Groups {
     pub(crate) fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let groups = call.integer("groups", "at least 1", |groups| groups >= 1)? as usize;
+        let groups = call.count("groups")?;
         let [examples, positions, columns] = call.sequence("x", Access::Read)?;
         match columns.is_multiple_of(groups) {
             true => Ok(Self { examples, positions, columns, width: columns / groups }),

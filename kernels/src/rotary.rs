@@ -98,7 +98,7 @@ impl Rotary {
 impl Define for Rotary {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
         let store = call.store()?;
-        let heads = call.integer("heads", "at least 1", |heads| heads >= 1)? as usize;
+        let heads = call.count("heads")?;
         let base = call.real("base", "at least 1", |base| base >= 1.0)?;
         let stretch = Stretch::parse(call)?;
         let inverse = call.flag("inverse")?;

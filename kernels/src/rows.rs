@@ -110,10 +110,7 @@ impl Define for SliceBackward {
 
 impl Define for SliceIntegers {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let positive = |number: i64| number >= 1;
-        let [sequence, length] = ["sequence", "length"]
-            .map(|name| call.integer(name, "at least 1", positive).map(|n| n as usize));
-        let (sequence, length) = (sequence?, length?);
+        let (sequence, length) = (call.count("sequence")?, call.count("length")?);
         let all = call.integers("x")?;
         if !all.is_multiple_of(sequence) {
             return Err(format!("{all} numbers are not sequences of {sequence}"));

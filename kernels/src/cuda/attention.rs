@@ -14,10 +14,7 @@ use super::{
         FLASH_SM90_F16_128,
     },
 };
-use crate::{
-    attention::{Attention, AttentionBackward, Heads, Lie},
-    store::Store,
-};
+use crate::attention::{Attention, AttentionBackward, Heads, Lie};
 use Role::{Narrow, Wide};
 use roundelay_schedule::{Access, Bytes};
 
@@ -409,10 +406,7 @@ impl Form for AttentionBackward {
             inner_products(draft, heads, [o, slope, inner]);
             return sweep(draft, Way::Rows, &[q, k, v, lse, slope, inner, dq]);
         };
-        let made = match self.store {
-            Store::Write => Access::Write,
-            Store::Add => Access::Update,
-        };
+        let made = self.store.access();
         let read = [Extent::Queries, Extent::Statistics, Extent::Queries];
         let read = read.map(|extent| (extent, Access::Read));
         let all = tokens(heads, Access::Read).into_iter().chain(read);

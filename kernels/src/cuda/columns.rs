@@ -146,11 +146,7 @@ impl Partial {
     pub(crate) fn sums(&self) -> Argument {
         Argument::Address(self.sums)
     }
-    /// Sums of one term over `segments` segments, of `columns` columns each.
-    pub(crate) fn new(sums: CallPlace, segments: usize, columns: usize) -> Self {
-        Self { sums, segments, columns, terms: 1 }
-    }
-    /// Memory for those of several terms.
+    /// Memory for sums of several terms over `segments` segments, of `columns` columns each.
     pub(crate) fn terms(
         draft: &mut Draft,
         segments: usize,

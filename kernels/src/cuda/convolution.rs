@@ -389,16 +389,13 @@ impl Conv2dWeights {
         segments: Segments,
         stages: Option<Argument>,
     ) {
-        let (geometry, weights) = (&self.geometry, self.geometry.weights());
-        let size = draft.types.narrow.wide().size();
-        let numbers = segments.count.saturating_mul(weights);
-        let sums = draft.scratch(numbers.saturating_mul(size));
+        let geometry = &self.geometry;
+        let partial = Partial::terms(draft, segments.count, geometry.weights(), 1);
         let [x, dy, dweight] = draft.operands(0);
-        let mut arguments = vec![x, dy, Argument::Address(sums)];
+        let mut arguments = vec![x, dy, partial.sums()];
         arguments.extend([geometry.rows(), segments.places].map(count));
         arguments.extend(geometry.extents().chain(stages));
         draft.narrow(function, shape, arguments);
-        let partial = Partial::new(sums, segments.count, weights);
         partial.join(draft, 0, dweight, self.store);
     }
 }

@@ -91,7 +91,7 @@ impl Squares {
 
 impl Define for Squares {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let micro_batches = call.integer("micro_batches", "at least 1", |n| n >= 1)?;
+        let micro_batches = call.count("micro_batches")?;
         let copied = call.numbered_ranges("copied")?.into_iter();
         let copied =
             copied.map(|[begin, end, copies]| Copied { begin, end, copies }).collect();

@@ -48,8 +48,7 @@ impl Common {
             weight_decay: call.real("weight_decay", "at least 0", not_negative)?,
             clip: call.real("clip", "at least 0", not_negative)?,
             norm: if call.flag("squares")? { Norm::Given } else { Norm::Own },
-            micro_batches: call.integer("micro_batches", "at least 1", |n| n >= 1)?
-                as f64,
+            micro_batches: call.count("micro_batches")? as f64,
             exceptions: exceptions(call)?,
         })
     }

@@ -59,7 +59,7 @@ pub(crate) fn attention_backward<R: Real>(
                 let (key, value) = (&k[keys.row(j)], &v[values.row(j)]);
                 let score = score(heads, dot(query, key));
                 let weight = (score - lse[i]).exp();
-                let change = weight * (dot(slope, value) - inner) * R::of(heads.scale());
+                let change = weight * (dot(slope, value) - inner) * R::of(heads.scale);
                 let change = change * steepness(heads, score);
                 add(&mut made[dq][queries.row(i)], change, key);
                 add(&mut made[dk][keys.row(j)], change, query);
@@ -71,8 +71,8 @@ pub(crate) fn attention_backward<R: Real>(
 
 /// The score of a product q · k: scaled, perhaps capped.
 fn score<R: Real>(heads: &Heads, product: R) -> R {
-    let score = product * R::of(heads.scale());
-    match heads.cap().map(R::of) {
+    let score = product * R::of(heads.scale);
+    match heads.cap.map(R::of) {
         Some(cap) => cap * (score / cap).tanh(),
         None => score,
     }
@@ -80,7 +80,7 @@ fn score<R: Real>(heads: &Heads, product: R) -> R {
 
 /// The slope of a score by the scaled product.
 fn steepness<R: Real>(heads: &Heads, score: R) -> R {
-    match heads.cap().map(R::of) {
+    match heads.cap.map(R::of) {
         Some(cap) => R::ONE - score / cap * (score / cap),
         None => R::ONE,
     }

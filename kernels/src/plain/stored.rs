@@ -20,7 +20,7 @@ pub(crate) fn scores<R: Real>(
                     true => dot(&a[rows.row(i)], &b[columns.row(j)]),
                     false => R::NEGATIVE_INFINITY,
                 };
-                store.put(&mut out[first + j], score * R::of(heads.scale()));
+                store.put(&mut out[first + j], score * R::of(heads.scale));
             }
         }
     }
@@ -41,7 +41,7 @@ pub(crate) fn mix<R: Real>(
             for c in 0..heads.depth {
                 let term = |j: usize| weights[first + j] * b[columns.row(j)][c];
                 let sum = (0..heads.sequence).map(term).sum::<R>();
-                store.put(&mut out[rows.row(i)][c], sum * R::of(heads.scale()));
+                store.put(&mut out[rows.row(i)][c], sum * R::of(heads.scale));
             }
         }
     }
@@ -65,7 +65,7 @@ pub(crate) fn mix_backward<R: Real>(
                     weights[first + j] * a[rows.row(i)][c]
                 };
                 let sum = (0..heads.sequence).map(term).sum::<R>();
-                out[columns.row(j)][c] += sum * R::of(heads.scale());
+                out[columns.row(j)][c] += sum * R::of(heads.scale);
             }
         }
     }

@@ -150,7 +150,7 @@ vectorize! {
         own: &mut Blocks<'_, R>,
     ) {
         let ((first, met), [_, _, _, o, lse, dout]) = (place, inputs);
-        let scale = R::of(heads.scale());
+        let scale = R::of(heads.scale);
         let rows = own.weights.chunks_mut(KEYS).zip(own.slopes.chunks_mut(KEYS));
         for ((weights, slopes), query) in rows.zip(first..heads.sequence) {
             let visible = common(&heads.visible(query), met);
@@ -164,14 +164,14 @@ vectorize! {
             let row = site.results.row(query);
             let inner = dot(&dout[row.clone()], &o[row]);
             let lse = lse[site.statistic + query];
-            let Some(cap) = heads.cap() else {
+            let Some(cap) = heads.cap else {
                 for (weight, slope) in weights.iter_mut().zip(slopes) {
                     *weight = weight.fused(scale, -lse).quick_exp();
                     *slope = *weight * (*slope - inner) * scale;
                 }
                 continue;
             };
-            let (cap, share) = (R::of(cap), R::of(heads.scale() / cap));
+            let (cap, share) = (R::of(cap), R::of(heads.scale / cap));
             for (weight, slope) in weights.iter_mut().zip(slopes) {
                 let bent = (*weight * share).quick_tanh();
                 *weight = bent.fused(cap, -lse).quick_exp();

@@ -124,10 +124,10 @@ vectorize! {
         heads: &Heads, first: usize, met: &Range<usize>, scores: &mut [R],
         running: &mut Running<'_, R>, store: Store,
     ) {
-        let cap = heads.cap().map(R::of);
-        let (share, scale) = match heads.cap() {
-            Some(cap) => (R::of(heads.scale() / cap), R::ONE),
-            None => (R::ONE, R::of(heads.scale())),
+        let cap = heads.cap.map(R::of);
+        let (share, scale) = match heads.cap {
+            Some(cap) => (R::of(heads.scale / cap), R::ONE),
+            None => (R::ONE, R::of(heads.scale)),
         };
         let rows = scores.chunks_mut(KEYS).zip(running.out.chunks_mut(heads.depth));
         let states = running.greatest.iter_mut().zip(running.total.iter_mut());

@@ -47,7 +47,7 @@ pub(crate) fn scores<R: Real>(
         let sums = &mut target(grid, heads.sequence);
         multiply(rows.len(), queries, keys, sums, Store::Write, buffers);
         let first = heads.statistic(example, head);
-        let scale = R::of(heads.scale());
+        let scale = R::of(heads.scale);
         for (i, row) in rows.zip(grid.chunks_mut(heads.sequence)) {
             let seen = heads.visible(i);
             row[..seen.start].fill(R::NEGATIVE_INFINITY);
@@ -113,7 +113,7 @@ fn hand_out<R: Real>(
     store: Store,
 ) {
     for (i, sums) in rows.zip(sums.chunks(heads.depth)) {
-        put(out, places.row(i).start, sums, R::of(heads.scale()), store);
+        put(out, places.row(i).start, sums, R::of(heads.scale), store);
     }
 }
 
