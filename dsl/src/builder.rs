@@ -110,7 +110,7 @@ impl ModelBuilder {
         };
         self.own(arguments.iter().map(|(_, value)| value))?;
         let applied = operator.apply(wanted, arguments, &mut self.graph);
-        tensor(applied.map_err(|misfit| misfit.mistake))
+        applied.map_err(|misfit| misfit.mistake)
     }
 
     /// Measures a metric of [`METRICS`] besides the loss, under the name `wanted`, which is made
@@ -130,11 +130,8 @@ impl ModelBuilder {
         };
         self.own(&arguments)?;
         let arguments = arguments.into_iter().map(|value| (None, value)).collect();
-        let applied = metric.measure(wanted, arguments, &mut self.graph);
-        match applied.map_err(|misfit| misfit.mistake)? {
-            Value::Metric(measure) => self.metrics.push(measure),
-            other => unreachable!("metrics measure, they do not make {}", other.kind()),
-        }
+        let measured = metric.measure(wanted, arguments, &mut self.graph);
+        self.metrics.push(measured.map_err(|misfit| misfit.mistake)?);
         Ok(())
     }
 
@@ -144,7 +141,7 @@ impl ModelBuilder {
     /// When the shapes do not fit.
     pub fn add(&mut self, a: &Tensor, b: &Tensor) -> Result<Tensor, Mistake> {
         self.own([&a.into(), &b.into()])?;
-        tensor(operators::add(&mut self.graph, a, b))
+        operators::add(&mut self.graph, a, b)
     }
 
     /// a · b element by element, where one has the shape of the other or of its trailing extents.
@@ -153,7 +150,7 @@ impl ModelBuilder {
     /// When the shapes do not fit.
     pub fn multiply(&mut self, a: &Tensor, b: &Tensor) -> Result<Tensor, Mistake> {
         self.own([&a.into(), &b.into()])?;
-        tensor(operators::multiply(&mut self.graph, a, b))
+        operators::multiply(&mut self.graph, a, b)
     }
 
     /// factor · x.
@@ -162,7 +159,7 @@ impl ModelBuilder {
     /// When x is not real or the factor is not finite.
     pub fn scale(&mut self, x: &Tensor, factor: f64) -> Result<Tensor, Mistake> {
         self.own([&x.into()])?;
-        tensor(operators::scale(&mut self.graph, x, factor))
+        operators::scale(&mut self.graph, x, factor)
     }
 
     /// Builds under a name, which comes before the names of what is built; it is made unique.
@@ -245,17 +242,6 @@ fn named(model: &Model) -> Result<(), Mistake> {
         }
     }
     Ok(())
-}
-
-/// Operators return tensors; this keeps the promise where types cannot.
-fn tensor(result: Result<Value, Mistake>) -> Result<Tensor, Mistake> {
-    match result? {
-        Value::Tensor(tensor) => Ok(tensor),
-        other => {
-            let message = format!("expected a tensor, found {}", other.kind());
-            Err(Mistake::new(Code::Type, message))
-        }
-    }
 }
 
 impl Program {

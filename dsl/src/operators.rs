@@ -17,7 +17,7 @@ mod rows;
 mod vision;
 
 use crate::{
-    Mistake, Value,
+    Measure, Mistake, Tensor, Value,
     graph::Graph,
     signature::{Arguments, Formal, Misfit},
 };
@@ -28,9 +28,9 @@ pub(crate) use absent::absent;
 pub(crate) use infix::{add, multiply, negate, scale, subtract};
 pub(crate) use metric::{metric, spelled as spelled_metrics};
 
-/// An operator of the language.
-#[derive(Clone, Copy, Debug)]
-pub struct Operator {
+/// An operator of the language, which makes a tensor, or a metric.
+#[derive(Debug)]
+pub struct Operator<T = Tensor> {
     /// Its name.
     pub name: &'static str,
     /// What it computes, with shapes.
@@ -38,7 +38,7 @@ pub struct Operator {
     /// Its arguments, in order.
     pub formals: &'static [Formal],
     /// Adds its nodes and parameters at the present path of the graph.
-    build: fn(&Arguments, &mut Graph) -> Result<Value, Mistake>,
+    build: fn(&Arguments, &mut Graph) -> Result<T, Mistake>,
 }
 
 /// All operators.
@@ -79,28 +79,42 @@ pub(crate) fn operator(name: &str) -> Option<&'static Operator> {
     OPERATORS.into_iter().find(|operator| operator.name == name)
 }
 
+impl<T> Operator<T> {
+    /// Builds with the arguments that are given.
+    fn bound(
+        &self,
+        given: Vec<(Option<&str>, Value)>,
+        build: impl FnOnce(&Arguments) -> Result<T, Mistake>,
+    ) -> Result<T, Misfit> {
+        let arguments = Arguments::bind(self.name, self.formals, given)?;
+        build(&arguments).map_err(|mistake| Misfit { given: None, mistake })
+    }
+}
+
 impl Operator {
     /// Applies the operator under `name`, which is made unique at the present level.
     pub(crate) fn apply(
-        &'static self,
+        &self,
         name: &str,
         given: Vec<(Option<&str>, Value)>,
         graph: &mut Graph,
-    ) -> Result<Value, Misfit> {
-        let arguments = Arguments::bind(self.name, self.formals, given)?;
-        let built = graph.within(name, |graph| (self.build)(&arguments, graph));
-        built.map_err(|mistake| Misfit { given: None, mistake })
+    ) -> Result<Tensor, Misfit> {
+        self.bound(given, |arguments| {
+            graph.within(name, |graph| (self.build)(arguments, graph))
+        })
     }
+}
 
-    /// Applies a metric under `name`, which is made unique among the metrics of the present level.
+impl Operator<Measure> {
+    /// Applies the metric under `name`, which is made unique among the metrics of the present level.
     pub(crate) fn measure(
-        &'static self,
+        &self,
         name: &str,
         given: Vec<(Option<&str>, Value)>,
         graph: &mut Graph,
-    ) -> Result<Value, Misfit> {
-        let arguments = Arguments::bind(self.name, self.formals, given)?;
-        let built = graph.measuring(name, |graph| (self.build)(&arguments, graph));
-        built.map_err(|mistake| Misfit { given: None, mistake })
+    ) -> Result<Measure, Misfit> {
+        self.bound(given, |arguments| {
+            graph.measuring(name, |graph| (self.build)(arguments, graph))
+        })
     }
 }

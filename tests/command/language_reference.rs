@@ -74,7 +74,7 @@ fn parameters_of_the_first_example_have_the_names_that_are_told() {
 }
 
 /// `linear(x, bias = true, [width])`.
-fn spelled(operator: &Operator) -> String {
+fn spelled<T>(operator: &Operator<T>) -> String {
     let argument = |Formal { name, default }: &Formal| match default {
         None => (*name).to_owned(),
         Some(Fallback::Number(number)) if number.fract() == 0.0 => {
@@ -88,15 +88,19 @@ fn spelled(operator: &Operator) -> String {
     format!("{}({})", operator.name, arguments.join(", "))
 }
 
+/// A row for each.
+fn table<T>(operators: &[&Operator<T>]) -> String {
+    let row = |operator: &&Operator<T>| {
+        format!("| `{}` | {} |\n", spelled(operator), operator.summary)
+    };
+    operators.iter().map(row).collect()
+}
+
 #[test]
 fn operators_and_metrics_are_those_of_the_compiler() {
     let document = document("language.md");
-    let tables = [("operators", &OPERATORS[..]), ("metrics", &METRICS[..])];
-    for (name, operators) in tables {
-        let row = |operator: &&Operator| {
-            format!("| `{}` | {} |\n", spelled(operator), operator.summary)
-        };
-        let rows: String = operators.iter().map(row).collect();
+    let tables = [("operators", table(&OPERATORS)), ("metrics", table(&METRICS))];
+    for (name, rows) in tables {
         let mark = format!("<!-- {name}: written by the compiler's own table -->\n");
         let (_, behind) = document.split_once(&mark).expect("the table is marked");
         let (found, _) = behind.split_once("<!-- end -->").expect("and it ends");

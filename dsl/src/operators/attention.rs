@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Cap, Code, Extent, Heads, Mistake, Operation, Projections, Scale, Sight, Still,
-    Tensor, Turning, Value, Window,
+    Tensor, Turning, Window,
     graph::Graph,
     limit,
     signature::{Arguments, Fallback, optional, required},
@@ -105,7 +105,7 @@ struct Core {
     scores: Scores,
 }
 
-fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let x = arguments.real_tensor("x")?;
     let heads = heads(arguments)?;
     let core = Core {
@@ -153,7 +153,7 @@ fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
         None => drawn,
     };
     let output = Affine { width, bias, drawn };
-    graph.within("output", |graph| output.build(graph, &core)).map(Value::Tensor)
+    graph.within("output", |graph| output.build(graph, &core))
 }
 
 impl Core {

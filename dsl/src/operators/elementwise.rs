@@ -2,7 +2,7 @@
 
 use super::{Operator, linear::last_extent};
 use crate::{
-    Code, Extent, Mistake, Operation, Value,
+    Code, Extent, Mistake, Operation, Tensor,
     graph::{Graph, bounded},
     signature::{Arguments, required},
     value::spelled,
@@ -86,27 +86,27 @@ fn same_shape(
     operation: Operation,
     arguments: &Arguments,
     graph: &mut Graph,
-) -> Result<Value, Mistake> {
+) -> Result<Tensor, Mistake> {
     let x = arguments.real_tensor("x")?;
-    graph.node("", operation, &[&x], x.shape.clone()).map(Value::Tensor)
+    graph.node("", operation, &[&x], x.shape.clone())
 }
 
-fn soft_cap(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn soft_cap(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let cap = arguments.above_zero("cap")?;
     same_shape(Operation::SoftCap { cap }, arguments, graph)
 }
 
-fn softmax(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn softmax(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     last_extent(&arguments.real_tensor("x")?)?;
     same_shape(Operation::Softmax, arguments, graph)
 }
 
-fn dropout(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn dropout(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let rate = arguments.share("rate")?;
     same_shape(Operation::Dropout { rate }, arguments, graph)
 }
 
-fn reshape(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn reshape(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let x = arguments.real_tensor("x")?;
     let shape = arguments.shape("shape")?;
     let elements = |shape: &[Extent]| {
@@ -119,5 +119,5 @@ fn reshape(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
             format!("cannot reshape {from} to {to}: the elements differ in number");
         return Err(Mistake::new(Code::Shape, message).argument("shape"));
     }
-    graph.node("", Operation::Reshape, &[&x], shape).map(Value::Tensor)
+    graph.node("", Operation::Reshape, &[&x], shape)
 }

@@ -5,7 +5,7 @@ use super::{
     linear::{Affine, Bias, Drawn, last_extent},
 };
 use crate::{
-    Code, Mistake, Operation, Tensor, Value,
+    Code, Mistake, Operation, Tensor,
     graph::Graph,
     signature::{Arguments, Fallback, optional, required},
 };
@@ -35,7 +35,7 @@ pub(super) const GATED: Operator = Operator {
     build,
 };
 
-fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let (x, hidden) = (arguments.real_tensor("x")?, arguments.size("hidden")?);
     let (name, activation) = activation(arguments)?;
     let (bias, drawn) = (Bias::of(arguments)?, Drawn::of(arguments)?);
@@ -47,10 +47,8 @@ fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
     let gate = affine(graph, "gate", &x, hidden)?;
     let open = graph.node(name, activation, &[&gate], gate.shape.clone())?;
     let up = affine(graph, "up", &x, hidden)?;
-    match infix::multiply(graph, &open, &up)? {
-        Value::Tensor(y) => affine(graph, "output", &y, width).map(Value::Tensor),
-        _ => unreachable!("the product of tensors is a tensor"),
-    }
+    let y = infix::multiply(graph, &open, &up)?;
+    affine(graph, "output", &y, width)
 }
 
 /// The activation of the gate with its name; that of Llama unless the program says otherwise.

@@ -1,19 +1,19 @@
 //! `+`, `-`, `*` and `/` on tensors.
 
 use crate::{
-    Code, Mistake, Operation, Tensor, Value,
+    Code, Mistake, Operation, Tensor,
     graph::Graph,
     value::{overflow, spelled},
 };
 use roundelay_schedule::Element;
 
 /// a + b, where one has the shape of the other or of its trailing extents.
-pub(crate) fn add(graph: &mut Graph, a: &Tensor, b: &Tensor) -> Result<Value, Mistake> {
+pub(crate) fn add(graph: &mut Graph, a: &Tensor, b: &Tensor) -> Result<Tensor, Mistake> {
     let (large, small) = ordered(a, b, "+")?;
     let node = |graph: &mut Graph| {
         graph.node("", Operation::Add, &[large, small], large.shape.clone())
     };
-    graph.within("add", node).map(Value::Tensor)
+    graph.within("add", node)
 }
 
 /// a − b = a + (−1) · b.
@@ -21,12 +21,10 @@ pub(crate) fn subtract(
     graph: &mut Graph,
     a: &Tensor,
     b: &Tensor,
-) -> Result<Value, Mistake> {
+) -> Result<Tensor, Mistake> {
     ordered(a, b, "-")?;
-    match negate(graph, b)? {
-        Value::Tensor(negative) => add(graph, a, &negative),
-        _ => unreachable!("the negative of a tensor is a tensor"),
-    }
+    let negative = negate(graph, b)?;
+    add(graph, a, &negative)
 }
 
 /// a · b element by element, where one has the shape of the other or of its trailing extents.
@@ -34,12 +32,12 @@ pub(crate) fn multiply(
     graph: &mut Graph,
     a: &Tensor,
     b: &Tensor,
-) -> Result<Value, Mistake> {
+) -> Result<Tensor, Mistake> {
     let (large, small) = ordered(a, b, "*")?;
     let node = |graph: &mut Graph| {
         graph.node("", Operation::Multiply, &[large, small], large.shape.clone())
     };
-    graph.within("multiply", node).map(Value::Tensor)
+    graph.within("multiply", node)
 }
 
 /// factor · x.
@@ -47,18 +45,18 @@ pub(crate) fn scale(
     graph: &mut Graph,
     x: &Tensor,
     factor: f64,
-) -> Result<Value, Mistake> {
+) -> Result<Tensor, Mistake> {
     real(x, "*")?;
     if !factor.is_finite() {
         return Err(overflow());
     }
     let operation = Operation::Scale { factor };
     let node = |graph: &mut Graph| graph.node("", operation, &[x], x.shape.clone());
-    graph.within("scale", node).map(Value::Tensor)
+    graph.within("scale", node)
 }
 
 /// −x.
-pub(crate) fn negate(graph: &mut Graph, x: &Tensor) -> Result<Value, Mistake> {
+pub(crate) fn negate(graph: &mut Graph, x: &Tensor) -> Result<Tensor, Mistake> {
     scale(graph, x, -1.0)
 }
 

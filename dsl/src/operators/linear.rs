@@ -27,12 +27,12 @@ pub(super) const LINEAR: Operator = Operator {
     build,
 };
 
-fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let x = arguments.real_tensor("x")?;
     let (bias, drawn) = (Bias::of(arguments)?, Drawn::of(arguments)?);
     let no_width = || missing("linear", "width", &["x", "width"]);
     let weight = Weight::of(arguments, "width", no_width)?;
-    affine(graph, &x, weight, bias, drawn).map(Value::Tensor)
+    affine(graph, &x, weight, bias, drawn)
 }
 
 /// Whether a vector is added.

@@ -5,7 +5,7 @@ use super::{
     linear::{Matrix, matrix},
 };
 use crate::{
-    Code, Extent, Mistake, Operation, Value,
+    Code, Extent, Mistake, Operation, Tensor, Value,
     graph::Graph,
     signature::{Arguments, Fallback, missing, optional, required},
 };
@@ -47,13 +47,13 @@ pub(super) const POSITIONS: Operator = Operator {
     build: positions,
 };
 
-fn embedding(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn embedding(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let tokens = arguments.integer_tensor("tokens")?;
     let Matrix { tensor: table, extents: (vocab, width) } = table(arguments, graph)?;
     graph.demand_below(&tokens, vocab);
     let mut shape = tokens.shape.clone();
     shape.push(Extent::fixed(width));
-    graph.node("", Operation::Embedding, &[&tokens, &table], shape).map(Value::Tensor)
+    graph.node("", Operation::Embedding, &[&tokens, &table], shape)
 }
 
 /// The table that is given, by name or as second argument, else a new one.
@@ -87,7 +87,7 @@ fn new_table(arguments: &Arguments, graph: &mut Graph) -> Result<Matrix, Mistake
     Ok(Matrix { tensor, extents })
 }
 
-fn positions(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn positions(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let (seq, width) = (arguments.size("seq")?, arguments.size("width")?);
     let given = |name| arguments.given(name).is_some();
     let rows = if given("rows") { arguments.size("rows")? } else { seq };
@@ -102,8 +102,8 @@ fn positions(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake>
     let initial = Initial::Normal(arguments.real_in("deviation", 0.0, f64::MAX)?);
     let table = graph.parameter("table", vec![rows, width], initial)?;
     if rows == seq {
-        return Ok(Value::Tensor(table));
+        return Ok(table);
     }
     let shape = [seq, width].map(Extent::fixed).to_vec();
-    graph.node("", Operation::Rows { first }, &[&table], shape).map(Value::Tensor)
+    graph.node("", Operation::Rows { first }, &[&table], shape)
 }

@@ -5,7 +5,7 @@ use super::{
     linear::{Drawn, Weight, last_extent},
 };
 use crate::{
-    Masked, Mistake, Operation, Tensor, Value,
+    Masked, Mistake, Operation, Tensor,
     graph::Graph,
     signature::{Arguments, Fallback, missing, optional, required, unfit_shapes},
 };
@@ -76,12 +76,12 @@ impl Masked {
     }
 }
 
-fn cross_entropy(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn cross_entropy(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let masked = Masked::of(arguments)?;
     let operands = targeted(arguments, graph, masked)?;
     let operands: Vec<&Tensor> = operands.iter().collect();
     let operation = Operation::CrossEntropy { masked };
-    graph.node("", operation, &operands, Vec::new()).map(Value::Tensor)
+    graph.node("", operation, &operands, Vec::new())
 }
 
 /// `logits` (.., v) and `targets` (..), which are below v, or v where rows are masked; then the
@@ -114,7 +114,7 @@ fn targets_of(
 fn linear_cross_entropy(
     arguments: &Arguments,
     graph: &mut Graph,
-) -> Result<Value, Mistake> {
+) -> Result<Tensor, Mistake> {
     let x = arguments.real_tensor("x")?;
     let targets = targets_of(arguments, (&x, "x"))?;
     let chunks = arguments.whole_in("chunks", (1, MOST_CHUNKS))?;
@@ -128,13 +128,13 @@ fn linear_cross_entropy(
     let operands: Vec<&Tensor> =
         [&x, &weight, &targets].into_iter().chain(&shares).collect();
     let operation = Operation::LinearCrossEntropy { chunks, masked };
-    graph.node("", operation, &operands, Vec::new()).map(Value::Tensor)
+    graph.node("", operation, &operands, Vec::new())
 }
 
-fn mse(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn mse(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let [a, b] = [arguments.real_tensor("a")?, arguments.real_tensor("b")?];
     if a.shape != b.shape {
         return Err(unfit_shapes("`b`", &a.shape, &b.shape).argument("b"));
     }
-    graph.node("", Operation::MeanSquaredError, &[&a, &b], Vec::new()).map(Value::Tensor)
+    graph.node("", Operation::MeanSquaredError, &[&a, &b], Vec::new())
 }

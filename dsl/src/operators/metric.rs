@@ -6,17 +6,17 @@
 
 use super::{Operator, loss::targeted};
 use crate::{
-    Masked, Measure, Mistake, Operation, Tensor, Value,
+    Masked, Measure, Mistake, Operation, Tensor,
     graph::Graph,
     signature::{Arguments, Fallback, optional, required},
 };
 use roundelay_schedule::Reading;
 
 /// All metrics.
-pub const METRICS: [&Operator; 2] = [&ACCURACY, &PERPLEXITY];
+pub const METRICS: [&Operator<Measure>; 2] = [&ACCURACY, &PERPLEXITY];
 
 /// logits (.., v), targets (..) i32 → share of rows whose largest logit is the target's.
-const ACCURACY: Operator = Operator {
+const ACCURACY: Operator<Measure> = Operator {
     name: "accuracy",
     summary: "logits (.., v), targets (..) i32 → share of rows whose largest logit is the target's; \
               `masked` as in `cross_entropy`",
@@ -29,7 +29,7 @@ const ACCURACY: Operator = Operator {
 };
 
 /// logits (.., v), targets (..) i32 → exp of the mean of −log softmax(logits)[target].
-const PERPLEXITY: Operator = Operator {
+const PERPLEXITY: Operator<Measure> = Operator {
     name: "perplexity",
     summary: "logits (.., v), targets (..) i32 → exp of the mean of −log softmax(logits)[target]; \
               `masked` as in `cross_entropy`",
@@ -41,14 +41,14 @@ const PERPLEXITY: Operator = Operator {
     build: perplexity,
 };
 
-fn accuracy(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn accuracy(arguments: &Arguments, graph: &mut Graph) -> Result<Measure, Mistake> {
     let masked = Masked::of(arguments)?;
     let operands = targeted(arguments, graph, masked)?;
     measure(&operands, graph, Operation::Accuracy { masked }, Reading::Mean)
 }
 
 /// The loss makes the same number where its operands are the same; then it is computed once.
-fn perplexity(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn perplexity(arguments: &Arguments, graph: &mut Graph) -> Result<Measure, Mistake> {
     let masked = Masked::of(arguments)?;
     let operands = targeted(arguments, graph, masked)?;
     measure(&operands, graph, Operation::CrossEntropy { masked }, Reading::Exponential)
@@ -59,20 +59,20 @@ fn measure(
     graph: &mut Graph,
     operation: Operation,
     reading: Reading,
-) -> Result<Value, Mistake> {
+) -> Result<Measure, Mistake> {
     let operands: Vec<&Tensor> = operands.iter().collect();
     let tensor = graph.node("", operation, &operands, Vec::new())?;
-    Ok(Value::Metric(Measure { name: graph.place(), tensor, reading }))
+    Ok(Measure { name: graph.place(), tensor, reading })
 }
 
 /// The metric of a name.
-pub(crate) fn metric(name: &str) -> Option<&'static Operator> {
+pub(crate) fn metric(name: &str) -> Option<&'static Operator<Measure>> {
     METRICS.into_iter().find(|metric| metric.name == name)
 }
 
 /// How every metric is written, for hints.
 pub(crate) fn spelled() -> String {
-    let one = |metric: &&Operator| {
+    let one = |metric: &&Operator<Measure>| {
         let formals: Vec<&str> = metric.formals.iter().map(|f| f.name).collect();
         format!("`{}({})`", metric.name, formals.join(", "))
     };

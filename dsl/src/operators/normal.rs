@@ -2,7 +2,7 @@
 
 use super::{Operator, linear::last_extent};
 use crate::{
-    Code, Extent, Mistake, Operation, Tensor, Value,
+    Code, Extent, Mistake, Operation, Tensor,
     graph::Graph,
     signature::{Arguments, Fallback, Formal, optional, required},
     value::spelled,
@@ -60,14 +60,14 @@ fn affine(x: &Tensor, graph: &mut Graph) -> Result<(u64, [Tensor; 2]), Mistake> 
     Ok((width, [gain, bias]))
 }
 
-fn layer_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn layer_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let x = arguments.real_tensor("x")?;
     let (_, [gain, bias]) = affine(&x, graph)?;
     let operation = Operation::LayerNorm { epsilon: epsilon(arguments, "epsilon")? };
-    graph.node("", operation, &[&x, &gain, &bias], x.shape.clone()).map(Value::Tensor)
+    graph.node("", operation, &[&x, &gain, &bias], x.shape.clone())
 }
 
-fn batch_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn batch_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let x = arguments.real_tensor("x")?;
     let momentum = arguments.real_in("momentum", 0.0, 1.0)?;
     let (_, leading) = last_extent(&x)?;
@@ -85,10 +85,10 @@ fn batch_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake
     let mean = running("running_mean", 0.0)?;
     let variance = running("running_variance", 1.0)?;
     let operands = [&x, &gain, &bias, &mean, &variance];
-    graph.node("", Operation::BatchNorm, &operands, x.shape.clone()).map(Value::Tensor)
+    graph.node("", Operation::BatchNorm, &operands, x.shape.clone())
 }
 
-fn group_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn group_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let x = arguments.real_tensor("x")?;
     let groups = arguments.size("groups")?;
     let (width, leading) = last_extent(&x)?;
@@ -104,12 +104,12 @@ fn group_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake
     }
     let (_, [gain, bias]) = affine(&x, graph)?;
     let operation = Operation::GroupNorm { groups };
-    graph.node("", operation, &[&x, &gain, &bias], x.shape.clone()).map(Value::Tensor)
+    graph.node("", operation, &[&x, &gain, &bias], x.shape.clone())
 }
 
-fn rms_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn rms_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let x = arguments.real_tensor("x")?;
-    root_mean_square(graph, &x, epsilon(arguments, "epsilon")?).map(Value::Tensor)
+    root_mean_square(graph, &x, epsilon(arguments, "epsilon")?)
 }
 
 /// x over its root mean square, times a gain at the present path.

@@ -2,7 +2,7 @@
 
 use super::Operator;
 use crate::{
-    Code, Extent, Mistake, Operation, Tensor, Value,
+    Code, Extent, Mistake, Operation, Tensor,
     graph::Graph,
     signature::{Arguments, Fallback, optional, required},
     value::spelled,
@@ -27,17 +27,17 @@ pub(super) const SELECT: Operator = Operator {
     build: select,
 };
 
-fn class_token(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn class_token(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let x = arguments.real_tensor("x")?;
     let (sequence, width) = sequence(&x)?;
     let drawn = Initial::Normal(arguments.real_in("deviation", 0.0, f64::MAX)?);
     let token = graph.parameter("token", vec![width], drawn)?;
     let longer = Extent::fixed(sequence.saturating_add(1));
     let shape = vec![x.shape[0], longer, Extent::fixed(width)];
-    graph.node("", Operation::ClassToken, &[&x, &token], shape).map(Value::Tensor)
+    graph.node("", Operation::ClassToken, &[&x, &token], shape)
 }
 
-fn select(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn select(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let x = arguments.real_tensor("x")?;
     let (sequence, width) = sequence(&x)?;
     let index = arguments.whole("index")?;
@@ -47,7 +47,7 @@ fn select(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
         return Err(mistake.hint("rows count from zero"));
     }
     let shape = vec![x.shape[0], Extent::fixed(width)];
-    graph.node("", Operation::Select { index }, &[&x], shape).map(Value::Tensor)
+    graph.node("", Operation::Select { index }, &[&x], shape)
 }
 
 /// The extents s and n of a tensor (batch, s, n).

@@ -186,7 +186,7 @@ fn step(
     (number > 0).then_some(number).ok_or_else(wrong)
 }
 
-fn conv2d(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn conv2d(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let x = arguments.real_tensor("x")?;
     let filters = arguments.size("filters")?;
     let kernel = step(arguments, "kernel", 3)?;
@@ -195,7 +195,7 @@ fn conv2d(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
     let groups = step(arguments, "groups", 1)?;
     let window = Window { kernel, stride, padding };
     let how = (Bias::of(arguments)?, Drawn::Uniform);
-    convolution(graph, "", &x, window, [filters, groups], how).map(Value::Tensor)
+    convolution(graph, "", &x, window, [filters, groups], how)
 }
 
 /// How a square of `kernel` pixels moves over images.
@@ -252,7 +252,7 @@ fn divides(
     Err(Mistake::new(Code::Shape, message).hint(hint).argument(argument))
 }
 
-fn patches(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn patches(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let x = arguments.real_tensor("x")?;
     let size = step(arguments, "size", 1)?;
     let width = arguments.size("width")?;
@@ -268,14 +268,14 @@ fn patches(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
     let map = convolution(graph, "map", &x, window, [width, 1], how)?;
     let tokens = (height / size) * (wide / size);
     let shape = vec![map.shape[0], tokens.into(), width.into()];
-    graph.node("", Operation::Reshape, &[&map], shape).map(Value::Tensor)
+    graph.node("", Operation::Reshape, &[&map], shape)
 }
 
 fn pooled(
     operation: impl Fn([u64; 3]) -> Operation,
     arguments: &Arguments,
     graph: &mut Graph,
-) -> Result<Value, Mistake> {
+) -> Result<Tensor, Mistake> {
     let x = arguments.real_tensor("x")?;
     let size = step(arguments, "size", 1)?;
     let stride = step(arguments, "stride", size)?;
@@ -290,17 +290,17 @@ fn pooled(
     let channels = images.channels.into();
     let shape = vec![images.batch, height.into(), width.into(), channels];
     let operation = operation([size, stride, padding]);
-    graph.node("", operation, &[&x], shape).map(Value::Tensor)
+    graph.node("", operation, &[&x], shape)
 }
 
-fn global_pool(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn global_pool(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let x = arguments.real_tensor("x")?;
     let images = images(&x)?;
     let shape = vec![images.batch, images.channels.into()];
-    graph.node("", Operation::GlobalPool, &[&x], shape).map(Value::Tensor)
+    graph.node("", Operation::GlobalPool, &[&x], shape)
 }
 
-fn upsample(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> {
+fn upsample(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let x = arguments.real_tensor("x")?;
     let factor = step(arguments, "factor", 2)?;
     // Pixels are repeated by a mean that is handed back: other factors would round.
@@ -317,7 +317,7 @@ fn upsample(arguments: &Arguments, graph: &mut Graph) -> Result<Value, Mistake> 
     };
     let shape = vec![batch, height, width, channels.into()];
     bounded(&shape)?;
-    graph.node("", Operation::Upsample { factor }, &[&x], shape).map(Value::Tensor)
+    graph.node("", Operation::Upsample { factor }, &[&x], shape)
 }
 
 impl From<u64> for Extent {

@@ -10,21 +10,12 @@ use crate::{
     Code, Head, Measure, Mistake, Span, Tensor, Value,
     graph::Graph,
     limit, near,
-    operators::{self, METRICS, OPERATORS, Operator, metric, operator},
+    operators::{self, METRICS, OPERATORS, metric, operator},
     report::{Known, Report, not_yet},
-    signature::Misfit,
     syntax::{Argument, Expression, ExpressionKind, Name, Operator as Sign},
     value::{arithmetic, negative, zero_divisor},
 };
 use std::collections::BTreeSet;
-
-/// How an operator or a metric is applied under a name.
-type Apply = fn(
-    &'static Operator,
-    &str,
-    Vec<(Option<&str>, Value)>,
-    &mut Graph,
-) -> Result<Value, Misfit>;
 
 /// Works through expressions and bodies, and builds the graph.
 pub(super) struct Evaluator<'a> {
@@ -211,7 +202,9 @@ impl<'a> Evaluator<'a> {
     fn negative(&mut self, inner: &Expression, span: Span) -> Known<Value> {
         let value = self.expression(inner)?;
         let result = match &value {
-            Value::Tensor(tensor) => operators::negate(&mut self.graph, tensor),
+            Value::Tensor(tensor) => {
+                operators::negate(&mut self.graph, tensor).map(Value::Tensor)
+            }
             other => negative(other),
         };
         self.built(result, span)
@@ -250,19 +243,25 @@ impl<'a> Evaluator<'a> {
             return self
                 .deeper(span, |this| this.block(block, given, values?, span, wanted));
         }
-        let (operator, apply): (_, Apply) =
-            match (operator(&name.text), metric(&name.text)) {
-                (Some(operator), _) => (operator, Operator::apply),
-                (None, Some(metric)) => (metric, Operator::measure),
-                (None, None) => return self.unknown_call(name),
-            };
-        let pairs = given.iter().map(name_of).zip(values?).collect();
-        match apply(operator, wanted, pairs, &mut self.graph) {
+        let pairs = |values: Vec<Value>| given.iter().map(name_of).zip(values).collect();
+        let graph = &mut self.graph;
+        let (formals, applied) = match (operator(&name.text), metric(&name.text)) {
+            (Some(operator), _) => {
+                let made = operator.apply(wanted, pairs(values?), graph);
+                (operator.formals, made.map(Value::Tensor))
+            }
+            (None, Some(metric)) => {
+                let made = metric.measure(wanted, pairs(values?), graph);
+                (metric.formals, made.map(Value::Metric))
+            }
+            (None, None) => return self.unknown_call(name),
+        };
+        match applied {
             Ok(value) => self.built(Ok(value), span),
             Err(misfit) => {
                 let at = match misfit.given {
                     Some(index) => place_of(&given[index]),
-                    None => place(&misfit.mistake, operator.formals, given, span),
+                    None => place(&misfit.mistake, formals, given, span),
                 };
                 self.fail(at, misfit.mistake)
             }
@@ -272,8 +271,9 @@ impl<'a> Evaluator<'a> {
     pub(super) fn unknown_call<T>(&mut self, name: &Name) -> Known<T> {
         self.definitions.only_if_whole(self.report)?;
         let blocks = self.definitions.blocks.keys().copied();
-        let all = OPERATORS.iter().chain(&METRICS).map(|operator| operator.name);
-        let known = all.chain(blocks);
+        let operators = OPERATORS.iter().map(|operator| operator.name);
+        let metrics = METRICS.iter().map(|metric| metric.name);
+        let known = operators.chain(metrics).chain(blocks);
         let mistake = operators::absent(&name.text)
             .unwrap_or_else(|| near::unknown("operator or block", &name.text, known));
         self.fail(name.span, mistake)
@@ -299,7 +299,7 @@ fn combined(
     one: &Value,
     other: &Value,
 ) -> Result<Value, Mistake> {
-    match (one, other) {
+    let made = match (one, other) {
         (Value::Tensor(a), Value::Tensor(b)) => match sign {
             Sign::Add => operators::add(graph, a, b),
             Sign::Subtract => operators::subtract(graph, a, b),
@@ -314,8 +314,9 @@ fn combined(
         (Value::Tensor(tensor), number) => scaled(graph, sign, tensor, number),
         (_, Value::Tensor(_)) if sign == Sign::Divide => Err(divided_by_tensor()),
         (number, Value::Tensor(tensor)) => scaled(graph, sign, tensor, number),
-        _ => arithmetic(sign, one, other),
-    }
+        _ => return arithmetic(sign, one, other),
+    };
+    made.map(Value::Tensor)
 }
 
 fn divided_by_tensor() -> Mistake {
@@ -330,7 +331,7 @@ fn scaled(
     sign: Sign,
     tensor: &Tensor,
     number: &Value,
-) -> Result<Value, Mistake> {
+) -> Result<Tensor, Mistake> {
     let Some(factor) = number.real() else {
         let message = format!("`{sign}` does not fit a tensor and {}", number.kind());
         return Err(Mistake::new(Code::Type, message));
