@@ -32,7 +32,9 @@ pub(super) fn constant(expression: &Expression, report: &mut Report) -> Known<Va
             }
             Ok(value)
         }
-        ExpressionKind::Call(name, arguments) => rate(name, arguments, span, report),
+        ExpressionKind::Call(name, given) => {
+            one_of("rate", &RATES, (name, given), span, report).map(Value::Rate)
+        }
         ExpressionKind::Name(name) => truth(name, span, report),
         ExpressionKind::Index(..) => {
             Err(report.error(span, Mistake::new(Code::Type, "expected a constant")))
@@ -83,29 +85,8 @@ const COSINE: &[Formal] =
 const WARMUP: &[Formal] = &[required("steps"), required("rate")];
 
 /// `step(lr, factor, every)`, `cosine(lr, steps, last)`, `warmup(steps, rate)`.
-fn rate(
-    name: &Name,
-    given: &[Argument],
-    span: Span,
-    report: &mut Report,
-) -> Known<Value> {
-    let (callee, formals) = match name.text.as_str() {
-        "step" => ("step", STEP),
-        "cosine" => ("cosine", COSINE),
-        "warmup" => ("warmup", WARMUP),
-        other => {
-            let mistake = near::unknown("rate", other, ["step", "cosine", "warmup"]);
-            return Err(report.error(name.span, mistake));
-        }
-    };
-    let arguments = bind(callee, formals, given, span, report)?;
-    let made = match callee {
-        "step" => step(&arguments),
-        "cosine" => cosine(&arguments),
-        _ => warmup(&arguments),
-    };
-    made.map(Value::Rate).map_err(|m| report.error(place(&m, formals, given, span), m))
-}
+const RATES: [Callee<Rate>; 3] =
+    [("step", STEP, step), ("cosine", COSINE, cosine), ("warmup", WARMUP, warmup)];
 
 fn step(arguments: &Arguments) -> Result<Rate, Mistake> {
     let initial = arguments.real_in("lr", 0.0, f64::MAX)?;
@@ -135,8 +116,41 @@ pub(super) fn learning_rate(
     }
 }
 
+/// A call with constant arguments: its name, what it takes, and what it makes of that.
+pub(super) type Callee<T> =
+    (&'static str, &'static [Formal], fn(&Arguments) -> Result<T, Mistake>);
+
+/// What a call makes, which is one of these.
+pub(super) fn one_of<T>(
+    what: &str,
+    known: &[Callee<T>],
+    (name, given): (&Name, &[Argument]),
+    span: Span,
+    report: &mut Report,
+) -> Known<T> {
+    let found = known.iter().find(|(callee, ..)| *callee == name.text);
+    let Some((callee, formals, make)) = found else {
+        let names = known.iter().map(|(callee, ..)| *callee);
+        return Err(report.error(name.span, near::unknown(what, &name.text, names)));
+    };
+    made(callee, formals, given, span, report, make)
+}
+
+/// What a call makes of its constant arguments.
+pub(super) fn made<T>(
+    callee: &'static str,
+    formals: &'static [Formal],
+    given: &[Argument],
+    span: Span,
+    report: &mut Report,
+    make: impl FnOnce(&Arguments) -> Result<T, Mistake>,
+) -> Known<T> {
+    let arguments = bind(callee, formals, given, span, report)?;
+    make(&arguments).map_err(|m| report.error(place(&m, formals, given, span), m))
+}
+
 /// Binds the constant arguments of a call.
-pub(super) fn bind(
+fn bind(
     callee: &'static str,
     formals: &'static [Formal],
     given: &[Argument],

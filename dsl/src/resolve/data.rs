@@ -1,7 +1,7 @@
 //! Where examples come from: what is written, and whether the model takes what it brings.
 
 use super::{
-    constant::{bind, place},
+    constant::made,
     model::Places,
     optimizer::{called, no_arguments},
     settings::{single, unknown_word},
@@ -56,19 +56,6 @@ pub(super) fn data(entry: &Entry, report: &mut Report) -> Known<Data> {
         "synthetic" => no_arguments(&name, given, report).map(|()| Data::Synthetic),
         other => Err(unknown_word("kind of data", other, &KINDS, name.span, report)),
     }
-}
-
-/// Data from the constant arguments of a call.
-fn made(
-    callee: &'static str,
-    formals: &'static [Formal],
-    given: &[Argument],
-    span: Span,
-    report: &mut Report,
-    make: impl FnOnce(&Arguments) -> Result<Data, Mistake>,
-) -> Known<Data> {
-    let arguments = bind(callee, formals, given, span, report)?;
-    make(&arguments).map_err(|m| report.error(place(&m, formals, given, span), m))
 }
 
 fn shapes(arguments: &Arguments) -> Result<Data, Mistake> {

@@ -1,6 +1,6 @@
 //! Optimizers, initialisers, and which parameters weight decay spares.
 
-use super::constant::{bind, learning_rate, place, place_of};
+use super::constant::{Callee, learning_rate, one_of, place_of};
 use crate::{
     Code, Mistake, Model, Pattern, Program, Span, limit,
     report::{Known, Report},
@@ -48,35 +48,24 @@ const ADAMW: &[Formal] = &[
 
 /// `sgd(lr, momentum, nesterov, weight_decay, clip, no_decay)`,
 /// `adamw(lr, beta1, beta2, epsilon, weight_decay, clip, no_decay)`.
+const OPTIMIZERS: [Callee<Written>; 2] = [("sgd", SGD, sgd), ("adamw", ADAMW, adamw)];
+
+/// An optimizer, and the patterns of what its weight decay spares.
+type Written = (Optimizer, Vec<Pattern>);
+
+/// One of the optimizers.
 pub(super) fn optimizer(
     expression: &Expression,
     report: &mut Report,
 ) -> Known<(Optimizer, NoDecay)> {
     let (name, given) = called(expression, "an optimizer such as `adamw(1e-3)`", report)?;
-    let (callee, formals) = match name.text.as_str() {
-        "sgd" => ("sgd", SGD),
-        "adamw" => ("adamw", ADAMW),
-        other => {
-            let known = ["sgd", "adamw"];
-            let what = "optimizer";
-            return Err(super::settings::unknown_word(
-                what, other, &known, name.span, report,
-            ));
-        }
-    };
     let span = expression.span;
-    let arguments = bind(callee, formals, given, span, report)?;
-    let method = if callee == "sgd" { sgd(&arguments) } else { adamw(&arguments) };
-    let made = method.and_then(|method| common(method, &arguments));
     let (optimizer, patterns) =
-        made.map_err(|m| report.error(place(&m, formals, given, span), m))?;
+        one_of("optimizer", &OPTIMIZERS, (&name, given), span, report)?;
     Ok((optimizer, NoDecay { patterns, span }))
 }
 
-fn common(
-    method: Method,
-    arguments: &Arguments,
-) -> Result<(Optimizer, Vec<Pattern>), Mistake> {
+fn common(method: Method, arguments: &Arguments) -> Result<Written, Mistake> {
     let optimizer = Optimizer {
         method,
         rate: learning_rate(arguments, "lr")?,
@@ -91,20 +80,20 @@ fn common(
     Ok((optimizer, patterns.into_iter().map(Pattern::new).collect()))
 }
 
-fn sgd(arguments: &Arguments) -> Result<Method, Mistake> {
+fn sgd(arguments: &Arguments) -> Result<Written, Mistake> {
     let momentum = arguments.share("momentum")?;
     let nesterov = arguments.truth("nesterov")?;
     if nesterov && momentum == 0.0 {
         let mistake = Mistake::new(Code::Value, "`nesterov` needs a momentum");
         return Err(mistake.hint("write `momentum = 0.9`").argument("nesterov"));
     }
-    Ok(Method::Sgd { momentum, nesterov })
+    common(Method::Sgd { momentum, nesterov }, arguments)
 }
 
-fn adamw(arguments: &Arguments) -> Result<Method, Mistake> {
+fn adamw(arguments: &Arguments) -> Result<Written, Mistake> {
     let [beta1, beta2] = [arguments.share("beta1")?, arguments.share("beta2")?];
     let epsilon = arguments.above_zero("epsilon")?;
-    Ok(Method::Adamw { beta1, beta2, epsilon })
+    common(Method::Adamw { beta1, beta2, epsilon }, arguments)
 }
 
 const NOTHING: &[Formal] = &[];
@@ -113,35 +102,25 @@ const STD: &[Formal] = &[required("std")];
 const BOUND: &[Formal] = &[required("bound")];
 
 /// `zeros()`, `ones()`, `constant(value)`, `normal(std)`, `uniform(bound)`.
+const INITIALISERS: [Callee<Initial>; 5] = [
+    ("zeros", NOTHING, |_| Ok(Initial::Constant(0.0))),
+    ("ones", NOTHING, |_| Ok(Initial::Constant(1.0))),
+    ("constant", VALUE, |arguments| {
+        arguments.real_in("value", f64::MIN, f64::MAX).map(Initial::Constant)
+    }),
+    ("normal", STD, |arguments| {
+        arguments.real_in("std", 0.0, f64::MAX).map(Initial::Normal)
+    }),
+    ("uniform", BOUND, |arguments| {
+        arguments.real_in("bound", 0.0, f64::MAX).map(Initial::Uniform)
+    }),
+];
+
+/// One of the initialisers.
 pub(super) fn initial(expression: &Expression, report: &mut Report) -> Known<Initial> {
     let (name, given) =
         called(expression, "an initialiser such as `normal(0.02)`", report)?;
-    let (callee, formals) = match name.text.as_str() {
-        "zeros" => ("zeros", NOTHING),
-        "ones" => ("ones", NOTHING),
-        "constant" => ("constant", VALUE),
-        "normal" => ("normal", STD),
-        "uniform" => ("uniform", BOUND),
-        other => {
-            let known = ["zeros", "ones", "constant", "normal", "uniform"];
-            let what = "initialiser";
-            return Err(super::settings::unknown_word(
-                what, other, &known, name.span, report,
-            ));
-        }
-    };
-    let span = expression.span;
-    let arguments = bind(callee, formals, given, span, report)?;
-    let initial = match callee {
-        "zeros" => Ok(Initial::Constant(0.0)),
-        "ones" => Ok(Initial::Constant(1.0)),
-        "constant" => {
-            arguments.real_in("value", f64::MIN, f64::MAX).map(Initial::Constant)
-        }
-        "normal" => arguments.real_in("std", 0.0, f64::MAX).map(Initial::Normal),
-        _ => arguments.real_in("bound", 0.0, f64::MAX).map(Initial::Uniform),
-    };
-    initial.map_err(|m| report.error(place(&m, formals, given, span), m))
+    one_of("initialiser", &INITIALISERS, (&name, given), expression.span, report)
 }
 
 /// The name and arguments of a call; a name alone is a call without arguments.

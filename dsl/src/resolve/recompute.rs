@@ -1,10 +1,6 @@
 //! `recompute none | selective(share = 0.25) | full`: what stages compute again.
 
-use super::{
-    constant::{bind, place},
-    optimizer::called,
-    plan::word,
-};
+use super::{constant::made, optimizer::called, plan::word};
 use crate::{
     report::{Known, Report},
     signature::{Fallback, Formal, optional},
@@ -23,9 +19,8 @@ pub(super) fn recompute(value: &Expression, report: &mut Report) -> Known<Recomp
         "full" => ("full", Recompute::Full, Recompute::FullIn),
         _ => return word(value, "recompute", Recompute::ALL, report),
     };
-    let arguments = bind(callee, FORMALS, given, value.span, report)?;
-    let share = arguments.real_in("share", 0.001, 1.0);
-    let share =
-        share.map_err(|m| report.error(place(&m, FORMALS, given, value.span), m))?;
-    Ok(Share::nearest(share).map_or(whole, some))
+    made(callee, FORMALS, given, value.span, report, |arguments| {
+        let share = arguments.real_in("share", 0.001, 1.0)?;
+        Ok(Share::nearest(share).map_or(whole, some))
+    })
 }
