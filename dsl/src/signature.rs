@@ -143,6 +143,15 @@ impl Arguments {
         self.values[index].clone()
     }
 
+    /// What `read` makes of an argument, when it is given.
+    pub(crate) fn optional<T>(
+        &self,
+        name: &'static str,
+        read: impl FnOnce(&Self, &'static str) -> Result<T, Mistake>,
+    ) -> Result<Option<T>, Mistake> {
+        self.given(name).map(|_| read(self, name)).transpose()
+    }
+
     fn wrong(&self, name: &'static str, expected: &str, found: &str) -> Mistake {
         let Self { callee, .. } = self;
         let message = format!("`{name}` of `{callee}` must be {expected}, found {found}");

@@ -144,14 +144,9 @@ fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
             core.packed(graph, &packed, depth)?
         }
     };
-    let bias = match arguments.given("output_bias") {
-        Some(_) => Bias::from(arguments.truth("output_bias")?),
-        None => bias,
-    };
-    let drawn = match arguments.given("output_deviation") {
-        Some(_) => Drawn::Normal(arguments.real_in("output_deviation", 0.0, f64::MAX)?),
-        None => drawn,
-    };
+    let bias =
+        arguments.optional("output_bias", Arguments::truth)?.map_or(bias, Bias::from);
+    let drawn = Drawn::given(arguments, "output_deviation")?.unwrap_or(drawn);
     let output = Affine { width, bias, drawn };
     graph.within("output", |graph| output.build(graph, &core))
 }
@@ -260,10 +255,7 @@ impl Prepared {
 /// As many heads of keys and values as of queries unless the program says otherwise.
 fn heads(arguments: &Arguments) -> Result<Heads, Mistake> {
     let all = arguments.size("heads")?;
-    if arguments.given("key_heads").is_none() {
-        return Ok(Heads { all, keys: all });
-    }
-    let keys = arguments.size("key_heads")?;
+    let keys = arguments.optional("key_heads", Arguments::size)?.unwrap_or(all);
     if all.is_multiple_of(keys) {
         return Ok(Heads { all, keys });
     }
@@ -278,12 +270,10 @@ fn sight(arguments: &Arguments) -> Result<Sight, Mistake> {
 }
 
 fn window(arguments: &Arguments) -> Result<Window, Mistake> {
-    match arguments.given("window") {
-        None => Ok(Window::Open),
-        Some(_) => arguments.size("window").map(Window::Nearest).map_err(|mistake| {
-            mistake.hint("it counts the positions that one sees, its own among them")
-        }),
-    }
+    let nearest = arguments.optional("window", Arguments::size).map_err(|mistake| {
+        mistake.hint("it counts the positions that one sees, its own among them")
+    })?;
+    Ok(nearest.map_or(Window::Open, Window::Nearest))
 }
 
 /// Whether `packed` is there; queries and keys that are normed are made apart.
@@ -302,24 +292,18 @@ fn projections(arguments: &Arguments) -> Result<Projections, Mistake> {
 }
 
 fn head_norm(arguments: &Arguments) -> Result<HeadNorm, Mistake> {
-    match arguments.given("head_norm") {
-        None => Ok(HeadNorm::Without),
-        Some(_) => epsilon(arguments, "head_norm").map(HeadNorm::RootMeanSquare),
-    }
+    let epsilon = arguments.optional("head_norm", epsilon)?;
+    Ok(epsilon.map_or(HeadNorm::Without, HeadNorm::RootMeanSquare))
 }
 
 fn scale(arguments: &Arguments) -> Result<Scale, Mistake> {
-    match arguments.given("scale") {
-        None => Ok(Scale::Depth),
-        Some(_) => arguments.above_zero("scale").map(Scale::Factor),
-    }
+    let factor = arguments.optional("scale", Arguments::above_zero)?;
+    Ok(factor.map_or(Scale::Depth, Scale::Factor))
 }
 
 fn cap(arguments: &Arguments) -> Result<Cap, Mistake> {
-    match arguments.given("cap") {
-        None => Ok(Cap::Open),
-        Some(_) => arguments.above_zero("cap").map(Cap::At),
-    }
+    let most = arguments.optional("cap", Arguments::above_zero)?;
+    Ok(most.map_or(Cap::Open, Cap::At))
 }
 
 /// Scores are stored where the program says so; only then they may be dropped, and not capped.
@@ -337,9 +321,8 @@ fn scores(arguments: &Arguments) -> Result<Scores, Mistake> {
             let hint = "leave `stored_scores` or `cap` out";
             Err(Mistake::new(Code::Value, message).hint(hint).argument("cap"))
         }
-        (true, false, Cap::Open) => Ok(Scores::Stored { dropout: None }),
-        (true, true, Cap::Open) => {
-            let dropout = Some(arguments.share("dropout")?);
+        (true, _, Cap::Open) => {
+            let dropout = arguments.optional("dropout", Arguments::share)?;
             Ok(Scores::Stored { dropout })
         }
     }
@@ -348,8 +331,8 @@ fn scores(arguments: &Arguments) -> Result<Scores, Mistake> {
 /// The width n of (batch, s, n), and that of a head.
 fn widths(x: &Tensor, arguments: &Arguments, heads: u64) -> Result<(u64, u64), Mistake> {
     let (sequence, width) = sequence(x)?;
-    let depth = match arguments.given("head_width") {
-        Some(_) => arguments.size("head_width")?,
+    let depth = match arguments.optional("head_width", Arguments::size)? {
+        Some(depth) => depth,
         None if width.is_multiple_of(heads) => width / heads,
         None => {
             let message = format!("{heads} heads do not divide the width {width}");

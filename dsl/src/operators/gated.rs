@@ -53,10 +53,9 @@ fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
 
 /// The activation of the gate with its name; that of Llama unless the program says otherwise.
 fn activation(arguments: &Arguments) -> Result<(&'static str, Operation), Mistake> {
-    if arguments.given("activation").is_none() {
+    let Some(wanted) = arguments.optional("activation", Arguments::text)? else {
         return Ok(ACTIVATIONS[0]);
-    }
-    let wanted = arguments.text("activation")?;
+    };
     let known = ACTIVATIONS.iter().find(|(name, _)| *name == wanted);
     known.copied().ok_or_else(|| {
         let names = ACTIVATIONS.map(|(name, _)| format!("\"{name}\"")).join(", ");

@@ -69,10 +69,16 @@ pub(super) enum Drawn {
 impl Drawn {
     /// The argument `deviation`.
     pub(super) fn of(arguments: &Arguments) -> Result<Self, Mistake> {
-        match arguments.given("deviation") {
-            None => Ok(Drawn::Uniform),
-            Some(_) => arguments.real_in("deviation", 0.0, f64::MAX).map(Drawn::Normal),
-        }
+        Ok(Self::given(arguments, "deviation")?.unwrap_or(Drawn::Uniform))
+    }
+
+    /// By the deviation of this name, when it is given.
+    pub(super) fn given(
+        arguments: &Arguments,
+        name: &'static str,
+    ) -> Result<Option<Self>, Mistake> {
+        let read = |arguments: &Arguments, name| arguments.real_in(name, 0.0, f64::MAX);
+        Ok(arguments.optional(name, read)?.map(Drawn::Normal))
     }
 
     /// How weight and bias of a map of this many inputs are drawn.

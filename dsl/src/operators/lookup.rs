@@ -89,14 +89,14 @@ fn new_table(arguments: &Arguments, graph: &mut Graph) -> Result<Matrix, Mistake
 
 fn positions(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let (seq, width) = (arguments.size("seq")?, arguments.size("width")?);
-    let given = |name| arguments.given(name).is_some();
-    let rows = if given("rows") { arguments.size("rows")? } else { seq };
-    let first = if given("first") { arguments.whole("first")? } else { 0 };
+    let given = arguments.optional("rows", Arguments::size)?;
+    let rows = given.unwrap_or(seq);
+    let first = arguments.optional("first", Arguments::whole)?.unwrap_or(0);
     if first.checked_add(seq).is_none_or(|end| end > rows) {
         let message =
             format!("{seq} rows from row {first} on are not in a table of {rows}");
         let hint = "rows count from zero; `rows` says how many the table has";
-        let at = if given("rows") { "rows" } else { "first" };
+        let at = if given.is_some() { "rows" } else { "first" };
         return Err(Mistake::new(Code::Value, message).hint(hint).argument(at));
     }
     let initial = Initial::Normal(arguments.real_in("deviation", 0.0, f64::MAX)?);

@@ -5,7 +5,7 @@ use super::{
     linear::{Bias, Drawn},
 };
 use crate::{
-    Code, Extent, Mistake, Operation, Tensor, Value,
+    Code, Extent, Mistake, Operation, Tensor,
     graph::{Graph, bounded},
     limit,
     signature::{Arguments, Fallback, optional, required},
@@ -24,7 +24,7 @@ pub(super) const CONV2D: Operator = Operator {
         required("filters"),
         optional("kernel", Fallback::Number(3.0)),
         optional("stride", Fallback::Number(1.0)),
-        optional("padding", Fallback::Empty),
+        optional("padding", Fallback::Absent),
         optional("groups", Fallback::Number(1.0)),
         optional("bias", Fallback::Truth(true)),
     ],
@@ -97,7 +97,7 @@ pub(super) const UPSAMPLE: Operator = Operator {
 const POOL: &[crate::signature::Formal] = &[
     required("x"),
     required("size"),
-    optional("stride", Fallback::Empty),
+    optional("stride", Fallback::Absent),
     optional("padding", Fallback::Number(0.0)),
 ];
 
@@ -155,16 +155,9 @@ impl Images {
     }
 }
 
-/// The number that was given, or another one.
-fn whole_or(
-    arguments: &Arguments,
-    name: &'static str,
-    otherwise: u64,
-) -> Result<u64, Mistake> {
-    let number = match arguments.value(name) {
-        Value::List(items) if items.is_empty() => otherwise,
-        _ => arguments.whole(name)?,
-    };
+/// So many pixels, within the declared limits.
+fn pixels(arguments: &Arguments, name: &'static str) -> Result<u64, Mistake> {
+    let number = arguments.whole(name)?;
     match number <= limit::PIXELS {
         true => Ok(number),
         false => {
@@ -175,12 +168,8 @@ fn whole_or(
 }
 
 /// The same, at least one.
-fn step(
-    arguments: &Arguments,
-    name: &'static str,
-    otherwise: u64,
-) -> Result<u64, Mistake> {
-    let number = whole_or(arguments, name, otherwise)?;
+fn step(arguments: &Arguments, name: &'static str) -> Result<u64, Mistake> {
+    let number = pixels(arguments, name)?;
     let message = format!("`{name}` must be at least 1, found 0");
     let wrong = || Mistake::new(Code::Value, message).argument(name);
     (number > 0).then_some(number).ok_or_else(wrong)
@@ -189,10 +178,10 @@ fn step(
 fn conv2d(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let x = arguments.real_tensor("x")?;
     let filters = arguments.size("filters")?;
-    let kernel = step(arguments, "kernel", 3)?;
-    let stride = step(arguments, "stride", 1)?;
-    let padding = whole_or(arguments, "padding", kernel / 2)?;
-    let groups = step(arguments, "groups", 1)?;
+    let kernel = step(arguments, "kernel")?;
+    let stride = step(arguments, "stride")?;
+    let padding = arguments.optional("padding", pixels)?.unwrap_or(kernel / 2);
+    let groups = step(arguments, "groups")?;
     let window = Window { kernel, stride, padding };
     let how = (Bias::of(arguments)?, Drawn::Uniform);
     convolution(graph, "", &x, window, [filters, groups], how)
@@ -254,7 +243,7 @@ fn divides(
 
 fn patches(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let x = arguments.real_tensor("x")?;
-    let size = step(arguments, "size", 1)?;
+    let size = step(arguments, "size")?;
     let width = arguments.size("width")?;
     let Images { height, width: wide, .. } = images(&x)?;
     if !(height.is_multiple_of(size) && wide.is_multiple_of(size)) {
@@ -277,9 +266,9 @@ fn pooled(
     graph: &mut Graph,
 ) -> Result<Tensor, Mistake> {
     let x = arguments.real_tensor("x")?;
-    let size = step(arguments, "size", 1)?;
-    let stride = step(arguments, "stride", size)?;
-    let padding = whole_or(arguments, "padding", 0)?;
+    let size = step(arguments, "size")?;
+    let stride = arguments.optional("stride", step)?.unwrap_or(size);
+    let padding = pixels(arguments, "padding")?;
     let images = images(&x)?;
     if padding > size / 2 {
         let message =
@@ -302,7 +291,7 @@ fn global_pool(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mista
 
 fn upsample(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
     let x = arguments.real_tensor("x")?;
-    let factor = step(arguments, "factor", 2)?;
+    let factor = step(arguments, "factor")?;
     // Pixels are repeated by a mean that is handed back: other factors would round.
     if !factor.is_power_of_two() {
         let message = format!("`factor` must be a power of two, found {factor}");

@@ -22,11 +22,9 @@ pub(super) fn rotary(arguments: &Arguments, depth: u64) -> Result<Rotary, Mistak
         Some(Value::Truth(true)) => BASE,
         Some(_) => arguments.real_in("rotary", 1.0, f64::MAX)?,
     };
-    let (elements, said, what, hint) = match arguments.given("turned") {
-        Some(_) => {
-            let elements = arguments.whole_in("turned", (2, depth))?;
-            (elements, "turned", "`turned` is", "write an even number")
-        }
+    let turned = |arguments: &Arguments, name| arguments.whole_in(name, (2, depth));
+    let (elements, said, what, hint) = match arguments.optional("turned", turned)? {
+        Some(elements) => (elements, "turned", "`turned` is", "write an even number"),
         None => (
             depth,
             "rotary",
@@ -61,10 +59,9 @@ const LONG: [&str; 3] = ["rotary_original", "rotary_low", "rotary_high"];
 
 fn stretch(arguments: &Arguments) -> Result<Stretch, Mistake> {
     let is_given = |name: &&'static str| arguments.given(name).is_some();
-    let factor = match arguments.given("rotary_factor") {
-        Some(_) => Some(arguments.real_in("rotary_factor", 1.0, f64::MAX)?),
-        None => None,
-    };
+    let at_least_one =
+        |arguments: &Arguments, name| arguments.real_in(name, 1.0, f64::MAX);
+    let factor = arguments.optional("rotary_factor", at_least_one)?;
     let (said, left_out) =
         (LONG.into_iter().find(is_given), LONG.into_iter().find(|name| !is_given(name)));
     match (factor, said, left_out) {
