@@ -3,9 +3,8 @@
 
 use crate::{
     Files, Place, SourceFile, Span, import,
-    parse::entry,
     report::Report,
-    resolve::{Definitions, as_entry},
+    resolve::{Definitions, Set},
     syntax::{Choice, Entry, Setting},
 };
 use roundelay_schedule::unmarked;
@@ -47,8 +46,8 @@ impl PlanLines {
         let mut all = Self { block: Place::new(source, span), lines: Vec::new() };
         entries.iter().for_each(|entry| all.lines.extend(lines(source, entry)));
         for setting in settings {
-            let set = SourceFile::new("--set", as_entry(setting.as_ref()));
-            let set = entry(&set.text).map(|entry| lines(&set, &entry));
+            let Set { written, entry, .. } = Set::new(setting.as_ref());
+            let set = entry.map(|entry| lines(&written, &entry));
             set.into_iter().flatten().for_each(|line| all.set(line));
         }
         all

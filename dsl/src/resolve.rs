@@ -22,6 +22,7 @@ mod repeated;
 mod resized;
 mod scope;
 mod sections;
+mod set;
 mod settable;
 mod settings;
 mod stage;
@@ -40,8 +41,8 @@ use measured::Shelf;
 pub use measured::Tables;
 use model::Resolved;
 pub use objective::kind_of;
-pub(crate) use plan::as_entry;
 pub use sections::SECTIONS;
+pub(crate) use set::Set;
 
 /// Reads a program: the file and all it imports.
 ///
@@ -146,10 +147,6 @@ fn program(
     plan::fit(definitions, &program, report);
     objective::check(&program, definitions, report);
     Ok((program, heads))
-}
-
-fn first(diagnostics: Diagnostics) -> Diagnostic {
-    diagnostics.first().clone()
 }
 
 /// Results of a whole batch stay within the declared limits.

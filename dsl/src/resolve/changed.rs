@@ -2,18 +2,19 @@
 //! section, or what a device, a link, a shared memory, the cluster or the training has.
 
 use super::{
-    cuts, first,
+    cuts,
     hinted::{foreign_keys, unknown_part},
     objective::{kind_of, lacking, unmade},
-    plan::{KEYS, as_entry},
+    plan::{KEYS, set_entry},
     repeated::refuse_repeated,
     resized::resize,
+    set::Set,
     settable::{DeviceKey, Key, LinkKey},
     settings::{Settings, quantity, refuse_nothing, single, whole},
 };
 use crate::{
     Code, Diagnostic, Dimension, Files, Mistake, NanoDollarsPerHour, NoFiles, Program,
-    SourceFile, limit, parse,
+    limit,
     report::{Known, Report},
     syntax::{Entry, Setting},
 };
@@ -54,34 +55,25 @@ impl Program {
         settings: &[impl AsRef<str>],
         files: &dyn Files,
     ) -> Result<(), Diagnostic> {
-        refuse_repeated(settings)?;
+        let sets: Vec<Set<'_>> =
+            settings.iter().map(|text| Set::new(text.as_ref())).collect();
+        refuse_repeated(&sets)?;
         let mut changed = self.clone();
-        for setting in settings {
-            changed.set(setting.as_ref(), files)?;
+        for set in &sets {
+            changed.set(set, files)?;
         }
-        if let Some((mistake, text)) = unmet(&changed, settings) {
-            let mut report = Report::default();
-            let text = as_entry(text);
-            report.add_file(SourceFile::new("--set", text.as_str()));
-            let span =
-                parse::entry(&text).map(|entry| entry.key.span).unwrap_or_default();
-            report.error(span, mistake);
-            return report.finish::<()>(Ok(())).map(|_| ()).map_err(first);
+        if let Some((mistake, set)) = unmet(&changed, &sets) {
+            return set.said(|entry, report| Err(report.error(entry.key.span, mistake)));
         }
         *self = changed;
         Ok(())
     }
 
-    fn set(&mut self, text: &str, files: &dyn Files) -> Result<(), Diagnostic> {
-        let entry_text = as_entry(text);
-        let part = parse::entry(&entry_text)
-            .ok()
-            .filter(|entry| !KEYS.contains(&entry.key.text.as_str()));
-        let Some(entry) = part else { return self.search.set_from(text, files) };
-        let mut report = Report::default();
-        report.add_file(SourceFile::new("--set", entry_text.as_str()));
-        let done = self.set_part(&entry, &mut report);
-        report.finish(done).map(|_| ()).map_err(first)
+    fn set(&mut self, set: &Set<'_>, files: &dyn Files) -> Result<(), Diagnostic> {
+        set.said(|entry, report| match KEYS.contains(&entry.key.text.as_str()) {
+            true => set_entry(&mut self.search, entry, files, report),
+            false => self.set_part(entry, report),
+        })
     }
 
     /// `NAME { key value }`.
@@ -290,14 +282,11 @@ impl Program {
 }
 
 /// What a changed program lacks for the last setting that asks for it.
-fn unmet<'a>(
-    changed: &Program,
-    settings: &'a [impl AsRef<str>],
-) -> Option<(Mistake, &'a str)> {
-    let last = |keys: &[&str]| {
-        let mut all = settings.iter().map(AsRef::as_ref).rev();
-        all.find(|text: &&str| keys.iter().any(|key| text.trim_start().starts_with(key)))
+fn unmet<'a>(changed: &Program, sets: &'a [Set<'a>]) -> Option<(Mistake, &'a Set<'a>)> {
+    let says = |set: &Set<'_>, keys: &[&str]| {
+        set.entry.as_ref().is_ok_and(|entry| keys.contains(&&*entry.key.text))
     };
+    let last = |keys: &[&str]| sets.iter().rev().find(|set| says(set, keys));
     let lacking = lacking(changed).into_iter().map(|(_, mistake)| mistake).next();
     let objective = lacking.zip(last(&["minimize", "result"]));
     let rule = unmade(changed).into_iter().next().zip(last(&["rule"]));

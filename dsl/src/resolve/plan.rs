@@ -7,14 +7,13 @@ use super::{
     optimizer::{called, no_arguments},
     order,
     recompute::recompute,
+    set::Set,
     settings::{Settings, no_entries, quantity, single, unknown_word, whole},
 };
 use crate::{
-    Code, Diagnostic, Dimension, Files, Mistake, NoFiles, Numbers, Program, Search,
-    SourceFile, Span, parse,
+    Code, Diagnostic, Dimension, Files, Mistake, NoFiles, Numbers, Program, Search, Span,
     report::{Known, Report},
     syntax::{Argument, Choice, Entry, Expression, Section, Setting},
-    token::in_word,
 };
 use roundelay_schedule::{
     Bytes, Contraction, Exactness, Hop, Images, Placement, Rule, Sequence, States,
@@ -175,25 +174,16 @@ impl Search {
     /// # Errors
     /// What is wrong with the text or the lists; the search is unchanged then.
     pub fn set_from(&mut self, text: &str, files: &dyn Files) -> Result<(), Diagnostic> {
-        let mut report = Report::default();
-        let text = as_entry(text);
-        report.add_file(SourceFile::new("--set", text.as_str()));
         let mut changed = self.clone();
-        let result = match parse::entry(&text) {
-            Err(mistake) => Err(report.syntax_error(&mistake)),
-            Ok(entry) => set_entry(&mut changed, &entry, files, &mut report),
-        };
-        match report.finish(result) {
-            Ok(_) => {
-                *self = changed;
-                Ok(())
-            }
-            Err(diagnostics) => Err(diagnostics.first().clone()),
-        }
+        Set::new(text)
+            .said(|entry, report| set_entry(&mut changed, entry, files, report))?;
+        *self = changed;
+        Ok(())
     }
 }
 
-fn set_entry(
+/// Sets the decision that an entry says.
+pub(super) fn set_entry(
     search: &mut Search,
     entry: &Entry,
     files: &dyn Files,
@@ -204,26 +194,6 @@ fn set_entry(
     match settings.get(&entry.key.text) {
         Some(entry) => apply(search, entry, files, report),
         None => Err(report.earlier()),
-    }
-}
-
-/// `key=value` as `key value`, and `outer.inner=value` as `outer { inner value }`, with the sign or
-/// without. A sign is one only right behind the key; `rule cyclic(slack = 1)` is an entry as it
-/// stands.
-pub(crate) fn as_entry(text: &str) -> String {
-    let key = text.trim_start().split([' ', '\t', '=', '<', '>']).next().unwrap_or("");
-    let behind = text.trim_start()[key.len()..].trim_start();
-    let has_sign = !key.is_empty() && behind.starts_with(['=', '<', '>']);
-    let (key, value) = text.split_at(text.len() - behind.len());
-    let value = match value.strip_prefix('=').filter(|_| has_sign) {
-        Some(value) => format!(" {value}"),
-        None => value.to_owned(),
-    };
-    match key.split_once('.') {
-        Some((outer, inner)) if outer.trim_start().chars().all(in_word) => {
-            format!("{outer} {{ {inner}{value} }}")
-        }
-        _ => format!("{key}{value}"),
     }
 }
 

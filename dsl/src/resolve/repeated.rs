@@ -1,10 +1,9 @@
 //! Settings of one command line: each sets what no other one sets, for whoever says a thing twice
 //! means one of the two.
 
-use super::plan::as_entry;
+use super::set::Set;
 use crate::{
-    Code, Diagnostic, Mistake, SourceFile, parse,
-    report::Report,
+    Code, Diagnostic, Mistake,
     syntax::{Entry, Setting},
 };
 use std::collections::BTreeMap;
@@ -13,24 +12,21 @@ use std::collections::BTreeMap;
 ///
 /// # Errors
 /// The second of the first two.
-pub(super) fn refuse_repeated(settings: &[impl AsRef<str>]) -> Result<(), Diagnostic> {
+pub(super) fn refuse_repeated(sets: &[Set<'_>]) -> Result<(), Diagnostic> {
     let mut first: BTreeMap<String, &str> = BTreeMap::new();
-    for setting in settings.iter().map(AsRef::as_ref) {
-        let text = as_entry(setting);
+    for set in sets {
         // What cannot be read is refused where it is set.
-        let Ok(entry) = parse::entry(&text) else { continue };
-        let keys = keys(&entry);
+        let Ok(entry) = &set.entry else { continue };
+        let keys = keys(entry);
         if let Some((key, earlier)) = keys.iter().find_map(|key| first.get_key_value(key))
         {
-            let message = format!("`{key}` is set twice, by `{earlier}` and `{setting}`");
+            let message =
+                format!("`{key}` is set twice, by `{earlier}` and `{}`", set.text);
             let mistake =
                 Mistake::new(Code::Duplicate, message).hint("drop one of the two");
-            let mut report = Report::default();
-            report.add_file(SourceFile::new("--set", text.as_str()));
-            report.error(entry.key.span, mistake);
-            return report.finish::<()>(Ok(())).map(|_| ()).map_err(super::first);
+            return set.said(|entry, report| Err(report.error(entry.key.span, mistake)));
         }
-        first.extend(keys.into_iter().map(|key| (key, setting)));
+        first.extend(keys.into_iter().map(|key| (key, set.text)));
     }
     Ok(())
 }
