@@ -47,6 +47,12 @@ impl SourceFile {
         line.unwrap_or_default().trim_end_matches('\r')
     }
 
+    /// The byte with which a line begins, counted from one; behind the last one the end.
+    pub(crate) fn line_start(&self, number: usize) -> u32 {
+        let before = self.text.split_inclusive('\n').take(number.saturating_sub(1));
+        count(before.map(str::len).sum())
+    }
+
     /// The folder of the file, empty when the path has none; embedded paths have one too.
     pub fn folder(&self) -> &str {
         match self.path.rfind('/') {
@@ -82,6 +88,7 @@ mod tests {
         assert_eq!(file.position(9), (2, 5));
         assert_eq!(file.position(999), (3, 1));
         assert_eq!(file.line(2), "twö x");
+        assert_eq!([0, 1, 2, 3, 4].map(|line| file.line_start(line)), [0, 0, 4, 11, 11]);
         assert_eq!(file.folder(), "a");
     }
 }

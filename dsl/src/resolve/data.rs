@@ -4,13 +4,13 @@ use super::{
     constant::made,
     model::Places,
     optimizer::{called, no_arguments},
-    settings::{single, unknown_word},
+    settings::{self, single, unknown_word},
 };
 use crate::{
     Code, Extent, Mistake, Model, ModelInput, Span, Train,
     report::{Known, Report},
     signature::{Arguments, Fallback, Formal, optional, required},
-    syntax::{Argument, Entry, Expression, ExpressionKind},
+    syntax::{Argument, Entry, Expression},
 };
 use roundelay_schedule::{Augmentation, Data, Element, TokenWidth};
 
@@ -79,13 +79,8 @@ fn globs(given: &[Argument], span: Span, report: &mut Report) -> Known<Vec<Strin
 }
 
 fn text(expression: &Expression, report: &mut Report) -> Known<String> {
-    match &expression.kind {
-        ExpressionKind::Text(text) => Ok(text.clone()),
-        _ => {
-            let mistake = Mistake::new(Code::Type, "expected a text in quotes");
-            Err(report.error(expression.span, mistake))
-        }
-    }
+    let text = settings::text(expression).map(str::to_owned);
+    text.map_err(|mistake| report.error(expression.span, mistake))
 }
 
 fn tokens(

@@ -1,11 +1,11 @@
 //! `measured "table.yaml"`: tables of measured times, each read once.
 
-use super::settings::single;
+use super::settings::{single, text};
 use crate::{
     Code, Files, Mistake, SourceFile, Span, Train, import,
     report::{Known, Report, Reported},
     source,
-    syntax::{Entry, ExpressionKind, Name},
+    syntax::{Entry, Name},
 };
 use roundelay_schedule::{Profile, ProfileError, read_profile};
 use std::{collections::BTreeMap, sync::Arc};
@@ -55,11 +55,10 @@ impl<'a> Shelf<'a> {
     ) -> Known<Option<Arc<Profile>>> {
         let Some(entry) = entry else { return Ok(None) };
         let expression = single(entry, report)?;
-        let ExpressionKind::Text(path) = &expression.kind else {
-            let mistake = Mistake::new(Code::Type, "expected a text in quotes");
+        let path = text(expression).map_err(|mistake| {
             let mistake = mistake.hint("write `measured \"table.yaml\"`");
-            return Err(report.error(expression.span, mistake));
-        };
+            report.error(expression.span, mistake)
+        })?;
         if self.tables == Tables::Leave {
             return Ok(None);
         }
@@ -156,8 +155,7 @@ fn disagree(
 
 /// The range of a line, counted from one.
 fn line_span(source: &SourceFile, file: u32, line: usize) -> Span {
-    let before = source.text.split_inclusive('\n').take(line.saturating_sub(1));
-    let start = source::count(before.map(str::len).sum());
+    let start = source.line_start(line);
     let text = source.line(source::count(line));
     Span { file, start, end: start + source::count(text.len()) }
 }

@@ -3,13 +3,14 @@
 use super::{
     optimizer::called,
     plan::{alternatives, word},
+    settings,
 };
 use crate::{
     Choice, Code, Files, ListMistake, Mistake, Search, SourceFile, Span, import,
     read_lists,
     report::{Known, Report},
     source,
-    syntax::{Argument, Entry, Expression, ExpressionKind},
+    syntax::{Argument, Entry, Expression},
 };
 use roundelay_schedule::{DeviceList, Order, unmarked};
 
@@ -64,10 +65,9 @@ fn read(
     report: &mut Report,
 ) -> Known<Vec<DeviceList>> {
     let span = argument.value.span;
-    let ExpressionKind::Text(path) = &argument.value.kind else {
-        let mistake = Mistake::new(Code::Type, "expected a text in quotes");
-        return Err(report.error(span, mistake.hint("write `listed(\"mine.csv\")`")));
-    };
+    let path = settings::text(&argument.value).map_err(|mistake| {
+        report.error(span, mistake.hint("write `listed(\"mine.csv\")`"))
+    })?;
     let path = import::join(report.file(span.file).folder(), path);
     let text = files.read(&path).map_err(|why| {
         let message = format!("cannot read the lists `{path}`: {why}");
@@ -90,8 +90,7 @@ fn read(
 
 /// Where a cell stands in its file.
 fn cell(source: &SourceFile, file: u32, mistake: &ListMistake) -> Span {
-    let before = source.text.split_inclusive('\n').take(mistake.line.saturating_sub(1));
-    let line = source::count(before.map(str::len).sum());
+    let line = source.line_start(mistake.line);
     let text = source.line(source::count(mistake.line));
     let bytes = |characters: usize| -> u32 {
         source::count(text.chars().take(characters).map(char::len_utf8).sum())

@@ -288,6 +288,22 @@ pub(super) fn whole(
     })
 }
 
+/// A text in quotes.
+pub(super) fn text(expression: &Expression) -> Result<&str, Mistake> {
+    match &expression.kind {
+        ExpressionKind::Text(text) => Ok(text),
+        ExpressionKind::Number(..)
+        | ExpressionKind::Name(_)
+        | ExpressionKind::Shape(_)
+        | ExpressionKind::Call(..)
+        | ExpressionKind::Index(..)
+        | ExpressionKind::Negative(_)
+        | ExpressionKind::Chain(..) => {
+            Err(Mistake::new(Code::Type, "expected a text in quotes"))
+        }
+    }
+}
+
 /// A word that none of the known ones is.
 pub(super) fn unknown_word(
     what: &str,
