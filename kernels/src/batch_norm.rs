@@ -7,7 +7,7 @@ use crate::{
     operand::{Current, Operands},
     plain::batch_norm as plain,
     product::with_scratch,
-    segments::{Segments, join_rows},
+    segments::{Pieces, join_rows},
     signature::{Signature, product},
     store::Store,
     team::{for_each_part, rows_per_part},
@@ -58,6 +58,11 @@ pub(crate) enum Tail {
 
 /// Operations per element, for the split over threads.
 const COST: usize = 8;
+
+/// How rows are cut for sums over all of them.
+fn pieces(rows: usize, columns: usize) -> Pieces {
+    Pieces::new([1, rows, columns], COST)
+}
 
 impl Tail {
     pub(crate) fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
@@ -182,7 +187,7 @@ impl Define for BatchNorm {
         product([8 + self.tail.flops(), self.rows, self.columns])
     }
     fn scratch(&self) -> usize {
-        (4 * Segments::new(self.rows, COST * self.columns).count + 1) * self.columns
+        (4 * pieces(self.rows, self.columns).count() + 1) * self.columns
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let [x, gain, bias, running_mean, running_variance] = operands.reads::<5>();
@@ -227,18 +232,13 @@ impl BatchNorm {
         partial: &mut [R],
         [mean, variance]: [&mut [R]; 2],
     ) {
-        let columns = self.columns;
-        let segments = Segments::new(self.rows, COST * columns);
-        let size = segments.rows * columns;
-        let each = segments.per_part(context.threads);
-        let parts = x.chunks(each * size).zip(partial.chunks_mut(4 * each * columns));
-        for_each_part(parts, |(x, partial)| {
-            for (x, partial) in x.chunks(size).zip(partial.chunks_mut(4 * columns)) {
-                fast::moments(x, partial);
-            }
+        let width = 4 * self.columns;
+        let pieces = pieces(self.rows, self.columns);
+        let own = |_, [x]: [&[R]; 1], partial: &mut [R]| fast::moments(x, partial);
+        pieces.each(context.threads, [x], (partial, width), own, |_, partial| {
+            let segments = pieces.lengths().zip(partial.chunks(width));
+            fast::join_moments(segments, mean, variance);
         });
-        let counts = x.chunks(size).map(|x| x.len() / columns);
-        fast::join_moments(counts.zip(partial.chunks(4 * columns)), mean, variance);
     }
 }
 
@@ -266,7 +266,7 @@ impl Define for BatchNormBackward {
         product([11 + opens, self.rows, self.columns])
     }
     fn scratch(&self) -> usize {
-        (2 * Segments::new(self.rows, COST * self.columns).count + 3) * self.columns
+        (2 * pieces(self.rows, self.columns).count() + 3) * self.columns
     }
     fn replaces(&self) -> Option<[usize; 2]> {
         self.store.replaces([0, self.made()])
@@ -379,26 +379,30 @@ impl BatchNormBackward {
         channels @ [mean, ..]: [&[R]; 3],
         partial: &mut [R],
     ) {
-        let columns = self.columns;
-        let segments = Segments::new(self.rows, COST * columns);
-        let size = segments.rows * columns;
-        let each = segments.per_part(context.threads);
-        let share = each * size;
-        let inputs = x.chunks(share).zip(y.chunks(share)).zip(dy.chunks(share));
-        let parts = inputs.zip(partial.chunks_mut(2 * each * columns));
-        for_each_part(parts, |(((x, y), dy), partial)| {
-            let inputs = x.chunks(size).zip(y.chunks(size)).zip(dy.chunks(size));
-            for (((x, y), dy), partial) in inputs.zip(partial.chunks_mut(2 * columns)) {
-                match self.counted {
-                    Counted::All => fast::sums([x, dy], mean, partial),
-                    Counted::Open => fast::open_sums([x, y, dy], mean, partial),
-                    Counted::OpenAgain => {
-                        fast::open_sums_again([x, dy], channels, partial);
-                    }
-                }
+        let width = 2 * self.columns;
+        let (pieces, partial) = (pieces(self.rows, self.columns), (partial, width));
+        let threads = context.threads;
+        let join = |_, partial: &mut [R]| join_rows(partial, width);
+        match self.counted {
+            Counted::All => {
+                let sums = |_, inputs: [&[R]; 2], partial: &mut [R]| {
+                    fast::sums(inputs, mean, partial);
+                };
+                pieces.each(threads, [x, dy], partial, sums, join);
             }
-        });
-        join_rows(partial, 2 * columns);
+            Counted::Open => {
+                let sums = |_, inputs: [&[R]; 3], partial: &mut [R]| {
+                    fast::open_sums(inputs, mean, partial);
+                };
+                pieces.each(threads, [x, y, dy], partial, sums, join);
+            }
+            Counted::OpenAgain => {
+                let sums = |_, inputs: [&[R]; 2], partial: &mut [R]| {
+                    fast::open_sums_again(inputs, channels, partial);
+                };
+                pieces.each(threads, [x, dy], partial, sums, join);
+            }
+        }
     }
 
     /// dx.
