@@ -1,6 +1,7 @@
 //! The square of the norm of a mean gradient, or what a part has of it: parts of it are added up, here
 //! or later, and who holds an element together with others counts its share of it.
 
+use super::treatment::runs;
 use crate::{
     Context, Real,
     fast::optimizer as fast,
@@ -52,17 +53,8 @@ impl Squares {
         offset: u64,
         length: usize,
     ) -> impl Iterator<Item = (Range<usize>, u64)> {
-        let end = offset.saturating_add(length as u64);
-        let local = move |at: u64| (at.clamp(offset, end) - offset) as usize;
-        let copied = self.copied.iter();
-        let copied =
-            copied.map(move |own| (local(own.begin)..local(own.end), own.copies));
-        let mut done = 0;
-        copied.chain([(length..length, 1)]).flat_map(move |(range, copies)| {
-            let before = done..range.start;
-            done = range.end;
-            [(before, 1), (range, copies)]
-        })
+        let copied = self.copied.iter().map(|own| (own.begin, own.end, own.copies));
+        runs(offset, length, copied).map(|(range, copies)| (range, copies.unwrap_or(1)))
     }
 
     fn total<R: Real>(

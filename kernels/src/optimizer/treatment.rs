@@ -131,38 +131,36 @@ impl Common {
         offset: u64,
         length: usize,
     ) -> impl Iterator<Item = (Range<usize>, Treatment)> {
-        let local = local(offset, length);
-        let mut done = 0;
-        let exceptions = self.exceptions.iter();
-        let exceptions = exceptions
-            .map(move |(begin, end, treatment)| (local(*begin)..local(*end), *treatment));
-        let last = (length..length, Treatment::Decayed);
-        exceptions.chain([last]).flat_map(move |(range, treatment)| {
-            let before = done..range.start;
-            done = range.end;
-            [(before, Treatment::Decayed), (range, treatment)]
-        })
+        let runs = runs(offset, length, self.exceptions.iter().copied());
+        runs.map(|(range, treatment)| (range, treatment.unwrap_or(Treatment::Decayed)))
     }
 
     /// What lies between the averages of a slice, in order.
     fn trained(&self, offset: u64, length: usize) -> impl Iterator<Item = Range<usize>> {
-        let local = local(offset, length);
-        let mut done = 0;
-        let averages = self.exceptions.iter();
-        let averages = averages.filter(|(.., treatment)| treatment.momentum().is_some());
-        let averages = averages.map(move |(begin, end, _)| local(*begin)..local(*end));
-        averages.chain(std::iter::once(length..length)).map(move |average| {
-            let before = done..average.start;
-            done = average.end;
-            before
-        })
+        let exceptions = self.exceptions.iter().copied();
+        let averages = exceptions.filter(|(.., own)| own.momentum().is_some());
+        let runs = runs(offset, length, averages).filter(|(_, own)| own.is_none());
+        runs.map(|(range, _)| range)
     }
 }
 
-/// Where an element of the flat parameters lies in a slice, cut to the slice.
-fn local(offset: u64, length: usize) -> impl Fn(u64) -> usize + Copy {
+/// A slice of the stage's flat parameters that starts at `offset`, cut in order into the rows that lie
+/// in it, each with what is said of it, and what lies between them, of which nothing is said; some of
+/// these ranges are empty. Rows are begin, end and what is said: ascending, disjoint.
+pub(super) fn runs<T>(
+    offset: u64,
+    length: usize,
+    rows: impl Iterator<Item = (u64, u64, T)>,
+) -> impl Iterator<Item = (Range<usize>, Option<T>)> {
     let end = offset.saturating_add(length as u64);
-    move |at| (at.clamp(offset, end) - offset) as usize
+    let local = move |at: u64| (at.clamp(offset, end) - offset) as usize;
+    let rows = rows.map(move |(begin, end, said)| (local(begin)..local(end), Some(said)));
+    let mut done = 0;
+    rows.chain([(length..length, None)]).flat_map(move |(range, said)| {
+        let before = done..range.start;
+        done = range.end;
+        [(before, None), (range, said)]
+    })
 }
 
 fn exceptions(call: &mut Signature<'_>) -> Result<Vec<(u64, u64, Treatment)>, String> {
