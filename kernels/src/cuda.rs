@@ -36,7 +36,7 @@ use crate::store::Store;
 use roundelay_schedule::{Access, Bytes, Line};
 
 pub use attention::tiled_depths;
-pub use elementwise::{Accumulation, MOST_SUMMED, sum};
+pub use elementwise::{MOST_SUMMED, sum};
 pub(crate) use form::{Form, steps};
 pub use halo::{Halos, Lies};
 pub use scan::count_words;
@@ -397,7 +397,7 @@ pub struct Convolution {
     /// (batch, output height, output width, filters).
     pub y: Array,
     /// Whether what is made is added to what is there, before it is rounded.
-    pub accumulation: Accumulation,
+    pub store: Store,
     /// Functions of ours that do the same, one after another.
     pub own: Vec<Launch>,
 }

@@ -33,8 +33,8 @@ pub struct Exchange {
     pub element: Element,
     /// What a device does until it is done.
     pub meanwhile: Meanwhile,
-    /// Whether the result is added.
-    store: Store,
+    /// What becomes of what the result held before.
+    pub store: Store,
 }
 
 /// What is made of what devices bring.
@@ -96,11 +96,6 @@ impl Exchange {
     /// The exchange of gradients, which writes its result.
     pub fn adjoint(self) -> Self {
         Self { kind: self.kind.adjoint(), store: Store::Write, ..self }
-    }
-
-    /// Whether the result is added to what is there.
-    pub fn adds(&self) -> bool {
-        self.store == Store::Add
     }
 
     /// Elements of the whole array.

@@ -238,3 +238,4 @@ pub use exchange::{Exchange, Joint};
 pub use halo::Halo;
 pub use kernel::{Kernel, Kernels, NAMES, unit_of};
 pub use real::Real;
+pub use store::Store;

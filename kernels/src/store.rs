@@ -1,11 +1,11 @@
-//! What becomes of what an output held before.
+//! What becomes of what a result held before.
 
 use crate::Real;
 use roundelay_schedule::Access;
 
-/// The meaning of the attribute `accumulate`.
+/// What becomes of what a result held before: the meaning of the attribute `accumulate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Store {
+pub enum Store {
     /// It is replaced.
     Write,
     /// It is added to.
@@ -14,7 +14,7 @@ pub(crate) enum Store {
 
 impl Store {
     /// The access that it means.
-    pub(crate) fn access(self) -> Access {
+    pub fn access(self) -> Access {
         match self {
             Store::Write => Access::Write,
             Store::Add => Access::Update,

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "rows read what other rows have claimed")]
 
 use crate::memory::Views;
-use roundelay_kernels::{Exchange, Joint, Real};
+use roundelay_kernels::{Exchange, Joint, Real, Store};
 use roundelay_schedule::{Collective, Native};
 
 /// What one row brings to such a call, and where it gets its result.
@@ -33,8 +33,10 @@ impl Way {
     /// A sum that is added to something is no sum of shares, for shares would be rounded before.
     pub(crate) fn of(exchange: &Exchange) -> Self {
         match exchange.kind {
-            Joint::Collective(Collective::AllReduce) if exchange.adds() => Self::Bring,
-            Joint::Collective(Collective::AllReduce) => Self::Share,
+            Joint::Collective(Collective::AllReduce) => match exchange.store {
+                Store::Write => Self::Share,
+                Store::Add => Self::Bring,
+            },
             Joint::Collective(Collective::ReduceScatter) => Self::Cut,
             Joint::Collective(Collective::AllGather) => Self::Bring,
             Joint::Halo(_) | Joint::HaloAdd(_) => Self::Strips,

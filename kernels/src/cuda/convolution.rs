@@ -3,8 +3,8 @@
 //! group, sums of few terms.
 
 use super::{
-    Accumulation, Addend, Argument, Array, Convolution, Convolved, Epilogue, Launch,
-    Matrix, Product, Source,
+    Addend, Argument, Array, Convolution, Convolved, Epilogue, Launch, Matrix, Product,
+    Source,
     columns::Partial,
     draft::{Draft, Shape, adding, count, extent},
     form::{Form, Role},
@@ -150,10 +150,6 @@ fn described(
         Convolved::Images => [2, 1, 0],
         Convolved::Filters => [0, 2, 1],
     };
-    let accumulation = match store {
-        Store::Write => Accumulation::Replace,
-        Store::Add => Accumulation::Add,
-    };
     Convolution {
         pass,
         batch,
@@ -168,7 +164,7 @@ fn described(
         x: array(x, Convolved::Images),
         weight: array(weight, Convolved::Filters),
         y: array(y, Convolved::Results),
-        accumulation,
+        store,
         own,
     }
 }

@@ -27,7 +27,7 @@ pub fn sum(
     parts: usize,
     number: Number,
     elements: usize,
-    accumulate: Accumulation,
+    store: Store,
 ) -> Result<Launch, String> {
     if parts == 0 || parts > MOST_SUMMED {
         return Err(format!(
@@ -35,10 +35,6 @@ pub fn sum(
         ));
     }
     let operand = |index| Argument::Address(CallPlace::Operand(index, Bytes(0)));
-    let store = match accumulate {
-        Accumulation::Replace => Store::Write,
-        Accumulation::Add => Store::Add,
-    };
     let parts_argument = Argument::Unsigned(parts as u32);
     let mut arguments = vec![operand(0), count(elements), parts_argument, adding(store)];
     // Parameters without a part have the address of the first, and are not read.
@@ -48,15 +44,6 @@ pub fn sum(
     let symbol = format!("sum_{}", number.name());
     let function = Function { source: ELEMENTWISE, symbol };
     Ok(Launch { function, grid, block, shared, arguments })
-}
-
-/// What becomes of what the result of a [`sum`] held before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Accumulation {
-    /// It is replaced.
-    Replace,
-    /// It is added to.
-    Add,
 }
 
 /// Copies numbers of one type to another.

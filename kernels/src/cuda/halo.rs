@@ -7,7 +7,7 @@
 use super::{
     Argument, CallPlace, Function, Launch, Number,
     columns::further,
-    draft::{Draft, NOWHERE, Shape, count},
+    draft::{Draft, NOWHERE, Shape, adding, count},
     form::{Form, Role},
     source::HALO,
 };
@@ -15,6 +15,7 @@ use crate::{
     Exchange, Halo, Joint,
     exchange::{AddHalo, FetchHalo},
     halo::LyingRows,
+    store::Store,
 };
 use roundelay_schedule::Bytes;
 use std::ops::Range;
@@ -40,8 +41,8 @@ pub struct Halos {
 enum Motion {
     /// They go to all parts whose windows read them.
     Fetch,
-    /// They come back from there, are summed, and added to what is there or not.
-    Sum { adds: bool },
+    /// They come back from there and are summed.
+    Sum(Store),
 }
 
 /// How the rows of a part lie that another one needs.
@@ -71,7 +72,7 @@ impl Halos {
         let (halo, motion) = match exchange.kind {
             Joint::Collective(_) => return None,
             Joint::Halo(halo) => (halo, Motion::Fetch),
-            Joint::HaloAdd(halo) => (halo, Motion::Sum { adds: exchange.adds() }),
+            Joint::HaloAdd(halo) => (halo, Motion::Sum(exchange.store)),
         };
         let (images, parts) = (exchange.rows, exchange.line.parts as usize);
         Some(Self { halo, motion, images, parts, number })
@@ -82,7 +83,7 @@ impl Halos {
         self.images
             * match self.motion {
                 Motion::Fetch => self.halo.had(),
-                Motion::Sum { .. } => self.halo.got(),
+                Motion::Sum(_) => self.halo.got(),
             }
     }
 
@@ -91,7 +92,7 @@ impl Halos {
         self.images
             * match self.motion {
                 Motion::Fetch => self.halo.got(),
-                Motion::Sum { .. } => self.halo.had(),
+                Motion::Sum(_) => self.halo.had(),
             }
     }
 
@@ -117,7 +118,7 @@ impl Halos {
     pub fn functions(&self) -> [Launch; 2] {
         let places = |_| CallPlace::Operand(0, Bytes(0));
         let rows = self.rows(&Made { numbers: 0..1, side: 0 }, (&[], true), &places);
-        [rows, self.sums(0..1, (&[], false), &places)].map(|one| self.launch(one))
+        [rows, self.sums(0..1, (&[], Store::Write), &places)].map(|one| self.launch(one))
     }
 
     /// Makes what the part at a place gets, one launch after another: to operand 0, from what the part
@@ -156,8 +157,10 @@ impl Halos {
                 let made = Made { numbers: self.halo.gets(part), side: self.halo.side() };
                 self.rows(&made, (strips, number == 0), places)
             }
-            Motion::Sum { adds } => {
-                self.sums(self.halo.has(part), (strips, adds || number > 0), places)
+            Motion::Sum(store) => {
+                // Launches behind the first one add to what that one made.
+                let store = if number == 0 { store } else { Store::Add };
+                self.sums(self.halo.has(part), (strips, store), places)
             }
         };
         launches.map(one).collect()
@@ -167,7 +170,7 @@ impl Halos {
     fn between(&self, [from, to]: [usize; 2]) -> Range<usize> {
         let (has, gets) = match self.motion {
             Motion::Fetch => (from, to),
-            Motion::Sum { .. } => (to, from),
+            Motion::Sum(_) => (to, from),
         };
         self.halo.shared([has, gets])
     }
@@ -176,7 +179,7 @@ impl Halos {
     fn whole(&self, part: usize) -> LyingRows {
         match self.motion {
             Motion::Fetch => self.halo.rows_had(part),
-            Motion::Sum { .. } => self.halo.rows_got(part),
+            Motion::Sum(_) => self.halo.rows_got(part),
         }
     }
 
@@ -202,14 +205,14 @@ impl Halos {
     fn sums(
         &self,
         numbers: Range<usize>,
-        (strips, adds): (&[(usize, LyingRows)], bool),
+        (strips, store): (&[(usize, LyingRows)], Store),
         places: Places<'_>,
     ) -> Written {
         let width = self.halo.width();
         let mut arguments = vec![Argument::Address(places(None))];
         let extents = [self.images, numbers.len(), numbers.start, width];
         arguments.extend(extents.map(count));
-        arguments.push(Argument::Unsigned(adds.into()));
+        arguments.push(adding(store));
         arguments.extend(self.strips(strips, places));
         ("halo_add", self.shape(numbers.len(), width), arguments)
     }

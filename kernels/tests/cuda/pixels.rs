@@ -14,7 +14,7 @@ use crate::{
     },
 };
 use roundelay_kernels::{
-    Context, Exchange, Kernel, Mode,
+    Context, Exchange, Kernel, Mode, Store,
     cuda::{Halos, Launch, Lies, Number, Step, Steps},
 };
 use roundelay_schedule::{Bytes, Call, Element, Float, GradientSums};
@@ -257,7 +257,7 @@ impl Case {
     }
     fn made(&self, part: usize, lies: impl Fn(usize) -> Lies) -> Vec<f64> {
         let mut out = stored(&self.before[part], self.dtype).placed(self.placement);
-        if !self.exchange.adds() {
+        if self.exchange.store == Store::Write {
             out.poison();
         }
         let brought = (0..self.parts).map(|place| match lies(place) {

@@ -8,9 +8,12 @@ use crate::{
         stored::{Placement, Stored},
     },
 };
-use roundelay_kernels::cuda::{
-    Accumulation, Addend, Argument, CallPlace, Epilogue, MOST_SUMMED, Matrix, Number,
-    Product, Step, Steps, sum,
+use roundelay_kernels::{
+    Store,
+    cuda::{
+        Addend, Argument, CallPlace, Epilogue, MOST_SUMMED, Matrix, Number, Product,
+        Step, Steps, sum,
+    },
 };
 use roundelay_schedule::{Bytes, Element, Float, GradientSums};
 
@@ -315,7 +318,7 @@ fn products_apart_from_their_activations() {
 /// What numbers of a type are summed in holds them until they are rounded once; so sums in 32 and 64 bits are
 /// those from the first to the last bit for bit.
 fn check_sum(
-    (parts, number, accumulate): (usize, Number, Accumulation),
+    (parts, number, accumulate): (usize, Number, Store),
     placed: impl Fn(usize) -> Placement,
 ) {
     let draw = &mut Draw::new(parts as u64);
@@ -328,8 +331,8 @@ fn check_sum(
     for (i, found) in operands[0].values().into_iter().enumerate() {
         let own = values[1..].iter().map(|part| part[i]);
         let total = match accumulate {
-            Accumulation::Replace => in_order(number, own),
-            Accumulation::Add => in_order(number, own.chain([values[0][i]])),
+            Store::Write => in_order(number, own),
+            Store::Add => in_order(number, own.chain([values[0][i]])),
         };
         let allowed = match number {
             Number::F32 | Number::F64 => 0.0,
@@ -358,7 +361,7 @@ fn in_order(number: Number, parts: impl Iterator<Item = f64>) -> f64 {
 fn threads_of_a_sum_have_sixteen_bytes() {
     for number in NUMBERS {
         let all = 10 * 256 * 16 / number.size();
-        let launch = sum(2, number, all, Accumulation::Replace);
+        let launch = sum(2, number, all, Store::Write);
         assert_eq!(launch.expect("two can be summed").grid, [10, 1, 1]);
     }
 }
@@ -369,11 +372,11 @@ fn sums_of_parts_go_from_the_first_to_the_last() {
         return;
     }
     for (parts, accumulate) in [
-        (1, Accumulation::Replace),
-        (2, Accumulation::Replace),
-        (3, Accumulation::Add),
-        (8, Accumulation::Add),
-        (MOST_SUMMED, Accumulation::Replace),
+        (1, Store::Write),
+        (2, Store::Write),
+        (3, Store::Add),
+        (8, Store::Add),
+        (MOST_SUMMED, Store::Write),
     ] {
         for number in NUMBERS {
             check_sum((parts, number, accumulate), |_| Placement::Aligned);
@@ -384,8 +387,8 @@ fn sums_of_parts_go_from_the_first_to_the_last() {
             check_sum((parts, number, accumulate), one_elsewhere);
         }
     }
-    assert!(sum(0, Number::F32, 1, Accumulation::Add).is_err());
-    assert!(sum(MOST_SUMMED + 1, Number::F32, 1, Accumulation::Add).is_err());
+    assert!(sum(0, Number::F32, 1, Store::Add).is_err());
+    assert!(sum(MOST_SUMMED + 1, Number::F32, 1, Store::Add).is_err());
 }
 
 /// Numbers behind the rows of a matrix are no factors, also where rows end inside of 16 bytes that are moved

@@ -13,8 +13,8 @@ use crate::{
     },
 };
 use roundelay_kernels::{
-    Context, Kernel, Mode,
-    cuda::{self, Accumulation, CallPlace, Convolution, Convolved, Step},
+    Context, Kernel, Mode, Store,
+    cuda::{self, CallPlace, Convolution, Convolved, Step},
 };
 use roundelay_schedule::{Bytes, Call, Element, Float, GradientSums};
 
@@ -207,7 +207,7 @@ fn descriptions_of_convolutions_have_the_same_terms() {
                 Convolved::Results => 2,
             };
             let mut found = start[operands[made]].values().to_vec();
-            if of.accumulation == Accumulation::Replace {
+            if of.store == Store::Write {
                 found.fill(0.0);
             }
             let value =

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::exchange::Way;
 use roundelay_kernels::{
-    Exchange, Joint,
-    cuda::{Accumulation, Halos, Lies, Number},
+    Exchange, Joint, Store,
+    cuda::{Halos, Lies, Number},
 };
 use roundelay_schedule::{Bytes, Collective, Float};
 
@@ -107,7 +107,10 @@ impl Meeting {
     pub(super) fn scratch(&self) -> Bytes {
         let arrays = match self.joined {
             Joined::Columns(Collective::AllReduce) | Joined::Rows(_) => 0,
-            Joined::Columns(Collective::AllGather) => u64::from(self.exchange.adds()),
+            Joined::Columns(Collective::AllGather) => match self.exchange.store {
+                Store::Write => 0,
+                Store::Add => 1,
+            },
             Joined::Columns(Collective::ReduceScatter) => {
                 u64::from(self.exchange.line.parts)
             }
@@ -132,16 +135,18 @@ impl Meeting {
         ends: Ends<'_>,
         stream: &Stream,
     ) -> Result<(), DriverError> {
-        let (to, store) = ((ends.got, self.elements()), self.store());
+        let (to, store) = ((ends.got, self.elements()), self.exchange.store);
         match self.joined {
             Joined::Columns(Collective::AllReduce) => {
                 code.sum(self.number, ends.brought, to, store, stream)
             }
-            Joined::Columns(Collective::AllGather) if self.exchange.adds() => {
-                self.gather(ends, ends.scratch, stream)?;
-                code.sum(self.number, &[ends.scratch], to, store, stream)
-            }
-            Joined::Columns(Collective::AllGather) => self.gather(ends, ends.got, stream),
+            Joined::Columns(Collective::AllGather) => match store {
+                Store::Write => self.gather(ends, ends.got, stream),
+                Store::Add => {
+                    self.gather(ends, ends.scratch, stream)?;
+                    code.sum(self.number, &[ends.scratch], to, store, stream)
+                }
+            },
             Joined::Columns(Collective::ReduceScatter) => {
                 self.scatter(code, ends, stream)
             }
@@ -150,14 +155,6 @@ impl Meeting {
                 let operands = [&[ends.got], ends.brought].concat();
                 code.launch_all(launches, &operands, stream)
             }
-        }
-    }
-
-    /// Whether the result is added to what is there.
-    pub(super) fn store(&self) -> Accumulation {
-        match self.exchange.adds() {
-            true => Accumulation::Add,
-            false => Accumulation::Replace,
         }
     }
 
@@ -203,7 +200,7 @@ impl Meeting {
             self.cut((*brought, ends.part), *part, stream)?;
         }
         let to = (ends.got, self.elements());
-        code.sum(self.number, &parts, to, self.store(), stream)
+        code.sum(self.number, &parts, to, self.exchange.store, stream)
     }
 
     /// Takes the columns of a part out of what a part brings; columns behind the whole are zero.

@@ -16,7 +16,7 @@ use crate::{
     machine::{Joint, Launched, Member, Span, input_of, slice_offset},
     ranks::Share,
 };
-use roundelay_kernels::{Exchange, cuda::Accumulation};
+use roundelay_kernels::{Exchange, Store};
 use roundelay_schedule::{Action, ActionId, Instance, Place, RoutineId, Spot, Work};
 use std::{ops::Range, time::Duration};
 
@@ -343,7 +343,7 @@ impl Engine {
                     let terms: Vec<Address> =
                         terms.iter().map(|span| self.arenas.of(span)).collect();
                     let to = (self.arenas.of(&to), elements);
-                    let store = Accumulation::Replace;
+                    let store = Store::Write;
                     self.code.sum(number, &terms, to, store, stream)?;
                 }
                 Move::Copy { from, to } if from != to => {

@@ -21,7 +21,7 @@ use crate::{
     machine::{Joint, Span},
     ranks::{Position, Trouble},
 };
-use roundelay_kernels::cuda::{Accumulation, Number};
+use roundelay_kernels::{Store, cuda::Number};
 use roundelay_schedule::{ActionId, Id, Instance, Place, Work};
 
 /// A sum over ranks whose terms are here.
@@ -228,7 +228,7 @@ impl Engine {
 
 fn add_up(code: &mut Code, sums: Vec<Sum>, stream: &Stream) -> Result<(), Unreached> {
     for Sum { terms, number, elements, to } in sums {
-        code.sum(number, &terms, (to, elements), Accumulation::Replace, stream)?;
+        code.sum(number, &terms, (to, elements), Store::Write, stream)?;
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ use crate::{
     machine::part,
     ranks::{Control, Trouble},
 };
-use roundelay_kernels::cuda::{Accumulation, Lies};
+use roundelay_kernels::{Store, cuda::Lies};
 use roundelay_schedule::{Bytes, Schedule};
 
 /// The ranks of a line of parts, and the place of this one among them.
@@ -223,7 +223,7 @@ impl Round<'_> {
         let terms = self.swap(|place| share_in(self.brought, place), own)?;
         if own > 0 {
             let to = (to, own / element);
-            code.sum(number, &terms, to, Accumulation::Replace, self.stream)?;
+            code.sum(number, &terms, to, Store::Write, self.stream)?;
         }
         let messages =
             self.seats.messages(|_| (to, own), |place| share_in(self.got, place));
@@ -239,7 +239,7 @@ impl Round<'_> {
         }
         let terms = self.swap(|place| (piece(place), bytes), bytes)?;
         let to = (self.got, self.meeting.elements());
-        Ok(code.sum(number, &terms, to, self.meeting.store(), self.stream)?)
+        Ok(code.sum(number, &terms, to, self.meeting.exchange.store, self.stream)?)
     }
 
     /// The rows that other parts need are packed and sent; what comes lies packed too.

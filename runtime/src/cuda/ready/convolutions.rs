@@ -11,7 +11,10 @@ use super::{
     },
     products::WORKSPACE,
 };
-use roundelay_kernels::cuda::{Accumulation, Array, Convolution, Convolved, Operand};
+use roundelay_kernels::{
+    Store,
+    cuda::{Array, Convolution, Convolved, Operand},
+};
 use roundelay_schedule::{Access, Bytes};
 
 /// Images, filters and results.
@@ -20,10 +23,7 @@ pub(super) fn arrays(of: &Convolution) -> [Operand; 3] {
         [of.batch, height, width, channels].into_iter().product::<usize>()
     };
     let weights = of.filters * of.kernel[0] * of.kernel[1] * (of.channels / of.groups);
-    let made = match of.accumulation {
-        Accumulation::Replace => Access::Write,
-        Accumulation::Add => Access::Update,
-    };
+    let made = of.store.access();
     let array = |array: Array, elements: usize, pass: Convolved| {
         let access = if of.pass == pass { made } else { Access::Read };
         Operand { array, elements, access }
@@ -59,9 +59,9 @@ pub(super) fn graph(of: &Convolution, target: Target<'_>) -> Done<Graph> {
     let weight = draft.given(data(of.weight.number)?, kernels)?;
     let y = draft.given(data(of.y.number)?, results)?;
     let [padding, stride] = both([of.padding, of.stride]);
-    let kept = match of.accumulation {
-        Accumulation::Replace => 0.0,
-        Accumulation::Add => 1.0,
+    let kept = match of.store {
+        Store::Write => 0.0,
+        Store::Add => 1.0,
     };
     draft.convolution(of.pass, Window { padding, stride }, [x, weight, y], kept)?;
     Graph::new(draft, (of.x.number, workspace(of)), target)
@@ -95,7 +95,7 @@ mod tests {
             x: array,
             weight: array,
             y: array,
-            accumulation: Accumulation::Replace,
+            store: Store::Write,
             own: Vec::new(),
         }
     }
@@ -119,9 +119,8 @@ mod tests {
             let is_first = images[2] == 3;
             let passes = [Convolved::Results, Convolved::Filters, Convolved::Images];
             for pass in passes.into_iter().take(if is_first { 2 } else { 3 }) {
-                for accumulation in [Accumulation::Replace, Accumulation::Add] {
-                    let of =
-                        Convolution { accumulation, ..convolution(pass, images, window) };
+                for store in [Store::Write, Store::Add] {
+                    let of = Convolution { store, ..convolution(pass, images, window) };
                     let found = graph(&of, target);
                     let found = found.unwrap_or_else(|why| panic!("of {of:?} it {why}"));
                     let engines = 0..found.configurations().len();

@@ -7,7 +7,10 @@ use crate::cuda::{
     driver::{Address, DriverError, Stream},
     exchange::{Joined, Meeting},
 };
-use roundelay_kernels::cuda::{self, Accumulation, Launch, MOST_SUMMED, Number, sum};
+use roundelay_kernels::{
+    Store,
+    cuda::{self, Launch, MOST_SUMMED, Number, sum},
+};
 use roundelay_schedule::{Element, Schedule};
 
 impl Code {
@@ -30,7 +33,7 @@ impl Code {
     }
 
     fn prepare_sum(&mut self, number: Number) -> Result<(), CudaError> {
-        let launch = sum(1, number, 1, Accumulation::Replace);
+        let launch = sum(1, number, 1, Store::Write);
         let launch = launch.expect("a sum of one array of one number is one");
         self.tools.functions.of(&launch).map(drop)
     }
@@ -43,10 +46,9 @@ impl Code {
         number: Number,
         terms: &[Address],
         (to, elements): (Address, u64),
-        accumulation: Accumulation,
+        mut store: Store,
         stream: &Stream,
     ) -> Result<(), DriverError> {
-        let mut store = accumulation;
         let mut terms = terms.to_vec();
         // What the first launch writes over is read by it.
         if let Some(own) = terms.iter().position(|term| *term == to) {
@@ -59,7 +61,7 @@ impl Code {
             let (own, others) = rest.split_at(count);
             let parts: Vec<Address> = [so_far, own].concat();
             self.sum_once(number, &parts, (to, elements), store, stream)?;
-            (rest, store) = (others, Accumulation::Replace);
+            (rest, store) = (others, Store::Write);
         }
         Ok(())
     }
@@ -99,7 +101,7 @@ impl Code {
         number: Number,
         parts: &[Address],
         (to, elements): (Address, u64),
-        store: Accumulation,
+        store: Store,
         stream: &Stream,
     ) -> Result<(), DriverError> {
         let launch = sum(parts.len(), number, elements as usize, store);
