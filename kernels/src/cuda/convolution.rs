@@ -100,37 +100,35 @@ impl Geometry {
     }
 }
 
-/// Writes a pass in the way that its geometry asks for: as a product, or as what a library may make
-/// instead of our functions by tiles or by sums.
-fn by_way<C>(
-    call: &C,
-    draft: &mut Draft,
-    (geometry, pass): (&Geometry, (Convolved, Store)),
-    ways: Ways<C>,
-) -> Result<(), String> {
-    let own = match geometry.way() {
-        Way::Pointwise => {
-            (ways.product)(call, draft);
-            return Ok(());
-        }
-        Way::Tiles => ways.tiles,
-        Way::Sums => ways.sums,
-    };
-    draft.convolution(
-        |draft| own(call, draft),
-        |draft, own| described(draft, geometry, pass, own),
-    )
-}
+/// A pass of a convolution, and what writes it, for each [`Way`].
+trait Pass {
+    /// Which array it makes of the others.
+    const MADE: Convolved;
 
-/// What writes a pass, for each [`Way`].
-struct Ways<C> {
-    product: fn(&C, &mut Draft),
-    tiles: Functions<C>,
-    sums: Functions<C>,
-}
+    fn geometry(&self) -> &Geometry;
+    fn store(&self) -> Store;
+    fn by_product(&self, draft: &mut Draft);
+    fn by_tiles(&self, draft: &mut Draft) -> Result<(), String>;
+    fn by_sums(&self, draft: &mut Draft) -> Result<(), String>;
 
-/// What writes the launches of a pass.
-type Functions<C> = fn(&C, &mut Draft) -> Result<(), String>;
+    /// Writes it in the way that its geometry asks for: as a product, or as what a library may make
+    /// instead of our functions by tiles or by sums.
+    fn by_way(&self, draft: &mut Draft) -> Result<(), String> {
+        let own = match self.geometry().way() {
+            Way::Pointwise => {
+                self.by_product(draft);
+                return Ok(());
+            }
+            Way::Tiles => Self::by_tiles,
+            Way::Sums => Self::by_sums,
+        };
+        let pass = (Self::MADE, self.store());
+        draft.convolution(
+            |draft| own(self, draft),
+            |draft, own| described(draft, self.geometry(), pass, own),
+        )
+    }
+}
 
 /// What the functions `own` make of a call, with its arrays where its operands are.
 fn described(
@@ -208,15 +206,19 @@ impl Form for Conv2d {
         vec![Narrow; 3]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        let pass = (Convolved::Results, Store::Write);
-        by_way(self, draft, (&self.geometry, pass), Self::WAYS)
+        self.by_way(draft)
     }
 }
 
-impl Conv2d {
-    const WAYS: Ways<Self> =
-        Ways { product: Self::by_product, tiles: Self::by_tiles, sums: Self::by_sums };
+impl Pass for Conv2d {
+    const MADE: Convolved = Convolved::Results;
 
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+    fn store(&self) -> Store {
+        Store::Write
+    }
     fn by_product(&self, draft: &mut Draft) {
         let shape = &self.geometry;
         let [x, y, weight] = matrices(draft, shape, [0, 2, 1]);
@@ -242,6 +244,9 @@ impl Conv2d {
         draft.narrow((GROUPED, "grouped"), grid, self.arguments(draft));
         Ok(())
     }
+}
+
+impl Conv2d {
     fn arguments(&self, draft: &Draft) -> Vec<Argument> {
         let operands: [_; 3] = draft.operands(0);
         let rows = count(self.geometry.rows());
@@ -254,15 +259,19 @@ impl Form for Conv2dBackward {
         vec![Narrow, Narrow, Either]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        let pass = (Convolved::Images, self.store);
-        by_way(self, draft, (&self.geometry, pass), Self::WAYS)
+        self.by_way(draft)
     }
 }
 
-impl Conv2dBackward {
-    const WAYS: Ways<Self> =
-        Ways { product: Self::by_product, tiles: Self::by_tiles, sums: Self::by_sums };
+impl Pass for Conv2dBackward {
+    const MADE: Convolved = Convolved::Images;
 
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+    fn store(&self) -> Store {
+        self.store
+    }
     fn by_product(&self, draft: &mut Draft) {
         let shape = &self.geometry;
         let [dx, dy, weight] = matrices(draft, shape, [2, 0, 1]);
@@ -300,6 +309,9 @@ impl Conv2dBackward {
         draft.pair((GROUPED, "grouped_backward"), shape, arguments);
         Ok(())
     }
+}
+
+impl Conv2dBackward {
     fn arguments(&self, draft: &Draft, weight: Argument, rows: usize) -> Vec<Argument> {
         let mut arguments = vec![draft.operand(0), weight, draft.operand(2), count(rows)];
         arguments.extend(self.geometry.extents());
@@ -325,8 +337,7 @@ impl Form for Conv2dWeights {
         vec![Narrow, Narrow, Either]
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
-        let pass = (Convolved::Filters, self.store);
-        by_way(self, draft, (&self.geometry, pass), Self::WAYS)
+        self.by_way(draft)
     }
 }
 
@@ -337,10 +348,15 @@ struct Segments {
     count: usize,
 }
 
-impl Conv2dWeights {
-    const WAYS: Ways<Self> =
-        Ways { product: Self::by_product, tiles: Self::by_tiles, sums: Self::by_sums };
+impl Pass for Conv2dWeights {
+    const MADE: Convolved = Convolved::Filters;
 
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+    fn store(&self) -> Store {
+        self.store
+    }
     fn by_product(&self, draft: &mut Draft) {
         let shape = &self.geometry;
         let [x, dy, weight] = matrices(draft, shape, [0, 1, 2]);
@@ -372,6 +388,9 @@ impl Conv2dWeights {
         self.sum(draft, (GROUPED, "grouped_weights"), grid, segments, None);
         Ok(())
     }
+}
+
+impl Conv2dWeights {
     fn segments(&self, blocks: usize) -> Segments {
         let places = self.geometry.per_segment(blocks);
         Segments { places, count: self.geometry.rows().div_ceil(places) }
