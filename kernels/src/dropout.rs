@@ -79,9 +79,6 @@ impl Mask {
     }
 }
 
-/// The line of a part that has everything.
-const ALONE: Line = Line { parts: 1, stride: 1 };
-
 /// Operations per element, most of them for its random bits, for the split over threads.
 const COST: usize = 16;
 
@@ -121,7 +118,7 @@ impl Dropout {
     }
     fn place(call: &mut Signature<'_>, count: usize) -> Result<Placed, String> {
         if !call.has("parts") && !call.has("columns") {
-            let (line, of_rows) = (ALONE, ALONE);
+            let (line, of_rows) = (Line::ALONE, Line::ALONE);
             return Ok(Placed { columns: count, line, own: None, of_rows, before: 0 });
         }
         let line = crate::exchange::line(call)?;
@@ -129,10 +126,10 @@ impl Dropout {
             && ["row_parts", "row_stride"].iter().any(|own| call.has(own))
         {
             true => crate::exchange::line_of(call, ["row_parts", "row_stride"])?,
-            false => ALONE,
+            false => Line::ALONE,
         };
         let parts = i64::from(line.parts);
-        let fits = |own| (0..parts).contains(&own) && of_rows == ALONE;
+        let fits = |own| (0..parts).contains(&own) && of_rows == Line::ALONE;
         let own = call.optional_integer("own", "a part of all rows", fits);
         let own = own?.map(|own| own as u64);
         let rule = "a divisor of the number of elements";

@@ -245,6 +245,9 @@ impl Tensor {
 }
 
 impl Line {
+    /// The line of a part that has everything.
+    pub const ALONE: Self = Self { parts: 1, stride: 1 };
+
     /// The place of a part on its line.
     pub fn place(self, part: u32) -> u32 {
         part / self.stride.max(1) % self.parts.max(1)

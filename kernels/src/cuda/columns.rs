@@ -2,7 +2,7 @@
 
 use super::{
     Argument, CallPlace, Source,
-    draft::{Draft, Shape, adding, count, extent},
+    draft::{Draft, MOST_BLOCKS, Shape, adding, count, extent},
     form::{Form, Role},
     source::COLUMNS,
 };
@@ -36,7 +36,7 @@ const ENOUGH_BLOCKS: usize = 792;
 /// Rows that a thread should have.
 const FEWEST_ROWS: usize = 4;
 /// Most blocks of a grid along y.
-const MOST_ALONG_Y: usize = 65535;
+const MOST_ALONG_Y: usize = MOST_BLOCKS[1] as usize;
 /// Threads of a block.
 pub(crate) const THREADS: usize = 256;
 

@@ -6,7 +6,7 @@ use super::{
     Addend, Argument, Array, Convolution, Convolved, Epilogue, Launch, Matrix, Product,
     Source,
     columns::Partial,
-    draft::{Draft, Shape, adding, count, extent},
+    draft::{Draft, MOST_BLOCKS, Shape, adding, count, extent},
     form::{Form, Role},
     pool::window,
     source::{CONVOLUTION, GROUPED},
@@ -37,8 +37,6 @@ const FEWEST_IN_TILES: usize = 16;
 const ENOUGH_BLOCKS: usize = 528;
 /// Segments of fewer places are not worth a block.
 const FEWEST_PLACES: usize = 256;
-/// Most blocks of a grid along y or z.
-const MOST_BLOCKS: usize = 65535;
 /// Terms of the weights' gradient that a thread sums: `TERMS` of `grouped.cu`.
 const TERMS: usize = 8;
 
@@ -93,7 +91,8 @@ impl Geometry {
     }
     /// Places of the window that one block sums, of `blocks` that share the weights.
     fn per_segment(&self, blocks: usize) -> usize {
-        let segments = (ENOUGH_BLOCKS / blocks.max(1)).clamp(1, MOST_BLOCKS);
+        let most = MOST_BLOCKS[1].min(MOST_BLOCKS[2]) as usize;
+        let segments = (ENOUGH_BLOCKS / blocks.max(1)).clamp(1, most);
         let places = self.rows().div_ceil(segments).max(FEWEST_PLACES);
         // Whole tiles, and addresses that stay aligned.
         places.next_multiple_of(64)

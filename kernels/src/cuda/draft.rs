@@ -39,8 +39,11 @@ pub(crate) const NOWHERE: Argument = Argument::Unsigned64(0);
 /// Addresses of scratch memory are multiples of it.
 const ALIGNMENT: u64 = 256;
 
-/// Most blocks of a grid whose threads take many elements each.
-const MOST_BLOCKS: usize = 8192;
+/// Most blocks of a grid along x, y and z that every device starts.
+pub(crate) const MOST_BLOCKS: [u32; 3] = [0x7fff_ffff, 65535, 65535];
+
+/// Blocks beyond which threads take more elements each instead.
+const FULL_GRID: usize = 8192;
 
 impl Number {
     /// How symbols spell it.
@@ -90,7 +93,7 @@ pub(crate) fn extent(blocks: usize) -> u32 {
 impl Shape {
     /// Threads that take `count` elements, some neighbours at once.
     pub(crate) fn each(count: usize, at_once: usize) -> Self {
-        let blocks = count.div_ceil(256 * at_once).clamp(1, MOST_BLOCKS);
+        let blocks = count.div_ceil(256 * at_once).clamp(1, FULL_GRID);
         Self { grid: [extent(blocks), 1, 1], block: [256, 1, 1], shared: Bytes(0) }
     }
     /// A warp for each short row, a block for each long one.

@@ -121,7 +121,7 @@ impl Form for Zero {
     /// A window of which nothing lies in the row that is read.
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let (to, store) = ([self.count; 2], Store::Write);
-        let window = Window { to, from: 0, shift: 0, each: 0, line: ALONE, store };
+        let window = Window::still(to, 0, 0, store);
         let [out] = draft.operands(0);
         window.write(draft, [NOWHERE, NOWHERE, out]);
         Ok(())
@@ -169,9 +169,6 @@ impl Form for Multiply {
     }
 }
 
-/// A line that has one place.
-const ALONE: Line = Line { parts: 1, stride: 1 };
-
 /// Rows that are copied to rows, shifted.
 struct Window {
     /// Elements of all rows that are written, and of one of them.
@@ -187,6 +184,10 @@ struct Window {
 }
 
 impl Window {
+    /// Rows that are the same on every part.
+    fn still(to: [usize; 2], from: usize, shift: i64, store: Store) -> Self {
+        Self { to, from, shift, each: 0, line: Line::ALONE, store }
+    }
     fn write(&self, draft: &mut Draft, places: [Argument; 3]) {
         let shape = Shape::each(self.to[0], draft.at_once());
         draft.pair((ELEMENTWISE, "window"), shape, self.arguments(places));
@@ -215,16 +216,8 @@ impl Form for Slice {
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let rows = &self.window;
-        let (to, shift) =
-            ([self.sequences * rows.length, rows.length], rows.start as i64);
-        let window = Window {
-            to,
-            from: rows.whole,
-            shift,
-            each: 0,
-            line: ALONE,
-            store: self.store,
-        };
+        let to = [self.sequences * rows.length, rows.length];
+        let window = Window::still(to, rows.whole, rows.start as i64, self.store);
         let [x, out] = draft.operands(0);
         window.write(draft, [x, NOWHERE, out]);
         Ok(())
@@ -237,16 +230,8 @@ impl Form for SliceBackward {
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let rows = &self.window;
-        let (to, shift) =
-            ([self.sequences * rows.whole, rows.whole], -(rows.start as i64));
-        let window = Window {
-            to,
-            from: rows.length,
-            shift,
-            each: 0,
-            line: ALONE,
-            store: self.store,
-        };
+        let to = [self.sequences * rows.whole, rows.whole];
+        let window = Window::still(to, rows.length, -(rows.start as i64), self.store);
         let [dy, dx] = draft.operands(0);
         window.write(draft, [dy, NOWHERE, dx]);
         Ok(())
@@ -260,14 +245,8 @@ impl Form for SliceIntegers {
     /// What has 32 bits is copied bit for bit, whatever they mean.
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let rows = &self.window;
-        let window = Window {
-            to: [self.sequences * rows.length, rows.length],
-            from: rows.whole,
-            shift: rows.start as i64,
-            each: 0,
-            line: ALONE,
-            store: Store::Write,
-        };
+        let to = [self.sequences * rows.length, rows.length];
+        let window = Window::still(to, rows.whole, rows.start as i64, Store::Write);
         let [x, out] = draft.operands(0);
         let shape = Shape::each(window.to[0], 1);
         let arguments = window.arguments([x, NOWHERE, out]);
@@ -283,8 +262,7 @@ impl Form for Prepend {
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let whole = self.length + self.width;
         let (to, shift) = ([self.sequences * whole, whole], -(self.width as i64));
-        let store = Store::Write;
-        let window = Window { to, from: self.length, shift, each: 0, line: ALONE, store };
+        let window = Window::still(to, self.length, shift, Store::Write);
         let [x, row, y] = draft.operands(0);
         window.write(draft, [x, row, y]);
         Ok(())

@@ -3,7 +3,7 @@
 
 use super::{
     CallPlace, Launch, Number, Step, Steps,
-    draft::{Draft, Types},
+    draft::{Draft, MOST_BLOCKS, Types},
     elementwise::convert,
 };
 use crate::operand::Slot;
@@ -63,12 +63,10 @@ pub(crate) fn steps(
     Ok(steps)
 }
 
-/// Blocks of a grid along x, y and z that every device starts.
-const MOST_BLOCKS: [(&str, u32); 3] = [("x", 0x7fff_ffff), ("y", 65535), ("z", 65535)];
-
 /// Whether a device starts this many blocks.
 fn fits(launch: &Launch) -> Result<(), String> {
-    for (blocks, (axis, most)) in launch.grid.iter().zip(MOST_BLOCKS) {
+    let grid = launch.grid.iter().zip(MOST_BLOCKS);
+    for ((blocks, most), axis) in grid.zip(["x", "y", "z"]) {
         if *blocks > most {
             let symbol = &launch.function.symbol;
             return Err(format!(

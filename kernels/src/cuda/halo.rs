@@ -7,7 +7,7 @@
 use super::{
     Argument, CallPlace, Function, Launch, Number,
     columns::further,
-    draft::{Draft, NOWHERE, Shape, adding, count},
+    draft::{Draft, MOST_BLOCKS, NOWHERE, Shape, adding, count},
     form::{Form, Role},
     source::HALO,
 };
@@ -22,9 +22,6 @@ use std::ops::Range;
 
 /// Strips that one launch takes.
 const MOST_STRIPS: usize = 8;
-
-/// Blocks of a grid along x that every device starts.
-const MOST_BLOCKS: u32 = 0x7fff_ffff;
 
 /// An exchange of rows of images among parts, by functions of a device.
 #[derive(Clone, Copy, Debug)]
@@ -220,7 +217,7 @@ impl Halos {
     fn shape(&self, rows: usize, length: usize) -> Shape {
         let Shape { grid: [blocks, ..], block, shared } =
             Shape::rows(self.images * rows, length);
-        Shape { grid: [blocks.min(MOST_BLOCKS), 1, 1], block, shared }
+        Shape { grid: [blocks.min(MOST_BLOCKS[0]), 1, 1], block, shared }
     }
 
     fn strips(&self, strips: &[(usize, LyingRows)], places: Places<'_>) -> Vec<Argument> {

@@ -75,7 +75,7 @@ pub(super) fn line(tensor: Tensor, along: Along) -> Line {
         Along::Columns => tensor.line(Direction::Columns),
         Along::Rows => tensor.line(Direction::Rows),
         Along::Both => tensor.line(Direction::Both),
-        Along::Nobody => Line { parts: 1, stride: 1 },
+        Along::Nobody => Line::ALONE,
     }
 }
 
