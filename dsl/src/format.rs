@@ -61,7 +61,7 @@ fn check(source: &SourceFile) -> Result<(), Diagnostics> {
         return report.finish(Ok(())).map(|_| ());
     }
     for mistake in parse::file(text, 0).1 {
-        report.syntax_error(&mistake);
+        report.syntax_error(mistake);
     }
     report.finish(Ok(())).map(|_| ())
 }

@@ -205,7 +205,7 @@ impl Loader<'_> {
         let (tree, mistakes) = parse::file(&file.text, number);
         self.report.add_file(file);
         for mistake in mistakes {
-            self.report.syntax_error(&mistake);
+            self.report.syntax_error(mistake);
         }
         self.trees.push(tree);
     }

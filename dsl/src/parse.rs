@@ -13,12 +13,13 @@ use crate::{
     token::{self, Kind},
 };
 use body::skip_item;
-pub(crate) use error::SyntaxError;
+pub(crate) use error::Misread;
+use error::SyntaxError;
 use std::cell::RefCell;
 use stream::{Shared, Tokens, separators};
 
 /// The items of a text, and all mistakes in it, in source order.
-pub(crate) fn file(text: &str, number: u32) -> (File, Vec<SyntaxError>) {
+pub(crate) fn file(text: &str, number: u32) -> (File, Vec<Misread>) {
     let tokens = without_comments(text);
     let shared = Shared { file: number, mistakes: RefCell::default() };
     let mut input = separators(Tokens::new(&tokens, &shared));
@@ -40,14 +41,15 @@ pub(crate) fn file(text: &str, number: u32) -> (File, Vec<SyntaxError>) {
 }
 
 /// A single entry of a plan, as the command line gives it.
-pub(crate) fn entry(text: &str) -> Result<Entry, SyntaxError> {
+pub(crate) fn entry(text: &str) -> Result<Entry, Misread> {
     let tokens = without_comments(text);
     let shared = Shared { file: 0, mistakes: RefCell::default() };
-    let (rest, entry) = body::attempt(Tokens::new(&tokens, &shared), entry::entry)?;
+    let read = body::attempt(Tokens::new(&tokens, &shared), entry::entry);
+    let (rest, entry) = read.map_err(SyntaxError::told)?;
     match (rest.peek().kind, shared.mistakes.borrow().first()) {
         (_, Some(mistake)) => Err(mistake.clone()),
         (Kind::End, None) => Ok(entry),
-        _ => Err(SyntaxError::expected(rest, "the end")),
+        _ => Err(SyntaxError::expected(rest, "the end").told()),
     }
 }
 

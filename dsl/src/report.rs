@@ -2,7 +2,7 @@
 
 use crate::{
     Code, Diagnostic, Diagnostics, Mistake, Place, Severity, SourceFile, Span, limit,
-    parse::SyntaxError,
+    parse::Misread,
 };
 
 /// Proof that a mistake was reported; whoever holds it says nothing more about it.
@@ -58,9 +58,9 @@ impl Report {
     }
 
     /// Keeps a mistake of the parser.
-    pub(crate) fn syntax_error(&mut self, mistake: &SyntaxError) -> Reported {
-        let labels = mistake.label.as_deref().cloned().into_iter().collect();
-        self.error_with(mistake.span, mistake.mistake(), labels)
+    pub(crate) fn syntax_error(&mut self, misread: Misread) -> Reported {
+        let Misread { span, mistake, labels } = misread;
+        self.error_with(span, mistake, labels)
     }
 
     /// Keeps a warning.

@@ -56,7 +56,7 @@ fn parts<'a, T>(
 pub(crate) fn attempt<'a, T>(
     input: Tokens<'a>,
     part: fn(Tokens<'a>) -> Parsed<'a, T>,
-) -> Result<(Tokens<'a>, T), SyntaxError> {
+) -> Result<(Tokens<'a>, T), SyntaxError<'a>> {
     match part(input) {
         Ok((rest, value)) => ended(rest).map(|()| (rest, value)),
         Err(Err::Error(mistake) | Err::Failure(mistake)) => Err(mistake),

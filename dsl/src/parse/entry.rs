@@ -43,7 +43,7 @@ pub(crate) fn entry(input: Tokens<'_>) -> Parsed<'_, Entry> {
 }
 
 /// What others write behind a key: `key = value`, `key < value`, `key.inner value`.
-fn slip(key: &Name, behind: Tokens<'_>) -> Option<SyntaxError> {
+fn slip<'a>(key: &Name, behind: Tokens<'a>) -> Option<SyntaxError<'a>> {
     let key = &key.text;
     let (expected, hint) = match behind.peek().text {
         "=" => ("a value", format!("write `{key} …` without `=`")),

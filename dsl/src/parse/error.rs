@@ -9,82 +9,118 @@ use nom::{
     Err, IResult,
     error::{ErrorKind, ParseError},
 };
+use std::fmt;
 
 /// What a production returns.
-pub(crate) type Parsed<'a, T> = IResult<Tokens<'a>, T, SyntaxError>;
+pub(crate) type Parsed<'a, T> = IResult<Tokens<'a>, T, SyntaxError<'a>>;
 
-/// A place where the text leaves the grammar.
-#[derive(Clone, Debug)]
-pub(crate) struct SyntaxError {
-    /// The token that does not fit.
-    pub(crate) span: Span,
-    /// How it is described.
-    found: String,
-    /// What could have stood there instead.
-    expected: Vec<String>,
-    /// Set when more is to be said than found and expected.
-    special: Option<Box<Mistake>>,
+/// A place where one reading of the text leaves the grammar. Most such readings have another one beside
+/// them, and nobody is told; so it has no words before it is told.
+#[derive(Debug)]
+pub(crate) struct SyntaxError<'a> {
+    /// The first of them does not fit.
+    at: Tokens<'a>,
+    said: Said,
+    aside: Option<Box<Aside>>,
+}
+
+/// What is wrong.
+#[derive(Debug)]
+enum Said {
+    /// This could have stood there instead, or one of these.
+    Expected(What, Vec<What>),
+    /// Something else than that.
+    Other(Box<Mistake>),
+}
+
+/// What could have stood somewhere.
+#[derive(Debug)]
+pub(crate) enum What {
+    /// A sign or a word of the language.
+    Sign(&'static str),
+    /// What these words describe.
+    Words(&'static str),
+    /// The same, put together.
+    Composed(String),
+}
+
+/// What is said besides.
+#[derive(Debug, Default)]
+struct Aside {
     /// What to write instead, where that is known.
     hint: Option<String>,
     /// An earlier place that explains it.
-    pub(crate) label: Option<Box<(Span, String)>>,
+    label: Option<(Span, String)>,
+}
+
+/// A mistake against the grammar in words, and where it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Misread {
+    /// The token that does not fit.
+    pub(crate) span: Span,
+    pub(crate) mistake: Mistake,
+    /// Earlier places that explain it.
+    pub(crate) labels: Vec<(Span, String)>,
 }
 
 /// The next token does not fit: `what` was expected.
-pub(crate) fn refuse<T>(input: Tokens<'_>, what: impl Into<String>) -> Parsed<'_, T> {
+pub(crate) fn refuse<T>(input: Tokens<'_>, what: impl Into<What>) -> Parsed<'_, T> {
     Err(Err::Error(SyntaxError::expected(input, what)))
 }
 
-impl SyntaxError {
+impl<'a> SyntaxError<'a> {
     /// The next token does not fit: `what` was expected.
-    pub(crate) fn expected(input: Tokens<'_>, what: impl Into<String>) -> Self {
-        Self {
-            span: input.span(),
-            found: describe(input.peek()),
-            expected: vec![what.into()],
-            special: stray_unit(input).map(Box::new),
-            hint: None,
-            label: None,
-        }
+    pub(crate) fn expected(at: Tokens<'a>, what: impl Into<What>) -> Self {
+        Self { at, said: Said::Expected(what.into(), Vec::new()), aside: None }
+    }
+
+    fn other(at: Tokens<'a>, mistake: Mistake) -> Self {
+        Self { at, said: Said::Other(Box::new(mistake)), aside: None }
     }
 
     /// The declared depth is reached.
-    pub(crate) fn too_deep(input: Tokens<'_>) -> Self {
+    pub(crate) fn too_deep(input: Tokens<'a>) -> Self {
         let message = format!("nested more than {} levels deep", limit::DEPTH);
-        let mistake =
-            Mistake::new(Code::Limit, message).hint("give the inner part a name");
-        Self { special: Some(Box::new(mistake)), ..Self::expected(input, "") }
+        let mistake = Mistake::new(Code::Limit, message);
+        Self::other(input, mistake.hint("give the inner part a name"))
     }
 
     /// The declared length of a name or text is exceeded.
-    pub(crate) fn too_long(input: Tokens<'_>, most: usize) -> Self {
-        let mistake = Mistake::new(Code::Limit, format!("longer than {most} bytes"));
-        Self { special: Some(Box::new(mistake)), ..Self::expected(input, "") }
+    pub(crate) fn too_long(input: Tokens<'a>, most: usize) -> Self {
+        let message = format!("longer than {most} bytes");
+        Self::other(input, Mistake::new(Code::Limit, message))
     }
 
     /// With an earlier place that explains it.
     pub(crate) fn label(mut self, span: Span, text: &str) -> Self {
-        self.label = Some(Box::new((span, text.to_owned())));
+        self.aside.get_or_insert_default().label = Some((span, text.to_owned()));
         self
     }
 
     /// With what to write instead.
-    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.aside.get_or_insert_default().hint = Some(hint.into());
+        self
     }
 
-    /// What is reported.
-    pub(crate) fn mistake(&self) -> Mistake {
-        if let Some(special) = &self.special {
-            return (**special).clone();
-        }
-        let Self { found, hint, .. } = self;
-        let message = format!("expected {}, found {found}", listed(&self.expected));
-        hint.iter().cloned().fold(Mistake::new(Code::Syntax, message), Mistake::hint)
+    /// What is reported. A unit that is none says more than what was expected there.
+    pub(crate) fn told(self) -> Misread {
+        let Self { at, said, aside } = self;
+        let Aside { hint, label } = aside.map_or_else(Aside::default, |aside| *aside);
+        let mistake = match said {
+            Said::Other(mistake) => *mistake,
+            Said::Expected(first, others) => stray_unit(at).unwrap_or_else(|| {
+                let expected = listed([first].into_iter().chain(others));
+                let found = describe(at.peek());
+                let message = format!("expected {expected}, found {found}");
+                hint.into_iter().fold(Mistake::new(Code::Syntax, message), Mistake::hint)
+            }),
+        };
+        Misread { span: at.span(), mistake, labels: label.into_iter().collect() }
     }
 }
 
-impl<'a> ParseError<Tokens<'a>> for SyntaxError {
+impl<'a> ParseError<Tokens<'a>> for SyntaxError<'a> {
     fn from_error_kind(input: Tokens<'a>, _: ErrorKind) -> Self {
         Self::expected(input, "something else")
     }
@@ -92,16 +128,40 @@ impl<'a> ParseError<Tokens<'a>> for SyntaxError {
         other
     }
     fn or(mut self, other: Self) -> Self {
-        if self.span.start != other.span.start {
-            return if self.span.start > other.span.start { self } else { other };
+        let [own, others] = [&self, &other].map(|error| error.at.span().start);
+        if own != others {
+            return if own > others { self } else { other };
         }
-        self.hint = self.hint.or(other.hint);
-        for what in other.expected {
-            if !self.expected.contains(&what) {
-                self.expected.push(what);
-            }
+        self.aside = self.aside.or(other.aside);
+        if let (Said::Expected(_, all), Said::Expected(first, others)) =
+            (&mut self.said, other.said)
+        {
+            all.push(first);
+            all.extend(others);
         }
         self
+    }
+}
+
+impl From<&'static str> for What {
+    fn from(words: &'static str) -> Self {
+        Self::Words(words)
+    }
+}
+
+impl From<String> for What {
+    fn from(words: String) -> Self {
+        Self::Composed(words)
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            What::Sign(sign) => write!(f, "`{sign}`"),
+            What::Words(words) => f.write_str(words),
+            What::Composed(words) => f.write_str(words),
+        }
     }
 }
 
@@ -180,10 +240,16 @@ fn describe(token: Token<'_>) -> String {
     }
 }
 
-fn listed(expected: &[String]) -> String {
-    match expected {
-        [] => "something else".to_owned(),
-        [one] => one.clone(),
-        [head @ .., last] => format!("{} or {last}", head.join(", ")),
+/// Everything once, in order.
+fn listed(expected: impl Iterator<Item = What>) -> String {
+    let mut all: Vec<String> = Vec::new();
+    for what in expected.map(|what| what.to_string()) {
+        if !all.contains(&what) {
+            all.push(what);
+        }
+    }
+    match &all[..] {
+        [head @ .., last] if !head.is_empty() => format!("{} or {last}", head.join(", ")),
+        _ => all.concat(),
     }
 }

@@ -37,7 +37,7 @@ fn term(input: Tokens<'_>) -> Parsed<'_, Expression> {
 /// `a SIGN b SIGN c`, as one list.
 fn chain<'a>(
     part: fn(Tokens<'a>) -> Parsed<'a, Expression>,
-    sign: impl Parser<Tokens<'a>, Output = Operator, Error = SyntaxError>,
+    sign: impl Parser<Tokens<'a>, Output = Operator, Error = SyntaxError<'a>>,
 ) -> impl FnMut(Tokens<'a>) -> Parsed<'a, Expression> {
     let mut parts = pair(part, many0(pair(sign, cut(part))));
     move |input| {
@@ -167,8 +167,8 @@ fn argument(input: Tokens<'_>) -> Parsed<'_, Argument> {
 
 /// `a, b` with or without a last comma, or nothing.
 pub(crate) fn list<'a, T>(
-    part: impl Parser<Tokens<'a>, Output = T, Error = SyntaxError>,
-) -> impl Parser<Tokens<'a>, Output = Vec<T>, Error = SyntaxError> {
+    part: impl Parser<Tokens<'a>, Output = T, Error = SyntaxError<'a>>,
+) -> impl Parser<Tokens<'a>, Output = Vec<T>, Error = SyntaxError<'a>> {
     let parts = separated_list1(symbol(","), part);
     map(opt(terminated(parts, opt(symbol(",")))), Option::unwrap_or_default)
 }
@@ -188,7 +188,7 @@ pub(crate) fn separated<'a, T>(
 /// `OPEN inner CLOSE`; from the open bracket on there is no other reading.
 fn enclosed<'a, T>(
     open: &'static str,
-    inner: impl Parser<Tokens<'a>, Output = T, Error = SyntaxError>,
+    inner: impl Parser<Tokens<'a>, Output = T, Error = SyntaxError<'a>>,
     close: &'static str,
 ) -> impl FnMut(Tokens<'a>) -> Parsed<'a, (T, Span)> {
     let mut inner = cut(inner);

@@ -158,6 +158,8 @@ fn member(input: Tokens<'_>) -> Parsed<'_, (Expression, Name)> {
 }
 
 /// One item and the end of its line.
-pub(crate) fn whole_item(input: Tokens<'_>) -> Result<(Tokens<'_>, Item), SyntaxError> {
+pub(crate) fn whole_item(
+    input: Tokens<'_>,
+) -> Result<(Tokens<'_>, Item), SyntaxError<'_>> {
     attempt(input, item)
 }

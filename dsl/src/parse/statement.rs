@@ -138,7 +138,7 @@ fn head(input: Tokens<'_>) -> Parsed<'_, StatementKind> {
 }
 
 /// What must follow a statement or entry.
-pub(crate) fn ended(input: Tokens<'_>) -> Result<(), SyntaxError> {
+pub(crate) fn ended(input: Tokens<'_>) -> Result<(), SyntaxError<'_>> {
     let next = input.peek();
     let ends = matches!(next.kind, Kind::Newline | Kind::End);
     match ends || input.at(",") || input.at("}") || input.at_item() {

@@ -1,6 +1,6 @@
 //! The parser's input: tokens left to read, and mistakes found on the way.
 
-use super::error::{Parsed, SyntaxError, refuse};
+use super::error::{Misread, Parsed, SyntaxError, What, refuse};
 use crate::{
     Span, limit,
     syntax::Name,
@@ -10,7 +10,7 @@ use nom::{Err, Input, Needed};
 use std::{cell::RefCell, iter, slice};
 
 /// Tokens left to read; the last is always the end of the file.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Tokens<'a> {
     rest: &'a [Token<'a>],
     depth: u8,
@@ -19,11 +19,12 @@ pub(crate) struct Tokens<'a> {
 }
 
 /// What all positions of one file share.
+#[derive(Debug)]
 pub(crate) struct Shared {
     /// Number of the file.
     pub(crate) file: u32,
     /// Mistakes after which reading went on.
-    pub(crate) mistakes: RefCell<Vec<SyntaxError>>,
+    pub(crate) mistakes: RefCell<Vec<Misread>>,
 }
 
 impl<'a> Tokens<'a> {
@@ -67,10 +68,10 @@ impl<'a> Tokens<'a> {
     }
 
     /// Keeps a mistake and goes on.
-    pub(crate) fn report(&self, mistake: SyntaxError) {
+    pub(crate) fn report(&self, mistake: SyntaxError<'_>) {
         let mut mistakes = self.shared.mistakes.borrow_mut();
         if mistakes.len() < limit::DIAGNOSTICS {
-            mistakes.push(mistake);
+            mistakes.push(mistake.told());
         }
     }
 
@@ -92,7 +93,7 @@ pub(crate) fn symbol<'a>(
 ) -> impl FnMut(Tokens<'a>) -> Parsed<'a, Span> {
     move |input| match input.at(text) {
         true => Ok((input.advance(), input.span())),
-        false => refuse(input, format!("`{text}`")),
+        false => refuse(input, What::Sign(text)),
     }
 }
 
@@ -104,7 +105,7 @@ pub(crate) fn keyword<'a>(
         Token { kind: Kind::Name, text: found, .. } if found == text => {
             Ok((input.advance(), input.span()))
         }
-        _ => refuse(input, format!("`{text}`")),
+        _ => refuse(input, What::Sign(text)),
     }
 }
 

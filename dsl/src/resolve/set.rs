@@ -2,7 +2,7 @@
 
 use crate::{
     Diagnostic, SourceFile,
-    parse::{self, SyntaxError},
+    parse::{self, Misread},
     report::{Known, Report},
     syntax::Entry,
     token::in_word,
@@ -15,7 +15,7 @@ pub(crate) struct Set<'a> {
     /// As an entry is written.
     pub(crate) written: SourceFile,
     /// What it says, or where it leaves the grammar.
-    pub(crate) entry: Result<Entry, SyntaxError>,
+    pub(crate) entry: Result<Entry, Misread>,
 }
 
 impl<'a> Set<'a> {
@@ -38,7 +38,7 @@ impl<'a> Set<'a> {
         report.add_file(self.written.clone());
         let done = match &self.entry {
             Ok(entry) => body(entry, &mut report),
-            Err(mistake) => Err(report.syntax_error(mistake)),
+            Err(mistake) => Err(report.syntax_error(mistake.clone())),
         };
         let finished = report.finish(done);
         finished.map(|(value, _)| value).map_err(|all| all.first().clone())
