@@ -50,9 +50,9 @@ pub(super) fn check(
         format!("{periods} periods with {lag} of lag are too many to follow")
     });
     if small {
-        let mut run = Run::new(schedule, layout, flows);
+        let mut run = Run::new(schedule, layout, flows, faults);
         for first in 0..layout.symmetry {
-            run.segments(first, longest, faults);
+            run.segments(first, longest);
         }
     }
 }
@@ -94,6 +94,7 @@ pub(super) struct Run<'a> {
     pub(super) schedule: &'a Schedule,
     pub(super) layout: &'a Layout,
     pub(super) flows: &'a Flows,
+    faults: &'a mut Faults,
     pub(super) turned: Turned<'a>,
     pub(super) sums: Sums,
     /// The plan's sum of each stage.
@@ -123,7 +124,12 @@ struct AtRest {
 }
 
 impl<'a> Run<'a> {
-    fn new(schedule: &'a Schedule, layout: &'a Layout, flows: &'a Flows) -> Self {
+    fn new(
+        schedule: &'a Schedule,
+        layout: &'a Layout,
+        flows: &'a Flows,
+        faults: &'a mut Faults,
+    ) -> Self {
         let mut sums = Sums::default();
         let trees = trees(schedule, &mut sums);
         let carried = carried(schedule, &mut sums);
@@ -132,6 +138,7 @@ impl<'a> Run<'a> {
             schedule,
             layout,
             flows,
+            faults,
             turned: Turned::new(schedule, layout, 0),
             sums,
             trees,
@@ -143,18 +150,18 @@ impl<'a> Run<'a> {
     }
 
     /// Runs the segments [first, first + 1), [first, first + 2), … up to a length.
-    fn segments(&mut self, first: u64, longest: u64, faults: &mut Faults) {
+    fn segments(&mut self, first: u64, longest: u64) {
         let schedule = self.schedule;
         let endless = Segment { first, end: u64::MAX };
         let mut beside = Vec::new();
         self.begin(first);
         let start = Segment { first, end: first + 1 }.periods(schedule).start;
         for period in start..(first + longest) as i64 {
-            self.period(endless, period, faults);
+            self.period(endless, period);
             let end = u64::try_from(period + 1).unwrap_or(0);
             if end > first {
                 beside.clone_from(&self.cells);
-                self.drain(Segment { first, end }, faults);
+                self.drain(Segment { first, end });
                 std::mem::swap(&mut beside, &mut self.cells);
             }
         }
@@ -191,17 +198,17 @@ impl<'a> Run<'a> {
         all
     }
 
-    fn period(&mut self, segment: Segment, period: i64, faults: &mut Faults) {
+    fn period(&mut self, segment: Segment, period: i64) {
         self.turned.turn_to(period);
         for (id, action) in self.schedule.actions.iter() {
             if let Instance::Execute(t) = segment.instance(action, period) {
-                self.execute(Step { action: id, t }, action, faults);
+                self.execute(Step { action: id, t }, action);
             }
         }
     }
 
     /// The periods after the last step, and the rest after them.
-    fn drain(&mut self, segment: Segment, faults: &mut Faults) {
+    fn drain(&mut self, segment: Segment) {
         let last = segment.periods(self.schedule).end;
         let lagged = std::mem::take(&mut self.lagged);
         for period in segment.end as i64..last {
@@ -209,7 +216,7 @@ impl<'a> Run<'a> {
             for id in &lagged {
                 let action = &self.schedule.actions[*id];
                 if let Instance::Execute(t) = segment.instance(action, period) {
-                    self.execute(Step { action: *id, t }, action, faults);
+                    self.execute(Step { action: *id, t }, action);
                 }
             }
         }
@@ -219,16 +226,16 @@ impl<'a> Run<'a> {
             let (found, writer) = self.cells[cell];
             if found != expected && self.reported.insert((None, cell)) {
                 let steps = segment.end - segment.first;
-                faults.push_with(|| {
-                    let [expected, found] =
-                        [expected, found].map(|held| self.spelled(held, end));
+                self.faults.push_with(|| {
+                    let [expected, found] = [expected, found]
+                        .map(|held| held.seen_from(end, |sum| self.sums.spell(sum)));
                     Violation::Rest { at, row, expected, found, writer, steps }
                 });
             }
         }
     }
 
-    fn execute(&mut self, step: Step, action: &Action, faults: &mut Faults) {
+    fn execute(&mut self, step: Step, action: &Action) {
         match &action.work {
             Work::Launch { at, routine, micro_batch, rows, .. } => {
                 let (schedule, i) = (self.schedule, *micro_batch);
@@ -239,13 +246,13 @@ impl<'a> Run<'a> {
                     i,
                     rows,
                 };
-                self.launch(launch, faults);
+                self.launch(launch);
             }
             Work::Transfer { from, to, content, .. } => {
-                self.transfer(step, *from, *to, content, faults);
+                self.transfer(step, *from, *to, content);
             }
             Work::Collective { kind, group, from, to, content, .. } => {
-                self.collective(step, (*kind, *group), [*from, *to], content, faults);
+                self.collective(step, (*kind, *group), [*from, *to], content);
             }
             Work::Feed { at, micro_batch, row } => {
                 if let Subject::Input(input) = self.schedule.buffers[row.buffer].subject {
@@ -255,7 +262,7 @@ impl<'a> Run<'a> {
             }
             Work::Report { at, micro_batch, row } => {
                 let expected = Held::Metric(*micro_batch, step.t);
-                self.expect(step, Spot { at: *at, row: *row }, 0, expected, faults);
+                self.expect(step, Spot { at: *at, row: *row }, 0, expected);
             }
         }
     }
@@ -281,10 +288,9 @@ impl<'a> Run<'a> {
         spot: Spot,
         touch: usize,
         expected: Held<SumId>,
-        faults: &mut Faults,
     ) {
         if self.read(spot) != expected {
-            self.refuse(step, spot, touch, expected, faults);
+            self.refuse(step, spot, touch, expected);
         }
     }
 
@@ -295,14 +301,13 @@ impl<'a> Run<'a> {
         Spot { at, row }: Spot,
         touch: usize,
         expected: Held<SumId>,
-        faults: &mut Faults,
     ) {
         if self.reported.insert((Some(step.action), touch)) {
             let (found, writer) = self.cells[self.turned.cell(at, row)];
             let action = step.action;
-            faults.push_with(|| {
-                let [expected, found] =
-                    [expected, found].map(|held| self.spelled(held, step.t));
+            self.faults.push_with(|| {
+                let [expected, found] = [expected, found]
+                    .map(|held| held.seen_from(step.t, |sum| self.sums.spell(sum)));
                 Violation::Content { action, at, row, expected, found, writer }
             });
         }
@@ -315,11 +320,10 @@ impl<'a> Run<'a> {
         stage: Stage,
         Spot { at, row }: Spot,
         made: Option<SumId>,
-        faults: &mut Faults,
     ) {
         let Some(tree) = self.tree(stage) else { return };
         if self.reported.insert((Some(step.action), usize::MAX)) {
-            faults.push_with(|| Violation::Tree {
+            self.faults.push_with(|| Violation::Tree {
                 action: step.action,
                 stage,
                 at,
@@ -338,10 +342,6 @@ impl<'a> Run<'a> {
     /// The sum that a move of gradients carries.
     pub(super) fn sum_of(&self, action: ActionId) -> Option<SumId> {
         self.carried.get(&action).copied()
-    }
-
-    fn spelled(&self, held: Held<SumId>, origin: i64) -> Held {
-        held.seen_from(origin, |sum| self.sums.spell(sum))
     }
 }
 

@@ -55,10 +55,28 @@ pub(super) fn check(
     catalogue: &dyn Catalogue,
     faults: &mut Faults,
 ) -> Exchanges {
-    let mut all = Exchanges::default();
     if schedule.parts_axis().is_none() {
-        return all;
+        return Exchanges::default();
     }
+    let routines = joints(schedule, catalogue, faults);
+    let mut lines = Lines::new(schedule, faults);
+    for (id, action) in schedule.actions.iter() {
+        let Work::Launch { at, routine, .. } = &action.work else { continue };
+        let Some(joint) = routines.get(routine) else { continue };
+        for line in joint.keys() {
+            lines.join(id, &schedule.rings[at.ring], *line);
+        }
+    }
+    Exchanges { routines, links: lines.links }
+}
+
+/// What the exchanges of each routine move. Whoever finds a norm has all parts add up theirs.
+fn joints(
+    schedule: &Schedule,
+    catalogue: &dyn Catalogue,
+    faults: &mut Faults,
+) -> BTreeMap<RoutineId, BTreeMap<Line, Joint>> {
+    let mut all = BTreeMap::new();
     for (id, routine) in schedule.routines.iter() {
         let joint = joint(schedule, catalogue, &routine.calls);
         let all_parts = schedule.plan.tensor.line(Direction::Both);
@@ -68,23 +86,7 @@ pub(super) fn check(
                 .into()
         });
         if !joint.is_empty() {
-            all.routines.insert(id, joint);
-        }
-    }
-    let levels = Levels::new(&schedule.target);
-    let mut known = BTreeMap::new();
-    for (id, action) in schedule.actions.iter() {
-        let Work::Launch { at, routine, .. } = &action.work else { continue };
-        let Some(joint) = all.routines.get(routine) else { continue };
-        let ring = &schedule.rings[at.ring];
-        for line in joint.keys() {
-            let groups = known.entry(*line).or_insert_with(|| groups(schedule, *line));
-            for device in &ring.devices {
-                all.links.entry((*device, *line)).or_insert_with(|| {
-                    links((schedule, &levels), id, (*device, groups), faults)
-                });
-            }
-            alike(id, (ring, *line), &all.links, faults);
+            all.insert(id, joint);
         }
     }
     all
@@ -107,7 +109,7 @@ fn joint(
 }
 
 /// The first and the last coordinate of each line, at each coordinate of the other axes.
-fn groups(schedule: &Schedule, line: Line) -> Vec<[Vec<u32>; 2]> {
+fn ends_of(schedule: &Schedule, line: Line) -> Vec<[Vec<u32>; 2]> {
     let Some(axis) = schedule.parts_axis() else { return Vec::new() };
     let mut firsts = schedule.coordinates();
     firsts.retain(|coordinate| line.place(coordinate[axis.index()]) == 0);
@@ -119,40 +121,59 @@ fn groups(schedule: &Schedule, line: Line) -> Vec<[Vec<u32>; 2]> {
     firsts.into_iter().map(ends).collect()
 }
 
-/// The links that join the lines of a device.
-fn links(
-    (schedule, levels): (&Schedule, &Levels<'_>),
-    id: ActionId,
-    (device, groups): (DeviceId, &[[Vec<u32>; 2]]),
-    faults: &mut Faults,
-) -> Vec<LinkId> {
-    let between = |ends: &[Vec<u32>; 2]| {
-        let [one, other] = ends.each_ref().map(|c| schedule.device_at(device, c));
-        let link = levels.link_between(one, other);
-        faults.require(link.is_some(), Culprit::Action(id), || {
-            format!("exchanges parts between {one} and {other}, which no link joins")
-        });
-        link
-    };
-    groups.iter().filter_map(between).collect()
+/// The lines of parts that launches take, and what joins them.
+struct Lines<'a> {
+    schedule: &'a Schedule,
+    faults: &'a mut Faults,
+    levels: Levels<'a>,
+    ends: BTreeMap<Line, Vec<[Vec<u32>; 2]>>,
+    links: BTreeMap<(DeviceId, Line), Vec<LinkId>>,
 }
 
-/// Devices that turn take every place in turn, so their parts are joined by the same links.
-fn alike(
-    id: ActionId,
-    (ring, line): (&Ring, Line),
-    links: &BTreeMap<(DeviceId, Line), Vec<LinkId>>,
-    faults: &mut Faults,
-) {
-    if !ring.is_turning() {
-        return;
+impl<'a> Lines<'a> {
+    fn new(schedule: &'a Schedule, faults: &'a mut Faults) -> Self {
+        let levels = Levels::new(&schedule.target);
+        Self { schedule, faults, levels, ends: BTreeMap::new(), links: BTreeMap::new() }
     }
-    let of = |device: &DeviceId| links.get(&(*device, line));
-    let first = ring.devices.first().and_then(of);
-    let other = ring.devices.iter().find(|device| of(device) != first);
-    faults.require(other.is_none(), Culprit::Action(id), || {
-        "exchanges parts on devices that turn, whose parts are joined by different links; let \
-         the parts of each lie alike"
-            .into()
-    });
+
+    /// An action exchanges something along the lines of a kind on the devices of a ring.
+    fn join(&mut self, id: ActionId, ring: &Ring, line: Line) {
+        for device in &ring.devices {
+            if !self.links.contains_key(&(*device, line)) {
+                let links = self.between(id, *device, line);
+                self.links.insert((*device, line), links);
+            }
+        }
+        self.alike(id, ring, line);
+    }
+
+    /// The links that join the lines of a device.
+    fn between(&mut self, id: ActionId, device: DeviceId, line: Line) -> Vec<LinkId> {
+        let Self { schedule, faults, levels, ends, .. } = self;
+        let ends = ends.entry(line).or_insert_with(|| ends_of(schedule, line));
+        let between = |ends: &[Vec<u32>; 2]| {
+            let [one, other] = ends.each_ref().map(|c| schedule.device_at(device, c));
+            let link = levels.link_between(one, other);
+            faults.require(link.is_some(), Culprit::Action(id), || {
+                format!("exchanges parts between {one} and {other}, which no link joins")
+            });
+            link
+        };
+        ends.iter().filter_map(between).collect()
+    }
+
+    /// Devices that turn take every place in turn, so their parts are joined by the same links.
+    fn alike(&mut self, id: ActionId, ring: &Ring, line: Line) {
+        if !ring.is_turning() {
+            return;
+        }
+        let of = |device: &DeviceId| self.links.get(&(*device, line));
+        let first = ring.devices.first().and_then(of);
+        let other = ring.devices.iter().find(|device| of(device) != first);
+        self.faults.require(other.is_none(), Culprit::Action(id), || {
+            "exchanges parts on devices that turn, whose parts are joined by different links; let \
+             the parts of each lie alike"
+                .into()
+        });
+    }
 }

@@ -2,7 +2,6 @@
 
 use super::{
     contents::{Run, Step},
-    faults::Faults,
     held::Held,
     sums::SumId,
 };
@@ -29,8 +28,8 @@ impl Launch<'_> {
 
 impl Run<'_> {
     /// Reads of all arguments, then their writes.
-    pub(super) fn launch(&mut self, launch: Launch<'_>, faults: &mut Faults) {
-        let gathered = self.gather(launch, faults);
+    pub(super) fn launch(&mut self, launch: Launch<'_>) {
+        let gathered = self.gather(launch);
         let added = match launch.routine.pass {
             Pass::Norm | Pass::Update => false,
             Pass::Forward
@@ -47,7 +46,7 @@ impl Run<'_> {
             }
             if let Some(expected) = self.expected(launch, argument.role) {
                 let spot = launch.spot(number);
-                self.expect(launch.step, spot, number, expected, faults);
+                self.expect(launch.step, spot, number, expected);
             }
         }
         for (number, argument) in launch.routine.arguments.iter().enumerate() {
@@ -149,7 +148,7 @@ impl Run<'_> {
     }
 
     /// The gradient sum that a backward pass or a combination makes.
-    fn gather(&mut self, launch: Launch<'_>, faults: &mut Faults) -> Held<SumId> {
+    fn gather(&mut self, launch: Launch<'_>) -> Held<SumId> {
         let (t, stage) = (launch.step.t, launch.routine.stage);
         let keeper = self.schedule.plan.keeper(stage);
         let addition = |i| self.schedule.plan.addition(stage, i);
@@ -158,9 +157,9 @@ impl Run<'_> {
             (Pass::Forward | Pass::InputGradient | Pass::Norm | Pass::Update, _)
             | (Pass::Backward | Pass::WeightGradient, None) => return Held::Nothing,
             (Pass::Backward | Pass::WeightGradient, Some(i)) => {
-                self.accumulate(launch, addition(i), faults)
+                self.accumulate(launch, addition(i))
             }
-            (Pass::Combine, _) => self.combine(launch, faults),
+            (Pass::Combine, _) => self.combine(launch),
         };
         let planned = launch.i.map_or(tree.whole, |i| tree.with(addition(i)));
         match made {
@@ -169,7 +168,7 @@ impl Run<'_> {
                 let is_sum = |argument: &Argument| argument.role == Role::Gradient;
                 let sums = launch.routine.arguments.iter().position(is_sum);
                 let spot = launch.spot(sums.expect("who makes a sum has a row for it"));
-                self.misplan(launch.step, keeper, spot, sum, faults);
+                self.misplan(launch.step, keeper, spot, sum);
                 Held::Gradient(keeper, t, planned)
             }
             Err(Refused) => Held::Gradient(keeper, t, planned),
@@ -180,7 +179,6 @@ impl Run<'_> {
         &mut self,
         launch: Launch<'_>,
         i: MicroBatch,
-        faults: &mut Faults,
     ) -> Result<Option<SumId>, Refused> {
         let arguments = &launch.routine.arguments;
         let own = arguments.iter().position(|argument| argument.role == Role::Gradient);
@@ -188,17 +186,13 @@ impl Run<'_> {
         match arguments[own].access {
             Access::Write => Ok(Some(self.sums.first(i))),
             Access::Read | Access::Update => {
-                let before = self.partial(launch, own, Some(i), faults)?;
+                let before = self.partial(launch, own, Some(i))?;
                 Ok(Some(self.sums.add(before, i)))
             }
         }
     }
 
-    fn combine(
-        &mut self,
-        launch: Launch<'_>,
-        faults: &mut Faults,
-    ) -> Result<Option<SumId>, Refused> {
+    fn combine(&mut self, launch: Launch<'_>) -> Result<Option<SumId>, Refused> {
         let position = |role: Role| {
             launch.routine.arguments.iter().position(|argument| argument.role == role)
         };
@@ -207,8 +201,8 @@ impl Run<'_> {
         else {
             return Err(Refused);
         };
-        let received = self.partial(launch, received, None, faults)?;
-        let own = self.partial(launch, own, None, faults)?;
+        let received = self.partial(launch, received, None)?;
+        let own = self.partial(launch, own, None)?;
         // a + b = b + a, bit for bit: the plan says which of the two it means.
         let sums = [(received, own), (own, received)].map(|(a, b)| self.sums.join(a, b));
         let tree = self.tree(launch.routine.stage);
@@ -222,7 +216,6 @@ impl Run<'_> {
         launch: Launch<'_>,
         argument: usize,
         i: Option<MicroBatch>,
-        faults: &mut Faults,
     ) -> Result<SumId, Refused> {
         let (t, stage) = (launch.step.t, self.schedule.plan.keeper(launch.routine.stage));
         let spot = launch.spot(argument);
@@ -232,7 +225,7 @@ impl Run<'_> {
                 let tree = self.tree(stage).ok_or(Refused)?;
                 let sum = i.map_or(tree.whole, |i| tree.before(i));
                 let expected = Held::Gradient(stage, t, sum);
-                self.refuse(launch.step, spot, argument, expected, faults);
+                self.refuse(launch.step, spot, argument, expected);
                 Err(Refused)
             }
         }

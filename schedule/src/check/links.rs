@@ -12,19 +12,19 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
     let levels = Levels::new(&schedule.target);
     let (known, groups) = (BTreeSet::new(), BTreeSet::new());
     let shifts = schedule.shifts();
-    let mut links = Links { schedule, levels, shifts, known, groups, work: 0 };
+    let mut links = Links { schedule, faults, levels, shifts, known, groups, work: 0 };
     for (id, action) in schedule.actions.iter() {
         match &action.work {
             Work::Transfer { link, from, to, .. } => {
-                links.transfer(id, *link, [from.at, to.at], faults);
+                links.transfer(id, *link, [from.at, to.at]);
             }
             Work::Collective { link, group, .. } => {
-                links.collective(id, *link, *group, faults);
+                links.collective(id, *link, *group);
             }
             Work::Launch { .. } | Work::Feed { .. } | Work::Report { .. } => {}
         }
         if links.work > limit::INSTANCES {
-            return faults.malformed(
+            return links.faults.malformed(
                 Culprit::Action(id),
                 "too many devices take turns in moves; use fewer coordinates",
             );
@@ -34,6 +34,7 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
 
 struct Links<'a> {
     schedule: &'a Schedule,
+    faults: &'a mut Faults,
     levels: Levels<'a>,
     /// From the devices of the cell to those that repeat them.
     shifts: Vec<u32>,
@@ -44,13 +45,7 @@ struct Links<'a> {
 }
 
 impl Links<'_> {
-    fn transfer(
-        &mut self,
-        id: ActionId,
-        link: LinkId,
-        ends: [Place; 2],
-        faults: &mut Faults,
-    ) {
+    fn transfer(&mut self, id: ActionId, link: LinkId, ends: [Place; 2]) {
         if !self.known.insert((link, ends)) {
             return;
         }
@@ -69,19 +64,13 @@ impl Links<'_> {
                 let right = self.levels.link_between(real[0], real[1]);
                 if right != Some(link) {
                     self.known.remove(&(link, ends));
-                    return refuse(id, link, right, real, faults);
+                    return self.refuse(id, link, right, real);
                 }
             }
         }
     }
 
-    fn collective(
-        &mut self,
-        id: ActionId,
-        link: LinkId,
-        group: GroupId,
-        faults: &mut Faults,
-    ) {
+    fn collective(&mut self, id: ActionId, link: LinkId, group: GroupId) {
         if !self.groups.insert((link, group)) {
             return;
         }
@@ -96,29 +85,27 @@ impl Links<'_> {
                 let right = self.levels.link_between(ends[0], ends[1]);
                 if ends[0] != ends[1] && right != Some(link) {
                     self.groups.remove(&(link, group));
-                    return refuse(id, link, right, ends, faults);
+                    return self.refuse(id, link, right, ends);
                 }
             }
         }
     }
-}
 
-fn refuse(
-    id: ActionId,
-    link: LinkId,
-    right: Option<LinkId>,
-    [one, other]: [DeviceId; 2],
-    faults: &mut Faults,
-) {
-    faults.malformed(
-        Culprit::Action(id),
-        match right {
+    fn refuse(
+        &mut self,
+        id: ActionId,
+        link: LinkId,
+        right: Option<LinkId>,
+        [one, other]: [DeviceId; 2],
+    ) {
+        let problem = match right {
             Some(right) => {
                 format!("goes over {link}, but {one} and {other} are joined by {right}")
             }
             None => format!("goes from {one} to {other}, which no link joins"),
-        },
-    );
+        };
+        self.faults.malformed(Culprit::Action(id), problem);
+    }
 }
 
 /// Periods after which both rings are back where they were.

@@ -2,7 +2,6 @@
 
 use super::{
     contents::{Run, Step},
-    faults::Faults,
     held::Held,
     sums::SumId,
 };
@@ -16,9 +15,8 @@ impl Run<'_> {
         from: Spot,
         to: Spot,
         content: &Content,
-        faults: &mut Faults,
     ) {
-        let held = self.moved(step, from, 0, content, faults);
+        let held = self.moved(step, from, 0, content);
         self.write(step, to, held);
     }
 
@@ -29,7 +27,6 @@ impl Run<'_> {
         spot: Spot,
         touch: usize,
         content: &Content,
-        faults: &mut Faults,
     ) -> Held<SumId> {
         let (t, found) = (step.t, self.read(spot));
         let expected = match content {
@@ -50,7 +47,7 @@ impl Run<'_> {
                 _ => Held::ValueGradient(*value, *i, t, self.flows.all(*value)),
             },
         };
-        self.expect(step, spot, touch, expected, faults);
+        self.expect(step, spot, touch, expected);
         expected
     }
 
@@ -61,7 +58,6 @@ impl Run<'_> {
         (kind, group): (Collective, GroupId),
         [from, to]: [Row; 2],
         content: &Content,
-        faults: &mut Faults,
     ) {
         let schedule = self.schedule;
         let places = &schedule.groups[group].places;
@@ -69,12 +65,12 @@ impl Run<'_> {
             (
                 Collective::AllReduce | Collective::ReduceScatter,
                 Content::Gradient(stage, _),
-            ) => self.reduced(step, *stage, &schedule.groups[group], from, faults),
+            ) => self.reduced(step, *stage, &schedule.groups[group], from),
             _ => {
                 let mut held = Held::Nothing;
                 for (touch, at) in places.iter().enumerate() {
                     let spot = Spot { at: *at, row: from };
-                    held = self.moved(step, spot, touch, content, faults);
+                    held = self.moved(step, spot, touch, content);
                 }
                 held
             }
@@ -91,7 +87,6 @@ impl Run<'_> {
         stage: Stage,
         group: &Group,
         from: Row,
-        faults: &mut Faults,
     ) -> Held<SumId> {
         let Some(tree) = self.tree(stage) else { return Held::Nothing };
         let carried = self.sum_of(step.action).unwrap_or(tree.whole);
@@ -105,7 +100,7 @@ impl Run<'_> {
                 }
                 _ => {
                     let expected = Held::Gradient(stage, step.t, carried);
-                    self.refuse(step, spot(*at), touch, expected, faults);
+                    self.refuse(step, spot(*at), touch, expected);
                     return planned;
                 }
             }
@@ -116,12 +111,12 @@ impl Run<'_> {
                 let named = sum == carried || own.iter().all(|own| *own == carried);
                 if !named {
                     let expected = Held::Gradient(stage, step.t, carried);
-                    self.refuse(step, spot(group.places[0]), 0, expected, faults);
+                    self.refuse(step, spot(group.places[0]), 0, expected);
                 }
                 Held::Gradient(stage, step.t, sum)
             }
             _ => {
-                self.misplan(step, stage, spot(group.places[0]), total, faults);
+                self.misplan(step, stage, spot(group.places[0]), total);
                 planned
             }
         }

@@ -35,15 +35,14 @@ pub(super) fn check(schedule: &Schedule, layout: &Layout, faults: &mut Faults) {
     if !small {
         return;
     }
-    let mut order = Order::new(schedule, layout, queues, periods);
-    let mut turned = Turned::new(schedule, layout, 0);
+    let mut order = Order::new(schedule, layout, queues, periods, faults);
     let horizon = order.horizon();
     for period in horizon.period..periods {
-        turned.turn_to(period as i64);
+        order.turned.turn_to(period as i64);
         for (id, action) in schedule.actions.iter().skip(horizon.lines_above(period)) {
-            order.instance(id, action, period, &turned, faults);
+            order.instance(id, action, period);
             if order.clocks.size() > limit::CLOCKS {
-                faults.malformed(
+                order.faults.malformed(
                     Culprit::Action(id),
                     "too many waits are open at once; wait for nearer actions",
                 );
@@ -64,6 +63,8 @@ struct Touched {
 struct Order<'a> {
     schedule: &'a Schedule,
     layout: &'a Layout,
+    faults: &'a mut Faults,
+    turned: Turned<'a>,
     queues: Queues,
     clocks: Clocks,
     /// Marks of the last periods, by period modulo `kept`, then action.
@@ -84,6 +85,7 @@ impl<'a> Order<'a> {
         layout: &'a Layout,
         queues: Queues,
         periods: u64,
+        faults: &'a mut Faults,
     ) -> Self {
         let lines = schedule.actions.len();
         let waits = || schedule.actions.values().flat_map(|action| &action.after);
@@ -96,6 +98,8 @@ impl<'a> Order<'a> {
         Self {
             schedule,
             layout,
+            faults,
+            turned: Turned::new(schedule, layout, 0),
             clocks: Clocks::new(queues.len()),
             marks: vec![None; lines * kept as usize],
             kept,
@@ -126,15 +130,8 @@ impl<'a> Order<'a> {
         (period % self.kept) as usize * self.waiters.len() + action.index()
     }
 
-    fn instance(
-        &mut self,
-        id: ActionId,
-        action: &Action,
-        period: u64,
-        turned: &Turned<'_>,
-        faults: &mut Faults,
-    ) {
-        let queue = self.queues.of(action, turned);
+    fn instance(&mut self, id: ActionId, action: &Action, period: u64) {
+        let queue = self.queues.of(action, &self.turned);
         for wait in &action.after {
             let Some(before) = period.checked_sub(u64::from(wait.distance)) else {
                 continue;
@@ -145,38 +142,32 @@ impl<'a> Order<'a> {
             }
         }
         let me = Touched { stamp: self.clocks.next(queue), action: id, period };
-        self.touch(action, me, turned, faults);
+        self.touch(action, me);
         if let Work::Collective { group, .. } = &action.work {
-            self.cross(*group, me, faults);
+            self.cross(*group, me);
         }
         let slot = self.slot(id, period);
         let mark = self.clocks.issue(queue, self.waiters[id.index()]);
         self.marks[slot] = Some(mark);
     }
 
-    fn touch(
-        &mut self,
-        action: &Action,
-        me: Touched,
-        turned: &Turned<'_>,
-        faults: &mut Faults,
-    ) {
+    fn touch(&mut self, action: &Action, me: Touched) {
         let mut own = std::mem::take(&mut self.own);
         own.clear();
         self.schedule.each_touch(&action.work, |touch| {
-            own.push((touch, turned.cell(touch.at, touch.row)));
+            own.push((touch, self.turned.cell(touch.at, touch.row)));
         });
         for (touch, cell) in &own {
-            self.compare(*touch, *cell, me, faults);
+            self.compare(*touch, *cell, me);
             for other in self.layout.shared(*cell) {
-                self.compare(*touch, *other as usize, me, faults);
+                self.compare(*touch, *other as usize, me);
             }
             self.record(*touch, *cell, me);
         }
         self.own = own;
     }
 
-    fn compare(&mut self, touch: Touch, cell: usize, me: Touched, faults: &mut Faults) {
+    fn compare(&mut self, touch: Touch, cell: usize, me: Touched) {
         let open = |earlier: &&Touched| {
             earlier.stamp == me.stamp || !self.clocks.done(me.stamp.queue, earlier.stamp)
         };
@@ -190,7 +181,7 @@ impl<'a> Order<'a> {
         for earlier in writer.iter().chain(&reader) {
             let distance = me.period - earlier.period;
             if self.reported.insert((me.action, earlier.action, distance)) {
-                faults.push(self.clash(touch, cell, me, *earlier));
+                self.faults.push(self.clash(touch, cell, me, *earlier));
             }
         }
     }
@@ -229,7 +220,7 @@ impl<'a> Order<'a> {
         }
     }
 
-    fn cross(&mut self, group: GroupId, me: Touched, faults: &mut Faults) {
+    fn cross(&mut self, group: GroupId, me: Touched) {
         for other in &self.crossing[group] {
             let Some(earlier) = self.collectives[other.index()] else { continue };
             let distance = me.period - earlier.period;
@@ -237,7 +228,7 @@ impl<'a> Order<'a> {
             if !self.clocks.done(me.stamp.queue, earlier.stamp)
                 && self.reported.insert(key)
             {
-                faults.push(Violation::Crossing {
+                self.faults.push(Violation::Crossing {
                     action: me.action,
                     earlier: earlier.action,
                     distance: distance as u32,
