@@ -25,19 +25,29 @@ fn launches(schedule: &Schedule) -> impl Iterator<Item = (ActionId, RoutineId)> 
     })
 }
 
-/// Looks at the routine of every launch. What is right for one launch is right for all of the
+/// An argument of the routine that an action launches.
+#[derive(Clone, Copy)]
+struct Bound<'a> {
+    action: ActionId,
+    routine: &'a Routine,
+    argument: &'a Argument,
+}
+
+/// Looks at the arguments of every launch. What is right for one launch is right for all of the
 /// same routine; what is wrong is told for each.
-fn each_routine(
+fn each_bound(
     schedule: &Schedule,
     faults: &mut Faults,
-    mut look: impl FnMut(ActionId, &Routine, &mut Faults),
+    mut look: impl FnMut(Bound<'_>, &mut Faults),
 ) {
     let mut sound = vec![false; schedule.routines.len()];
-    for (id, routine) in launches(schedule) {
-        if !sound[routine.index()] {
-            let before = faults.total();
-            look(id, &schedule.routines[routine], faults);
-            sound[routine.index()] = faults.total() == before;
+    for (action, id) in launches(schedule) {
+        if !sound[id.index()] {
+            let (before, routine) = (faults.total(), &schedule.routines[id]);
+            for argument in &routine.arguments {
+                look(Bound { action, routine, argument }, faults);
+            }
+            sound[id.index()] = faults.total() == before;
         }
     }
 }
@@ -46,21 +56,13 @@ impl Flows {
     /// Derives all flows, and checks that every launch keeps to them.
     pub(super) fn new(schedule: &Schedule, faults: &mut Faults) -> Self {
         let mut flows = Self::default();
-        each_routine(schedule, faults, |id, routine, faults| {
-            for argument in &routine.arguments {
-                flows.produce(id, routine, argument, faults);
-            }
-        });
-        each_routine(schedule, faults, |_, routine, _| {
-            routine.arguments.iter().for_each(|one| flows.consume(routine, one));
-        });
+        each_bound(schedule, faults, |bound, faults| flows.produce(bound, faults));
+        each_bound(schedule, faults, |bound, _| flows.consume(bound));
         let units = Units::of(&schedule.plan);
-        each_routine(schedule, faults, |id, routine, faults| {
-            for argument in &routine.arguments {
-                flows.comes(id, routine, argument, faults);
-                flows.check(id, routine, argument, faults);
-                flows.stays(&units, (id, routine), argument, faults);
-            }
+        each_bound(schedule, faults, |bound, faults| {
+            flows.comes(bound, faults);
+            flows.in_turn(bound, faults);
+            flows.stays(bound, &units, faults);
         });
         flows.hop(schedule, &units, faults);
         flows
@@ -77,25 +79,20 @@ impl Flows {
         self.0.get(value.index())
     }
 
-    fn produce(
-        &mut self,
-        id: ActionId,
-        routine: &Routine,
-        argument: &Argument,
-        faults: &mut Faults,
-    ) {
+    fn produce(&mut self, bound: Bound<'_>, faults: &mut Faults) {
+        let Bound { action, routine, argument } = bound;
         if let (Pass::Forward, Role::Value(value), Access::Write) =
             (routine.pass, argument.role, argument.access)
         {
             let flow = self.flow(value);
             let producer = *flow.producer.get_or_insert(routine.stage);
-            faults.require(producer == routine.stage, Culprit::Action(id), || {
+            faults.require(producer == routine.stage, Culprit::Action(action), || {
                 format!("makes {value}, which {producer} makes already; read it instead")
             });
         }
     }
 
-    fn consume(&mut self, routine: &Routine, argument: &Argument) {
+    fn consume(&mut self, Bound { routine, argument, .. }: Bound<'_>) {
         if let Some(value) = contributes(argument) {
             let flow = self.flow(value);
             let later = flow.consumers.partition_point(|stage| *stage > routine.stage);
@@ -108,13 +105,8 @@ impl Flows {
 
     /// Values come from stages before their readers, or are kept from the stage's own forward pass. So
     /// forward passes can run in the order of their stages, as they do on held-out data.
-    fn comes(
-        &self,
-        id: ActionId,
-        routine: &Routine,
-        argument: &Argument,
-        faults: &mut Faults,
-    ) {
+    fn comes(&self, bound: Bound<'_>, faults: &mut Faults) {
+        let Bound { action, routine, argument } = bound;
         let (Role::Value(value), Access::Read) = (argument.role, argument.access) else {
             return;
         };
@@ -122,7 +114,7 @@ impl Flows {
             return;
         };
         let own = producer == routine.stage && routine.pass != Pass::Forward;
-        faults.require(producer < routine.stage || own, Culprit::Action(id), || {
+        faults.require(producer < routine.stage || own, Culprit::Action(action), || {
             format!(
                 "reads {value}, which {producer} makes: pass {} of {} reads values of stages \
                  before it",
@@ -131,13 +123,9 @@ impl Flows {
         });
     }
 
-    fn check(
-        &self,
-        id: ActionId,
-        routine: &Routine,
-        argument: &Argument,
-        faults: &mut Faults,
-    ) {
+    /// The gradient of a value goes from the last stage that reads it to the one that makes it.
+    fn in_turn(&self, bound: Bound<'_>, faults: &mut Faults) {
+        let Bound { action, routine, argument } = bound;
         let Role::ValueGradient(value) = argument.role else { return };
         let flow = self.get(value);
         let made = flow.is_some_and(|flow| flow.producer == Some(routine.stage));
@@ -146,7 +134,7 @@ impl Flows {
             Access::Write => !made && self.before(value, routine.stage) == 0,
             Access::Update => made || self.before(value, routine.stage) > 0,
         };
-        faults.require(fits, Culprit::Action(id), || {
+        faults.require(fits, Culprit::Action(action), || {
             format!(
                 "must not {} the gradient of {value}: the last stage that reads the value \
                  writes it, earlier ones update it, the stage that makes the value reads it",
@@ -157,13 +145,8 @@ impl Flows {
 
     /// Gradients stay inside of units, but for one that hops back to the unit before: that is for
     /// weights alone, so that nothing of it goes on.
-    fn stays(
-        &self,
-        units: &Units,
-        (id, routine): (ActionId, &Routine),
-        argument: &Argument,
-        faults: &mut Faults,
-    ) {
+    fn stays(&self, bound: Bound<'_>, units: &Units, faults: &mut Faults) {
+        let Bound { action, routine, argument } = bound;
         let Role::ValueGradient(value) = argument.role else { return };
         let Some(Flow { producer: Some(producer), consumers }) = self.get(value) else {
             return;
@@ -181,7 +164,7 @@ impl Flows {
                 "what hops back is for weights alone",
             ),
         };
-        faults.require(fits, Culprit::Action(id), || {
+        faults.require(fits, Culprit::Action(action), || {
             format!("touches the gradient of {value} in pass {}, but {law}", routine.pass)
         });
     }
