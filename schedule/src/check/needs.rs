@@ -9,8 +9,9 @@ use std::{collections::BTreeMap, ops::Range};
 type Array = (Role, Option<Stage>);
 
 /// Which bytes of arrays are read, and which are written by each maker.
-#[derive(Debug, Default)]
-pub(super) struct Needs {
+#[derive(Debug)]
+pub(super) struct Needs<'a> {
+    schedule: &'a Schedule,
     read: BTreeMap<Array, Vec<(Range<u64>, RoutineId)>>,
     makers: Vec<(Array, RoutineId, Ranges)>,
 }
@@ -32,16 +33,15 @@ fn array(schedule: &Schedule, role: Role, stage: Stage) -> Option<Array> {
     }
 }
 
-impl Needs {
+impl<'a> Needs<'a> {
+    /// Nothing is needed yet.
+    pub(super) fn new(schedule: &'a Schedule) -> Self {
+        Self { schedule, read: BTreeMap::new(), makers: Vec::new() }
+    }
+
     /// A routine reads bytes that it has not written.
-    pub(super) fn reads(
-        &mut self,
-        schedule: &Schedule,
-        id: RoutineId,
-        role: Role,
-        bytes: &Ranges,
-    ) {
-        let routine = &schedule.routines[id];
+    pub(super) fn reads(&mut self, id: RoutineId, role: Role, bytes: &Ranges) {
+        let routine = &self.schedule.routines[id];
         let whole = match routine.pass {
             Pass::Forward
             | Pass::Backward
@@ -49,28 +49,24 @@ impl Needs {
             | Pass::WeightGradient => true,
             Pass::Combine | Pass::Norm | Pass::Update => false,
         };
-        if let Some(array) = array(schedule, role, routine.stage).filter(|_| whole) {
+        if let Some(array) = array(self.schedule, role, routine.stage).filter(|_| whole) {
             let all = bytes.iter().map(|range| (range.clone(), id));
             self.read.entry(array).or_default().extend(all);
         }
     }
 
     /// A routine makes an array.
-    pub(super) fn makes(
-        &mut self,
-        schedule: &Schedule,
-        id: RoutineId,
-        role: Role,
-        bytes: &Ranges,
-    ) {
-        if let Some(array) = array(schedule, role, schedule.routines[id].stage) {
+    pub(super) fn makes(&mut self, id: RoutineId, role: Role, bytes: &Ranges) {
+        let stage = self.schedule.routines[id].stage;
+        if let Some(array) = array(self.schedule, role, stage) {
             self.makers.push((array, id, bytes.clone()));
         }
     }
 
     /// The forward pass of the last stage writes the loss, and together with those of earlier stages
     /// every metric. A routine that nothing launches writes none.
-    fn measures(&self, schedule: &Schedule, faults: &mut Faults) {
+    fn measures(&self, faults: &mut Faults) {
+        let schedule = self.schedule;
         let ends = |maker: &RoutineId| schedule.ends(schedule.routines[*maker].stage);
         let launched = schedule.launched();
         let makers = self.makers.iter().filter(|(array, maker, _)| {
@@ -93,8 +89,8 @@ impl Needs {
     }
 
     /// Every maker writes all that is read; parameters and inputs come from outside.
-    pub(super) fn check(&self, schedule: &Schedule, faults: &mut Faults) {
-        self.measures(schedule, faults);
+    pub(super) fn check(&self, faults: &mut Faults) {
+        self.measures(faults);
         for (array, maker, written) in &self.makers {
             let read = self.read.get(array).into_iter().flatten();
             let missed = read.filter(|(range, _)| !written.covers(range));
@@ -110,7 +106,7 @@ impl Needs {
             }
         }
         for (array, reads) in &self.read {
-            let Some(given) = given(schedule, *array) else { continue };
+            let Some(given) = given(self.schedule, *array) else { continue };
             let missed = reads.iter().filter(|(range, _)| !given.covers(range));
             for (range, reader) in missed.take(1) {
                 faults.malformed(

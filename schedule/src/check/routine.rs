@@ -19,20 +19,20 @@ use std::ops::Range;
 
 /// Checks all routines; needs a sound job.
 pub(super) fn check(schedule: &Schedule, catalogue: &dyn Catalogue, faults: &mut Faults) {
-    let mut needs = Needs::default();
+    let mut needs = Needs::new(schedule);
     let mut known = Repeated::default();
     for (id, routine) in schedule.routines.iter() {
         let before = faults.total();
         arguments::check(schedule, id, routine, faults);
         if faults.total() == before {
-            let mut body = Body::new(schedule, id, routine);
-            body.check((catalogue, &mut known), faults);
+            let mut body = Body::new(schedule, catalogue, (id, routine));
+            body.check(&mut known, faults);
             arguments::demands(schedule, (id, routine), body.lost, faults);
             body.tell(&mut needs);
         }
     }
     if faults.is_empty() {
-        needs.check(schedule, faults);
+        needs.check(faults);
     }
 }
 
@@ -60,6 +60,7 @@ type Accesses<'a> = Repeated<'a, Vec<Access>>;
 /// One routine while its calls are walked through.
 struct Body<'a> {
     schedule: &'a Schedule,
+    catalogue: &'a dyn Catalogue,
     id: RoutineId,
     routine: &'a Routine,
     written: Vec<Ranges>,
@@ -72,43 +73,43 @@ struct Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    fn new(schedule: &'a Schedule, id: RoutineId, routine: &'a Routine) -> Self {
+    fn new(
+        schedule: &'a Schedule,
+        catalogue: &'a dyn Catalogue,
+        (id, routine): (RoutineId, &'a Routine),
+    ) -> Self {
         let none = vec![Ranges::default(); routine.arguments.len()];
         let [written, updated, needed] = [none.clone(), none.clone(), none];
-        Self { schedule, id, routine, written, updated, needed, lost: false }
+        let lost = false;
+        Self { schedule, catalogue, id, routine, written, updated, needed, lost }
     }
 
-    fn tell(&self, needs: &mut Needs) {
+    fn tell(&self, needs: &mut Needs<'_>) {
         for (number, Argument { role, access, size: _ }) in
             self.routine.arguments.iter().enumerate()
         {
             match access {
                 Access::Write => {
-                    needs.makes(self.schedule, self.id, *role, &self.written[number]);
+                    needs.makes(self.id, *role, &self.written[number]);
                 }
                 Access::Read | Access::Update => {
-                    needs.reads(self.schedule, self.id, *role, &self.needed[number]);
+                    needs.reads(self.id, *role, &self.needed[number]);
                 }
             }
         }
     }
 
-    fn check(
-        &mut self,
-        (catalogue, known): (&dyn Catalogue, &mut Accesses<'a>),
-        faults: &mut Faults,
-    ) {
-        let routine = self.routine;
+    fn check(&mut self, known: &mut Accesses<'a>, faults: &mut Faults) {
+        let (routine, catalogue) = (self.routine, self.catalogue);
         for (number, call) in routine.calls.iter().enumerate() {
             let accesses = known.of(call, |call| catalogue.accesses(call));
-            let placed = accesses.and_then(|accesses| {
-                Ok((accesses, self.places(call, accesses, catalogue)?))
-            });
+            let placed = accesses
+                .and_then(|accesses| Ok((accesses, self.places(call, accesses)?)));
             self.lost |= placed.is_err();
             let checked = placed.and_then(|(accesses, ranges)| {
                 self.touch_all(call, accesses, &ranges)?;
-                self.indices(number, catalogue)?;
-                self.shares(number, catalogue)
+                self.indices(number)?;
+                self.shares(number)
             });
             if let Err(problem) = checked {
                 faults.malformed(
@@ -134,12 +135,11 @@ impl<'a> Body<'a> {
         &self,
         call: &Call,
         accesses: &[Access],
-        catalogue: &dyn Catalogue,
     ) -> Result<Vec<Range<u64>>, String> {
         if accesses.len() != call.operands.len() {
             return Err(format!("needs {} operands", accesses.len()));
         }
-        if let Some(exchanged) = catalogue.exchange(call, self.schedule.job.dtype) {
+        if let Some(exchanged) = self.catalogue.exchange(call, self.schedule.job.dtype) {
             exchanges::legal(self.schedule, exchanged)?;
         }
         match (Deed::of(call), self.routine.pass) {
@@ -159,7 +159,7 @@ impl<'a> Body<'a> {
         for operand in &call.operands {
             ranges.push(self.range(operand)?);
         }
-        distinct(call, accesses, &ranges, catalogue)?;
+        distinct(call, accesses, &ranges, self.catalogue)?;
         Ok(ranges)
     }
 
@@ -188,14 +188,14 @@ impl<'a> Body<'a> {
     }
 
     /// Shares are read with the targets of which they are, by who leaves out the same ones.
-    fn shares(&self, number: usize, catalogue: &dyn Catalogue) -> Result<(), String> {
+    fn shares(&self, number: usize) -> Result<(), String> {
         let (before, call) = (&self.routine.calls[..number], &self.routine.calls[number]);
         for operand in &call.operands {
             let Some(Input { name, origin, .. }) = self.input(operand, &[]) else {
                 continue;
             };
             let Origin::Shares { of, mask } = origin else { continue };
-            let fits = catalogue.indices(call).is_some_and(|indices| {
+            let fits = self.catalogue.indices(call).is_some_and(|indices| {
                 let targets = self.input(&call.operands[indices.operand], before);
                 let is_own = targets.is_some_and(|targets| targets.name == *of);
                 indices.mask == Some(*mask) && is_own
@@ -212,10 +212,10 @@ impl<'a> Body<'a> {
     }
 
     /// What is looked up by an input exists for all its numbers.
-    fn indices(&self, number: usize, catalogue: &dyn Catalogue) -> Result<(), String> {
+    fn indices(&self, number: usize) -> Result<(), String> {
         let (before, call) = (&self.routine.calls[..number], &self.routine.calls[number]);
         let has_indices = whole_numbers(call).next().is_some();
-        let indices = has_indices.then(|| catalogue.indices(call)).flatten();
+        let indices = has_indices.then(|| self.catalogue.indices(call)).flatten();
         let Some(Indices { operand, below, mask: _ }) = indices else { return Ok(()) };
         match self.input(&call.operands[operand], before) {
             None => Ok(()),
