@@ -55,8 +55,8 @@ pub(crate) use graph::Graph;
 use layout::Layout;
 use roundelay_dsl::{Model, NodeId};
 use roundelay_schedule::{
-    Argument, Bytes, Float, Id, Input, InputId, MapWays, Parameter, Pass, Recompute,
-    Rewrites, Role, Routine, Stage, Table, Tensor, ValueId,
+    Bytes, Float, Id, Input, InputId, MapWays, Parameter, Pass, Recompute, Rewrites,
+    Role, Routine, Stage, Table, Tensor, ValueId,
 };
 use std::{cell::OnceCell, collections::BTreeMap, ops::Range};
 
@@ -166,8 +166,7 @@ impl StageCode {
             Pass::WeightGradient => backward.get(1).copied(),
             Pass::Combine | Pass::Norm | Pass::Update => None,
         };
-        let is_read = |argument: &Argument| argument.role == Role::Parameter;
-        routine.is_some_and(|routine| routine.arguments.iter().any(is_read))
+        routine.is_some_and(|routine| routine.argument(Role::Parameter).is_some())
     }
 }
 

@@ -27,6 +27,23 @@ pub struct Routine {
     pub predicted: Nanos,
 }
 
+impl Routine {
+    /// Where the argument of a role stands among the arguments, if the routine has one.
+    pub fn place_of(&self, role: Role) -> Option<usize> {
+        self.arguments.iter().position(|argument| argument.role == role)
+    }
+
+    /// The argument of a role, if the routine has one.
+    pub fn argument(&self, role: Role) -> Option<&Argument> {
+        self.arguments.iter().find(|argument| argument.role == role)
+    }
+
+    /// What is done with the argument of a role, if the routine has one.
+    pub fn access(&self, role: Role) -> Option<Access> {
+        self.argument(role).map(|argument| argument.access)
+    }
+}
+
 /// What a task does with a stage.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,

@@ -284,8 +284,7 @@ fn report(draft: &mut Draft<'_>, number: u32, slot: Slot) {
     if slot.pass != Pass::Forward || !ends {
         return;
     }
-    let arguments = &draft.code.stages[stage].forward.arguments;
-    if arguments.iter().all(|argument| argument.role != Role::Metric) {
+    if draft.code.stages[stage].forward.argument(Role::Metric).is_none() {
         return;
     }
     let at = draft.sites.site(stage, micro_batch, lag).at;

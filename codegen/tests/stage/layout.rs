@@ -13,11 +13,6 @@ use roundelay_schedule::{
     Role, Routine, Stage, ValueId,
 };
 
-fn access(routine: &Routine, role: Role) -> Option<Access> {
-    let mut arguments = routine.arguments.iter();
-    arguments.find(|argument| argument.role == role).map(|argument| argument.access)
-}
-
 const ROWS: [Extent; 2] =
     [Extent { size: 1, per_example: true }, Extent { size: 4, per_example: false }];
 
@@ -62,8 +57,8 @@ fn a_value_has_arguments_only_where_it_is_read() {
     let code = |index| &stages.stages[Stage::new(index)];
     let found = [0, 1, 2, 3].map(|index| {
         (
-            access(&code(index).forward, value),
-            access(code(index).backward.first()[0], gradient),
+            code(index).forward.access(value),
+            code(index).backward.first()[0].access(gradient),
         )
     });
     let expected = [
@@ -74,15 +69,15 @@ fn a_value_has_arguments_only_where_it_is_read() {
     ];
     assert_eq!(found, expected);
     let passed_on = Role::ValueGradient(ValueId::new(2));
-    assert_eq!(access(code(1).backward.next()[0], passed_on), Some(Access::Read));
+    assert_eq!(code(1).backward.next()[0].access(passed_on), Some(Access::Read));
 }
 
 #[test]
 fn the_first_backward_writes_the_gradient_and_later_ones_add() {
     let stages = cut(&skipping(), &[2, 4]).expect("no parameter is shared");
     for (stage, code) in stages.stages.iter() {
-        assert_eq!(access(code.backward.first()[0], Role::Gradient), Some(Access::Write));
-        assert_eq!(access(code.backward.next()[0], Role::Gradient), Some(Access::Update));
+        assert_eq!(code.backward.first()[0].access(Role::Gradient), Some(Access::Write));
+        assert_eq!(code.backward.next()[0].access(Role::Gradient), Some(Access::Update));
         let number = stage.index();
         let names = [&code.forward, code.backward.first()[0], code.backward.next()[0]]
             .map(|routine| routine.name.clone());
@@ -91,13 +86,12 @@ fn the_first_backward_writes_the_gradient_and_later_ones_add() {
             [format!("F{number}"), format!("B{number}"), format!("B{number}+")]
         );
         let bytes = |routine: &Routine| {
-            let kept = routine.arguments.iter().find(|a| a.role == Role::Activation);
-            kept.map(|argument| argument.size)
+            routine.argument(Role::Activation).map(|argument| argument.size)
         };
         assert_eq!(bytes(&code.forward), bytes(code.backward.next()[0]));
     }
     assert_eq!(
-        access(&stages.stages[Stage::new(2)].forward, Role::Metric),
+        stages.stages[Stage::new(2)].forward.access(Role::Metric),
         Some(Access::Write)
     );
 }
@@ -115,12 +109,12 @@ fn values_without_a_parameter_above_have_no_gradient() {
     assert_eq!(gradients, [Differentiated::No, Differentiated::From(Stage::new(2))]);
     let without = Role::ValueGradient(ValueId::new(0));
     for code in stages.stages.values() {
-        assert_eq!(access(code.backward.first()[0], without), None);
+        assert_eq!(code.backward.first()[0].access(without), None);
     }
     let idle = &stages.stages[Stage::new(0)];
     assert_eq!(stages.elements[Stage::new(0)], 16);
     assert_eq!(idle.backward.first()[0].calls.len(), 1, "zeros for the padding");
-    assert_eq!(access(idle.backward.first()[0], Role::Parameter), None);
+    assert_eq!(idle.backward.first()[0].access(Role::Parameter), None);
 }
 
 #[test]
@@ -139,7 +133,7 @@ fn parameters_lie_aligned_in_order_of_first_use() {
 
 /// A tensor that a call reads from workspace must be the last thing that was written there.
 fn hold_workspace(routine: &Routine) {
-    let workspace = routine.arguments.iter().position(|a| a.role == Role::Workspace);
+    let workspace = routine.place_of(Role::Workspace);
     let mut owners: Vec<(u64, u64)> = Vec::new();
     for call in &routine.calls {
         let kernel = roundelay_kernels::Kernel::parse(call).expect("stages admits calls");

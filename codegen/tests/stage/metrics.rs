@@ -9,7 +9,7 @@ use crate::support::{
 use roundelay_codegen::{Differentiated, StageError, Stages, UpdateForm, stages};
 use roundelay_dsl::{Extent, Masked, Metric, Model, Operation, Source};
 use roundelay_schedule::{
-    Access, Float, Id, Method, Optimizer, Rate, Reading, Role, Routine, Stage, ValueId,
+    Access, Float, Id, Method, Optimizer, Rate, Reading, Role, Stage, ValueId,
 };
 
 const ROWS: [Extent; 2] =
@@ -127,11 +127,6 @@ fn early() -> Model {
     model
 }
 
-fn access(routine: &Routine, role: Role) -> Option<Access> {
-    let arguments = &routine.arguments;
-    arguments.iter().find(|argument| argument.role == role).map(|a| a.access)
-}
-
 #[test]
 fn a_gradient_comes_from_the_last_stage_that_adds_to_it() {
     // Nodes: 0 linear, | 1 linear, | 2 linear, 3 loss, 4 metric.
@@ -143,7 +138,7 @@ fn a_gradient_comes_from_the_last_stage_that_adds_to_it() {
         (Role::Value(ValueId::new(0)), Role::ValueGradient(ValueId::new(0)));
     let found = [0, 1, 2].map(|index| {
         let code = &stages.stages[Stage::new(index)];
-        (access(&code.forward, value), access(code.backward.first()[0], gradient))
+        (code.forward.access(value), code.backward.first()[0].access(gradient))
     });
     let expected = [
         (Some(Access::Write), Some(Access::Read)),
@@ -160,7 +155,7 @@ fn a_value_that_only_a_metric_takes_along_has_no_gradient_to_send() {
     assert_eq!(first.gradient, Differentiated::No);
     let gradient = Role::ValueGradient(ValueId::new(0));
     for code in stages.stages.values() {
-        assert_eq!(access(code.backward.first()[0], gradient), None);
+        assert_eq!(code.backward.first()[0].access(gradient), None);
     }
 }
 

@@ -28,12 +28,7 @@ fn backward(stages: &Stages) -> &Routine {
 }
 
 fn bytes(routine: &Routine, role: Role) -> u64 {
-    let of = |role| routine.arguments.iter().find(move |one| one.role == role);
-    of(role).map_or(0, |argument| argument.size.0)
-}
-
-fn access(routine: &Routine, role: Role) -> Option<Access> {
-    routine.arguments.iter().find(|one| one.role == role).map(|one| one.access)
+    routine.argument(role).map_or(0, |argument| argument.size.0)
 }
 
 fn call<'a>(routine: &'a Routine, kernel: &str) -> &'a Call {
@@ -73,8 +68,8 @@ fn the_gradient_of_logits_lies_where_they_lay() {
     let kept = (ROWS * CLASSES * 4).next_multiple_of(64) + ROWS * 4;
     let forward = &stages.stages[Stage::new(0)].forward;
     assert_eq!(bytes(forward, Role::Activation), kept);
-    assert_eq!(access(backward(&stages), Role::Activation), Some(Access::Update));
-    assert_eq!(access(backward(&stages), Role::Workspace), None);
+    assert_eq!(backward(&stages).access(Role::Activation), Some(Access::Update));
+    assert_eq!(backward(&stages).access(Role::Workspace), None);
     assert!(is_in_place(call(backward(&stages), "cross_entropy_backward")));
 }
 
@@ -123,9 +118,9 @@ fn what_lives_on_between_halves_lies_apart() {
     let [input, weight] = stages.stages[Stage::new(0)].backward.next()[..] else {
         panic!("there are two halves");
     };
-    assert_eq!(access(input, Role::Activation), Some(Access::Read));
+    assert_eq!(input.access(Role::Activation), Some(Access::Read));
     assert_eq!(bytes(input, Role::Adjoint), ROWS * CLASSES * 4);
-    assert_eq!(access(weight, Role::Adjoint), Some(Access::Read));
+    assert_eq!(weight.access(Role::Adjoint), Some(Access::Read));
 }
 
 /// A loss that counts for a part of the whole is scaled where it is.
@@ -140,7 +135,7 @@ fn one_gradient_after_another_takes_the_same_place() {
     let routine = backward(&stages);
     assert!(is_in_place(call(routine, "cross_entropy_backward")));
     assert!(is_in_place(call(routine, "scale")));
-    assert_eq!(access(routine, Role::Workspace), None);
+    assert_eq!(routine.access(Role::Workspace), None);
 }
 
 fn gpt(vocabulary: u64) -> Model {
@@ -225,7 +220,7 @@ fn slopes_of_maps_lie_where_lay_what_went_into_them() {
 /// No call touches the range after one has replaced what was there, but by what replaced it, nor reads
 /// what it writes over, but in place: so no later call reads what forward wrote there.
 fn hold(routine: &Routine, reads: &mut usize) {
-    let kept = routine.arguments.iter().position(|a| a.role == Role::Activation);
+    let kept = routine.place_of(Role::Activation);
     let mut replaced: Vec<(u64, u64)> = Vec::new();
     for call in &routine.calls {
         let kernel = Kernel::parse(call).expect("stages admits calls");
@@ -258,7 +253,7 @@ fn hold(routine: &Routine, reads: &mut usize) {
             }
         }
     }
-    let declared = access(routine, Role::Activation);
+    let declared = routine.access(Role::Activation);
     let expected = if replaced.is_empty() { Access::Read } else { Access::Update };
     assert!(declared.is_none_or(|declared| declared == expected), "{}", routine.name);
 }

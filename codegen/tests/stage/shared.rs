@@ -140,9 +140,7 @@ fn what_is_kept_for_the_second_half_is_copied() {
     let [input, weight] = stages.stages[Stage::new(0)].backward.next()[..] else {
         panic!("there are two halves");
     };
-    let adjoint = |routine: &Routine| {
-        routine.arguments.iter().position(|a| a.role == Role::Adjoint)
-    };
+    let adjoint = |routine: &Routine| routine.place_of(Role::Adjoint);
     let kept = adjoint(input).expect("W reads what I keeps") as u32;
     let made = input.calls.iter().filter(|call| call.kernel == "copy");
     assert!(made.clone().count() > 0);

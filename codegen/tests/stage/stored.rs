@@ -84,9 +84,8 @@ fn kept(attention: &str, recompute: Recompute) -> u64 {
         let form = StageForm { backward: BackwardForm::Whole, recompute };
         let dtype = Float::Bf16(GradientSums::Same);
         let stages = stages(&model(layers, attention), dtype, form);
-        let arguments = &stages.stages[Stage::new(0)].forward.arguments;
-        let kept = arguments.iter().filter(|argument| argument.role == Role::Activation);
-        kept.map(|argument| argument.size.0).sum::<u64>()
+        let kept = stages.stages[Stage::new(0)].forward.argument(Role::Activation);
+        kept.map_or(0, |argument| argument.size.0)
     };
     all(4) - all(3)
 }

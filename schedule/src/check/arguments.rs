@@ -106,10 +106,7 @@ pub(super) fn demands(
     lost: bool,
     faults: &mut Faults,
 ) {
-    let access = |role: Role| {
-        let mut all = routine.arguments.iter();
-        all.find(|argument| argument.role == role).map(|argument| argument.access)
-    };
+    let access = |role| routine.access(role);
     let mut demand = |holds: bool, problem: &str| {
         faults.require(holds, Culprit::Routine(id), || problem.to_owned());
     };

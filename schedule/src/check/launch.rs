@@ -5,9 +5,7 @@ use super::{
     held::Held,
     sums::SumId,
 };
-use crate::{
-    Access, Argument, Id, MicroBatch, Pass, Place, Role, Routine, Row, Spot, ValueId,
-};
+use crate::{Access, Id, MicroBatch, Pass, Place, Role, Routine, Row, Spot, ValueId};
 
 /// A launch that executes.
 #[derive(Clone, Copy, Debug)]
@@ -165,10 +163,9 @@ impl Run<'_> {
         match made {
             Ok(Some(sum)) if tree.has(sum) => Held::Gradient(keeper, t, sum),
             Ok(sum) => {
-                let is_sum = |argument: &Argument| argument.role == Role::Gradient;
-                let sums = launch.routine.arguments.iter().position(is_sum);
-                let spot = launch.spot(sums.expect("who makes a sum has a row for it"));
-                self.misplan(launch.step, keeper, spot, sum);
+                let place = launch.routine.place_of(Role::Gradient);
+                let place = place.expect("who makes a sum has a row for it");
+                self.misplan(launch.step, keeper, launch.spot(place), sum);
                 Held::Gradient(keeper, t, planned)
             }
             Err(Refused) => Held::Gradient(keeper, t, planned),
@@ -180,10 +177,8 @@ impl Run<'_> {
         launch: Launch<'_>,
         i: MicroBatch,
     ) -> Result<Option<SumId>, Refused> {
-        let arguments = &launch.routine.arguments;
-        let own = arguments.iter().position(|argument| argument.role == Role::Gradient);
-        let Some(own) = own else { return Err(Refused) };
-        match arguments[own].access {
+        let own = launch.routine.place_of(Role::Gradient).ok_or(Refused)?;
+        match launch.routine.arguments[own].access {
             Access::Write => Ok(Some(self.sums.first(i))),
             Access::Read | Access::Update => {
                 let before = self.partial(launch, own, Some(i))?;
@@ -193,14 +188,8 @@ impl Run<'_> {
     }
 
     fn combine(&mut self, launch: Launch<'_>) -> Result<Option<SumId>, Refused> {
-        let position = |role: Role| {
-            launch.routine.arguments.iter().position(|argument| argument.role == role)
-        };
-        let (Some(received), Some(own)) =
-            (position(Role::Received), position(Role::Gradient))
-        else {
-            return Err(Refused);
-        };
+        let place_of = |role| launch.routine.place_of(role).ok_or(Refused);
+        let (received, own) = (place_of(Role::Received)?, place_of(Role::Gradient)?);
         let received = self.partial(launch, received, None)?;
         let own = self.partial(launch, own, None)?;
         // a + b = b + a, bit for bit: the plan says which of the two it means.

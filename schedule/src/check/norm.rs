@@ -24,8 +24,8 @@ pub(super) fn check(
         "must find the squares of its gradient by one call, and add up those of parts by \
          another one at most",
     );
-    let role = |role| routine.arguments.iter().find(|own| own.role == role);
-    let (Some(gradient), Some(squares)) = (role(Role::Gradient), role(Role::Squares))
+    let [Some(gradient), Some(squares)] =
+        [Role::Gradient, Role::Squares].map(|role| routine.argument(role))
     else {
         return demand(false, "must read a gradient and find the square of its norm");
     };
@@ -87,15 +87,15 @@ fn counts_each_once(schedule: &Schedule, routine: &Routine, call: &Call) -> bool
 pub(super) fn is_given(schedule: &Schedule, routine: &Routine) -> bool {
     let (job, plan) = (&schedule.job, &schedule.plan);
     let whole = job.elements[plan.keeper(routine.stage)] * job.gradient_width();
-    let mut gradients = routine.arguments.iter().filter(|own| own.role == Role::Gradient);
-    let shard = gradients.any(|gradient| gradient.size.0 < whole);
+    let gradient = routine.argument(Role::Gradient);
+    let shard = gradient.is_some_and(|gradient| gradient.size.0 < whole);
     let part = shard || schedule.tensor_parts() > 1 || plan.has_joint_norm();
     job.optimizer.clip > 0.0 && part
 }
 
 /// Whether an optimizer's call bounds the norm that its routine is given, if it is given one.
 pub(super) fn is_used(routine: &Routine, call: &Call) -> bool {
-    let given = routine.arguments.iter().position(|own| own.role == Role::Squares);
+    let given = routine.place_of(Role::Squares);
     let asks = call.attributes.get("squares") == Some(&Attribute::Flag(true));
     let last = call.operands.last().map(|operand| operand.argument as usize);
     match given {

@@ -45,11 +45,8 @@ pub(super) fn check(
 fn arrays(schedule: &Schedule, routine: &Routine, elements: u64) -> Vec<Array> {
     let job = &schedule.job;
     let (real, wide) = (Element::Real.size(job.dtype), job.dtype.wide_size());
-    let is_bound = |role: Role| routine.arguments.iter().any(|own| own.role == role);
-    let next = match is_bound(Role::NextParameter) {
-        true => Role::NextParameter,
-        false => Role::Parameter,
-    };
+    let bound = |role| routine.argument(role).map(|own| own.role);
+    let next = bound(Role::NextParameter).unwrap_or(Role::Parameter);
     let array = |what, role, width| Array { what, role, before: 0, width, elements };
     let flat = [
         array("gradient", Role::Gradient, job.gradient_width()),
@@ -60,8 +57,8 @@ fn arrays(schedule: &Schedule, routine: &Routine, elements: u64) -> Vec<Array> {
         before: number * wide * elements,
         ..array("state", Role::Optimizer, wide)
     });
-    let squares = Array { elements: 1, ..array("squares", Role::Squares, wide) };
-    let squares = is_bound(Role::Squares).then_some(squares);
+    let squares = bound(Role::Squares)
+        .map(|role| Array { elements: 1, ..array("squares", role, wide) });
     flat.into_iter().chain(states).chain(squares).collect()
 }
 

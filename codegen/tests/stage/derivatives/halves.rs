@@ -25,10 +25,6 @@ pub(crate) fn gradients<R: Real>(stages: &Stages) -> Vec<(String, Vec<u64>)> {
     stages.parameters.iter().map(bits).collect()
 }
 
-fn access(routine: &Routine, role: Role) -> Option<Access> {
-    routine.arguments.iter().find(|one| one.role == role).map(|one| one.access)
-}
-
 /// I makes no parameter gradient, W touches no gradient of a value, and W reads what I writes.
 fn hold_roles(name: &str, stages: &Stages) {
     for code in stages.stages.values() {
@@ -36,17 +32,15 @@ fn hold_roles(name: &str, stages: &Stages) {
         else {
             continue;
         };
-        assert_eq!(access(input, Role::Gradient), None, "{name}");
-        assert_eq!(access(weight_first, Role::Gradient), Some(Access::Write), "{name}");
-        assert_eq!(access(weight_next, Role::Gradient), Some(Access::Update), "{name}");
-        let kept = |routine: &Routine| {
-            let mut own = routine.arguments.iter();
-            own.find(|one| one.role == Role::Adjoint).map(|one| one.size)
-        };
+        assert_eq!(input.access(Role::Gradient), None, "{name}");
+        assert_eq!(weight_first.access(Role::Gradient), Some(Access::Write), "{name}");
+        assert_eq!(weight_next.access(Role::Gradient), Some(Access::Update), "{name}");
+        let kept =
+            |routine: &Routine| routine.argument(Role::Adjoint).map(|one| one.size);
         for weight in [weight_first, weight_next] {
             let crosses = |role| matches!(role, Role::ValueGradient(_));
             assert!(!weight.arguments.iter().any(|one| crosses(one.role)), "{name}");
-            assert_eq!(access(weight, Role::Activation), None, "{name}");
+            assert_eq!(weight.access(Role::Activation), None, "{name}");
             assert_eq!(kept(input), kept(weight), "{name}");
         }
     }

@@ -150,8 +150,7 @@ fn the_result_is_kept_where_something_is_added_before() {
         assert_eq!(kept.0, arrays * array + statistics, "{between:?}");
         let stages = cut(&model, &[], Float::F32);
         let forward = &stages.stages[Stage::new(0)].forward;
-        let mut arguments = forward.arguments.iter();
-        let activation = arguments.find(|one| one.role == Role::Activation);
+        let activation = forward.argument(Role::Activation);
         assert_eq!(activation.map(|one| one.size), Some(kept), "{between:?}");
     }
 }

@@ -52,8 +52,7 @@ fn nothing_but_gradients_of_parameters_takes_a_detour() {
             .expect("an uncut model has no ties");
         let code = &stages.stages[Stage::new(0)].backward;
         let detours = |routine: &Routine| {
-            let own = routine.arguments.iter();
-            let sums = own.clone().position(|one| one.role == Role::Gradient);
+            let sums = routine.place_of(Role::Gradient);
             let added = routine.calls.iter().filter(|call| call.kernel == "accumulate");
             let places = added.map(|call| call.operands[1].argument as usize);
             let places: Vec<usize> = places.collect();
