@@ -24,6 +24,7 @@
 //! cell is simulated: the coordinates of the axes are symmetric, rows of split tensors too, but
 //! collectives count all their members.
 
+mod busy;
 mod pairs;
 mod port;
 
@@ -32,7 +33,8 @@ use crate::{
     LinkId, Machine, Marks, Nanos, PhysicalQueue, Place, Queues, Row, Schedule, Segment,
     Simulation, Span, Spot, Subject, Table, Work, replay,
 };
-use pairs::Pairs;
+pub(crate) use busy::Busy;
+use pairs::{Pairs, Part};
 use port::Ports;
 use std::{collections::BTreeMap, convert::Infallible};
 
@@ -95,11 +97,14 @@ impl Machine for Clock<'_> {
             Instance::Execute(step) => {
                 let wake = self.schedule.target.host.wake;
                 let ready = if needed > last { needed + wake } else { last };
-                let (done, (start, end)) = match action.work.beside() {
-                    Some(head) => self.pairs.part(self.schedule, head, id),
+                let (Busy { start, end }, done) = match action.work.beside() {
+                    Some(head) => {
+                        let Part { own, end } = self.pairs.part(self.schedule, head, id);
+                        (own, end)
+                    }
                     None => {
-                        let span = self.execute(id, action, period, ready);
-                        (span.1, span)
+                        let own = self.execute(id, action, period, ready);
+                        (own, own.end)
                     }
                 };
                 self.entries.push(Entry { action: id, period, step, queue, start, end });
@@ -139,22 +144,22 @@ impl<'a> Clock<'a> {
         &self.entries
     }
 
-    /// Start and end of an instance that is ready.
+    /// When an instance that is ready runs.
     fn execute(
         &mut self,
         id: ActionId,
         action: &Action,
         period: i64,
         ready: Nanos,
-    ) -> (Nanos, Nanos) {
+    ) -> Busy {
         match &action.work {
             Work::Launch { at, .. } => {
                 let device = self.device(*at, period);
-                let start = ready.max(self.devices[device]);
-                let end = start + self.pairs.time(self.schedule, id, device);
-                self.devices[device] = end;
-                self.pairs.began(id, (start, end));
-                (start, end)
+                let time = self.pairs.time(self.schedule, id, device);
+                let busy = Busy::new(ready.max(self.devices[device]), time);
+                self.devices[device] = busy.end;
+                self.pairs.began(id, busy);
+                busy
             }
             Work::Transfer { link, from, to, .. } => {
                 self.transfer(*link, *from, *to, period, ready)
@@ -164,10 +169,10 @@ impl<'a> Clock<'a> {
                 let span = self.span(*link, *group, period);
                 let time = self.schedule.target.collective_time(&span, *kind, whole);
                 let members = self.members(*group, period);
-                self.hold(&members, &members, ready, time)
+                self.ports.take(&members, &members, ready, time)
             }
-            Work::Feed { row, .. } => (ready, ready + self.feed_time(*row)),
-            Work::Report { .. } => (ready, ready),
+            Work::Feed { row, .. } => Busy::new(ready, self.feed_time(*row)),
+            Work::Report { .. } => Busy::new(ready, Nanos(0)),
         }
     }
 
@@ -186,27 +191,15 @@ impl<'a> Clock<'a> {
         to: Spot,
         period: i64,
         ready: Nanos,
-    ) -> (Nanos, Nanos) {
+    ) -> Busy {
         let [sender, receiver] = [from, to].map(|spot| self.device(spot.at, period));
         let bytes = self.size(from.row);
         if sender == receiver {
             let rate = self.schedule.target.devices[sender].bandwidth;
-            return (ready, ready + bytes.at(rate));
+            return Busy::new(ready, bytes.at(rate));
         }
         let time = self.schedule.target.links[link].transfer_time(bytes);
-        self.hold(&[sender], &[receiver], ready, time)
-    }
-
-    /// Start and end of a message of all `senders` to all `receivers`.
-    fn hold(
-        &mut self,
-        senders: &[DeviceId],
-        receivers: &[DeviceId],
-        ready: Nanos,
-        time: Nanos,
-    ) -> (Nanos, Nanos) {
-        let start = self.ports.take(senders, receivers, ready, time);
-        (start, start + time)
+        self.ports.take(&[sender], &[receiver], ready, time)
     }
 
     /// Which levels of links join all members of a group, at every coordinate of its axes.

@@ -11,8 +11,8 @@ pub use page::page;
 pub use trace::{Trace, trace};
 
 use crate::{
-    Checked, DeviceId, Entry, Nanos, Pass, PhysicalQueue, Schedule, Task, lcm, simulate,
-    turned::Wheel,
+    Checked, DeviceId, Entry, Nanos, Pass, PhysicalQueue, Schedule, Task, clock::Busy,
+    lcm, simulate, turned::Wheel,
 };
 use std::{collections::BTreeMap, ops::Range};
 
@@ -193,14 +193,15 @@ impl<'a> Simulation<'a> {
     /// counts once.
     pub fn busy(&self) -> BTreeMap<DeviceId, Nanos> {
         let window = self.window();
-        let mut spans: BTreeMap<DeviceId, Vec<(Nanos, Nanos)>> = BTreeMap::new();
+        let mut all: BTreeMap<DeviceId, Vec<Busy>> = BTreeMap::new();
         for entry in &self.entries {
             if let PhysicalQueue::Lane(device, _) = entry.queue {
-                let own = spans.entry(device).or_default();
-                own.extend(window.has(entry).then_some((entry.start, entry.end)));
+                let Entry { start, end, .. } = *entry;
+                let own = all.entry(device).or_default();
+                own.extend(window.has(entry).then_some(Busy { start, end }));
             }
         }
-        spans.into_iter().map(|(device, spans)| (device, covered(spans))).collect()
+        all.into_iter().map(|(device, own)| (device, Busy::covered(own))).collect()
     }
 
     /// The task of an entry, when it is a launch.
@@ -258,15 +259,4 @@ impl<'a> Simulation<'a> {
         let end = |step: u64| self.ends[usize::try_from(step).unwrap_or(0)];
         Window { time: end(first)..end(last), steps: first + 1..last + 1 }
     }
-}
-
-/// The time that spans cover together.
-fn covered(mut spans: Vec<(Nanos, Nanos)>) -> Nanos {
-    spans.sort_unstable();
-    let (mut until, mut all) = (Nanos(0), Nanos(0));
-    for (start, end) in spans {
-        all += end - start.max(until);
-        until = until.max(end);
-    }
-    all
 }

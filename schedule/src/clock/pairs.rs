@@ -1,5 +1,6 @@
 //! Pairs of passes: when each began, and what they take together.
 
+use super::Busy;
 use crate::{ActionId, DeviceId, Nanos, Schedule, Thousandths};
 use std::collections::BTreeMap;
 
@@ -7,8 +8,15 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(super) struct Pairs {
     members: BTreeMap<ActionId, Vec<ActionId>>,
-    /// Start and end of the latest instance of each.
-    spans: BTreeMap<ActionId, (Nanos, Nanos)>,
+    /// The latest instance of each.
+    latest: BTreeMap<ActionId, Busy>,
+}
+
+/// What a pass beside a forward pass has of the time of their pair.
+pub(super) struct Part {
+    pub(super) own: Busy,
+    /// When the pair is done.
+    pub(super) end: Nanos,
 }
 
 impl Pairs {
@@ -19,7 +27,7 @@ impl Pairs {
                 members.entry(head).or_default().push(id);
             }
         }
-        Self { members, spans: BTreeMap::new() }
+        Self { members, latest: BTreeMap::new() }
     }
 
     /// What a launch takes of its device, and all beside it: F + B − `overlap` · min(F,
@@ -38,21 +46,15 @@ impl Pairs {
     }
 
     /// Remembers when a launch runs, if something is beside it.
-    pub(super) fn began(&mut self, id: ActionId, span: (Nanos, Nanos)) {
+    pub(super) fn began(&mut self, id: ActionId, busy: Busy) {
         if self.members.contains_key(&id) {
-            self.spans.insert(id, span);
+            self.latest.insert(id, busy);
         }
     }
 
-    /// Until when the pair of a forward pass runs, and which part of that time a pass
-    /// beside it has: passes beside it share the time as their lengths say.
-    pub(super) fn part(
-        &self,
-        schedule: &Schedule,
-        head: ActionId,
-        id: ActionId,
-    ) -> (Nanos, (Nanos, Nanos)) {
-        let (start, end) = self.spans[&head];
+    /// The part of a pass beside a forward pass: they share the time as their lengths say.
+    pub(super) fn part(&self, schedule: &Schedule, head: ActionId, id: ActionId) -> Part {
+        let pair = self.latest[&head];
         let members = &self.members[&head];
         let length = |upto: Option<ActionId>| -> u128 {
             let counted =
@@ -62,11 +64,11 @@ impl Pairs {
         let (whole, before) = (length(None), length(Some(id)));
         let own = u128::from(predicted(schedule, id).0);
         let at = |length: u128| {
-            let span = u128::from((end - start).0);
-            let passed = (span * length).checked_div(whole).unwrap_or(0);
-            start + Nanos(u64::try_from(passed).unwrap_or(u64::MAX))
+            let time = u128::from(pair.time().0);
+            let passed = (time * length).checked_div(whole).unwrap_or(0);
+            pair.start + Nanos(u64::try_from(passed).unwrap_or(u64::MAX))
         };
-        (end, (at(before), at(before + own)))
+        Part { own: Busy { start: at(before), end: at(before + own) }, end: pair.end }
     }
 }
 

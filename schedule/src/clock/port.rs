@@ -1,18 +1,19 @@
 //! A device's port to its links: one message at a time, whichever is ready first.
 
+use super::Busy;
 use crate::{DeviceId, Nanos, Table};
 
 /// When a port is taken.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Port {
-    /// Starts and ends, in ascending order and apart from each other. Messages come about in
-    /// the order of time, so that new ones stand at the end or close to it.
-    taken: Vec<(Nanos, Nanos)>,
+    /// In ascending order and apart from each other. Messages come about in the order of time,
+    /// so that new ones stand at the end or close to it.
+    taken: Vec<Busy>,
 }
 
 impl Port {
     /// How many spans at the front are `early`; those behind them are not.
-    fn front(&self, early: impl Fn(&(Nanos, Nanos)) -> bool) -> usize {
+    fn front(&self, early: impl Fn(&Busy) -> bool) -> usize {
         match self.taken.last() {
             Some(last) if !early(last) => self.taken.partition_point(early),
             Some(_) | None => self.taken.len(),
@@ -22,34 +23,35 @@ impl Port {
     /// The first moment from `ready` on at which the port is free for `time`; even what takes no
     /// time does not start where a span does.
     fn free(&self, ready: Nanos, time: Nanos) -> Nanos {
-        let over = self.front(|(_, end)| *end <= ready);
+        let over = self.front(|taken| taken.end <= ready);
         let mut start = ready;
-        for (taken, end) in &self.taken[over..] {
-            if start < *taken && start + time <= *taken {
+        for taken in &self.taken[over..] {
+            if start < taken.start && start + time <= taken.start {
                 break;
             }
-            start = *end;
+            start = taken.end;
         }
         start
     }
 
-    /// Takes a span that is free.
-    fn take(&mut self, start: Nanos, end: Nanos) {
+    /// Takes a stretch that is free.
+    fn take(&mut self, busy: Busy) {
+        let Busy { start, end } = busy;
         if start == end {
             return;
         }
-        let place = self.front(|(taken, _)| *taken < start);
+        let place = self.front(|taken| taken.start < start);
         let (before, after) = self.taken.split_at_mut(place);
-        let before = before.last_mut().filter(|(_, last)| *last == start);
-        let after = after.first_mut().filter(|(first, _)| *first == end);
+        let before = before.last_mut().filter(|before| before.end == start);
+        let after = after.first_mut().filter(|after| after.start == end);
         match (before, after) {
             (Some(before), Some(after)) => {
-                before.1 = after.1;
+                before.end = after.end;
                 self.taken.remove(place);
             }
-            (Some(before), None) => before.1 = end,
-            (None, Some(after)) => after.0 = start,
-            (None, None) => self.taken.insert(place, (start, end)),
+            (Some(before), None) => before.end = end,
+            (None, Some(after)) => after.start = start,
+            (None, None) => self.taken.insert(place, busy),
         }
     }
 }
@@ -68,14 +70,14 @@ impl Ports {
         Self { outgoing: free(), incoming: free() }
     }
 
-    /// Takes all ports of a message at the first moment at which all are free; gives its start.
+    /// Takes all ports of a message at the first moment at which all are free; says when.
     pub(super) fn take(
         &mut self,
         senders: &[DeviceId],
         receivers: &[DeviceId],
         ready: Nanos,
         time: Nanos,
-    ) -> Nanos {
+    ) -> Busy {
         let outgoing = senders.iter().map(|device| &self.outgoing[*device]);
         let incoming = receivers.iter().map(|device| &self.incoming[*device]);
         let all = senders.len() + receivers.len();
@@ -88,10 +90,10 @@ impl Ports {
                 break;
             }
         }
-        let end = start + time;
-        senders.iter().for_each(|device| self.outgoing[*device].take(start, end));
-        receivers.iter().for_each(|device| self.incoming[*device].take(start, end));
-        start
+        let busy = Busy::new(start, time);
+        senders.iter().for_each(|device| self.outgoing[*device].take(busy));
+        receivers.iter().for_each(|device| self.incoming[*device].take(busy));
+        busy
     }
 }
 
@@ -105,7 +107,7 @@ mod tests {
         let mut ports = Ports::new(2);
         let [one, other] = [0, 1].map(DeviceId::new);
         let mut take = |senders: &[DeviceId], receivers: &[DeviceId], ready, time| {
-            ports.take(senders, receivers, Nanos(ready), Nanos(time)).0
+            ports.take(senders, receivers, Nanos(ready), Nanos(time)).start.0
         };
         assert_eq!(take(&[one], &[], 10, 5), 10);
         assert_eq!(take(&[], &[other], 2, 4), 2);
@@ -113,14 +115,15 @@ mod tests {
         assert_eq!(take(&[one], &[other], 1, 4), 6);
         assert_eq!(take(&[one], &[], 3, 4), 15);
         assert_eq!(take(&[one], &[], 2, 4), 2);
-        assert_eq!(ports.outgoing[one].taken, [(Nanos(0), Nanos(19))]);
+        assert_eq!(ports.outgoing[one].taken, [Busy::new(Nanos(0), Nanos(19))]);
     }
 
     #[test]
     fn nothing_takes_no_time_and_no_port() {
         let mut ports = Ports::new(1);
         let device = DeviceId::new(0);
-        assert_eq!(ports.take(&[device], &[device], Nanos(3), Nanos(0)), Nanos(3));
+        let busy = ports.take(&[device], &[device], Nanos(3), Nanos(0));
+        assert_eq!(busy, Busy::new(Nanos(3), Nanos(0)));
         assert!(ports.outgoing[device].taken.is_empty());
     }
 
@@ -170,7 +173,7 @@ mod tests {
                 };
                 let (senders, receivers) = (ids(&senders), ids(&receivers));
                 let found = ports.take(&senders, &receivers, Nanos(ready), Nanos(time));
-                assert_eq!(found, Nanos(start), "case {case}, message {message}");
+                assert_eq!(found.start, Nanos(start), "case {case}, message {message}");
                 for port in all.into_iter().filter(|_| time > 0) {
                     spans[port].push((start, start + time));
                 }
