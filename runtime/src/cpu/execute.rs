@@ -8,9 +8,7 @@ use crate::{
     memory::{Arguments, Claim},
     native::number_of,
 };
-use roundelay_schedule::{
-    Action, ActionId, Id, LinkId, MicroBatch, Nanos, Place, Row, Spot, Work,
-};
+use roundelay_schedule::{Action, ActionId, Id, LinkId, MicroBatch, Nanos, Spot, Work};
 use std::{ops::ControlFlow, sync::atomic::Ordering};
 
 /// One instance that executes.
@@ -72,10 +70,10 @@ impl<'a> Executor<'a> {
                 return self.collective(turn, joint, &mut claim);
             }
             Work::Feed { at, micro_batch, row } => {
-                self.feed(turn, &mut claim, at, micro_batch, row);
+                self.feed(turn, &mut claim, micro_batch, Spot { at, row });
             }
             Work::Report { at, micro_batch, row } => {
-                self.report(turn, &claim, at, micro_batch, row);
+                self.report(turn, &claim, micro_batch, Spot { at, row });
             }
         }
         ControlFlow::Continue(())
@@ -136,51 +134,59 @@ impl<'a> Executor<'a> {
         &mut self,
         turn: Turn<'_>,
         claim: &mut Claim,
-        at: Place,
         micro_batch: MicroBatch,
-        row: Row,
+        spot: Spot,
     ) {
-        let Shared { schedule, arenas, coordinates, batches, share, .. } = self.shared;
-        let id = input_of(schedule, row);
+        let Shared { schedule, arenas, batches, feed, feeding, .. } = self.shared;
+        let id = input_of(schedule, spot.row);
         let size = schedule.job.inputs[id].bytes(schedule.job.dtype).0;
-        let mut feed = lock(&self.shared.feed);
-        self.shared.feeding.store(turn.id.index() + 1, Ordering::Relaxed);
-        for (number, coordinate) in coordinates.iter().enumerate() {
-            let span = Span::of(schedule, at, row, turn.period, coordinate).part(0..size);
-            if !share.has(span.device) {
-                continue;
-            }
+        let mut feed = lock(feed);
+        feeding.store(turn.id.index() + 1, Ordering::Relaxed);
+        for (coordinate, span) in self.everywhere(turn, spot, size) {
             let bytes = arenas.of(span.device).write(claim, span.bytes);
-            let micro_batch = batches.global(number, Some(micro_batch));
+            let micro_batch = batches.global(coordinate, Some(micro_batch));
             feed.fill(id, step(turn), micro_batch, bytes);
         }
-        self.shared.feeding.store(0, Ordering::Relaxed);
+        feeding.store(0, Ordering::Relaxed);
     }
 
+    /// The parts of a split tensor have the same losses; the first of them tells it.
     fn report(
         &mut self,
         turn: Turn<'_>,
         claim: &Claim,
-        at: Place,
         micro_batch: MicroBatch,
-        row: Row,
+        spot: Spot,
     ) {
-        let Shared { schedule, arenas, coordinates, batches, share, .. } = self.shared;
-        let size = schedule.job.dtype.size();
-        let reports = |coordinate: &[u32]| schedule.part_at(coordinate) == 0;
-        let numbered = coordinates.iter().enumerate();
-        for (number, coordinate) in numbered.filter(|(_, own)| reports(own)) {
-            let span = Span::of(schedule, at, row, turn.period, coordinate).part(0..size);
-            if !share.has(span.device) {
+        let Shared { schedule, arenas, coordinates, batches, .. } = self.shared;
+        let dtype = schedule.job.dtype;
+        for (coordinate, span) in self.everywhere(turn, spot, dtype.size()) {
+            if schedule.part_at(&coordinates[coordinate]) > 0 {
                 continue;
             }
             let bytes = arenas.of(span.device).read(claim, span.bytes);
             self.shared.report(Loss {
                 step: step(turn),
-                micro_batch: batches.global(number, Some(micro_batch)),
-                loss: number_of(schedule.job.dtype, bytes),
+                micro_batch: batches.global(coordinate, Some(micro_batch)),
+                loss: number_of(dtype, bytes),
             });
         }
+    }
+
+    /// The first bytes of a row at each coordinate, with its number, where they are in this process.
+    fn everywhere(
+        &self,
+        turn: Turn<'_>,
+        Spot { at, row }: Spot,
+        size: u64,
+    ) -> impl Iterator<Item = (usize, Span)> + use<'a> {
+        let Shared { schedule, coordinates, share, .. } = self.shared;
+        let period = turn.period;
+        let span = move |coordinate: &Vec<u32>| {
+            Span::of(schedule, at, row, period, coordinate).part(0..size)
+        };
+        let spans = coordinates.iter().map(span).enumerate();
+        spans.filter(|(_, span)| share.has(span.device))
     }
 }
 
