@@ -2,6 +2,7 @@
 //!
 //! This crate must not know: the planner, which plan is better.
 
+mod fit;
 mod lower;
 mod mean;
 mod rewrite;

@@ -26,6 +26,7 @@ pub use order::device_lists;
 
 use crate::{
     Stages,
+    fit::ALIGNMENT,
     rewrite::{Choice, Everywhere, Listed},
 };
 use code::CodeKey;
@@ -223,7 +224,7 @@ fn buffers(draft: &Draft<'_>, rows: &Rows) -> Table<BufferId, Buffer> {
         home: row.home,
         subject: row.subject,
         offset: Bytes(0),
-        size: row.size.align_up(64),
+        size: row.size.align_up(ALIGNMENT),
         slots: rows.turns(id).slots,
         turn: rows.turns(id).turn,
         rest: row.rest.clone(),

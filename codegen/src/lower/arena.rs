@@ -13,13 +13,11 @@ use super::{
     draft::{DraftBuffer, Slotting},
     rows::{Life, Rows},
 };
+use crate::fit::{ALIGNMENT, lowest_gap};
 use roundelay_schedule::{
     Buffer, BufferId, Bytes, Kind, Placement, Rest, RingId, Schedule, Subject, Table,
 };
 use std::collections::BTreeMap;
-
-/// Buffers start at multiples of this, the widest vector register and a cache line.
-const ALIGNMENT: u64 = 64;
 
 /// Parts of the period, as first and last list positions, in ascending order.
 type Parts = Vec<(i64, i64)>;
@@ -123,21 +121,14 @@ fn pack(
     parts: Vec<Option<Parts>>,
     start: Bytes,
 ) -> Bytes {
-    let mut placed: Vec<Placed> = Vec::new();
+    let (mut placed, mut taken) = (Vec::<Placed>::new(), Vec::new());
     for (id, parts) in own.iter().zip(parts) {
         let size = schedule.buffers[*id].total().align_up(ALIGNMENT);
-        let mut taken: Vec<&Placed> = placed
-            .iter()
-            .filter(|other| meet(parts.as_ref(), other.parts.as_ref()))
-            .collect();
-        taken.sort_by_key(|other| (other.offset, other.end));
-        let mut offset = start;
-        for other in taken {
-            if offset + size <= other.offset {
-                break;
-            }
-            offset = offset.max(other.end);
-        }
+        let met =
+            placed.iter().filter(|other| meet(parts.as_ref(), other.parts.as_ref()));
+        taken.clear();
+        taken.extend(met.map(|other| (other.offset, other.end)));
+        let offset = lowest_gap(start, size, &mut taken);
         schedule.buffers[*id].offset = offset;
         placed.push(Placed { offset, end: offset + size, parts });
     }

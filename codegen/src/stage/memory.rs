@@ -1,10 +1,8 @@
 //! Where tensors lie inside one argument: packed one after another, or first-fit by liveness.
 
 use super::{call::Tensor, hashed::HashedMap};
+use crate::fit::{ALIGNMENT, lowest_gap};
 use roundelay_schedule::Bytes;
-
-/// Every tensor starts at a multiple of this many bytes, so that vectors load aligned.
-pub(crate) const ALIGNMENT: u64 = 64;
 
 /// Offsets of the tensors of one argument.
 #[derive(Debug, Default)]
@@ -48,34 +46,18 @@ impl Packing {
         let mut placed: Vec<(Life, Bytes)> = Vec::new();
         let mut taken = Vec::new();
         for life in lives {
-            let offset = lowest_gap(&placed, life, &mut taken);
+            let meets =
+                |other: &Life| other.first <= life.last && life.first <= other.last;
+            let met = placed.iter().filter(|(other, _)| meets(other));
+            taken.clear();
+            taken.extend(met.map(|(other, offset)| (*offset, *offset + other.size)));
+            let offset = lowest_gap(Bytes(0), life.size, &mut taken);
             placed.push((life, offset));
             packing.offsets.insert(life.tensor, offset);
             packing.size = packing.size.max(offset + life.size);
         }
         packing
     }
-}
-
-/// The lowest offset for a life; `taken` is for its own use.
-fn lowest_gap(
-    placed: &[(Life, Bytes)],
-    life: Life,
-    taken: &mut Vec<(Bytes, Bytes)>,
-) -> Bytes {
-    let meets = |other: &Life| other.first <= life.last && life.first <= other.last;
-    let met = placed.iter().filter(|(other, _)| meets(other));
-    taken.clear();
-    taken.extend(met.map(|(other, offset)| (*offset, *offset + other.size)));
-    taken.sort_unstable();
-    let mut lowest = Bytes(0);
-    for &(start, end) in &*taken {
-        if lowest + life.size <= start {
-            break;
-        }
-        lowest = lowest.max(end.align_up(ALIGNMENT));
-    }
-    lowest
 }
 
 #[cfg(test)]
