@@ -7,7 +7,7 @@ use super::{
     calendar::by_time,
     order::Slots,
     site::{Site, Sites},
-    state::Bounded,
+    state::Update,
 };
 use crate::{Differentiated, Stages};
 use roundelay_schedule::{
@@ -35,7 +35,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) holds: Vec<Hold>,
     pub(crate) arrivals: Arrivals,
     /// Updates that wait for the norm of all stages, stage by stage.
-    pub(crate) bounded: Vec<Bounded>,
+    pub(crate) bounded: Vec<Update>,
     /// What is on each ring, by subject and number.
     named: Table<RingId, BTreeMap<(Subject, u32), BufferId>>,
     /// The values that cross from each stage to the next one, of slices to the same slice of the
@@ -333,6 +333,23 @@ impl<'a> Draft<'a> {
         self.actions.push(DraftAction { key, lag, reach, work });
     }
 
+    /// Adds a launch.
+    pub(crate) fn push_launch(
+        &mut self,
+        site: Site,
+        moment: Moment,
+        routine: RoutineId,
+        micro_batch: Option<MicroBatch>,
+        rows: impl IntoIterator<Item = Hold>,
+    ) {
+        let Site { at, lane } = site;
+        let place = |holds: &[Hold]| u32::try_from(holds.len()).expect("rows are few");
+        let first = place(&self.holds);
+        self.holds.extend(rows);
+        let rows = first..place(&self.holds);
+        self.push(moment, DraftWork::Launch { at, lane, routine, micro_batch, rows });
+    }
+
     /// Beside a pass of step 0.
     pub(crate) fn beside(
         &self,
@@ -417,6 +434,19 @@ impl<'a> Draft<'a> {
         let whole = subject(stage, Slice::Whole);
         let size = self.state_size(whole);
         self.buffer(home, whole, 0, size, Slotting::PerStep(slots))
+    }
+
+    /// Another row on a ring for the same; `which` counts such rows from one on.
+    pub(crate) fn spare_buffer(
+        &mut self,
+        home: RingId,
+        subject: fn(Stage, Slice) -> Subject,
+        stage: Stage,
+        which: u32,
+    ) -> BufferId {
+        let whole = subject(stage, Slice::Whole);
+        let size = self.state_size(whole);
+        self.buffer(home, whole, which, size, Slotting::PerStep(1))
     }
 
     /// Binds the rows of a routine by role; scratch memory is the lane's.

@@ -7,20 +7,20 @@ mod mirror;
 mod norm;
 mod pool;
 mod shards;
+mod update;
 mod workers;
 
 use super::{
     LowerError,
     dense::Dense,
-    draft::{Draft, DraftWork, Hold, Instance, Moment, Slotting},
-    site::Site,
+    draft::{Draft, End, Hold, Instance, Moment},
 };
-use crate::{Normed, Portion, UpdateForm, update};
-pub(crate) use norm::Bounded;
 use roundelay_schedule::{
-    BufferId, Id, MicroBatch, Pass, Placement, RingId, Role, Routine, RoutineId, Stage,
-    States, Subject,
+    BufferId, Content, Id, MicroBatch, Pass, Place, Placement, RingId, Stage, States,
+    Subject,
 };
+pub(crate) use update::Update;
+use update::UpdateRows;
 
 /// Where the passes of one stage find its state.
 #[derive(Debug, Default)]
@@ -38,6 +38,42 @@ pub(crate) enum Addition {
     First,
     /// It adds to it.
     Next,
+}
+
+impl StageRows {
+    /// Those of passes that all find the whole state in the same buffers. Each micro-batch has the
+    /// number of its gradient among those that its device adds up, counted from zero.
+    fn alike(
+        draft: &Draft<'_>,
+        stage: Stage,
+        state: &UpdateRows,
+        numbered: impl IntoIterator<Item = (usize, MicroBatch)>,
+    ) -> Self {
+        let mut rows = Self::default();
+        for (number, i) in numbered {
+            rows.adds(i, state.gradient, number);
+            rows.reads(draft, (stage, i), state.parameter);
+        }
+        rows
+    }
+
+    /// A micro-batch's gradient is the n-th that is added up in a buffer, counted from zero.
+    fn adds(&mut self, i: MicroBatch, gradient: BufferId, number: usize) {
+        self.gradient.insert(i, (version(gradient, 0), Addition::nth(number)));
+    }
+
+    /// All passes of a stage on a micro-batch read their version in a buffer.
+    fn reads(
+        &mut self,
+        draft: &Draft<'_>,
+        (stage, i): (Stage, MicroBatch),
+        parameter: BufferId,
+    ) {
+        let hold = version(parameter, draft.delay(stage, i));
+        for pass in draft.order.passes(stage) {
+            self.parameter.insert((*pass, i), hold);
+        }
+    }
 }
 
 impl Addition {
@@ -73,203 +109,65 @@ pub(crate) fn lay_out(
 
 /// Adds the updates that wait for the norm of all stages.
 pub(crate) fn close(draft: &mut Draft<'_>) -> Result<(), LowerError> {
-    let stages = std::mem::take(&mut draft.bounded);
-    norm::close(draft, &stages)
-}
-
-/// The rows that an update binds.
-#[derive(Clone, Copy)]
-pub(crate) struct UpdateRows {
-    pub(crate) parameter: BufferId,
-    pub(crate) gradient: BufferId,
-    pub(crate) optimizer: Option<BufferId>,
-    /// Number of shards; one for whole arrays.
-    pub(crate) shards: u64,
-}
-
-impl UpdateRows {
-    /// Those of whole arrays.
-    fn whole(
-        parameter: BufferId,
-        gradient: BufferId,
-        optimizer: Option<BufferId>,
-    ) -> Self {
-        Self { parameter, gradient, optimizer, shards: 1 }
-    }
+    let updates = std::mem::take(&mut draft.bounded);
+    norm::close(draft, &updates)
 }
 
 impl Draft<'_> {
-    /// How a version follows another on a buffer: in place when there is one slot.
-    fn update_form(&self, parameter: BufferId) -> UpdateForm {
-        match self.buffers[parameter].slots {
-            Slotting::PerStep(1) | Slotting::InTurn(_) => UpdateForm::InPlace,
-            Slotting::PerStep(_) | Slotting::PerMicroBatch => UpdateForm::Next,
+    /// The whole state of a stage on a ring, with this many versions of its parameters.
+    fn whole_state(&mut self, home: RingId, stage: Stage, versions: u32) -> UpdateRows {
+        UpdateRows {
+            parameter: self.state_buffer(home, Subject::Parameter, stage, versions),
+            gradient: self.state_buffer(home, Subject::Gradient, stage, 1),
+            optimizer: self.optimizer(home, stage),
+            shards: 1,
         }
-    }
-
-    /// Adds the update of a stage right after its last pass that makes its gradient, where `owner` is
-    /// handled.
-    fn push_last_update(
-        &mut self,
-        stage: Stage,
-        owner: MicroBatch,
-        rows: &UpdateRows,
-    ) -> Result<(), LowerError> {
-        let moment = self.released(stage, self.last());
-        let site = self.sites.site(stage, owner, moment.lag());
-        self.push_update(stage, site, moment, rows)
-    }
-
-    /// Adds the update of a stage, where its gradient is there: at once, or with those of the stages
-    /// that have one norm with it.
-    pub(crate) fn push_update(
-        &mut self,
-        stage: Stage,
-        site: Site,
-        gradient: Moment,
-        rows: &UpdateRows,
-    ) -> Result<(), LowerError> {
-        if !self.is_bounded(rows.shards) {
-            self.push_step(stage, site, gradient, rows, None);
-            return Ok(());
-        }
-        self.bound(Bounded { stage, site, gradient, rows: *rows, split: None })
-    }
-
-    /// Adds an update that bounds a norm of which its gradient is a part.
-    fn bound(&mut self, bounded: Bounded) -> Result<(), LowerError> {
-        if !self.plan.has_joint_norm() {
-            return norm::close(self, &[bounded]);
-        }
-        let gradient = bounded.gradient.closing();
-        self.bounded.push(Bounded { gradient, ..bounded });
-        Ok(())
-    }
-
-    /// θ_t, the whole sum and the optimizer's state to θ_{t+1}; with the square of the norm, where
-    /// that is given.
-    fn push_step(
-        &mut self,
-        stage: Stage,
-        site: Site,
-        moment: Moment,
-        rows: &UpdateRows,
-        squares: Option<BufferId>,
-    ) {
-        let form = self.update_form(rows.parameter);
-        let (code, job) = (self.code, self.job);
-        let n = self.plan.all_micro_batches();
-        let portion = self.portion(rows.shards);
-        let routine = update(code, stage, &job.optimizer, n, job.dtype, form, portion);
-        let routine = self.routines.push(routine);
-        let at =
-            |buffer: BufferId, offset| Hold { buffer, instance: Instance::Step(offset) };
-        let known = [
-            (Role::Parameter, at(rows.parameter, 0)),
-            (Role::NextParameter, at(rows.parameter, 1)),
-            (Role::Gradient, at(rows.gradient, 0)),
-        ];
-        let squares = squares.map(|squares| (Role::Squares, at(squares, 0)));
-        let optimizer = rows.optimizer.map(|state| (Role::Optimizer, at(state, 0)));
-        let known: Vec<(Role, Hold)> =
-            known.into_iter().chain(squares).chain(optimizer).collect();
-        let bound = self.bind_state(site, routine, &known);
-        self.push_launch(site, moment, routine, None, bound);
-    }
-
-    /// Adds what adds a received gradient sum of a stage to the one of a device, both in this many shards.
-    fn push_combine(
-        &mut self,
-        (stage, shards): (Stage, u64),
-        site: Site,
-        moment: Moment,
-        [sum, received]: [Hold; 2],
-    ) {
-        let routine = self.combination(stage, shards);
-        let known = [(Role::Gradient, sum), (Role::Received, received)];
-        let bound = self.bind_state(site, routine, &known);
-        self.push_launch(site, moment, routine, None, bound);
-    }
-
-    /// The routine that adds up two gradient sums of a stage, each in this many shards.
-    fn combination(&mut self, stage: Stage, shards: u64) -> RoutineId {
-        let known = self
-            .routines
-            .iter()
-            .find(|(_, routine)| routine.pass == Pass::Combine && routine.stage == stage);
-        let known = known.map(|(id, _)| id);
-        known.unwrap_or_else(|| {
-            let whole = self.code.stages[stage].combine.clone();
-            self.routines.push(part_of(whole, shards))
-        })
-    }
-
-    /// Binds the rows of a routine that works on nothing but the state of a stage.
-    fn bind_state(
-        &mut self,
-        site: Site,
-        routine: RoutineId,
-        known: &[(Role, Hold)],
-    ) -> Vec<Hold> {
-        self.bind(site, routine, |role| {
-            let found = known.iter().find(|(known, _)| *known == role);
-            found.map(|(_, hold)| *hold).expect("each role of it has a row")
-        })
-    }
-
-    /// What a device has of a stage's state, in this many shards.
-    fn portion(&self, shards: u64) -> Portion {
-        let is_joint = self.plan.has_joint_norm();
-        let normed = if is_joint { Normed::Together } else { Normed::Alone };
-        Portion { shards, tensor: self.plan.tensor, normed }
-    }
-
-    /// Whether a norm is bounded of which a device with one of this many shards has a part.
-    fn is_bounded(&self, shards: u64) -> bool {
-        self.job.optimizer.clip > 0.0 && !self.portion(shards).is_whole()
-    }
-
-    /// Adds a launch.
-    pub(crate) fn push_launch(
-        &mut self,
-        site: Site,
-        moment: Moment,
-        routine: RoutineId,
-        micro_batch: Option<MicroBatch>,
-        rows: impl IntoIterator<Item = Hold>,
-    ) {
-        let Site { at, lane } = site;
-        let place = |holds: &[Hold]| u32::try_from(holds.len()).expect("rows are few");
-        let first = place(&self.holds);
-        self.holds.extend(rows);
-        let rows = first..place(&self.holds);
-        self.push(moment, DraftWork::Launch { at, lane, routine, micro_batch, rows });
     }
 
     /// The optimizer state's buffer of a stage, if the optimizer keeps any.
-    pub(crate) fn optimizer(&mut self, home: RingId, stage: Stage) -> Option<BufferId> {
+    fn optimizer(&mut self, home: RingId, stage: Stage) -> Option<BufferId> {
         let keeps = self.job.optimizer_width() > 0;
         keeps.then(|| self.state_buffer(home, Subject::Optimizer, stage, 1))
     }
 
     /// Updates that the parameters of a pass lag behind.
-    pub(crate) fn delay(&self, stage: Stage, i: MicroBatch) -> i32 {
+    fn delay(&self, stage: Stage, i: MicroBatch) -> i32 {
         let stage = self.plan.whole_stage(stage) as usize;
         let delay = self.plan.delays.delay(i.index(), stage);
         i32::try_from(delay).expect("a delay is a small number")
     }
-}
 
-/// A routine on shards: every array of it is one of as many equal parts.
-fn part_of(mut routine: Routine, parts: u64) -> Routine {
-    routine.arguments.iter_mut().for_each(|argument| argument.size.0 /= parts);
-    let operands = routine.calls.iter_mut().flat_map(|call| &mut call.operands);
-    let extents = operands.flat_map(|operand| operand.shape.iter_mut());
-    extents.for_each(|extent| *extent /= parts);
-    routine
+    /// Adds a transfer of version 0 at a moment, and says when it is there.
+    fn carry(
+        &mut self,
+        moment: Moment,
+        ends: [End; 2],
+        content: Content,
+    ) -> Result<Moment, LowerError> {
+        self.carry_reaching(moment, 0, ends, content)
+    }
+
+    /// The same for a transfer that later steps also need.
+    fn carry_reaching(
+        &mut self,
+        moment: Moment,
+        reach: u32,
+        ends: [End; 2],
+        content: Content,
+    ) -> Result<Moment, LowerError> {
+        let moment = self.following(moment);
+        let work = self.transfer(ends, content)?;
+        self.push_reaching(moment, reach, work);
+        Ok(moment)
+    }
 }
 
 /// The row that holds the version which a pass of this delay reads.
-pub(crate) fn version(buffer: BufferId, delay: i32) -> Hold {
+fn version(buffer: BufferId, delay: i32) -> Hold {
     Hold { buffer, instance: Instance::Step(-delay) }
+}
+
+/// Where a place has version 0 in a buffer.
+fn end(at: Place, buffer: BufferId) -> End {
+    End { at, hold: version(buffer, 0) }
 }

@@ -6,7 +6,7 @@
 //! next gather goes first where both use one queue. What closes a step and has no pass left to hide
 //! behind stands behind the messages of the last one ([`Side::Closing`]).
 
-use super::{StageRows, UpdateRows, local, version};
+use super::{StageRows, Update, local, version};
 use crate::lower::{
     LowerError,
     draft::{Draft, DraftWork, Hold, Moment, Side},
@@ -58,17 +58,18 @@ pub(super) fn lay_out(
     stage: Stage,
 ) -> Result<StageRows, LowerError> {
     let members = Members::new(draft, stage);
-    let (rows, bound) = local::kept(draft, stage);
+    let (rows, state) = local::kept(draft, stage);
     let all = members.along(draft, draft.sites.batch_axes())?;
     let last = members.turn(draft, draft.order.closing(stage), draft.last());
-    let gradient = version(bound.gradient, 0);
+    let gradient = version(state.gradient, 0);
     let sum = Box::new(Sum::list(draft.additions()));
     let content = Content::Gradient(stage, sum);
     let kind = Collective::AllReduce;
     let exchange = Exchange { along: all, kind, from: gradient, to: gradient, content };
     exchange.push(draft, members.closing(draft, last, 1));
     let moment = update_moment(&members, draft, last);
-    members.update(draft, moment, &bound)?;
+    let update = Update::new(draft, (stage, draft.last()), moment, state);
+    draft.push_update(update)?;
     Ok(rows)
 }
 
@@ -186,16 +187,5 @@ impl Members {
         let next = self.turns.iter().position(follows);
         let next = next.filter(|_| self.patience > 0);
         next.map_or(moment, |turn| self.closing(draft, turn, 0))
-    }
-
-    /// Adds the update.
-    pub(super) fn update(
-        &self,
-        draft: &mut Draft<'_>,
-        moment: Moment,
-        rows: &UpdateRows,
-    ) -> Result<(), LowerError> {
-        let site = draft.sites.site(self.stage, draft.last(), moment.lag());
-        draft.push_update(self.stage, site, moment, rows)
     }
 }

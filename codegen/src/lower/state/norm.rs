@@ -9,16 +9,14 @@
 //! before the first values of the next step.
 
 use super::{
-    UpdateRows,
+    Update,
     axis::{Along, Exchange, Members},
-    version,
-    workers::carry,
+    end, version,
 };
 use crate::{
     lower::{
         LowerError,
-        draft::{Draft, End, Moment, Slotting},
-        site::Site,
+        draft::{Draft, Moment, Slotting},
     },
     norm,
 };
@@ -27,17 +25,6 @@ use roundelay_schedule::{
     Subject,
 };
 use std::collections::BTreeSet;
-
-/// An update that is laid out but for the norm that it bounds.
-#[derive(Clone, Copy)]
-pub(crate) struct Bounded {
-    pub(super) stage: Stage,
-    pub(super) site: Site,
-    /// When its gradient is there, in step 0.
-    pub(super) gradient: Moment,
-    pub(super) rows: UpdateRows,
-    pub(super) split: Option<Split>,
-}
 
 /// How members add up what their shards have.
 #[derive(Clone, Copy)]
@@ -58,7 +45,7 @@ struct Found {
     moment: Moment,
 }
 
-impl Bounded {
+impl Update {
     /// Where the square lies: what the stage has a part of, or the whole.
     fn row(&self, draft: &mut Draft<'_>, slice: Slice, first: Stage) -> BufferId {
         let size = Bytes(draft.job.dtype.wide_size());
@@ -72,13 +59,13 @@ impl Bounded {
     }
 }
 
-/// Adds what finds the norm that the updates of these stages bound, and the updates. The stages are
+/// Adds what finds the norm that these updates bound, and the updates. Their stages are
 /// in order.
-pub(super) fn close(draft: &mut Draft<'_>, stages: &[Bounded]) -> Result<(), LowerError> {
-    let [Some(first), Some(last)] = [stages.first(), stages.last()] else {
+pub(super) fn close(draft: &mut Draft<'_>, updates: &[Update]) -> Result<(), LowerError> {
+    let [Some(first), Some(last)] = [updates.first(), updates.last()] else {
         return Ok(());
     };
-    let mut found = add_up(draft, stages, (first.stage, last.stage))?;
+    let mut found = add_up(draft, updates, (first.stage, last.stage))?;
     let content = Content::Squares(first.stage, last.stage);
     if let Some(Split { inside, added, .. }) = first.split {
         let row = first.row(draft, Slice::Whole, first.stage);
@@ -89,18 +76,17 @@ pub(super) fn close(draft: &mut Draft<'_>, stages: &[Bounded]) -> Result<(), Low
         found = Found { row, moment, ..found };
     }
     let mut known = BTreeSet::from([found.at]);
-    for bounded in stages {
-        let row = bounded.row(draft, Slice::Whole, first.stage);
-        if known.insert(bounded.site.at) {
-            let moment = hand_on(draft, found, (bounded.site.at, row), content.clone())?;
-            found = Found { at: bounded.site.at, row, moment };
+    for update in updates {
+        let row = update.row(draft, Slice::Whole, first.stage);
+        if known.insert(update.site.at) {
+            let moment = hand_on(draft, found, (update.site.at, row), content.clone())?;
+            found = Found { at: update.site.at, row, moment };
         }
     }
-    for bounded in stages {
-        let row = bounded.row(draft, Slice::Whole, first.stage);
-        let earliest = bounded.split.map_or(bounded.gradient, |split| split.updated);
-        let moment = found.moment.max(earliest);
-        draft.push_step(bounded.stage, bounded.site, moment, &bounded.rows, Some(row));
+    for update in updates {
+        let row = update.row(draft, Slice::Whole, first.stage);
+        let earliest = update.split.map_or(update.gradient, |split| split.updated);
+        draft.push_step(update, found.moment.max(earliest), Some(row));
     }
     Ok(())
 }
@@ -108,27 +94,27 @@ pub(super) fn close(draft: &mut Draft<'_>, stages: &[Bounded]) -> Result<(), Low
 /// What all stages have, from the last one to the first; it lies where the first one is.
 fn add_up(
     draft: &mut Draft<'_>,
-    stages: &[Bounded],
+    updates: &[Update],
     (first, last): (Stage, Stage),
 ) -> Result<Found, LowerError> {
     let mut before: Option<(Found, Stage)> = None;
-    for bounded in stages.iter().rev() {
-        let row = bounded.row(draft, bounded.slice(), first);
-        let (mut moment, mut access) = (bounded.gradient, Access::Write);
+    for update in updates.iter().rev() {
+        let row = update.row(draft, update.slice(), first);
+        let (mut moment, mut access) = (update.gradient, Access::Write);
         if let Some((found, behind)) = before {
             let content = Content::Squares(behind, last);
             // Not before the gradient is there: a device has its messages in list order, and the way
             // back through a pipeline waits for no norm.
-            let ready = Found { moment: found.moment.max(bounded.gradient), ..found };
-            moment = hand_on(draft, ready, (bounded.site.at, row), content)?;
+            let ready = Found { moment: found.moment.max(update.gradient), ..found };
+            moment = hand_on(draft, ready, (update.site.at, row), content)?;
             access = Access::Update;
-            if found.at != bounded.site.at {
-                let members = Members::new(draft, bounded.stage);
+            if found.at != update.site.at {
+                let members = Members::new(draft, update.stage);
                 moment = members.a_turn_behind(draft, moment).closing();
             }
         }
-        find(draft, bounded, (moment, access), row);
-        before = Some((Found { at: bounded.site.at, row, moment }, bounded.stage));
+        find(draft, update, (moment, access), row);
+        before = Some((Found { at: update.site.at, row, moment }, update.stage));
     }
     let (found, _) = before.expect("there is a stage");
     Ok(found)
@@ -144,25 +130,23 @@ fn hand_on(
     if found.at == at {
         return Ok(found.moment);
     }
-    let ends = [(found.at, found.row), (at, row)]
-        .map(|(at, row)| End { at, hold: version(row, 0) });
-    carry(draft, found.moment, 0, ends, content)
+    let ends = [(found.at, found.row), (at, row)].map(|(at, row)| end(at, row));
+    draft.carry(found.moment, ends, content)
 }
 
 /// Adds the search for what a device has of the square of a stage's norm.
 fn find(
     draft: &mut Draft<'_>,
-    bounded: &Bounded,
+    update: &Update,
     (moment, access): (Moment, Access),
     row: BufferId,
 ) {
     let (code, dtype) = (draft.code, draft.job.dtype);
     let n = draft.plan.all_micro_batches();
-    let portion = draft.portion(bounded.rows.shards);
-    let routine = norm(code, bounded.stage, n, dtype, (portion, access));
+    let portion = draft.portion(update.rows.shards);
+    let routine = norm(code, update.stage, n, dtype, (portion, access));
     let routine = draft.routines.push(routine);
-    let known = [(Role::Squares, row), (Role::Gradient, bounded.rows.gradient)];
+    let known = [(Role::Squares, row), (Role::Gradient, update.rows.gradient)];
     let known = known.map(|(role, buffer)| (role, version(buffer, 0)));
-    let bound = draft.bind_state(bounded.site, routine, &known);
-    draft.push_launch(bounded.site, moment, routine, None, bound);
+    draft.push_on_state(update.site, moment, routine, &known);
 }

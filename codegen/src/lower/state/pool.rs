@@ -5,13 +5,13 @@
 //! sums. The device of the last micro-batch updates; the others take the new version when they
 //! switch micro-batch. Optimizer state follows the update from device to device.
 
-use super::{Addition, StageRows, UpdateRows, version, workers::carry};
+use super::{StageRows, Update, end, version};
 use crate::lower::{
     LowerError,
-    draft::{Draft, End, Moment, Slotting},
+    draft::{Draft, End, Moment},
 };
 use roundelay_schedule::{
-    BufferId, Content, Id, MicroBatch, Place, RingId, Slice, Stage, Subject, Sum,
+    BufferId, Content, Id, MicroBatch, Place, RingId, Stage, Subject, Sum,
 };
 
 /// The ring of one stage.
@@ -31,24 +31,17 @@ pub(super) fn lay_out(
     let pool =
         Pool { stage, ring, length, micro_batches: i64::from(draft.sites.micro_batches) };
     let versions = pool.versions(draft);
-    let parameter = draft.state_buffer(ring, Subject::Parameter, stage, versions);
-    let gradient = draft.state_buffer(ring, Subject::Gradient, stage, 1);
-    let optimizer = draft.optimizer(ring, stage);
-    let mut rows = StageRows::default();
-    for i in draft.order.micro_batches() {
-        let nth = i.index() / draft.sites.length(ring) as usize;
-        rows.gradient.insert(i, (version(gradient, 0), Addition::nth(nth)));
-        for pass in draft.order.passes(stage) {
-            rows.parameter.insert((*pass, i), version(parameter, draft.delay(stage, i)));
-        }
-    }
-    pool.combine(draft, gradient)?;
-    let bound = UpdateRows::whole(parameter, gradient, optimizer);
-    draft.push_last_update(stage, draft.last(), &bound)?;
-    if let Some(optimizer) = optimizer {
+    let state = draft.whole_state(ring, stage, versions);
+    let devices = draft.sites.length(ring) as usize;
+    let numbered = draft.order.micro_batches().map(|i| (i.index() / devices, i));
+    let rows = StageRows::alike(draft, stage, &state, numbered);
+    pool.combine(draft, state.gradient)?;
+    let update = Update::last(draft, (stage, draft.last()), state);
+    draft.push_update(update)?;
+    if let Some(optimizer) = state.optimizer {
         pool.pass_on(draft, optimizer)?;
     }
-    pool.spread(draft, parameter, versions)?;
+    pool.spread(draft, state.parameter, versions)?;
     Ok(rows)
 }
 
@@ -67,7 +60,7 @@ impl Pool {
 
     /// Where the device of micro-batch number m has version 0 in a buffer, at a moment.
     fn end(&self, number: i64, moment: Moment, buffer: BufferId) -> End {
-        End { at: self.place(number, moment.period), hold: version(buffer, 0) }
+        end(self.place(number, moment.period), buffer)
     }
 
     /// The version that micro-batch number m reads.
@@ -104,15 +97,13 @@ impl Pool {
         for hop in 1..self.length {
             let (giver, taker) = (last - self.length + hop, last - self.length + hop + 1);
             let so_far = Sum::All(lists[..usize::try_from(hop).unwrap_or(0)].to_vec());
-            let subject = Subject::Gradient(self.stage, Slice::Whole);
-            let size = draft.state_size(subject);
             let received =
-                draft.buffer(self.ring, subject, 1, size, Slotting::PerStep(1));
+                draft.spare_buffer(self.ring, Subject::Gradient, self.stage, 1);
             let moment = self.released(draft, giver);
             let ends = [(giver, gradient), (taker, received)]
                 .map(|(number, buffer)| self.end(number, moment, buffer));
             let content = Content::Gradient(self.stage, Box::new(so_far));
-            carry(draft, moment, 0, ends, content)?;
+            draft.carry(moment, ends, content)?;
             self.add(draft, taker, [gradient, received]);
         }
         Ok(())
@@ -122,9 +113,8 @@ impl Pool {
     fn add(&self, draft: &mut Draft<'_>, number: i64, sums: [BufferId; 2]) {
         let (_, i) = self.split(number);
         let moment = draft.released(self.stage, i);
-        let site = draft.sites.site(self.stage, i, moment.lag());
         let sums = sums.map(|sum| version(sum, 0));
-        draft.push_combine((self.stage, 1), site, moment, sums);
+        draft.push_combine((self.stage, i), moment, sums, 1);
     }
 
     /// Optimizer state goes to the device that updates next.
@@ -139,7 +129,7 @@ impl Pool {
         let updated = self.released(draft, -1);
         let ends = [-1, self.micro_batches - 1]
             .map(|number| self.end(number, updated, optimizer));
-        carry(draft, updated, 0, ends, Content::Optimizer(self.stage))?;
+        draft.carry(updated, ends, Content::Optimizer(self.stage))?;
         Ok(())
     }
 
@@ -164,7 +154,7 @@ impl Pool {
             let freed = self.released(draft, earlier.unwrap_or(reader));
             let moment = ready.max(freed);
             let ends = [source, reader].map(|number| self.end(number, moment, parameter));
-            ready = carry(draft, moment, 0, ends, Content::Parameter(self.stage))?;
+            ready = draft.carry(moment, ends, Content::Parameter(self.stage))?;
             source = reader;
         }
         Ok(())

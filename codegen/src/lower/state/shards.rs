@@ -16,7 +16,7 @@
 //! inside a group makes that of the whole (`norm.rs`).
 
 use super::{
-    Addition, Bounded, StageRows, UpdateRows,
+    Addition, StageRows, Update, UpdateRows,
     axis::{Along, Exchange, Members},
     norm::Split,
     version,
@@ -42,7 +42,7 @@ struct Shards {
     across: Option<Along>,
     axis: AxisId,
     /// With as many shards as there are parts.
-    bound: UpdateRows,
+    state: UpdateRows,
 }
 
 pub(super) fn lay_out(
@@ -90,8 +90,8 @@ impl Shards {
         let parameter = shard(Subject::Parameter(stage, slice));
         let gradient = shard(Subject::Gradient(stage, slice));
         let optimizer = keeps.then(|| shard(Subject::Optimizer(stage, slice)));
-        let bound = UpdateRows { parameter, gradient, optimizer, shards: parts };
-        Ok(Self { members, inside, across, axis: *axis, bound })
+        let state = UpdateRows { parameter, gradient, optimizer, shards: parts };
+        Ok(Self { members, inside, across, axis: *axis, state })
     }
 
     fn stage(&self) -> Stage {
@@ -105,9 +105,7 @@ impl Shards {
         let first = self.members.turn(draft, Pass::Forward, MicroBatch::new(0));
         self.gather(draft, first, version(whole, 0));
         for i in draft.order.micro_batches() {
-            for pass in draft.order.passes(self.stage()) {
-                rows.parameter.insert((*pass, i), version(whole, 0));
-            }
+            rows.reads(draft, (self.stage(), i), whole);
         }
     }
 
@@ -141,7 +139,7 @@ impl Shards {
         let parity = u32::from(turn % 2 == 1);
         let whole = draft.state_size(subject);
         let size = match subject {
-            Subject::Gradient(_, Slice::Shard(_)) => Bytes(whole.0 / self.bound.shards),
+            Subject::Gradient(_, Slice::Shard(_)) => Bytes(whole.0 / self.state.shards),
             _ => whole,
         };
         let slots = Slotting::InTurn(parity);
@@ -151,7 +149,7 @@ impl Shards {
     }
 
     fn gather(&self, draft: &mut Draft<'_>, turn: usize, to: Hold) {
-        let from = version(self.bound.parameter, 0);
+        let from = version(self.state.parameter, 0);
         let (along, kind) = (self.inside, PARAMETERS);
         let content = Content::Parameter(self.stage());
         let moment = self.members.before(draft, turn);
@@ -169,8 +167,7 @@ impl Shards {
         let last = self.members.whole(draft);
         let whole = draft.state_buffer(ring, Subject::Gradient, self.stage(), 1);
         for i in draft.order.micro_batches() {
-            let addition = Addition::nth(i.index());
-            rows.gradient.insert(i, (version(whole, 0), addition));
+            rows.adds(i, whole, i.index());
         }
         let sum = Sum::list(draft.order.micro_batches());
         let moment = self.members.closing(draft, last, 1);
@@ -219,20 +216,16 @@ impl Shards {
         last: usize,
         later: usize,
     ) -> Result<(), LowerError> {
-        if !draft.is_bounded(self.bound.shards) {
-            let moment = self.members.closing(draft, last, later);
-            return self.members.update(draft, moment, &self.bound);
-        }
         let turn = |more| self.members.closing(draft, last, later + more);
         let [gradient, added, updated] = [0, 1, 2].map(turn);
         let split = Split { axis: self.axis, inside: self.inside, added, updated };
-        let (stage, rows, split) = (self.stage(), self.bound, Some(split));
-        let site = draft.sites.site(stage, draft.last(), gradient.lag());
-        draft.bound(Bounded { stage, site, gradient, rows, split })
+        let place = (self.stage(), draft.last());
+        let update = Update::new(draft, place, gradient, self.state);
+        draft.push_update(Update { split: Some(split), ..update })
     }
 
     fn gradient(&self) -> Hold {
-        version(self.bound.gradient, 0)
+        version(self.state.gradient, 0)
     }
 
     fn scatter(
@@ -250,16 +243,16 @@ impl Shards {
 
     /// Adds what was received to the shard.
     fn add(&self, draft: &mut Draft<'_>, moment: Moment, received: Hold) {
-        let site = draft.sites.site(self.stage(), draft.last(), moment.lag());
         let sums = [self.gradient(), received];
-        draft.push_combine((self.stage(), self.bound.shards), site, moment, sums);
+        let place = (self.stage(), draft.last());
+        draft.push_combine(place, moment, sums, self.state.shards);
     }
 
     /// The groups' sums, in order; each is that of all micro-batches of a group.
     fn reduce_across(&self, draft: &mut Draft<'_>, along: Along, last: usize) {
         let cell = draft.sites.micro_batches as usize;
         let group = |i: MicroBatch| {
-            let parts = 0..usize::try_from(self.bound.shards).unwrap_or(usize::MAX);
+            let parts = 0..usize::try_from(self.state.shards).unwrap_or(usize::MAX);
             Sum::list(parts.map(move |part| MicroBatch::new(part * cell + i.index())))
         };
         let sum = Sum::All(draft.order.micro_batches().map(group).collect());

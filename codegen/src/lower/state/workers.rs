@@ -5,14 +5,14 @@
 //! Handoff: a stage travels from its user to the next user of the same version; its owner, the
 //! first worker that is fresh under v2, keeps what the update needs.
 
-use super::{Addition, StageRows, UpdateRows, version};
+use super::{StageRows, Update, UpdateRows, end, version};
 use crate::lower::{
     LowerError,
-    draft::{Draft, End, Moment, Side, Slotting},
+    draft::{Draft, End, Moment, Side},
 };
 use roundelay_schedule::{
-    BufferId, Content, Id, MicroBatch, Pass, Place, RingId, Rule, Slice, Stage, Subject,
-    Sum, Timeline,
+    BufferId, Content, Id, MicroBatch, Pass, Place, RingId, Rule, Stage, Subject, Sum,
+    Timeline,
 };
 
 pub(super) fn replicated(
@@ -31,10 +31,7 @@ pub(super) fn replicated(
         .collect();
     let mut rows = gradients(draft, stage, owner, copies[owner.index()])?;
     for i in draft.order.micro_batches() {
-        for pass in draft.order.passes(stage) {
-            let hold = version(copies[i.index()], draft.delay(stage, i));
-            rows.parameter.insert((*pass, i), hold);
-        }
+        rows.reads(draft, (stage, i), copies[i.index()]);
     }
     spread(draft, stage, owner, &copies)?;
     Ok(rows)
@@ -59,9 +56,8 @@ fn spread(
         {
             let freed = draft.released(stage, reader).later(i64::from(delay - 1));
             let used = draft.after(Pass::Forward, stage, reader).later(delay.into());
-            let ends = [source, reader].map(|i| end(i, copies[i.index()]));
-            let content = Content::Parameter(stage);
-            carry(draft, ready.max(freed), 0, ends, content)?;
+            let ends = [source, reader].map(|i| end_of(i, copies[i.index()]));
+            draft.carry(ready.max(freed), ends, Content::Parameter(stage))?;
             (source, ready) = (reader, used);
         }
     }
@@ -71,20 +67,6 @@ fn spread(
 /// Right after the update that makes version 0.
 fn created(draft: &Draft<'_>, stage: Stage) -> Moment {
     draft.released(stage, draft.last()).later(-1)
-}
-
-/// Adds a transfer of version 0 at a moment, and returns when it is there.
-pub(super) fn carry(
-    draft: &mut Draft<'_>,
-    moment: Moment,
-    reach: u32,
-    ends: [End; 2],
-    content: Content,
-) -> Result<Moment, LowerError> {
-    let moment = draft.following(moment);
-    let work = draft.transfer(ends, content)?;
-    draft.push_reaching(moment, reach, work);
-    Ok(moment)
 }
 
 /// Passes the partial sum from worker to worker and updates at the owner.
@@ -102,22 +84,20 @@ fn gradients(
         if let Some((giver, given)) = last {
             send_sum(draft, stage, (giver, given), (i, partial), &sum)?;
         }
-        let addition = Addition::nth(i.index());
-        rows.gradient.insert(i, (version(partial, 0), addition));
+        rows.adds(i, partial, i.index());
         sum.push(i);
         last = Some((i, partial));
     }
     let (giver, mut gradient) = last.expect("there is at least one micro-batch");
     if giver != owner {
-        let whole = Subject::Gradient(stage, Slice::Whole);
-        let size = draft.state_size(whole);
-        let total = draft.buffer(ring(owner), whole, 1, size, Slotting::PerStep(1));
+        let total = draft.spare_buffer(ring(owner), Subject::Gradient, stage, 1);
         send_sum(draft, stage, (giver, gradient), (owner, total), &sum)?;
         gradient = total;
     }
     let optimizer = draft.optimizer(ring(owner), stage);
-    let bound = UpdateRows::whole(parameter, gradient, optimizer);
-    draft.push_last_update(stage, owner, &bound)?;
+    let state = UpdateRows { parameter, gradient, optimizer, shards: 1 };
+    let update = Update::last(draft, (stage, owner), state);
+    draft.push_update(update)?;
     Ok(rows)
 }
 
@@ -129,10 +109,9 @@ fn send_sum(
     sum: &[MicroBatch],
 ) -> Result<(), LowerError> {
     let moment = draft.released(stage, giver);
-    let ends = [end(giver, from), end(taker, to)];
+    let ends = [end_of(giver, from), end_of(taker, to)];
     let sum = Box::new(Sum::list(sum.iter().copied()));
-    let content = Content::Gradient(stage, sum);
-    carry(draft, moment, 0, ends, content)?;
+    draft.carry(moment, ends, Content::Gradient(stage, sum))?;
     Ok(())
 }
 
@@ -159,8 +138,9 @@ pub(super) fn handoff(
         let next = (stay.worker, residence(draft, stage, (owner, kept), &stay));
         if next.1 != kept {
             let moment = left.max(stay.ends.later(-1)).min(stay.needs);
-            let ends = [holder, next].map(|(i, buffer)| end(i, buffer));
-            carry(draft, moment, staleness, ends, Content::Parameter(stage))?;
+            let ends = [holder, next].map(|(i, buffer)| end_of(i, buffer));
+            let content = Content::Parameter(stage);
+            draft.carry_reaching(moment, staleness, ends, content)?;
         }
         for pass in &stay.passes {
             let hold = version(next.1, draft.delay(stage, stay.worker));
@@ -182,9 +162,7 @@ fn residence(
         return kept;
     }
     let which = 1 + u32::from(stay.passes[0] != Pass::Forward);
-    let subject = Subject::Parameter(stage, Slice::Whole);
-    let size = draft.state_size(subject);
-    draft.buffer(ring(stay.worker), subject, which, size, Slotting::PerStep(1))
+    draft.spare_buffer(ring(stay.worker), Subject::Parameter, stage, which)
 }
 
 /// Who uses version 0 of a stage, in order of time.
@@ -232,7 +210,6 @@ fn ring(worker: MicroBatch) -> RingId {
 }
 
 /// Where a worker has version 0 in a buffer.
-fn end(worker: MicroBatch, buffer: BufferId) -> End {
-    let at = Place { ring: ring(worker), place: 0 };
-    End { at, hold: version(buffer, 0) }
+fn end_of(worker: MicroBatch, buffer: BufferId) -> End {
+    end(Place { ring: ring(worker), place: 0 }, buffer)
 }
