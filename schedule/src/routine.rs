@@ -69,6 +69,23 @@ pub enum Pass {
     Update,
 }
 
+impl Pass {
+    /// The passes on a micro-batch, in order.
+    pub const ON_MICRO_BATCHES: [Self; 4] =
+        [Self::Forward, Self::Backward, Self::InputGradient, Self::WeightGradient];
+
+    /// Whether it is a pass on a micro-batch.
+    pub fn is_on_micro_batch(self) -> bool {
+        match self {
+            Self::Forward
+            | Self::Backward
+            | Self::InputGradient
+            | Self::WeightGradient => true,
+            Self::Combine | Self::Norm | Self::Update => false,
+        }
+    }
+}
+
 /// One thing that a launch binds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -56,10 +56,6 @@ pub(crate) fn passes(form: BackwardForm) -> &'static [Pass] {
     }
 }
 
-/// The passes that a micro-batch may take.
-const PASSES: [Pass; 4] =
-    [Pass::Forward, Pass::Backward, Pass::InputGradient, Pass::WeightGradient];
-
 impl Slots {
     /// The order of a plan for the `micro_batches` that one cell takes itself.
     pub(crate) fn new(plan: &Plan, micro_batches: u32) -> Result<Self, LowerError> {
@@ -71,12 +67,12 @@ impl Slots {
             (Order::Cyclic, _) => size.staggered(),
             _ => of_lists(plan)?,
         };
-        Ok(Self::index(slots, size))
+        Ok(Self::indexed(slots, size))
     }
 
-    fn index(slots: Vec<Slot>, size: Size) -> Self {
+    fn indexed(slots: Vec<Slot>, size: Size) -> Self {
         let (stages, micro_batches) = (size.stages as usize, size.micro_batches as usize);
-        let index = vec![None; PASSES.len() * stages * micro_batches];
+        let index = vec![None; Pass::ON_MICRO_BATCHES.len() * stages * micro_batches];
         let mut order = Self { slots, stages, micro_batches, index };
         for number in 0..order.slots.len() {
             let Slot { pass, stage, micro_batch, .. } = order.slots[number];
@@ -91,7 +87,7 @@ impl Slots {
     }
 
     fn cell(&self, pass: Pass, stage: Stage, micro_batch: MicroBatch) -> usize {
-        let known = PASSES.iter().position(|known| *known == pass);
+        let known = Pass::ON_MICRO_BATCHES.iter().position(|known| *known == pass);
         let kind = known.expect("only passes on a micro-batch stand in an order");
         (kind * self.stages + stage.index()) * self.micro_batches + micro_batch.index()
     }
@@ -160,7 +156,7 @@ impl Slots {
         });
         let [stages, micro_batches] = [self.stages, self.micro_batches]
             .map(|count| u32::try_from(count).expect("it was one before"));
-        Self::index(slots.collect(), Size { stages, micro_batches })
+        Self::indexed(slots.collect(), Size { stages, micro_batches })
     }
 
     /// All micro-batches of the cell.

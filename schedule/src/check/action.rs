@@ -222,16 +222,11 @@ impl<'a> Line<'a> {
         if let Some(i) = micro_batch {
             self.micro_batch(i);
         }
-        let single = match called.pass {
-            Pass::Forward
-            | Pass::Backward
-            | Pass::InputGradient
-            | Pass::WeightGradient => micro_batch.is_some(),
-            Pass::Norm | Pass::Update => micro_batch.is_none(),
-            Pass::Combine => true,
-        };
-        self.require(single, || {
-            format!("pass {} needs a micro-batch, or must not have one", called.pass)
+        let pass = called.pass;
+        let either = pass == Pass::Combine;
+        let fits = either || pass.is_on_micro_batch() == micro_batch.is_some();
+        self.require(fits, || {
+            format!("pass {pass} needs a micro-batch, or must not have one")
         });
         let arguments = &called.arguments;
         self.require(arguments.len() == rows.len(), || {
@@ -242,11 +237,11 @@ impl<'a> Line<'a> {
         for (argument, row) in arguments.iter().zip(rows) {
             if let Some(buffer) = self.spot(Spot { at, row: *row }) {
                 self.argument(called, argument, *row, buffer);
-                let own = self.stepped(called.pass, buffer.subject);
+                let own = self.stepped(pass, buffer.subject);
                 slices.extend(own.filter(|own| !slices.contains(own)));
             }
         }
-        self.slices(called.pass, &slices);
+        self.slices(pass, &slices);
         self.bound = slices;
     }
 
@@ -315,12 +310,9 @@ impl<'a> Line<'a> {
 
     /// Passes over micro-batches see whole arrays; the others one slice of all.
     fn slices(&mut self, pass: Pass, slices: &[Slice]) {
-        let consistent = match pass {
-            Pass::Forward
-            | Pass::Backward
-            | Pass::InputGradient
-            | Pass::WeightGradient => slices.iter().all(|slice| *slice == Slice::Whole),
-            Pass::Combine | Pass::Norm | Pass::Update => slices.len() <= 1,
+        let consistent = match pass.is_on_micro_batch() {
+            true => slices.iter().all(|slice| *slice == Slice::Whole),
+            false => slices.len() <= 1,
         };
         self.require(consistent, || {
             let slices: Vec<String> = slices.iter().map(Slice::to_string).collect();

@@ -2,7 +2,7 @@
 //! array.
 
 use super::{Culprit, faults::Faults, ranges::Ranges};
-use crate::{Element, Pass, Role, RoutineId, Schedule, Stage};
+use crate::{Element, Role, RoutineId, Schedule, Stage};
 use std::{collections::BTreeMap, ops::Range};
 
 /// An array that one routine makes and others read.
@@ -42,14 +42,10 @@ impl<'a> Needs<'a> {
     /// A routine reads bytes that it has not written.
     pub(super) fn reads(&mut self, id: RoutineId, role: Role, bytes: &Ranges) {
         let routine = &self.schedule.routines[id];
-        let whole = match routine.pass {
-            Pass::Forward
-            | Pass::Backward
-            | Pass::InputGradient
-            | Pass::WeightGradient => true,
-            Pass::Combine | Pass::Norm | Pass::Update => false,
-        };
-        if let Some(array) = array(self.schedule, role, routine.stage).filter(|_| whole) {
+        if !routine.pass.is_on_micro_batch() {
+            return;
+        }
+        if let Some(array) = array(self.schedule, role, routine.stage) {
             let all = bytes.iter().map(|range| (range.clone(), id));
             self.read.entry(array).or_default().extend(all);
         }

@@ -8,10 +8,6 @@ use crate::{
     Work,
 };
 
-/// The passes on a micro-batch, in order.
-const PASSES: [Pass; 4] =
-    [Pass::Forward, Pass::Backward, Pass::InputGradient, Pass::WeightGradient];
-
 /// Checks passes, updates and reports; needs sound actions.
 pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
     let mut done = Done::new(schedule);
@@ -143,7 +139,7 @@ fn demanded<'a>(
     let task = |pass, stage, micro_batch| Duty::Task(Task { pass, stage, micro_batch });
     let micro_batches =
         || (0..schedule.cell_micro_batches() as usize).map(MicroBatch::new);
-    let passes = PASSES.into_iter().flat_map(move |pass| {
+    let passes = Pass::ON_MICRO_BATCHES.into_iter().flat_map(move |pass| {
         let stages = forms.iter().filter(move |(_, form)| form.passes().contains(&pass));
         stages.flat_map(move |(stage, _)| {
             micro_batches().map(move |i| task(pass, stage, Some(i)))
