@@ -7,13 +7,11 @@
 //! know, and workspace is written over as soon as it is free.
 
 use super::{
-    Culprit, arguments, exchanges, faults::Faults, needs::Needs, norm, ranges::Ranges,
-    update,
+    Culprit, arguments, exchanges, faults::Faults, needs::Needs, ranges::Ranges, update,
 };
 use crate::{
-    Access, Argument, Attribute, Call, Catalogue, Element, Indices, Input, Method,
-    Operand, Optimizer, Origin, Pass, Repeated, Role, Routine, RoutineId, Schedule,
-    Treatment,
+    Access, Argument, Call, Catalogue, Element, Indices, Input, Method, Operand, Origin,
+    Pass, Repeated, Role, Routine, RoutineId, Schedule,
 };
 use std::ops::Range;
 
@@ -143,10 +141,7 @@ impl<'a> Body<'a> {
             exchanges::legal(self.schedule, exchanged)?;
         }
         match (Deed::of(call), self.routine.pass) {
-            (Deed::Update, _) => {
-                self.constants(call)?;
-                update::check(self.schedule, self.routine, call)?;
-            }
+            (Deed::Update, _) => update::check(self.schedule, self.routine, call)?,
             (Deed::Compute, Pass::Update) => {
                 let own = self.schedule.job.optimizer.method.kernel();
                 return Err(format!(
@@ -245,67 +240,6 @@ impl<'a> Body<'a> {
         input(numbers).or_else(|| input(copied?))
     }
 
-    /// An optimizer's constants are those of the job; gradients are means over the whole batch.
-    fn constants(&self, call: &Call) -> Result<(), String> {
-        let Optimizer { method, rate: _, weight_decay, clip } =
-            &self.schedule.job.optimizer;
-        let micro_batches = f64::from(self.schedule.plan.all_micro_batches());
-        let mut expected = vec![
-            ("weight_decay", *weight_decay),
-            ("clip", *clip),
-            ("micro_batches", micro_batches),
-        ];
-        match method {
-            Method::Sgd { momentum, nesterov } => {
-                expected.extend([
-                    ("momentum", *momentum),
-                    ("nesterov", f64::from(*nesterov)),
-                ]);
-            }
-            Method::Adamw { beta1, beta2, epsilon } => {
-                expected.extend([
-                    ("beta1", *beta1),
-                    ("beta2", *beta2),
-                    ("epsilon", *epsilon),
-                ]);
-            }
-        }
-        let kernel = method.kernel();
-        if call.kernel != kernel {
-            return Err(format!("the job's optimizer is {kernel}"));
-        }
-        if !norm::is_used(self.routine, call) {
-            return Err("must bound the norm that the pass is given, and no other".into());
-        }
-        for (name, value) in expected {
-            if call.attributes.get(name).and_then(number) != Some(value) {
-                return Err(format!("`{name}` must be {value}, as the job says"));
-            }
-        }
-        self.treatments(call)
-    }
-
-    /// Which parameters decay, which do not, and which are averages, is what the job says.
-    fn treatments(&self, call: &Call) -> Result<(), String> {
-        let own = || self.schedule.job.parameters_of(self.routine.stage);
-        let averages = own().find_map(|parameter| parameter.treatment.momentum());
-        if call.attributes.get("average_momentum").and_then(number) != averages {
-            return Err("`average_momentum` must be that of the job's averages".into());
-        }
-        let spared = Treatment::ranges(own(), |one| one == Treatment::Spared);
-        let averaged = Treatment::ranges(own(), |one| one.momentum().is_some());
-        for (name, expected) in [("spared", spared), ("averaged", averaged)] {
-            let found = match call.attributes.get(name) {
-                Some(Attribute::Integers(ranges)) => ranges.as_slice(),
-                _ => &[],
-            };
-            if found != expected {
-                return Err(format!("`{name}` must be {expected:?}, as the job says"));
-            }
-        }
-        Ok(())
-    }
-
     /// The bytes of an operand inside its argument.
     fn range(&self, operand: &Operand) -> Result<Range<u64>, String> {
         let Operand { argument, offset, element, shape: _ } = operand;
@@ -380,21 +314,16 @@ impl<'a> Body<'a> {
     /// What passes read of the parameters are parameters of the job: no other elements are drawn,
     /// loaded or kept under a name.
     fn drawn(&self, argument: usize, declared: &Argument) -> Result<(), String> {
-        let computes = matches!(
-            self.routine.pass,
-            Pass::Forward | Pass::Backward | Pass::InputGradient | Pass::WeightGradient
-        );
-        if !computes || declared.role != Role::Parameter {
+        let Routine { pass, stage, .. } = *self.routine;
+        if !pass.is_on_micro_batch() || declared.role != Role::Parameter {
             return Ok(());
         }
         let job = &self.schedule.job;
         let real = Element::Real.size(job.dtype);
         let mut known = Ranges::default();
-        for parameter in job.parameters_of(self.schedule.plan.keeper(self.routine.stage))
-        {
-            known.add(
-                parameter.offset * real..(parameter.offset + parameter.elements()) * real,
-            );
+        for parameter in job.parameters_of(self.schedule.plan.keeper(stage)) {
+            let end = parameter.offset + parameter.elements();
+            known.add(parameter.offset * real..end * real);
         }
         match self.needed[argument].iter().find(|read| !known.covers(read)) {
             None => Ok(()),
@@ -503,14 +432,4 @@ fn whole_numbers(call: &Call) -> impl Iterator<Item = &Operand> {
 
 fn missed(argument: usize, part: &str) -> String {
     format!("argument {argument} never gets {part}; add the call that makes it")
-}
-
-/// The value of a constant; flags count as 0 and 1.
-fn number(attribute: &Attribute) -> Option<f64> {
-    match attribute {
-        Attribute::Flag(flag) => Some(f64::from(*flag)),
-        Attribute::Integer(value) => Some(*value as f64),
-        Attribute::Real(value) => Some(*value),
-        Attribute::Integers(_) => None,
-    }
 }

@@ -1,8 +1,12 @@
-//! Rule 1 for updates: one call of the optimizer makes the next parameters, from all that its routine
+//! Rule 1 for updates: with the constants of the job, one call of the optimizer makes the next parameters, from all that its routine
 //! is given, each array where it is known to lie. So nothing is updated twice or in parts that are
 //! bounded apart, no array stands for another, and what is kept means the same to all schedules.
 
-use crate::{Bytes, Call, Element, Operand, Role, Routine, Schedule};
+use super::norm;
+use crate::{
+    Attribute, Bytes, Call, Element, Method, Operand, Optimizer, Role, Routine, Schedule,
+    Treatment,
+};
 
 /// An array that an optimizer's call works on: what it is bound to, and the bytes before it.
 struct Array {
@@ -19,6 +23,8 @@ pub(super) fn check(
     routine: &Routine,
     call: &Call,
 ) -> Result<(), String> {
+    constants(schedule, routine, call)?;
+    treatments(schedule, routine, call)?;
     if routine.calls.len() != 1 {
         return Err("must be the only call of its routine".into());
     }
@@ -39,6 +45,74 @@ pub(super) fn check(
              elements"
         )),
     }
+}
+
+/// An optimizer's constants are those of the job; gradients are means over the whole batch.
+fn constants(schedule: &Schedule, routine: &Routine, call: &Call) -> Result<(), String> {
+    let Optimizer { method, rate: _, weight_decay, clip } = &schedule.job.optimizer;
+    let kernel = method.kernel();
+    if call.kernel != kernel {
+        return Err(format!("the job's optimizer is {kernel}"));
+    }
+    if !norm::is_used(routine, call) {
+        return Err("must bound the norm that the pass is given, and no other".into());
+    }
+    let micro_batches = f64::from(schedule.plan.all_micro_batches());
+    let mut expected = vec![
+        ("weight_decay", *weight_decay),
+        ("clip", *clip),
+        ("micro_batches", micro_batches),
+    ];
+    match method {
+        Method::Sgd { momentum, nesterov } => {
+            expected
+                .extend([("momentum", *momentum), ("nesterov", f64::from(*nesterov))]);
+        }
+        Method::Adamw { beta1, beta2, epsilon } => {
+            expected.extend([
+                ("beta1", *beta1),
+                ("beta2", *beta2),
+                ("epsilon", *epsilon),
+            ]);
+        }
+    }
+    for (name, value) in expected {
+        if call.attributes.get(name).and_then(number) != Some(value) {
+            return Err(format!("`{name}` must be {value}, as the job says"));
+        }
+    }
+    Ok(())
+}
+
+/// The value of a constant; flags count as 0 and 1.
+fn number(attribute: &Attribute) -> Option<f64> {
+    match attribute {
+        Attribute::Flag(flag) => Some(f64::from(*flag)),
+        Attribute::Integer(value) => Some(*value as f64),
+        Attribute::Real(value) => Some(*value),
+        Attribute::Integers(_) => None,
+    }
+}
+
+/// Which parameters decay, which do not, and which are averages, is what the job says.
+fn treatments(schedule: &Schedule, routine: &Routine, call: &Call) -> Result<(), String> {
+    let own = || schedule.job.parameters_of(routine.stage);
+    let averages = own().find_map(|parameter| parameter.treatment.momentum());
+    if call.attributes.get("average_momentum").and_then(number) != averages {
+        return Err("`average_momentum` must be that of the job's averages".into());
+    }
+    let spared = Treatment::ranges(own(), |one| one == Treatment::Spared);
+    let averaged = Treatment::ranges(own(), |one| one.momentum().is_some());
+    for (name, expected) in [("spared", spared), ("averaged", averaged)] {
+        let found = match call.attributes.get(name) {
+            Some(Attribute::Integers(ranges)) => ranges.as_slice(),
+            _ => &[],
+        };
+        if found != expected {
+            return Err(format!("`{name}` must be {expected:?}, as the job says"));
+        }
+    }
+    Ok(())
 }
 
 /// The arrays in the order of the kernel's operands.
