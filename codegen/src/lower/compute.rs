@@ -39,16 +39,15 @@ pub(crate) fn add(
         let slot = draft.order.slot(number);
         let state = &states[Stage::new(draft.plan.whole_stage(slot.stage) as usize)];
         let routine = routine_of(draft.plan, &passes[slot.stage], state, slot);
+        let turn = Turn { number, slot, routine, site: site(draft, slot) };
         for input in feeds.get(&number).into_iter().flatten() {
-            feed(draft, number, slot, *input);
+            feed(draft, turn, *input);
         }
-        let site = site(draft, slot);
-        let turn = Turn { slot, routine, site };
         let stop = stops.of(draft, turn)?;
-        launch(draft, number, turn, (state, &stop.seats));
-        report(draft, number, slot);
+        launch(draft, turn, state, &stop.seats);
+        report(draft, turn);
         for route in &stop.routes {
-            send(draft, (number, slot), route);
+            send(draft, turn, route);
         }
     }
     let Draft { arrivals, actions, .. } = draft;
@@ -59,6 +58,8 @@ pub(crate) fn add(
 /// A pass that is launched.
 #[derive(Clone, Copy)]
 struct Turn {
+    /// That of its slot.
+    number: u32,
     slot: Slot,
     routine: RoutineId,
     site: Site,
@@ -160,7 +161,7 @@ impl Stops {
     }
 
     fn of(&mut self, draft: &mut Draft<'_>, turn: Turn) -> Result<Rc<Stop>, LowerError> {
-        let Turn { slot, routine, site } = turn;
+        let Turn { slot, routine, site, number: _ } = turn;
         let goes_up = draft.sites.goes_up(slot.micro_batch);
         let kind = Kind { ring: site.at.ring, lane: site.lane, goes_up };
         if let Some(known) = self.0[routine].get(&kind) {
@@ -175,7 +176,7 @@ impl Stops {
 
 /// Where the arguments of a launch lie.
 fn seats(draft: &mut Draft<'_>, turn: Turn) -> Vec<Seat> {
-    let Turn { slot, routine, site } = turn;
+    let Turn { slot, routine, site, number: _ } = turn;
     let (home, stage) = (site.at.ring, slot.stage);
     let count = draft.routines[routine].arguments.len();
     let seat = |place| {
@@ -208,13 +209,8 @@ fn site(draft: &Draft<'_>, slot: Slot) -> Site {
     if slot.beside.is_some() { Site { lane: BESIDE, ..site } } else { site }
 }
 
-fn launch(
-    draft: &mut Draft<'_>,
-    number: u32,
-    turn: Turn,
-    (state, seats): (&StageRows, &[Seat]),
-) {
-    let Turn { slot, routine, site } = turn;
+fn launch(draft: &mut Draft<'_>, turn: Turn, state: &StageRows, seats: &[Seat]) {
+    let Turn { number, slot, routine, site } = turn;
     let Slot { pass, micro_batch: i, lag, .. } = slot;
     let row = |seat: &Seat| match seat {
         Seat::Parameter => state.parameter[&(pass, i)],
@@ -268,9 +264,10 @@ fn feeds(draft: &Draft<'_>) -> BTreeMap<u32, Vec<InputId>> {
     feeds
 }
 
-fn feed(draft: &mut Draft<'_>, number: u32, slot: Slot, input: InputId) {
-    let Slot { stage, micro_batch, lag, .. } = slot;
-    let at = draft.sites.site(stage, micro_batch, lag).at;
+fn feed(draft: &mut Draft<'_>, turn: Turn, input: InputId) {
+    let Turn {
+        number, slot: Slot { micro_batch, lag, .. }, site: Site { at, .. }, ..
+    } = turn;
     let size = draft.code.inputs[input].bytes(draft.job.dtype);
     let row = hold(draft, at.ring, Subject::Input(input), size, micro_batch);
     let moment = Moment::new(draft.key(number, Side::Before), lag);
@@ -278,16 +275,16 @@ fn feed(draft: &mut Draft<'_>, number: u32, slot: Slot, input: InputId) {
 }
 
 /// The last stage tells the host the loss of a micro-batch.
-fn report(draft: &mut Draft<'_>, number: u32, slot: Slot) {
-    let Slot { stage, micro_batch, lag, .. } = slot;
+fn report(draft: &mut Draft<'_>, turn: Turn) {
+    let Turn { number, slot, site: Site { at, .. }, .. } = turn;
+    let Slot { pass, stage, micro_batch, lag, .. } = slot;
     let ends = stage.index() + 1 == draft.code.stages.len();
-    if slot.pass != Pass::Forward || !ends {
+    if pass != Pass::Forward || !ends {
         return;
     }
     if draft.code.stages[stage].forward.argument(Role::Metric).is_none() {
         return;
     }
-    let at = draft.sites.site(stage, micro_batch, lag).at;
     let row = hold(draft, at.ring, Subject::Metric, draft.job.measured(), micro_batch);
     let moment = Moment::new(draft.key(number, Side::After), lag);
     draft.push(moment, DraftWork::Report { at, micro_batch, row });

@@ -1,7 +1,7 @@
 //! What passes send on: values to the next stage, their gradients to the one before. The way is
 //! found once; thousands of micro-batches take it.
 
-use super::hold;
+use super::{Turn, hold};
 use crate::{
     Differentiated,
     lower::{
@@ -98,7 +98,8 @@ fn route(
 }
 
 /// Sends something on: as soon as it is made, or where the taker has room.
-pub(super) fn send(draft: &mut Draft<'_>, (number, slot): (u32, Slot), route: &Route) {
+pub(super) fn send(draft: &mut Draft<'_>, turn: Turn, route: &Route) {
+    let Turn { number, slot, .. } = turn;
     let (i, [from, to]) = (slot.micro_batch, route.stages);
     let (number, side, lag) = match route.departure {
         Departure::Taken => {
