@@ -3,14 +3,12 @@
 use super::{LowerError, order::Slots};
 use crate::{
     Cut, StageForm, Stages, Storage,
+    fit::ALIGNMENT,
     rewrite::{Choice, Decided, Listed},
     stages_in,
 };
 use roundelay_dsl::Program;
-use roundelay_schedule::{MapWays, Plan, Rewrites, Rule, Stage, Tensor};
-
-/// Bytes of a line of memory.
-const LINE: u64 = 64;
+use roundelay_schedule::{Id, MapWays, Plan, Rewrites, Rule, Stage, Tensor};
 
 /// All that decides the code of a plan's stages, in one program: plans of equal keys have the same.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +35,7 @@ impl CodeKey {
             recompute: plan.recompute[plan.whole_stage(stage) as usize],
         };
         // A part of any member is whole lines of memory, in the narrowest type that it has.
-        let line = LINE.div_ceil(program.train.dtype.size()).max(16);
+        let line = ALIGNMENT.div_ceil(program.train.dtype.size()).max(16);
         Self {
             local: matches!(plan.rule, Rule::Local { .. }).then_some(plan.rule),
             cuts: plan.cuts.clone(),
@@ -70,7 +68,7 @@ impl CodeKey {
         };
         let cut = Cut { cuts: &self.cuts, tensor: *tensor, slices: *slices };
         let storage = Storage { dtype: program.train.dtype, padding: *padding };
-        let form = |stage: Stage| self.forms[roundelay_schedule::Id::index(stage)];
+        let form = |stage: Stage| self.forms[stage.index()];
         let code = stages_in(&program.model, cut, *examples, storage, form, &decided)?;
         if let Some((rewrite, site)) = rewrites.beyond(&code.rewrites) {
             return Err(LowerError::Rewrite { rewrite, site });

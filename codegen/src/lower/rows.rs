@@ -1,6 +1,8 @@
 //! Slots: how many each buffer needs, and which one each action touches.
 
-use super::draft::{Draft, DraftAction, DraftWork, Hold, Instance, Slotting};
+use super::draft::{
+    Draft, DraftAction, DraftBuffer, DraftWork, Hold, Instance, Slotting,
+};
 use roundelay_schedule::{BufferId, Id, Kind, MicroBatch, RingId, Row, Subject, Table};
 
 /// From the first touch of a value to the last, as places in the endless list of all periods'
@@ -103,7 +105,7 @@ impl Rows {
             rings.map(|ring| Visitors::new(draft, ring)).collect();
         let lives = lives(draft, order, &visitors);
         let period = i64::try_from(draft.actions.len()).unwrap_or(i64::MAX);
-        let turns = |(id, row): (BufferId, &super::draft::DraftBuffer)| {
+        let turns = |(id, row): (BufferId, &DraftBuffer)| {
             let home = row.home;
             let (slots, turn) = match row.slots {
                 Slotting::PerStep(slots) => (slots, 1 % slots),
@@ -192,7 +194,7 @@ fn lives(
 /// a pass still reads the one before; what slices of one stage hand each other is no message. So
 /// does what the host brings to units of a local rule: it serves all of them in list order, and
 /// none is to wait for what another has not read yet.
-fn overlaps(draft: &Draft<'_>, row: &super::draft::DraftBuffer) -> bool {
+fn overlaps(draft: &Draft<'_>, row: &DraftBuffer) -> bool {
     let waits = match row.subject.kind() {
         Kind::Boundary => travels(draft, row.subject),
         Kind::Input => !draft.plan.boundaries.is_empty(),

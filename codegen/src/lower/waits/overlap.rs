@@ -1,6 +1,7 @@
 //! Cells that share addresses.
 
 use roundelay_schedule::{Buffer, BufferId, Cells, Schedule};
+use std::ops::Range;
 
 /// For each cell the others that share addresses with it.
 #[derive(Debug)]
@@ -81,25 +82,26 @@ fn meet(
     for slot in 0..one.slots {
         for beside in 0..other.slots {
             let (own, its) = (range(one, slot), range(other, beside));
-            if own.0.max(its.0) >= own.1.min(its.1) {
+            if own.start.max(its.start) >= own.end.min(its.end) {
                 continue;
             }
             for device in 0..devices {
                 let cell = first + device * one.slots as usize + slot as usize;
                 let shared = second + device * other.slots as usize + beside as usize;
-                found.push((cell as u32, shared, part(its, own)));
-                found.push((shared as u32, cell, part(own, its)));
+                found.push((cell as u32, shared, part(&its, &own)));
+                found.push((shared as u32, cell, part(&own, &its)));
             }
         }
     }
 }
 
 /// How much of a range another one that meets it shares.
-fn part(whole: (u64, u64), other: (u64, u64)) -> Part {
-    if other.0 <= whole.0 && whole.1 <= other.1 { Part::All } else { Part::Some }
+fn part(whole: &Range<u64>, other: &Range<u64>) -> Part {
+    let covers = other.start <= whole.start && whole.end <= other.end;
+    if covers { Part::All } else { Part::Some }
 }
 
-fn range(buffer: &Buffer, slot: u32) -> (u64, u64) {
+fn range(buffer: &Buffer, slot: u32) -> Range<u64> {
     let start = buffer.offset.0 + u64::from(slot) * buffer.size.0;
-    (start, start + buffer.size.0)
+    start..start + buffer.size.0
 }
