@@ -1,21 +1,23 @@
 //! Pins that say nothing of a plan: they are about parts of tensors or shards of states and it has none,
 //! or about something that the model has not, or they are half of what is asked for.
 
-use crate::space::values::{has_sequences, has_windows};
+use crate::{
+    answer::pins::Decision,
+    space::values::{has_sequences, has_windows},
+};
 use roundelay_dsl::{Learning, Model, Program, Search};
-use roundelay_schedule::{Contraction, Images, Plan, Sequence, States};
+use roundelay_schedule::{Contraction, Images, Plan, Sequence};
 
 /// A decision about something that not every plan has.
 struct Pin {
+    decision: Decision,
     /// As it stands in a program.
     line: &'static str,
     /// Whether a program leaves no other value.
     is_pinned: fn(&Search) -> bool,
     /// What not every model has and it is about.
     subject: Option<Subject>,
-    /// Whether a plan has what it is about.
-    has_it: fn(&Plan) -> bool,
-    /// What others lack.
+    /// What plans lack that have nothing of it.
     lacking: &'static str,
 }
 
@@ -26,53 +28,52 @@ struct Subject {
     absent: &'static str,
 }
 
-/// Law: where `has_it` is false the space takes one value whatever a program says.
 const PINS: [Pin; 5] = [
     Pin {
+        decision: Decision::Sequence,
         line: "sequence split",
         is_pinned: |search| !search.sequence.allows(&Sequence::Whole),
         subject: Some(Subject {
             is_there: has_sequences,
             absent: "the model has no sequences",
         }),
-        has_it: |plan| plan.tensor.parts() > 1,
         lacking: "no tensor there is split; `tensor { rows 2 }` would split them",
     },
     Pin {
+        decision: Decision::Images,
         line: "images split",
         is_pinned: |search| !search.images.allows(&Images::Whole),
         subject: Some(Subject {
             is_there: has_windows,
             absent: "the model has no convolutions or pools of images",
         }),
-        has_it: |plan| plan.tensor.parts() > 1,
         lacking: "no tensor there is split; `tensor { rows 2 }` would split them",
     },
     Pin {
+        decision: Decision::Contraction,
         line: "tensor { contraction gather }",
         is_pinned: |search| {
             let others = [Contraction::Alternate, Contraction::Each];
             !others.iter().any(|other| search.contraction.allows(other))
         },
         subject: None,
-        has_it: |plan| plan.tensor.columns > 1,
         lacking: "tensors there have one column; `tensor { columns 2 }` would split them",
     },
     Pin {
+        decision: Decision::Contraction,
         line: "tensor { contraction each }",
         is_pinned: |search| {
             let others = [Contraction::Alternate, Contraction::Gather];
             !others.iter().any(|other| search.contraction.allows(other))
         },
         subject: None,
-        has_it: |plan| plan.tensor.columns > 1,
         lacking: "tensors there have one column; `tensor { columns 2 }` would split them",
     },
     Pin {
+        decision: Decision::Shards,
         line: "shards",
         is_pinned: |search| !search.shards.allows(1),
         subject: None,
-        has_it: |plan| plan.states == States::Hsdp,
         lacking: "its states are not split among some of its replicas; `states hsdp` would split \
                   them",
     },
@@ -86,7 +87,7 @@ pub(crate) fn idle(program: &Program, plan: &Plan) -> Vec<String> {
         let absent = |subject: &&Subject| !(subject.is_there)(&program.model);
         let why = match pin.subject.as_ref().filter(absent) {
             Some(subject) => subject.absent,
-            None if !(pin.has_it)(plan) => pin.lacking,
+            None if !pin.decision.is_about(plan) => pin.lacking,
             None => return None,
         };
         Some(format!("`{}` says nothing of the first plan, for {why}", pin.line))
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
     use crate::sample;
     use roundelay_dsl::{Extent, Node, Operation, Source};
-    use roundelay_schedule::{Id, Tensor};
+    use roundelay_schedule::{Id, States, Tensor};
 
     /// A program of a model that has sequences and images.
     fn set(lines: &[&str]) -> Program {

@@ -150,8 +150,39 @@ impl Decision {
         }
     }
 
+    /// Whether a plan has what it is about. Law: one that has not has one value of it that every
+    /// search allows.
+    pub(crate) fn is_about(self, plan: &Plan) -> bool {
+        match self {
+            Self::Shards => plan.states == States::Hsdp,
+            Self::Sequence | Self::Images => plan.tensor.parts() > 1,
+            Self::Contraction => plan.tensor.columns > 1,
+            Self::Recompute
+            | Self::MicroBatches
+            | Self::Stages
+            | Self::Chunks
+            | Self::Slices
+            | Self::Order
+            | Self::States
+            | Self::Rows
+            | Self::Columns
+            | Self::Overdecompose
+            | Self::Depth
+            | Self::Replicas
+            | Self::Devices
+            | Self::FirstDevice
+            | Self::Placement
+            | Self::Rule => true,
+        }
+    }
+
     /// Whether a search allows what a plan decides.
     pub(crate) fn allows(self, search: &Search, plan: &Plan) -> bool {
+        !self.is_about(plan) || self.has_allowed(search, plan)
+    }
+
+    /// The same where the plan has what it is about.
+    fn has_allowed(self, search: &Search, plan: &Plan) -> bool {
         match self {
             Self::Recompute => (0..).zip(&plan.recompute).all(|(stage, recompute)| {
                 let pins = search.pinned.iter().rev();
@@ -170,21 +201,12 @@ impl Decision {
             Self::Slices => search.slices.allows(plan.slices.into()),
             Self::Order => search.order.allows(&plan.order),
             Self::States => search.states.allows(&plan.states),
-            Self::Shards => {
-                plan.states != States::Hsdp || search.shards.allows(plan.shards.into())
-            }
-            Self::Sequence => {
-                plan.tensor.parts() == 1 || search.sequence.allows(&plan.tensor.sequence)
-            }
-            Self::Images => {
-                plan.tensor.parts() == 1 || search.images.allows(&plan.tensor.images)
-            }
+            Self::Shards => search.shards.allows(plan.shards.into()),
+            Self::Sequence => search.sequence.allows(&plan.tensor.sequence),
+            Self::Images => search.images.allows(&plan.tensor.images),
             Self::Rows => search.rows.allows(plan.tensor.rows.into()),
             Self::Columns => search.columns.allows(plan.tensor.columns.into()),
-            Self::Contraction => {
-                plan.tensor.columns == 1
-                    || search.contraction.allows(&plan.tensor.contraction)
-            }
+            Self::Contraction => search.contraction.allows(&plan.tensor.contraction),
             Self::Overdecompose => {
                 search.overdecompose.allows(plan.tensor.overdecompose.into())
             }
@@ -345,9 +367,7 @@ mod tests {
             let mut pinned = program.clone();
             let lines = Decision::ALL
                 .into_iter()
-                .filter(|d| {
-                    *d != Decision::Shards || candidate.plan.states == States::Hsdp
-                })
+                .filter(|d| d.is_about(&candidate.plan))
                 .flat_map(|d| {
                     d.lines(&program.search, &candidate.plan).unwrap_or_default()
                 });

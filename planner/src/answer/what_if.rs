@@ -14,7 +14,7 @@ use crate::{
     },
 };
 use roundelay_dsl::{Objective, Program, Search, kind_of};
-use roundelay_schedule::{Bytes, Device, Pool, States};
+use roundelay_schedule::{Bytes, Device, Pool};
 use std::collections::BTreeMap;
 
 /// How much more memory is asked about.
@@ -237,16 +237,11 @@ fn without(
     first: &Candidate,
 ) -> Option<Question> {
     let name = decision.name();
-    if decision == Decision::Shards && first.plan.states != States::Hsdp {
-        return None;
-    }
-    let needs_parts =
-        [Decision::Sequence, Decision::Contraction, Decision::Overdecompose];
-    if needs_parts.contains(&decision) && first.plan.tensor.parts() == 1 {
-        return None;
-    }
-    // States and shards ask for it where the program does not.
-    if decision == Decision::Depth && decision.is_open(search) {
+    // States and shards ask for depth where the program does not, rows and columns for halves where
+    // nothing is split.
+    let others_ask = (decision == Decision::Depth && decision.is_open(search))
+        || (decision == Decision::Overdecompose && first.plan.tensor.parts() == 1);
+    if others_ask || !decision.is_about(&first.plan) {
         return None;
     }
     let tried = ranking.space.decisions.iter().find(|(known, _)| *known == name);
@@ -305,7 +300,7 @@ fn pinned(
         let each = all.map(|d| d.lines(&program.search, &other.plan));
         each.collect::<Option<Vec<_>>>().map(|lines| lines.concat())
     };
-    let all = |d: &Decision| *d != Decision::Shards || other.plan.states == States::Hsdp;
+    let all = |d: &Decision| d.is_about(&other.plan);
     let ways = [lines(&differs), lines(&all)].into_iter().flatten();
     let cuts = cuts_line(&other.plan.cuts);
     let cut = |mut lines: Vec<String>| {
@@ -383,5 +378,47 @@ impl WhatIf {
             false => (then, now),
         };
         1.0 - then as f64 / (now as f64).max(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+    use roundelay_schedule::{Nanos, Plan, States, Tensor};
+
+    /// Which decisions are asked about where every value of them was tried.
+    fn asked(plan: &Plan) -> Vec<&'static str> {
+        let tried = [
+            ("tensor.contraction", "alternate gather each"),
+            ("sequence", "whole split"),
+            ("images", "whole split"),
+            ("tensor.overdecompose", "1 2"),
+            ("shards", "1 2"),
+        ];
+        let words = |values: &str| values.split(' ').map(str::to_owned).collect();
+        let mut ranking = sample::ranking();
+        ranking.space.decisions =
+            tried.map(|(name, values)| (name, words(values))).to_vec();
+        let first = sample::candidate(plan, Nanos(1_000), 0);
+        let is_asked = |decision: &Decision| {
+            without(*decision, &Search::default(), &ranking, &first).is_some()
+        };
+        Decision::ALL.into_iter().filter(is_asked).map(Decision::name).collect()
+    }
+
+    /// Lines about anything else would change nothing of the plan.
+    #[test]
+    fn only_what_the_first_plan_has_is_asked_about() {
+        let of = |tensor| asked(&Plan { tensor, ..sample::plan_on(4) });
+        let split = ["sequence", "images", "tensor.overdecompose"];
+        let columns =
+            ["sequence", "images", "tensor.contraction", "tensor.overdecompose"];
+        assert_eq!(of(Tensor::WHOLE), [""; 0]);
+        assert_eq!(of(Tensor::grid(2, 1)), split);
+        assert_eq!(of(Tensor::grid(1, 2)), columns);
+        assert_eq!(of(Tensor::grid(2, 2)), columns);
+        let states = States::Hsdp;
+        assert_eq!(asked(&Plan { states, ..sample::plan_on(4) }), ["shards"]);
     }
 }
