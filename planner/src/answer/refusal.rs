@@ -231,7 +231,7 @@ fn exactness(program: &Program, excluded: &Excluded) -> Exactness {
 fn depth(excluded: &Excluded) -> (u32, u64) {
     match &excluded.reason {
         Reason::Endless(_) => (0, 0),
-        Reason::Memory(short) => (0, short.missing.0),
+        Reason::Memory(short) => (0, short.missing().0),
         Reason::TooFewDevices { needed, available }
         | Reason::BehindTheLast { end: needed, available } => {
             (2, needed.saturating_sub(*available).into())

@@ -8,7 +8,7 @@ use crate::{
     },
 };
 use roundelay_dsl::{Program, kind_of};
-use roundelay_schedule::{Bytes, Device, DeviceId, Id, Kind, PoolId, Schedule};
+use roundelay_schedule::{Bytes, Device, DeviceId, Id, Kind, PoolId, Schedule, Target};
 use std::{collections::BTreeMap, ops::Range};
 
 /// What a device has: its own limit, and its pool's.
@@ -23,6 +23,11 @@ pub(crate) fn device_capacity(program: &Program, device: &Device) -> Bytes {
 }
 
 impl Shortfall {
+    /// What is missing.
+    pub fn missing(&self) -> Bytes {
+        self.needed - self.capacity
+    }
+
     /// What the device has that a program keeps from giving all of it; none where nothing but the
     /// device or a pool is too small.
     pub fn kept_back(&self, program: &Program) -> Option<Bytes> {
@@ -116,7 +121,7 @@ impl Room {
             shortfall(program, (id, capacity), *held)
         };
         let all = (0..).zip(held).filter_map(short);
-        all.max_by_key(|short| short.missing).map_or(Ok(()), Err)
+        all.max_by_key(Shortfall::missing).map_or(Ok(()), Err)
     }
 }
 
@@ -127,7 +132,6 @@ fn shortfall(
     (needed, kind): (Bytes, Kind),
 ) -> Option<Shortfall> {
     (needed > capacity).then(|| Shortfall {
-        missing: needed - capacity,
         needed,
         capacity,
         place: Shortage::Device(id, program.target.devices[id].name.clone()),
@@ -138,103 +142,139 @@ fn shortfall(
 /// Whether a lowered plan fits every device and pool.
 ///
 /// # Errors
-/// What is missing where most is missing.
+/// What is missing where most is missing; a pool comes before a device.
 pub(crate) fn fits(program: &Program, schedule: &Schedule) -> Result<(), Shortfall> {
-    let (cells, arena) = (cells(schedule), arenas(schedule));
-    let mut worst: Option<(Shortfall, DeviceId)> = None;
-    let mut pools: BTreeMap<PoolId, (Bytes, DeviceId)> = BTreeMap::new();
-    for (id, cell) in cells {
-        let arena = arena(cell);
-        let device = &schedule.target.devices[id];
-        let entry = pools.entry(device.pool).or_insert((Bytes(0), cell));
-        entry.0 += arena;
-        let capacity = device_capacity(program, device);
-        let place = || Shortage::Device(id, device.name.clone());
-        lacking(&mut worst, (arena, capacity), place, cell);
-    }
-    for (id, (needed, cell)) in pools {
-        let pool = &schedule.target.pools[id];
-        let place = || Shortage::Pool(pool.name.clone());
-        lacking(&mut worst, (needed, pool.capacity), place, cell);
-    }
-    match worst {
-        None => Ok(()),
-        Some((short, cell)) => {
-            Err(Shortfall { kind: fullest_kind(schedule, cell), ..short })
-        }
-    }
+    let worst = lacking(program, schedule).max_by_key(Lacking::missing);
+    worst.map_or(Ok(()), |worst| Err(worst.told(schedule)))
 }
 
 /// What is missing where a lowered plan does not fit: of each kind of device at the one that misses
 /// most, and in each memory that several devices share.
 pub fn shortfalls(program: &Program, schedule: &Schedule) -> Vec<Shortfall> {
-    let (cells, arena) = (cells(schedule), arenas(schedule));
-    let mut kinds: BTreeMap<&str, Shortfall> = BTreeMap::new();
-    let mut pools: BTreeMap<PoolId, (Bytes, Vec<DeviceId>)> = BTreeMap::new();
-    for (id, cell) in cells {
-        let device = &schedule.target.devices[id];
-        let entry = pools.entry(device.pool).or_default();
-        entry.0 += arena(cell);
-        entry.1.push(cell);
-        let room = (id, device_capacity(program, device));
-        let held = (arena(cell), fullest_kind(schedule, cell));
-        let Some(short) = shortfall(program, room, held) else { continue };
-        let known = kinds.entry(kind_of(&device.name)).or_insert_with(|| short.clone());
-        if short.missing > known.missing {
-            *known = short;
+    let mut kinds: BTreeMap<&str, Lacking> = BTreeMap::new();
+    let mut shared = Vec::new();
+    for lacking in lacking(program, schedule) {
+        match lacking.at {
+            At::Device(id) => {
+                let kind = kind_of(&schedule.target.devices[id].name);
+                let known = kinds.entry(kind).or_insert(lacking);
+                if lacking.missing() > known.missing() {
+                    *known = lacking;
+                }
+            }
+            At::Pool { users: 1, .. } => {}
+            At::Pool { .. } => shared.push(lacking),
         }
     }
-    let shared = pools.into_iter().filter(|(_, (_, cells))| cells.len() > 1);
-    let shared = shared.filter_map(|(id, (needed, cells))| {
-        let pool = &schedule.target.pools[id];
-        let (place, kind) = (Shortage::Pool(pool.name.clone()), cells[0]);
-        let (missing, kind) = (needed - pool.capacity, fullest_kind(schedule, kind));
-        let short = Shortfall { missing, needed, capacity: pool.capacity, place, kind };
-        (needed > pool.capacity).then_some(short)
+    let all = kinds.into_values().chain(shared);
+    all.map(|lacking| lacking.told(schedule)).collect()
+}
+
+/// A place where a lowered plan does not fit.
+#[derive(Clone, Copy, Debug)]
+struct Lacking {
+    needed: Bytes,
+    capacity: Bytes,
+    at: At,
+    /// A device of the cell that takes some of it.
+    cell: DeviceId,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum At {
+    Device(DeviceId),
+    /// With the number of devices that take from it.
+    Pool {
+        id: PoolId,
+        users: u64,
+    },
+}
+
+impl Lacking {
+    fn missing(&self) -> Bytes {
+        self.needed - self.capacity
+    }
+
+    fn told(self, schedule: &Schedule) -> Shortfall {
+        let Self { needed, capacity, at, cell } = self;
+        let Target { devices, pools, .. } = &schedule.target;
+        let place = match at {
+            At::Device(id) => Shortage::Device(id, devices[id].name.clone()),
+            At::Pool { id, .. } => Shortage::Pool(pools[id].name.clone()),
+        };
+        Shortfall { needed, capacity, place, kind: fullest_kind(schedule, cell) }
+    }
+}
+
+/// All places where a lowered plan does not fit: devices, then pools.
+fn lacking(program: &Program, schedule: &Schedule) -> impl Iterator<Item = Lacking> {
+    let Target { devices, pools, .. } = &schedule.target;
+    let used = used(schedule);
+    let pooled = pooled(schedule, &used).into_iter();
+    let own = used.into_iter().map(|Used { device, cell, taken }| Lacking {
+        needed: taken,
+        capacity: device_capacity(program, &devices[device]),
+        at: At::Device(device),
+        cell,
     });
-    kinds.into_values().chain(shared).collect()
+    let shared = pooled.map(|(id, Pooled { taken, users, cell })| Lacking {
+        needed: taken,
+        capacity: pools[id].capacity,
+        at: At::Pool { id, users },
+        cell,
+    });
+    own.chain(shared).filter(|one| one.needed > one.capacity)
+}
+
+/// A device in use: the one of the cell that it repeats, and what it takes.
+struct Used {
+    device: DeviceId,
+    cell: DeviceId,
+    taken: Bytes,
+}
+
+fn used(schedule: &Schedule) -> Vec<Used> {
+    let arena = arenas(schedule);
+    let used = |(device, cell)| Used { device, cell, taken: arena(cell) };
+    cells(schedule).into_iter().map(used).collect()
+}
+
+/// What is taken from a pool, by how many devices, and the first of the cell that does.
+struct Pooled {
+    taken: Bytes,
+    users: u64,
+    cell: DeviceId,
+}
+
+fn pooled(schedule: &Schedule, used: &[Used]) -> BTreeMap<PoolId, Pooled> {
+    let mut pools = BTreeMap::new();
+    for Used { device, cell, taken } in used {
+        let none = Pooled { taken: Bytes(0), users: 0, cell: *cell };
+        let pool = pools.entry(schedule.target.devices[*device].pool).or_insert(none);
+        pool.taken += *taken;
+        pool.users += 1;
+    }
+    pools
 }
 
 /// How much each device of the cell lacks in a lowered plan; those that lack nothing are not
 /// there. In a pool that is too small those lack something that take more than an equal share.
 pub(crate) fn lacks(program: &Program, schedule: &Schedule) -> BTreeMap<DeviceId, Bytes> {
-    let (cells, arena) = (cells(schedule), arenas(schedule));
-    let pool = |device: DeviceId| schedule.target.devices[device].pool;
-    let mut pools: BTreeMap<PoolId, (Bytes, u64)> = BTreeMap::new();
-    for (device, cell) in &cells {
-        let (taken, users) = pools.entry(pool(*device)).or_default();
-        *taken += arena(*cell);
-        *users += 1;
-    }
+    let used = used(schedule);
+    let pools = pooled(schedule, &used);
     let mut lacks: BTreeMap<DeviceId, Bytes> = BTreeMap::new();
-    for (device, cell) in cells {
-        let (taken, users) = pools[&pool(device)];
-        let whole = schedule.target.pools[pool(device)].capacity;
-        let share = if taken > whole { Bytes(whole.0 / users) } else { whole };
-        let own = device_capacity(program, &schedule.target.devices[device]);
-        let missing = arena(cell) - own.min(share);
+    for Used { device, cell, taken } in used {
+        let device = &schedule.target.devices[device];
+        let pool = &pools[&device.pool];
+        let whole = schedule.target.pools[device.pool].capacity;
+        let share = if pool.taken > whole { Bytes(whole.0 / pool.users) } else { whole };
+        let missing = taken - device_capacity(program, device).min(share);
         if missing > Bytes(0) {
             let known = lacks.entry(cell).or_default();
             *known = missing.max(*known);
         }
     }
     lacks
-}
-
-/// Notes what is missing at a place if no other misses more; a pool comes before a device.
-fn lacking(
-    worst: &mut Option<(Shortfall, DeviceId)>,
-    (needed, capacity): (Bytes, Bytes),
-    place: impl FnOnce() -> Shortage,
-    cell: DeviceId,
-) {
-    let missing = needed - capacity;
-    let known = worst.as_ref().map_or(Bytes(0), |(short, _)| short.missing);
-    if needed <= capacity || missing < known {
-        return;
-    }
-    let (place, kind) = (place(), Kind::Parameter);
-    *worst = Some((Shortfall { missing, needed, capacity, place, kind }, cell));
 }
 
 fn fullest_kind(schedule: &Schedule, cell: DeviceId) -> Kind {

@@ -117,7 +117,7 @@ impl Exclusions {
 /// How far a combination is from being a plan; less is nearer.
 fn rank(reason: &Reason, sizes: Sizes) -> (u64, u32) {
     let lacking = match reason {
-        Reason::Memory(short) => short.missing.0,
+        Reason::Memory(short) => short.missing().0,
         Reason::TooFewDevices { needed, .. }
         | Reason::BehindTheLast { end: needed, .. } => u64::from(*needed),
         Reason::DevicesNotAllowed { needed, nearest, .. } => {

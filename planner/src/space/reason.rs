@@ -116,10 +116,8 @@ pub enum Reason {
 }
 
 /// How much memory is missing, at the place where most is missing.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortfall {
-    /// What is missing.
-    pub missing: Bytes,
     /// What the plan takes there, at least.
     pub needed: Bytes,
     /// What there is.
@@ -131,7 +129,7 @@ pub struct Shortfall {
 }
 
 /// Where memory is missing.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shortage {
     /// On a device.
     Device(DeviceId, String),
@@ -252,14 +250,15 @@ impl fmt::Display for Reason {
 
 impl fmt::Display for Shortfall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { missing, needed, capacity, place, kind } = self;
+        let Self { needed, capacity, place, kind } = self;
         let place = match place {
             Shortage::Device(_, name) => format!("device {name}"),
             Shortage::Pool(name) => format!("memory {name}"),
         };
         write!(
             f,
-            "{place} needs at least {needed} of {capacity}: {missing} are missing, most is {kind}"
+            "{place} needs at least {needed} of {capacity}: {} are missing, most is {kind}",
+            self.missing()
         )
     }
 }
