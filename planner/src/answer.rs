@@ -1,6 +1,7 @@
 //! What a reader gets: rankings as tables and documents, plan files, reasons, remarks, and what would
 //! change.
 
+pub(crate) mod aligned;
 pub(crate) mod appraise;
 pub(crate) mod approach;
 pub(crate) mod blame;

@@ -1,7 +1,10 @@
 //! Two plans side by side: which decisions differ, and with a program what both cost.
 
 use crate::{
-    answer::decisions::differences,
+    answer::{
+        aligned::{Side, line, widths},
+        decisions::differences,
+    },
     search::{
         candidate::{Candidate, seconds},
         objective::{FemtoDollars, Goal},
@@ -202,11 +205,11 @@ pub fn diff_table(
     rows.extend(differences.iter().map(|Difference { decision, first, second }| {
         [(*decision).to_owned(), first.clone(), second.clone()]
     }));
-    let mut text = aligned(&rows, &[]);
+    let mut text = aligned(&rows, Side::Left);
     if let Some((first, second, goal)) = costs {
         let mut rows = vec![["cost".to_owned(), one.to_owned(), other.to_owned()]];
         rows.extend(cost_lines(first, second, goal));
-        text += &format!("\n{}", aligned(&rows, &[1, 2]));
+        text += &format!("\n{}", aligned(&rows, Side::Right));
         let overlap = [first, second].into_iter().find_map(Candidate::overlap);
         text.extend(overlap.map(|overlap| format!("{overlap}\n")));
     }
@@ -248,21 +251,10 @@ fn cost_lines(first: &Candidate, second: &Candidate, goal: &Goal) -> Vec<[String
     lines
 }
 
-/// Cells under each other; `right` are the columns that end at the right.
-fn aligned(rows: &[[String; 3]], right: &[usize]) -> String {
-    let width = |column: usize| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
-    };
-    let widths: [usize; 3] = std::array::from_fn(width);
-    let cell = |row: &[String; 3], column: usize| match right.contains(&column) {
-        true => format!("{:>width$}", row[column], width = widths[column]),
-        false => format!("{:<width$}", row[column], width = widths[column]),
-    };
-    let line = |row: &[String; 3]| {
-        let cells: Vec<String> = (0..3).map(|column| cell(row, column)).collect();
-        format!("{}\n", cells.join("  ").trim_end())
-    };
-    rows.iter().map(line).collect()
+/// A name and what is said of both plans, under each other; `side` is where what is said ends.
+fn aligned(rows: &[[String; 3]], side: Side) -> String {
+    let widths = widths(rows.iter());
+    rows.iter().map(|row| line(row, &[Side::Left, side, side], &widths)).collect()
 }
 
 /// The document of two plans.

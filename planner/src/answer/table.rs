@@ -1,79 +1,30 @@
 //! The human answer: ranked plans, weaker classes with the line that would allow them, remarks.
 
+mod columns;
+
 use crate::{
-    answer::{approach::Leader, decisions::recompute, front::Front, remarks::remarks},
+    answer::{
+        aligned::{line, widths},
+        approach::Leader,
+        front::Front,
+        remarks::remarks,
+    },
     search::{
         candidate::Candidate,
-        objective::{Goal, dollars},
+        objective::Goal,
         ranking::{Ranking, Weaker},
     },
 };
+use columns::{COLUMNS, Cell, Shown, decided};
 use roundelay_dsl::Program;
-use roundelay_schedule::{
-    Contraction, Images, Nanos, Plan, Sequence, States, Tensor, counted,
-};
-use std::{collections::BTreeMap, ops::Range};
-
-/// Number of columns.
-const COLUMNS: usize = 26;
+use roundelay_schedule::{Nanos, counted};
+use std::collections::BTreeMap;
 
 /// The cells of a plan.
-pub(crate) type Row = [String; COLUMNS];
+type Row = [String; COLUMNS.len()];
 
-const HEADER: [&str; COLUMNS] = [
-    "rank",
-    "rule",
-    "exactness",
-    "placement",
-    "order",
-    "N",
-    "S",
-    "v",
-    "slices",
-    "R",
-    "rows",
-    "states",
-    "recompute",
-    "devices",
-    "from",
-    "step time",
-    "samples/s",
-    "peak memory",
-    "staleness",
-    "stale",
-    "bubble",
-    "cost/step",
-    "cost/1M samples",
-    "steps to result",
-    "time to result",
-    "cuts",
-];
-
-/// The decisions, without cuts.
-const DECISIONS: Range<usize> = 1..15;
-
-/// Where stages begin: it is said of plans that are otherwise the same.
-const CUTS: usize = 25;
-
-/// Columns of numbers and quantities, which end at the right.
-const RIGHT: [usize; 19] =
-    [0, 5, 6, 7, 8, 9, 10, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24];
-
-/// Columns that stand there only where a plan says something else than usual.
-const SOMETIMES: [(usize, &[&str]); 12] = [
-    (2, &["exact", "reordered"]),
-    (7, &["1"]),
-    (8, &["1"]),
-    (9, &["1"]),
-    (10, &["1"]),
-    (12, &["none"]),
-    (14, &["0"]),
-    (21, &[""]),
-    (22, &[""]),
-    (23, &[""]),
-    (24, &[""]),
-    (CUTS, &[""]),
-];
+/// The width of every column; one that is left out has none.
+type Widths = [usize; COLUMNS.len()];
 
 /// The whole answer as text; every line ends with a newline.
 pub fn table(ranking: &Ranking, program: &Program) -> String {
@@ -85,7 +36,7 @@ pub fn table(ranking: &Ranking, program: &Program) -> String {
         ranking.weaker.iter().map(|weaker| allowing(weaker, goal)).collect();
     let told = leaders.iter().chain(&weaker).filter_map(|(row, _)| row.as_ref());
     let (header, widths) = layout(&rows.iter().chain(told).collect::<Vec<_>>());
-    let ranked = std::iter::once(&header).chain(&rows).map(|row| line(row, &widths));
+    let ranked = std::iter::once(&header).chain(&rows).map(|row| line_of(row, &widths));
     let mut text = ranked.collect::<String>() + &searched(ranking);
     text += &section("Best plan of each approach:", &leaders, &widths);
     let lines = "Best plans of weaker exactness, and the line that would allow them:";
@@ -100,12 +51,12 @@ pub fn table(ranking: &Ranking, program: &Program) -> String {
 /// A plan, where there is one, and what is said of it.
 type Told = (Option<Row>, String);
 
-fn section(title: &str, all: &[Told], widths: &[usize; COLUMNS]) -> String {
+fn section(title: &str, all: &[Told], widths: &Widths) -> String {
     if all.is_empty() {
         return String::new();
     }
     let each = all.iter().map(|(row, words)| {
-        let row = row.as_ref().map(|row| line(row, widths)).unwrap_or_default();
+        let row = row.as_ref().map(|row| line_of(row, widths)).unwrap_or_default();
         format!("{row}      {words}\n")
     });
     format!("\n{title}\n{}", each.collect::<String>())
@@ -121,26 +72,32 @@ fn led(leader: &Leader, ranking: &Ranking) -> Told {
     };
     let rank = ranking.plans.iter().position(|ranked| ranked.plan == best.plan);
     let rank = rank.map_or("-".to_owned(), |place| (place + 1).to_string());
-    (Some(row(&rank, best, &ranking.goal)), format!("# {approach}{}", doubt(*gap)))
+    (Some(row((&rank, ""), best, &ranking.goal)), format!("# {approach}{}", doubt(*gap)))
 }
 
 /// The best plan of a weaker class, with the line that would allow it.
 fn allowing(weaker: &Weaker, goal: &Goal) -> Told {
     let (change, doubt) = (weaker.exactness.change(), doubt(weaker.gap));
     let words = format!("{}    # {change}{doubt}", weaker.line);
-    (Some(row("-", &weaker.candidate, goal)), words)
+    (Some(row(("-", ""), &weaker.candidate, goal)), words)
 }
 
 /// The header, and the width of every column; a column that only says what is usual has none.
-fn layout(rows: &[&Row]) -> (Row, [usize; COLUMNS]) {
-    let header = HEADER.map(str::to_owned);
+fn layout(rows: &[&Row]) -> (Row, Widths) {
+    let header = COLUMNS.map(|column| column.title.to_owned());
     let mut widths = widths(rows.iter().copied().chain([&header]));
-    for (column, usual) in SOMETIMES {
-        if rows.iter().all(|row| usual.contains(&row[column].as_str())) {
-            widths[column] = 0;
+    for (number, column) in COLUMNS.iter().enumerate() {
+        if let Shown::Unless(usual) = column.shown
+            && rows.iter().all(|row| usual.contains(&row[number].as_str()))
+        {
+            widths[number] = 0;
         }
     }
     (header, widths)
+}
+
+fn line_of(row: &Row, widths: &Widths) -> String {
+    line(row, &COLUMNS.map(|column| column.side), widths)
 }
 
 /// The front as text, and whether it is whole; every line ends with a newline.
@@ -162,90 +119,32 @@ pub fn front_table(front: &Front, goal: &Goal) -> String {
 fn listed(plans: &[Candidate], goal: &Goal) -> String {
     let rows = numbered(plans, goal);
     let (header, widths) = layout(&rows.iter().collect::<Vec<_>>());
-    std::iter::once(&header).chain(&rows).map(|row| line(row, &widths)).collect()
+    std::iter::once(&header).chain(&rows).map(|row| line_of(row, &widths)).collect()
 }
 
 /// Rows of plans, with the cuts of those that differ in nothing else.
 fn numbered(plans: &[Candidate], goal: &Goal) -> Vec<Row> {
-    let number = |(rank, candidate): (usize, _)| row(&rank.to_string(), candidate, goal);
-    let rows: Vec<Row> = (1..).zip(plans).map(number).collect();
     let mut alike = BTreeMap::<Vec<String>, usize>::new();
-    for row in &rows {
-        *alike.entry(row[DECISIONS].to_vec()).or_default() += 1;
+    for candidate in plans {
+        *alike.entry(decided(&candidate.plan)).or_default() += 1;
     }
-    let with_cuts = |(mut row, candidate): (Row, &Candidate)| {
-        if alike[&row[DECISIONS]] > 1 {
-            row[CUTS] = format!("{:?}", candidate.plan.cuts);
-        }
-        row
+    let number = |(rank, candidate): (usize, &Candidate)| {
+        let cuts = match alike[&decided(&candidate.plan)] {
+            1 => String::new(),
+            _ => format!("{:?}", candidate.plan.cuts),
+        };
+        row((&rank.to_string(), &cuts), candidate, goal)
     };
-    rows.into_iter().zip(plans).map(with_cuts).collect()
+    (1..).zip(plans).map(number).collect()
 }
 
-fn row(rank: &str, candidate: &Candidate, goal: &Goal) -> Row {
-    let plan = &candidate.plan;
-    let time = candidate.step_time;
-    let steps = goal.steps_to_result(plan).map(|steps| steps.to_string());
-    let result = goal.time_to_result(plan, time).map(|time| long(time.0));
-    let cost = goal.cost(plan, time).map(|cost| cost.to_string());
-    [
-        rank.to_owned(),
-        plan.rule.to_string(),
-        plan.exactness().to_string(),
-        plan.placement.to_string(),
-        plan.order.to_string(),
-        plan.micro_batches.to_string(),
-        plan.stages.to_string(),
-        plan.chunks.to_string(),
-        plan.slices.to_string(),
-        plan.replicas.to_string(),
-        tensor(plan),
-        states(plan),
-        recompute(&plan.recompute),
-        plan.devices.len().to_string(),
-        plan.first_device().to_string(),
-        candidate.step_time.to_string(),
-        format!("{:.1}", candidate.samples_per_s()),
-        candidate.device_peak.to_string(),
-        candidate.staleness().to_string(),
-        percent(candidate.stale_share()),
-        percent(candidate.bubble),
-        cost.unwrap_or_default(),
-        goal.cost_of_a_million(plan, time).map(dollars).unwrap_or_default(),
-        steps.unwrap_or_default(),
-        result.unwrap_or_default(),
-        String::new(),
-    ]
-}
-
-/// Devices that split tensors, and whether they split the sequence too, or pixels; rows, or rows x columns,
-/// and in how many parts they take examples, where these take turns.
-fn tensor(plan: &Plan) -> String {
-    let Tensor { rows, columns, sequence, images, contraction, overdecompose } =
-        plan.tensor;
-    let grid = match (columns, contraction) {
-        (1, _) => rows.to_string(),
-        (_, Contraction::Alternate | Contraction::Each) => format!("{rows}x{columns}"),
-        (_, Contraction::Gather) => format!("{rows}x{columns}/gather"),
-    };
-    let sequence = if sequence == Sequence::Split { "/seq" } else { "" };
-    let images = if images == Images::Split { "/px" } else { "" };
-    match overdecompose {
-        1 => format!("{grid}{sequence}{images}"),
-        halves => format!("{grid}{sequence}{images}/{halves}"),
-    }
-}
-
-/// Who holds the states; under `hsdp` also how many split them.
-fn states(plan: &Plan) -> String {
-    match plan.states {
-        States::Hsdp => format!("{}/{}", plan.states, plan.shards),
-        States::Replicated
-        | States::Zero1
-        | States::Zero2
-        | States::Zero3
-        | States::Handoff => plan.states.to_string(),
-    }
+fn row((rank, cuts): (&str, &str), candidate: &Candidate, goal: &Goal) -> Row {
+    COLUMNS.map(|column| match column.cell {
+        Cell::Rank => rank.to_owned(),
+        Cell::Decision(of) => of(&candidate.plan),
+        Cell::Cost(of) => of(candidate, goal),
+        Cell::Cuts => cuts.to_owned(),
+    })
 }
 
 /// Nanoseconds as hours or minutes, where they are many.
@@ -256,26 +155,6 @@ pub(crate) fn long(nanos: u64) -> String {
         minutes if minutes >= 120.0 => format!("{:.2} min", minutes / 60.0),
         _ => Nanos(nanos).to_string(),
     }
-}
-
-fn percent(share: f64) -> String {
-    format!("{} %", (share * 100.0).round())
-}
-
-fn widths<'a>(rows: impl Iterator<Item = &'a Row>) -> [usize; COLUMNS] {
-    rows.fold([0; COLUMNS], |widest, row| {
-        std::array::from_fn(|column| widest[column].max(row[column].chars().count()))
-    })
-}
-
-fn line(row: &Row, widths: &[usize; COLUMNS]) -> String {
-    let cell = |column: usize| match RIGHT.contains(&column) {
-        true => format!("{:>width$}", row[column], width = widths[column]),
-        false => format!("{:<width$}", row[column], width = widths[column]),
-    };
-    let shown = (0..row.len()).filter(|column| widths[*column] > 0);
-    let cells: Vec<String> = shown.map(cell).collect();
-    format!("{}\n", cells.join("  ").trim_end())
 }
 
 /// By how much something may be better, which is said even where it rounds to nothing.
