@@ -2,6 +2,7 @@
 //! change.
 
 pub(crate) mod aligned;
+pub(crate) mod amounts;
 pub(crate) mod appraise;
 pub(crate) mod approach;
 pub(crate) mod blame;
@@ -13,7 +14,6 @@ pub(crate) mod explain;
 pub(crate) mod front;
 pub(crate) mod idle;
 pub(crate) mod json;
-pub(crate) mod pins;
 pub(crate) mod plan_file;
 pub(crate) mod refusal;
 pub(crate) mod remarks;

@@ -23,6 +23,7 @@ mod space;
 mod tests;
 mod timeless;
 
+pub use answer::amounts::exact;
 pub use answer::appraise::appraise;
 pub use answer::approach::{Approach, Leader, Tensors};
 pub use answer::breach::{Breach, TooWeak, breaches, weaker};
@@ -32,7 +33,6 @@ pub use answer::endless::Endless;
 pub use answer::explain::{Explanation, explain};
 pub use answer::front::{Front, front, front_watched};
 pub use answer::json::{Document, document};
-pub use answer::pins::exact;
 pub use answer::plan_file::{
     PlanMistake, PlanMistakes, check_plan, doubt, parse_plan, read_plan, unlowered,
     write_plan,

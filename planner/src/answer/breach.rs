@@ -1,6 +1,6 @@
 //! What a plan that somebody wrote down decides otherwise than its program says.
 
-use crate::answer::pins::{Decision, cuts_line};
+use crate::space::decision::{Decision, Number, cuts_line};
 use roundelay_dsl::{Program, Search};
 use roundelay_schedule::{Exactness, Order, Plan};
 use std::collections::BTreeSet;
@@ -22,8 +22,9 @@ pub struct Breach {
 pub fn breaches(plan: &Plan, program: &Program) -> Vec<Breach> {
     let search = &program.search;
     // Cuts have a line of their own.
-    let broken = |decision: &Decision| match *decision == Decision::Stages {
-        true => !search.stages.allows(plan.stages.into()),
+    let stages = Decision::Number(Number::Stages);
+    let broken = |decision: &Decision| match *decision == stages {
+        true => !Number::Stages.allows(search, plan),
         false => !decision.allows(search, plan),
     };
     let others = Decision::ALL.into_iter().rev().filter(|d| *d != Decision::Recompute);

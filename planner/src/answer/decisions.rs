@@ -1,31 +1,39 @@
 //! A plan's decisions by name, the same names in table, JSON, plan file and language.
 
-use crate::space::{counts::Counts, family::Family};
+use crate::space::{
+    counts::Counts,
+    decision::{Decision, Number},
+    family::Family,
+};
 use roundelay_schedule::{Plan, Recompute};
+use std::fmt::Display;
 
 /// Name and value of every decision of a plan.
 pub fn decisions(plan: &Plan) -> Vec<(&'static str, String)> {
+    let named =
+        |decision: Decision, value: &dyn Display| (decision.name(), value.to_string());
+    let number = |number: Number| named(Decision::Number(number), &number.of(plan));
     let cuts: Vec<String> = plan.cuts.iter().map(u32::to_string).collect();
     vec![
-        ("rule", plan.rule.to_string()),
-        ("placement", plan.placement.to_string()),
-        ("order", plan.order.to_string()),
-        ("states", plan.states.to_string()),
-        ("recompute", recompute(&plan.recompute)),
-        ("replicas", plan.replicas.to_string()),
-        ("shards", plan.shards.to_string()),
-        ("tensor.rows", plan.tensor.rows.to_string()),
-        ("tensor.columns", plan.tensor.columns.to_string()),
-        ("tensor.depth", plan.depth().to_string()),
-        ("tensor.contraction", plan.tensor.contraction.to_string()),
-        ("tensor.overdecompose", plan.tensor.overdecompose.to_string()),
-        ("sequence", plan.tensor.sequence.to_string()),
-        ("images", plan.tensor.images.to_string()),
-        ("micro_batches", plan.micro_batches.to_string()),
-        ("stages", plan.stages.to_string()),
-        ("chunks", plan.chunks.to_string()),
-        ("slices", plan.slices.to_string()),
-        ("first_device", plan.first_device().to_string()),
+        named(Decision::Rule, &plan.rule),
+        named(Decision::Placement, &plan.placement),
+        named(Decision::Order, &plan.order),
+        named(Decision::States, &plan.states),
+        named(Decision::Recompute, &recompute(&plan.recompute)),
+        number(Number::Replicas),
+        number(Number::Shards),
+        number(Number::Rows),
+        number(Number::Columns),
+        number(Number::Depth),
+        named(Decision::Contraction, &plan.tensor.contraction),
+        number(Number::Overdecompose),
+        named(Decision::Sequence, &plan.tensor.sequence),
+        named(Decision::Images, &plan.tensor.images),
+        number(Number::MicroBatches),
+        number(Number::Stages),
+        number(Number::Chunks),
+        number(Number::Slices),
+        number(Number::FirstDevice),
         ("cuts", format!("[{}]", cuts.join(", "))),
     ]
 }

@@ -1,9 +1,9 @@
 //! Pins that say nothing of a plan: they are about parts of tensors or shards of states and it has none,
 //! or about something that the model has not, or they are half of what is asked for.
 
-use crate::{
-    answer::pins::Decision,
-    space::values::{has_sequences, has_windows},
+use crate::space::{
+    decision::{Decision, Number},
+    values::{has_sequences, has_windows},
 };
 use roundelay_dsl::{Learning, Model, Program, Search};
 use roundelay_schedule::{Contraction, Images, Plan, Sequence};
@@ -70,7 +70,7 @@ const PINS: [Pin; 5] = [
         lacking: "tensors there have one column; `tensor { columns 2 }` would split them",
     },
     Pin {
-        decision: Decision::Shards,
+        decision: Decision::Number(Number::Shards),
         line: "shards",
         is_pinned: |search| !search.shards.allows(1),
         subject: None,

@@ -5,15 +5,13 @@
 //! change helps, as few as suffice at once, without weaker exactness if there are such.
 
 use crate::{
-    answer::{
-        decisions::summary,
-        pins::{Decision, exact},
-    },
+    answer::{amounts::exact, decisions::summary},
     search::{
         candidate::Candidate,
         ranking::{Options, Ranking, best},
     },
     space::{
+        decision::{Decision, Number},
         excluded::{Excluded, Sizes},
         reason::Reason,
     },
@@ -126,7 +124,9 @@ impl Mender<'_> {
             return;
         }
         let decisions = &self.ranking.space.decisions;
-        let rows = decisions.iter().find(|(name, _)| *name == Decision::Rows.name());
+        let rows = decisions
+            .iter()
+            .find(|(name, _)| *name == Decision::Number(Number::Rows).name());
         let tried = rows.into_iter().flat_map(|(_, values)| values);
         let Some(most) = tried.filter_map(|rows| rows.parse::<u32>().ok()).max() else {
             return;
@@ -134,7 +134,7 @@ impl Mender<'_> {
         let devices = self.program.target.devices.len() as u32;
         let doubled = |rows: &u32| rows.checked_mul(2).filter(|rows| *rows <= devices);
         for rows in iter::successors(doubled(&most), doubled).take(WIDER) {
-            let line = Decision::Rows.line(&rows);
+            let line = Decision::Number(Number::Rows).line(&rows);
             if !self.has_room(&line) {
                 return;
             }

@@ -3,8 +3,8 @@
 
 use crate::{
     answer::{
+        amounts::{exact, exact_rate},
         approach::Approach,
-        pins::{Decision, cuts_line, exact, exact_rate},
         shifted_cuts::better_cuts,
     },
     search::{
@@ -12,6 +12,7 @@ use crate::{
         objective::Goal,
         ranking::{Options, Ranking, best},
     },
+    space::decision::{Decision, Number, cuts_line},
 };
 use roundelay_dsl::{Objective, Program, Search, kind_of};
 use roundelay_schedule::{Bytes, Device, Pool};
@@ -239,8 +240,9 @@ fn without(
     let name = decision.name();
     // States and shards ask for depth where the program does not, rows and columns for halves where
     // nothing is split.
-    let others_ask = (decision == Decision::Depth && decision.is_open(search))
-        || (decision == Decision::Overdecompose && first.plan.tensor.parts() == 1);
+    let (depth, halves) = (Number::Depth, Number::Overdecompose);
+    let others_ask = (decision == Decision::Number(depth) && decision.is_open(search))
+        || (decision == Decision::Number(halves) && first.plan.tensor.parts() == 1);
     if others_ask || !decision.is_about(&first.plan) {
         return None;
     }
@@ -295,8 +297,8 @@ fn pinned(
     let differs = |d: &Decision| differing.iter().any(|(name, ..)| *name == d.name());
     let lines = |wanted: &dyn Fn(&Decision) -> bool| -> Option<Vec<String>> {
         // Depth follows from states, shards and replicas.
-        let all =
-            Decision::ALL.into_iter().filter(|d| *d != Decision::Depth && wanted(d));
+        let depth = Decision::Number(Number::Depth);
+        let all = Decision::ALL.into_iter().filter(|d| *d != depth && wanted(d));
         let each = all.map(|d| d.lines(&program.search, &other.plan));
         each.collect::<Option<Vec<_>>>().map(|lines| lines.concat())
     };

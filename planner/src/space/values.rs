@@ -9,7 +9,13 @@ pub(crate) use left_out::left_out;
 pub(crate) use numbers::{Fitting, Known};
 pub(crate) use tensors::{has_sequences, has_windows};
 
-use crate::space::{family::Family, grid::Grid, reason::Reason, windows::Windows};
+use crate::space::{
+    decision::{Decision, Number},
+    family::Family,
+    grid::Grid,
+    reason::Reason,
+    windows::Windows,
+};
 use numbers::{Tried, divisors_of, largest, powers_of_two, sorted};
 use roundelay_dsl::{
     Choice, Numbers, Objective, Operation, Program, Projections, Search, Sight,
@@ -220,33 +226,34 @@ impl Values {
     ) -> Vec<(&'static str, Vec<String>)> {
         let depths: Vec<u32> = depths.iter().copied().collect();
         let tensors = &self.tensors;
-        vec![
-            ("rule", shown(&self.rules)),
-            ("placement", shown(&self.placements)),
-            ("order", shown(&self.orders)),
-            ("states", shown(&self.states)),
-            ("recompute", shown(&self.recompute)),
-            ("chunks", shown(&self.all_chunks())),
-            ("slices", shown(&self.all_slices())),
-            ("replicas", shown(&self.all_replicas())),
-            ("shards", shown(&grid.all_shards(self))),
-            ("tensor.rows", shown(&counted(&self.tensors, |tensor| tensor.rows))),
-            ("tensor.columns", shown(&counted(&self.tensors, |tensor| tensor.columns))),
-            (
-                "tensor.overdecompose",
-                shown(&counted(&self.tensors, |tensor| tensor.overdecompose)),
-            ),
-            ("tensor.depth", shown(&depths)),
-            (
-                "tensor.contraction",
-                shown(&tried(Contraction::ALL, tensors, |tensor| tensor.contraction)),
-            ),
-            ("sequence", shown(&tried(Sequence::ALL, tensors, |tensor| tensor.sequence))),
-            ("images", shown(&tried(Images::ALL, tensors, |tensor| tensor.images))),
-            ("micro_batches", shown(&self.micro_batches)),
-            ("stages", shown(self.stages())),
-            ("first_device", shown(&grid.all_windows())),
-        ]
+        let of =
+            |number: Number, values: &[u32]| (Decision::Number(number), shown(values));
+        let counted = |count| counted(tensors, count);
+        let contractions = tried(Contraction::ALL, tensors, |tensor| tensor.contraction);
+        let sequences = tried(Sequence::ALL, tensors, |tensor| tensor.sequence);
+        let images = tried(Images::ALL, tensors, |tensor| tensor.images);
+        let all = [
+            (Decision::Rule, shown(&self.rules)),
+            (Decision::Placement, shown(&self.placements)),
+            (Decision::Order, shown(&self.orders)),
+            (Decision::States, shown(&self.states)),
+            (Decision::Recompute, shown(&self.recompute)),
+            of(Number::Chunks, &self.all_chunks()),
+            of(Number::Slices, &self.all_slices()),
+            of(Number::Replicas, &self.all_replicas()),
+            of(Number::Shards, &grid.all_shards(self)),
+            of(Number::Rows, &counted(|tensor| tensor.rows)),
+            of(Number::Columns, &counted(|tensor| tensor.columns)),
+            of(Number::Overdecompose, &counted(|tensor| tensor.overdecompose)),
+            of(Number::Depth, &depths),
+            (Decision::Contraction, shown(&contractions)),
+            (Decision::Sequence, shown(&sequences)),
+            (Decision::Images, shown(&images)),
+            of(Number::MicroBatches, &self.micro_batches),
+            of(Number::Stages, self.stages()),
+            of(Number::FirstDevice, &grid.all_windows()),
+        ];
+        all.map(|(decision, values)| (decision.name(), values)).to_vec()
     }
 }
 

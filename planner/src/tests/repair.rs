@@ -56,7 +56,7 @@ fn too_little_memory_is_refused_with_what_is_missing_to_the_byte() {
         all(&program).plans[0].device_peak
     };
     assert!(needed.plans.iter().all(|c| c.device_peak >= by_memory));
-    let line = format!("memory <= {}", crate::answer::pins::exact(by_memory.0));
+    let line = format!("memory <= {}", crate::exact(by_memory.0));
     assert_eq!(lines(&refused)[0], line, "{refused}");
     let missing = by_memory - Bytes(2_000);
     assert_eq!(refused.repairs[0].amount, format!("{missing} more on each device"));

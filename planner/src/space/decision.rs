@@ -5,53 +5,151 @@ use roundelay_dsl::{Choice, Numbers, Search};
 use roundelay_schedule::{Order, Plan, States};
 use std::fmt::Display;
 
-/// A decision that a program may restrict, from what changes least to what changes most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A decision that a program may restrict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     Recompute,
+    Number(Number),
+    Order,
+    States,
+    Sequence,
+    Images,
+    Contraction,
+    Placement,
+    Rule,
+}
+
+/// A decision for one number among some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Number {
     MicroBatches,
     /// With the cuts.
     Stages,
     Chunks,
     Slices,
-    Order,
-    States,
     Shards,
-    Sequence,
-    Images,
     Rows,
     Columns,
-    Contraction,
     Overdecompose,
     /// What `states` and `shards` come to.
     Depth,
     Replicas,
     Devices,
     FirstDevice,
-    Placement,
-    Rule,
+}
+
+impl Number {
+    fn name(self) -> &'static str {
+        match self {
+            Self::MicroBatches => "micro_batches",
+            Self::Stages => "stages",
+            Self::Chunks => "chunks",
+            Self::Slices => "slices",
+            Self::Shards => "shards",
+            Self::Rows => "tensor.rows",
+            Self::Columns => "tensor.columns",
+            Self::Overdecompose => "tensor.overdecompose",
+            Self::Depth => "tensor.depth",
+            Self::Replicas => "replicas",
+            Self::Devices => "devices",
+            Self::FirstDevice => "first_device",
+        }
+    }
+
+    /// Those that a search may take.
+    fn allowed(self, search: &Search) -> &Numbers {
+        match self {
+            Self::MicroBatches => &search.micro_batches,
+            Self::Stages => &search.stages,
+            Self::Chunks => &search.chunks,
+            Self::Slices => &search.slices,
+            Self::Shards => &search.shards,
+            Self::Rows => &search.rows,
+            Self::Columns => &search.columns,
+            Self::Overdecompose => &search.overdecompose,
+            Self::Depth => &search.depth,
+            Self::Replicas => &search.replicas,
+            Self::Devices => &search.devices,
+            Self::FirstDevice => &search.first_device,
+        }
+    }
+
+    fn allowed_mut(self, search: &mut Search) -> &mut Numbers {
+        match self {
+            Self::MicroBatches => &mut search.micro_batches,
+            Self::Stages => &mut search.stages,
+            Self::Chunks => &mut search.chunks,
+            Self::Slices => &mut search.slices,
+            Self::Shards => &mut search.shards,
+            Self::Rows => &mut search.rows,
+            Self::Columns => &mut search.columns,
+            Self::Overdecompose => &mut search.overdecompose,
+            Self::Depth => &mut search.depth,
+            Self::Replicas => &mut search.replicas,
+            Self::Devices => &mut search.devices,
+            Self::FirstDevice => &mut search.first_device,
+        }
+    }
+
+    /// That of a plan.
+    pub(crate) fn of(self, plan: &Plan) -> u64 {
+        match self {
+            Self::MicroBatches => plan.micro_batches.into(),
+            Self::Stages => plan.stages.into(),
+            Self::Chunks => plan.chunks.into(),
+            Self::Slices => plan.slices.into(),
+            Self::Shards => plan.shards.into(),
+            Self::Rows => plan.tensor.rows.into(),
+            Self::Columns => plan.tensor.columns.into(),
+            Self::Overdecompose => plan.tensor.overdecompose.into(),
+            Self::Depth => plan.depth().into(),
+            Self::Replicas => plan.replicas.into(),
+            Self::Devices => plan.devices.len() as u64,
+            Self::FirstDevice => plan.first_device().into(),
+        }
+    }
+
+    /// Whether a search allows that of a plan, whatever it says of cuts.
+    pub(crate) fn allows(self, search: &Search, plan: &Plan) -> bool {
+        self.allowed(search).allows(self.of(plan))
+    }
+
+    /// From that of a plan to the nearest that a search allows.
+    fn distance(self, search: &Search, plan: &Plan) -> u64 {
+        let own = self.of(plan);
+        match self.allowed(search) {
+            Numbers::Open => 0,
+            Numbers::Ranges(ranges) => {
+                let each = ranges.iter().map(|(least, most)| {
+                    least.saturating_sub(own).max(own.saturating_sub(*most))
+                });
+                each.min().unwrap_or(0)
+            }
+        }
+    }
 }
 
 impl Decision {
+    /// From what changes least to what changes most.
     pub(crate) const ALL: [Self; 20] = [
         Self::Recompute,
-        Self::MicroBatches,
-        Self::Stages,
-        Self::Chunks,
-        Self::Slices,
+        Self::Number(Number::MicroBatches),
+        Self::Number(Number::Stages),
+        Self::Number(Number::Chunks),
+        Self::Number(Number::Slices),
         Self::Order,
         Self::States,
-        Self::Shards,
+        Self::Number(Number::Shards),
         Self::Sequence,
         Self::Images,
-        Self::Rows,
-        Self::Columns,
+        Self::Number(Number::Rows),
+        Self::Number(Number::Columns),
         Self::Contraction,
-        Self::Overdecompose,
-        Self::Depth,
-        Self::Replicas,
-        Self::Devices,
-        Self::FirstDevice,
+        Self::Number(Number::Overdecompose),
+        Self::Number(Number::Depth),
+        Self::Number(Number::Replicas),
+        Self::Number(Number::Devices),
+        Self::Number(Number::FirstDevice),
         Self::Placement,
         Self::Rule,
     ];
@@ -60,23 +158,12 @@ impl Decision {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Recompute => "recompute",
-            Self::MicroBatches => "micro_batches",
-            Self::Stages => "stages",
-            Self::Chunks => "chunks",
-            Self::Slices => "slices",
+            Self::Number(number) => number.name(),
             Self::Order => "order",
             Self::States => "states",
-            Self::Shards => "shards",
             Self::Sequence => "sequence",
             Self::Images => "images",
-            Self::Rows => "tensor.rows",
-            Self::Columns => "tensor.columns",
             Self::Contraction => "tensor.contraction",
-            Self::Overdecompose => "tensor.overdecompose",
-            Self::Depth => "tensor.depth",
-            Self::Replicas => "replicas",
-            Self::Devices => "devices",
-            Self::FirstDevice => "first_device",
             Self::Placement => "placement",
             Self::Rule => "rule",
         }
@@ -96,23 +183,15 @@ impl Decision {
             Self::Recompute => {
                 search.recompute == Choice::Open && search.pinned.is_empty()
             }
-            Self::MicroBatches => search.micro_batches == Numbers::Open,
-            Self::Stages => search.stages == Numbers::Open && search.cuts.is_none(),
-            Self::Chunks => search.chunks == Numbers::Open,
-            Self::Slices => search.slices == Numbers::Open,
+            Self::Number(number) => {
+                let is_cut = number == Number::Stages && search.cuts.is_some();
+                *number.allowed(search) == Numbers::Open && !is_cut
+            }
             Self::Order => search.order == Choice::Open,
             Self::States => search.states == Choice::Open,
-            Self::Shards => search.shards == Numbers::Open,
             Self::Sequence => search.sequence == Choice::Open,
             Self::Images => search.images == Choice::Open,
-            Self::Rows => search.rows == Numbers::Open,
-            Self::Columns => search.columns == Numbers::Open,
             Self::Contraction => search.contraction == Choice::Open,
-            Self::Overdecompose => search.overdecompose == Numbers::Open,
-            Self::Depth => search.depth == Numbers::Open,
-            Self::Replicas => search.replicas == Numbers::Open,
-            Self::Devices => search.devices == Numbers::Open,
-            Self::FirstDevice => search.first_device == Numbers::Open,
             Self::Placement => search.placement == Choice::Open,
             Self::Rule => search.rule == Choice::Open,
         }
@@ -125,26 +204,17 @@ impl Decision {
                 search.recompute = Choice::Open;
                 search.pinned.clear();
             }
-            Self::MicroBatches => search.micro_batches = Numbers::Open,
-            Self::Stages => {
-                search.stages = Numbers::Open;
-                search.cuts = None;
+            Self::Number(number) => {
+                *number.allowed_mut(search) = Numbers::Open;
+                if number == Number::Stages {
+                    search.cuts = None;
+                }
             }
-            Self::Chunks => search.chunks = Numbers::Open,
-            Self::Slices => search.slices = Numbers::Open,
             Self::Order => search.order = Choice::Open,
             Self::States => search.states = Choice::Open,
-            Self::Shards => search.shards = Numbers::Open,
             Self::Sequence => search.sequence = Choice::Open,
             Self::Images => search.images = Choice::Open,
-            Self::Rows => search.rows = Numbers::Open,
-            Self::Columns => search.columns = Numbers::Open,
             Self::Contraction => search.contraction = Choice::Open,
-            Self::Overdecompose => search.overdecompose = Numbers::Open,
-            Self::Depth => search.depth = Numbers::Open,
-            Self::Replicas => search.replicas = Numbers::Open,
-            Self::Devices => search.devices = Numbers::Open,
-            Self::FirstDevice => search.first_device = Numbers::Open,
             Self::Placement => search.placement = Choice::Open,
             Self::Rule => search.rule = Choice::Open,
         }
@@ -154,23 +224,25 @@ impl Decision {
     /// search allows.
     pub(crate) fn is_about(self, plan: &Plan) -> bool {
         match self {
-            Self::Shards => plan.states == States::Hsdp,
+            Self::Number(Number::Shards) => plan.states == States::Hsdp,
             Self::Sequence | Self::Images => plan.tensor.parts() > 1,
             Self::Contraction => plan.tensor.columns > 1,
-            Self::Recompute
-            | Self::MicroBatches
-            | Self::Stages
-            | Self::Chunks
-            | Self::Slices
+            Self::Number(
+                Number::MicroBatches
+                | Number::Stages
+                | Number::Chunks
+                | Number::Slices
+                | Number::Rows
+                | Number::Columns
+                | Number::Overdecompose
+                | Number::Depth
+                | Number::Replicas
+                | Number::Devices
+                | Number::FirstDevice,
+            )
+            | Self::Recompute
             | Self::Order
             | Self::States
-            | Self::Rows
-            | Self::Columns
-            | Self::Overdecompose
-            | Self::Depth
-            | Self::Replicas
-            | Self::Devices
-            | Self::FirstDevice
             | Self::Placement
             | Self::Rule => true,
         }
@@ -192,28 +264,16 @@ impl Decision {
                     None => search.recompute.allows(recompute),
                 }
             }),
-            Self::MicroBatches => search.micro_batches.allows(plan.micro_batches.into()),
-            Self::Stages => {
+            Self::Number(Number::Stages) => {
                 let is_cut = search.cuts.as_ref().is_none_or(|cuts| *cuts == plan.cuts);
-                is_cut && search.stages.allows(plan.stages.into())
+                is_cut && Number::Stages.allows(search, plan)
             }
-            Self::Chunks => search.chunks.allows(plan.chunks.into()),
-            Self::Slices => search.slices.allows(plan.slices.into()),
+            Self::Number(number) => number.allows(search, plan),
             Self::Order => search.order.allows(&plan.order),
             Self::States => search.states.allows(&plan.states),
-            Self::Shards => search.shards.allows(plan.shards.into()),
             Self::Sequence => search.sequence.allows(&plan.tensor.sequence),
             Self::Images => search.images.allows(&plan.tensor.images),
-            Self::Rows => search.rows.allows(plan.tensor.rows.into()),
-            Self::Columns => search.columns.allows(plan.tensor.columns.into()),
             Self::Contraction => search.contraction.allows(&plan.tensor.contraction),
-            Self::Overdecompose => {
-                search.overdecompose.allows(plan.tensor.overdecompose.into())
-            }
-            Self::Depth => search.depth.allows(plan.depth().into()),
-            Self::Replicas => search.replicas.allows(plan.replicas.into()),
-            Self::Devices => search.devices.allows(plan.devices.len() as u64),
-            Self::FirstDevice => search.first_device.allows(plan.first_device().into()),
             Self::Placement => search.placement.allows(&plan.placement),
             Self::Rule => search.rule.allows(&plan.rule),
         }
@@ -233,27 +293,17 @@ impl Decision {
                 let pinned = (!search.pinned.is_empty()).then_some(every);
                 same.then(|| [line(first)].into_iter().chain(pinned).collect())?
             }
-            Self::Stages => {
+            Self::Number(Number::Stages) => {
                 let pinned = search.cuts.is_some().then(|| cuts_line(&plan.cuts));
                 [line(&plan.stages)].into_iter().chain(pinned).collect()
             }
             Self::Order if plan.order == Order::Listed => return None,
-            Self::MicroBatches => vec![line(&plan.micro_batches)],
-            Self::Chunks => vec![line(&plan.chunks)],
-            Self::Slices => vec![line(&plan.slices)],
+            Self::Number(number) => vec![line(&number.of(plan))],
             Self::Order => vec![line(&plan.order)],
             Self::States => vec![line(&plan.states)],
-            Self::Shards => vec![line(&plan.shards)],
             Self::Sequence => vec![line(&plan.tensor.sequence)],
             Self::Images => vec![line(&plan.tensor.images)],
-            Self::Rows => vec![line(&plan.tensor.rows)],
-            Self::Columns => vec![line(&plan.tensor.columns)],
             Self::Contraction => vec![line(&plan.tensor.contraction)],
-            Self::Overdecompose => vec![line(&plan.tensor.overdecompose)],
-            Self::Depth => vec![line(&plan.depth())],
-            Self::Replicas => vec![line(&plan.replicas)],
-            Self::Devices => vec![line(&plan.devices.len())],
-            Self::FirstDevice => vec![line(&plan.first_device())],
             Self::Placement => vec![line(&plan.placement)],
             Self::Rule => vec![line(&plan.rule)],
         })
@@ -263,20 +313,7 @@ impl Decision {
     pub(crate) fn distance(self, search: &Search, plan: &Plan) -> u64 {
         match self {
             Self::Recompute => plan.recompute.iter().max().map_or(0, |most| most.rank()),
-            Self::MicroBatches => apart(&search.micro_batches, plan.micro_batches.into()),
-            Self::Stages => apart(&search.stages, plan.stages.into()),
-            Self::Chunks => apart(&search.chunks, plan.chunks.into()),
-            Self::Slices => apart(&search.slices, plan.slices.into()),
-            Self::Shards => apart(&search.shards, plan.shards.into()),
-            Self::Rows => apart(&search.rows, plan.tensor.rows.into()),
-            Self::Columns => apart(&search.columns, plan.tensor.columns.into()),
-            Self::Overdecompose => {
-                apart(&search.overdecompose, plan.tensor.overdecompose.into())
-            }
-            Self::Depth => apart(&search.depth, plan.depth().into()),
-            Self::Replicas => apart(&search.replicas, plan.replicas.into()),
-            Self::Devices => apart(&search.devices, plan.devices.len() as u64),
-            Self::FirstDevice => apart(&search.first_device, plan.first_device().into()),
+            Self::Number(number) => number.distance(search, plan),
             Self::Order
             | Self::States
             | Self::Sequence
@@ -294,66 +331,11 @@ pub(crate) fn cuts_line(cuts: &[u32]) -> String {
     format!("cuts [{}]", cuts.join(", "))
 }
 
-/// From a number to the nearest that is allowed.
-fn apart(numbers: &Numbers, value: u64) -> u64 {
-    match numbers {
-        Numbers::Open => 0,
-        Numbers::Ranges(ranges) => {
-            let each = ranges.iter().map(|(least, most)| {
-                least.saturating_sub(value).max(value.saturating_sub(*most))
-            });
-            each.min().unwrap_or(0)
-        }
-    }
-}
-
-/// A number of bytes as the language spells it, to the byte.
-pub fn exact(bytes: u64) -> String {
-    let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB"), (1, "B")];
-    let fits = |(size, _): &(u64, &str)| bytes >= *size;
-    let (size, unit) = units.into_iter().find(fits).unwrap_or((1, "B"));
-    format!("{} {unit}", spelled(bytes, size))
-}
-
-/// A rate in bytes per second, to the byte.
-pub(crate) fn exact_rate(bytes: u64) -> String {
-    format!("{}/s", exact(bytes))
-}
-
-/// amount / size in decimals, without zeros at the end; sizes are powers of ten.
-fn spelled(amount: u64, size: u64) -> String {
-    let digits = size.ilog10() as usize;
-    let (whole, rest) = (amount / size, amount % size);
-    if rest == 0 {
-        return whole.to_string();
-    }
-    let text = format!("{whole}.{rest:0digits$}");
-    text.trim_end_matches('0').to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Options, plan, sample};
     use roundelay_dsl::Objective;
-
-    #[test]
-    fn sizes_are_spelled_to_the_byte() {
-        let cases = [
-            (0, "0 B"),
-            (999, "999 B"),
-            (1_000, "1 kB"),
-            (52_190_208, "52.190208 MB"),
-            (2_000_000_000, "2 GB"),
-            (12_000_000_040, "12.00000004 GB"),
-        ];
-        for (bytes, text) in cases {
-            assert_eq!(exact(bytes), text);
-            let mut search = Search::default();
-            let read = search.set(&format!("memory <= {text}"));
-            assert!(read.is_ok() && search.memory.map(|m| m.0) == Some(bytes), "{text}");
-        }
-    }
 
     #[test]
     fn pinning_every_decision_of_a_plan_leaves_that_plan() {
