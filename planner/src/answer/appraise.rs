@@ -10,11 +10,11 @@ use crate::{
     search::{
         bound::{Bound, Network, lists_of},
         candidate::Candidate,
-        evaluate,
+        evaluate::Evaluator,
     },
     space::{family::Family, reason::Reason, spread::Spread},
 };
-use roundelay_codegen::{Lowerer, StageForm};
+use roundelay_codegen::StageForm;
 use roundelay_dsl::Program;
 use roundelay_schedule::{DeviceId, Id, Plan, Recompute, Stage};
 use std::collections::BTreeMap;
@@ -25,22 +25,20 @@ use std::collections::BTreeMap;
 /// Why it cannot be: it does not go with the program, or it does not fit the memory, and where.
 pub fn appraise(program: &Program, plan: &Plan) -> Result<Candidate, Reason> {
     if let Some((decision, message)) = check_plan(plan, program).into_iter().next() {
-        return Err(Reason::Refused(format!("{decision}: {message}")));
+        return Err(Reason::refused(format!("{decision}: {message}")));
     }
     let trained = program.under(plan.rule);
     let program = &*trained.map_err(|mistake| Reason::Refused(mistake.message))?;
     let costs = Costs::new(program);
     let mut appraiser = Appraiser::new(program, &costs);
     let bound = appraiser.bound(plan)?;
-    appraiser.clock(plan.clone(), (bound, 0))
+    appraiser.clock(plan, (bound, 0))
 }
 
 /// Knows the costs of any plans of the model that a program trains.
 pub(crate) struct Appraiser<'a> {
-    program: &'a Program,
-    costs: &'a Costs,
+    evaluator: Evaluator<'a>,
     stages: KnownStages<'a>,
-    lowerer: Lowerer<'a>,
     network: Network<'a>,
 }
 
@@ -49,10 +47,8 @@ impl<'a> Appraiser<'a> {
     pub(crate) fn new(program: &'a Program, costs: &'a Costs) -> Self {
         let core = Core::whole(program);
         Self {
-            program,
-            costs,
+            evaluator: Evaluator::new(program, costs),
             stages: KnownStages::new(program, costs, core, &BTreeMap::new()),
-            lowerer: Lowerer::new(program, &costs.algebra),
             network: Network::new(&program.target),
         }
     }
@@ -68,7 +64,7 @@ impl<'a> Appraiser<'a> {
         };
         let kinds = self.kinds(plan);
         let cell = Cell {
-            examples: self.program.train.batch / plan.all_micro_batches(),
+            examples: self.evaluator.program.train.batch / plan.all_micro_batches(),
             tensor: plan.tensor,
             cuts: &plan.cuts,
             forms: plan.recompute.iter().enumerate().map(form).collect(),
@@ -82,7 +78,7 @@ impl<'a> Appraiser<'a> {
                 Some(lists) => bound.following(plan, &loads, &lists, network),
                 None => bound,
             },
-            _ => bound.of_slices(self.program),
+            _ => bound.of_slices(self.evaluator.program),
         })
     }
 
@@ -95,7 +91,9 @@ impl<'a> Appraiser<'a> {
         let (spread, first) = (Spread::of(plan), plan.first_device() as usize);
         let device = |place: DeviceId| plan.devices[place.index() - first];
         let devices = |stage| spread.stage(stage, &plan.lists).map(device);
-        (0..plan.stages).map(|stage| self.costs.kinds_of(devices(stage))).collect()
+        (0..plan.stages)
+            .map(|stage| self.evaluator.costs.kinds_of(devices(stage)))
+            .collect()
     }
 
     /// Lowers, prices, checks and clocks a plan; its bound and its place in the order of a search stand
@@ -105,10 +103,9 @@ impl<'a> Appraiser<'a> {
     /// Why it is no plan after all.
     pub(crate) fn clock(
         &self,
-        plan: Plan,
-        (bound, number): (Bound, usize),
+        plan: &Plan,
+        bound: (Bound, usize),
     ) -> Result<Candidate, Reason> {
-        let own = (self.costs, &self.lowerer);
-        evaluate::evaluate(self.program, own, (plan, bound, number))
+        self.evaluator.evaluate(plan, bound)
     }
 }

@@ -71,7 +71,7 @@ impl Climber<'_> {
             return None;
         }
         self.left = left;
-        let clocked = self.appraiser.clock(plan, (bound, number)).ok()?;
+        let clocked = self.appraiser.clock(&plan, (bound, number)).ok()?;
         (clocked.score(&self.goal) < least).then_some(clocked)
     }
 }

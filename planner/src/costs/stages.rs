@@ -6,7 +6,7 @@ use crate::{
         bill::Reach,
         calls::{Costs, Kinds},
         core::{Core, Place, Shortened},
-        load::{LoadError, StageLoad},
+        load::StageLoad,
         nodes::Nodes,
         pattern::{Pattern, Taken, in_a_row, patterns},
     },
@@ -274,10 +274,11 @@ impl<'a> KnownStages<'a> {
         let cuts: Vec<u32> =
             cuts.into_iter().map(|cut| u32::try_from(cut).unwrap_or(u32::MAX)).collect();
         let wanted: Vec<_> = forms.iter().map(|form| (stage, *form)).collect();
-        let refused = |error: LoadError| Reason::Refused(error.to_string());
         match patterns(model, (&cuts, tensor), &wanted, reach, self.costs) {
-            Ok(found) => found.into_iter().map(|one| one.map_err(refused)).collect(),
-            Err(error) => forms.iter().map(|_| Err(refused(error.clone()))).collect(),
+            Ok(found) => {
+                found.into_iter().map(|one| one.map_err(Reason::refused)).collect()
+            }
+            Err(error) => forms.iter().map(|_| Err(Reason::refused(&error))).collect(),
         }
     }
 

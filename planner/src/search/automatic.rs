@@ -17,12 +17,11 @@ use crate::{
         calls::{self, Costs},
         memory,
     },
-    search::evaluate,
+    search::evaluate::Evaluator,
     space::reason::Reason,
 };
 use find::Aim;
 use pipe::{Merit, Passes, Pipe, StageHalves};
-use roundelay_codegen::Lowerer;
 use roundelay_dsl::{Objective, Program};
 use roundelay_schedule::{Bytes, Nanos, Order, Plan, simulate_steady};
 
@@ -36,42 +35,37 @@ const TRIALS: u64 = 32;
 /// # Errors
 /// When the plan cannot be lowered or priced.
 pub fn with_found_lists(program: &Program, plan: &Plan) -> Result<Plan, Reason> {
-    let costs = Costs::new(program);
-    let lowerer = Lowerer::new(program, &costs.algebra);
-    complete(program, (&costs, &lowerer), plan)
+    Evaluator::new(program, &Costs::new(program)).complete(plan)
 }
 
-/// As [`with_found_lists`], with costs and a lowerer of the program at hand.
-pub(crate) fn complete(
-    program: &Program,
-    (costs, lowerer): (&Costs, &Lowerer<'_>),
-    plan: &Plan,
-) -> Result<Plan, Reason> {
-    if !plan.order.is_found() || !plan.lists.is_empty() {
-        return Ok(plan.clone());
+impl Evaluator<'_> {
+    /// As [`with_found_lists`].
+    pub(super) fn complete(&self, plan: &Plan) -> Result<Plan, Reason> {
+        if !plan.order.is_found() || !plan.lists.is_empty() {
+            return Ok(plan.clone());
+        }
+        let plain = plain(plan);
+        let mut schedule = self.lowerer.laid_out(&plain).map_err(Reason::refused)?;
+        calls::price_with(&mut schedule, self.costs).map_err(Reason::refused)?;
+        let pipe = read::pipe(self.program, &schedule);
+        let found = match (plan.order, self.program.search.objective) {
+            (Order::ZeroBubbleAuto, Objective::Memory) => {
+                roomy(self, plan, pipe.clone(), Aim::Memory)?
+            }
+            (Order::ZeroBubbleAuto, _) => {
+                let own = roomy(self, plan, pipe.clone(), Aim::Time)?;
+                soonest(self, plan, (&pipe, own))?
+            }
+            _ => find::find(&pipe, Aim::Time, &[]).map(|(_, passes)| passes),
+        };
+        Ok(found.map_or(plain, |passes| listed(plan, &pipe, &passes)))
     }
-    let plain = plain(plan);
-    let mut schedule = lowerer.laid_out(&plain).map_err(refused)?;
-    calls::price_with(&mut schedule, costs).map_err(refused)?;
-    let pipe = read::pipe(program, &schedule);
-    let found = match (plan.order, program.search.objective) {
-        (Order::ZeroBubbleAuto, Objective::Memory) => {
-            roomy((program, lowerer), plan, pipe.clone(), Aim::Memory)?
-        }
-        (Order::ZeroBubbleAuto, _) => {
-            let own = roomy((program, lowerer), plan, pipe.clone(), Aim::Time)?;
-            soonest(program, (costs, lowerer), plan, (&pipe, own))?
-        }
-        _ => find::find(&pipe, Aim::Time, &[]).map(|(_, passes)| passes),
-    };
-    Ok(found.map_or(plain, |passes| listed(plan, &pipe, &passes)))
 }
 
 /// Of an order and those within the limits of ZB-1p and ZB-2p that have room the first that takes
 /// least on the clock: it knows what a pipeline does not, that messages wait for each other at a port.
 fn soonest(
-    program: &Program,
-    (costs, lowerer): (&Costs, &Lowerer<'_>),
+    evaluator: &Evaluator<'_>,
     plan: &Plan,
     (pipe, own): (&Pipe, Option<Passes>),
 ) -> Result<Option<Passes>, Reason> {
@@ -87,7 +81,7 @@ fn soonest(
     let mut best: Option<(Nanos, Passes)> = None;
     for passes in all {
         let found = listed(plan, pipe, &passes);
-        let checked = match evaluate::checked(program, (costs, lowerer), &found) {
+        let checked = match evaluator.checked(&found) {
             Err(Reason::Memory(_)) => continue,
             found => found?.0,
         };
@@ -104,15 +98,15 @@ fn soonest(
 /// little is passed over, and ever more of it. Once one had no room, none is taken that is worse
 /// than an order with fixed rules that has.
 fn roomy(
-    (program, lowerer): (&Program, &Lowerer<'_>),
+    evaluator: &Evaluator<'_>,
     plan: &Plan,
     mut pipe: Pipe,
     aim: Aim,
 ) -> Result<Option<Passes>, Reason> {
     let lacks = |pipe: &Pipe, passes: &Passes| {
         let found = listed(plan, pipe, passes);
-        let schedule = lowerer.laid_out(&found).map_err(refused);
-        schedule.map(|schedule| memory::lacks(program, &schedule))
+        let schedule = evaluator.lowerer.laid_out(&found).map_err(Reason::refused);
+        schedule.map(|schedule| memory::lacks(evaluator.program, &schedule))
     };
     let mut tried = Vec::new();
     let mut known = None;
@@ -157,10 +151,6 @@ fn fixed(
 /// The plan with these passes.
 fn listed(plan: &Plan, pipe: &Pipe, passes: &Passes) -> Plan {
     Plan { lists: pipe.lists(passes), ..plan.clone() }
-}
-
-fn refused(error: impl std::fmt::Display) -> Reason {
-    Reason::Refused(error.to_string())
 }
 
 /// The plan with 1F1B, each W right behind its I.

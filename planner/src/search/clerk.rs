@@ -9,7 +9,7 @@ use crate::{
         Judge, Open,
         bound::{Bound, Network},
         candidate::Candidate,
-        evaluate::evaluate,
+        evaluate::Evaluator,
         ranking::threads,
         sharpen::{Bounds, Sharpness},
     },
@@ -21,7 +21,6 @@ use crate::{
         reason::Reason,
     },
 };
-use roundelay_codegen::Lowerer;
 use roundelay_dsl::{Choice, Objective, Program};
 use roundelay_schedule::{Exactness, Images, Sequence, Share};
 use std::{collections::BTreeMap, ops::Range};
@@ -31,8 +30,7 @@ pub(crate) type Classes = BTreeMap<Exactness, Pieces<Open>>;
 
 /// Knows the costs of the plans of a program, and keeps what turned out.
 pub(crate) struct Clerk<'a> {
-    costs: &'a Costs,
-    lowerer: Lowerer<'a>,
+    evaluator: Evaluator<'a>,
     listed: Listed<'a>,
     network: Network<'a>,
     /// Plans that turned out to be none.
@@ -103,8 +101,8 @@ impl<'a> Clerk<'a> {
             unfit.extend(own);
         }
         let network = Network::new(&program.target);
-        let lowerer = Lowerer::new(program, &costs.algebra);
-        (Self { costs, lowerer, listed, network, unfit }, classes)
+        let evaluator = Evaluator::new(program, costs);
+        (Self { evaluator, listed, network, unfit }, classes)
     }
 
     /// The first plan of a group from this one on that may fit.
@@ -162,9 +160,9 @@ impl<'a> Clerk<'a> {
         outline: &Outline,
         number: usize,
     ) -> Result<Candidate, Reason> {
-        let Listed { program, bounds, .. } = &mut self.listed;
-        let plan = (bounds.plan(outline)?, bounds.sharpest(outline)?, number);
-        evaluate(program, (self.costs, &self.lowerer), plan)
+        let bounds = &mut self.listed.bounds;
+        let (plan, bound) = (bounds.plan(outline)?, bounds.sharpest(outline)?);
+        self.evaluator.evaluate(&plan, (bound, number))
     }
 
     /// All plans.
@@ -309,8 +307,7 @@ impl Judge for Clerk<'_> {
     ) -> Vec<Result<Candidate, Reason>> {
         parallel(round, threads, &|open: &Open| {
             let plan = self.listed.bounds.plan(&open.outline)?;
-            let plan = (plan, open.bound, open.number);
-            evaluate(self.listed.program, (self.costs, &self.lowerer), plan)
+            self.evaluator.evaluate(&plan, (open.bound, open.number))
         })
     }
 

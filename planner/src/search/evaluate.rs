@@ -1,4 +1,4 @@
-//! Lowers, prices, checks and clocks one plan: the only place that asks the later phases.
+//! Lowers, prices, checks and clocks plans.
 
 use crate::{
     answer::{endless::Endless, waiting},
@@ -8,7 +8,6 @@ use crate::{
         memory,
     },
     search::{
-        automatic,
         bound::Bound,
         candidate::{Candidate, PoolUse},
     },
@@ -22,42 +21,47 @@ use roundelay_schedule::{
 };
 use std::collections::BTreeMap;
 
-/// The plan with its costs, with the lists of its order where these are found: what is shown was
-/// lowered, checked and clocked. Its bound and its place in the order of the search stand beside.
-///
-/// # Errors
-/// Why it is no plan after all.
-pub(crate) fn evaluate(
-    program: &Program,
-    (costs, lowerer): (&Costs, &Lowerer<'_>),
-    (plan, bound, number): (Plan, Bound, usize),
-) -> Result<Candidate, Reason> {
-    let plan = automatic::complete(program, (costs, lowerer), &plan)?;
-    let (checked, origins) = checked(program, (costs, lowerer), &plan)?;
-    candidate((bound, number), &checked, (costs, origins))
+/// Evaluates plans of a program.
+pub(crate) struct Evaluator<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) costs: &'a Costs,
+    pub(super) lowerer: Lowerer<'a>,
 }
 
-/// The plan, whose lists are there where its order has some, lowered, priced and checked.
-///
-/// # Errors
-/// Why it is no plan after all.
-pub(crate) fn checked(
-    program: &Program,
-    (costs, lowerer): (&Costs, &Lowerer<'_>),
-    plan: &Plan,
-) -> Result<(Checked, Origins), Reason> {
-    let admit = |schedule: &Schedule| memory::fits(program, schedule);
-    let lowered = lowerer.lower_if(plan, admit);
-    let mut schedule = lowered.map_err(refused)?.map_err(Reason::Memory)?;
-    let origins = calls::price_with(&mut schedule, costs).map_err(refused)?;
-    let violated = |violations: Violations| {
-        refused(format!("the checker finds: {}", violations.first()))
-    };
-    Ok((check(schedule, &Kernels).map_err(violated)?, origins))
-}
+impl<'a> Evaluator<'a> {
+    pub(crate) fn new(program: &'a Program, costs: &'a Costs) -> Self {
+        Self { program, costs, lowerer: Lowerer::new(program, &costs.algebra) }
+    }
 
-fn refused(error: impl std::fmt::Display) -> Reason {
-    Reason::Refused(error.to_string())
+    /// The plan with its costs, with the lists of its order where these are found: what is shown was
+    /// lowered, checked and clocked. Its bound and its place in the order of the search stand beside.
+    ///
+    /// # Errors
+    /// Why it is no plan after all.
+    pub(crate) fn evaluate(
+        &self,
+        plan: &Plan,
+        (bound, number): (Bound, usize),
+    ) -> Result<Candidate, Reason> {
+        let (checked, origins) = self.checked(&self.complete(plan)?)?;
+        candidate((bound, number), &checked, (self.costs, origins))
+    }
+
+    /// The plan, whose lists are there where its order has some, lowered, priced and checked.
+    ///
+    /// # Errors
+    /// Why it is no plan after all.
+    pub(super) fn checked(&self, plan: &Plan) -> Result<(Checked, Origins), Reason> {
+        let admit = |schedule: &Schedule| memory::fits(self.program, schedule);
+        let lowered = self.lowerer.lower_if(plan, admit);
+        let mut schedule = lowered.map_err(Reason::refused)?.map_err(Reason::Memory)?;
+        let priced = calls::price_with(&mut schedule, self.costs);
+        let origins = priced.map_err(Reason::refused)?;
+        let violated = |violations: Violations| {
+            Reason::refused(format!("the checker finds: {}", violations.first()))
+        };
+        Ok((check(schedule, &Kernels).map_err(violated)?, origins))
+    }
 }
 
 fn candidate(
@@ -84,7 +88,7 @@ fn candidate(
         comm_bytes_per_device: Bytes(sent.0.div_ceil(cells.len().max(1) as u64)),
         comm_rounds: facts.comm_rounds,
         bubble: run.bubble(),
-        idle: waiting::idle(costs, checked, &run).map_err(refused)?,
+        idle: waiting::idle(costs, checked, &run).map_err(Reason::refused)?,
         origins,
         bound,
         number,

@@ -394,7 +394,6 @@ fn chains(
     threads: usize,
 ) -> (BTreeMap<Tensor, Nodes>, BTreeMap<Grain, Result<CostedChain, Reason>>) {
     let examples = |grain: &Grain| program.train.batch / grain.micro_batches;
-    let refused = |error: &LoadError| Reason::Refused(error.to_string());
     let model = (program, &core.model);
     let mut splits: BTreeMap<Tensor, Vec<u32>> = BTreeMap::new();
     for grain in grains {
@@ -439,9 +438,9 @@ fn chains(
             let least = NodeTimes { passes, turns };
             Ok(CostedChain { chain, least, kinds, weights, elements, reads, update })
         };
-        let split = known[&grain.tensor].as_ref().map_err(refused)?;
-        let nodes = split.of(examples(grain)).map_err(refused)?;
-        of(nodes).map_err(|error: LoadError| refused(&error))
+        let split = known[&grain.tensor].as_ref().map_err(Reason::refused)?;
+        let nodes = split.of(examples(grain)).map_err(Reason::refused)?;
+        of(nodes).map_err(|error: LoadError| Reason::refused(error))
     };
     let chains = parallel(grains, threads, &chain);
     let chains = grains.iter().copied().zip(chains).collect();

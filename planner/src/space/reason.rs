@@ -144,6 +144,11 @@ impl From<PlanFault> for Reason {
 }
 
 impl Reason {
+    /// The compiler refuses it with these words.
+    pub(crate) fn refused(words: impl fmt::Display) -> Self {
+        Self::Refused(words.to_string())
+    }
+
     /// Its name in documents.
     pub fn name(&self) -> &'static str {
         match self {
