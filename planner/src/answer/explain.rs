@@ -6,7 +6,7 @@ use crate::{
         approach::Approach,
         decisions::{differences, summary},
         table::long,
-        what_if::{Answer, Subject, WhatIf, questions, turns},
+        what_if::{Answer, Asker, Subject, WhatIf},
     },
     rewrite::Stop,
     search::{
@@ -53,8 +53,9 @@ pub fn explain(program: &Program, options: &Options, ranking: &Ranking) -> Expla
         reasons.extend(next.map(|next| runner_up(candidate, rank + 1, next)));
         (summary(&candidate.plan), reasons)
     });
-    let what_if = questions(program, options, ranking);
-    let turns = turns(program, options, ranking);
+    let asker = Asker::new(program, options, ranking);
+    let asked = asker.map(|asker| (asker.questions(), asker.turns()));
+    let (what_if, turns) = asked.unwrap_or_default();
     let led = ranking.approaches.iter().filter(|lead| lead.candidate.is_some());
     let mut approaches: Vec<Approach> = led.map(|lead| lead.approach).collect();
     for approach in turns.iter().filter_map(WhatIf::approach) {

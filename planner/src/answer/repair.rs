@@ -5,10 +5,14 @@
 //! change helps, as few as suffice at once, without weaker exactness if there are such.
 
 use crate::{
-    answer::{amounts::exact, decisions::summary},
+    answer::{
+        amounts::exact,
+        decisions::summary,
+        what_if::{Answer, plan_with},
+    },
     search::{
         candidate::Candidate,
-        ranking::{Options, Ranking, best},
+        ranking::{Options, Ranking},
     },
     space::{
         decision::{Decision, Number},
@@ -365,13 +369,17 @@ impl Mender<'_> {
 
     /// The best plan of the program with these lines.
     fn planned(&mut self, lines: &[String]) -> Option<Candidate> {
-        let mut changed = self.program.clone();
-        if let Err(mistake) = changed.set_all(lines) {
-            self.mistaken(lines, &mistake.message);
-            return None;
-        }
+        let (answer, _) = plan_with(self.program, &self.options, lines);
+        let found = match answer {
+            Answer::Plan(found) => Some(*found),
+            Answer::NoPlan => None,
+            Answer::Unsettable(mistake) => {
+                self.mistaken(lines, &mistake);
+                return None;
+            }
+        };
         self.left -= 1;
-        best(&changed, &self.options)
+        found
     }
 
     /// Remembers lines that cannot be set, the first for each reason.

@@ -14,7 +14,7 @@ use crate::{
     },
     space::decision::{Decision, Number, cuts_line},
 };
-use roundelay_dsl::{Objective, Program, Search, kind_of};
+use roundelay_dsl::{Objective, Program, kind_of};
 use roundelay_schedule::{Bytes, Device, Pool};
 use std::collections::BTreeMap;
 
@@ -82,66 +82,203 @@ pub(crate) enum Subject {
     Pinned,
 }
 
-/// The questions about the first plan of a ranking, with their answers.
-pub(crate) fn questions(
-    program: &Program,
-    options: &Options,
-    ranking: &Ranking,
-) -> Vec<WhatIf> {
-    let Some(first) = ranking.plans.first() else { return Vec::new() };
-    let mut all = vec![more_memory(program)];
-    all.extend(faster_links(program));
-    all.extend(one_device_fewer(first));
-    all.extend(other_batches(program));
-    let asked = |question| ask_of(program, options, ranking, question);
-    let mut asked: Vec<WhatIf> = all.into_iter().map(asked).collect();
-    let others = Decision::ALL.into_iter();
-    let others = others.filter_map(|d| without(d, &program.search, ranking, first));
-    asked.extend(others.map(|question| {
-        let asked = ask(program, options, question);
-        told_outside(asked, ranking, first)
-    }));
-    asked.extend(other_cuts(program, options, first));
-    asked.extend(runner_up(program, options, ranking));
-    asked.extend(other_approaches(program, options, ranking));
-    asked
-}
-
 /// A question without its answer.
 type Question = (String, Vec<String>, Subject);
 
-fn ask(program: &Program, options: &Options, question: Question) -> WhatIf {
-    let (question, lines, subject) = question;
+/// The best plan of a program with some lines, and that program.
+pub(crate) fn plan_with(
+    program: &Program,
+    options: &Options,
+    lines: &[String],
+) -> (Answer, Program) {
     let mut changed = program.clone();
-    let answer = match changed.set_all(&lines) {
+    let answer = match changed.set_all(lines) {
         Ok(()) => best(&changed, options)
             .map_or(Answer::NoPlan, |plan| Answer::Plan(Box::new(plan))),
         Err(mistake) => Answer::Unsettable(mistake.message),
     };
-    let goal = Goal::new(&changed);
-    WhatIf { question, lines, answer, subject, goal }
+    (answer, changed)
 }
 
-/// Asks a question about the first plan. Where that plan is given something, cuts of the space may be
-/// others, and it may be better with its own.
-fn ask_of(
-    program: &Program,
-    options: &Options,
-    ranking: &Ranking,
-    question: Question,
-) -> WhatIf {
-    let asked = ask(program, options, question.clone());
-    let (question, mut lines, subject) = question;
-    let Some(first) = ranking.plans.first() else { return asked };
-    let same = asked.answer.plan().is_some_and(|plan| plan.plan.cuts == first.plan.cuts);
-    match subject {
-        Subject::Given(_) if !same && !first.plan.cuts.is_empty() => {
-            lines.push(cuts_line(&first.plan.cuts));
-            let own = ask(program, options, (question, lines, subject));
-            let saving = |what: &WhatIf| what.saving(first, &ranking.goal);
-            if saving(&own) > saving(&asked) { own } else { asked }
+/// Asks about the first plan of a ranking.
+pub(crate) struct Asker<'a> {
+    program: &'a Program,
+    options: &'a Options,
+    ranking: &'a Ranking,
+    first: &'a Candidate,
+}
+
+impl<'a> Asker<'a> {
+    /// None where there is no plan to ask about.
+    pub(crate) fn new(
+        program: &'a Program,
+        options: &'a Options,
+        ranking: &'a Ranking,
+    ) -> Option<Self> {
+        let first = ranking.plans.first()?;
+        Some(Self { program, options, ranking, first })
+    }
+
+    /// All questions, with their answers.
+    pub(crate) fn questions(&self) -> Vec<WhatIf> {
+        let mut all = vec![more_memory(self.program)];
+        all.extend(faster_links(self.program));
+        all.extend(one_device_fewer(self.first));
+        all.extend(other_batches(self.program));
+        let mut asked: Vec<WhatIf> =
+            all.into_iter().map(|question| self.ask_of_first(question)).collect();
+        let others = Decision::ALL.into_iter().filter_map(|d| self.without(d));
+        asked.extend(others.map(|question| self.told_outside(self.ask(question))));
+        asked.extend(self.other_cuts());
+        asked.extend(self.runner_up());
+        asked.extend(self.other_approaches());
+        asked
+    }
+
+    /// Planning again where links or memory are others, to see which approach comes first; nothing
+    /// where there is one approach.
+    pub(crate) fn turns(&self) -> Vec<WhatIf> {
+        let program = self.program;
+        if self.ranking.approaches.is_empty() {
+            return Vec::new();
         }
-        Subject::Given(_) | Subject::Taken | Subject::Pinned => asked,
+        let mut all = Vec::new();
+        for times in TIMES {
+            let how = format!("{times} times slower");
+            all.extend(links(program, &how, |rate| rate / times));
+        }
+        for times in TIMES {
+            let faster = |rate: u64| rate.saturating_mul(times);
+            all.extend(links(program, &format!("{times} times as fast"), faster));
+        }
+        for part in PARTS {
+            let lines = memory_lines(program, |bytes, _| Bytes(bytes.0 / part));
+            let question = format!("1/{part} of the memory of each device");
+            all.push((question, lines, Subject::Given("memory".to_owned())));
+        }
+        all.into_iter().map(|question| self.ask_of_first(question)).collect()
+    }
+
+    fn ask(&self, (question, lines, subject): Question) -> WhatIf {
+        let (answer, changed) = plan_with(self.program, self.options, &lines);
+        let goal = Goal::new(&changed);
+        WhatIf { question, lines, answer, subject, goal }
+    }
+
+    /// Asks a question about the first plan. Where that plan is given something, cuts of the space may
+    /// be others, and it may be better with its own.
+    fn ask_of_first(&self, question: Question) -> WhatIf {
+        let asked = self.ask(question.clone());
+        let (question, mut lines, subject) = question;
+        let cuts = &self.first.plan.cuts;
+        let same = asked.answer.plan().is_some_and(|plan| plan.plan.cuts == *cuts);
+        match subject {
+            Subject::Given(_) if !same && !cuts.is_empty() => {
+                lines.push(cuts_line(cuts));
+                let own = self.ask((question, lines, subject));
+                if self.saving(&own) > self.saving(&asked) { own } else { asked }
+            }
+            Subject::Given(_) | Subject::Taken | Subject::Pinned => asked,
+        }
+    }
+
+    fn saving(&self, asked: &WhatIf) -> f64 {
+        asked.saving(self.first, &self.ranking.goal)
+    }
+
+    /// Every value of a decision but that of the first plan, where others were tried.
+    fn without(&self, decision: Decision) -> Option<Question> {
+        let Self { program, ranking, first, .. } = self;
+        let name = decision.name();
+        // States and shards ask for depth where the program does not, rows and columns for halves where
+        // nothing is split.
+        let (depth, halves) = (Number::Depth, Number::Overdecompose);
+        let others_ask = (decision == Decision::Number(depth)
+            && decision.is_open(&program.search))
+            || (decision == Decision::Number(halves) && first.plan.tensor.parts() == 1);
+        if others_ask || !decision.is_about(&first.plan) {
+            return None;
+        }
+        let tried = ranking.space.decisions.iter().find(|(known, _)| *known == name);
+        let decided = crate::decisions(&first.plan);
+        let own =
+            decided.iter().find(|(known, _)| *known == name).map(|(_, value)| value)?;
+        let (_, values) = tried?;
+        let others: Vec<&str> = values
+            .iter()
+            .filter(|value| *value != own && *value != "listed")
+            .map(String::as_str)
+            .collect();
+        if others.is_empty() || !values.contains(own) {
+            return None;
+        }
+        let line = decision.line(&others.join(" | "));
+        Some((format!("without {name} {own}"), vec![line], Subject::Taken))
+    }
+
+    /// Says of an answer that it lies outside the space: what is named may be tried with more of the other
+    /// numbers than what is left open, and nothing inside is better than the best.
+    fn told_outside(&self, mut asked: WhatIf) -> WhatIf {
+        if self.ranking.is_optimal() && self.saving(&asked) > 0.0 {
+            asked.question += ", outside the space that was searched";
+        }
+        asked
+    }
+
+    /// Cuts that the space has not, where the first plan is better with them.
+    fn other_cuts(&self) -> Option<WhatIf> {
+        let cuts = better_cuts(self.program, self.first)?;
+        let line = cuts_line(&cuts);
+        let question =
+            ("stages that begin elsewhere".to_owned(), vec![line], Subject::Pinned);
+        Some(self.ask(question))
+    }
+
+    fn runner_up(&self) -> Option<WhatIf> {
+        self.pinned("the runner-up".to_owned(), self.ranking.plans.get(1)?)
+    }
+
+    /// Another plan than the first, pinned by the decisions in which it differs, or by all of them; and by
+    /// its cuts, where a better plan differs in these alone.
+    fn pinned(&self, question: String, other: &Candidate) -> Option<WhatIf> {
+        let differing = crate::differences(&self.first.plan, &other.plan);
+        let differs = |d: &Decision| differing.iter().any(|(name, ..)| *name == d.name());
+        let lines = |wanted: &dyn Fn(&Decision) -> bool| -> Option<Vec<String>> {
+            // Depth follows from states, shards and replicas.
+            let depth = Decision::Number(Number::Depth);
+            let all = Decision::ALL.into_iter().filter(|d| *d != depth && wanted(d));
+            let each = all.map(|d| d.lines(&self.program.search, &other.plan));
+            each.collect::<Option<Vec<_>>>().map(|lines| lines.concat())
+        };
+        let all = |d: &Decision| d.is_about(&other.plan);
+        let ways = [lines(&differs), lines(&all)].into_iter().flatten();
+        let cuts = cuts_line(&other.plan.cuts);
+        let cut = |mut lines: Vec<String>| {
+            lines.push(cuts.clone());
+            lines
+        };
+        let cut = ways.clone().map(cut);
+        ways.filter(|lines| !lines.is_empty()).chain(cut).find_map(|lines| {
+            let asked = self.ask((question.clone(), lines, Subject::Pinned));
+            let is_told = match &asked.answer {
+                Answer::Plan(found) => found.plan == other.plan,
+                Answer::NoPlan => false,
+                Answer::Unsettable(_) => true,
+            };
+            is_told.then_some(asked)
+        })
+    }
+
+    /// The best plans of other approaches than the first plan's, pinned.
+    fn other_approaches(&self) -> Vec<WhatIf> {
+        let own = Approach::of(&self.first.plan);
+        let others =
+            self.ranking.approaches.iter().filter(|leader| leader.approach != own);
+        let each = others.filter_map(|leader| {
+            let question = format!("the best of {}", leader.approach);
+            self.pinned(question, leader.candidate.as_ref()?)
+        });
+        each.collect()
     }
 }
 
@@ -230,139 +367,6 @@ fn other_batches(program: &Program) -> Vec<Question> {
     half.into_iter().chain(twice).map(question).collect()
 }
 
-/// Every value of a decision but that of the first plan, where others were tried.
-fn without(
-    decision: Decision,
-    search: &Search,
-    ranking: &Ranking,
-    first: &Candidate,
-) -> Option<Question> {
-    let name = decision.name();
-    // States and shards ask for depth where the program does not, rows and columns for halves where
-    // nothing is split.
-    let (depth, halves) = (Number::Depth, Number::Overdecompose);
-    let others_ask = (decision == Decision::Number(depth) && decision.is_open(search))
-        || (decision == Decision::Number(halves) && first.plan.tensor.parts() == 1);
-    if others_ask || !decision.is_about(&first.plan) {
-        return None;
-    }
-    let tried = ranking.space.decisions.iter().find(|(known, _)| *known == name);
-    let decided = crate::decisions(&first.plan);
-    let own = decided.iter().find(|(known, _)| *known == name).map(|(_, value)| value)?;
-    let (_, values) = tried?;
-    let others: Vec<&str> = values
-        .iter()
-        .filter(|value| *value != own && *value != "listed")
-        .map(String::as_str)
-        .collect();
-    if others.is_empty() || !values.contains(own) {
-        return None;
-    }
-    let line = decision.line(&others.join(" | "));
-    Some((format!("without {name} {own}"), vec![line], Subject::Taken))
-}
-
-/// Says of an answer that it lies outside the space: what is named may be tried with more of the other
-/// numbers than what is left open, and nothing inside is better than the best.
-fn told_outside(mut asked: WhatIf, ranking: &Ranking, first: &Candidate) -> WhatIf {
-    if ranking.is_optimal() && asked.saving(first, &ranking.goal) > 0.0 {
-        asked.question += ", outside the space that was searched";
-    }
-    asked
-}
-
-/// Cuts that the space has not, where the first plan is better with them.
-fn other_cuts(program: &Program, options: &Options, first: &Candidate) -> Option<WhatIf> {
-    let cuts = better_cuts(program, first)?;
-    let line = cuts_line(&cuts);
-    let question =
-        ("stages that begin elsewhere".to_owned(), vec![line], Subject::Pinned);
-    Some(ask(program, options, question))
-}
-
-fn runner_up(program: &Program, options: &Options, ranking: &Ranking) -> Option<WhatIf> {
-    let [first, second, ..] = &ranking.plans[..] else { return None };
-    pinned(program, options, "the runner-up".to_owned(), [first, second])
-}
-
-/// Another plan than the first, pinned by the decisions in which it differs, or by all of them; and by
-/// its cuts, where a better plan differs in these alone.
-fn pinned(
-    program: &Program,
-    options: &Options,
-    question: String,
-    [first, other]: [&Candidate; 2],
-) -> Option<WhatIf> {
-    let differing = crate::differences(&first.plan, &other.plan);
-    let differs = |d: &Decision| differing.iter().any(|(name, ..)| *name == d.name());
-    let lines = |wanted: &dyn Fn(&Decision) -> bool| -> Option<Vec<String>> {
-        // Depth follows from states, shards and replicas.
-        let depth = Decision::Number(Number::Depth);
-        let all = Decision::ALL.into_iter().filter(|d| *d != depth && wanted(d));
-        let each = all.map(|d| d.lines(&program.search, &other.plan));
-        each.collect::<Option<Vec<_>>>().map(|lines| lines.concat())
-    };
-    let all = |d: &Decision| d.is_about(&other.plan);
-    let ways = [lines(&differs), lines(&all)].into_iter().flatten();
-    let cuts = cuts_line(&other.plan.cuts);
-    let cut = |mut lines: Vec<String>| {
-        lines.push(cuts.clone());
-        lines
-    };
-    let cut = ways.clone().map(cut);
-    ways.filter(|lines| !lines.is_empty()).chain(cut).find_map(|lines| {
-        let asked = ask(program, options, (question.clone(), lines, Subject::Pinned));
-        let is_told = match &asked.answer {
-            Answer::Plan(found) => found.plan == other.plan,
-            Answer::NoPlan => false,
-            Answer::Unsettable(_) => true,
-        };
-        is_told.then_some(asked)
-    })
-}
-
-/// The best plans of other approaches than the first plan's, pinned.
-fn other_approaches(
-    program: &Program,
-    options: &Options,
-    ranking: &Ranking,
-) -> Vec<WhatIf> {
-    let Some(first) = ranking.plans.first() else { return Vec::new() };
-    let own = Approach::of(&first.plan);
-    let others = ranking.approaches.iter().filter(|leader| leader.approach != own);
-    let each = others.filter_map(|leader| {
-        let question = format!("the best of {}", leader.approach);
-        pinned(program, options, question, [first, leader.candidate.as_ref()?])
-    });
-    each.collect()
-}
-
-/// Planning again where links or memory are others, to see which approach comes first; nothing
-/// where there is one approach.
-pub(crate) fn turns(
-    program: &Program,
-    options: &Options,
-    ranking: &Ranking,
-) -> Vec<WhatIf> {
-    if ranking.approaches.is_empty() {
-        return Vec::new();
-    }
-    let mut all = Vec::new();
-    for times in TIMES {
-        all.extend(links(program, &format!("{times} times slower"), |rate| rate / times));
-    }
-    for times in TIMES {
-        let faster = |rate: u64| rate.saturating_mul(times);
-        all.extend(links(program, &format!("{times} times as fast"), faster));
-    }
-    for part in PARTS {
-        let lines = memory_lines(program, |bytes, _| Bytes(bytes.0 / part));
-        let question = format!("1/{part} of the memory of each device");
-        all.push((question, lines, Subject::Given("memory".to_owned())));
-    }
-    all.into_iter().map(|question| ask_of(program, options, ranking, question)).collect()
-}
-
 impl WhatIf {
     /// The approach of the best plan then.
     pub(crate) fn approach(&self) -> Option<Approach> {
@@ -403,9 +407,14 @@ mod tests {
         ranking.space.decisions =
             tried.map(|(name, values)| (name, words(values))).to_vec();
         let first = sample::candidate(plan, Nanos(1_000), 0);
-        let is_asked = |decision: &Decision| {
-            without(*decision, &Search::default(), &ranking, &first).is_some()
+        let (program, options) = (sample::program(4, 8), Options::default());
+        let asker = Asker {
+            program: &program,
+            options: &options,
+            ranking: &ranking,
+            first: &first,
         };
+        let is_asked = |decision: &Decision| asker.without(*decision).is_some();
         Decision::ALL.into_iter().filter(is_asked).map(Decision::name).collect()
     }
 
