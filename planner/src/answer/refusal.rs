@@ -190,7 +190,7 @@ fn furthest<'a>(
     let Search { states, lists, .. } = &program.search;
     let divided = [States::Zero3, States::Hsdp].iter().any(|own| states.allows(own));
     let devices_help = repairs.iter().any(Repair::changes_devices);
-    let depth = |excluded: &&Excluded| match (&excluded.reason, excluded.sizes) {
+    let way_off = |excluded: &&Excluded| match (&excluded.reason, excluded.sizes) {
         // Where other devices do not help, what has them and is refused says why; of several plans
         // the one on fewest devices has least that nobody asked for.
         (Reason::Refused(_), Sizes::One(counts)) if !devices_help => {
@@ -198,14 +198,14 @@ fn furthest<'a>(
         }
         // Nor do they give depth to states that have none.
         (Reason::OtherDepth { .. }, _) if !divided => (1, 0),
-        _ => depth(excluded),
+        (reason, _) => (phase(reason), reason.lacking()),
     };
     // Of plans that are equally far off, one on as many devices as the program asks for.
     let is_other = |excluded: &&Excluded| {
         matches!(excluded.reason, Reason::DevicesNotAllowed { .. })
     };
     let rank = |excluded: &&Excluded| {
-        let (phase, missing) = depth(excluded);
+        let (phase, missing) = way_off(excluded);
         let is_weaker = exactness(program, excluded) > ranking.allowed;
         (phase, is_weaker, missing, is_other(excluded))
     };
@@ -227,36 +227,30 @@ fn exactness(program: &Program, excluded: &Excluded) -> Exactness {
     }
 }
 
-/// How far an excluded plan is from fitting: the last phase it reached, then what is missing.
-fn depth(excluded: &Excluded) -> (u32, u64) {
-    match &excluded.reason {
-        Reason::Endless(_) => (0, 0),
-        Reason::Memory(short) => (0, short.missing().0),
-        Reason::TooFewDevices { needed, available }
-        | Reason::BehindTheLast { end: needed, available } => {
-            (2, needed.saturating_sub(*available).into())
-        }
-        Reason::DevicesNotAllowed { needed, nearest, .. } => {
-            (2, needed.abs_diff(*nearest).into())
-        }
-        Reason::DelayTooShort { least } => (3, u64::from(*least)),
-        Reason::Refused(_) | Reason::WrongLists(_) => (4, 0),
-        Reason::WrongCuts(_) | Reason::Uncuttable(_) | Reason::NoStage { .. } => (5, 0),
-        Reason::Indivisible { .. } => (6, 0),
-        Reason::ManyMicroBatches { micro_batches }
-        | Reason::ManyLanes { micro_batches } => (6, u64::from(*micro_batches)),
-        Reason::TooLong { passes, .. } => (6, *passes),
-        Reason::NotAsMany { .. }
+/// How many phases a plan that was excluded for this reason did not reach.
+fn phase(reason: &Reason) -> u32 {
+    match reason {
+        Reason::Endless(_) | Reason::Memory(_) => 0,
+        Reason::TooFewDevices { .. }
+        | Reason::BehindTheLast { .. }
+        | Reason::DevicesNotAllowed { .. } => 2,
+        Reason::DelayTooShort { .. } => 3,
+        Reason::Refused(_) | Reason::WrongLists(_) => 4,
+        Reason::WrongCuts(_) | Reason::Uncuttable(_) | Reason::NoStage { .. } => 5,
+        Reason::Indivisible { .. }
+        | Reason::ManyMicroBatches { .. }
+        | Reason::ManyLanes { .. }
+        | Reason::TooLong { .. } => 6,
+        Reason::Plan(PlanFault::SlicedTensor(_)) | Reason::Clash(_) => 8,
+        Reason::Plan(_)
+        | Reason::NotAsMany { .. }
         | Reason::OneWorker
         | Reason::OneReplica
         | Reason::MirroredReplicas
         | Reason::Misfit(_)
         | Reason::OtherDepth { .. }
-        | Reason::OddHalves { .. } => (7, 0),
-        Reason::Plan(PlanFault::SlicedTensor(_)) => (8, 0),
-        Reason::Plan(_) => (7, 0),
-        Reason::Clash(_) => (8, 1),
-        Reason::Equal(_) => (9, 0),
+        | Reason::OddHalves { .. } => 7,
+        Reason::Equal(_) => 9,
     }
 }
 

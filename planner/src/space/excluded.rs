@@ -116,24 +116,11 @@ impl Exclusions {
 
 /// How far a combination is from being a plan; less is nearer.
 fn rank(reason: &Reason, sizes: Sizes) -> (u64, u32) {
-    let lacking = match reason {
-        Reason::Memory(short) => short.missing().0,
-        Reason::TooFewDevices { needed, .. }
-        | Reason::BehindTheLast { end: needed, .. } => u64::from(*needed),
-        Reason::DevicesNotAllowed { needed, nearest, .. } => {
-            u64::from(needed.abs_diff(*nearest))
-        }
-        Reason::DelayTooShort { least } => u64::from(*least),
-        Reason::ManyMicroBatches { micro_batches }
-        | Reason::ManyLanes { micro_batches } => u64::from(*micro_batches),
-        Reason::TooLong { passes, .. } => *passes,
-        _ => 0,
-    };
     let all = match sizes {
         Sizes::All => 0,
         Sizes::One(counts) => counts.all_micro_batches(),
     };
-    (lacking, all)
+    (reason.lacking(), all)
 }
 
 #[cfg(test)]

@@ -179,6 +179,43 @@ impl Reason {
             Reason::Refused(_) => "refused",
         }
     }
+
+    /// How far a combination with this reason is from being a plan, beside others with the same;
+    /// less is nearer.
+    pub(crate) fn lacking(&self) -> u64 {
+        match self {
+            Reason::Memory(short) => short.missing().0,
+            Reason::TooFewDevices { needed, available }
+            | Reason::BehindTheLast { end: needed, available } => {
+                needed.saturating_sub(*available).into()
+            }
+            Reason::DevicesNotAllowed { needed, nearest, .. } => {
+                needed.abs_diff(*nearest).into()
+            }
+            Reason::DelayTooShort { least } => (*least).into(),
+            Reason::ManyMicroBatches { micro_batches }
+            | Reason::ManyLanes { micro_batches } => (*micro_batches).into(),
+            Reason::TooLong { passes, .. } => *passes,
+            // Further than any fault of one plan.
+            Reason::Clash(_) => 1,
+            Reason::Plan(_)
+            | Reason::Indivisible { .. }
+            | Reason::NotAsMany { .. }
+            | Reason::OneWorker
+            | Reason::Misfit(_)
+            | Reason::MirroredReplicas
+            | Reason::OneReplica
+            | Reason::OddHalves { .. }
+            | Reason::OtherDepth { .. }
+            | Reason::Uncuttable(_)
+            | Reason::WrongCuts(_)
+            | Reason::WrongLists(_)
+            | Reason::Equal(_)
+            | Reason::Endless(_)
+            | Reason::NoStage { .. }
+            | Reason::Refused(_) => 0,
+        }
+    }
 }
 
 impl fmt::Display for Reason {
