@@ -210,8 +210,7 @@ impl Found {
                 }
             }
         }
-        self.best.sort_by_key(|candidate| candidate.score(aim.goal));
-        self.best.truncate(aim.keep);
+        aim.goal.keep_best(&mut self.best, aim.keep);
     }
 }
 

@@ -76,8 +76,7 @@ fn two(mut one: Ranking, mut other: Ranking, top: usize) -> Ranking {
     };
     one.open = one.open.into_iter().chain(other.open.map(place_behind)).min();
     one.plans.append(&mut other.plans);
-    one.plans.sort_by_key(|plan| plan.score(&one.goal));
-    one.plans.truncate(top.max(1));
+    one.goal.keep_best(&mut one.plans, top);
     one.weaker.append(&mut other.weaker);
     one.weaker
         .sort_by_key(|weaker| (weaker.exactness, weaker.candidate.score(&one.goal)));

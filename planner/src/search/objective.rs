@@ -1,6 +1,7 @@
 //! What is minimised: the numbers of a program that an objective needs, what a plan is worth
 //! under it, and the order in which it puts plans.
 
+use crate::search::candidate::Candidate;
 use roundelay_dsl::{Learning, Objective, Program};
 use roundelay_schedule::{Bytes, DeviceId, Id, Nanos, Plan, Rule};
 use std::fmt;
@@ -70,6 +71,12 @@ impl Goal {
     /// The same program, with memory as what is minimised.
     pub(crate) fn by_memory(&self) -> Self {
         Self { objective: Objective::Memory, ..self.clone() }
+    }
+
+    /// The best of some plans, in order: so many, but one at least.
+    pub(crate) fn keep_best(&self, plans: &mut Vec<Candidate>, most: usize) {
+        plans.sort_by_key(|candidate| candidate.score(self));
+        plans.truncate(most.max(1));
     }
 
     /// The score of a plan, or of its bounds. Each number of a bound is at most that of its plan,

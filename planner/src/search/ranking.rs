@@ -7,7 +7,7 @@ use crate::{
     costs::calls::Costs,
     rewrite::Stop,
     search::{
-        Aim, Found,
+        Aim, Found, Open,
         candidate::Candidate,
         clerk::{Classes, Clerk, Grouping},
         local,
@@ -15,7 +15,7 @@ use crate::{
         progress::Progress,
         search,
     },
-    space::{Space, outline::Outline},
+    space::{Space, outline::Outline, pieces::Pieces},
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{Exactness, Plan, Recompute};
@@ -293,14 +293,13 @@ impl Ranking {
         }
         let started = Instant::now();
         self.approaches = leaders(program, options, self, progress);
-        self.welcome(options.top.max(1));
+        self.welcome(options.top);
         self.interrupted = progress.stopped;
         self.elapsed += started.elapsed();
     }
 
     /// Ranks the leaders of approaches among the plans, of which this many are kept.
     fn welcome(&mut self, top: usize) {
-        let goal = self.goal.clone();
         let leaders =
             self.approaches.iter().filter_map(|leader| leader.candidate.clone());
         for leader in leaders {
@@ -309,8 +308,7 @@ impl Ranking {
                 self.plans.push(leader);
             }
         }
-        self.plans.sort_by_key(|candidate| candidate.score(&goal));
-        self.plans.truncate(top);
+        self.goal.keep_best(&mut self.plans, top);
     }
 
     /// Plans that were neither clocked nor bounded away.
@@ -326,13 +324,30 @@ impl Ranking {
         options: &Options,
         progress: &mut Progress<'_>,
     ) {
-        let (goal, top) = (self.goal.clone(), options.top.max(1));
-        let options = &Options { top: clerk.kept(options.top), ..*options };
+        let top = options.top;
+        let options = &Options { top: clerk.kept(top), ..*options };
         let (mine, others): (Classes, Classes) =
             classes.into_iter().partition(|(class, _)| *class <= self.allowed);
-        let mine = mine.into_values().flatten().collect();
-        let first = aim(&goal, options, options.top);
-        let mut found = search(mine, first, clerk, progress);
+        let found = self.of_allowed(mine, clerk, options, progress);
+        (self.plans, self.open) = (clerk.lessened(found.best), found.open);
+        self.goal.keep_best(&mut self.plans, top);
+        for (exactness, plans) in others {
+            let weaker = self.of_weaker((exactness, plans), clerk, options, progress);
+            self.weaker.extend(weaker);
+        }
+    }
+
+    /// The best plans of the allowed classes; where the limit was met, after more looks.
+    fn of_allowed(
+        &mut self,
+        classes: Classes,
+        clerk: &mut Clerk<'_>,
+        options: &Options,
+        progress: &mut Progress<'_>,
+    ) -> Found {
+        let plans = classes.into_values().flatten().collect();
+        let aim = aim(&self.goal, options, options.top);
+        let mut found = search(plans, aim, clerk, progress);
         self.count(clerk, &found);
         if found.open.is_some() && !found.best.is_empty() && !progress.stopped {
             self.look_again(&mut found, clerk, options, progress);
@@ -343,27 +358,29 @@ impl Ranking {
             let left = left.collect();
             found.best = self.smallest(left, clerk, options, progress);
         }
-        (self.plans, self.open) = (clerk.lessened(found.best), found.open);
-        self.plans.sort_by_key(|candidate| candidate.score(&goal));
-        self.plans.truncate(top);
-        for (exactness, plans) in others {
-            let (clocked_max, enough) = match options.clocked_max {
-                usize::MAX => (usize::MAX, usize::MAX),
-                limit => (limit.div_ceil(WEAKER_PART), WEAKER_ENOUGH),
-            };
-            let usual = aim(&goal, &Options { clocked_max, ..*options }, 1);
-            let found = search(
-                plans.into_iter().collect(),
-                Aim { enough, ..usual },
-                clerk,
-                progress,
-            );
-            self.count(clerk, &found);
-            let line = format!("plan {{ exactness {exactness} }}");
-            let Some(candidate) = found.best.into_iter().next() else { continue };
-            let gap = gap(Some(candidate.score(&goal)), found.open);
-            self.weaker.push(Weaker { exactness, candidate, line, gap });
-        }
+        found
+    }
+
+    /// The best plan of a weaker class, if one is found.
+    fn of_weaker(
+        &mut self,
+        (exactness, plans): (Exactness, Pieces<Open>),
+        clerk: &mut Clerk<'_>,
+        options: &Options,
+        progress: &mut Progress<'_>,
+    ) -> Option<Weaker> {
+        let (clocked_max, enough) = match options.clocked_max {
+            usize::MAX => (usize::MAX, usize::MAX),
+            limit => (limit.div_ceil(WEAKER_PART), WEAKER_ENOUGH),
+        };
+        let usual = aim(&self.goal, &Options { clocked_max, ..*options }, 1);
+        let aim = Aim { enough, ..usual };
+        let found = search(plans.into_iter().collect(), aim, clerk, progress);
+        self.count(clerk, &found);
+        let candidate = found.best.into_iter().next()?;
+        let line = format!("plan {{ exactness {exactness} }}");
+        let gap = gap(Some(candidate.score(&self.goal)), found.open);
+        Some(Weaker { exactness, candidate, line, gap })
     }
 
     fn count(&mut self, clerk: &Clerk<'_>, found: &Found) {

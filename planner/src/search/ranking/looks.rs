@@ -81,12 +81,11 @@ impl Ranking {
         options: &Options,
         progress: &mut Progress<'_>,
     ) -> usize {
-        let goal = self.goal.clone();
-        let more = search(vec![plans], aim(&goal, options, options.top), clerk, progress);
+        let aim = aim(&self.goal, options, options.top);
+        let more = search(vec![plans], aim, clerk, progress);
         self.clocked += more.clocked;
         found.best.extend(more.best);
-        found.best.sort_by_key(|candidate| candidate.score(&goal));
-        found.best.truncate(options.top.max(1));
+        self.goal.keep_best(&mut found.best, options.top);
         more.clocked
     }
 
@@ -103,8 +102,7 @@ impl Ranking {
         let found = search(vec![plans], aim(&goal, options, usize::MAX), clerk, progress);
         self.clocked += found.clocked;
         let mut best = found.best;
-        best.sort_by_key(|candidate| candidate.score(&self.goal));
-        best.truncate(options.top.max(1));
+        self.goal.keep_best(&mut best, options.top);
         best
     }
 }
