@@ -435,6 +435,13 @@ pub struct Search {
     pub cuts: Option<Vec<u32>>,
 }
 
+impl Search {
+    /// The weakest class of exactness that is allowed.
+    pub fn weakest(&self) -> Exactness {
+        self.exactness.unwrap_or(Exactness::Reordered)
+    }
+}
+
 /// Stages whose decisions the program pins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PinnedStages {

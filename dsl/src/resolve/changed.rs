@@ -19,7 +19,7 @@ use crate::{
     syntax::{Entry, Setting},
 };
 use roundelay_schedule::{
-    Bytes, BytesPerSecond, DeviceId, FlopsPerSecond, LinkId, Nanos,
+    Bytes, BytesPerSecond, DeviceId, FlopsPerSecond, LinkId, Nanos, Pool,
 };
 use std::collections::BTreeSet;
 
@@ -138,7 +138,7 @@ impl Program {
         if !self.links_of(name).is_empty() {
             keys.extend(Key::LINK);
         }
-        if self.shared_pools().any(|pool| pool == name) {
+        if self.shared_pools().any(|pool| pool.name == name) {
             keys.push(Key::Sharing);
         }
         match name {
@@ -153,17 +153,18 @@ impl Program {
         let target = &self.target;
         let devices = target.devices.values().map(|device| kind_of(&device.name));
         let links = target.links.values().map(|link| link.name.as_str());
-        let shared = self.shared_pools().filter(|name| !name.contains('.'));
+        let shared = self.shared_pools().map(|pool| pool.name.as_str());
+        let shared = shared.filter(|name| !name.contains('.'));
         let names = devices.chain(links).chain(shared).chain(["cluster", "train"]);
         names.map(str::to_owned).collect()
     }
 
     /// The memories that groups share; any other is one device's own, and called as the device.
-    pub(super) fn shared_pools(&self) -> impl Iterator<Item = &str> {
+    pub fn shared_pools(&self) -> impl Iterator<Item = &Pool> {
         let devices = self.target.devices.values().map(|device| device.name.as_str());
         let own: BTreeSet<&str> = devices.collect();
-        let pools = self.target.pools.values().map(|pool| pool.name.as_str());
-        pools.filter(move |name| !own.contains(name))
+        let pools = self.target.pools.values();
+        pools.filter(move |pool| !own.contains(pool.name.as_str()))
     }
 
     fn devices_of(&self, kind: &str) -> Vec<DeviceId> {

@@ -149,7 +149,8 @@ fn devices(program: &Program, key: Key) -> String {
 
 /// The memories that groups share.
 fn pools(program: &Program) -> String {
-    match quoted(program.shared_pools().filter(|name| !name.contains('.'))) {
+    let shared = program.shared_pools().map(|pool| pool.name.as_str());
+    match quoted(shared.filter(|name| !name.contains('.'))) {
         (_, None) => "no group shares a memory".to_owned(),
         (all, Some(first)) => {
             format!("groups that share a memory are {all}; write `{first}.sharing = …`")

@@ -1,6 +1,6 @@
 //! What a plan that somebody wrote down decides otherwise than its program says.
 
-use crate::space::decision::{Decision, Number, cuts_line};
+use crate::space::decision::{Decision, Number, allows_recompute, cuts_line, pin_of};
 use roundelay_dsl::{Program, Search};
 use roundelay_schedule::{Exactness, Order, Plan};
 use std::collections::BTreeSet;
@@ -46,7 +46,7 @@ pub struct TooWeak {
 /// Why a plan is refused whose gradients are of a weaker class than the program allows.
 pub fn weaker(plan: &Plan, program: &Program) -> Option<TooWeak> {
     let class = plan.exactness();
-    let allowed = program.search.exactness.unwrap_or(Exactness::Reordered);
+    let allowed = program.search.weakest();
     (class > allowed).then_some(TooWeak { class, allowed })
 }
 
@@ -78,14 +78,11 @@ fn recomputed(search: &Search, plan: &Plan) -> BTreeSet<Breach> {
     let mut told: BTreeSet<(&'static str, usize)> = BTreeSet::new();
     let mut all = BTreeSet::new();
     for (stage, recompute) in (0u32..).zip(&plan.recompute) {
-        let covers =
-            |pin: &roundelay_dsl::PinnedStages| (pin.first..=pin.last).contains(&stage);
-        let pin = search.pinned.iter().rposition(covers);
-        let (key, number, kept) = match pin {
-            Some(pin) => ("stage", pin, search.pinned[pin].recompute == *recompute),
-            None => ("recompute", 0, search.recompute.allows(recompute)),
+        let (key, number) = match pin_of(search, stage) {
+            Some(pin) => ("stage", pin),
+            None => ("recompute", 0),
         };
-        if !kept && told.insert((key, number)) {
+        if !allows_recompute(search, stage, recompute) && told.insert((key, number)) {
             let has = format!("`stage {stage} {{ recompute {recompute} }}`");
             all.insert(Breach { key, number, has });
         }

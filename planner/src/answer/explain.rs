@@ -47,7 +47,11 @@ pub fn explain(program: &Program, options: &Options, ranking: &Ranking) -> Expla
     let nexts = ranking.plans.iter().skip(1).map(Some).chain([None]);
     let numbered = (1..).zip(ranking.plans.iter().zip(nexts));
     let plans = numbered.map(|(rank, (candidate, next))| {
-        let mut reasons = vec![time(candidate), memory(candidate), times(candidate)];
+        let mut reasons = vec![
+            format!("time: {}", time(candidate)),
+            format!("memory: {}", memory(candidate)),
+            format!("times: {}", candidate.origins),
+        ];
         reasons.extend(rewrites(candidate));
         reasons.extend(maps(candidate));
         reasons.extend(next.map(|next| runner_up(candidate, rank + 1, next)));
@@ -101,7 +105,6 @@ fn binding(ranking: &Ranking, what_if: &[WhatIf]) -> String {
         | Objective::Cost
         | Objective::TimeToResult => time(first),
     };
-    let scarce = scarce.split_once(": ").map_or(&*scarce, |(_, scarce)| scarce);
     format!("{scarce}; {more}")
 }
 
@@ -238,9 +241,7 @@ fn time(candidate: &Candidate) -> String {
     };
     let share = 100.0 * seconds(least) / seconds(step);
     let rest = step - least;
-    format!(
-        "time: {what} take {least} of {step} ({share:.0} %); the other {rest} are {others}"
-    )
+    format!("{what} take {least} of {step} ({share:.0} %); the other {rest} are {others}")
 }
 
 fn memory(candidate: &Candidate) -> String {
@@ -251,16 +252,11 @@ fn memory(candidate: &Candidate) -> String {
         kinds.iter().take(3).map(|(bytes, kind)| format!("{kind} {bytes}")).collect();
     let (peak, parts) = (candidate.device_peak, parts.join(", "));
     match candidate.overlap() {
-        None => format!("memory: the fullest device takes {peak}; most of it is {parts}"),
+        None => format!("the fullest device takes {peak}; most of it is {parts}"),
         Some(overlap) => format!(
-            "memory: the fullest device takes {peak}; its largest kinds are {parts}; {overlap}"
+            "the fullest device takes {peak}; its largest kinds are {parts}; {overlap}"
         ),
     }
-}
-
-/// Where the times of its kernel calls come from.
-fn times(candidate: &Candidate) -> String {
-    format!("times: {}", candidate.origins)
 }
 
 /// Which neighbouring calls are one.

@@ -21,7 +21,7 @@ use crate::{
     },
 };
 use roundelay_dsl::{Numbers, Objective, Program, kind_of};
-use roundelay_schedule::{Bytes, Exactness, Nanos, Pool};
+use roundelay_schedule::{Bytes, Exactness, Nanos};
 use std::{collections::BTreeMap, fmt, iter};
 
 /// Searches for changes at most, in one refusal.
@@ -300,7 +300,7 @@ impl Mender<'_> {
     /// Several changes at once, in the class of exactness that the program allows, else in the
     /// strictest weaker one.
     fn everything(&mut self) {
-        let allowed = self.allowed();
+        let allowed = self.program.search.weakest();
         let weaker = [Exactness::Delayed, Exactness::Truncated, Exactness::Local];
         let weaker = weaker.into_iter().filter(|class| *class > allowed);
         for exactness in [allowed].into_iter().chain(weaker) {
@@ -337,16 +337,11 @@ impl Mender<'_> {
             open.iter().map(|decision| decision.distance(search, &found.plan)).sum()
         };
         let Some(found) = plans.iter().min_by_key(far) else { return };
-        let weaker = found.exactness() > self.allowed();
+        let weaker = found.exactness() > search.weakest();
         let class = weaker.then(|| format!("exactness {}", found.exactness()));
         let changed = open.iter().filter(|one| !one.allows(search, &found.plan));
         let pins = changed.flat_map(|d| d.lines(search, &found.plan).unwrap_or_default());
         self.try_lines(pins.chain(class).collect(), String::new());
-    }
-
-    /// The weakest class of exactness that the program allows.
-    fn allowed(&self) -> Exactness {
-        self.program.search.exactness.unwrap_or(Exactness::Reordered)
     }
 
     /// The program without these restrictions.
@@ -446,9 +441,7 @@ fn enough(program: &Program, smallest: &Candidate) -> (Vec<String>, String) {
         lines.push(format!("{kind}.memory = {}", exact(memory.0)));
         amounts.push(format!("{missing} more on each device"));
     }
-    let own =
-        |pool: &Pool| target.devices.values().any(|device| device.name == pool.name);
-    for pool in target.pools.values().filter(|pool| !own(pool)) {
+    for pool in program.shared_pools() {
         let needed = smallest.pools.get(&pool.name).map_or(Bytes(0), |used| used.arena);
         if needed > pool.capacity {
             lines.push(format!("{}.sharing = {}", pool.name, exact(needed.0)));

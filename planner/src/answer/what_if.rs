@@ -15,7 +15,7 @@ use crate::{
     space::decision::{Decision, Number, cuts_line},
 };
 use roundelay_dsl::{Objective, Program, kind_of};
-use roundelay_schedule::{Bytes, Device, Pool};
+use roundelay_schedule::{Bytes, Pool};
 use std::collections::BTreeMap;
 
 /// How much more memory is asked about.
@@ -301,25 +301,26 @@ fn memory_lines(program: &Program, change: impl Fn(Bytes, u64) -> Bytes) -> Vec<
     for (kind, memory) in kinds {
         lines.push(format!("{kind}.memory = {}", exact(change(memory, 1).0)));
     }
-    let users = |pool: &Pool| {
-        let of = |device: &&Device| target.pools[device.pool].name == pool.name;
-        target.devices.values().filter(of).count() as u64
-    };
-    let own =
-        |pool: &Pool| target.devices.values().any(|device| device.name == pool.name);
-    let mut shared: BTreeMap<&str, Bytes> = BTreeMap::new();
-    for pool in target.pools.values().filter(|pool| !own(pool)) {
-        let same = target.pools.values().filter(|other| other.name == pool.name).count();
-        let changed = change(pool.capacity, users(pool) / same.max(1) as u64);
-        shared.insert(&pool.name, changed);
-    }
+    let used = target.devices.values().map(|device| &target.pools[device.pool]);
+    let users = by_name(used);
+    let pools = by_name(program.shared_pools());
+    let shared: BTreeMap<&str, Bytes> =
+        program.shared_pools().map(|pool| (pool.name.as_str(), pool.capacity)).collect();
     for (pool, capacity) in shared {
-        lines.push(format!("{pool}.sharing = {}", exact(capacity.0)));
+        let users = users.get(pool).map_or(0, |users| users / pools[pool]);
+        lines.push(format!("{pool}.sharing = {}", exact(change(capacity, users).0)));
     }
     if let Some(bound) = program.search.memory {
         lines.push(format!("memory <= {}", exact(change(bound, 1).0)));
     }
     lines
+}
+
+/// How many pools of each name there are among some.
+fn by_name<'a>(pools: impl Iterator<Item = &'a Pool>) -> BTreeMap<&'a str, u64> {
+    let mut numbers = BTreeMap::new();
+    pools.for_each(|pool| *numbers.entry(pool.name.as_str()).or_default() += 1);
+    numbers
 }
 
 fn faster_links(program: &Program) -> Vec<Question> {

@@ -6,6 +6,7 @@
 
 use roundelay_dsl::{Model, Node, NodeId, Program, Source};
 use roundelay_schedule::{Id, Table};
+use std::ops::Range;
 
 /// Where a stage is in a list of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +29,16 @@ pub(crate) fn places(cuts: &[u32], end: usize) -> impl Iterator<Item = Place> {
         end: bounds[stage + 1],
     };
     (0..=cuts.len()).map(place)
+}
+
+/// The nodes of each stage between cuts of nodes before `end`.
+pub(crate) fn stages_between(
+    cuts: &[u32],
+    end: usize,
+) -> impl Iterator<Item = Range<usize>> + Clone {
+    let cuts = || cuts.iter().map(|cut| *cut as usize);
+    let starts = std::iter::once(0).chain(cuts());
+    starts.zip(cuts().chain([end])).map(|(start, end)| start..end)
 }
 
 /// Layers that the short model has: two before a stage, those of a stage, two behind it.

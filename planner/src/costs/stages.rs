@@ -321,11 +321,12 @@ impl<'a> KnownStages<'a> {
 mod tests {
     use super::*;
     use crate::{
-        costs::{calls::On, nodes::Times},
+        costs::{calls::On, core::stages_between, nodes::Times},
         sample,
     };
     use roundelay_dsl::{NoFiles, SourceFile, localised, parse};
     use roundelay_schedule::{DeviceId, Hop, Nanos};
+    use std::ops::Range;
 
     /// One stage, then ever longer ones, of which the first ends at one of three places: the phase
     /// says where, so that several ways to split tensors have seen them all.
@@ -456,10 +457,8 @@ mod tests {
 
     /// Holds nodes to their stages; how many of them have a second half.
     fn compared(times: &Times, cuts: &[u32], loads: &[StageLoad]) -> usize {
-        let starts = std::iter::once(0).chain(cuts.iter().copied());
-        let ends = cuts.iter().copied().chain([times.passes.len() as u32]);
-        let late = |((start, end), load): ((u32, u32), &StageLoad)| {
-            let own = start as usize..end as usize;
+        let stages = stages_between(cuts, times.passes.len());
+        let late = |(own, load): (Range<usize>, &StageLoad)| {
             let sum =
                 |times: &[Nanos]| -> Nanos { times[own.clone()].iter().copied().sum() };
             let (passes, turns) = (sum(&times.passes), sum(&times.turns));
@@ -470,7 +469,7 @@ mod tests {
             );
             turns < passes
         };
-        starts.zip(ends).zip(loads).filter(|one| late(*one)).count()
+        stages.zip(loads).filter(|one| late(one.clone())).count()
     }
 
     /// Units are stages too, whether gradients hop back between them or not.

@@ -78,10 +78,6 @@ impl Bound {
         loads: &[StageLoad],
         network: &mut Network<'_>,
     ) -> Self {
-        let fuller = |(bytes, kind): (Bytes, Kind), (other, its)| match other > bytes {
-            true => (other, its),
-            false => (bytes, kind),
-        };
         let rest = rest::of_stages(plan, loads);
         let (memory, kind) = fuller(rest, flight::of_last(plan, loads));
         let path = path::of_stages(plan, loads).max(work::flush(plan, loads));
@@ -129,19 +125,14 @@ impl Bound {
     ) -> Self {
         let followed = lists::step(plan, loads, lists, network);
         let path = self.path.max(pairs::relieved(plan, network.target(), followed));
-        let (memory, kind) = flight::fullest(plan, loads, lists.passes());
-        match memory > self.memory {
-            true => Self { path, memory, kind, ..self },
-            false => Self { path, ..self },
-        }
+        let fullest = flight::fullest(plan, loads, lists.passes());
+        let (memory, kind) = fuller((self.memory, self.kind), fullest);
+        Self { path, memory, kind, ..self }
     }
 
     /// Both bounds together.
     pub(crate) fn and(self, other: Self) -> Self {
-        let (memory, kind) = match other.memory > self.memory {
-            true => (other.memory, other.kind),
-            false => (self.memory, self.kind),
-        };
+        let (memory, kind) = fuller((self.memory, self.kind), (other.memory, other.kind));
         Self {
             work: self.work.max(other.work),
             path: self.path.max(other.path),
@@ -155,6 +146,11 @@ impl Bound {
     pub fn step_time(&self) -> Nanos {
         self.work.max(self.path).max(self.traffic)
     }
+}
+
+/// The larger of two numbers of bytes, with its kind; of equal ones the first.
+fn fuller(one: (Bytes, Kind), other: (Bytes, Kind)) -> (Bytes, Kind) {
+    if other.0 > one.0 { other } else { one }
 }
 
 /// What a device of a pipeline holds at least at rest of one stage with this many elements.

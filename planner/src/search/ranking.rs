@@ -228,7 +228,7 @@ impl Ranking {
     fn blank(program: &Program) -> Self {
         Self {
             goal: Goal::new(program),
-            allowed: program.search.exactness.unwrap_or(Exactness::Reordered),
+            allowed: program.search.weakest(),
             plans: Vec::new(),
             weaker: Vec::new(),
             approaches: Vec::new(),

@@ -9,7 +9,7 @@ pub use apart::Messages;
 pub(crate) use apart::{Apart, Speeds};
 pub(crate) use uneven::Uneven;
 
-use crate::costs::alike::needed;
+use crate::costs::{alike::needed, core::stages_between};
 use roundelay_dsl::{Model, Node, NodeId, Operation, Source};
 use roundelay_schedule::{Bytes, Float, Hop, Id, Nanos};
 use std::fmt;
@@ -146,9 +146,8 @@ impl Chain {
 
     /// Forward plus backward of each stage between cuts.
     pub fn stage_times(&self, cuts: &[u32]) -> Vec<Nanos> {
-        let starts = std::iter::once(0).chain(cuts.iter().map(|cut| *cut as usize));
-        let ends = cuts.iter().map(|cut| *cut as usize).chain([self.times.len()]);
-        starts.zip(ends).map(|(first, end)| self.time(first, end)).collect()
+        let stages = stages_between(cuts, self.times.len());
+        stages.map(|own| self.time(own.start, own.end)).collect()
     }
 
     /// Positions where a stage may start or the model ends, ascending.

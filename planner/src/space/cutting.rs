@@ -4,7 +4,7 @@
 use crate::{
     costs::{
         calls::{Costs, Kinds, On},
-        core::Core,
+        core::{Core, stages_between},
         load::{LoadError, update_of},
         memory::Room,
         nodes::{Nodes, Split, Times},
@@ -453,9 +453,7 @@ fn chains(
 impl Cutting {
     fn at(costed: &CostedChain, cuts: Vec<u32>, kinds: Vec<Kinds>) -> Self {
         let CostedChain { chain, elements, reads, update, .. } = costed;
-        let starts = std::iter::once(0).chain(cuts.iter().map(|cut| *cut as usize));
-        let ends = cuts.iter().map(|cut| *cut as usize).chain([elements.len()]);
-        let stages: Vec<_> = starts.zip(ends).map(|(first, end)| first..end).collect();
+        let stages: Vec<_> = stages_between(&cuts, elements.len()).collect();
         let own = stages.iter().cloned();
         let elements: Vec<u64> =
             own.clone().map(|own| elements[own].iter().sum()).collect();

@@ -2,7 +2,7 @@
 //! pins what a plan decides. Every line can stand in `plan { … }` and behind `--set`.
 
 use roundelay_dsl::{Choice, Numbers, Search};
-use roundelay_schedule::{Order, Plan, States};
+use roundelay_schedule::{Order, Plan, Recompute, States};
 use std::fmt::Display;
 
 /// A decision that a program may restrict.
@@ -256,14 +256,9 @@ impl Decision {
     /// The same where the plan has what it is about.
     fn has_allowed(self, search: &Search, plan: &Plan) -> bool {
         match self {
-            Self::Recompute => (0..).zip(&plan.recompute).all(|(stage, recompute)| {
-                let pins = search.pinned.iter().rev();
-                let mut own = pins.filter(|pin| (pin.first..=pin.last).contains(&stage));
-                match own.next() {
-                    Some(pin) => pin.recompute == *recompute,
-                    None => search.recompute.allows(recompute),
-                }
-            }),
+            Self::Recompute => (0..)
+                .zip(&plan.recompute)
+                .all(|(stage, recompute)| allows_recompute(search, stage, recompute)),
             Self::Number(Number::Stages) => {
                 let is_cut = search.cuts.as_ref().is_none_or(|cuts| *cuts == plan.cuts);
                 is_cut && Number::Stages.allows(search, plan)
@@ -322,6 +317,23 @@ impl Decision {
             | Self::Placement
             | Self::Rule => 0,
         }
+    }
+}
+
+/// Which of the pins of a search counts for a stage, if any does.
+pub(crate) fn pin_of(search: &Search, stage: u32) -> Option<usize> {
+    search.pinned.iter().rposition(|pin| (pin.first..=pin.last).contains(&stage))
+}
+
+/// Whether a stage may compute this again.
+pub(crate) fn allows_recompute(
+    search: &Search,
+    stage: u32,
+    recompute: &Recompute,
+) -> bool {
+    match pin_of(search, stage) {
+        Some(pin) => search.pinned[pin].recompute == *recompute,
+        None => search.recompute.allows(recompute),
     }
 }
 

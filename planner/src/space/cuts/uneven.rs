@@ -14,9 +14,9 @@
 //! for each number of stages all ends are known that they can reach.
 
 use super::Chain;
-use crate::costs::calls::Kinds;
+use crate::costs::{calls::Kinds, core::stages_between};
 use roundelay_schedule::{Bytes, Nanos};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 /// What stages take on their devices.
 #[derive(Clone, Copy, Debug)]
@@ -89,13 +89,11 @@ impl Uneven<'_> {
     /// Forward plus backward of each stage between cuts, on the slowest of its devices.
     pub(crate) fn stage_times(&self, cuts: &[u32]) -> Vec<Nanos> {
         let end = self.times.first().map_or(0, Vec::len);
-        let starts = std::iter::once(0).chain(cuts.iter().map(|cut| *cut as usize));
-        let ends = cuts.iter().map(|cut| *cut as usize).chain([end]);
-        let own = starts.zip(ends).zip(self.kinds);
-        own.map(|((first, end), kinds)| {
-            kinds.slowest(|kind| self.times[kind][first..end].iter().copied().sum())
-        })
-        .collect()
+        let stages = stages_between(cuts, end).zip(self.kinds);
+        let slowest = |(own, kinds): (Range<usize>, &Kinds)| {
+            kinds.slowest(|kind| self.times[kind][own.clone()].iter().copied().sum())
+        };
+        stages.map(slowest).collect()
     }
 
     /// The best cuts of a chain among some positions, the ends and all boundaries among them.
@@ -338,11 +336,9 @@ mod tests {
             };
             // The share of its room that the fullest stage takes, rounded up.
             let fill = |cuts: &Vec<u32>| {
-                let starts =
-                    std::iter::once(0).chain(cuts.iter().map(|cut| *cut as usize));
-                let ends = cuts.iter().map(|cut| *cut as usize).chain([elements.len()]);
-                let each = starts.zip(ends).zip(&rooms).map(|((start, end), room)| {
-                    let held: u64 = elements[start..end].iter().sum();
+                let stages = stages_between(cuts, elements.len());
+                let each = stages.zip(&rooms).map(|(own, room)| {
+                    let held: u64 = elements[own].iter().sum();
                     let least = (0..=WHOLE).find(|share| held <= room * share / WHOLE);
                     least.unwrap_or(u64::MAX)
                 });
