@@ -21,7 +21,7 @@ use crate::{
     space::reason::Reason,
 };
 use find::Aim;
-use pipe::{Merit, Passes, Pipe, StageHalves};
+use pipe::{Limited, Merit, Passes, Pipe, lists};
 use roundelay_dsl::{Objective, Program};
 use roundelay_schedule::{Bytes, Nanos, Order, Plan, simulate_steady};
 
@@ -47,18 +47,18 @@ impl Evaluator<'_> {
         let plain = plain(plan);
         let mut schedule = self.lowerer.laid_out(&plain).map_err(Reason::refused)?;
         calls::price_with(&mut schedule, self.costs).map_err(Reason::refused)?;
-        let pipe = read::pipe(self.program, &schedule);
+        let limited = read::pipe(self.program, &schedule);
         let found = match (plan.order, self.program.search.objective) {
             (Order::ZeroBubbleAuto, Objective::Memory) => {
-                roomy(self, plan, pipe.clone(), Aim::Memory)?
+                roomy(self, plan, limited.clone(), Aim::Memory)?
             }
             (Order::ZeroBubbleAuto, _) => {
-                let own = roomy(self, plan, pipe.clone(), Aim::Time)?;
-                soonest(self, plan, (&pipe, own))?
+                let own = roomy(self, plan, limited.clone(), Aim::Time)?;
+                soonest(self, plan, (&limited, own))?
             }
-            _ => find::find(&pipe, Aim::Time, &[]).map(|(_, passes)| passes),
+            _ => find::find(&limited, Aim::Time, &[]).map(|(_, passes)| passes),
         };
-        Ok(found.map_or(plain, |passes| listed(plan, &pipe, &passes)))
+        Ok(found.map_or(plain, |passes| listed(plan, &passes)))
     }
 }
 
@@ -67,20 +67,20 @@ impl Evaluator<'_> {
 fn soonest(
     evaluator: &Evaluator<'_>,
     plan: &Plan,
-    (pipe, own): (&Pipe, Option<Passes>),
+    (limited, own): (&Limited, Option<Passes>),
 ) -> Result<Option<Passes>, Reason> {
     let mut all: Vec<Passes> = own.into_iter().collect();
     for times in [1, 2] {
-        let found = find::find(&pipe.limited(times), Aim::Time, &[]);
+        let found = find::find(&limited.pipe.limited(times), Aim::Time, &[]);
         let passes = found.map(|(_, passes)| passes);
-        all.extend(passes.filter(|own| pipe.excess(own) <= 0 && !all.contains(own)));
+        all.extend(passes.filter(|own| limited.excess(own) <= 0 && !all.contains(own)));
     }
     if all.len() < 2 {
         return Ok(all.pop());
     }
     let mut best: Option<(Nanos, Passes)> = None;
     for passes in all {
-        let found = listed(plan, pipe, &passes);
+        let found = listed(plan, &passes);
         let checked = match evaluator.checked(&found) {
             Err(Reason::Memory(_)) => continue,
             found => found?.0,
@@ -100,31 +100,31 @@ fn soonest(
 fn roomy(
     evaluator: &Evaluator<'_>,
     plan: &Plan,
-    mut pipe: Pipe,
+    mut limited: Limited,
     aim: Aim,
 ) -> Result<Option<Passes>, Reason> {
-    let lacks = |pipe: &Pipe, passes: &Passes| {
-        let found = listed(plan, pipe, passes);
+    let lacks = |passes: &Passes| {
+        let found = listed(plan, passes);
         let schedule = evaluator.lowerer.laid_out(&found).map_err(Reason::refused);
         schedule.map(|schedule| memory::lacks(evaluator.program, &schedule))
     };
     let mut tried = Vec::new();
     let mut known = None;
     for trial in 0..TRIALS {
-        let Some((merit, passes)) = find::find(&pipe, aim, &tried) else { break };
+        let Some((merit, passes)) = find::find(&limited, aim, &tried) else { break };
         if known.as_ref().is_some_and(|(known, _)| *known <= merit) {
             break;
         }
-        let lacking = lacks(&pipe, &passes)?;
+        let lacking = lacks(&passes)?;
         if lacking.is_empty() {
             return Ok(Some(passes));
         }
         if trial == 0 && aim == Aim::Time {
-            known = fixed(&pipe, |passes| Ok(lacks(&pipe, passes)?.is_empty()))?;
+            known = fixed(&limited.pipe, |passes| Ok(lacks(passes)?.is_empty()))?;
         }
-        for (device, room) in plan.cell_devices().zip(&mut pipe.room) {
+        for (device, room) in plan.cell_devices().zip(limited.rooms.each_mut()) {
             let lacking = lacking.get(&device).copied().unwrap_or_default();
-            room.shrink(Bytes((lacking.0 * (trial + 4)).div_ceil(16)));
+            *room = *room - Bytes((lacking.0 * (trial + 4)).div_ceil(16));
         }
         tried.push(passes);
     }
@@ -149,18 +149,13 @@ fn fixed(
 }
 
 /// The plan with these passes.
-fn listed(plan: &Plan, pipe: &Pipe, passes: &Passes) -> Plan {
-    Plan { lists: pipe.lists(passes), ..plan.clone() }
+fn listed(plan: &Plan, passes: &Passes) -> Plan {
+    Plan { lists: lists(passes), ..plan.clone() }
 }
 
 /// The plan with 1F1B, each W right behind its I.
 fn plain(plan: &Plan) -> Plan {
-    let pipe = Pipe {
-        stages: vec![StageHalves::default(); plan.stages as usize],
-        micro_batches: plan.micro_batches as usize,
-        room: Vec::new(),
-    };
-    listed(plan, &pipe, &find::plain(&pipe))
+    listed(plan, &find::plain(plan.stages as usize, plan.micro_batches as usize))
 }
 
 #[cfg(test)]

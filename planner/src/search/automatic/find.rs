@@ -3,7 +3,7 @@
 
 use super::{
     greedy::{Habit, fill},
-    pipe::{Half, Merit, Passes, Pipe},
+    pipe::{Half, Limited, Merit, Passes, Pipe},
 };
 use roundelay_schedule::Nanos;
 
@@ -32,9 +32,15 @@ pub(crate) enum Aim {
 
 /// The best order but for some, and how good it is; of equally good ones the first. Nothing where a
 /// device has no room for one micro-batch.
-pub(crate) fn find(pipe: &Pipe, aim: Aim, without: &[Passes]) -> Option<(Merit, Passes)> {
-    let mut best = Best { pipe, aim, without, found: None };
-    for passes in [handcrafted(pipe, 1), handcrafted(pipe, 2), plain(pipe)] {
+pub(crate) fn find(
+    limited: &Limited,
+    aim: Aim,
+    without: &[Passes],
+) -> Option<(Merit, Passes)> {
+    let pipe = &limited.pipe;
+    let mut best = Best { limited, aim, without, found: None };
+    let plain = plain(pipe.devices(), pipe.micro_batches);
+    for passes in [handcrafted(pipe, 1), handcrafted(pipe, 2), plain] {
         best.take(passes);
     }
     if pipe.devices() * pipe.micro_batches > MANY {
@@ -53,7 +59,7 @@ pub(crate) fn find(pipe: &Pipe, aim: Aim, without: &[Passes]) -> Option<(Merit, 
 
 /// The best order of those that were seen.
 struct Best<'a> {
-    pipe: &'a Pipe,
+    limited: &'a Limited,
     aim: Aim,
     /// Orders that are not taken.
     without: &'a [Passes],
@@ -64,7 +70,7 @@ struct Best<'a> {
 impl Best<'_> {
     /// Takes an order that has room and is better than the best so far; whether it does.
     fn take(&mut self, passes: Passes) -> bool {
-        let Some(merit) = self.pipe.merit(&passes) else { return false };
+        let Some(merit) = self.limited.pipe.merit(&passes) else { return false };
         let is_late = match (self.aim, &self.found) {
             (Aim::Time, Some(((_, best), _))) => *best <= merit,
             (Aim::Time, None) | (Aim::Memory, _) => false,
@@ -72,7 +78,7 @@ impl Best<'_> {
         if is_late || self.without.contains(&passes) {
             return false;
         }
-        let excess = self.pipe.excess(&passes);
+        let excess = self.limited.excess(&passes);
         let key = match self.aim {
             Aim::Time => (0, merit),
             Aim::Memory => (excess, merit),
@@ -87,7 +93,7 @@ impl Best<'_> {
 
     /// The same of the order that a habit leads to.
     fn take_of(&mut self, habit: Habit) -> bool {
-        let passes = fill(self.pipe, habit, self.longest());
+        let passes = fill(self.limited, habit, self.longest());
         passes.is_some_and(|passes| self.take(passes))
     }
 
@@ -126,17 +132,17 @@ impl Best<'_> {
 }
 
 /// 1F1B with each W right behind its I: no order keeps less.
-pub(crate) fn plain(pipe: &Pipe) -> Passes {
-    let n = pipe.micro_batches;
+pub(crate) fn plain(devices: usize, micro_batches: usize) -> Passes {
+    let n = micro_batches;
     let list = |device: usize| {
-        let warm = (pipe.devices() - device - 1).min(n);
+        let warm = (devices - device - 1).min(n);
         let turn = [Half::Forward, Half::Input, Half::Weight];
         let first = std::iter::repeat_n(Half::Forward, warm);
         let turns = std::iter::repeat_n(turn, n - warm).flatten();
         let last = std::iter::repeat_n([Half::Input, Half::Weight], warm).flatten();
         first.chain(turns).chain(last).collect()
     };
-    (0..pipe.devices()).map(list).collect()
+    (0..devices).map(list).collect()
 }
 
 /// The habit that is tried first.

@@ -5,7 +5,7 @@
 
 use super::{
     alarms::Alarms,
-    pipe::{Account, Arrivals, Half, Passes, Pipe, Room, StageHalves},
+    pipe::{Account, Arrivals, Half, Limited, Passes, Pipe, Rooms, StageHalves},
 };
 use roundelay_schedule::Nanos;
 
@@ -28,15 +28,15 @@ pub(crate) struct Habit {
 /// The order that a habit leads to; nothing where a device has no room for one micro-batch, or takes
 /// longer than `longest` from its first pass to its last as it is filled. Taken as early as can be the
 /// same passes may be a little faster; of such orders some are given up.
-pub(crate) fn fill(pipe: &Pipe, habit: Habit, longest: Nanos) -> Option<Passes> {
-    let mut filling = Filling::new(pipe, habit, longest);
+pub(crate) fn fill(limited: &Limited, habit: Habit, longest: Nanos) -> Option<Passes> {
+    let mut filling = Filling::new(limited, habit, longest);
     while let Some((time, device)) = filling.alarms.next() {
         filling.wake(device, time);
         if filling.desks[device].idle > filling.idle_most[device] {
             return None;
         }
     }
-    let all = 3 * pipe.micro_batches;
+    let all = 3 * limited.pipe.micro_batches;
     let whole = filling.desks.iter().all(|desk| desk.passes.len() == all);
     whole.then(|| filling.desks.into_iter().map(|desk| desk.passes).collect())
 }
@@ -67,11 +67,12 @@ struct Filling<'a> {
     /// How long each device may idle.
     idle_most: Vec<Nanos>,
     /// What each may keep.
-    room: Vec<Room>,
+    rooms: Rooms,
 }
 
 impl<'a> Filling<'a> {
-    fn new(pipe: &'a Pipe, habit: Habit, longest: Nanos) -> Self {
+    fn new(limited: &'a Limited, habit: Habit, longest: Nanos) -> Self {
+        let pipe = &limited.pipe;
         let all = 3 * pipe.micro_batches;
         let desk =
             |turn| Desk { turn, passes: Vec::with_capacity(all), ..Desk::default() };
@@ -87,7 +88,7 @@ impl<'a> Filling<'a> {
             arrivals: Arrivals::new(pipe),
             alarms,
             worst: Nanos(0),
-            room: pipe.room_to_keep(),
+            rooms: limited.rooms_to_keep(),
             idle_most: pipe.stages.iter().map(|stage| longest - work(stage)).collect(),
         }
     }
@@ -172,7 +173,7 @@ impl<'a> Filling<'a> {
     fn fits(&self, device: usize, half: Half) -> bool {
         let kept = &self.pipe.stages[device].kept;
         let account = self.desks[device].account.after(half, kept);
-        account.fits(kept, self.room[device])
+        account.fits(kept, &self.rooms, device)
     }
 
     /// Whether something could start but for memory.

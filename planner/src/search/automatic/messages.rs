@@ -1,22 +1,27 @@
 //! What messages take of the room of devices: the slots in which they come and wait for the passes that
 //! read them.
 
-use super::pipe::{Account, Half, Passes, Pipe, Received, Room, StageHalves, kind};
+use super::pipe::{
+    Account, Half, Limited, Passes, Pipe, Received, Rooms, StageHalves, kind,
+};
 use roundelay_schedule::{Bytes, Nanos};
 
-impl Pipe {
+impl Limited {
     /// What each device may keep under any order: its slots of messages take some of its room.
-    pub(crate) fn room_to_keep(&self) -> Vec<Room> {
-        let mut room = self.room.clone();
-        for (device, room) in room.iter_mut().enumerate() {
-            match room {
-                Room::Live(_) => {}
-                Room::Slots(_) => room.shrink(self.least_received(device)),
+    pub(crate) fn rooms_to_keep(&self) -> Rooms {
+        match &self.rooms {
+            Rooms::Live(each) => Rooms::Live(each.clone()),
+            Rooms::Slots(each) => {
+                let kept = |(device, room): (usize, &Bytes)| {
+                    *room - self.pipe.least_received(device)
+                };
+                Rooms::Slots(each.iter().enumerate().map(kept).collect())
             }
         }
-        room
     }
+}
 
+impl Pipe {
     /// What the slots of messages take beyond what a device keeps, if one is there while the next is on
     /// its way.
     fn least_received(&self, device: usize) -> Bytes {
@@ -41,7 +46,7 @@ impl Pipe {
             ..StageHalves::default()
         };
         let stages = vec![beat; self.devices()];
-        let beats = Self { stages, micro_batches: self.micro_batches, room: Vec::new() };
+        let beats = Self { stages, micro_batches: self.micro_batches };
         let mut starts = vec![[const { Vec::new() }; 3]; self.devices()];
         beats.play(passes, |device, half, end| {
             starts[device][half as usize].push(end - Nanos(1));

@@ -46,18 +46,23 @@ pub(crate) struct Pipe {
     pub stages: Vec<StageHalves>,
     /// N.
     pub micro_batches: usize,
-    /// What each device may keep.
-    pub room: Vec<Room>,
 }
 
-/// The most that a device may keep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
+/// A pipeline whose devices have so much room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Limited {
+    pub pipe: Pipe,
+    pub rooms: Rooms,
+}
+
+/// The most that each device may keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Rooms {
     /// At any one time, as arXiv 2401.10241 counts memory: what one kind gives back another takes.
-    Live(Bytes),
+    Live(Vec<Bytes>),
     /// In slots: each kind of values has its own, as many as it ever holds at one time, and so
     /// have messages that wait for their passes. That is how a lowered schedule lays them out.
-    Slots(Bytes),
+    Slots(Vec<Bytes>),
 }
 
 /// The passes of each device, in order; each stage takes its micro-batches in ascending order, so
@@ -103,18 +108,18 @@ pub(crate) struct Merit {
     pub kept: Bytes,
 }
 
-impl Room {
-    /// How much it is.
-    fn limit(self) -> Bytes {
+impl Rooms {
+    /// How much each is.
+    pub(crate) fn each(&self) -> &[Bytes] {
         match self {
-            Room::Live(room) | Room::Slots(room) => room,
+            Rooms::Live(each) | Rooms::Slots(each) => each,
         }
     }
 
-    /// Makes it smaller.
-    pub(crate) fn shrink(&mut self, by: Bytes) {
+    /// The same, to be changed.
+    pub(crate) fn each_mut(&mut self) -> &mut [Bytes] {
         match self {
-            Room::Live(room) | Room::Slots(room) => *room = *room - by,
+            Rooms::Live(each) | Rooms::Slots(each) => each,
         }
     }
 }
@@ -194,16 +199,11 @@ impl Account {
         self
     }
 
-    /// Whether what it holds has room; the adjoint of one micro-batch counts from the start.
-    pub(crate) fn fits(&self, kept: &Kept, room: Room) -> bool {
-        self.taken(kept, room) <= room.limit()
-    }
-
-    /// What it holds, as a kind of room counts it.
-    fn taken(&self, kept: &Kept, room: Room) -> Bytes {
-        match room {
-            Room::Live(_) => self.live,
-            Room::Slots(_) => self.slots(kept),
+    /// Whether what a device holds has room; the adjoint of one micro-batch counts from the start.
+    pub(crate) fn fits(&self, kept: &Kept, rooms: &Rooms, device: usize) -> bool {
+        match rooms {
+            Rooms::Live(each) => self.live <= each[device],
+            Rooms::Slots(each) => self.slots(kept) <= each[device],
         }
     }
 
@@ -231,39 +231,16 @@ impl Pipe {
     }
 
     /// The same with room for the activations of this many times p micro-batches at a time.
-    pub(crate) fn limited(&self, times: usize) -> Self {
+    pub(crate) fn limited(&self, times: usize) -> Limited {
         let limit = |stage: &StageHalves| stage.kept.of(times * self.devices());
-        let room = self.stages.iter().map(limit).map(Room::Live).collect();
-        Self { stages: self.stages.clone(), micro_batches: self.micro_batches, room }
+        let rooms = Rooms::Live(self.stages.iter().map(limit).collect());
+        Limited { pipe: self.clone(), rooms }
     }
 
     /// The account of a device after some passes.
     pub(crate) fn account(&self, device: usize, passes: &[Half]) -> Account {
         let kept = &self.stages[device].kept;
         passes.iter().fold(Account::default(), |all, half| all.after(*half, kept))
-    }
-
-    /// Whether every device has room for what its passes keep, and for what waits for them.
-    #[cfg(test)]
-    pub(crate) fn fits(&self, passes: &Passes) -> bool {
-        self.excess(passes) <= 0
-    }
-
-    /// How much more than its room the device takes, in bytes, that has least left; negative
-    /// where all have something left.
-    pub(crate) fn excess(&self, passes: &Passes) -> i128 {
-        let starts = LazyCell::new(|| self.starts(passes));
-        let each = (0..).zip(passes).map(|(device, own)| {
-            let (kept, room) = (&self.stages[device].kept, self.room[device]);
-            let account = self.account(device, own);
-            let messages = match room {
-                Room::Live(_) => Bytes(0),
-                Room::Slots(_) => self.received(&starts, device, &account),
-            };
-            let taken = account.taken(kept, room) + messages;
-            i128::from(taken.0) - i128::from(room.limit().0)
-        });
-        each.max().unwrap_or_default()
     }
 
     /// Lets each device take its passes in turn as soon as what they need has come, and tells when
@@ -305,20 +282,48 @@ impl Pipe {
             kept: kept.sum(),
         })
     }
+}
 
-    /// The lists that stand in a plan.
-    pub(crate) fn lists(&self, passes: &Passes) -> Vec<DeviceList> {
-        let list = |(stage, passes): (u32, &Vec<Half>)| {
-            let mut next = [0; 3];
-            let one = |half: &Half| {
-                let number = next[*half as usize];
-                next[*half as usize] += 1;
-                Item::new(Pass::from(*half), stage, number)
-            };
-            passes.iter().map(one).collect()
-        };
-        (0..).zip(passes).map(list).collect()
+impl Limited {
+    /// Whether every device has room for what its passes keep, and for what waits for them.
+    #[cfg(test)]
+    pub(crate) fn fits(&self, passes: &Passes) -> bool {
+        self.excess(passes) <= 0
     }
+
+    /// How much more than its room the device takes, in bytes, that has least left; negative
+    /// where all have something left.
+    pub(crate) fn excess(&self, passes: &Passes) -> i128 {
+        let Self { pipe, rooms } = self;
+        let starts = LazyCell::new(|| pipe.starts(passes));
+        let devices = (0..).zip(passes).zip(rooms.each());
+        let each = devices.map(|((device, own), room)| {
+            let account = pipe.account(device, own);
+            let taken = match rooms {
+                Rooms::Live(_) => account.live,
+                Rooms::Slots(_) => {
+                    let messages = pipe.received(&starts, device, &account);
+                    account.slots(&pipe.stages[device].kept) + messages
+                }
+            };
+            i128::from(taken.0) - i128::from(room.0)
+        });
+        each.max().unwrap_or_default()
+    }
+}
+
+/// The lists that stand in a plan.
+pub(crate) fn lists(passes: &Passes) -> Vec<DeviceList> {
+    let list = |(stage, passes): (u32, &Vec<Half>)| {
+        let mut next = [0; 3];
+        let one = |half: &Half| {
+            let number = next[*half as usize];
+            next[*half as usize] += 1;
+            Item::new(Pass::from(*half), stage, number)
+        };
+        passes.iter().map(one).collect()
+    };
+    (0..).zip(passes).map(list).collect()
 }
 
 impl From<Half> for Pass {

@@ -1,6 +1,6 @@
 //! What a lowered and priced schedule says of its pipeline.
 
-use super::pipe::{Half, Pipe, Room, StageHalves};
+use super::pipe::{Half, Limited, Pipe, Rooms, StageHalves};
 use crate::costs::memory;
 use roundelay_dsl::Program;
 use roundelay_schedule::{
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The pipeline of a schedule whose routines are priced; its stages are alone on their devices,
 /// and its backward passes in halves.
-pub(super) fn pipe(program: &Program, schedule: &Schedule) -> Pipe {
+pub(super) fn pipe(program: &Program, schedule: &Schedule) -> Limited {
     let plan = &schedule.plan;
     let mut stages = vec![StageHalves::default(); plan.stages as usize];
     for (_, routine) in schedule.routines.iter() {
@@ -33,11 +33,11 @@ pub(super) fn pipe(program: &Program, schedule: &Schedule) -> Pipe {
     }
     let received = messages(schedule, &mut stages);
     let micro_batches = plan.micro_batches as usize;
-    let pipe = Pipe { stages, micro_batches, room: Vec::new() };
+    let pipe = Pipe { stages, micro_batches };
     match plan.order {
         Order::ZeroBubbleOneP => pipe.limited(1),
         Order::ZeroBubbleTwoP => pipe.limited(2),
-        _ => Pipe { room: rooms(program, schedule, &received), ..pipe },
+        _ => Limited { pipe, rooms: Rooms::Slots(rooms(program, schedule, &received)) },
     }
 }
 
@@ -142,7 +142,7 @@ fn rooms(
     program: &Program,
     schedule: &Schedule,
     received: &BTreeSet<BufferId>,
-) -> Vec<Room> {
+) -> Vec<Bytes> {
     let cells = memory::cells(schedule);
     let pool = |device: DeviceId| schedule.target.devices[device].pool;
     let mut sharing: BTreeMap<_, u64> = BTreeMap::new();
@@ -165,7 +165,7 @@ fn rooms(
         };
         let slots = schedule.buffers.iter().filter(own).filter(moves);
         let taken = slots.map(|(_, buffer)| buffer.total()).sum::<Bytes>();
-        Room::Slots(least.unwrap_or_default() + taken - schedule.arena(cell))
+        least.unwrap_or_default() + taken - schedule.arena(cell)
     };
     schedule.plan.cell_devices().map(room).collect()
 }

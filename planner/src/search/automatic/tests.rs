@@ -2,7 +2,7 @@
 //! clock, and what holds of every program.
 
 use super::{
-    pipe::{Half, Kept, Passes, Room},
+    pipe::{Half, Kept, Passes, Rooms, StageHalves},
     *,
 };
 use roundelay_codegen::lower;
@@ -67,7 +67,7 @@ pub(super) fn equal(
     [forward, input, weight, message]: [u64; 4],
     [activation, retained]: [u64; 2],
     room: u64,
-) -> Pipe {
+) -> Limited {
     let kept = Kept {
         activation: Bytes(activation),
         retained: Bytes(retained),
@@ -82,16 +82,17 @@ pub(super) fn equal(
         kept,
         ..StageHalves::default()
     };
-    let room = vec![Room::Live(Bytes(room)); p];
-    Pipe { stages: vec![stage; p], micro_batches: m, room }
+    let pipe = Pipe { stages: vec![stage; p], micro_batches: m };
+    Limited { pipe, rooms: Rooms::Live(vec![Bytes(room); p]) }
 }
 
 /// The longest time from the first to the last pass of one device when the order that is found
 /// for a pipeline has been compiled, and runs on the clock from rest.
-fn stage_span(pipe: &Pipe) -> u64 {
-    let (_, found) = find::find(pipe, Aim::Time, &[]).unwrap();
+fn stage_span(limited: &Limited) -> u64 {
+    let pipe = &limited.pipe;
+    let (_, found) = find::find(limited, Aim::Time, &[]).unwrap();
     let (p, m) = (pipe.devices(), pipe.micro_batches);
-    let lists = pipe.lists(&found);
+    let lists = lists(&found);
     let plan = Plan { lists, ..plan(Order::ZeroBubbleAuto, p, m) };
     let mut schedule = lower(&program(p, m), &plan).unwrap();
     for (_, routine) in schedule.routines.iter_mut() {
@@ -108,7 +109,7 @@ fn stage_span(pipe: &Pipe) -> u64 {
         link.latency = pipe.stages[0].down;
     }
     let checked = check(schedule, &Kernels).unwrap();
-    assert!(pipe.fits(&passes(&lists_of(&checked).unwrap())), "what runs has room");
+    assert!(limited.fits(&passes(&lists_of(&checked).unwrap())), "what runs has room");
     let (span, step) = (longest(&checked), simulate_steady(&checked));
     // Devices pass from step to step each in its own time, so in the steady state nothing else
     // is lost; messages are rounded up to whole nanoseconds.
@@ -252,7 +253,7 @@ fn orders_that_are_found_have_room_as_they_were_read() {
             calls::price(&mut schedule, &program).unwrap();
             let pipe = read::pipe(&program, &schedule);
             let (_, passes) = find::find(&pipe, Aim::Time, &[]).unwrap();
-            let found = lower(&program, &listed(&bare, &pipe, &passes)).unwrap();
+            let found = lower(&program, &listed(&bare, &passes)).unwrap();
             let lacking = memory::lacks(&program, &found);
             assert!(lacking.is_empty(), "{recompute}, {percent}: {lacking:?}");
         }
@@ -282,7 +283,7 @@ fn a_stage_with_rows_is_read_like_any_other() {
     let bare = plan(Order::ZeroBubbleAuto, 4, 8).with_tensor(tensor);
     let mut schedule = lower(&program, &plain(&bare)).unwrap();
     calls::price(&mut schedule, &program).unwrap();
-    let pipe = read::pipe(&program, &schedule);
+    let Limited { pipe, rooms } = read::pipe(&program, &schedule);
     let (_, senders) = pipe.stages.split_last().unwrap();
     assert!(senders.iter().all(|stage| stage.down > Nanos(0)), "{pipe:?}");
     assert!(pipe.stages[1..].iter().all(|stage| stage.up > Nanos(0)), "{pipe:?}");
@@ -290,8 +291,8 @@ fn a_stage_with_rows_is_read_like_any_other() {
         pipe.stages[1..].iter().all(|stage| stage.values != [Bytes(0); 3]),
         "{pipe:?}"
     );
-    let roomy = |room: &Room| matches!(room, Room::Slots(room) if *room > Bytes(0));
-    assert!(pipe.room.len() == 4 && pipe.room.iter().all(roomy), "{pipe:?}");
+    let Rooms::Slots(rooms) = rooms else { panic!("{rooms:?}") };
+    assert!(rooms.len() == 4 && rooms.iter().all(|room| *room > Bytes(0)), "{rooms:?}");
     let found = with_found_lists(&program, &bare).unwrap();
     let (time, _) = clocked(&program, &found);
     assert!(time < clocked(&program, &plain(&bare)).0, "{time}");

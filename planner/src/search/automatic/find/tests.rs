@@ -5,7 +5,7 @@ use super::*;
 use crate::{
     sample::Random,
     search::automatic::{
-        pipe::{Account, Kept, Room, StageHalves},
+        pipe::{Account, Kept, Rooms, StageHalves, lists},
         tests::equal,
     },
 };
@@ -38,22 +38,24 @@ fn long_pipelines_get_an_order_too() {
 fn laws() {
     let mut random = Random::new(5);
     for round in 0..200 {
-        let pipe = random_pipe(&mut random);
-        let smallest =
-            pipe.stages.iter().zip(&pipe.room).all(|(stage, room)| match room {
-                Room::Live(room) | Room::Slots(room) => stage.kept.of(1) <= *room,
-            });
-        let found = find(&pipe, Aim::Time, &[]);
-        assert_eq!(found.is_some(), smallest, "round {round}: {pipe:?}");
+        let limited = random_pipe(&mut random);
+        let pipe = &limited.pipe;
+        let smallest = pipe
+            .stages
+            .iter()
+            .zip(limited.rooms.each())
+            .all(|(stage, room)| stage.kept.of(1) <= *room);
+        let found = find(&limited, Aim::Time, &[]);
+        assert_eq!(found.is_some(), smallest, "round {round}: {limited:?}");
         let Some((merit, passes)) = found else { continue };
         let (p, m) = (pipe.devices() as u32, pipe.micro_batches as u32);
-        assert_eq!(list_faults(&pipe.lists(&passes), p, m), [], "round {round}");
-        assert!(pipe.fits(&passes), "round {round}");
-        assert_eq!(find(&pipe, Aim::Time, &[]).unwrap().1, passes, "round {round}");
-        let (_, smallest) = find(&pipe, Aim::Memory, &[]).unwrap();
-        assert!(pipe.excess(&smallest) <= pipe.excess(&passes), "round {round}");
-        for known in [1, 2].map(|depth| handcrafted(&pipe, depth)) {
-            if pipe.fits(&known) {
+        assert_eq!(list_faults(&lists(&passes), p, m), [], "round {round}");
+        assert!(limited.fits(&passes), "round {round}");
+        assert_eq!(find(&limited, Aim::Time, &[]).unwrap().1, passes, "round {round}");
+        let (_, smallest) = find(&limited, Aim::Memory, &[]).unwrap();
+        assert!(limited.excess(&smallest) <= limited.excess(&passes), "round {round}");
+        for known in [1, 2].map(|depth| handcrafted(pipe, depth)) {
+            if limited.fits(&known) {
                 assert!(Some(merit) <= pipe.merit(&known), "round {round}");
             }
         }
@@ -65,17 +67,19 @@ fn laws() {
 fn giving_up_early_changes_nothing_that_is_found() {
     let mut random = Random::new(8);
     for round in 0..100 {
-        let pipe = random_pipe(&mut random);
-        let known = [handcrafted(&pipe, 1), handcrafted(&pipe, 2), plain(&pipe)];
-        let filled = habits().filter_map(|habit| fill(&pipe, habit, Nanos(u64::MAX)));
-        let fitting = known.into_iter().chain(filled).filter(|own| pipe.fits(own));
+        let limited = random_pipe(&mut random);
+        let pipe = &limited.pipe;
+        let plain = plain(pipe.devices(), pipe.micro_batches);
+        let known = [handcrafted(pipe, 1), handcrafted(pipe, 2), plain];
+        let filled = habits().filter_map(|habit| fill(&limited, habit, Nanos(u64::MAX)));
+        let fitting = known.into_iter().chain(filled).filter(|own| limited.fits(own));
         let best = fitting.filter_map(|passes| pipe.merit(&passes)).min();
-        let found = find(&pipe, Aim::Time, &[]).map(|(merit, _)| merit);
-        assert_eq!(found, best, "round {round}: {pipe:?}");
+        let found = find(&limited, Aim::Time, &[]).map(|(merit, _)| merit);
+        assert_eq!(found, best, "round {round}: {limited:?}");
     }
 }
 
-fn random_pipe(random: &mut Random) -> Pipe {
+fn random_pipe(random: &mut Random) -> Limited {
     let devices = 1 + random.below(5) as usize;
     let stage = |random: &mut Random| StageHalves {
         forward: Nanos(1 + random.below(30)),
@@ -92,14 +96,15 @@ fn random_pipe(random: &mut Random) -> Pipe {
         gradients: [Bytes(0); 3],
     };
     let stages: Vec<StageHalves> = (0..devices).map(|_| stage(random)).collect();
-    let room = stages.iter().map(|stage| {
+    let rooms = stages.iter().map(|stage| {
         let most = stage.kept.of(2 * devices).0 + 1;
-        let room =
-            Bytes(stage.kept.of(1).0 * (random.below(9).min(1)) + random.below(most));
-        if random.below(2) == 0 { Room::Live(room) } else { Room::Slots(room) }
+        Bytes(stage.kept.of(1).0 * (random.below(9).min(1)) + random.below(most))
     });
-    let room = room.collect();
-    Pipe { stages, micro_batches: 1 + random.below(9) as usize, room }
+    let rooms = rooms.collect();
+    let rooms =
+        if random.below(2) == 0 { Rooms::Live(rooms) } else { Rooms::Slots(rooms) };
+    let micro_batches = 1 + random.below(9) as usize;
+    Limited { pipe: Pipe { stages, micro_batches }, rooms }
 }
 
 /// Every order of the passes of one device.
@@ -120,10 +125,11 @@ fn every(micro_batches: usize) -> Vec<Vec<Half>> {
 }
 
 /// The shortest longest stage span of all orders that have room.
-fn optimum(pipe: &Pipe, every: &[Vec<Half>]) -> Option<Nanos> {
+fn optimum(limited: &Limited, every: &[Vec<Half>]) -> Option<Nanos> {
+    let pipe = &limited.pipe;
     let fits = |device: usize, passes: &&Vec<Half>| {
         let kept = &pipe.stages[device].kept;
-        pipe.account(device, passes).fits(kept, pipe.room[device])
+        pipe.account(device, passes).fits(kept, &limited.rooms, device)
     };
     let mut orders: Vec<Passes> = vec![Vec::new()];
     for device in 0..pipe.devices() {
@@ -148,12 +154,14 @@ fn small_pipelines_get_the_best_of_all_orders() {
             let (forward, input) = (time(&mut random, 5), time(&mut random, 5));
             let (weight, message) = (time(&mut random, 3), random.below(6));
             let room = 2 * (1 + random.below(2 * p as u64));
-            let mut pipe = equal((p, m), [forward, input, weight, message], [1, 1], room);
-            for stage in &mut pipe.stages {
+            let times = [forward, input, weight, message];
+            let mut limited = equal((p, m), times, [1, 1], room);
+            for stage in &mut limited.pipe.stages {
                 stage.weight += Nanos(random.below(3));
             }
-            let (merit, _) = find(&pipe, Aim::Time, &[]).unwrap();
-            assert_eq!(Some(merit.stage_span), optimum(&pipe, &every), "{pipe:?}");
+            let (merit, _) = find(&limited, Aim::Time, &[]).unwrap();
+            let least = optimum(&limited, &every);
+            assert_eq!(Some(merit.stage_span), least, "{limited:?}");
         }
     }
 }
