@@ -1,15 +1,33 @@
 //! Work on several threads whose results do not depend on how many there are.
 
 use std::{
-    sync::atomic::{AtomicUsize, Ordering},
+    num::NonZeroUsize,
+    sync::{
+        OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
 };
 
-/// What `work` makes of each item, in the order of the items, whoever made it. Threads that the system
-/// does not give are done without.
+/// What `work` makes of each item, in the order of the items, whoever made it.
 pub(crate) fn parallel<T: Sync, R: Send>(
     items: &[T],
+    work: &(impl Fn(&T) -> R + Sync),
+) -> Vec<R> {
+    on(threads(), items, work)
+}
+
+/// How many threads there are; the system is asked once, for it reads files to tell.
+pub(crate) fn threads() -> usize {
+    static THREADS: OnceLock<usize> = OnceLock::new();
+    let ask = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    *THREADS.get_or_init(ask)
+}
+
+/// The same on so many threads. Those that the system does not give are done without.
+fn on<T: Sync, R: Send>(
     threads: usize,
+    items: &[T],
     work: &(impl Fn(&T) -> R + Sync),
 ) -> Vec<R> {
     if threads <= 1 || items.len() <= 1 {
@@ -51,7 +69,7 @@ mod tests {
     fn results_stand_in_the_order_of_the_items() {
         let items: Vec<u64> = (0..100).collect();
         for threads in [1, 2, 7] {
-            let squares = parallel(&items, threads, &|item| item * item);
+            let squares = on(threads, &items, &|item| item * item);
             assert!(
                 squares.iter().zip(&items).all(|(square, item)| *square == item * item)
             );

@@ -66,8 +66,6 @@ pub(crate) struct Aim<'a> {
     pub clocked_max: usize,
     /// After this many clocked plans one that no other beats by more than half will do.
     pub enough: usize,
-    /// Threads that clock.
-    pub threads: usize,
 }
 
 /// What was found.
@@ -89,8 +87,7 @@ pub(crate) trait Judge {
     fn sharper(&mut self, open: &[Open]) -> Vec<Result<(Bound, Sharpness), Reason>>;
 
     /// Lowers and clocks some plans on several threads.
-    fn clock(&mut self, round: &[Open], threads: usize)
-    -> Vec<Result<Candidate, Reason>>;
+    fn clock(&mut self, round: &[Open]) -> Vec<Result<Candidate, Reason>>;
 
     /// A plan turned out to be none; another may take its place.
     fn refuse(&mut self, open: &Open, reason: &Reason) -> Option<Open>;
@@ -118,7 +115,7 @@ pub(crate) fn search(
     judge: &mut impl Judge,
     progress: &mut Progress<'_>,
 ) -> Found {
-    let mut queue = Queue::new(plans, (aim.goal, aim.threads));
+    let mut queue = Queue::new(plans, aim.goal);
     let mut found = Found::default();
     while let Some((score, first)) = queue.first() {
         if found.is_settled(score, aim) {
@@ -200,7 +197,7 @@ impl Found {
         (aim, judge): (Aim<'_>, &mut impl Judge),
     ) {
         let round: Vec<Open> = taken.iter().map(|place| *queue.at(*place)).collect();
-        for (open, result) in round.iter().zip(judge.clock(&round, aim.threads)) {
+        for (open, result) in round.iter().zip(judge.clock(&round)) {
             self.clocked += 1;
             match result {
                 Ok(candidate) => self.best.push(candidate),

@@ -62,7 +62,7 @@ impl Space {
     /// Enumerates rule × placement × order × states, then N, S, v, R and shards, then what all
     /// stages compute again that the program does not pin; the cuts follow. What a law of the
     /// cheaper decisions rules out is counted, not listed.
-    pub(crate) fn new(program: &Program, threads: usize) -> Self {
+    pub(crate) fn new(program: &Program) -> Self {
         let values = Values::new(program);
         let grid = Grid::new(&values);
         let ground = Ground::new(program, &values, &grid);
@@ -81,7 +81,7 @@ impl Space {
             }
         };
         let families: Vec<Family> = families.into_iter().filter(lawful).collect();
-        let filled = parallel(&families, threads, &|family| {
+        let filled = parallel(&families, &|family| {
             let mut own = Filler::new(&ground, grid.clone());
             own.fill(*family);
             own.found

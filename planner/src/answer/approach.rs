@@ -7,7 +7,7 @@ use crate::{
         candidate::Candidate,
         local,
         progress::Progress,
-        ranking::{Options, Ranking, threads},
+        ranking::{Options, Ranking},
     },
     space::{Space, outline::Outline},
 };
@@ -141,7 +141,7 @@ fn of_each_class(program: &Program, ranking: &Ranking) -> Vec<Program> {
 /// The plans of a program by approach.
 fn approaches(program: &Program) -> BTreeMap<Approach, Vec<Outline>> {
     let mut all = BTreeMap::<Approach, Vec<Outline>>::new();
-    for plan in Space::new(program, threads()).plans {
+    for plan in Space::new(program).plans {
         let approach = Approach::new(plan.family.rule, plan.counts.tensor);
         all.entry(approach).or_default().push(plan);
     }

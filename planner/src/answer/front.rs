@@ -16,7 +16,7 @@ use crate::{
         clerk::{Clerk, Grouping},
         local,
         progress::{Look, Observer, Progress},
-        ranking::{Ranking, threads},
+        ranking::Ranking,
     },
     space::{Space, outline::Outline, reason::Reason},
 };
@@ -133,7 +133,7 @@ fn known(program: &Program, ranking: &Ranking) -> BTreeSet<Outline> {
 fn plans(program: &Program) -> Vec<Outline> {
     let mut by_memory = program.clone();
     by_memory.search.objective = Objective::Memory;
-    Space::new(&by_memory, threads()).plans
+    Space::new(&by_memory).plans
 }
 
 /// Who makes bounds sharper and clocks plans.
@@ -156,7 +156,7 @@ impl Bench for Clerk<'_> {
     }
 
     fn clocked(&mut self, round: &[Open]) -> Vec<Result<Candidate, Reason>> {
-        self.clock(round, threads())
+        self.clock(round)
     }
 }
 

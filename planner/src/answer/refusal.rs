@@ -5,7 +5,7 @@ use crate::{
         blame::blamed,
         repair::{Changes, Repair, changes},
     },
-    search::ranking::{Options, Ranking, threads},
+    search::ranking::{Options, Ranking},
     space::{
         Space,
         cuts::Messages,
@@ -141,7 +141,7 @@ fn possible_depths(program: &Program) -> String {
     }
     let mut open = program.clone();
     open.search.depth = Numbers::Open;
-    let space = Space::new(&open, threads());
+    let space = Space::new(&open);
     let depths = space.decisions.into_iter().find(|(name, _)| *name == "tensor.depth");
     let depth = &program.search.depth;
     let is_allowed = |own: &String| own.parse().is_ok_and(|own| depth.allows(own));

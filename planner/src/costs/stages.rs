@@ -143,7 +143,6 @@ impl<'a> KnownStages<'a> {
     pub(crate) fn loads(
         &mut self,
         cells: &[Result<Cell<'_>, Reason>],
-        threads: usize,
     ) -> Vec<Result<Vec<StageLoad>, Reason>> {
         let mut all = Vec::with_capacity(cells.len());
         let numbers = cells.iter().map(|cell| {
@@ -155,7 +154,7 @@ impl<'a> KnownStages<'a> {
             all.len() - before
         });
         let numbers: Vec<usize> = numbers.collect();
-        let mut found = self.loads_of_alike(&all, threads).into_iter();
+        let mut found = self.loads_of_alike(&all).into_iter();
         let least = |number: &usize| {
             let mut own = found.by_ref().take(*number);
             let first = own.next().expect("every cell has a way");
@@ -167,7 +166,6 @@ impl<'a> KnownStages<'a> {
     fn loads_of_alike(
         &mut self,
         cells: &[Result<Cell<'_>, Reason>],
-        threads: usize,
     ) -> Vec<Result<Vec<StageLoad>, Reason>> {
         let cells = loop {
             let wanted: Vec<Result<Wanted<'_>, Reason>> = cells
@@ -176,13 +174,13 @@ impl<'a> KnownStages<'a> {
                     cell.as_ref().map(|cell| self.wanted(cell)).map_err(Clone::clone)
                 })
                 .collect();
-            let bent = self.derive(wanted.iter().flatten(), threads);
+            let bent = self.derive(wanted.iter().flatten());
             if bent.is_empty() {
                 break wanted;
             }
             self.straight.retain(|tensor| !bent.contains(tensor));
         };
-        parallel(&cells, threads, &|cell| {
+        parallel(&cells, &|cell| {
             cell.as_ref().map_err(Clone::clone).and_then(|cell| self.load(cell))
         })
     }
@@ -192,7 +190,7 @@ impl<'a> KnownStages<'a> {
     /// # Errors
     /// When the model cannot be cut or differentiated like this.
     pub(crate) fn load_of(&mut self, cell: Cell<'_>) -> Result<Vec<StageLoad>, Reason> {
-        let found = self.loads(&[Ok(cell)], 1).into_iter().next();
+        let found = self.loads(&[Ok(cell)]).into_iter().next();
         found.expect("a cell has its loads")
     }
 
@@ -226,7 +224,6 @@ impl<'a> KnownStages<'a> {
     fn derive<'c>(
         &mut self,
         cells: impl Iterator<Item = &'c Wanted<'c>>,
-        threads: usize,
     ) -> BTreeSet<Tensor> {
         let each = cells.flat_map(|cell| &cell.stages);
         let each = each.flat_map(|stage| {
@@ -243,7 +240,7 @@ impl<'a> KnownStages<'a> {
             groups.entry(Group { tensor, reach, place }).or_default().push(key);
         }
         let groups: Vec<(Group, Vec<&PatternKey>)> = groups.into_iter().collect();
-        let found = parallel(&groups, threads, &|(group, keys)| {
+        let found = parallel(&groups, &|(group, keys)| {
             let forms: Vec<StageForm> = keys.iter().map(|key| key.form).collect();
             self.patterns_at(*group, &forms)
         });
@@ -377,7 +374,7 @@ mod tests {
                 |cuts| core.stages(cuts).iter().map(|one| one.missing).sum::<u64>();
             missing += cuts.iter().map(|cuts| layers(cuts)).sum::<u64>();
             let cells = cells(&cuts, tensor);
-            let (short, own) = (known.loads(&cells, 1), exact.loads(&cells, 1));
+            let (short, own) = (known.loads(&cells), exact.loads(&cells));
             for (cell, (short, own)) in cells.iter().zip(short.into_iter().zip(own)) {
                 let stages = short.unwrap().into_iter().zip(own.unwrap());
                 for (stage, (short, own)) in stages.enumerate() {
@@ -445,7 +442,7 @@ mod tests {
                     let times = nodes.times(2, On::Any, &costs);
                     let cuts = some_cuts(program.model.cuttable(), phase);
                     let cells = cells(&cuts, *tensor);
-                    let loads = known.loads(&cells, 1);
+                    let loads = known.loads(&cells);
                     for (cell, loads) in cells.iter().flatten().zip(loads) {
                         turned_sooner += compared(&times, cell.cuts, &loads.unwrap());
                     }
@@ -501,7 +498,7 @@ mod tests {
                 let mut known = KnownStages::new(&program, &costs, core.clone(), &nodes);
                 let cuts = program.model.boundaries();
                 let cells = cells([&cuts], tensor);
-                let (short, own) = (known.loads(&cells, 1), exact.loads(&cells, 1));
+                let (short, own) = (known.loads(&cells), exact.loads(&cells));
                 for (cell, (short, own)) in cells.iter().zip(short.into_iter().zip(own)) {
                     let (mut short, own) = (short.unwrap(), own.unwrap());
                     for (short, own) in short.iter_mut().zip(&own) {

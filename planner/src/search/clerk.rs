@@ -4,13 +4,12 @@
 use crate::{
     answer::endless::Endless,
     costs::calls::Costs,
-    parallel::parallel,
+    parallel::{parallel, threads},
     search::{
         Judge, Open,
         bound::{Bound, Network},
         candidate::Candidate,
         evaluate::Evaluator,
-        ranking::threads,
         sharpen::{Bounds, Sharpness},
     },
     space::{
@@ -88,11 +87,11 @@ impl<'a> Clerk<'a> {
         plans: Vec<Outline>,
         grouping: Grouping,
     ) -> (Self, Classes) {
-        let bounds = Bounds::new(program, costs, &plans, threads());
+        let bounds = Bounds::new(program, costs, &plans);
         let plans = bounds.cut_apart(plans);
         let listed = Listed { program, bounds, plans, grouping };
         let parts = listed.parts(PARTS * threads());
-        let found = parallel(&parts, threads(), &|part| listed.first(part.clone()));
+        let found = parallel(&parts, &|part| listed.first(part.clone()));
         let (mut classes, mut unfit) = (Classes::new(), Exclusions::default());
         for (part, own) in found {
             for (class, plans) in part {
@@ -300,12 +299,8 @@ impl Judge for Clerk<'_> {
         sharper.map(roomy).collect()
     }
 
-    fn clock(
-        &mut self,
-        round: &[Open],
-        threads: usize,
-    ) -> Vec<Result<Candidate, Reason>> {
-        parallel(round, threads, &|open: &Open| {
+    fn clock(&mut self, round: &[Open]) -> Vec<Result<Candidate, Reason>> {
+        parallel(round, &|open: &Open| {
             let plan = self.listed.bounds.plan(&open.outline)?;
             self.evaluator.evaluate(&plan, (open.bound, open.number))
         })

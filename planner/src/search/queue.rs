@@ -33,11 +33,8 @@ pub(super) struct Queue<'a> {
 }
 
 impl<'a> Queue<'a> {
-    pub(super) fn new(
-        mut parts: Vec<Vec<Open>>,
-        (goal, threads): (&'a Goal, usize),
-    ) -> Self {
-        let least = parallel(&parts, threads, &|part| {
+    pub(super) fn new(mut parts: Vec<Vec<Open>>, goal: &'a Goal) -> Self {
+        let least = parallel(&parts, &|part| {
             let scores = |leaf: &[Open]| leaf.iter().map(|open| open.score(goal)).min();
             part.chunks(LEAF).filter_map(scores).collect::<Vec<Score>>()
         });
@@ -147,7 +144,7 @@ mod tests {
         expected.sort_unstable();
         for size in [1, 700, 5_000] {
             let parts = plans.chunks(size).map(<[Open]>::to_vec).collect();
-            let mut queue = Queue::new(parts, (&goal, 2));
+            let mut queue = Queue::new(parts, &goal);
             let mut seen = Vec::new();
             for _ in 0..3_000 {
                 seen.extend(queue.first().map(|(score, _)| score));

@@ -21,8 +21,6 @@ use roundelay_dsl::Program;
 use roundelay_schedule::{Exactness, Plan, Recompute};
 use std::{
     collections::BTreeMap,
-    num::NonZeroUsize,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -203,7 +201,7 @@ fn ranked_alone(
     let costs = Costs::new(program);
     let mut ranking = Ranking::blank(program);
     if !program.target.devices.is_empty() {
-        ranking.space = Space::new(program, threads());
+        ranking.space = Space::new(program);
         let plans = std::mem::take(&mut ranking.space.plans);
         ranking.take_plans((program, &costs, plans), options, breadth, progress);
     }
@@ -215,12 +213,7 @@ fn ranked_alone(
 
 fn aim<'a>(goal: &'a Goal, options: &Options, keep: usize) -> Aim<'a> {
     let (keep, clocked_max) = (keep.max(1), options.clocked_max);
-    Aim { goal, keep, clocked_max, enough: usize::MAX, threads: threads() }
-}
-
-/// Threads that clock plans.
-pub(crate) fn threads() -> usize {
-    thread::available_parallelism().map_or(1, NonZeroUsize::get)
+    Aim { goal, keep, clocked_max, enough: usize::MAX }
 }
 
 impl Ranking {

@@ -80,7 +80,6 @@ pub(crate) struct Bounds<'a> {
     program: &'a Program,
     differ: Differ,
     cuttings: Cuttings,
-    threads: usize,
     network: Network<'a>,
     /// What devices may take.
     pub room: Room,
@@ -93,26 +92,20 @@ pub(crate) struct Bounds<'a> {
 
 impl<'a> Bounds<'a> {
     /// The bounds of these plans.
-    pub(crate) fn new(
-        program: &'a Program,
-        costs: &'a Costs,
-        plans: &[Outline],
-        threads: usize,
-    ) -> Self {
+    pub(crate) fn new(program: &'a Program, costs: &'a Costs, plans: &[Outline]) -> Self {
         let room = Room::new(program);
         let (sorts, has_uneven_room) = (Sorts::of(costs, &room), room.is_uneven());
         let differ = Differ { sorts, has_uneven_room };
-        let wanted = wanted(program, plans, differ, threads);
+        let wanted = wanted(program, plans, differ);
         let core = Core::new(program);
         let wanted = in_both_ways(program, wanted);
-        let cuttings = Cuttings::new((program, &core), (costs, &room), &wanted, threads);
+        let cuttings = Cuttings::new((program, &core), (costs, &room), &wanted);
         let stages = KnownStages::new(program, costs, core, &cuttings.nodes);
         Self {
             program,
             differ,
             stages,
             cuttings,
-            threads,
             network: Network::new(&program.target),
             room,
             loads: BTreeMap::new(),
@@ -288,7 +281,7 @@ impl<'a> Bounds<'a> {
             Ok(Cell { examples, tensor, cuts, forms, kinds })
         };
         let cells: Vec<Result<Cell<'_>, Reason>> = wanted.values().map(cell).collect();
-        let found = self.stages.loads(&cells, self.threads);
+        let found = self.stages.loads(&cells);
         self.loads.extend(wanted.into_keys().zip(found));
     }
 
@@ -304,9 +297,8 @@ impl<'a> Bounds<'a> {
             .collect();
         let wanted: Vec<(ListKey, &Outline)> =
             keys.into_iter().filter(|(key, _)| !self.lists.contains_key(key)).collect();
-        let found = parallel(&wanted, self.threads, &|(_, outline)| {
-            lists_of(&outline.bare(self.program))
-        });
+        let found =
+            parallel(&wanted, &|(_, outline)| lists_of(&outline.bare(self.program)));
         for ((key, _), lists) in wanted.into_iter().zip(found) {
             self.passes += lists.as_ref().map_or(0, Lists::len);
             self.lists.insert(key, lists);
@@ -323,12 +315,7 @@ struct Differ {
 }
 
 /// What decides where the plans are cut; most are cut where the one before is.
-fn wanted(
-    program: &Program,
-    plans: &[Outline],
-    differ: Differ,
-    threads: usize,
-) -> BTreeSet<Count> {
+fn wanted(program: &Program, plans: &[Outline], differ: Differ) -> BTreeSet<Count> {
     let parts: Vec<&[Outline]> = plans.chunks(PART).collect();
     let of_part = |part: &&[Outline]| {
         let mut last = None;
@@ -336,7 +323,7 @@ fn wanted(
         let new = counts.filter(|count| last.replace(*count) != Some(*count));
         new.collect::<BTreeSet<Count>>()
     };
-    parallel(&parts, threads, &of_part).into_iter().flatten().collect()
+    parallel(&parts, &of_part).into_iter().flatten().collect()
 }
 
 /// The same for each way to count messages, where stages send some and the program has no cuts.

@@ -13,7 +13,7 @@ pub(super) fn goal() -> Goal {
 }
 
 fn aim(goal: &Goal, keep: usize, clocked_max: usize) -> Aim<'_> {
-    Aim { goal, keep, clocked_max, enough: usize::MAX, threads: 2 }
+    Aim { goal, keep, clocked_max, enough: usize::MAX }
 }
 
 pub(super) fn open((number, work): (usize, u64)) -> Open {
@@ -54,13 +54,9 @@ impl Judge for MadeUp {
         each.collect()
     }
 
-    fn clock(
-        &mut self,
-        round: &[Open],
-        threads: usize,
-    ) -> Vec<Result<Candidate, Reason>> {
+    fn clock(&mut self, round: &[Open]) -> Vec<Result<Candidate, Reason>> {
         self.rounds.push(round.len());
-        parallel(round, threads, &|open: &Open| {
+        parallel(round, &|open: &Open| {
             let time = time(self.first[open.number]).ok_or(Reason::OneWorker)?;
             Ok(sample::candidate(&sample::plan_on(1), time, open.number))
         })

@@ -197,18 +197,17 @@ impl Cuttings {
         (program, core): (&Program, &Core),
         (costs, room): (&Costs, &Room),
         wanted: &BTreeSet<Count>,
-        threads: usize,
     ) -> Self {
         let grains: BTreeSet<Grain> = wanted.iter().map(|count| count.grain).collect();
         let grains: Vec<Grain> = grains.into_iter().collect();
         let (sorts, levels) = (Sorts::of(costs, room), Levels::new(&program.target));
-        let (nodes, chains) = chains((program, core), (costs, sorts), &grains, threads);
+        let (nodes, chains) = chains((program, core), (costs, sorts), &grains);
         let mut groups: BTreeMap<(Grain, u32), Vec<Seating>> = BTreeMap::new();
         for Count { grain, stages, seating } in wanted {
             groups.entry((*grain, *stages)).or_default().push(*seating);
         }
         let groups: Vec<_> = groups.into_iter().collect();
-        let found = parallel(&groups, threads, &|((grain, stages), seatings)| {
+        let found = parallel(&groups, &|((grain, stages), seatings)| {
             let costed = chains[grain].as_ref().map_err(Clone::clone)?;
             let cutter = Cutter {
                 program,
@@ -391,7 +390,6 @@ fn chains(
     (program, core): (&Program, &Core),
     (costs, sorts): (&Costs, Sorts),
     grains: &[Grain],
-    threads: usize,
 ) -> (BTreeMap<Tensor, Nodes>, BTreeMap<Grain, Result<CostedChain, Reason>>) {
     let examples = |grain: &Grain| program.train.batch / grain.micro_batches;
     let model = (program, &core.model);
@@ -400,9 +398,8 @@ fn chains(
         splits.entry(grain.tensor).or_default().push(examples(grain));
     }
     let splits: Vec<(Tensor, Vec<u32>)> = splits.into_iter().collect();
-    let found = parallel(&splits, threads, &|(tensor, sizes)| {
-        Split::new(model, (sizes, *tensor), costs)
-    });
+    let found =
+        parallel(&splits, &|(tensor, sizes)| Split::new(model, (sizes, *tensor), costs));
     let tensors = splits.iter().map(|(tensor, _)| *tensor);
     let known: BTreeMap<Tensor, Result<Split, LoadError>> = tensors.zip(found).collect();
     let places = core.nodes(&program.model);
@@ -442,7 +439,7 @@ fn chains(
         let nodes = split.of(examples(grain)).map_err(Reason::refused)?;
         of(nodes).map_err(|error: LoadError| Reason::refused(error))
     };
-    let chains = parallel(grains, threads, &chain);
+    let chains = parallel(grains, &chain);
     let chains = grains.iter().copied().zip(chains).collect();
     let widest = |(tensor, split): (Tensor, Result<Split, LoadError>)| {
         Some((tensor, split.ok()?.into_widest()?))
@@ -526,7 +523,7 @@ mod tests {
         let wanted: BTreeSet<Count> =
             sample::SPLITS.into_iter().flat_map(counts).collect();
         let cuttings =
-            Cuttings::new((&program, &core), (&costs, &Room::new(&program)), &wanted, 1);
+            Cuttings::new((&program, &core), (&costs, &Room::new(&program)), &wanted);
         let mut known = KnownStages::new(&program, &costs, core, &cuttings.nodes);
         let mut compared = 0;
         for count in wanted {

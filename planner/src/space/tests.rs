@@ -6,7 +6,7 @@ use roundelay_dsl::{Numbers, PinnedStages};
 use roundelay_schedule::Exactness;
 
 fn whole(program: &Program) -> Space {
-    let space = Space::new(program, 2);
+    let space = Space::new(program);
     let dropped: u64 = space.dropped.values().sum();
     assert_eq!(space.combinations, space.plans.len() as u64 + dropped);
     space

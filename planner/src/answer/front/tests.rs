@@ -107,7 +107,7 @@ fn every(program: &Program, ranking: &Ranking) -> Vec<Candidate> {
     assert!(ranking.space.plans.iter().all(|plan| clerk.plans().contains(plan)));
     let allowed = classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
     let all: Vec<Open> = allowed.flat_map(|(_, parts)| parts).flatten().collect();
-    clerk.clock(&all, 1).into_iter().flatten().collect()
+    clerk.clock(&all).into_iter().flatten().collect()
 }
 
 #[test]

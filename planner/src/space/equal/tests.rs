@@ -68,7 +68,7 @@ fn clocked(program: &Program, plans: Vec<Outline>) -> Vec<Candidate> {
     let costs = Costs::new(program);
     let (mut clerk, classes) = Clerk::new(program, &costs, plans, Grouping::None);
     let open: Vec<Open> = classes.into_values().flatten().flatten().collect();
-    clerk.clock(&open, 1).into_iter().map(|found| found.expect("it is a plan")).collect()
+    clerk.clock(&open).into_iter().map(|found| found.expect("it is a plan")).collect()
 }
 
 /// The plan that came furthest of those that are left out for a reason.
@@ -92,7 +92,7 @@ fn what_is_left_out_has_a_plan_that_is_no_worse() {
     let mut compared = 0;
     for round in 0..1500 {
         let program = small_space(&mut random);
-        let space = Space::new(&program, 2);
+        let space = Space::new(&program);
         let left_out = space
             .excluded
             .iter()
@@ -166,7 +166,7 @@ fn workers_take_what_replicas_take() {
 
 /// The plans of a space, in a few words.
 fn plans(program: &Program) -> Vec<String> {
-    let space = Space::new(program, 2);
+    let space = Space::new(program);
     space.plans.iter().map(|one| format!("{}, {}", one.family, one.counts)).collect()
 }
 
