@@ -16,6 +16,7 @@ pub(crate) mod progress;
 mod queue;
 pub(crate) mod ranking;
 pub(crate) mod sharpen;
+mod waiting;
 
 use self::queue::{Place, Queue};
 use crate::{

@@ -5,6 +5,7 @@ pub(crate) mod counts;
 pub(crate) mod cuts;
 pub(crate) mod cutting;
 pub(crate) mod decision;
+pub(crate) mod endless;
 pub(crate) mod equal;
 pub(crate) mod excluded;
 pub(crate) mod family;

@@ -198,14 +198,14 @@ pub(crate) struct Costs {
     part_links: PartLinks,
     /// Which calls are one, and so take the time of one.
     pub(crate) algebra: Algebra,
-    models: Vec<Model>,
-    /// The model of every device.
+    kinds: Vec<KindOfDevice>,
+    /// The kind of every device.
     of: Table<DeviceId, usize>,
 }
 
 /// One kind of device.
 #[derive(Debug)]
-struct Model {
+struct KindOfDevice {
     device: Device,
     measured: Option<Measured>,
 }
@@ -218,7 +218,7 @@ impl Costs {
             dtype: program.train.dtype,
             part_links: PartLinks::new(program),
             algebra: Algebra::default(),
-            models: Vec::new(),
+            kinds: Vec::new(),
             of: Table::new(),
         };
         for (id, device) in program.target.devices.iter() {
@@ -231,8 +231,8 @@ impl Costs {
                 profile.map(Arc::as_ptr),
             );
             let number = *kinds.entry(key).or_insert_with(|| {
-                costs.models.push(Model::new(device, profile.map(Arc::as_ref)));
-                costs.models.len() - 1
+                costs.kinds.push(KindOfDevice::new(device, profile.map(Arc::as_ref)));
+                costs.kinds.len() - 1
             });
             costs.of.push(number);
         }
@@ -241,7 +241,7 @@ impl Costs {
 
     /// How many kinds of devices there are.
     pub(crate) fn kinds(&self) -> usize {
-        self.models.len()
+        self.kinds.len()
     }
 
     /// The kinds of some devices.
@@ -274,10 +274,10 @@ impl Costs {
         routines.collect()
     }
 
-    fn models(&self, on: On) -> &[Model] {
+    fn kinds_on(&self, on: On) -> &[KindOfDevice] {
         match on {
-            On::Any => &self.models,
-            On::Kind(kind) => &self.models[kind..=kind],
+            On::Any => &self.kinds,
+            On::Kind(kind) => &self.kinds[kind..=kind],
         }
     }
 
@@ -335,7 +335,7 @@ impl Costs {
         let kernel = Kernel::parse(call).map_err(unpriced)?;
         let footprint = kernel.footprint(self.dtype);
         let exchange = kernel.exchange().map(|one| one.exchanged(self.dtype));
-        let measured = self.models.iter().any(|model| model.measured.is_some());
+        let measured = self.kinds.iter().any(|kind| kind.measured.is_some());
         let spelled = match measured {
             true => Spelled::Alone(call.text()),
             false => Spelled::Nowhere,
@@ -345,17 +345,17 @@ impl Costs {
 
     /// No device takes less for these calls in one launch, however many others are busy.
     pub(crate) fn floor(&self, calls: &[(Priced, u64)]) -> Floor {
-        let busy = |model: &Model| {
-            let busy = self.busy(model, calls);
-            Busy { device: busy.device + model.launch(), ..busy }
+        let busy = |kind: &KindOfDevice| {
+            let busy = self.busy(kind, calls);
+            Busy { device: busy.device + kind.launch(), ..busy }
         };
-        Floor(self.models.iter().map(busy).collect())
+        Floor(self.kinds.iter().map(busy).collect())
     }
 
     /// None of these devices takes less for them as a part of a launch. Exchanges that go on beside others count
     /// for nothing: other parts may hide them.
     pub(crate) fn part(&self, on: On, calls: &[(Priced, u64)]) -> Nanos {
-        let least = self.models(on).iter().map(|model| self.busy(model, calls).device);
+        let least = self.kinds_on(on).iter().map(|kind| self.busy(kind, calls).device);
         least.min().unwrap_or_default()
     }
 
@@ -368,22 +368,22 @@ impl Costs {
         calls: &[(Priced, u64)],
         contained: &[(Priced, u64)],
     ) -> Nanos {
-        let more = |model: &Model| match (&model.measured, contained) {
+        let more = |kind: &KindOfDevice| match (&kind.measured, contained) {
             (Some(_), [_, ..]) => Nanos(0),
             (Some(_), []) | (None, _) => {
-                self.busy(model, calls).device - self.busy(model, contained).device
+                self.busy(kind, calls).device - self.busy(kind, contained).device
             }
         };
-        self.models(on).iter().map(more).min().unwrap_or_default()
+        self.kinds_on(on).iter().map(more).min().unwrap_or_default()
     }
 
     /// How long calls keep one kind of device and its link busy, each where it takes least.
-    fn busy(&self, model: &Model, calls: &[(Priced, u64)]) -> Busy {
-        let mut busy = Busy { device: model.least(calls), lines: BTreeMap::new() };
+    fn busy(&self, kind: &KindOfDevice, calls: &[(Priced, u64)]) -> Busy {
+        let mut busy = Busy { device: kind.least(calls), lines: BTreeMap::new() };
         for (call, count) in counted(calls) {
             let Some(exchange) = call.exchange else { continue };
             let wire = self.part_links.least(exchange);
-            let time = model.exchange(call, exchange, wire) * count;
+            let time = kind.exchange(call, exchange, wire) * count;
             *busy.lines.entry(exchange.line).or_default() += time;
             busy.device += match exchange.meanwhile {
                 Meanwhile::Waits => time,
@@ -395,7 +395,7 @@ impl Costs {
 
     /// What filling each input takes, where feeds were measured; nothing elsewhere.
     fn feeds(&self, job: &Job, busy: u32) -> Vec<Nanos> {
-        let tables = self.models.iter().filter_map(|model| model.measured.as_ref());
+        let tables = self.kinds.iter().filter_map(|kind| kind.measured.as_ref());
         let table = tables.max_by_key(|table| table.launch);
         let Some(table) = table else { return Vec::new() };
         let time = |input: &Input| {
@@ -406,13 +406,9 @@ impl Costs {
         job.inputs.values().map(time).collect()
     }
 
-    /// The models of all devices at these places; places turn, so the whole ring counts.
-    fn models_at(
-        &self,
-        schedule: &Schedule,
-        places: &BTreeSet<Place>,
-    ) -> BTreeSet<usize> {
-        if self.models.len() == 1 && !places.is_empty() {
+    /// The kinds of all devices at these places; places turn, so the whole ring counts.
+    fn kinds_at(&self, schedule: &Schedule, places: &BTreeSet<Place>) -> BTreeSet<usize> {
+        if self.kinds.len() == 1 && !places.is_empty() {
             return [0].into();
         }
         let shifts = schedule.shifts();
@@ -432,31 +428,31 @@ impl Costs {
         devices: &[DeviceId],
     ) -> (Nanos, Origins) {
         let busy = u32::try_from(devices.len()).unwrap_or(u32::MAX);
-        let launched = |model: &Model| {
+        let launched = |kind: &KindOfDevice| {
             let mut origins = Origins::default();
             let time = |call: &Priced| match call.exchange {
                 Some(exchange) => {
                     let (time, link) = self.part_links.most(exchange, devices);
                     let (meanwhile, link) = (exchange.meanwhile, link.index());
-                    let time = model.exchange(call, exchange, time);
+                    let time = kind.exchange(call, exchange, time);
                     (time, Doing::Exchanges { meanwhile, link })
                 }
                 // Exchanges are no kernels of one device.
                 None => {
-                    let (time, origin) = model.time(call, busy);
+                    let (time, origin) = kind.time(call, busy);
                     origins.count(origin);
                     (time, Doing::Computes)
                 }
             };
             let time = time_beside(calls.iter().map(time), needed);
-            (time + model.launch(), origins)
+            (time + kind.launch(), origins)
         };
-        let times = kinds.iter().map(|kind| launched(&self.models[*kind]));
+        let times = kinds.iter().map(|kind| launched(&self.kinds[*kind]));
         times.max_by_key(|(time, _)| *time).unwrap_or_default()
     }
 }
 
-impl Model {
+impl KindOfDevice {
     fn new(device: &Device, profile: Option<&Profile>) -> Self {
         let mut device = device.clone();
         if profile.is_some() {
@@ -539,7 +535,7 @@ pub(crate) fn price_with(
     let mut known = Repeated::default();
     for (id, routine) in schedule.routines.iter() {
         let calls = costs.priced_knowing(&mut known, &routine.calls)?;
-        let kinds = places.get(&id).map(|places| costs.models_at(schedule, places));
+        let kinds = places.get(&id).map(|places| costs.kinds_at(schedule, places));
         let needed = exchanges_needed(&routine.calls, &calls, costs.dtype)?;
         let kinds = kinds.unwrap_or_default();
         let (time, origins) =

@@ -2,7 +2,6 @@
 //! which turned out to be none.
 
 use crate::{
-    answer::endless::Endless,
     costs::calls::Costs,
     parallel::{parallel, threads},
     search::{
@@ -13,6 +12,7 @@ use crate::{
         sharpen::{Bounds, Sharpness},
     },
     space::{
+        endless::Endless,
         excluded::{Excluded, Exclusions, Sizes},
         family::Family,
         outline::Outline,

@@ -1,7 +1,6 @@
 //! Lowers, prices, checks and clocks plans.
 
 use crate::{
-    answer::{endless::Endless, waiting},
     costs::{
         calls::{self, Costs},
         measured::Origins,
@@ -10,8 +9,9 @@ use crate::{
     search::{
         bound::Bound,
         candidate::{Candidate, PoolUse},
+        waiting,
     },
-    space::reason::Reason,
+    space::{endless::Endless, reason::Reason},
 };
 use roundelay_codegen::Lowerer;
 use roundelay_dsl::Program;

@@ -17,7 +17,7 @@ use crate::{
     space::{
         counts::Counts,
         cuts::Messages,
-        cutting::{Count, Cuttings, ELEMENTS, Grain, Seating, Seats, Sorts},
+        cutting::{CutKey, Cuttings, DeviceSorts, ELEMENTS, Grain, Seating, Seats},
         family::Family,
         outline::Outline,
         reason::Reason,
@@ -94,7 +94,7 @@ impl<'a> Bounds<'a> {
     /// The bounds of these plans.
     pub(crate) fn new(program: &'a Program, costs: &'a Costs, plans: &[Outline]) -> Self {
         let room = Room::new(program);
-        let (sorts, has_uneven_room) = (Sorts::of(costs, &room), room.is_uneven());
+        let (sorts, has_uneven_room) = (DeviceSorts::of(costs, &room), room.is_uneven());
         let differ = Differ { sorts, has_uneven_room };
         let wanted = wanted(program, plans, differ);
         let core = Core::new(program);
@@ -123,7 +123,7 @@ impl<'a> Bounds<'a> {
         outline: &Outline,
         network: &mut Network<'_>,
     ) -> Result<Bound, Reason> {
-        let cutting = self.cuttings.get(self.count(outline))?;
+        let cutting = self.cuttings.get(self.cut_key(outline))?;
         let plan = outline.bare(self.program);
         if self.differ.has_uneven_room {
             self.has_room(outline, &held_by_nodes(self.program, &plan, cutting))?;
@@ -132,8 +132,8 @@ impl<'a> Bounds<'a> {
         Ok(if outline.is_sliced() { bound.of_slices(self.program) } else { bound })
     }
 
-    fn count(&self, outline: &Outline) -> Count {
-        count(self.program, outline, self.differ)
+    fn cut_key(&self, outline: &Outline) -> CutKey {
+        cut_key(self.program, outline, self.differ)
     }
 
     /// Some plans, and beside each group of them that differ in what they compute again those that
@@ -146,7 +146,7 @@ impl<'a> Bounds<'a> {
         let mut all = Vec::with_capacity(plans.len());
         for group in plans.chunk_by(Outline::is_alike) {
             all.extend(group);
-            if differ.contains(&self.count(&group[0])) {
+            if differ.contains(&self.cut_key(&group[0])) {
                 let hidden =
                     |own: &Outline| Outline { messages: Messages::Hidden, ..*own };
                 all.extend(group.iter().map(hidden));
@@ -171,7 +171,7 @@ impl<'a> Bounds<'a> {
     /// # Errors
     /// Why it is no plan.
     pub(crate) fn plan(&self, outline: &Outline) -> Result<Plan, Reason> {
-        let cutting = self.cuttings.get(self.count(outline))?;
+        let cutting = self.cuttings.get(self.cut_key(outline))?;
         Ok(outline.plan(self.program, &cutting.cuts))
     }
 
@@ -254,7 +254,7 @@ impl<'a> Bounds<'a> {
             order if order.splits_backward() => Halves::All,
             _ => Halves::None,
         };
-        let cutting = self.cuttings.number(self.count(outline))?;
+        let cutting = self.cuttings.number(self.cut_key(outline))?;
         Ok(LoadKey { cutting, recompute: outline.recompute, halves })
     }
 
@@ -265,8 +265,8 @@ impl<'a> Bounds<'a> {
             .filter(|(key, _)| !self.loads.contains_key(key))
             .collect();
         let cell = |outline: &&Outline| {
-            let count = count(self.program, outline, self.differ);
-            let cutting = self.cuttings.get(count)?;
+            let key = cut_key(self.program, outline, self.differ);
+            let cutting = self.cuttings.get(key)?;
             let recompute = outline.recomputes(self.program);
             let form = |(stage, recompute): (usize, Recompute)| {
                 let order = outline.family.order;
@@ -275,7 +275,7 @@ impl<'a> Bounds<'a> {
                 StageForm { backward, recompute }
             };
             let forms = recompute.into_iter().enumerate().map(form).collect();
-            let Grain { micro_batches, tensor } = count.grain;
+            let Grain { micro_batches, tensor } = key.grain;
             let examples = self.program.train.batch / micro_batches;
             let (cuts, kinds) = (&cutting.cuts, &cutting.kinds);
             Ok(Cell { examples, tensor, cuts, forms, kinds })
@@ -309,35 +309,35 @@ impl<'a> Bounds<'a> {
 /// How the devices of a program differ.
 #[derive(Clone, Copy, Debug)]
 struct Differ {
-    sorts: Sorts,
+    sorts: DeviceSorts,
     /// Whether they do in memory.
     has_uneven_room: bool,
 }
 
 /// What decides where the plans are cut; most are cut where the one before is.
-fn wanted(program: &Program, plans: &[Outline], differ: Differ) -> BTreeSet<Count> {
+fn wanted(program: &Program, plans: &[Outline], differ: Differ) -> BTreeSet<CutKey> {
     let parts: Vec<&[Outline]> = plans.chunks(PART).collect();
     let of_part = |part: &&[Outline]| {
         let mut last = None;
-        let counts = part.iter().map(|outline| count(program, outline, differ));
-        let new = counts.filter(|count| last.replace(*count) != Some(*count));
-        new.collect::<BTreeSet<Count>>()
+        let keys = part.iter().map(|outline| cut_key(program, outline, differ));
+        let new = keys.filter(|key| last.replace(*key) != Some(*key));
+        new.collect::<BTreeSet<CutKey>>()
     };
     parallel(&parts, &of_part).into_iter().flatten().collect()
 }
 
 /// The same for each way to count messages, where stages send some and the program has no cuts.
-fn in_both_ways(program: &Program, mut wanted: BTreeSet<Count>) -> BTreeSet<Count> {
+fn in_both_ways(program: &Program, mut wanted: BTreeSet<CutKey>) -> BTreeSet<CutKey> {
     if program.search.cuts.is_none() {
-        let apart = wanted.iter().filter(|count| count.seating.seats.is_some());
-        let hidden: Vec<Count> = apart.map(Count::hidden).collect();
+        let apart = wanted.iter().filter(|key| key.seating.seats.is_some());
+        let hidden: Vec<CutKey> = apart.map(CutKey::hidden).collect();
         wanted.extend(hidden);
     }
     wanted
 }
 
 /// What decides where a plan is cut.
-fn count(program: &Program, outline: &Outline, differ: Differ) -> Count {
+fn cut_key(program: &Program, outline: &Outline, differ: Differ) -> CutKey {
     let Counts { tensor, stages, chunks, first_device, .. } = outline.counts;
     let Family { placement, order, .. } = outline.family;
     let messages = outline.messages;
@@ -353,14 +353,14 @@ fn count(program: &Program, outline: &Outline, differ: Differ) -> Count {
     };
     // Where all are of one kind links alone may differ, and then from device to device.
     let differs = !outline.family.has_workers_apart()
-        && (differ.sorts == Sorts::Several || first_device > 0);
+        && (differ.sorts == DeviceSorts::Several || first_device > 0);
     let cut_apart = differ.has_uneven_room && seats.is_some();
     let held =
         cut_apart.then(|| held_by_elements(program, &outline.bare(program), ELEMENTS));
     let spread = differs.then(|| outline.spread());
     let seating = Seating { seats, messages, spread, held };
     let micro_batches = outline.counts.all_micro_batches();
-    Count { grain: Grain { micro_batches, tensor }, stages, seating }
+    CutKey { grain: Grain { micro_batches, tensor }, stages, seating }
 }
 
 fn list_key(outline: &Outline) -> ListKey {

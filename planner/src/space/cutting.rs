@@ -35,7 +35,7 @@ pub(crate) struct Grain {
 
 /// What decides where a plan is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Count {
+pub(crate) struct CutKey {
     /// Of every pass.
     pub grain: Grain,
     /// How many.
@@ -58,7 +58,7 @@ pub(crate) struct Seating {
     pub held: Option<Bytes>,
 }
 
-impl Count {
+impl CutKey {
     /// The same stages, if messages between them are hidden.
     pub(crate) fn hidden(&self) -> Self {
         Self { seating: Seating { messages: Messages::Hidden, ..self.seating }, ..*self }
@@ -70,14 +70,14 @@ pub(crate) const ELEMENTS: u64 = 1 << 20;
 
 /// Whether devices differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sorts {
+pub(crate) enum DeviceSorts {
     /// All are alike.
     One,
     /// In what they take for a kernel, or in memory.
     Several,
 }
 
-impl Sorts {
+impl DeviceSorts {
     /// Those of a program.
     pub(crate) fn of(costs: &Costs, room: &Room) -> Self {
         match costs.kinds() > 1 || room.is_uneven() {
@@ -184,7 +184,7 @@ pub(crate) struct InARow {
 /// Cuts by what decides them, or why there are none.
 #[derive(Debug, Default)]
 pub(crate) struct Cuttings {
-    known: BTreeMap<Count, Result<usize, Reason>>,
+    known: BTreeMap<CutKey, Result<usize, Reason>>,
     /// Those that differ.
     distinct: Vec<Cutting>,
     /// The nodes of the short model, for each way to split tensors where they are known.
@@ -196,14 +196,15 @@ impl Cuttings {
     pub(crate) fn new(
         (program, core): (&Program, &Core),
         (costs, room): (&Costs, &Room),
-        wanted: &BTreeSet<Count>,
+        wanted: &BTreeSet<CutKey>,
     ) -> Self {
-        let grains: BTreeSet<Grain> = wanted.iter().map(|count| count.grain).collect();
+        let grains: BTreeSet<Grain> = wanted.iter().map(|key| key.grain).collect();
         let grains: Vec<Grain> = grains.into_iter().collect();
-        let (sorts, levels) = (Sorts::of(costs, room), Levels::new(&program.target));
+        let (sorts, levels) =
+            (DeviceSorts::of(costs, room), Levels::new(&program.target));
         let (nodes, chains) = chains((program, core), (costs, sorts), &grains);
         let mut groups: BTreeMap<(Grain, u32), Vec<Seating>> = BTreeMap::new();
-        for Count { grain, stages, seating } in wanted {
+        for CutKey { grain, stages, seating } in wanted {
             groups.entry((*grain, *stages)).or_default().push(*seating);
         }
         let groups: Vec<_> = groups.into_iter().collect();
@@ -231,7 +232,7 @@ impl Cuttings {
                 Err(reason) => vec![Err(reason); seatings.len()],
             };
             let counts =
-                seatings.into_iter().map(|seating| Count { grain, stages, seating });
+                seatings.into_iter().map(|seating| CutKey { grain, stages, seating });
             cuttings.known.extend(counts.zip(of));
         }
         cuttings
@@ -241,15 +242,15 @@ impl Cuttings {
     ///
     /// # Errors
     /// Why there are none.
-    pub(crate) fn get(&self, count: Count) -> Result<&Cutting, Reason> {
-        self.number(count).map(|number| &self.distinct[number])
+    pub(crate) fn get(&self, key: CutKey) -> Result<&Cutting, Reason> {
+        self.number(key).map(|number| &self.distinct[number])
     }
 
     /// What decides cuts that are elsewhere if messages are hidden.
-    pub(crate) fn differ(&self) -> BTreeSet<Count> {
-        let of = |count: &Count| self.known.get(count)?.as_ref().ok();
-        let differs = |count: &Count| {
-            let found = of(count).zip(of(&count.hidden()));
+    pub(crate) fn differ(&self) -> BTreeSet<CutKey> {
+        let of = |key: &CutKey| self.known.get(key)?.as_ref().ok();
+        let differs = |key: &CutKey| {
+            let found = of(key).zip(of(&key.hidden()));
             found.is_some_and(|(own, hidden)| own != hidden)
         };
         self.known.keys().copied().filter(differs).collect()
@@ -259,22 +260,22 @@ impl Cuttings {
     ///
     /// # Errors
     /// Why there are none.
-    pub(crate) fn number(&self, count: Count) -> Result<usize, Reason> {
-        self.known.get(&count).expect("all numbers of the space were cut").clone()
+    pub(crate) fn number(&self, key: CutKey) -> Result<usize, Reason> {
+        self.known.get(&key).expect("all numbers of the space were cut").clone()
     }
 }
 
 /// The cuts of a chain for each way to seat its stages: those that differ, and which each way has.
 fn cut_all(
     mut cutter: Cutter<'_>,
-    (costs, sorts, room): (&Costs, Sorts, &Room),
+    (costs, sorts, room): (&Costs, DeviceSorts, &Room),
     seatings: &[Seating],
 ) -> Result<(Vec<Cutting>, Vec<usize>), Reason> {
     let Cutter { program, costed, stages, .. } = cutter;
     let lists = &program.search.lists;
     let mut all = Vec::with_capacity(seatings.len());
     for seating in seatings {
-        let spread = seating.spread.filter(|_| sorts == Sorts::Several);
+        let spread = seating.spread.filter(|_| sorts == DeviceSorts::Several);
         let each = |spread: Spread| {
             let devices = |stage| spread.stage(stage, lists);
             (0..stages).map(|stage| costs.kinds_of(devices(stage))).collect()
@@ -388,63 +389,90 @@ struct NodeTimes {
 /// The nodes of each way to split tensors, and the chain of each grain.
 fn chains(
     (program, core): (&Program, &Core),
-    (costs, sorts): (&Costs, Sorts),
+    (costs, sorts): (&Costs, DeviceSorts),
     grains: &[Grain],
 ) -> (BTreeMap<Tensor, Nodes>, BTreeMap<Grain, Result<CostedChain, Reason>>) {
     let examples = |grain: &Grain| program.train.batch / grain.micro_batches;
-    let model = (program, &core.model);
-    let mut splits: BTreeMap<Tensor, Vec<u32>> = BTreeMap::new();
+    let mut sizes: BTreeMap<Tensor, Vec<u32>> = BTreeMap::new();
     for grain in grains {
-        splits.entry(grain.tensor).or_default().push(examples(grain));
+        sizes.entry(grain.tensor).or_default().push(examples(grain));
     }
-    let splits: Vec<(Tensor, Vec<u32>)> = splits.into_iter().collect();
-    let found =
-        parallel(&splits, &|(tensor, sizes)| Split::new(model, (sizes, *tensor), costs));
-    let tensors = splits.iter().map(|(tensor, _)| *tensor);
-    let known: BTreeMap<Tensor, Result<Split, LoadError>> = tensors.zip(found).collect();
+    let splits = splits((program, core), sizes, costs);
+    let kinds = match sorts {
+        DeviceSorts::One => 0,
+        DeviceSorts::Several => costs.kinds(),
+    };
     let places = core.nodes(&program.model);
     let uncosted = Chain::uncosted(&program.model);
+    let costing = Costing { program, costs, kinds, places, uncosted };
     let chain = |grain: &Grain| {
-        let of = |nodes: &Nodes| {
-            let times = |on: On| {
-                let Times { weights, passes, turns } =
-                    nodes.times(examples(grain), on, costs);
-                [weights, passes, turns]
-                    .map(|of| places.iter().map(|at| of[*at]).collect::<Vec<Nanos>>())
-            };
-            let [weights, passes, turns] = times(On::Any);
-            let elements: Vec<u64> =
-                places.iter().map(|at| nodes.elements[*at]).collect();
-            let reads = places.iter().map(|at| nodes.reads[*at]).collect();
-            let update = match program.profiles.is_empty() {
-                true => update_of(program, elements.iter().sum::<u64>().max(1), costs)?,
-                false => Nanos(0),
-            };
-            let (model, dtype) = (&program.model, program.train.dtype);
-            let size = examples(grain).into();
-            let chain = uncosted.taking(model, weights, size, dtype);
-            let kinds = match sorts {
-                Sorts::One => 0,
-                Sorts::Several => costs.kinds(),
-            };
-            let each = (0..kinds).map(|kind| {
-                let [weights, passes, turns] = times(On::Kind(kind));
-                (NodeTimes { passes, turns }, until_loss(weights, model.cuttable()))
-            });
-            let (kinds, weights) = each.unzip();
-            let least = NodeTimes { passes, turns };
-            Ok(CostedChain { chain, least, kinds, weights, elements, reads, update })
-        };
-        let split = known[&grain.tensor].as_ref().map_err(Reason::refused)?;
+        let split = splits[&grain.tensor].as_ref().map_err(Reason::refused)?;
         let nodes = split.of(examples(grain)).map_err(Reason::refused)?;
-        of(nodes).map_err(|error: LoadError| Reason::refused(error))
+        costing.chain(nodes, examples(grain)).map_err(Reason::refused)
     };
     let chains = parallel(grains, &chain);
     let chains = grains.iter().copied().zip(chains).collect();
     let widest = |(tensor, split): (Tensor, Result<Split, LoadError>)| {
         Some((tensor, split.ok()?.into_widest()?))
     };
-    (known.into_iter().filter_map(widest).collect(), chains)
+    (splits.into_iter().filter_map(widest).collect(), chains)
+}
+
+/// The nodes of each way to split tensors, for micro-batches of these sizes.
+fn splits(
+    (program, core): (&Program, &Core),
+    sizes: BTreeMap<Tensor, Vec<u32>>,
+    costs: &Costs,
+) -> BTreeMap<Tensor, Result<Split, LoadError>> {
+    let model = (program, &core.model);
+    let sizes: Vec<(Tensor, Vec<u32>)> = sizes.into_iter().collect();
+    let found =
+        parallel(&sizes, &|(tensor, sizes)| Split::new(model, (sizes, *tensor), costs));
+    sizes.into_iter().map(|(tensor, _)| tensor).zip(found).collect()
+}
+
+/// What makes costed chains of a model.
+struct Costing<'a> {
+    program: &'a Program,
+    costs: &'a Costs,
+    /// How many kinds of devices are told apart.
+    kinds: usize,
+    /// The node of the short model for each of the model.
+    places: Vec<usize>,
+    uncosted: Chain,
+}
+
+impl Costing<'_> {
+    /// The chain for micro-batches of one size, by the nodes of the short model.
+    fn chain(&self, nodes: &Nodes, examples: u32) -> Result<CostedChain, LoadError> {
+        let Self { program, costs, kinds, places, uncosted } = self;
+        let (model, dtype) = (&program.model, program.train.dtype);
+        let times = |on| {
+            let Times { weights, passes, turns } = nodes.times(examples, on, costs);
+            let of_each = |of: Vec<Nanos>| places.iter().map(|at| of[*at]).collect();
+            [weights, passes, turns].map(of_each)
+        };
+        let each = (0..*kinds).map(|kind| {
+            let [weights, passes, turns]: [Vec<Nanos>; 3] = times(On::Kind(kind));
+            (NodeTimes { passes, turns }, until_loss(weights, model.cuttable()))
+        });
+        let (kinds, of_kinds) = each.unzip();
+        let elements: Vec<u64> = places.iter().map(|at| nodes.elements[*at]).collect();
+        let update = match program.profiles.is_empty() {
+            true => update_of(program, elements.iter().sum::<u64>().max(1), costs)?,
+            false => Nanos(0),
+        };
+        let [weights, passes, turns] = times(On::Any);
+        Ok(CostedChain {
+            chain: uncosted.taking(model, weights, examples.into(), dtype),
+            least: NodeTimes { passes, turns },
+            kinds,
+            weights: of_kinds,
+            elements,
+            reads: places.iter().map(|at| nodes.reads[*at]).collect(),
+            update,
+        })
+    }
 }
 
 impl Cutting {
@@ -518,9 +546,9 @@ mod tests {
         let seating = Seating::default();
         let counts = |tensor| {
             let grain = Grain { micro_batches: 2, tensor };
-            (1..=9).map(move |stages| Count { grain, stages, seating })
+            (1..=9).map(move |stages| CutKey { grain, stages, seating })
         };
-        let wanted: BTreeSet<Count> =
+        let wanted: BTreeSet<CutKey> =
             sample::SPLITS.into_iter().flat_map(counts).collect();
         let cuttings =
             Cuttings::new((&program, &core), (&costs, &Room::new(&program)), &wanted);
@@ -528,7 +556,7 @@ mod tests {
         let mut compared = 0;
         for count in wanted {
             let Ok(cutting) = cuttings.get(count) else { continue };
-            let Count { grain: Grain { micro_batches, tensor }, stages, .. } = count;
+            let CutKey { grain: Grain { micro_batches, tensor }, stages, .. } = count;
             let examples = program.train.batch / micro_batches;
             let forms = vec![StageForm::default(); stages as usize];
             let cell = Cell { examples, tensor, cuts: &cutting.cuts, forms, kinds: &[] };

@@ -43,7 +43,7 @@ const WHOLE: u64 = 1 << 10;
 /// The places of a chain where stages may begin or end, and what they take between them.
 struct Places<'a> {
     kinds: &'a [Kinds],
-    sorts: Sorts,
+    sorts: StageSorts,
     /// Time of everything before each place, on each kind of device.
     elapsed: Vec<Vec<Nanos>>,
     /// Bytes that cross there.
@@ -58,14 +58,14 @@ struct Places<'a> {
 }
 
 /// Stages that take and have room for the same are of one sort.
-struct Sorts {
+struct StageSorts {
     /// The sort of each stage.
     of: Vec<usize>,
     /// A stage of each sort.
     some: Vec<usize>,
 }
 
-impl Sorts {
+impl StageSorts {
     fn new(uneven: &Uneven<'_>) -> Self {
         let own = |stage: usize| (&uneven.kinds[stage], uneven.rooms.get(stage));
         let mut known = BTreeMap::new();
@@ -131,7 +131,7 @@ impl<'a> Places<'a> {
         let before = |at: &usize| held.get(*at).copied().unwrap_or(all);
         Self {
             kinds: uneven.kinds,
-            sorts: Sorts::new(uneven),
+            sorts: StageSorts::new(uneven),
             held: positions.iter().map(before).collect(),
             most: vec![u64::MAX; uneven.kinds.len()],
             elapsed: uneven.times.iter().map(elapsed).collect(),
