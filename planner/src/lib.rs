@@ -30,11 +30,10 @@ pub use answer::breach::{Breach, TooWeak, breaches, weaker};
 pub use answer::decisions::{decisions, differences, summary};
 pub use answer::diff::{DiffDocument, Difference, diff, diff_document, diff_table};
 pub use answer::explain::{Explanation, explain};
-pub use answer::front::{Front, front, front_watched};
+pub use answer::front::{Front, front_watched};
 pub use answer::json::{Document, document};
 pub use answer::plan_file::{
-    PlanMistake, PlanMistakes, check_plan, doubt, parse_plan, read_plan, unlowered,
-    write_plan,
+    PlanMistake, PlanMistakes, doubt, parse_plan, read_plan, unlowered, write_plan,
 };
 pub use answer::refusal::{Refusal, Searched};
 pub use answer::remarks::remarks;
@@ -53,7 +52,7 @@ pub use search::progress::{End, Look, Observer};
 pub use search::ranking::{Compare, Options, Ranking, Weaker};
 pub use space::Space;
 pub use space::counts::Counts;
-pub use space::cuts::{Chain, Messages, Tie, Uncuttable, cut};
+pub use space::cuts::{Messages, Uncuttable};
 pub use space::endless::Endless;
 pub use space::equal::Superior;
 pub use space::excluded::{Excluded, Sizes};

@@ -18,7 +18,7 @@ use crate::{
         progress::{Look, Observer, Progress},
         ranking::Ranking,
     },
-    space::{Space, outline::Outline, reason::Reason},
+    space::{Space, outline::Outline},
 };
 use roundelay_dsl::{Objective, Program};
 use std::{
@@ -69,14 +69,15 @@ impl Open {
     }
 }
 
-/// The front of the plans that a program allows; `ranking` is what was clocked of it before, and
-/// `clocked_max` plans are clocked besides at most.
-pub fn front(program: &Program, ranking: &Ranking, clocked_max: usize) -> Front {
+/// The front like [`front_watched`], where nobody watches.
+#[cfg(test)]
+pub(crate) fn front(program: &Program, ranking: &Ranking, clocked_max: usize) -> Front {
     searched((program, ranking), clocked_max, &mut Progress::default())
 }
 
-/// The front like [`front`] while somebody watches, who may end the search: then it is of what was
-/// found so far.
+/// The front of the plans that a program allows; `ranking` is what was clocked of it before, and
+/// `clocked_max` plans are clocked besides at most. Somebody watches, who may end the search: then it
+/// is of what was found so far.
 pub fn front_watched(
     program: &Program,
     ranking: &Ranking,
@@ -136,30 +137,6 @@ fn plans(program: &Program) -> Vec<Outline> {
     Space::new(&by_memory).plans
 }
 
-/// Who makes bounds sharper and clocks plans.
-trait Bench {
-    /// The plans with sharper bounds; those that cannot fit are left out.
-    fn sharpened(&mut self, plans: Vec<Open>) -> Vec<Open>;
-
-    /// The plans with their costs.
-    fn clocked(&mut self, round: &[Open]) -> Vec<Result<Candidate, Reason>>;
-}
-
-impl Bench for Clerk<'_> {
-    fn sharpened(&mut self, plans: Vec<Open>) -> Vec<Open> {
-        let sharper = self.sharper(&plans).into_iter().zip(&plans);
-        let one = |(found, open): (Result<_, Reason>, &Open)| {
-            let (bound, sharpness) = found.ok()?;
-            Some(Open { bound, sharpness, ..*open })
-        };
-        sharper.filter_map(one).collect()
-    }
-
-    fn clocked(&mut self, round: &[Open]) -> Vec<Result<Candidate, Reason>> {
-        self.clock(round)
-    }
-}
-
 /// The plans that nothing found so far beats.
 struct Search {
     found: Vec<Candidate>,
@@ -174,7 +151,7 @@ impl Search {
         &mut self,
         plans: Vec<Open>,
         clocked_max: usize,
-        (bench, progress): (&mut impl Bench, &mut Progress<'_>),
+        (judge, progress): (&mut impl Judge, &mut Progress<'_>),
     ) -> usize {
         let mut rest = Rest::new(plans);
         for aspect in (0..3).cycle() {
@@ -188,11 +165,16 @@ impl Search {
             if first.is_sharp() {
                 let round = rest.take((aspect, room), Open::is_sharp, is_beaten);
                 self.clocked += round.len();
-                bench.clocked(&round).into_iter().flatten().for_each(|own| self.add(own));
+                judge.clock(&round).into_iter().flatten().for_each(|own| self.add(own));
             } else {
                 let dull = |open: &Open| !open.is_sharp();
                 let dull = rest.take((aspect, SHARPENED), dull, is_beaten);
-                bench.sharpened(dull).into_iter().for_each(|open| rest.give_back(open));
+                for (open, sharper) in dull.iter().zip(judge.sharper(&dull)) {
+                    // One that cannot fit is left out.
+                    if let Ok((bound, sharpness)) = sharper {
+                        rest.give_back(Open { bound, sharpness, ..*open });
+                    }
+                }
             }
         }
         0

@@ -292,7 +292,7 @@ pub fn document(ranking: &Ranking) -> Document {
     });
     Document {
         format: FORMAT,
-        objective: ranking.objective_name(),
+        objective: ranking.goal.objective.name(),
         exactness: ranking.allowed,
         plans: plans
             .map(|(rank, candidate)| plan_row(rank, candidate, &ranking.goal))

@@ -124,7 +124,7 @@ pub fn doubt(text: &str, program: &Program) -> Option<PlanMistake> {
 }
 
 /// Every decision that does not go with the program: its name and what is wrong.
-pub fn check_plan(plan: &Plan, program: &Program) -> Vec<(&'static str, String)> {
+pub(crate) fn check_plan(plan: &Plan, program: &Program) -> Vec<(&'static str, String)> {
     match program.under(plan.rule) {
         Ok(program) => check_trained(plan, &program),
         Err(mistake) => vec![("rule", mistake.message)],

@@ -100,11 +100,6 @@ pub struct Weaker {
 }
 
 impl Ranking {
-    /// The objective's name in the language.
-    pub fn objective_name(&self) -> &'static str {
-        self.goal.objective.name()
-    }
-
     /// The best allowed plan.
     pub fn best(&self) -> &Plan {
         &self.plans[0].plan

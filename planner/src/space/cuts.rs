@@ -17,7 +17,7 @@ use std::fmt;
 /// A model's node list as the cutter sees it. Positions run from 0 to the number of nodes; a
 /// cut at position p puts node p first in a new stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chain {
+pub(crate) struct Chain {
     /// Forward plus backward of one micro-batch, per node.
     pub times: Vec<Nanos>,
     /// Bytes of the values that one micro-batch carries over the boundary in front of each node.
@@ -43,7 +43,7 @@ pub enum Inside {
 
 /// Users of one parameter, which must stay in one stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tie {
+pub(crate) struct Tie {
     /// The parameter.
     pub parameter: String,
     /// Its first user.
@@ -70,7 +70,12 @@ pub struct Uncuttable {
 impl Chain {
     /// The chain of a model whose nodes take `times` for a micro-batch of `examples`. What stands
     /// behind the loss counts as part of it.
-    pub fn new(model: &Model, times: Vec<Nanos>, examples: u64, dtype: Float) -> Self {
+    pub(crate) fn new(
+        model: &Model,
+        times: Vec<Nanos>,
+        examples: u64,
+        dtype: Float,
+    ) -> Self {
         let nothing = Self {
             times: Vec::new(),
             crossing: Vec::new(),
@@ -135,17 +140,17 @@ impl Chain {
     }
 
     /// The tie that a cut at a position would break.
-    pub fn tie_at(&self, position: usize) -> Option<&Tie> {
+    pub(crate) fn tie_at(&self, position: usize) -> Option<&Tie> {
         self.ties.iter().find(|tie| tie.first < position && position <= tie.last)
     }
 
     /// Forward plus backward of the nodes `first..end`.
-    pub fn time(&self, first: usize, end: usize) -> Nanos {
+    pub(crate) fn time(&self, first: usize, end: usize) -> Nanos {
         self.times[first..end].iter().copied().sum()
     }
 
     /// Forward plus backward of each stage between cuts.
-    pub fn stage_times(&self, cuts: &[u32]) -> Vec<Nanos> {
+    pub(crate) fn stage_times(&self, cuts: &[u32]) -> Vec<Nanos> {
         let stages = stages_between(cuts, self.times.len());
         stages.map(|own| self.time(own.start, own.end)).collect()
     }
@@ -175,7 +180,7 @@ pub(crate) fn until_loss(mut times: Vec<Nanos>, cuttable: usize) -> Vec<Nanos> {
 ///
 /// # Errors
 /// When ties or the number of nodes leave fewer than `stages` stages.
-pub fn cut(chain: &Chain, stages: u32) -> Result<Vec<u32>, Uncuttable> {
+pub(crate) fn cut(chain: &Chain, stages: u32) -> Result<Vec<u32>, Uncuttable> {
     chain.check(stages)?;
     Ok(cut_at(chain, &chain.positions(), stages))
 }

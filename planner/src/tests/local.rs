@@ -6,7 +6,9 @@ use super::{
     delayed, everything,
 };
 use crate::{
-    Options, appraise, check_plan, front, plan,
+    Options,
+    answer::{front::front, plan_file::check_plan},
+    appraise, plan,
     sample::Random,
     search::{progress::Progress, ranking::survey},
 };

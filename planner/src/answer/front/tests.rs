@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::{
-    Options, plan,
+    Bound, Options, plan,
     sample::{self, Random},
     search::{ranking::survey, sharpen::Sharpness},
+    space::reason::Reason,
     tests::random_program,
 };
 use roundelay_dsl::{Choice, Numbers};
@@ -12,7 +13,7 @@ use roundelay_schedule::{Bytes, Nanos, Placement, Recompute};
 use std::{collections::BTreeSet, ops::ControlFlow};
 
 fn open((number, (time, memory)): (usize, (u64, u64))) -> Open {
-    let bound = crate::Bound { memory: Bytes(memory), ..sample::bound(Nanos(time)) };
+    let bound = Bound { memory: Bytes(memory), ..sample::bound(Nanos(time)) };
     let devices = u32::try_from(1 + number % 3).expect("few devices");
     let sharpness = Sharpness::Nodes;
     Open { outline: sample::outline(devices), bound, sharpness, number }
@@ -35,14 +36,17 @@ fn real(open: &Open) -> Result<Candidate, Reason> {
 /// Makes no bound sharper but in name.
 struct MadeUp;
 
-impl Bench for MadeUp {
-    fn sharpened(&mut self, plans: Vec<Open>) -> Vec<Open> {
-        let sharpness = Sharpness::Lists;
-        plans.into_iter().map(|open| Open { sharpness, ..open }).collect()
+impl Judge for MadeUp {
+    fn sharper(&mut self, open: &[Open]) -> Vec<Result<(Bound, Sharpness), Reason>> {
+        open.iter().map(|open| Ok((open.bound, Sharpness::Lists))).collect()
     }
 
-    fn clocked(&mut self, round: &[Open]) -> Vec<Result<Candidate, Reason>> {
+    fn clock(&mut self, round: &[Open]) -> Vec<Result<Candidate, Reason>> {
         round.iter().map(real).collect()
+    }
+
+    fn refuse(&mut self, _: &Open, _: &Reason) -> Option<Open> {
+        None
     }
 }
 
