@@ -72,12 +72,18 @@ pub enum ProfileError {
     /// One table is for one number of threads.
     #[error(
         "device `{one}` has {threads} threads, `{other}` has {others}: a table is for one number \
-         of threads, so measure them one by one"
+         of threads; {}",
+        Self::ONE_BY_ONE
     )]
     Threads { one: String, threads: u32, other: String, others: u32 },
     /// Unusable data, or a machine that fails.
     #[error(transparent)]
     Run(#[from] RunError),
+}
+
+impl ProfileError {
+    /// What helps where devices have different numbers of threads, as that message ends with.
+    pub const ONE_BY_ONE: &'static str = "measure them one by one";
 }
 
 /// Measures the best plans of a program on this machine; tables that the program names do not

@@ -5,7 +5,7 @@ use crate::{
     Record, State, Touched, cpu::Cpu, cuda::Cuda,
 };
 use roundelay_schedule::{Checked, DeviceId, Kind, Nanos};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 /// A machine that replays one schedule.
 pub enum AnyMachine {
@@ -24,6 +24,25 @@ pub enum MachineError {
     /// A GPU.
     #[error(transparent)]
     Cuda(Box<CudaError>),
+}
+
+impl MachineError {
+    /// What would repair it, as the message ends with; empty where the message is all.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Cpu(error) => error.hint(),
+            Self::Cuda(error) => error.hint(),
+        }
+    }
+
+    /// The file that is at fault, where one is.
+    pub fn path(&self) -> Option<&Path> {
+        if let Self::Cpu(CpuError::State(error)) = self {
+            return error.path();
+        }
+        let Self::Cuda(error) = self else { return None };
+        if let CudaError::State(error) = &**error { error.path() } else { None }
+    }
 }
 
 impl From<CudaError> for MachineError {

@@ -33,6 +33,16 @@ pub enum CodeError {
     Element(#[from] NotNative),
 }
 
+impl CodeError {
+    /// What would repair it, as the message ends with; empty where the message is all.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Call { .. } => "",
+            Self::Element(_) => NotNative::HINT,
+        }
+    }
+}
+
 /// The kernel of call `number` of a routine.
 ///
 /// # Errors

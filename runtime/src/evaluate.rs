@@ -20,6 +20,7 @@ use roundelay_schedule::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     thread,
     time::Duration,
 };
@@ -95,6 +96,26 @@ pub enum EvaluateError {
     /// The machine could not go on.
     #[error(transparent)]
     Machine(#[from] MachineError),
+}
+
+impl EvaluateError {
+    /// What would repair it, as the message ends with; empty where the message is all.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Code(error) => error.hint().to_owned(),
+            Self::State(error) => error.hint().to_owned(),
+            Self::Machine(error) => error.hint(),
+        }
+    }
+
+    /// The file that is at fault, where one is.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Code(_) => None,
+            Self::State(error) => error.path(),
+            Self::Machine(error) => error.path(),
+        }
+    }
 }
 
 /// What of a schedule is evaluated.

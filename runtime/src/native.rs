@@ -6,10 +6,16 @@ use roundelay_schedule::{Float, Native};
 /// A job in an element type that no machine here computes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the CPU computes in f32 and f64, but the schedule trains in {0}; it can be planned, \
-     compiled, checked and simulated, and runs with `dtype f32`"
+    "the CPU computes in f32 and f64, but the schedule trains in {dtype}; {hint}",
+    dtype = .0, hint = Self::HINT
 )]
 pub struct NotNative(pub Float);
+
+impl NotNative {
+    /// What can be done all the same, as the message ends with.
+    pub const HINT: &'static str = "it can be planned, compiled, checked and simulated, and runs with \
+                                    `dtype f32`";
+}
 
 /// Whether the CPU computes in an element type.
 ///

@@ -37,16 +37,18 @@ enum Place {
 #[derive(Debug, Error)]
 pub enum OutputError {
     /// The work reads it.
-    #[error("`{}` is an input, and would be written over; name another output", path.display())]
+    #[error(
+        "`{}` is an input, and would be written over; {}",
+        path.display(), self.hint()
+    )]
     Input {
         /// The file.
         path: PathBuf,
     },
     /// It lies among checkpoints, of which a run reads and removes some.
     #[error(
-        "`{}` lies among the checkpoints of `{}`, which have a folder of their own; name an output \
-         elsewhere",
-        path.display(), folder.display()
+        "`{}` lies among the checkpoints of `{}`, which have a folder of their own; {}",
+        path.display(), folder.display(), self.hint()
     )]
     AmongCheckpoints {
         /// The file.
@@ -56,18 +58,15 @@ pub enum OutputError {
     },
     /// The data would take it for their own.
     #[error(
-        "`{}` lies among the data, and would be read as a part of them; name a place elsewhere",
-        path.display()
+        "`{}` lies among the data, and would be read as a part of them; {}",
+        path.display(), self.hint()
     )]
     AmongData {
         /// The file, or the folder of checkpoints.
         path: PathBuf,
     },
     /// It cannot be, which is known before the work begins.
-    #[error(
-        "cannot write `{}`: {source}; check space and permissions, or name another file",
-        path.display()
-    )]
+    #[error("cannot write `{}`: {source}; {}", path.display(), self.hint())]
     Unwritable {
         /// The file.
         path: PathBuf,
@@ -75,16 +74,38 @@ pub enum OutputError {
         source: io::Error,
     },
     /// The work is done, and the system takes no more of the file.
-    #[error(
-        "cannot write `{}`: {source}; check space and permissions, or name another file",
-        path.display()
-    )]
+    #[error("cannot write `{}`: {source}; {}", path.display(), self.hint())]
     Write {
         /// The file.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
     },
+}
+
+impl OutputError {
+    /// What would repair it, as the message ends with.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Input { .. } => "name another output",
+            Self::AmongCheckpoints { .. } => "name an output elsewhere",
+            Self::AmongData { .. } => "name a place elsewhere",
+            Self::Unwritable { .. } | Self::Write { .. } => {
+                "check space and permissions, or name another file"
+            }
+        }
+    }
+
+    /// The file or folder that is not written.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Input { path }
+            | Self::AmongCheckpoints { path, .. }
+            | Self::AmongData { path }
+            | Self::Unwritable { path, .. }
+            | Self::Write { path, .. } => path,
+        }
+    }
 }
 
 impl OutputFile {

@@ -11,7 +11,12 @@ pub use source::Source;
 pub(crate) use source::Made;
 
 use roundelay_schedule::{Division, Float, Job, Parameter, Stage};
-use std::{borrow::Cow, collections::BTreeMap, ops::Range, path::PathBuf};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 /// Whether an array has the name of one of the head of a unit, as `unit0.head.linear.weight` is. A
 /// parameter of a model may have such a name too, so where a job is known its word counts.
@@ -139,8 +144,8 @@ pub enum StateError {
     },
     /// An older version that the rule reads is not there.
     #[error(
-        "version {version} of `{name}` is not in the state, but the rule still reads it; \
-         start from the newest parameters alone"
+        "version {version} of `{name}` is not in the state, but the rule still reads it; {}",
+        self.hint()
     )]
     Version {
         /// Global name.
@@ -157,13 +162,47 @@ pub enum StateError {
         age: u32,
     },
     /// The file of an array, which was whole before, does not give it.
-    #[error("cannot read `{}` any more: {reason}; leave it as it is until it is loaded", path.display())]
+    #[error("cannot read `{}` any more: {reason}; {}", path.display(), self.hint())]
     Read {
         /// The file.
         path: PathBuf,
         /// What the system says.
         reason: String,
     },
+}
+
+impl StateError {
+    /// What would repair it, as the message ends with; empty where the message is all.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Version { .. } => "start from the newest parameters alone",
+            Self::Read { .. } => "leave it as it is until it is loaded",
+            Self::Missing { .. }
+            | Self::Unknown { .. }
+            | Self::Shape { .. }
+            | Self::Element { .. }
+            | Self::Optimizer { .. }
+            | Self::Length { .. }
+            | Self::Origin { .. }
+            | Self::OldOptimizer { .. } => "",
+        }
+    }
+
+    /// The file that is at fault, where it is not what the state holds.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Read { path, .. } => Some(path),
+            Self::Version { .. }
+            | Self::Missing { .. }
+            | Self::Unknown { .. }
+            | Self::Shape { .. }
+            | Self::Element { .. }
+            | Self::Optimizer { .. }
+            | Self::Length { .. }
+            | Self::Origin { .. }
+            | Self::OldOptimizer { .. } => None,
+        }
+    }
 }
 
 impl<A: Numbers> State<A> {

@@ -13,6 +13,7 @@ use roundelay_schedule::{Bytes, Nanos, simulate_steady};
 use std::{
     fmt, mem,
     num::NonZeroU64,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -134,6 +135,28 @@ pub enum TrainError {
     /// Held-out data could not be looked at.
     #[error(transparent)]
     Evaluate(#[from] EvaluateError),
+}
+
+impl TrainError {
+    /// What would repair it, as the message ends with; empty where the message is all.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Machine(error) => error.hint(),
+            Self::Checkpoint(error) | Self::LastCheckpoint(error) => {
+                error.hint().to_owned()
+            }
+            Self::Evaluate(error) => error.hint(),
+        }
+    }
+
+    /// The file or folder that is at fault, where one is.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Machine(error) => error.path(),
+            Self::Checkpoint(error) | Self::LastCheckpoint(error) => Some(error.path()),
+            Self::Evaluate(error) => error.path(),
+        }
+    }
 }
 
 impl Every {

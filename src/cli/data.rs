@@ -4,7 +4,7 @@ use super::{
     Form, args::DataArgs, compile, failure::Failure, load, print, print_json,
     watch::Known,
 };
-use roundelay::{Examples, ExamplesError, parts::schedule::counted};
+use roundelay::{Examples, parts::schedule::counted};
 
 pub(super) fn data(args: &DataArgs) -> Result<(), Failure> {
     let form = args.json.then_some(Form::Document);
@@ -36,8 +36,5 @@ fn written(args: &DataArgs) -> Result<Examples, Failure> {
     let steps = args.steps.unwrap_or(schedule.job.steps);
     let data = args.data.as_deref();
     let written = roundelay::write_examples(&schedule, steps, data, &args.output);
-    written.map_err(|error| match error {
-        ExamplesError::Data(error) => Failure::run(file, &error.into()),
-        ExamplesError::Output(error) => Failure::unwritten(&error),
-    })
+    written.map_err(|error| Failure::examples(file, error))
 }

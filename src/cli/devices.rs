@@ -40,7 +40,7 @@ fn self_check(args: &DevicesArgs) -> Result<(), Failure> {
     let (largest, patience) =
         (Bytes(args.largest << 20), Duration::from_secs(args.deadline));
     let checked = roundelay::self_check(largest, patience)
-        .map_err(|error| Failure::gpus(&error.to_string()))?;
+        .map_err(|error| Failure::gpus(&error))?;
     let Some(checked) = checked else { return Ok(()) };
     match args.json {
         true => print_json(&document(&checked), Form::Document)?,

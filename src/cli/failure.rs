@@ -1,5 +1,7 @@
 //! How a command fails: what is said, in which form, and the exit code.
 
+mod run;
+
 use super::{
     FORMAT, Form, broken, json_text,
     load::Loaded,
@@ -8,8 +10,7 @@ use super::{
     put,
 };
 use roundelay::{
-    CompileError, Diagnostic, Diagnostics, FileErrors, OutputError, ProfileError,
-    Refusal, RunError, Unnameable,
+    CompileError, Diagnostic, Diagnostics, FileErrors, Refusal, Unnameable,
     parts::{
         dsl::{ListMistake, Place},
         planner::{NoPlan, PlanMistake, PlanMistakes, Shortfall},
@@ -114,22 +115,6 @@ impl Failure {
         Self { kind: Kind::Run, ..Self::refused(Code::Signal, path, message) }
     }
 
-    /// A file that is not written.
-    pub(crate) fn unwritten(error: &OutputError) -> Self {
-        let message = error.to_string();
-        match error {
-            OutputError::Input { path }
-            | OutputError::AmongCheckpoints { path, .. }
-            | OutputError::AmongData { path } => Self::usage(path, &message),
-            OutputError::Unwritable { path, .. } => {
-                Self::refused(Code::File, path, message)
-            }
-            OutputError::Write { path, .. } => {
-                Self { kind: Kind::Run, ..Self::refused(Code::File, path, message) }
-            }
-        }
-    }
-
     /// An input that is refused for one reason.
     pub(crate) fn refused(code: Code, path: &Path, message: String) -> Self {
         let problem = Problem::new(code, path, 0, message.clone());
@@ -172,22 +157,6 @@ impl Failure {
     pub(crate) fn with(mut self, sentence: Option<&str>) -> Self {
         self.text.extend(sentence.into_iter().flat_map(|own| ["\n", own]));
         self
-    }
-
-    /// GPUs that cannot be used, or that do wrong.
-    pub(crate) fn gpus(message: &str) -> Self {
-        Self::of_machine(Code::Cuda, message)
-    }
-
-    /// What a launcher says of ranks, where that cannot be.
-    pub(crate) fn ranks(message: &str) -> Self {
-        Self::of_machine(Code::Ranks, message)
-    }
-
-    /// Something that no file is at fault for.
-    fn of_machine(code: Code, message: &str) -> Self {
-        let problem = Problem::new(code, Path::new(""), 0, message.to_owned());
-        Self { problems: vec![problem], ..Self::wrong(message) }
     }
 
     /// A GPU that is not as it should be, of which a document has said all: nothing is printed behind that.
@@ -337,46 +306,8 @@ impl Failure {
         Self::listed(shortfalls.iter().map(of).collect())
     }
 
-    /// A program that cannot be measured.
-    pub(crate) fn profile(loaded: &Loaded, error: &ProfileError) -> Self {
-        let path = &loaded.file;
-        match error {
-            ProfileError::NoPlan(refusal) => Self::no_plan(loaded, refusal),
-            ProfileError::Compile(error) => Self::compile(loaded, error),
-            ProfileError::Threads { .. } | ProfileError::Run(_) => {
-                let run = matches!(error, ProfileError::Run(run) if !run.is_input());
-                let kind = if run { Kind::Run } else { Kind::Refused };
-                let message = describe(error);
-                let problem = Problem::new(Code::Profile, path, 0, message.clone());
-                Self { kind, text: format!("error: {message}"), problems: vec![problem] }
-            }
-        }
-    }
-
-    /// A run that failed.
-    pub(crate) fn run(path: &Path, error: &RunError) -> Self {
-        let kind = if error.is_input() { Kind::Refused } else { Kind::Run };
-        let message = describe(error);
-        let problem = Problem::new(Code::Run, path, 0, message.clone());
-        Self { kind, text: format!("error: {message}"), problems: vec![problem] }
-    }
-
     fn listed(problems: Vec<Problem>) -> Self {
         let text = problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n");
         Self { kind: Kind::Refused, text, problems }
     }
-}
-
-/// An error with all its causes.
-fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let inner_text = inner.to_string();
-        if !text.contains(&inner_text) {
-            text = format!("{text}: {inner_text}");
-        }
-        cause = inner.source();
-    }
-    text
 }

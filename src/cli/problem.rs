@@ -49,10 +49,16 @@ impl From<&Repair> for RepairRow {
 pub(super) enum Code {
     /// A schedule that breaks a rule.
     Check,
+    /// A folder of checkpoints, or a file in it.
+    Checkpoint,
     /// A plan that does not become a schedule.
     Compile,
-    /// A GPU that cannot be used.
+    /// A GPU that cannot be used or that fails, or what of its driver and libraries is missing.
     Cuda,
+    /// Data that cannot be used.
+    Data,
+    /// A type of numbers in which nothing here trains.
+    Dtype,
     /// A file that cannot be read or written, or is something else.
     File,
     /// A program that is not formatted.
@@ -63,7 +69,7 @@ pub(super) enum Code {
     Limit,
     /// Lists that are no training step.
     Lists,
-    /// A plan that takes too much memory.
+    /// A plan that takes too much memory, or a machine that has too little left.
     Memory,
     /// No plan fits.
     NoPlan,
@@ -71,9 +77,9 @@ pub(super) enum Code {
     Plan,
     /// What cannot be measured.
     Profile,
-    /// What a launcher says of ranks.
+    /// Processes that do not train together as they should.
     Ranks,
-    /// A run that cannot be, or that failed.
+    /// A run that failed for another reason.
     Run,
     /// A text that is no schedule.
     Schedule,
@@ -81,6 +87,8 @@ pub(super) enum Code {
     Signal,
     /// Arguments that do not go together.
     Usage,
+    /// A file of weights.
+    Weights,
     /// A mistake of a program or of a setting, which the language has kinds of.
     Program(dsl::Code),
 }
@@ -89,8 +97,11 @@ impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Code::Check => "check",
+            Code::Checkpoint => "checkpoint",
             Code::Compile => "compile",
             Code::Cuda => "cuda",
+            Code::Data => "data",
+            Code::Dtype => "dtype",
             Code::File => "file",
             Code::Format => "format",
             Code::Interrupted => "interrupted",
@@ -105,6 +116,7 @@ impl fmt::Display for Code {
             Code::Schedule => "schedule",
             Code::Signal => "signal",
             Code::Usage => "usage",
+            Code::Weights => "weights",
             Code::Program(code) => return code.fmt(f),
         })
     }
@@ -121,6 +133,11 @@ impl Problem {
     pub(super) fn doubt(path: &Path, doubt: PlanMistake) -> Self {
         let problem = Self::new(Code::Plan, path, doubt.line as u64, doubt.message);
         Self { severity: "warning", ..problem }
+    }
+
+    /// Whether its message names the file, or there is none.
+    fn tells_file(&self) -> bool {
+        self.file.is_empty() || self.message.contains(&format!("`{}`", self.file))
     }
 
     pub(super) fn new(code: Code, path: &Path, line: u64, message: String) -> Self {
@@ -160,6 +177,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.severity, self.message)?;
         match (self.line, self.column) {
+            (0, _) if self.tells_file() => {}
             (0, _) => write!(f, "\n --> {}", self.file)?,
             (line, 0) => write!(f, "\n --> {}:{line}", self.file)?,
             (line, column) => write!(f, "\n --> {}:{line}:{column}", self.file)?,
@@ -174,10 +192,13 @@ mod tests {
     use serde_json::Value;
     use std::collections::BTreeSet;
 
-    const OWN: [Code; 17] = [
+    const OWN: [Code; 21] = [
         Code::Check,
+        Code::Checkpoint,
         Code::Compile,
         Code::Cuda,
+        Code::Data,
+        Code::Dtype,
         Code::File,
         Code::Format,
         Code::Interrupted,
@@ -192,6 +213,7 @@ mod tests {
         Code::Schedule,
         Code::Signal,
         Code::Usage,
+        Code::Weights,
     ];
 
     const PROGRAM: [dsl::Code; 15] = [

@@ -17,7 +17,7 @@ use super::{
 };
 use progress::{Beside, Progress};
 use roundelay::{
-    Checked, Every, Folder, Graphs, Interrupt, Met, On, Outcome, RunError, RunOptions,
+    Checked, Every, Folder, Graphs, Interrupt, Met, On, Outcome, RunOptions,
     SearchOptions, Seat, Start, parts::planner,
 };
 use serde::Serialize;
@@ -25,8 +25,7 @@ use std::{io, path::Path, process, slice, time::Duration};
 use tell::Teller;
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
-    let seat =
-        Seat::of_environment().map_err(|error| Failure::ranks(&error.to_string()))?;
+    let seat = Seat::of_environment().map_err(|error| Failure::ranks(&error))?;
     let told = Told::of(&seat);
     let nothing = nothing(args, told)?;
     let mut watch = Watch::new(nothing.clone());
@@ -45,10 +44,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let mut teller = Teller::new(args.json, progress, options.interrupt.clone());
     let outcome = roundelay::run(&schedule, &options, |event| teller.tell(event));
     let printed = teller.done();
-    let outcome = outcome.map_err(|error| match error {
-        RunError::Output(error) => Failure::unwritten(&error),
-        other => Failure::run(&args.program.file, &other),
-    })?;
+    let outcome = outcome.map_err(|error| Failure::run(&args.program.file, &error))?;
     if told == Told::Here && printed.is_ok() {
         end::tell(&schedule, &outcome, args.json)?;
         tell_saved(args)?;

@@ -5,7 +5,7 @@ use roundelay_runtime::{
     MeetingError, NoCuda, NotNative, OutputError, StateError, TrainError, WeightsError,
 };
 use roundelay_schedule::Float;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// Why a run did not happen, or stopped.
@@ -21,7 +21,7 @@ pub enum RunError {
     #[error("`{}` holds no whole checkpoint", .0.display())]
     NoCheckpoint(PathBuf),
     /// There is no folder of checkpoints.
-    #[error("there is no folder `{}`; name the one that `run --checkpoint` wrote to", .0.display())]
+    #[error("there is no folder `{}`; {}", .0.display(), self.hint())]
     NoFolder(PathBuf),
     /// Weights cannot be written where they are to be.
     #[error(transparent)]
@@ -35,7 +35,8 @@ pub enum RunError {
     /// Losses of a type whose small gradients vanish would have to be scaled.
     #[error(
         "training in {0} wants losses that are scaled, or small gradients vanish, and there is no \
-         scaling yet; train with `dtype bf16`"
+         scaling yet; {hint}",
+        hint = self.hint()
     )]
     Unscaled(Float),
     /// There is no GPU where one was asked for.
@@ -95,6 +96,56 @@ impl From<EvaluateError> for RunError {
 }
 
 impl RunError {
+    /// What would repair it, as the message ends with; empty where the message is all.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Data(error) => error.hint().to_owned(),
+            Self::Checkpoint(error) => error.hint().to_owned(),
+            Self::NoCheckpoint(_) => String::new(),
+            Self::NoFolder(_) => {
+                "name the one that `run --checkpoint` wrote to".to_owned()
+            }
+            Self::Output(error) => error.hint().to_owned(),
+            Self::Weights(error) => error.hint().to_owned(),
+            Self::Element(_) | Self::Nowhere { .. } => NotNative::HINT.to_owned(),
+            Self::Unscaled(_) => "train with `dtype bf16`".to_owned(),
+            Self::NoCuda { absent, dtype } => {
+                let own = [absent.hint(), instead_of_gpu(*dtype)];
+                own.into_iter()
+                    .filter(|hint| !hint.is_empty())
+                    .collect::<Vec<_>>()
+                    .join("; ")
+            }
+            Self::Code(error) => error.hint().to_owned(),
+            Self::State(error) => error.hint().to_owned(),
+            Self::Meeting(error) => error.hint().to_owned(),
+            Self::Ranks(_) => String::new(),
+            Self::Machine(error) => error.hint(),
+            Self::Train(error) => error.hint(),
+        }
+    }
+
+    /// The file or folder that is at fault; none where it is what the schedule says, or no file.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Data(error) => error.path(),
+            Self::Checkpoint(error) => Some(error.path()),
+            Self::NoCheckpoint(folder) | Self::NoFolder(folder) => Some(folder),
+            Self::Output(error) => Some(error.path()),
+            Self::Weights(error) => Some(error.path()),
+            Self::State(error) => error.path(),
+            Self::Machine(error) => error.path(),
+            Self::Train(error) => error.path(),
+            Self::Element(_)
+            | Self::Unscaled(_)
+            | Self::NoCuda { .. }
+            | Self::Nowhere { .. }
+            | Self::Code(_)
+            | Self::Meeting(_)
+            | Self::Ranks(_) => None,
+        }
+    }
+
     /// Whether what was given is at fault, not the run.
     pub fn is_input(&self) -> bool {
         match self {

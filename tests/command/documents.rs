@@ -3,7 +3,7 @@
 use crate::support::{
     PROGRAM, Scratch, compiled, diagnostics, document, ended, printed, root, roundelay,
 };
-use std::fs;
+use std::{fs, path::Path};
 
 /// A schedule in which nothing waits breaks more rules than anybody reads.
 #[test]
@@ -68,13 +68,64 @@ fn plans_of_other_programs_are_warned_of_in_a_comparison() {
     assert_eq!(found["warnings"].as_array().map(Vec::len), Some(2), "{found}");
 }
 
+/// Of tokens in a file of 16 bits each.
+const TOKENS: &str = r#"
+model tokens {
+    input tokens: i32[batch, 4]
+    input targets: i32[batch, 4]
+    loss cross_entropy(linear(embedding(tokens, 8, 4), 8), targets)
+}
+train { data tokens("tokens.bin", u16), batch 2, steps 1, optimizer sgd(lr = 0.1) }
+"#;
+
+/// Whoever mends what a document tells looks at the file that it names, not at the one that was run.
+#[test]
+fn what_is_wrong_is_told_of_the_file_at_fault_with_its_hint_apart() {
+    let scratch = Scratch::new("at-fault");
+    let line = scratch.file("line.rdl", PROGRAM);
+    let line = compiled(&scratch, &line, "line.schedule");
+    let program = scratch.file("tokens.rdl", TOKENS);
+    let tokens = compiled(&scratch, &program, "tokens.schedule");
+    let torn = scratch.file("tokens.bin", "an odd length");
+    let [nowhere, folder] = ["nowhere", ""].map(|name| scratch.path(name));
+    let within = nowhere.join("w.safetensors");
+    let told = |words: &str, last: [&Path; 2], [code, hint]: [&str; 2], file: &Path| {
+        let told = diagnostics(roundelay(words).args(last), 1);
+        assert_eq!((told.len(), &told[0]["code"]), (1, &code.into()), "{told:?}");
+        assert_eq!(told[0]["file"], file.display().to_string(), "{words}");
+        assert_eq!(told[0]["hint"], hint, "{words}");
+        let message = told[0]["message"].as_str().expect("the schema holds");
+        assert!(!message.contains(hint), "{message}");
+        let said = ended(roundelay(words).args(last)).err;
+        assert!(said.starts_with("error: "), "{said}");
+        assert!(said.ends_with(&format!("\n  hint: {hint}\n")), "{said}");
+    };
+    let read = "check that it exists and may be read";
+    let weights = ["weights", read];
+    told("run --device cpu --weights", [&nowhere, &line], weights, &nowhere);
+    told("evaluate --device cpu --weights", [&nowhere, &line], weights, &nowhere);
+    let named = ["checkpoint", "name the one that `run --checkpoint` wrote to"];
+    told("evaluate --device cpu --checkpoint", [&nowhere, &line], named, &nowhere);
+    let own = ["checkpoint", "name one for checkpoints"];
+    told("run --device cpu --checkpoint", [&torn, &line], own, &torn);
+    let room = ["file", "check space and permissions, or name another file"];
+    told("run --device cpu --save", [&within, &line], room, &within);
+    let drawn = "drop --data, or name `text`, `tokens`, `cifar10` or `images` in `train`";
+    told("run --device cpu --data", [&folder, &line], ["data", drawn], &line);
+    let cut = ["data", "the file is cut or its tokens have another width"];
+    let [batches, table] = ["batches", "table.yaml"].map(|name| scratch.path(name));
+    told("data -o", [&batches, &tokens], cut, &torn);
+    told("profile --device cpu -o", [&table, &program], cut, &torn);
+}
+
 #[test]
 fn what_a_launcher_says_wrong_is_no_matter_of_gpus() {
     let scratch = Scratch::new("launched");
     let program = scratch.file("line.rdl", PROGRAM);
     let mut run = roundelay("run --device cpu");
     let told = diagnostics(run.arg(program).env("RANK", "x").env("WORLD_SIZE", "2"), 3);
-    assert_eq!(told[0]["code"], "ranks");
+    assert_eq!((&told[0]["code"], &told[0]["file"]), (&"ranks".into(), &"".into()));
+    assert_eq!(told[0]["hint"], "it must be a number below 2, which is WORLD_SIZE");
 }
 
 /// A cluster that repeats a tier with a memory of its own has several of one name, and ten devices

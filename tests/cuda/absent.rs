@@ -2,9 +2,10 @@
 
 use crate::{
     bench::{ALL, Bench, has_compiler, program},
-    support::{document, ended, lines},
+    support::{document, ended, lines, schema},
 };
-use std::{env, fs, os::unix::fs::symlink, process::Command};
+use serde_json::Value;
+use std::{env, fs, os::unix::fs::symlink, path::Path, process::Command};
 
 const PLAN: &str = "rule sync, placement accumulate, micro_batches 2, stages 1";
 
@@ -37,6 +38,41 @@ fn without_a_driver_no_command_names_options_of_others() {
     let program = program(&bench, "tiny", 1, "steps 2", PLAN);
     let ended = ended(bench.command("run").arg(&program));
     assert!(!ended.err.contains("--device cpu"), "it does so: {}", ended.err);
+}
+
+/// Whoever reads documents knows what is missing without knowing every command.
+#[test]
+fn a_missing_driver_has_one_code_in_every_document() {
+    let bench = Bench::with("absent-code", &ALL[1..]);
+    let single = program(&bench, "tiny", 1, "steps 2", PLAN);
+    let narrow = program(&bench, "narrow", 1, "steps 2, dtype bf16", PLAN);
+    let table = bench.scratch.path("table.yaml");
+    let with = |words: &str, files: &[&Path]| {
+        let mut command = bench.command(words);
+        command.args(files);
+        command
+    };
+    let all = [
+        with("run --device cuda", &[&single]),
+        with("run", &[&narrow]),
+        with("evaluate --device cuda --weights none", &[&single]),
+        with("profile --device cuda -o", &[&table, &single]),
+        with("devices --check-kernels", &[]),
+        with("devices --compile", &[]),
+    ];
+    for mut command in all {
+        let ended = ended(command.arg("--json"));
+        assert_eq!(ended.code, 3, "{command:?}: {ended:?}");
+        let last = ended.out.lines().last().expect("a document or a line");
+        let told = if last == "}" { &*ended.out } else { last };
+        let told: Value = serde_json::from_str(told).expect("it is JSON");
+        schema::hold("diagnostics", &told);
+        let told = &told["diagnostics"][0];
+        assert_eq!((&told["code"], &told["file"]), (&"cuda".into(), &"".into()));
+        let message = told["message"].as_str().expect("the schema holds");
+        assert!(message.contains("there is no NVIDIA driver here"), "{message}");
+        assert_ne!(told["hint"], "", "{message}");
+    }
 }
 
 #[test]

@@ -99,7 +99,11 @@ fn variables_that_contradict_each_other_are_named() {
     let mut command = world.bench.command(WORDS);
     let own = ended(command.envs([("WORLD_SIZE", "2"), ("RANK", "2")]));
     assert_eq!(own.code, 3, "{own:?}");
-    assert!(own.err.contains("RANK is `2`; it must be a number below 2"), "{}", own.err);
+    assert!(
+        own.err.contains("RANK is `2`\n  hint: it must be a number below 2"),
+        "{}",
+        own.err
+    );
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn found(path: &Path) -> String {
 #[derive(Debug, Error)]
 pub enum CheckpointError {
     /// The system refused to read.
-    #[error("cannot read `{}`: {source}; check that it exists and may be read", path.display())]
+    #[error("cannot read `{}`: {source}; {}", path.display(), self.hint())]
     Read {
         /// The file or folder.
         path: PathBuf,
@@ -25,11 +25,7 @@ pub enum CheckpointError {
         source: io::Error,
     },
     /// The system refused to write. Earlier checkpoints, if there are any, are whole.
-    #[error(
-        "cannot write `{}`: {source}; any earlier checkpoint is whole; check space and permissions, \
-         or name another folder",
-        path.display()
-    )]
+    #[error("cannot write `{}`: {source}; {}", path.display(), self.hint())]
     Write {
         /// The file or folder.
         path: PathBuf,
@@ -37,16 +33,13 @@ pub enum CheckpointError {
         source: io::Error,
     },
     /// Something else stands where the folder of checkpoints is to be.
-    #[error("`{}` is not a folder; name one for checkpoints", path.display())]
+    #[error("`{}` is not a folder; {}", path.display(), self.hint())]
     NoFolder {
         /// What stands there.
         path: PathBuf,
     },
     /// A file that is cut short or changed.
-    #[error(
-        "`{}` is not a whole checkpoint: {reason}; the newest whole one before it takes its place",
-        path.display()
-    )]
+    #[error("`{}` is not a whole checkpoint: {reason}; {}", path.display(), self.hint())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -55,9 +48,9 @@ pub enum CheckpointError {
     },
     /// A folder of which no checkpoint is whole.
     #[error(
-        "none of the {count} checkpoints in `{}` is whole, the newest one for this: {reason}; name \
-         another folder, or remove them to start anew",
-        folder.display()
+        "none of the {count} checkpoints in `{}` is whole, the newest one for this: {reason}; \
+         {}",
+        folder.display(), self.hint()
     )]
     NoneWhole {
         /// The folder.
@@ -68,24 +61,21 @@ pub enum CheckpointError {
         reason: String,
     },
     /// A file that a write left behind which did not come to its end.
-    #[error("`{}` was not finished; the next checkpoint removes it", found(path))]
+    #[error("`{}` was not finished; {}", found(path), self.hint())]
     Unfinished {
         /// The file.
         path: PathBuf,
     },
     /// Something else in the folder.
-    #[error(
-        "`{}` is not a checkpoint; give checkpoints a folder of their own",
-        found(path)
-    )]
+    #[error("`{}` is not a checkpoint; {}", found(path), self.hint())]
     Foreign {
         /// The file or folder.
         path: PathBuf,
     },
     /// A new run in a folder that holds checkpoints.
     #[error(
-        "`{}` holds checkpoints, up to step {step}; go on with --resume, or name another folder",
-        folder.display()
+        "`{}` holds checkpoints, up to step {step}; {}",
+        folder.display(), self.hint()
     )]
     Occupied {
         /// The folder.
@@ -94,10 +84,7 @@ pub enum CheckpointError {
         step: u64,
     },
     /// A folder to which another run writes.
-    #[error(
-        "another run writes checkpoints to `{}`; wait until it ends, end it, or name another folder",
-        folder.display()
-    )]
+    #[error("another run writes checkpoints to `{}`; {}", folder.display(), self.hint())]
     Held {
         /// The folder.
         folder: PathBuf,
@@ -110,4 +97,41 @@ pub enum CheckpointError {
         /// Everything that does not fit.
         mistakes: Vec<StateError>,
     },
+}
+
+impl CheckpointError {
+    /// What would repair it, as the message ends with; empty where the message is all.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "check that it exists and may be read",
+            Self::Write { .. } => {
+                "any earlier checkpoint is whole; check space and permissions, or name another \
+                 folder"
+            }
+            Self::NoFolder { .. } => "name one for checkpoints",
+            Self::Damaged { .. } => "the newest whole one before it takes its place",
+            Self::NoneWhole { .. } => "name another folder, or remove them to start anew",
+            Self::Unfinished { .. } => "the next checkpoint removes it",
+            Self::Foreign { .. } => "give checkpoints a folder of their own",
+            Self::Occupied { .. } => "go on with --resume, or name another folder",
+            Self::Held { .. } => "wait until it ends, end it, or name another folder",
+            Self::Mismatch { .. } => "",
+        }
+    }
+
+    /// The file or folder that is at fault.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Read { path, .. }
+            | Self::Write { path, .. }
+            | Self::NoFolder { path }
+            | Self::Damaged { path, .. }
+            | Self::NoneWhole { folder: path, .. }
+            | Self::Unfinished { path }
+            | Self::Foreign { path }
+            | Self::Occupied { folder: path, .. }
+            | Self::Held { folder: path }
+            | Self::Mismatch { path, .. } => path,
+        }
+    }
 }

@@ -26,10 +26,7 @@ pub enum CpuError {
     #[error(transparent)]
     WorldSize(#[from] WorldSize),
     /// There is too little memory; nothing was touched.
-    #[error(
-        "{}, but {wanted}; plan with less `memory` for each device or on fewer devices, or {}",
-        bound.leaves(*left), bound.remedy()
-    )]
+    #[error("{}, but {wanted}; {}", bound.leaves(*left), self.hint())]
     Memory {
         /// What there should be.
         wanted: Demand,
@@ -39,10 +36,7 @@ pub enum CpuError {
         bound: MemoryBound,
     },
     /// The system does not hand out an arena.
-    #[error(
-        "the system refuses memory ({reason}): {wanted}; plan with less `memory` for each device \
-         or on fewer devices, or raise the limit of this process"
-    )]
+    #[error("the system refuses memory ({reason}): {wanted}; {}", self.hint())]
     Refused {
         /// What there should be.
         wanted: Demand,
@@ -95,4 +89,24 @@ pub enum CpuError {
     /// There is nothing to go on from.
     #[error(transparent)]
     Unready(#[from] Unready),
+}
+
+impl CpuError {
+    /// What would repair it, as the message ends with; empty where the message is all.
+    pub fn hint(&self) -> String {
+        let less = "plan with less `memory` for each device or on fewer devices, or";
+        match self {
+            Self::Memory { bound, .. } => format!("{less} {}", bound.remedy()),
+            Self::Refused { .. } => format!("{less} raise the limit of this process"),
+            Self::WorldSize(error) => error.hint(),
+            Self::Code(error) => error.hint().to_owned(),
+            Self::State(error) => error.hint().to_owned(),
+            Self::Ranks(_)
+            | Self::Thread { .. }
+            | Self::Failed { .. }
+            | Self::Forward { .. }
+            | Self::Stuck { .. }
+            | Self::Unready(_) => String::new(),
+        }
+    }
 }

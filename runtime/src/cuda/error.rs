@@ -2,7 +2,7 @@
 
 use super::{
     driver::{DriverError, NoCuda},
-    ready::unkept,
+    ready::{KEEP, unkept},
 };
 use crate::{
     code::CodeError,
@@ -33,8 +33,8 @@ pub enum CudaError {
     WorldSize(#[from] WorldSize),
     /// There is no GPU for this rank.
     #[error(
-        "rank {rank} is process {local} of its machine, which has {count} GPUs for it; start \
-         one process per GPU, or show each process its own by CUDA_VISIBLE_DEVICES"
+        "rank {rank} is process {local} of its machine, which has {count} GPUs for it; {}",
+        self.hint()
     )]
     NoGpu {
         /// This rank.
@@ -91,10 +91,7 @@ pub enum CudaError {
         message: String,
     },
     /// The device has too little memory.
-    #[error(
-        "{device} has {free} of memory left, but {what} takes {wanted}; \
-         plan with less `memory`, or close what else runs there"
-    )]
+    #[error("{device} has {free} of memory left, but {what} takes {wanted}; {}", self.hint())]
     Memory {
         /// The device in words.
         device: String,
@@ -166,4 +163,36 @@ pub enum CudaError {
     /// There is nothing to go on from.
     #[error(transparent)]
     Unready(#[from] Unready),
+}
+
+impl CudaError {
+    /// What would repair it, as the message ends with; empty where the message is all.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Absent(error) => error.hint().to_owned(),
+            Self::Launch(error) => error.hint(),
+            Self::Meeting(error) => error.hint().to_owned(),
+            Self::WorldSize(error) => error.hint(),
+            Self::NoGpu { .. } => {
+                "start one process per GPU, or show each process its own by \
+                                   CUDA_VISIBLE_DEVICES"
+                    .to_owned()
+            }
+            Self::Code(error) => error.hint().to_owned(),
+            Self::State(error) => error.hint().to_owned(),
+            Self::Unkept { .. } => KEEP.to_owned(),
+            Self::Memory { .. } => {
+                "plan with less `memory`, or close what else runs there".to_owned()
+            }
+            Self::Ranks(_)
+            | Self::Compile { .. }
+            | Self::Function { .. }
+            | Self::Kernel { .. }
+            | Self::Refused { .. }
+            | Self::Failed { .. }
+            | Self::Broken { .. }
+            | Self::Stuck { .. }
+            | Self::Unready(_) => String::new(),
+        }
+    }
 }

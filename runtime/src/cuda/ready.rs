@@ -18,7 +18,7 @@ mod products;
 mod tools;
 mod tuning;
 
-pub(super) use cache::unkept;
+pub(super) use cache::{KEEP, unkept};
 pub(super) use code::{Binding, Code, Ready, ReadyCall, Work, number_of};
 pub use precompile::{Came, Compilation, compile_kernels};
 pub(super) use tuning::Trials;

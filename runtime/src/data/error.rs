@@ -17,9 +17,8 @@ fn named(folder: &Path) -> &Path {
 pub enum DataError {
     /// A folder for data that is drawn.
     #[error(
-        "the program's data is drawn from its seed, so there is nothing to read in `{}`; drop \
-         --data, or name `text`, `tokens`, `cifar10` or `images` in `train`",
-        root.display()
+        "the program's data is drawn from its seed, so there is nothing to read in `{}`; {}",
+        root.display(), self.hint()
     )]
     Drawn {
         /// The folder.
@@ -27,9 +26,9 @@ pub enum DataError {
     },
     /// A folder for data whose path does not start at one.
     #[error(
-        "the program names its data by the absolute path `{path}`, so nothing would be read in `{}`; \
-         drop --data, or name the data in `train` by a path that starts at a folder",
-        named(root).display()
+        "the program names its data by the absolute path `{path}`, so nothing would be read \
+         in `{}`; {}",
+        named(root).display(), self.hint()
     )]
     Absolute {
         /// The folder.
@@ -38,7 +37,7 @@ pub enum DataError {
         path: String,
     },
     /// A pattern that means nothing.
-    #[error("file pattern `{pattern}`: {reason}; write a path with `*`, `?` or `**`")]
+    #[error("file pattern `{pattern}`: {reason}; {}", self.hint())]
     BadPattern {
         /// The pattern.
         pattern: String,
@@ -47,9 +46,8 @@ pub enum DataError {
     },
     /// A pattern without a file.
     #[error(
-        "no file matches `{pattern}` under `{}`; patterns start at the folder of the program, \
-         another folder is given with --data DIR (folders `target` and `.name` must be named)",
-        named(root).display()
+        "no file matches `{pattern}` under `{}`; {}",
+        named(root).display(), self.hint()
     )]
     NoMatch {
         /// The pattern.
@@ -58,7 +56,10 @@ pub enum DataError {
         root: PathBuf,
     },
     /// A file or folder that cannot be read.
-    #[error("cannot read `{}` for `{pattern}`: {source}; check that it exists and may be read", path.display())]
+    #[error(
+        "cannot read `{}` for `{pattern}`: {source}; {}",
+        path.display(), self.hint()
+    )]
     Unreadable {
         /// The file or folder.
         path: PathBuf,
@@ -69,8 +70,8 @@ pub enum DataError {
     },
     /// A pattern that leads through too many folder entries.
     #[error(
-        "`{pattern}` leads through more than {limit} entries of folders; name the folders that \
-         hold the data"
+        "`{pattern}` leads through more than {limit} entries of folders; {}",
+        self.hint()
     )]
     TooManyEntries {
         /// The pattern.
@@ -80,8 +81,8 @@ pub enum DataError {
     },
     /// More bytes than the declared limit.
     #[error(
-        "`{pattern}` holds at least {found} bytes, the limit is {limit}; take fewer or smaller \
-         files"
+        "`{pattern}` holds at least {found} bytes, the limit is {limit}; {}",
+        self.hint()
     )]
     TooLarge {
         /// The pattern or file name.
@@ -93,8 +94,9 @@ pub enum DataError {
     },
     /// More files than are read where they lie.
     #[error(
-        "`{pattern}` are {found} files of {bytes} bytes, which is too much to be kept in memory, and at \
-         most {limit} files are read where they lie; join them into fewer"
+        "`{pattern}` are {found} files of {bytes} bytes, which is too much to be kept in \
+         memory, and at most {limit} files are read where they lie; {}",
+        self.hint()
     )]
     TooManyFiles {
         /// The patterns or the file name.
@@ -108,8 +110,8 @@ pub enum DataError {
     },
     /// Less than one window.
     #[error(
-        "the {part} part of `{pattern}` has {found} tokens, one window needs {needed}; add data \
-         or shorten the sequence"
+        "the {part} part of `{pattern}` has {found} tokens, one window needs {needed}; {}",
+        self.hint()
     )]
     TooShort {
         /// `training` or `held-out`.
@@ -123,9 +125,8 @@ pub enum DataError {
     },
     /// A file that ends within a token.
     #[error(
-        "`{}` has {bytes} bytes, not a multiple of {width}; the file is cut or its tokens have \
-         another width",
-        path.display()
+        "`{}` has {bytes} bytes, not a multiple of {width}; {}",
+        path.display(), self.hint()
     )]
     Torn {
         /// The file.
@@ -137,10 +138,9 @@ pub enum DataError {
     },
     /// A token that the model has no row for.
     #[error(
-        "`{}`, byte {offset}: token {token} is not below {bound}, the bound of input `{input}`; \
-         enlarge the vocabulary or take other files; where it stands for no target, write `masked = true` \
-         in every loss and metric of these",
-        path.display()
+        "`{}`, byte {offset}: token {token} is not below {bound}, the bound of input \
+         `{input}`; {}",
+        path.display(), self.hint()
     )]
     OutOfBound {
         /// The file.
@@ -157,7 +157,8 @@ pub enum DataError {
     /// Inputs that the source cannot serve.
     #[error(
         "data `{data}` serves two i32 inputs of one shape [examples, sequence], `tokens` and \
-         `targets`; this model has {found}; use `synthetic` or change the inputs"
+         `targets`; this model has {found}; {}",
+        self.hint()
     )]
     Inputs {
         /// The source's name in the language.
@@ -168,7 +169,8 @@ pub enum DataError {
     /// Inputs that a source of images cannot serve.
     #[error(
         "data `{data}` serves `images: real[examples, height, width, 3]` and `targets: \
-         i32[examples]`; this model has {found}; change the inputs"
+         i32[examples]`; this model has {found}; {}",
+        self.hint()
     )]
     ImageInputs {
         /// The source's name in the language.
@@ -178,8 +180,8 @@ pub enum DataError {
     },
     /// A model for images of another size.
     #[error(
-        "images of `{data}` have {needed:?} pixels, the model takes {found:?}; change the input \
-         `images`"
+        "images of `{data}` have {needed:?} pixels, the model takes {found:?}; {}",
+        self.hint()
     )]
     ImageSize {
         /// The source's name in the language.
@@ -191,8 +193,8 @@ pub enum DataError {
     },
     /// More classes than the model tells apart.
     #[error(
-        "the data have {classes} classes, but `targets` must be below {bound}; give the model an \
-         output for each class"
+        "the data have {classes} classes, but `targets` must be below {bound}; {}",
+        self.hint()
     )]
     Classes {
         /// Classes of the data.
@@ -201,10 +203,7 @@ pub enum DataError {
         bound: u64,
     },
     /// A part without images.
-    #[error(
-        "`{folder}` has no {part} images; it needs one folder per class, and every tenth file of a \
-         class is held out"
-    )]
+    #[error("`{folder}` has no {part} images; {}", self.hint())]
     NoImages {
         /// `training` or `held-out`.
         part: &'static str,
@@ -212,17 +211,13 @@ pub enum DataError {
         folder: String,
     },
     /// A folder of a class that holds nothing.
-    #[error(
-        "the class folder `{}` has no image; put some there, or remove it: classes count in the \
-         order of the folders",
-        path.display()
-    )]
+    #[error("the class folder `{}` has no image; {}", path.display(), self.hint())]
     EmptyClass {
         /// The folder.
         path: PathBuf,
     },
     /// A file that cannot be read as an image.
-    #[error("cannot read the image `{}`: {reason}; repair or remove it", path.display())]
+    #[error("cannot read the image `{}`: {reason}; {}", path.display(), self.hint())]
     Image {
         /// The file.
         path: PathBuf,
@@ -231,9 +226,8 @@ pub enum DataError {
     },
     /// A file that is not made of records.
     #[error(
-        "`{}` has {bytes} bytes, not one or more records of {record}; take the binary version of \
-         CIFAR-10",
-        path.display()
+        "`{}` has {bytes} bytes, not one or more records of {record}; {}",
+        path.display(), self.hint()
     )]
     Records {
         /// The file.
@@ -245,9 +239,8 @@ pub enum DataError {
     },
     /// A record of a class that does not exist.
     #[error(
-        "`{}`, record {index}: class {class} is not below {classes}; take the binary version of \
-         CIFAR-10",
-        path.display()
+        "`{}`, record {index}: class {class} is not below {classes}; {}",
+        path.display(), self.hint()
     )]
     Class {
         /// The file.
@@ -288,4 +281,76 @@ pub enum DataError {
         /// The declared limit.
         limit: u64,
     },
+}
+
+impl DataError {
+    /// What would repair it, as the message ends with; empty where the message is all.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Drawn { .. } => {
+                "drop --data, or name `text`, `tokens`, `cifar10` or `images` in `train`"
+            }
+            Self::Absolute { .. } => {
+                "drop --data, or name the data in `train` by a path that starts at a folder"
+            }
+            Self::BadPattern { .. } => "write a path with `*`, `?` or `**`",
+            Self::NoMatch { .. } => {
+                "patterns start at the folder of the program, another folder is given with --data \
+                 DIR (folders `target` and `.name` must be named)"
+            }
+            Self::Unreadable { .. } => "check that it exists and may be read",
+            Self::TooManyEntries { .. } => "name the folders that hold the data",
+            Self::TooLarge { .. } => "take fewer or smaller files",
+            Self::TooManyFiles { .. } => "join them into fewer",
+            Self::TooShort { .. } => "add data or shorten the sequence",
+            Self::Torn { .. } => "the file is cut or its tokens have another width",
+            Self::OutOfBound { .. } => {
+                "enlarge the vocabulary or take other files; where it stands for no target, write \
+                 `masked = true` in every loss and metric of these"
+            }
+            Self::Inputs { .. } => "use `synthetic` or change the inputs",
+            Self::ImageInputs { .. } => "change the inputs",
+            Self::ImageSize { .. } => "change the input `images`",
+            Self::Classes { .. } => "give the model an output for each class",
+            Self::NoImages { .. } => {
+                "it needs one folder per class, and every tenth file of a class is held out"
+            }
+            Self::EmptyClass { .. } => {
+                "put some there, or remove it: classes count in the order of the folders"
+            }
+            Self::Image { .. } => "repair or remove it",
+            Self::Records { .. } | Self::Class { .. } => {
+                "take the binary version of CIFAR-10"
+            }
+            Self::Shapes { .. } | Self::Shape { .. } => "",
+        }
+    }
+
+    /// The file or folder that is at fault; none where it is what the program says of data.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Unreadable { path, .. }
+            | Self::Torn { path, .. }
+            | Self::OutOfBound { path, .. }
+            | Self::EmptyClass { path }
+            | Self::Image { path, .. }
+            | Self::Records { path, .. }
+            | Self::Class { path, .. } => Some(path),
+            Self::Drawn { .. }
+            | Self::Absolute { .. }
+            | Self::BadPattern { .. }
+            | Self::NoMatch { .. }
+            | Self::TooManyEntries { .. }
+            | Self::TooLarge { .. }
+            | Self::TooManyFiles { .. }
+            | Self::TooShort { .. }
+            | Self::Inputs { .. }
+            | Self::ImageInputs { .. }
+            | Self::ImageSize { .. }
+            | Self::Classes { .. }
+            | Self::NoImages { .. }
+            | Self::Shapes { .. }
+            | Self::Shape { .. } => None,
+        }
+    }
 }

@@ -110,10 +110,7 @@ pub struct Seat {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
     /// Some are there, others not.
-    #[error(
-        "{there} is set, as {launcher} does, but {missing} is not; start all processes with \
-         {launcher}, or unset {there}"
-    )]
+    #[error("{there} is set, as {launcher} does, but {missing} is not; {}", self.hint())]
     Missing {
         /// Name of the launcher.
         launcher: &'static str,
@@ -123,7 +120,7 @@ pub enum LaunchError {
         missing: &'static str,
     },
     /// One has a value that it cannot have.
-    #[error("{variable} is `{value}`; it must be {expected}")]
+    #[error("{variable} is `{value}`; {}", self.hint())]
     Value {
         /// The variable.
         variable: &'static str,
@@ -134,8 +131,9 @@ pub enum LaunchError {
     },
     /// Nothing says where rank 0 is.
     #[error(
-        "nothing says on which host rank 0 is: set MASTER_ADDR to it on all {size} ranks \
-         (in the environment from {launcher} it is not set)"
+        "nothing says on which host rank 0 is (in the environment from {launcher} it is not set); \
+         {}",
+        self.hint()
     )]
     NoHost {
         /// Name of the launcher.
@@ -143,6 +141,21 @@ pub enum LaunchError {
         /// Number of ranks.
         size: u32,
     },
+}
+
+impl LaunchError {
+    /// What would repair it, as the message ends with.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Missing { launcher, there, .. } => {
+                format!("start all processes with {launcher}, or unset {there}")
+            }
+            Self::Value { expected, .. } => format!("it must be {expected}"),
+            Self::NoHost { size, .. } => {
+                format!("set MASTER_ADDR to it on all {size} ranks")
+            }
+        }
+    }
 }
 
 impl Seat {

@@ -32,7 +32,8 @@ const LONGEST_TICK: Duration = Duration::from_millis(200);
 pub enum MeetingError {
     /// The host of rank 0 has no address.
     #[error(
-        "rank 0 is to be found at `{host}`, which is not a host: {reason}; set MASTER_ADDR"
+        "rank 0 is to be found at `{host}`, which is not a host: {reason}; {}",
+        self.hint()
     )]
     Host {
         /// Its name.
@@ -41,10 +42,7 @@ pub enum MeetingError {
         reason: String,
     },
     /// Rank 0 cannot listen.
-    #[error(
-        "rank 0 cannot listen at port {port}: {reason}; set MASTER_PORT on all ranks so that \
-         the port after it is free"
-    )]
+    #[error("rank 0 cannot listen at port {port}: {reason}; {}", self.hint())]
     Port {
         /// Which port.
         port: u16,
@@ -53,8 +51,9 @@ pub enum MeetingError {
     },
     /// Nobody listens.
     #[error(
-        "rank {rank} did not reach rank 0 at {host}:{port} within {patience:?} ({reason}); is \
-         rank 0 started, and are MASTER_ADDR and MASTER_PORT the same on all ranks?"
+        "rank {rank} did not reach rank 0 at {host}:{port} within {patience:?} ({reason}); \
+         {}",
+        self.hint()
     )]
     Alone {
         /// Who came.
@@ -85,6 +84,22 @@ pub enum MeetingError {
     /// The ranks do not fit together.
     #[error("{0}")]
     Refused(String),
+}
+
+impl MeetingError {
+    /// What would repair it, as the message ends with; empty where the message is all.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Host { .. } => "set MASTER_ADDR",
+            Self::Port { .. } => {
+                "set MASTER_PORT on all ranks so that the port after it is free"
+            }
+            Self::Alone { .. } => {
+                "is rank 0 started, and are MASTER_ADDR and MASTER_PORT the same on all ranks?"
+            }
+            Self::Broken { .. } | Self::Refused(_) => "",
+        }
+    }
 }
 
 /// The connections of a rank to the ones that it speaks with: of rank 0 with all others, in

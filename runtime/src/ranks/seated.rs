@@ -8,15 +8,25 @@ use std::{collections::BTreeMap, sync::Arc};
 /// A schedule for another number of devices than there are ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the schedule uses {devices} devices, but {ranks} ranks were started; start {devices}, or \
-     plan the program for {ranks} (`--set \"devices = {ranks}\"`, for a schedule file at \
-     `compile`)"
+    "the schedule uses {devices} devices, but {ranks} ranks were started; {}",
+    self.hint()
 )]
 pub struct WorldSize {
     /// Devices of the schedule.
     pub devices: usize,
     /// Processes.
     pub ranks: u32,
+}
+
+impl WorldSize {
+    /// What would repair it, as the message ends with.
+    pub fn hint(&self) -> String {
+        let Self { devices, ranks } = self;
+        format!(
+            "start {devices}, or plan the program for {ranks} (`--set \"devices = {ranks}\"`, for a \
+             schedule file at `compile`)"
+        )
+    }
 }
 
 /// The rank of every device of the target that a schedule uses.

@@ -1,14 +1,17 @@
 //! What can be wrong with files of weights.
 
 use crate::listed::listed;
-use std::{fmt, io, path::PathBuf};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
 use thiserror::Error;
 
 /// Why weights cannot be read.
 #[derive(Debug, Error)]
 pub enum WeightsError {
     /// The system refused to read.
-    #[error("cannot read `{}`: {source}; check that it exists and may be read", path.display())]
+    #[error("cannot read `{}`: {source}; {}", path.display(), self.hint())]
     Read {
         /// The file.
         path: PathBuf,
@@ -44,15 +47,45 @@ pub enum WeightsNames {
     Foreign,
 }
 
+impl WeightsNames {
+    /// What to do about them; empty where each mistake says it.
+    fn hint(self) -> &'static str {
+        match self {
+            Self::Own => "",
+            Self::Foreign => {
+                "most names are of another model or another program: weights are read under the \
+                 names that `run --save` writes, not under those of Hugging Face"
+            }
+        }
+    }
+}
+
 impl fmt::Display for WeightsNames {
     /// What to do about them, below what does not fit.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Own => Ok(()),
-            Self::Foreign => f.write_str(
-                "\nmost names are of another model or another program: weights are read under the \
-                 names that `run --save` writes, not under those of Hugging Face",
-            ),
+            Self::Foreign => write!(f, "\n{}", self.hint()),
+        }
+    }
+}
+
+impl WeightsError {
+    /// What would repair it, as the message ends with; empty where the message is all.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "check that it exists and may be read",
+            Self::Damaged { .. } => "",
+            Self::Mismatch { names, .. } => names.hint(),
+        }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Read { path, .. }
+            | Self::Damaged { path, .. }
+            | Self::Mismatch { path, .. } => path,
         }
     }
 }

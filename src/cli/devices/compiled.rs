@@ -24,8 +24,7 @@ struct Source<'a> {
 }
 
 pub(super) fn compile(args: &DevicesArgs) -> Result<(), Failure> {
-    let made = roundelay::compile_kernels()
-        .map_err(|error| Failure::gpus(&error.to_string()))?;
+    let made = roundelay::compile_kernels().map_err(|error| Failure::gpus(&error))?;
     match args.json {
         true => print_json(&document(&made), Form::Document),
         false => print(&said(&made)),

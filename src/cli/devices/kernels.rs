@@ -55,8 +55,8 @@ pub(super) fn check(args: &DevicesArgs) -> Result<(), Failure> {
             note(&format!("WRONG in {}: {wrong}", row.dtype));
         }
     };
-    let checked = roundelay::check_kernels(trials, told)
-        .map_err(|error| Failure::gpus(&error.to_string()))?;
+    let checked =
+        roundelay::check_kernels(trials, told).map_err(|error| Failure::gpus(&error))?;
     match args.json {
         true => print_json(&document(&checked), Form::Document)?,
         false => print(&table(&checked))?,

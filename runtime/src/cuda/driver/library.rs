@@ -34,32 +34,28 @@ const OLDEST_CUDNN: usize = 8_900;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoCuda {
     /// No driver.
-    #[error(
-        "there is no NVIDIA driver here (libcuda.so was not found): install one for CUDA 12 or \
-         newer"
-    )]
+    #[error("there is no NVIDIA driver here (libcuda.so was not found): {}", self.hint())]
     Driver,
     /// A driver that is too old.
-    #[error("the NVIDIA driver is for CUDA {found}; install one for CUDA 12.0 or newer")]
+    #[error("the NVIDIA driver is for CUDA {found}; {}", self.hint())]
     OldDriver {
         /// Its version.
         found: String,
     },
     /// No compiler.
     #[error(
-        "there is no NVRTC here (libnvrtc.so was not found), which compiles the kernels: install \
-         it, as `pip install nvidia-cuda-nvrtc` does, or name its folder in \
-         ROUNDELAY_CUDA_LIBRARIES"
+        "there is no NVRTC here (libnvrtc.so was not found), which compiles the kernels: {}",
+        self.hint()
     )]
     Compiler,
     /// A compiler that is too old.
-    #[error("NVRTC is of CUDA {found}; install that of CUDA 12.0 or newer")]
+    #[error("NVRTC is of CUDA {found}; {}", self.hint())]
     OldCompiler {
         /// Its version.
         found: String,
     },
     /// A library without a function that is called.
-    #[error("{library} has no `{symbol}`; install one of CUDA 12.0 or newer")]
+    #[error("{library} has no `{symbol}`; {}", self.hint())]
     Symbol {
         /// Which library.
         library: &'static str,
@@ -76,10 +72,26 @@ pub enum NoCuda {
     #[error("the NVIDIA driver does not start: {0}")]
     Start(DriverError),
     /// No device.
-    #[error(
-        "the NVIDIA driver sees no GPU; look at CUDA_VISIBLE_DEVICES and `nvidia-smi`"
-    )]
+    #[error("the NVIDIA driver sees no GPU; {}", self.hint())]
     Device,
+}
+
+impl NoCuda {
+    /// What would help, as the message ends with; empty where the message is all.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Driver => "install one for CUDA 12 or newer",
+            Self::OldDriver { .. } => "install one for CUDA 12.0 or newer",
+            Self::Compiler => {
+                "install it, as `pip install nvidia-cuda-nvrtc` does, or name its folder in \
+                 ROUNDELAY_CUDA_LIBRARIES"
+            }
+            Self::Symbol { .. } => "install one of CUDA 12.0 or newer",
+            Self::OldCompiler { .. } => "install that of CUDA 12.0 or newer",
+            Self::Device => "look at CUDA_VISIBLE_DEVICES and `nvidia-smi`",
+            Self::OldDevice { .. } | Self::Start(_) => "",
+        }
+    }
 }
 
 /// The libraries, all loaded.

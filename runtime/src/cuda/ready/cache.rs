@@ -56,12 +56,14 @@ pub(super) fn can_keep(folder: &Path) -> bool {
     half(&folder.join("trial"), &[]).and_then(fs::remove_file).is_ok()
 }
 
+/// What helps where nothing can be kept.
+pub(in crate::cuda) const KEEP: &str =
+    "set ROUNDELAY_CACHE to a folder that can be written";
+
 /// In words that something cannot be kept, and what would help.
 pub(in crate::cuda) fn unkept(what: &str, folder: Option<&Path>) -> String {
     let folder = folder.map_or(String::new(), |own| format!(" in `{}`", own.display()));
-    format!(
-        "{what} cannot be kept{folder}; set ROUNDELAY_CACHE to a folder that can be written"
-    )
+    format!("{what} cannot be kept{folder}; {KEEP}")
 }
 
 /// Writes what is to become a file, beside it, under a name that nobody else takes: processes of
