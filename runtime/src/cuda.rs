@@ -238,7 +238,7 @@ impl Cuda {
     /// Where something else on the same GPU is, with the same patience.
     pub fn beside(&self) -> OnGpu {
         let ordinal = self.engine.device.facts().ordinal;
-        OnGpu { ordinal, patience: self.engine.patience }
+        OnGpu { ordinal, deadline: self.engine.patience }
     }
 
     /// Graphs of whole periods that were recorded so far.

@@ -66,7 +66,7 @@ pub struct OnGpu {
     /// Its number.
     pub ordinal: u32,
     /// The longest that a pass may take.
-    pub patience: Duration,
+    pub deadline: Duration,
 }
 
 /// The passes that an evaluator runs.

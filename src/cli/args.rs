@@ -200,6 +200,10 @@ pub(crate) struct EvaluateArgs {
     /// What was learned.
     #[command(flatten)]
     pub(crate) learned: LearnedArgs,
+    /// Seconds after which a GPU is given up that does not end a pass; passes on CPU threads have no limit.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600,
+          value_parser = value_parser!(u64).range(1..=31_536_000))]
+    pub(crate) deadline: u64,
     /// Held-out examples to look at, in whole batches: by default those that `run` looks at.
     #[arg(long, value_parser = value_parser!(u64).range(1..), default_value_t = HeldOut::EXAMPLES)]
     pub(crate) examples: u64,

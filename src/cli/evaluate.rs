@@ -11,7 +11,7 @@ use super::{
 };
 use roundelay::{Assessment, Coverage, EvaluateOptions, Graphs, Learned, Measures};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 #[derive(Serialize)]
 struct Document {
@@ -67,6 +67,7 @@ fn assessed(
         on: run::on(args.device, Graphs::Never),
         data: args.data.clone(),
         examples: args.examples,
+        deadline: Duration::from_secs(args.deadline),
     };
     match roundelay::evaluate(&schedule, learned, &options, told) {
         Ok(assessment) => Ok((assessment, notes)),

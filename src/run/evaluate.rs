@@ -10,7 +10,7 @@ use roundelay_runtime::{
     MachineError, Measures, OnGpu, Provenance, Weights, check_native,
 };
 use roundelay_schedule::Checked;
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 /// Where parameters lie that were trained.
 #[derive(Clone, Debug)]
@@ -31,12 +31,19 @@ pub struct EvaluateOptions {
     pub data: Option<PathBuf>,
     /// About how many examples: whole batches are taken.
     pub examples: u64,
+    /// When a GPU does not end a pass for so long, it is given up. Passes on CPU threads have no limit.
+    pub deadline: Duration,
 }
 
 impl Default for EvaluateOptions {
     /// On a CPU, over as many examples as training looks at.
     fn default() -> Self {
-        Self { on: On::default(), data: None, examples: HeldOut::EXAMPLES }
+        Self {
+            on: On::default(),
+            data: None,
+            examples: HeldOut::EXAMPLES,
+            deadline: CudaOptions::default().deadline,
+        }
     }
 }
 
@@ -63,8 +70,8 @@ pub fn evaluate(
     options: &EvaluateOptions,
     mut listener: impl FnMut(RunEvent),
 ) -> Result<Assessment, RunError> {
-    let EvaluateOptions { on, data, examples } = options;
-    let mut evaluator = evaluator(schedule, *on, &mut listener)?;
+    let EvaluateOptions { on, data, examples, deadline } = options;
+    let mut evaluator = evaluator(schedule, (*on, *deadline), &mut listener)?;
     let data = Dataset::open(&schedule.job, data.as_deref())?;
     let state = match learned {
         Learned::Checkpoint(folder) => {
@@ -94,18 +101,18 @@ pub fn evaluate(
 
 fn evaluator(
     schedule: &Checked,
-    on: On,
+    (on, deadline): (On, Duration),
     listener: &mut impl FnMut(RunEvent),
 ) -> Result<Evaluator, RunError> {
     match on {
         On::Cpu => on_host(schedule),
         On::Cuda(_) => {
             demanded_gpu(schedule.job.dtype)?;
-            on_gpu(schedule)
+            on_gpu(schedule, deadline)
         }
         On::Best(_) => {
             let found = some_gpu().map_err(RunError::from);
-            found.and_then(|()| on_gpu(schedule)).or_else(|refusal| {
+            found.and_then(|()| on_gpu(schedule, deadline)).or_else(|refusal| {
                 turn_to_cpu(schedule.job.dtype, &refusal, listener)?;
                 on_host(schedule)
             })
@@ -113,9 +120,9 @@ fn evaluator(
     }
 }
 
-fn on_gpu(schedule: &Checked) -> Result<Evaluator, RunError> {
-    let CudaOptions { ordinal, deadline: patience, .. } = CudaOptions::default();
-    let gpu = OnGpu { ordinal, patience };
+fn on_gpu(schedule: &Checked, deadline: Duration) -> Result<Evaluator, RunError> {
+    let CudaOptions { ordinal, .. } = CudaOptions::default();
+    let gpu = OnGpu { ordinal, deadline };
     Ok(Evaluator::on_gpu(schedule, Evaluated::Used, gpu)?)
 }
 

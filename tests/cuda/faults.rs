@@ -81,6 +81,24 @@ fn a_device_that_does_not_end_is_named_and_left_alone() {
     }
 }
 
+/// A look at what was learned waits for a GPU no longer than a run does.
+#[test]
+fn an_evaluation_gives_up_a_device_that_does_not_end() {
+    if !has_compiler() {
+        return;
+    }
+    let bench = Bench::new("hung-look");
+    let program = program(&bench, "looked", 2, "steps 1", PLAN);
+    let weights = bench.scratch.path("weights.safetensors");
+    let mut run = bench.command("run --device cpu --save");
+    assert_eq!(ended(run.arg(&weights).arg(&program)).code, 0);
+    let mut look = bench.command("evaluate --device cuda --deadline 1 --weights");
+    look.env("STANDIN_CUDA_HANG", "2").env("STANDIN_CUDA_ORDER", "late");
+    let ended = ended(look.arg(&weights).arg(&program));
+    assert_eq!(ended.code, 3, "{ended:?}");
+    assert!(ended.err.contains("was not done within 1s"), "{ended:?}");
+}
+
 /// Where an action of the second period stands still, while later ones are given to the device.
 #[test]
 fn the_action_that_does_not_end_is_named() {

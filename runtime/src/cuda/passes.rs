@@ -142,7 +142,7 @@ impl GpuPasses {
             inputs: job.inputs.clone(),
             dtype: job.dtype,
             measured: job.measured(),
-            patience: on.patience,
+            patience: on.deadline,
         };
         Ok(Self { gallery: Some(gallery), failure: None, bytes: Bytes(bytes) })
     }
