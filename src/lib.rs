@@ -42,7 +42,7 @@ pub use compile::{CompileError, compile};
 pub use data::{Examples, ExamplesError, ExamplesFile, write_examples};
 pub use import::{ImportCluster, ImportDtype, ImportOptions, Imported, families, import};
 pub use machine::{check_kernels, compile_kernels, gpus, machine, self_check};
-pub use profile::{Measuring, ProfileError, ProfileOn, ProfileOptions, profile};
+pub use profile::{Measuring, ProfileError, ProfileEvent, ProfileOptions, profile};
 pub use run::{
     Assessment, EvaluateOptions, Folder, Learned, On, Outcome, RunError, RunEvent,
     RunOptions, Start, TokenFacts, evaluate, run,

@@ -1,11 +1,15 @@
 //! Measuring: the plans that would be shown are replayed, and become a table of times.
 
-use crate::{CompileError, RunError, compile, machine, run::refuse_unscaled};
+use crate::{
+    CompileError, On, RunError, compile, machine,
+    run::{refuse_unscaled, turn_to_cpu},
+};
 use roundelay_dsl::Program;
 use roundelay_planner::{Candidate, Options, Refusal, plan};
 use roundelay_runtime::{
-    AnyMachine, Collection, Cpu, CpuOptions, Cuda, CudaOptions, Dataset, MachineError,
-    Recording, Settling, Times, check_native, copies, gpu_copies, sample,
+    AnyMachine, Collection, Cpu, CpuOptions, Cuda, CudaOptions, Dataset, DeviceFacts,
+    Graphs, MachineError, Recording, Settling, Times, check_native, copies, gpu_copies,
+    sample,
 };
 use roundelay_schedule::{Checked, Copies, Host, Nanos, Profile};
 use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, thread, time::Duration};
@@ -23,25 +27,25 @@ pub struct ProfileOptions {
     pub settling: Settling,
     /// Where relative paths of the job's data begin, instead of the folder of its program.
     pub data: Option<PathBuf>,
-    /// The kind of device that is measured.
-    pub on: ProfileOn,
-}
-
-/// What is measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ProfileOn {
-    /// CPU threads.
-    #[default]
-    Cpu,
-    /// The first GPU, which has all devices of a plan.
-    Cuda,
+    /// The kind of device that is measured; of GPUs the first one, which has all devices of a plan.
+    pub on: On,
 }
 
 impl Default for ProfileOptions {
+    /// The ten best plans, on a CPU.
     fn default() -> Self {
         let settling = Settling { agreement: 0.01, patience: Duration::from_secs(20) };
-        Self { top: 10, settling, data: None, on: ProfileOn::Cpu }
+        Self { top: 10, settling, data: None, on: On::default() }
     }
+}
+
+/// What happens while plans are measured, in order.
+#[derive(Clone, Debug)]
+pub enum ProfileEvent {
+    /// Something is done otherwise than it might have been, with the reason.
+    Note(String),
+    /// The times of a plan are there.
+    Plan(Box<Measuring>),
 }
 
 /// A plan that was measured.
@@ -95,10 +99,11 @@ impl ProfileError {
 pub fn profile(
     program: &Program,
     options: &ProfileOptions,
-    mut listener: impl FnMut(&Measuring),
+    mut listener: impl FnMut(ProfileEvent),
 ) -> Result<Profile, ProfileError> {
     let threads = threads(program)?;
-    let site = Site::of(program, options.on, threads)?;
+    let note = |note| listener(ProfileEvent::Note(note));
+    let site = Site::of(program, options.on, threads, note)?;
     let mut collection = Collection::default();
     let mut program = program.clone();
     program.profiles.clear();
@@ -114,7 +119,7 @@ pub fn profile(
                 measure(&schedule, candidate, &site, options, &mut collection)?
             {
                 anew = true;
-                listener(&told);
+                listener(ProfileEvent::Plan(Box::new(told)));
             }
         }
         if !anew {
@@ -134,6 +139,7 @@ pub fn profile(
 
 /// Where is measured.
 struct Site {
+    on: Measured,
     /// The processor in words.
     processor: String,
     /// Launches that run at one time.
@@ -141,45 +147,76 @@ struct Site {
     copies: Copies,
 }
 
+/// What is measured.
+enum Measured {
+    /// CPU threads.
+    Cpu,
+    /// The first GPU.
+    Gpu(Graphs),
+}
+
 impl Site {
-    fn of(program: &Program, on: ProfileOn, threads: u32) -> Result<Self, RunError> {
+    fn of(
+        program: &Program,
+        on: On,
+        threads: u32,
+        note: impl FnOnce(String),
+    ) -> Result<Self, RunError> {
+        let dtype = program.train.dtype;
         match on {
-            ProfileOn::Cpu => {
-                check_native(program.train.dtype)?;
-                let processors =
-                    thread::available_parallelism().map_or(1, NonZeroUsize::get);
-                let launches = (processors / threads.max(1) as usize).max(1);
-                let processor = machine::processor();
-                Ok(Self { processor, launches, copies: copies() })
+            On::Cpu => {
+                check_native(dtype)?;
+                Ok(Self::cpu(threads))
             }
-            ProfileOn::Cuda => {
-                let dtype = program.train.dtype;
+            On::Cuda(graphs) => {
                 refuse_unscaled(dtype)?;
                 let gpu = Cuda::facts_of(0);
                 let gpu = gpu.map_err(|absent| RunError::NoCuda { absent, dtype })?;
-                let copies = gpu_copies(0).map_err(MachineError::from)?;
-                Ok(Self { processor: gpu.name, launches: usize::MAX, copies })
+                Self::gpu(gpu, graphs)
             }
+            On::Best(graphs) => match Cuda::facts_of(0) {
+                Ok(gpu) => {
+                    refuse_unscaled(dtype)?;
+                    Self::gpu(gpu, graphs)
+                }
+                Err(absent) => {
+                    turn_to_cpu(dtype, &absent, note)?;
+                    Ok(Self::cpu(threads))
+                }
+            },
         }
     }
-}
 
-/// A machine that keeps times.
-fn recording(
-    schedule: &Checked,
-    data: Box<Dataset>,
-    on: ProfileOn,
-    launches: usize,
-) -> Result<AnyMachine, MachineError> {
-    match on {
-        ProfileOn::Cpu => {
-            let recording = Recording::On { launches };
-            let options = CpuOptions { recording, ..CpuOptions::default() };
-            Ok(Cpu::new(schedule, data, options)?.into())
-        }
-        ProfileOn::Cuda => {
-            let options = CudaOptions { times: Times::Kept, ..CudaOptions::default() };
-            Ok(Cuda::new(schedule, data, options)?.into())
+    fn cpu(threads: u32) -> Self {
+        let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let launches = (processors / threads.max(1) as usize).max(1);
+        let processor = machine::processor();
+        Self { on: Measured::Cpu, processor, launches, copies: copies() }
+    }
+
+    fn gpu(gpu: DeviceFacts, graphs: Graphs) -> Result<Self, RunError> {
+        let copies = gpu_copies(0).map_err(MachineError::from)?;
+        let on = Measured::Gpu(graphs);
+        Ok(Self { on, processor: gpu.name, launches: usize::MAX, copies })
+    }
+
+    /// A machine that keeps times.
+    fn recording(
+        &self,
+        schedule: &Checked,
+        data: Box<Dataset>,
+    ) -> Result<AnyMachine, MachineError> {
+        match self.on {
+            Measured::Cpu => {
+                let recording = Recording::On { launches: self.launches };
+                let options = CpuOptions { recording, ..CpuOptions::default() };
+                Ok(Cpu::new(schedule, data, options)?.into())
+            }
+            Measured::Gpu(graphs) => {
+                let times = Times::Kept;
+                let options = CudaOptions { times, graphs, ..CudaOptions::default() };
+                Ok(Cuda::new(schedule, data, options)?.into())
+            }
         }
     }
 }
@@ -199,7 +236,7 @@ fn measure(
     }
     let data = Dataset::open(&schedule.job, options.data.as_deref());
     let data = Box::new(data.map_err(RunError::from)?);
-    let machine = recording(schedule, data, options.on, site.launches);
+    let machine = site.recording(schedule, data);
     let sample = machine.and_then(|own| sample(own, site.launches, options.settling));
     let sample = sample.map_err(RunError::from)?;
     collection.add(schedule, &sample).map_err(RunError::from)?;

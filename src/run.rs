@@ -11,7 +11,7 @@ mod start;
 pub use error::RunError;
 pub use evaluate::{Assessment, EvaluateOptions, Learned, evaluate};
 pub use event::{Outcome, RunEvent, TokenFacts};
-pub(crate) use machine::refuse_unscaled;
+pub(crate) use machine::{refuse_unscaled, turn_to_cpu};
 pub use options::{Folder, On, RunOptions, Start};
 
 use event::Listening;

@@ -172,7 +172,7 @@ pub(crate) struct RunArgs {
 /// Where to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DeviceChoice {
-    /// The best there is.
+    /// A GPU if there is one that can do it, else the CPU.
     Auto,
     /// CPU threads.
     Cpu,
@@ -320,14 +320,15 @@ pub(crate) struct ProfileArgs {
     /// Whose plans are measured.
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
-    /// What is measured.
-    #[arg(long, value_enum, default_value_t = MeasuredChoice::Auto)]
-    pub(crate) device: MeasuredChoice,
+    /// What to measure; of GPUs the first one, which then has all devices of a plan.
+    #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
+    pub(crate) device: DeviceChoice,
     /// How many of the best plans to measure.
     #[arg(long, default_value = "10", value_parser = at_least_one)]
     pub(crate) top: NonZeroUsize,
     /// Seconds after which a plan whose times have not settled is given up.
-    #[arg(long, default_value_t = 20, value_parser = value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 20,
+          value_parser = value_parser!(u64).range(1..))]
     pub(crate) patience: u64,
     /// Let the program's paths of data start at this folder, instead of the program's own.
     #[arg(long, value_name = "DIR")]
@@ -338,17 +339,6 @@ pub(crate) struct ProfileArgs {
     /// One JSON document on standard output.
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// What is measured; a table is of one machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum MeasuredChoice {
-    /// The CPU, even where there are GPUs.
-    Auto,
-    /// CPU threads.
-    Cpu,
-    /// The first NVIDIA GPU.
-    Cuda,
 }
 
 /// Options of `data`.

@@ -1,14 +1,11 @@
 //! `profile`: measures the plans of a program and writes a table.
 
 use super::{
-    Form,
-    args::{MeasuredChoice, ProfileArgs},
-    failure::Failure,
-    load, note, print, print_json,
+    Form, args::ProfileArgs, failure::Failure, load, note, print, print_json, run,
     watch::Known,
 };
 use roundelay::{
-    Measuring, Profile, ProfileOn, ProfileOptions,
+    Graphs, Measuring, Profile, ProfileEvent, ProfileOptions,
     parts::{dsl::Tables, planner, runtime::Settling},
 };
 use std::time::Duration;
@@ -42,10 +39,7 @@ fn measured(args: &ProfileArgs) -> Result<Profile, Failure> {
         top: args.top.get(),
         settling: Settling { patience, ..usual.settling },
         data: args.data.clone(),
-        on: match args.device {
-            MeasuredChoice::Auto | MeasuredChoice::Cpu => ProfileOn::Cpu,
-            MeasuredChoice::Cuda => ProfileOn::Cuda,
-        },
+        on: run::on(args.device, Graphs::Periods),
     };
     let found = roundelay::profile(&loaded.program, &options, tell)
         .map_err(|error| Failure::profile(&loaded, &error))?;
@@ -53,11 +47,17 @@ fn measured(args: &ProfileArgs) -> Result<Profile, Failure> {
     Ok(found)
 }
 
-fn tell(told: &Measuring) {
-    let Measuring { candidate, busy, step_time, steps, settled } = told;
+fn tell(told: ProfileEvent) {
+    let said = match told {
+        ProfileEvent::Note(text) => format!("note: {text}"),
+        ProfileEvent::Plan(measured) => settled(&measured),
+    };
+    note(&said);
+}
+
+fn settled(measured: &Measuring) -> String {
+    let Measuring { candidate, busy, step_time, steps, settled } = measured;
     let verdict = if *settled { "settled" } else { "given up" };
-    note(&format!(
-        "{}: {step_time} a step, {busy} busy, {verdict} after {steps} steps",
-        planner::summary(&candidate.plan)
-    ));
+    let plan = planner::summary(&candidate.plan);
+    format!("{plan}: {step_time} a step, {busy} busy, {verdict} after {steps} steps")
 }

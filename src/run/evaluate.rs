@@ -113,7 +113,8 @@ fn evaluator(
         On::Best(_) => {
             let found = some_gpu().map_err(RunError::from);
             found.and_then(|()| on_gpu(schedule, deadline)).or_else(|refusal| {
-                turn_to_cpu(schedule.job.dtype, &refusal, listener)?;
+                let note = |note| listener(RunEvent::Note(note));
+                turn_to_cpu(schedule.job.dtype, &refusal, note)?;
                 on_host(schedule)
             })
         }

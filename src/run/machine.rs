@@ -53,7 +53,7 @@ impl<'a> Settled<'a> {
                     }
                 }
                 Some(absent) => {
-                    turn_to_cpu(dtype, &absent, listener)?;
+                    turn_to_cpu(dtype, &absent, |note| listener(RunEvent::Note(note)))?;
                     Chosen::Cpu
                 }
             },
@@ -81,7 +81,8 @@ impl<'a> Settled<'a> {
             Chosen::GpuOrCpu(graphs) => match gpu(data.clone(), graphs) {
                 Ok(made) => Ok(made),
                 Err(refusal) => {
-                    turn_to_cpu(schedule.job.dtype, &refusal, listener)?;
+                    let note = |note| listener(RunEvent::Note(note));
+                    turn_to_cpu(schedule.job.dtype, &refusal, note)?;
                     Ok(cpu(data)?)
                 }
             },
@@ -177,15 +178,15 @@ pub(super) fn demanded_gpu(dtype: Float) -> Result<(), RunError> {
     Cuda::count().map(drop).map_err(|absent| RunError::NoCuda { absent, dtype })
 }
 
-/// Takes the CPU in place of a GPU, and says why; where the CPU cannot either, both have their say.
-pub(super) fn turn_to_cpu(
+/// Takes the CPU in place of a GPU, and notes why; where the CPU cannot either, both have their say.
+pub(crate) fn turn_to_cpu(
     dtype: Float,
     refusal: &dyn Display,
-    listener: &mut impl FnMut(RunEvent),
+    note: impl FnOnce(String),
 ) -> Result<(), RunError> {
     let nowhere = |cpu| RunError::Nowhere { gpu: refusal.to_string(), cpu };
     check_native(dtype).map_err(nowhere)?;
-    listener(RunEvent::Note(format!("runs on the CPU: {refusal}")));
+    note(format!("runs on the CPU: {refusal}"));
     Ok(())
 }
 

@@ -25,8 +25,15 @@ fn every_command_names_the_files_that_it_takes() {
         let line = line.collect::<String>();
         assert!(line.ends_with(file), "{command}: {line}");
     }
-    let profile = printed(&mut roundelay("profile --help"));
-    assert!(!profile.contains("best there is"), "{profile}");
+}
+
+/// One word for devices means one thing, whatever is done on them.
+#[test]
+fn every_command_takes_the_same_devices() {
+    for command in ["run", "evaluate", "profile"] {
+        let told = printed(&mut roundelay(&format!("{command} --help")));
+        assert!(told.contains("auto: A GPU if there is one that can do it"), "{told}");
+    }
 }
 
 #[test]

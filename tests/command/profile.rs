@@ -26,7 +26,7 @@ plan {
 
 fn measured(scratch: &Scratch) -> std::path::PathBuf {
     let program = scratch.file("line.rdl", PROGRAM);
-    let mut profile = roundelay("profile --top 2 --patience 1");
+    let mut profile = roundelay("profile --device cpu --top 2 --patience 1");
     let table = scratch.path("table.yaml");
     let told = document(profile.arg(&program).arg("-o").arg(&table), "table");
     assert_eq!(
@@ -71,7 +71,7 @@ fn a_table_that_cannot_be_written_is_refused_before_anything_is_measured() {
     let scratch = Scratch::new("unwritable-table");
     let program = scratch.file("line.rdl", PROGRAM);
     for table in [scratch.path("nowhere/table.yaml"), scratch.path("")] {
-        let mut profile = roundelay("profile --top 1 --patience 1");
+        let mut profile = roundelay("profile --device cpu --top 1 --patience 1");
         let found = ended(profile.arg(&program).arg("-o").arg(&table));
         assert_eq!(found.code, 1, "{found:?}");
         assert!(found.err.contains("cannot write `"), "{}", found.err);
@@ -137,7 +137,7 @@ fn tables_that_do_not_fit_are_refused_with_their_line() {
     fs::remove_file(&path).expect("it is there");
     let gone = ended(roundelay("plan").arg(&program));
     assert!(gone.code == 1 && gone.err.contains("cannot read the table"), "{}", gone.err);
-    let mut profile = roundelay("profile --top 1 --patience 1");
+    let mut profile = roundelay("profile --device cpu --top 1 --patience 1");
     let uneven = PROGRAM
         .replace("cluster two { 2 x core", "cluster two { 1 x core + 1 x pair")
         .replace("link bus", "device pair { memory 1 GB, compute 20 GFLOP/s, bandwidth 10 GB/s, threads 2 }\nlink bus");

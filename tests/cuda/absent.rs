@@ -116,6 +116,11 @@ fn auto_goes_on_with_the_cpu_and_says_so_once() {
     let note = &found["notes"][0];
     assert_eq!(note["severity"], "note");
     assert!(note["message"].to_string().contains("runs on the CPU"), "{note}");
+
+    let mut profile = bench.command("profile --top 1 --patience 1 -o");
+    let found = ended(profile.arg(bench.scratch.path("table.yaml")).arg(&program));
+    assert_eq!(found.code, 0, "{found:?}");
+    assert_eq!(found.err.matches("note: runs on the CPU").count(), 1, "{}", found.err);
 }
 
 #[test]

@@ -176,7 +176,8 @@ fn a_gpu_is_profiled_and_its_table_predicts() {
     let pools = bare.end["predicted"]["pools"].as_object().expect("pools by name");
     let arenas = pools.values().filter_map(|pool| pool["arena_bytes"].as_u64());
     assert_eq!(handed, arenas.map(|bytes| bytes.next_multiple_of(page)).sum::<u64>());
-    let on_cpu = ended(bench.command("profile -o").arg(&table).arg(&program));
+    let on_cpu =
+        ended(bench.command("profile --device cpu -o").arg(&table).arg(&program));
     assert!(
         on_cpu.code == 3 && on_cpu.err.contains("computes in f32 and f64"),
         "{on_cpu:?}"

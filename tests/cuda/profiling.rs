@@ -1,4 +1,5 @@
-//! What events between calls do to a profile: on a clock of the stand-ins that charges for them, nothing.
+//! What events between calls do to a profile: on a clock of the stand-ins that charges for them, nothing. A
+//! profile is of a GPU where there is one.
 
 use crate::{
     bench::{Bench, counted, has_compiler, program},
@@ -22,7 +23,7 @@ struct Found {
 
 fn profiled(bench: &Bench, program: &Path, (event, order): (u64, &str)) -> Found {
     let [table, counts] = ["table.yaml", "counts"].map(|name| bench.scratch.path(name));
-    let mut profile = bench.command("profile --device cuda --top 1 --patience 1");
+    let mut profile = bench.command("profile --top 1 --patience 1");
     profile.arg(program).arg("-o").arg(&table).env("STANDIN_CUDA_COUNTS", &counts);
     let clock = format!("event={event}/0");
     profile.env("STANDIN_CUDA_CLOCK", clock).env("STANDIN_CUDA_ORDER", order);
