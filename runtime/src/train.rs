@@ -83,7 +83,7 @@ pub struct Progress {
     /// Mean loss of its micro-batches.
     pub loss: f64,
     /// Examples trained per second since the run began, without evaluation and saving.
-    pub samples_per_second: f64,
+    pub samples_per_s: f64,
     /// Time since the run began.
     pub elapsed: Duration,
 }
@@ -445,8 +445,8 @@ impl Stopwatch {
         let elapsed = self.start.elapsed();
         let samples = (step + 1 - self.first) * self.batch;
         let seconds = (elapsed - self.idle).as_secs_f64().max(f64::MIN_POSITIVE);
-        let samples_per_second = samples as f64 / seconds;
-        observer.step(&Progress { step, loss, samples_per_second, elapsed });
+        let samples_per_s = samples as f64 / seconds;
+        observer.step(&Progress { step, loss, samples_per_s, elapsed });
     }
 
     /// Does what takes no time of the replay.

@@ -31,7 +31,7 @@ pub enum RunEvent {
         /// Mean loss of its micro-batches.
         loss: f64,
         /// Examples per second since the run began.
-        samples_per_second: f64,
+        samples_per_s: f64,
         /// Time since the run began.
         elapsed: Duration,
     },
@@ -89,8 +89,8 @@ impl<'a, F> Listening<'a, F> {
 
 impl<F: FnMut(RunEvent)> Observer for Listening<'_, F> {
     fn step(&mut self, progress: &Progress) {
-        let Progress { step, loss, samples_per_second, elapsed } = *progress;
-        (self.listener)(RunEvent::Step { step, loss, samples_per_second, elapsed });
+        let Progress { step, loss, samples_per_s, elapsed } = *progress;
+        (self.listener)(RunEvent::Step { step, loss, samples_per_s, elapsed });
         if !loss.is_finite() && !std::mem::replace(&mut self.lost, true) {
             let text = format!(
                 "the loss of step {step} is {loss}, and later ones may be none either: try a \

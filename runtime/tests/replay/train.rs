@@ -27,7 +27,7 @@ struct Witness {
 
 impl Observer for Witness {
     fn step(&mut self, progress: &Progress) {
-        assert!(progress.samples_per_second > 0.0);
+        assert!(progress.samples_per_s > 0.0);
         self.steps.push((progress.step, progress.loss.to_bits()));
         if self.last == Some(progress.step) {
             self.interrupt.raise();

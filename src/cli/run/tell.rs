@@ -35,12 +35,9 @@ impl Event {
                 let bigram_entropy = tokens.and_then(|tokens| tokens.bigram_entropy);
                 Self::Begin { resumed: how(&resumed), first, end, bigram_entropy }
             }
-            RunEvent::Step { step, loss, samples_per_second, elapsed } => Self::Step {
-                step,
-                loss,
-                samples_per_s: samples_per_second,
-                elapsed_s: elapsed.as_secs_f64(),
-            },
+            RunEvent::Step { step, loss, samples_per_s, elapsed } => {
+                Self::Step { step, loss, samples_per_s, elapsed_s: elapsed.as_secs_f64() }
+            }
             RunEvent::Evaluate { step, loss, metrics } => {
                 Self::Evaluate { step, loss, metrics }
             }
@@ -102,8 +99,8 @@ fn tell_human(progress: &mut Progress, event: RunEvent) -> io::Result<()> {
             progress.begin(first, end);
             Ok(())
         }
-        RunEvent::Step { step, loss, samples_per_second, elapsed } => {
-            let said = format!("loss {loss:.4}, {samples_per_second:.1} samples/s");
+        RunEvent::Step { step, loss, samples_per_s, elapsed } => {
+            let said = format!("loss {loss:.4}, {samples_per_s:.1} samples/s");
             progress.step(step + 1, said, elapsed);
             Ok(())
         }
