@@ -329,7 +329,8 @@ impl<A: Numbers> State<A> {
         flats(job, stage, (rows, job.dtype.size()), |own| self.version(job, own, age))
     }
 
-    /// One flat array of a stage's optimizer state on one row; padding is zero.
+    /// The flat arrays of a stage's optimizer state on one row, as many as the job's optimizer has; padding
+    /// is zero.
     ///
     /// # Errors
     /// When the state is of another model or optimizer, or cannot be read.
@@ -338,11 +339,14 @@ impl<A: Numbers> State<A> {
         job: &Job,
         stage: Stage,
         row: u32,
-        array: usize,
-    ) -> Result<Vec<u8>, StateError> {
-        let rows = (row..row + 1, job.dtype.wide_size());
-        let own = |own: &_| Ok(&self.optimizer_arrays(job, own)?[array]);
-        Ok(flats(job, stage, rows, own)?.remove(0))
+    ) -> Result<Vec<Vec<u8>>, StateError> {
+        let arrays = 0..job.optimizer.arrays(job.dtype) as usize;
+        let flat = |array: usize| {
+            let rows = (row..row + 1, job.dtype.wide_size());
+            let own = |own: &_| Ok(&self.optimizer_arrays(job, own)?[array]);
+            Ok(flats(job, stage, rows, own)?.remove(0))
+        };
+        arrays.map(flat).collect()
     }
 }
 

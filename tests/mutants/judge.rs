@@ -240,17 +240,14 @@ impl Carried {
         let (job, (stage, _)) = (&schedule.job, stage(self.subject));
         let (first, flats) = match self.subject {
             Subject::Parameter(..) => {
-                (0, vec![state.parameters(job, stage, 0, self.age)])
+                (0, state.parameters(job, stage, 0, self.age).map(|flat| vec![flat]))
             }
-            _ => {
-                let arrays = 0..job.optimizer.method.states() as usize;
-                (1, arrays.map(|array| state.optimizer(job, stage, 0, array)).collect())
-            }
+            _ => (1, state.optimizer(job, stage, 0)),
         };
+        let flats = flats.map_err(|error| error.to_string())?;
         let mut parts = Vec::new();
         let length = (self.elements.end - self.elements.start) as usize * 4;
         for (array, flat) in flats.into_iter().enumerate() {
-            let flat = flat.map_err(|error| error.to_string())?;
             for parameter in job.parameters_of(stage) {
                 let part = self.common(parameter);
                 if part.is_empty() {

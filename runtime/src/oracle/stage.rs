@@ -134,9 +134,8 @@ impl OracleStage {
             total: Memory::new(bytes),
             single: Memory::new(bytes),
         };
-        for array in 0..job.optimizer.method.states() as usize {
-            for row in 0..rows {
-                let flat = state.optimizer(job, stage, row, array)?;
+        for row in 0..rows {
+            for (array, flat) in state.optimizer(job, stage, row)?.iter().enumerate() {
                 own.optimizer_parts(job, (row, array), |part, shard| {
                     part.copy_from_slice(&flat[shard]);
                 });
