@@ -46,7 +46,7 @@ pub use encoding::{NotUtf8, utf8};
 pub use fingerprint::fingerprint;
 pub use format::format;
 pub use import::{Disk, Files, NoFiles};
-pub use lists::{ListMistake, Lists, read_lists, write_lists};
+pub use lists::{ListMistake, Lists, begins_lists, read_lists, write_lists};
 pub use local::{Head, localised};
 pub use operators::{METRICS, OPERATORS, Operator};
 pub use part::{Masked, Motion, Padding, Part, Share};

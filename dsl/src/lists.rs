@@ -49,6 +49,12 @@ const DERIVED: [&str; 10] = [
     "WAIT_REDUCE_GRAD",
 ];
 
+/// Whether a text begins as lists do: with a pass.
+pub fn begins_lists(text: &str) -> bool {
+    let mut cells = unmarked(text).split([',', '\n']).map(str::trim);
+    cells.find(|cell| !cell.is_empty()).is_some_and(|cell| item(cell).is_ok())
+}
+
 /// Reads lists, and checks that they are one training step: every pass once, every stage on one
 /// device, and an order in which all devices come to their ends.
 ///

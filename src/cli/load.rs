@@ -150,6 +150,11 @@ pub(super) fn schedule(path: &Path) -> Result<Checked, Failure> {
         let hint = "`roundelay compile` makes a schedule file of it";
         return Err(Failure::mistaken(path, message, hint));
     }
+    if dsl::begins_lists(&text) {
+        let message = "these are lists of passes, not a schedule file";
+        let hint = "`roundelay check` takes them from files whose names end with `.csv`";
+        return Err(Failure::mistaken(path, message, hint));
+    }
     checked(path, &text)
 }
 

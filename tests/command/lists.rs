@@ -176,6 +176,18 @@ fn check_refuses_each_fault_at_its_place() {
     }
 }
 
+/// Whoever has lists from elsewhere does not know that their name counts.
+#[test]
+fn lists_that_are_named_otherwise_are_told_how_they_are_named() {
+    let scratch = Scratch::new("lists-named");
+    for text in [good(), format!(",, {PAIRED}"), UNEVEN.replace("1F0", "1F0x")] {
+        let file = scratch.file("lists.txt", &text);
+        let problem = refused("check", &file);
+        assert!(problem["hint"].as_str().is_some_and(|hint| hint.contains("`.csv`")));
+        assert_eq!(problem["message"], "these are lists of passes, not a schedule file");
+    }
+}
+
 #[test]
 fn shown_lists_read_back() {
     let scratch = Scratch::new("lists-shown");
