@@ -180,6 +180,11 @@
 //! matrix products and convolutions. All kernels have them but exchanges among several parts, which
 //! machines make, those of rows of images by the functions of [`cuda::Halos`].
 
+#![expect(
+    unnameable_types,
+    reason = "what numbers of `Real` are made of is nobody else's to have"
+)]
+
 mod activation;
 mod affine;
 mod angle;

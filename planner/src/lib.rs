@@ -28,10 +28,15 @@ pub use answer::appraise::appraise;
 pub use answer::approach::{Approach, Leader, Tensors};
 pub use answer::breach::{Breach, TooWeak, breaches, weaker};
 pub use answer::decisions::{decisions, differences, summary};
-pub use answer::diff::{DiffDocument, Difference, diff, diff_document, diff_table};
+pub use answer::diff::{
+    CostRow, CostSides, DiffDocument, Difference, diff, diff_document, diff_table,
+};
 pub use answer::explain::{Explanation, explain};
 pub use answer::front::{Front, front_watched};
-pub use answer::json::{Document, document};
+pub use answer::json::{
+    ApproachRow, CallCounts, Document, ExplainPart, FrontPart, PlanRow, PoolRow,
+    TensorRow, TriedValues, WeakerRow, WhatIfRow, document,
+};
 pub use answer::plan_file::{
     PlanMistake, PlanMistakes, doubt, parse_plan, read_plan, unlowered, write_plan,
 };
@@ -52,7 +57,7 @@ pub use search::progress::{End, Look, Observer};
 pub use search::ranking::{Compare, Options, Ranking, Weaker};
 pub use space::Space;
 pub use space::counts::Counts;
-pub use space::cuts::{Messages, Uncuttable};
+pub use space::cuts::{InsideUnits, Messages, Uncuttable};
 pub use space::endless::Endless;
 pub use space::equal::Superior;
 pub use space::excluded::{Excluded, Sizes};

@@ -23,7 +23,7 @@ pub struct DiffDocument {
     pub decisions: Vec<Difference>,
     /// What both plans cost, where a program was given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub costs: Option<Sides>,
+    pub costs: Option<CostSides>,
 }
 
 /// A decision that two plans take differently.
@@ -39,7 +39,7 @@ pub struct Difference {
 
 /// The costs of both plans.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Sides {
+pub struct CostSides {
     /// Of the first plan.
     pub first: CostRow,
     /// Of the second plan.
@@ -262,7 +262,7 @@ pub fn diff_document(
     differences: Vec<Difference>,
     costs: Option<(&Candidate, &Candidate, &Goal)>,
 ) -> DiffDocument {
-    let sides = |(first, second, goal): (&Candidate, &Candidate, &Goal)| Sides {
+    let sides = |(first, second, goal): (&Candidate, &Candidate, &Goal)| CostSides {
         first: cost_row(first, goal),
         second: cost_row(second, goal),
     };

@@ -40,7 +40,7 @@ pub struct Document {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub approaches: Vec<ApproachRow>,
     /// Values tried per decision, and their number.
-    pub space: BTreeMap<&'static str, Values>,
+    pub space: BTreeMap<&'static str, TriedValues>,
     /// Combinations of these values.
     pub combinations: u64,
     /// How many of them are no plan to try, by reason; the others are candidates.
@@ -123,7 +123,7 @@ pub struct FrontPart {
 
 /// The values that one decision was tried with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Values {
+pub struct TriedValues {
     /// As the language spells them.
     pub values: Vec<String>,
     /// Their number.
@@ -160,7 +160,7 @@ pub struct PlanRow {
     /// Who holds parameters, gradients and optimizer state.
     pub states: States,
     /// Tensor parallelism.
-    pub tensor: Tensor,
+    pub tensor: TensorRow,
     /// What tensor rows do where features are whole.
     pub sequence: Sequence,
     /// What tensor rows do with the pixels of images.
@@ -184,7 +184,7 @@ pub struct PlanRow {
     /// Bytes by kind on that device.
     pub memory: BTreeMap<Kind, u64>,
     /// Memory by pool.
-    pub pools: BTreeMap<String, Pool>,
+    pub pools: BTreeMap<String, PoolRow>,
     /// Bytes that a device sends in one training step, on average.
     pub comm_bytes_per_device: u64,
     /// Largest number of sequential communication slots between two compute slots.
@@ -196,7 +196,7 @@ pub struct PlanRow {
     /// Share of (stage, micro-batch) that is not fresh.
     pub stale_share: f64,
     /// Where the times of its kernel calls come from.
-    pub calls: Calls,
+    pub calls: CallCounts,
     /// No legal schedule of this plan has a shorter step.
     pub lower_bound_s: f64,
     /// What a training step costs, in US dollars, where the devices in use have prices.
@@ -215,7 +215,7 @@ pub struct PlanRow {
 
 /// Number of kernel calls of the plan's routines by where their times come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Calls {
+pub struct CallCounts {
     /// As the table of the device says.
     pub measured: usize,
     /// Scaled from measured calls of the same kernel.
@@ -226,7 +226,7 @@ pub struct Calls {
 
 /// Degrees of tensor parallelism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Tensor {
+pub struct TensorRow {
     /// Rows of the grid of devices.
     pub rows: u32,
     /// Its columns.
@@ -241,7 +241,7 @@ pub struct Tensor {
 
 /// What the devices of one pool take of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Pool {
+pub struct PoolRow {
     /// Most bytes that hold something needed at one time, summed over devices.
     pub live_peak_bytes: u64,
     /// Bytes of all arenas.
@@ -288,7 +288,7 @@ pub fn document(ranking: &Ranking) -> Document {
         ApproachRow { approach: leader.approach, gap: leader.gap, plan }
     });
     let space = ranking.space.decisions.iter().map(|(name, values)| {
-        (*name, Values { values: values.clone(), number: values.len() })
+        (*name, TriedValues { values: values.clone(), number: values.len() })
     });
     Document {
         format: FORMAT,
@@ -331,7 +331,7 @@ pub(crate) fn plan_row(rank: usize, candidate: &Candidate, goal: &Goal) -> PlanR
     let Origins { measured, scaled, guessed } = candidate.origins;
     let pool = |(name, used): (&String, &crate::search::candidate::PoolUse)| {
         let (live_peak_bytes, arena_bytes) = (used.live_peak.0, used.arena.0);
-        (name.clone(), Pool { live_peak_bytes, arena_bytes })
+        (name.clone(), PoolRow { live_peak_bytes, arena_bytes })
     };
     PlanRow {
         rank,
@@ -347,7 +347,7 @@ pub(crate) fn plan_row(rank: usize, candidate: &Candidate, goal: &Goal) -> PlanR
         cuts: plan.cuts.clone(),
         micro_batches: plan.micro_batches,
         states: plan.states,
-        tensor: Tensor {
+        tensor: TensorRow {
             rows: plan.tensor.rows,
             columns: plan.tensor.columns,
             overdecompose: plan.tensor.overdecompose,
@@ -371,7 +371,7 @@ pub(crate) fn plan_row(rank: usize, candidate: &Candidate, goal: &Goal) -> PlanR
         bubble: candidate.bubble,
         staleness: candidate.staleness(),
         stale_share: candidate.stale_share(),
-        calls: Calls { measured, scaled, guessed },
+        calls: CallCounts { measured, scaled, guessed },
         lower_bound_s: seconds(candidate.bound.step_time()),
         cost_per_step_usd: goal.cost(plan, time).map(FemtoDollars::dollars),
         cost_per_million_samples_usd: goal.cost_of_a_million(plan, time),

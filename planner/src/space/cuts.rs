@@ -29,12 +29,12 @@ pub(crate) struct Chain {
     /// Positions at which a unit of a local rule starts: all of them are cuts.
     pub boundaries: Vec<usize>,
     /// Where units may be cut besides.
-    pub inside: Inside,
+    pub inside: InsideUnits,
 }
 
 /// Whether units of a local rule may have several stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Inside {
+pub enum InsideUnits {
     /// They may.
     Cut,
     /// Each is one stage, since gradients hop back between them.
@@ -62,7 +62,7 @@ pub struct Uncuttable {
     /// The most stages that are possible.
     pub most: u32,
     /// Whether that is one for each unit.
-    pub inside: Inside,
+    pub inside: InsideUnits,
     /// Parameters that tie stages together, in order of name.
     pub tied: Vec<String>,
 }
@@ -82,7 +82,11 @@ impl Chain {
             reads: reads(model),
             ties: ties(model),
             boundaries: model.boundaries().iter().map(|at| *at as usize).collect(),
-            inside: if model.hop() == Hop::None { Inside::Cut } else { Inside::Whole },
+            inside: if model.hop() == Hop::None {
+                InsideUnits::Cut
+            } else {
+                InsideUnits::Whole
+            },
         };
         nothing.taking(model, times, examples, dtype)
     }
@@ -127,8 +131,8 @@ impl Chain {
         let most = u32::try_from(most).unwrap_or(u32::MAX);
         let least = u32::try_from(self.boundaries.len() + 1).unwrap_or(u32::MAX);
         let most = match self.inside {
-            Inside::Cut => most,
-            Inside::Whole => most.min(least),
+            InsideUnits::Cut => most,
+            InsideUnits::Whole => most.min(least),
         };
         if (least..=most).contains(&stages) {
             return Ok(());
@@ -296,7 +300,7 @@ impl fmt::Display for Uncuttable {
         if stages < least {
             return write!(f, "{stages} stages, but the model has {least} units");
         }
-        if *inside == Inside::Whole {
+        if *inside == InsideUnits::Whole {
             return write!(
                 f,
                 "{stages} stages, but the model has {most}: one for each unit, since a gradient \
@@ -367,7 +371,7 @@ mod tests {
                 crossing: crossing.into_iter().map(Bytes).collect(),
                 ties: if round % 2 == 0 { vec![tie] } else { Vec::new() },
                 boundaries: Vec::new(),
-                inside: Inside::Cut,
+                inside: InsideUnits::Cut,
             };
             let stages = 1 + u32::try_from(random.below(5)).unwrap();
             assert_eq!(
@@ -386,7 +390,7 @@ mod tests {
             crossing: vec![Bytes(4); 4],
             ties: vec![Tie { parameter: "table".into(), first: 0, last: 2 }],
             boundaries: Vec::new(),
-            inside: Inside::Cut,
+            inside: InsideUnits::Cut,
         };
         assert_eq!(cut(&chain, 2), Ok(vec![3]));
         let refused = cut(&chain, 3).unwrap_err().to_string();

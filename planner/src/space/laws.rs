@@ -2,7 +2,7 @@
 
 use crate::space::{
     counts::Counts,
-    cuts::{Chain, Inside, Uncuttable},
+    cuts::{Chain, InsideUnits, Uncuttable},
     family::Family,
     reason::{PASSES_MAX, Reason},
 };
@@ -35,7 +35,7 @@ pub(crate) fn check_sizes(
             stages: s,
             least: 1,
             most: nodes,
-            inside: Inside::Cut,
+            inside: InsideUnits::Cut,
             tied,
         }));
     }
@@ -211,7 +211,7 @@ pub(crate) fn check_cuts(chain: &Chain, cuts: &[u32], stages: u32) -> Result<(),
     if let Some(missing) = chain.boundaries.iter().find(|at| !is_cut(at)) {
         return wrong(format!("a unit starts at {missing}, which must be a cut"));
     }
-    if chain.inside == Inside::Whole && cuts.len() > chain.boundaries.len() {
+    if chain.inside == InsideUnits::Whole && cuts.len() > chain.boundaries.len() {
         let starts = &chain.boundaries;
         return wrong(format!(
             "a gradient hops back between units, so each is one stage: units start at {starts:?}"

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use crate::{
         sample::Random,
-        space::cuts::{Inside, cut},
+        space::cuts::{InsideUnits, cut},
     };
 
     fn chain(times: &[u64], crossing: &[u64]) -> Chain {
@@ -189,7 +189,7 @@ mod tests {
             crossing: crossing.iter().copied().map(Bytes).collect(),
             ties: Vec::new(),
             boundaries: Vec::new(),
-            inside: Inside::Cut,
+            inside: InsideUnits::Cut,
         }
     }
 

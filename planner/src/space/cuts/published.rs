@@ -185,7 +185,7 @@ fn the_cuts_are_those_of_one_machine_per_stage() {
             crossing: layers.iter().map(|layer| Bytes(layer.1)).collect(),
             ties: Vec::new(),
             boundaries: Vec::new(),
-            inside: crate::space::cuts::Inside::Cut,
+            inside: crate::space::cuts::InsideUnits::Cut,
         };
         for count in 1..=10 {
             let cuts = cut(&chain, u32::try_from(count).unwrap()).unwrap();

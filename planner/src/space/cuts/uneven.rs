@@ -279,7 +279,7 @@ mod tests {
     use super::*;
     use crate::{
         sample::Random,
-        space::cuts::{Inside, Tie, cut, tests::all_cuts},
+        space::cuts::{InsideUnits, Tie, cut, tests::all_cuts},
     };
 
     /// A chain of two kinds of devices, and the kinds of its stages.
@@ -300,7 +300,7 @@ mod tests {
             crossing: crossing.into_iter().map(Bytes).collect(),
             ties: if random.below(3) == 0 { vec![tie] } else { Vec::new() },
             boundaries: Vec::new(),
-            inside: Inside::Cut,
+            inside: InsideUnits::Cut,
         };
         let free = boundary > 0 && chain.tie_at(boundary).is_none();
         let bounded = free && random.below(3) == 0;
