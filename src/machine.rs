@@ -19,13 +19,13 @@ pub fn gpus() -> Result<Vec<DeviceFacts>, NoCuda> {
 /// to `largest`; what came of it is on rank 0.
 ///
 /// # Errors
-/// When something is missing or fails on any rank, or nothing moves for `patience`.
+/// When something is missing or fails on any rank, or nothing moves for `deadline`.
 pub fn self_check(
     largest: Bytes,
-    patience: Duration,
+    deadline: Duration,
 ) -> Result<Option<SelfCheck>, CudaError> {
     let seat = Seat::of_environment()?;
-    roundelay_runtime::self_check(&seat, largest, patience)
+    roundelay_runtime::self_check(&seat, largest, deadline)
 }
 
 /// Computes random calls of every kernel on the first GPU of this machine, and holds them to the

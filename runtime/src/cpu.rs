@@ -359,9 +359,9 @@ impl Drop for Cpu {
     fn drop(&mut self) {
         self.shared.parking.stop();
         let start = Instant::now();
-        let patience = self.driver.patience();
+        let deadline = self.driver.deadline();
         while self.threads.iter().any(|thread| !thread.is_finished()) {
-            if start.elapsed() > patience {
+            if start.elapsed() > deadline {
                 return;
             }
             self.shared.parking.stop();

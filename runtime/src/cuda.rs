@@ -235,10 +235,10 @@ impl Cuda {
         self.engine.share.rank().is_none_or(|rank| rank.among.is_first())
     }
 
-    /// Where something else on the same GPU is, with the same patience.
+    /// Where something else on the same GPU is, with the same deadline.
     pub fn beside(&self) -> OnGpu {
         let ordinal = self.engine.device.facts().ordinal;
-        OnGpu { ordinal, deadline: self.engine.patience }
+        OnGpu { ordinal, deadline: self.engine.deadline }
     }
 
     /// Graphs of whole periods that were recorded so far.

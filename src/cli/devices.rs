@@ -37,9 +37,9 @@ struct CheckedRow<'a> {
 
 /// All ranks check; the first one says what came of it.
 fn self_check(args: &DevicesArgs) -> Result<(), Failure> {
-    let (largest, patience) =
+    let (largest, deadline) =
         (Bytes(args.largest << 20), Duration::from_secs(args.deadline));
-    let checked = roundelay::self_check(largest, patience)
+    let checked = roundelay::self_check(largest, deadline)
         .map_err(|error| Failure::gpus(&error))?;
     let Some(checked) = checked else { return Ok(()) };
     match args.json {

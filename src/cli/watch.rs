@@ -13,7 +13,7 @@ use std::{
 };
 
 /// Shorter searches say nothing.
-const PATIENCE: Duration = Duration::from_secs(1);
+const UNTOLD: Duration = Duration::from_secs(1);
 
 /// Draws how far a search is on standard error, where that is a terminal.
 pub(super) struct Progress {
@@ -36,7 +36,7 @@ impl Progress {
 
 impl Observer for Progress {
     fn look(&mut self, look: Look) -> ControlFlow<()> {
-        if self.begun.elapsed() >= PATIENCE {
+        if self.begun.elapsed() >= UNTOLD {
             let line = self.line.get_or_insert_with(ProgressBar::new_spinner);
             line.set_message(words(look));
             line.tick();

@@ -30,7 +30,7 @@ use std::{
 /// Steps before which a replay rests.
 const RESTS: [u64; 2] = [2, STEPS];
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// What a training came to: losses by step and micro-batch, the state, and what was counted.
 #[derive(Debug, PartialEq)]
@@ -53,7 +53,7 @@ impl Trained {
 }
 
 fn options(timing: Timing) -> CpuOptions {
-    CpuOptions { fill: Fill::Poison, timing, deadline: PATIENCE, ..CpuOptions::default() }
+    CpuOptions { fill: Fill::Poison, timing, deadline: DEADLINE, ..CpuOptions::default() }
 }
 
 fn alone(schedule: &Checked, data: &Dataset) -> Trained {
@@ -78,7 +78,7 @@ fn newest(mut state: State) -> State {
 
 /// What the first rank has in the end, and none of the others; and the bytes that this one sent.
 fn rank(schedule: &Checked, data: &Dataset, seat: &Seat) -> (Option<Trained>, u64) {
-    let control = Arc::new(Control::meet(seat, PATIENCE).unwrap());
+    let control = Arc::new(Control::meet(seat, DEADLINE).unwrap());
     let options = options(Timing::Jittered(u64::from(seat.rank)));
     let mut cpu =
         Cpu::of_rank(schedule, Box::new(data.clone()), options, control).unwrap();
@@ -181,7 +181,7 @@ fn a_rank_makes_what_it_holds_once_and_nothing_else() {
     let data = Dataset::open(&schedule.job, None).unwrap();
     let state = State::initial(&schedule.job);
     let made = on_ranks(&schedule, |seat| {
-        let control = Arc::new(Control::meet(seat, PATIENCE).unwrap());
+        let control = Arc::new(Control::meet(seat, DEADLINE).unwrap());
         let (feed, options) = (Box::new(data.clone()), options(Timing::Natural));
         let mut cpu = Cpu::of_rank(&schedule, feed, options, control).unwrap();
         let made = Mutex::new(Vec::new());

@@ -111,13 +111,13 @@ impl Counter {
         }
     }
 
-    /// Waits like [`Counter::wait`], but wakes up late when `patience` is over, or earlier.
+    /// Waits like [`Counter::wait`], but wakes up late when `deadline` is over, or earlier.
     pub(super) fn wait_for(
         &self,
         target: u64,
         parking: &Parking,
         place: usize,
-        patience: Duration,
+        deadline: Duration,
     ) -> Waited {
         for _ in 0..parking.looks {
             if self.value() >= target {
@@ -132,9 +132,9 @@ impl Counter {
         if self.value() >= target {
             return Waited::Reached;
         }
-        match patience {
+        match deadline {
             Duration::MAX => thread::park(),
-            _ => thread::park_timeout(patience),
+            _ => thread::park_timeout(deadline),
         }
         Waited::Late
     }

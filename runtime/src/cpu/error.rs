@@ -73,7 +73,7 @@ pub enum CpuError {
     },
     /// Nothing was completed for too long.
     #[error(
-        "nothing was completed for {patience:?}; the oldest unfinished action is {action} \
+        "nothing was completed for {deadline:?}; the oldest unfinished action is {action} \
          in period {period} on {queue}"
     )]
     Stuck {
@@ -84,7 +84,7 @@ pub enum CpuError {
         /// The queue in words.
         queue: String,
         /// The deadline.
-        patience: Duration,
+        deadline: Duration,
     },
     /// There is nothing to go on from.
     #[error(transparent)]

@@ -24,7 +24,7 @@ pub(super) struct Driver {
     period: usize,
     waits: Vec<Mark>,
     losses: Vec<Loss>,
-    patience: Duration,
+    deadline: Duration,
     clock: Clock,
     progress: Progress,
 }
@@ -51,7 +51,7 @@ impl Driver {
         queues: usize,
         waits: usize,
         ahead: usize,
-        patience: Duration,
+        deadline: Duration,
     ) -> Self {
         let mut clock = Clock::new();
         Self {
@@ -60,7 +60,7 @@ impl Driver {
             period: 0,
             waits: Vec::with_capacity(waits),
             losses: Vec::with_capacity(LOSSES),
-            patience,
+            deadline,
             progress: Progress::none(&mut clock),
             clock,
         }
@@ -72,8 +72,8 @@ impl Driver {
     }
 
     /// The deadline.
-    pub(super) fn patience(&self) -> Duration {
-        self.patience
+    pub(super) fn deadline(&self) -> Duration {
+        self.deadline
     }
 }
 
@@ -219,7 +219,7 @@ impl Session<'_> {
             if let Some(rank) = self.shared.share.rank() {
                 rank.control().moved();
             }
-        } else if now.since(since).min(self.others_still()) > self.driver.patience
+        } else if now.since(since).min(self.others_still()) > self.driver.deadline
             && let Some(head) = self.oldest()
             // Where some command ended meanwhile, nothing was more than slow.
             && done == self.done()
@@ -246,7 +246,7 @@ impl Session<'_> {
             return rank.ended(rank.control().late());
         }
         let queue = describe(self.shared.queues.queue(queue));
-        CpuError::Stuck { action, period, queue, patience: self.driver.patience }
+        CpuError::Stuck { action, period, queue, deadline: self.driver.deadline }
     }
 
     /// What stands at the head of its queue for longest.

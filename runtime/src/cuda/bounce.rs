@@ -30,12 +30,12 @@ pub(super) enum Unreached {
 
 impl Unreached {
     /// Why `what` was not done, where no other rank can call.
-    pub(super) fn reason(self, what: &str, patience: Duration) -> DriverError {
+    pub(super) fn reason(self, what: &str, deadline: Duration) -> DriverError {
         match self {
             Self::Broken(reason) => reason,
             Self::Late | Self::Called(_) => DriverError {
                 call: "cuEventQuery",
-                reason: format!("{what} was not done within {patience:?}"),
+                reason: format!("{what} was not done within {deadline:?}"),
                 code: 0,
             },
         }
@@ -63,7 +63,7 @@ pub(super) fn alone() -> Result<(), Trouble> {
 /// sees nothing wrong.
 pub(super) fn wait(
     event: &Event,
-    patience: Duration,
+    deadline: Duration,
     watch: &mut dyn FnMut() -> Result<(), Trouble>,
 ) -> Result<(), Unreached> {
     let mut clock = Clock::new();
@@ -71,7 +71,7 @@ pub(super) fn wait(
     while event.state()? == State::Ahead {
         watch()?;
         match clock.now().since(start) {
-            waited if waited > patience => return Err(Unreached::Late),
+            waited if waited > deadline => return Err(Unreached::Late),
             waited if waited > EAGER => thread::sleep(TICK),
             _ => thread::yield_now(),
         }
@@ -91,14 +91,14 @@ impl Bounce {
         stream: &Stream,
         to: Address,
         bytes: &[u8],
-        patience: Duration,
+        deadline: Duration,
     ) -> Result<(), Unreached> {
         for (number, chunk) in (0u64..).zip(bytes.chunks(CHUNK)) {
             self.pinned.write(0..chunk.len()).copy_from_slice(chunk);
             let to = to.plus(number * CHUNK as u64);
             stream.upload(&self.pinned, 0..chunk.len(), to)?;
             stream.record(&self.moved)?;
-            wait(&self.moved, patience, &mut alone)?;
+            wait(&self.moved, deadline, &mut alone)?;
         }
         Ok(())
     }
@@ -109,13 +109,13 @@ impl Bounce {
         stream: &Stream,
         from: Address,
         bytes: &mut [u8],
-        patience: Duration,
+        deadline: Duration,
     ) -> Result<(), Unreached> {
         for (number, chunk) in (0u64..).zip(bytes.chunks_mut(CHUNK)) {
             let from = from.plus(number * CHUNK as u64);
             stream.download(from, &self.pinned, 0..chunk.len())?;
             stream.record(&self.moved)?;
-            wait(&self.moved, patience, &mut alone)?;
+            wait(&self.moved, deadline, &mut alone)?;
             chunk.copy_from_slice(self.pinned.read(0..chunk.len()));
         }
         Ok(())

@@ -52,7 +52,7 @@ pub(super) struct Engine {
     pub(super) members: Table<GroupId, Members>,
     pub(super) meter: Meter,
     pub(super) feed: Box<dyn Feed>,
-    pub(super) patience: Duration,
+    pub(super) deadline: Duration,
 }
 
 impl Engine {
@@ -120,7 +120,7 @@ impl Engine {
             meter: Meter::new(schedule),
             recorder,
             feed: Box::new(Completed::new(schedule, feed)),
-            patience: options.deadline,
+            deadline: options.deadline,
             device,
         })
     }
@@ -187,9 +187,9 @@ impl Engine {
             Ok(done)
         });
         let done = done.map_err(|reason| self.refused("an event", reason))?;
-        let waited = wait(&done, self.patience, &mut alone);
+        let waited = wait(&done, self.deadline, &mut alone);
         waited.map_err(|unreached| {
-            let reason = unreached.reason("filled memory", self.patience);
+            let reason = unreached.reason("filled memory", self.deadline);
             self.refused("to fill its memory", reason)
         })
     }
@@ -201,7 +201,7 @@ impl Engine {
         bytes: &[u8],
     ) -> Result<(), CudaError> {
         let to = self.arenas.at(device, start);
-        let moved = self.bounce.write(&self.lanes.origin, to, bytes, self.patience);
+        let moved = self.bounce.write(&self.lanes.origin, to, bytes, self.deadline);
         moved.map_err(|unreached| self.unmoved(unreached))
     }
 
@@ -212,12 +212,12 @@ impl Engine {
         bytes: &mut [u8],
     ) -> Result<(), CudaError> {
         let from = self.arenas.at(device, start);
-        let moved = self.bounce.read(&self.lanes.origin, from, bytes, self.patience);
+        let moved = self.bounce.read(&self.lanes.origin, from, bytes, self.deadline);
         moved.map_err(|unreached| self.unmoved(unreached))
     }
 
     pub(super) fn unmoved(&self, unreached: Unreached) -> CudaError {
-        let reason = unreached.reason("a copy", self.patience);
+        let reason = unreached.reason("a copy", self.deadline);
         self.refused("a copy of its memory", reason)
     }
 
@@ -229,6 +229,6 @@ impl Engine {
             self.lanes.origin.record(&idle)?;
             Ok(idle)
         });
-        joined.is_ok_and(|idle| wait(&idle, self.patience.min(IDLE), &mut alone).is_ok())
+        joined.is_ok_and(|idle| wait(&idle, self.deadline.min(IDLE), &mut alone).is_ok())
     }
 }

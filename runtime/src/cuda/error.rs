@@ -145,7 +145,7 @@ pub enum CudaError {
     },
     /// Nothing was completed for too long.
     #[error(
-        "nothing was completed on {device} for {patience:?}; {action} on {queue} in period \
+        "nothing was completed on {device} for {deadline:?}; {action} on {queue} in period \
          {period} is the first action that is not known to be done"
     )]
     Stuck {
@@ -158,7 +158,7 @@ pub enum CudaError {
         /// The device in words.
         device: String,
         /// The deadline.
-        patience: Duration,
+        deadline: Duration,
     },
     /// There is nothing to go on from.
     #[error(transparent)]

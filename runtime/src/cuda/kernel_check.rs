@@ -34,7 +34,7 @@ pub struct KernelTrials {
     /// Who makes matrix products and convolutions.
     pub products: TriedProducts,
     /// How long one call is waited for.
-    pub patience: Duration,
+    pub deadline: Duration,
 }
 
 /// Who makes the matrix products and convolutions of calls that are tried.
@@ -243,7 +243,7 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     fn new(device: &'a Device, trials: &'a KernelTrials) -> Result<Self, CudaError> {
-        let room = Room::new(device, trials.patience)?;
+        let room = Room::new(device, trials.deadline)?;
         let by_library = trials.products == TriedProducts::All;
         let codes = [Some(stage::GAP), Some(NARROWEST), None]
             .map(|alignment| alignment.filter(|_| by_library))

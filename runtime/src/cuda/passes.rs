@@ -45,7 +45,7 @@ struct Gallery {
     inputs: Table<InputId, Input>,
     dtype: Float,
     measured: Bytes,
-    patience: Duration,
+    deadline: Duration,
 }
 
 impl Drop for Gallery {
@@ -142,7 +142,7 @@ impl GpuPasses {
             inputs: job.inputs.clone(),
             dtype: job.dtype,
             measured: job.measured(),
-            patience: on.deadline,
+            deadline: on.deadline,
         };
         Ok(Self { gallery: Some(gallery), failure: None, bytes: Bytes(bytes) })
     }
@@ -178,7 +178,7 @@ impl ForwardPasses for GpuPasses {
         self.attempt(|gallery| {
             let own = key(Role::Parameter, stage);
             let to = gallery.places.blocks[part as usize][&own];
-            gallery.bounce.write(&gallery.stream, to, flat, gallery.patience)
+            gallery.bounce.write(&gallery.stream, to, flat, gallery.deadline)
         })
     }
 
@@ -208,15 +208,15 @@ impl Gallery {
         fill: &mut dyn FnMut(InputId, &mut [u8]),
         context: &Context,
     ) -> Result<(), Unreached> {
-        let Self { stream, bounce, places, inputs, dtype, patience, .. } = self;
+        let Self { stream, bounce, places, inputs, dtype, deadline, .. } = self;
         let row = words(scalars(context)).concat();
-        bounce.write(stream, places.scalars, &row, *patience)?;
+        bounce.write(stream, places.scalars, &row, *deadline)?;
         for (id, input) in inputs.iter() {
             let mut bytes = vec![0; input.bytes(*dtype).0 as usize];
             fill(id, &mut bytes);
             for blocks in &places.blocks {
                 if let Some(to) = blocks.get(&(Role::Input(id), None)) {
-                    bounce.write(stream, *to, &bytes, *patience)?;
+                    bounce.write(stream, *to, &bytes, *deadline)?;
                 }
             }
         }
@@ -292,13 +292,13 @@ impl Gallery {
     fn read(&mut self) -> Result<Vec<f64>, Unreached> {
         let mut bytes = vec![0; self.measured.0 as usize];
         let from = self.places.blocks[0][&(Role::Metric, None)];
-        self.bounce.read(&self.stream, from, &mut bytes, self.patience)?;
+        self.bounce.read(&self.stream, from, &mut bytes, self.deadline)?;
         let each = bytes.chunks_exact(self.dtype.wide_size() as usize);
         Ok(each.map(|number| number_of(self.dtype, number)).collect())
     }
 
     fn failed(&self, unreached: Unreached) -> CudaError {
-        let reason = unreached.reason("a forward pass", self.patience);
+        let reason = unreached.reason("a forward pass", self.deadline);
         refused(&self.device, "a look at held-out data", reason)
     }
 }

@@ -92,8 +92,8 @@ impl Progress {
 
     /// How much longer the device may be waited for, because something was seen to be done; nothing
     /// where that was too long ago.
-    pub(super) fn more_time(&self, patience: Duration) -> Option<Duration> {
-        let left = patience.saturating_sub(self.now().since(self.first.get().moved));
+    pub(super) fn more_time(&self, deadline: Duration) -> Option<Duration> {
+        let left = deadline.saturating_sub(self.now().since(self.first.get().moved));
         (!left.is_zero()).then_some(left)
     }
 }

@@ -130,13 +130,13 @@ struct Found {
 /// Checks all ranks; what came of it is on rank 0.
 ///
 /// # Errors
-/// When something is missing or fails on any rank, or nothing moves for `patience`.
+/// When something is missing or fails on any rank, or nothing moves for `deadline`.
 pub fn self_check(
     seat: &Seat,
     largest: Bytes,
-    patience: Duration,
+    deadline: Duration,
 ) -> Result<Option<SelfCheck>, CudaError> {
-    let control = Arc::new(Control::meet(seat, patience)?);
+    let control = Arc::new(Control::meet(seat, deadline)?);
     let together = |trouble| CudaError::from(control.ended(trouble));
     let opened = Bench::open(seat, largest);
     let mut bench = opened.map_err(|error| together(control.fail(&error.to_string())))?;
@@ -147,7 +147,7 @@ pub fn self_check(
     let found = bench.run(&peers, &facts);
     let left = found.and_then(|found| peers.leave().map(|()| found));
     peers.abort();
-    bench.close(patience.min(IDLE));
+    bench.close(deadline.min(IDLE));
     left.map_err(together)
 }
 
@@ -235,8 +235,8 @@ impl Bench {
         let failed = |unreached| peers.unreached(unreached);
         let (from, to) = (self.brought(), self.got());
         let brought = bytes_of(turn.brought());
-        let (stream, patience) = (&self.stream, control.patience());
-        self.bounce.write(stream, from, &brought, patience).map_err(failed)?;
+        let (stream, deadline) = (&self.stream, control.deadline());
+        self.bounce.write(stream, from, &brought, deadline).map_err(failed)?;
         let cleared = stream.fill(to, 0xff, turn.size);
         let kept = cleared.and_then(|()| turn.keep((from, to), stream));
         kept.map_err(|error| failed(error.into()))?;
@@ -246,7 +246,7 @@ impl Bench {
         let taken = self.repeat(peers, turn, REPEATS).map_err(failed)?;
         let nanos = taken.0 / u64::from(REPEATS);
         let mut got = vec![0; turn.got_bytes() as usize];
-        self.bounce.read(&self.stream, to, &mut got, patience).map_err(failed)?;
+        self.bounce.read(&self.stream, to, &mut got, deadline).map_err(failed)?;
         let right = got == bytes_of(turn.expected());
         Ok(Found { nanos, right })
     }
@@ -266,14 +266,14 @@ impl Bench {
             }
         }
         self.stream.record(&self.done)?;
-        wait(&self.done, peers.control().patience(), &mut || peers.check())?;
+        wait(&self.done, peers.control().deadline(), &mut || peers.check())?;
         Ok(self.done.since(&self.start)?)
     }
 
     /// The memory is given back unless the device still works on it.
-    fn close(self, patience: Duration) {
+    fn close(self, deadline: Duration) {
         let idle = self.stream.record(&self.done);
-        let idle = idle.map(|()| wait(&self.done, patience, &mut alone));
+        let idle = idle.map(|()| wait(&self.done, deadline, &mut alone));
         if let Ok(Err(Unreached::Late)) = idle {
             std::mem::forget(self);
         }

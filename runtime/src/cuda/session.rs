@@ -168,8 +168,8 @@ impl Engine {
             (Unreached::Called(trouble), Share::Part(rank)) => rank.ended(*trouble),
             (Unreached::Late, Share::Part(rank)) => rank.late(),
             (Unreached::Late | Unreached::Called(_), Share::Whole) => {
-                let patience = self.patience;
-                CudaError::Stuck { action, period, queue, device, patience }
+                let deadline = self.deadline;
+                CudaError::Stuck { action, period, queue, device, deadline }
             }
         }
     }
@@ -177,21 +177,21 @@ impl Engine {
     /// Waits until a period is done, for as long as something is completed; with other ranks, on any
     /// of them.
     fn wait_to_end(&self, period: i64) -> Result<(), Unreached> {
-        let mut patience = self.patience;
+        let mut left = self.deadline;
         loop {
             let ended = self.periods.ended(period);
-            let waited = wait(ended, patience, &mut || self.watch(period));
+            let waited = wait(ended, left, &mut || self.watch(period));
             let more = match (&waited, &self.share) {
                 (Err(Unreached::Late), Share::Part(rank)) => {
                     rank.among.control.more_time()
                 }
                 (Err(Unreached::Late), Share::Whole) => {
-                    self.progress.more_time(self.patience)
+                    self.progress.more_time(self.deadline)
                 }
                 (Ok(()) | Err(Unreached::Broken(_) | Unreached::Called(_)), _) => None,
             };
             match more {
-                Some(more) => patience = more,
+                Some(more) => left = more,
                 None => return waited,
             }
         }

@@ -82,7 +82,7 @@ impl Engine {
         let word = u32::from_ne_bytes([POISON; WORD as usize]);
         self.code.count_words((from, words), (RUN, word), to, stream)?;
         let mut bytes = vec![0; (words.div_ceil(RUN) * WORD) as usize];
-        self.bounce.read(stream, to, &mut bytes, self.patience)?;
+        self.bounce.read(stream, to, &mut bytes, self.deadline)?;
         let (counts, _) = bytes.as_chunks::<4>();
         Ok(counts.iter().map(|count| u32::from_ne_bytes(*count)).collect())
     }

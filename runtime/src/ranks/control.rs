@@ -39,7 +39,7 @@ const BEAT: Duration = Duration::from_millis(250);
 /// How long others may take to say what they know, or to say goodbye.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The longest patience, a year: moments that lie further ahead may have no number.
+/// The longest deadline, a year: moments that lie further ahead may have no number.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A rank's way to speak with the others.
@@ -50,7 +50,7 @@ pub struct Control {
 
 struct Shared {
     seat: Seat,
-    patience: Duration,
+    deadline: Duration,
     links: Vec<Link>,
     inbox: Mutex<Inbox>,
     changed: Condvar,
@@ -64,18 +64,18 @@ pub(super) struct Ends {
 }
 
 impl Control {
-    /// Meets all other ranks. A patience above a year is one of a year.
+    /// Meets all other ranks. A deadline above a year is one of a year.
     ///
     /// # Errors
     /// When they do not all come in time, or do not fit together.
-    pub fn meet(seat: &Seat, patience: Duration) -> Result<Self, MeetingError> {
-        let patience = patience.min(LONGEST);
-        let streams = meet(seat, patience)?;
+    pub fn meet(seat: &Seat, deadline: Duration) -> Result<Self, MeetingError> {
+        let deadline = deadline.min(LONGEST);
+        let streams = meet(seat, deadline)?;
         let broken = |error: io::Error| MeetingError::Refused(error.to_string());
         let readers: Vec<TcpStream> = streams
             .iter()
             .map(|stream| {
-                stream.set_write_timeout(Some(patience)).and_then(|()| stream.try_clone())
+                stream.set_write_timeout(Some(deadline)).and_then(|()| stream.try_clone())
             })
             .collect::<Result<_, _>>()
             .map_err(broken)?;
@@ -86,7 +86,7 @@ impl Control {
         let inbox = Inbox::new(seat, links.len());
         let shared = Arc::new(Shared {
             seat: seat.clone(),
-            patience,
+            deadline,
             links,
             inbox: Mutex::new(inbox),
             changed: Condvar::new(),
@@ -125,8 +125,8 @@ impl Control {
     }
 
     /// The time after which a wait is given up.
-    pub fn patience(&self) -> Duration {
-        self.shared.patience
+    pub fn deadline(&self) -> Duration {
+        self.shared.deadline
     }
 
     /// This rank is at a position now. Others hear at once of one of another kind, because what they
@@ -168,7 +168,7 @@ impl Control {
     /// How much longer others may be waited for, because something was completed on some rank; nothing
     /// where it was too long ago.
     pub fn more_time(&self) -> Option<Duration> {
-        self.shared.lock().more_time(self.patience())
+        self.shared.lock().more_time(self.deadline())
     }
 
     /// Where this rank is.
@@ -296,7 +296,7 @@ impl Shared {
         let come = |inbox: &Inbox| {
             inbox.trouble.is_some() || !inbox.data[link].is_empty() || inbox.left[link]
         };
-        let mut end = self.now() + self.patience;
+        let mut end = self.now() + self.deadline;
         let in_time = loop {
             if self.wait_until(end.min(self.now() + SILENCE), come) {
                 break true;
@@ -308,10 +308,10 @@ impl Shared {
                 Position::Starting | Position::Resting { .. }
                     if now.since(last) < SILENCE =>
                 {
-                    end = now + self.patience;
+                    end = now + self.deadline;
                 }
                 _ if now < end => {}
-                _ => match inbox.more_time(self.patience) {
+                _ => match inbox.more_time(self.deadline) {
                     Some(left) => end = now + left,
                     None => break false,
                 },
@@ -391,7 +391,7 @@ impl Shared {
             let known = rank == self.seat.rank || rank == 0 || self.seat.is_first();
             known.then_some(Seen { rank, position: *position, silent })
         });
-        Trouble::Stuck { patience: self.patience, seen: seen.collect() }
+        Trouble::Stuck { deadline: self.deadline, seen: seen.collect() }
     }
 
     /// Sends signs of life until this rank is done.
@@ -447,7 +447,7 @@ impl Shared {
                 self.lock().beats(rank, position, still);
             }
             Frame::Said(Message::Late(position)) => {
-                self.lock().beats(rank, position, self.patience);
+                self.lock().beats(rank, position, self.deadline);
                 self.raise(self.stuck());
             }
             Frame::Said(Message::Trouble(trouble)) => drop(self.raise(trouble)),

@@ -113,7 +113,7 @@ impl Mail {
         let port = port.map_err(|error| failed("listen for the others", error))?;
         let told = Address { ip: control.ends().map(|ends| ends.own), port };
         let all = control.gather(told.written())?;
-        let end = Instant::now() + control.patience();
+        let end = Instant::now() + control.deadline();
         let own = control.seat().rank;
         let mut streams: Vec<Option<TcpStream>> = all.iter().map(|_| None).collect();
         for (rank, said) in (0..own).zip(&all) {
@@ -325,7 +325,7 @@ fn reach(
 fn came(place: SocketAddr, control: &Control) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect_timeout(&place, ATTEMPT)?;
     stream.set_nodelay(true)?;
-    stream.set_write_timeout(Some(control.patience()))?;
+    stream.set_write_timeout(Some(control.deadline()))?;
     stream.write_all(&GREETING)?;
     stream.write_all(&control.seat().rank.to_le_bytes())?;
     Ok(stream)
@@ -347,7 +347,7 @@ fn accept(
             control.fail(&format!("it can take in no more ranks: {error}"))
         })?;
         if let Some(stream) = comer
-            && let Ok(Some(rank)) = introduced(&stream, control.patience())
+            && let Ok(Some(rank)) = introduced(&stream, control.deadline())
             && is_missing(rank as usize)
         {
             return Ok((rank as usize, stream));
@@ -363,10 +363,10 @@ fn accept(
 }
 
 /// The rank that comes; none of a stranger.
-fn introduced(stream: &TcpStream, patience: Duration) -> io::Result<Option<u32>> {
+fn introduced(stream: &TcpStream, deadline: Duration) -> io::Result<Option<u32>> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
-    stream.set_write_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(deadline))?;
     let mut until = Until { stream, end: Instant::now() + INTRODUCTION };
     let (mut greeting, mut rank) = ([0; GREETING.len()], [0; 4]);
     until.read_exact(&mut greeting)?;
@@ -384,7 +384,7 @@ mod tests {
     };
     use std::time::Duration;
 
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const DEADLINE: Duration = Duration::from_secs(20);
 
     fn label(action: u64, period: i64) -> Label {
         Label { action, period, piece: 0 }
@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn messages_find_their_instances_whatever_comes_first() {
         let found = all(&seats(3), |seat| {
-            let control = Control::meet(seat, PATIENCE).unwrap();
+            let control = Control::meet(seat, DEADLINE).unwrap();
             let mail = Mail::open(&control).unwrap();
             let others = (0..3).filter(|other| *other != seat.rank);
             for to in others.clone() {
@@ -435,7 +435,7 @@ mod tests {
     #[test]
     fn nobody_waits_for_what_will_not_come() {
         let found = all(&seats(2), |seat| {
-            let control = Control::meet(seat, PATIENCE).unwrap();
+            let control = Control::meet(seat, DEADLINE).unwrap();
             let mail = Mail::open(&control).unwrap();
             let stopped = mail.take(1 - seat.rank, label(0, 0), || true).err();
             control.gather(Vec::new()).unwrap();

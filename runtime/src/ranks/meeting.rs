@@ -51,7 +51,7 @@ pub enum MeetingError {
     },
     /// Nobody listens.
     #[error(
-        "rank {rank} did not reach rank 0 at {host}:{port} within {patience:?} ({reason}); \
+        "rank {rank} did not reach rank 0 at {host}:{port} within {deadline:?} ({reason}); \
          {}",
         self.hint()
     )]
@@ -63,7 +63,7 @@ pub enum MeetingError {
         /// At which port.
         port: u16,
         /// The deadline.
-        patience: Duration,
+        deadline: Duration,
         /// What the system says.
         reason: String,
     },
@@ -106,12 +106,12 @@ impl MeetingError {
 /// order, and of every other with rank 0.
 pub(super) fn meet(
     seat: &Seat,
-    patience: Duration,
+    deadline: Duration,
 ) -> Result<Vec<TcpStream>, MeetingError> {
     match seat {
         Seat { size: 1, .. } => Ok(Vec::new()),
-        Seat { rank: 0, .. } => Host::open(seat, patience)?.wait(),
-        _ => Guest { seat, patience, start: Instant::now() }.come().map(|one| vec![one]),
+        Seat { rank: 0, .. } => Host::open(seat, deadline)?.wait(),
+        _ => Guest { seat, deadline, start: Instant::now() }.come().map(|one| vec![one]),
     }
 }
 
@@ -204,7 +204,7 @@ impl Read for Until<'_> {
 struct Host {
     door: Door,
     size: u32,
-    patience: Duration,
+    deadline: Duration,
     /// By rank, from 1.
     guests: Vec<Option<TcpStream>>,
 }
@@ -216,19 +216,19 @@ enum Comer {
 }
 
 impl Host {
-    fn open(seat: &Seat, patience: Duration) -> Result<Self, MeetingError> {
+    fn open(seat: &Seat, deadline: Duration) -> Result<Self, MeetingError> {
         let listener = listen(seat, seat.port).map_err(|error| MeetingError::Port {
             port: seat.port,
             reason: error.to_string(),
         })?;
         let guests = (1..seat.size).map(|_| None).collect();
-        Ok(Self { door: Door::new(listener), size: seat.size, patience, guests })
+        Ok(Self { door: Door::new(listener), size: seat.size, deadline, guests })
     }
 
     fn wait(mut self) -> Result<Vec<TcpStream>, MeetingError> {
         let start = Instant::now();
         while self.guests.iter().any(Option::is_none) {
-            if start.elapsed() > self.patience {
+            if start.elapsed() > self.deadline {
                 return Err(self.refuse(&self.missing()));
             }
             match self.door.comer() {
@@ -255,9 +255,9 @@ impl Host {
             1 => ("rank", "does"),
             _ => ("ranks", "do"),
         };
-        let (ranks, patience) = (ranks.join(", "), self.patience);
+        let (ranks, deadline) = (ranks.join(", "), self.deadline);
         format!(
-            "{noun} {ranks} of {} {verb} not come to the meeting within {patience:?}",
+            "{noun} {ranks} of {} {verb} not come to the meeting within {deadline:?}",
             self.size
         )
     }
@@ -357,7 +357,7 @@ fn not_itself(stream: TcpStream) -> io::Result<TcpStream> {
 /// Any other rank.
 struct Guest<'a> {
     seat: &'a Seat,
-    patience: Duration,
+    deadline: Duration,
     start: Instant,
 }
 
@@ -371,7 +371,7 @@ impl Guest<'_> {
             Ok(_) => Err(self.broken("it says something else".to_owned())),
             Err(error) => Err(self.broken(match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    format!("not all ranks came within {:?}", self.patience)
+                    format!("not all ranks came within {:?}", self.deadline)
                 }
                 io::ErrorKind::UnexpectedEof => "it has closed the connection".to_owned(),
                 _ => error.to_string(),
@@ -392,7 +392,7 @@ impl Guest<'_> {
                 Ok(stream) => return Ok(stream),
                 Err(refusal) => refusal,
             };
-            if self.start.elapsed() > self.patience {
+            if self.start.elapsed() > self.deadline {
                 return Err(refusal);
             }
             thread::sleep(tick);
@@ -411,11 +411,11 @@ impl Guest<'_> {
             }
         }
         let Seat { rank, host, port, .. } = self.seat.clone();
-        Err(MeetingError::Alone { rank, host, port, patience: self.patience, reason })
+        Err(MeetingError::Alone { rank, host, port, deadline: self.deadline, reason })
     }
 
     fn left(&self) -> Duration {
-        self.patience.saturating_sub(self.start.elapsed()).max(TICK)
+        self.deadline.saturating_sub(self.start.elapsed()).max(TICK)
     }
 
     /// Rank 0 may have begun to wait later, and then says after that who is missing.
@@ -466,10 +466,10 @@ mod tests {
     fn a_host_that_nobody_knows_is_named_at_the_deadline() {
         let host = "nowhere.invalid".to_owned();
         let seat = Seat { rank: 1, size: 2, local: 0, host: host.clone(), port: 1 };
-        let (patience, start) = (Duration::from_millis(300), Instant::now());
-        let found = meet(&seat, patience).unwrap_err();
+        let (deadline, start) = (Duration::from_millis(300), Instant::now());
+        let found = meet(&seat, deadline).unwrap_err();
         assert!(matches!(found, MeetingError::Host { host: own, .. } if own == host));
-        assert!(start.elapsed() >= patience, "it may be known later");
+        assert!(start.elapsed() >= deadline, "it may be known later");
     }
 
     #[test]

@@ -73,10 +73,10 @@ pub enum Trouble {
         what: String,
     },
     /// Nothing moves.
-    #[error("nothing was completed for {patience:?}: {}", culprits(seen))]
+    #[error("nothing was completed for {deadline:?}: {}", culprits(seen))]
     Stuck {
         /// The deadline.
-        patience: Duration,
+        deadline: Duration,
         /// All ranks.
         seen: Vec<Seen>,
     },
@@ -150,8 +150,8 @@ mod tests {
 
     #[test]
     fn who_does_not_speak_is_to_blame_else_who_is_last() {
-        let patience = Duration::from_secs(9);
-        let stuck = |seen| Trouble::Stuck { patience, seen }.to_string();
+        let deadline = Duration::from_secs(9);
+        let stuck = |seen| Trouble::Stuck { deadline, seen }.to_string();
         let mute = stuck(vec![seen(0, 4, 0), seen(1, 5, 8)]);
         let silent =
             "9s: rank 1 has not answered for 8.0 s; it was last seen in period 5";

@@ -15,7 +15,7 @@ fn a_replay_that_is_asked_to_stop_rests_where_it_could_have_been_told_to() {
     for plan in all_plans(&program, (3, 3)) {
         let schedule = compile(&program, &plan);
         let whole = recursion(&schedule, STEPS);
-        for patience in [0, 1, 2, 4, 100] {
+        for deadline in [0, 1, 2, 4, 100] {
             let mut cpu = machine(&schedule, Timing::Natural);
             let mut found = vec![vec![0; 3]; STEPS as usize];
             let mut listen = |loss: roundelay_runtime::Loss| {
@@ -25,13 +25,13 @@ fn a_replay_that_is_asked_to_stop_rests_where_it_could_have_been_told_to() {
             let mut asked = 0;
             let mut goes_on = || {
                 asked += 1;
-                asked <= patience
+                asked <= deadline
             };
             cpu.replay_while(STEPS, &mut listen, &mut goes_on).expect("nothing fails");
-            let (step, name) = (cpu.step(), format!("{plan:?} after {patience}"));
+            let (step, name) = (cpu.step(), format!("{plan:?} after {deadline}"));
             assert!((1..=STEPS).contains(&step), "{name}");
-            assert!(step <= 1 + patience, "{name}: {step}");
-            assert!(patience < 100 || step == STEPS, "{name}: {step}");
+            assert!(step <= 1 + deadline, "{name}: {step}");
+            assert!(deadline < 100 || step == STEPS, "{name}: {step}");
             let part = recursion(&schedule, step);
             assert!(saved(&mut cpu) == part.state, "{name}");
             cpu.replay(STEPS, &mut listen).expect("nothing fails");

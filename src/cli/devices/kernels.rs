@@ -48,7 +48,7 @@ pub(super) fn check(args: &DevicesArgs) -> Result<(), Failure> {
         seed: args.seed,
         calls: args.calls,
         products: if args.own_products { TriedProducts::Own } else { TriedProducts::All },
-        patience: Duration::from_secs(args.deadline),
+        deadline: Duration::from_secs(args.deadline),
     };
     let told = |row: &KernelRow| {
         if let Some(wrong) = &row.wrong {

@@ -215,11 +215,11 @@ pub(super) struct Room<'a> {
     memory: DeviceMemory,
     capacity: u64,
     device: &'a Device,
-    patience: Duration,
+    deadline: Duration,
 }
 
 impl<'a> Room<'a> {
-    pub(super) fn new(device: &'a Device, patience: Duration) -> Result<Self, CudaError> {
+    pub(super) fn new(device: &'a Device, deadline: Duration) -> Result<Self, CudaError> {
         let refused = |reason| CudaError::Refused {
             device: device.facts().to_string(),
             what: "a stream".to_owned(),
@@ -232,7 +232,7 @@ impl<'a> Room<'a> {
             memory: allocate(device, "operands", Bytes(0))?,
             capacity: 0,
             device,
-            patience,
+            deadline,
         })
     }
 
@@ -265,7 +265,7 @@ impl<'a> Room<'a> {
     /// What the device has left.
     fn bring_back(&mut self, stage: &mut Stage) -> Result<(), Unreached> {
         let start = self.memory.start();
-        self.bounce.read(&self.stream, start, &mut stage.image, self.patience)
+        self.bounce.read(&self.stream, start, &mut stage.image, self.deadline)
     }
 
     fn demand(&mut self, bytes: u64) -> Result<(), CudaError> {
@@ -296,7 +296,7 @@ impl<'a> Room<'a> {
             ..Binding::of(&operands, behind)
         };
         self.stream.fill(behind, POISON, scratch)?;
-        self.bounce.write(&self.stream, start, &stage.given, self.patience)?;
+        self.bounce.write(&self.stream, start, &stage.given, self.deadline)?;
         match &ready.work {
             Work::Alone(steps) => {
                 steps
@@ -314,7 +314,7 @@ impl<'a> Room<'a> {
     }
 
     fn failed(&self, call: &Call, unreached: Unreached) -> CudaError {
-        let reason = unreached.reason("it", self.patience);
+        let reason = unreached.reason("it", self.deadline);
         let device = self.device.facts().to_string();
         CudaError::Refused { device, what: format!("`{}`", call.text()), reason }
     }

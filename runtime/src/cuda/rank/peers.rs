@@ -125,7 +125,7 @@ impl Peers {
             })
         })?;
         stream.record(&done).map_err(|error| self.failed(&error))?;
-        let seen = wait(&done, self.control.patience(), &mut || self.check());
+        let seen = wait(&done, self.control.deadline(), &mut || self.check());
         seen.map_err(|unreached| self.unreached(unreached))
     }
 
@@ -199,7 +199,7 @@ impl Peers {
         loop {
             match self.state()? {
                 Readiness::Ready => return Ok(()),
-                Readiness::Busy if start.elapsed() > self.control.patience() => {
+                Readiness::Busy if start.elapsed() > self.control.deadline() => {
                     return Err(self.control.late());
                 }
                 Readiness::Busy if start.elapsed() > EAGER => thread::sleep(TICK),

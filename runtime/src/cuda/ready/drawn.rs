@@ -8,7 +8,7 @@ use super::{
         likeness::{job_type, numbers, tolerance, worst},
     },
     code::Binding,
-    tuning::{Bench, PATIENCE, Tried},
+    tuning::{Bench, DEADLINE, Tried},
 };
 use crate::native::put;
 use roundelay_kernels::{
@@ -168,7 +168,7 @@ impl Bench {
             let step = draw.below(2 * STEPS + 1) as f64 / STEPS as f64;
             put(job_type(number), step - 1.0, place);
         }
-        self.bounce.write(&self.stream, to, &block, PATIENCE)?;
+        self.bounce.write(&self.stream, to, &block, DEADLINE)?;
         let mut done = block.len() as u64;
         while done < bytes {
             let more = done.min(bytes - done);
@@ -186,7 +186,7 @@ impl Bench {
         let mut found = vec![0; bytes.min(PIECES * PIECE) as usize];
         let (stream, bounce) = (&self.stream, &mut self.bounce);
         let Some(pitch) = pitch(bytes, number.size() as u64) else {
-            bounce.read(stream, from, &mut found, PATIENCE)?;
+            bounce.read(stream, from, &mut found, DEADLINE)?;
             return Ok(numbers(&found, number));
         };
         let gathered = self.workspace;
@@ -196,9 +196,9 @@ impl Bench {
             PIECE,
             PIECES,
         )?;
-        bounce.read(stream, gathered, &mut found, PATIENCE)?;
+        bounce.read(stream, gathered, &mut found, DEADLINE)?;
         let mut end = vec![0; PIECE as usize];
-        bounce.read(stream, from.plus(bytes - PIECE), &mut end, PATIENCE)?;
+        bounce.read(stream, from.plus(bytes - PIECE), &mut end, DEADLINE)?;
         found.extend(end);
         Ok(numbers(&found, number))
     }

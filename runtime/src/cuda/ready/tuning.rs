@@ -53,7 +53,7 @@ const TIMED: &str = "replayed, of what is drawn";
 const NOTICED: u64 = 2;
 
 /// How long what is tried may take between two moments.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A byte of which numbers of every type have an ordinary size.
 const ORDINARY: u8 = 0x3c;
@@ -306,7 +306,7 @@ impl Tuner {
             Missed::Left | Missed::Unreached(Unreached::Called(_)) => return None,
             Missed::Untried(reason) => (None, reason),
             Missed::Unreached(unreached @ (Unreached::Broken(_) | Unreached::Late)) => {
-                (Some(0), unreached.reason("the trial", PATIENCE).to_string())
+                (Some(0), unreached.reason("the trial", DEADLINE).to_string())
             }
         };
         self.untried.get_or_insert_with(|| format!("{kind}: {reason}"));

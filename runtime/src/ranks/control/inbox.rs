@@ -103,8 +103,8 @@ impl Inbox {
     }
 
     /// As [`Control::more_time`](super::Control::more_time).
-    pub(super) fn more_time(&mut self, patience: Duration) -> Option<Duration> {
-        let left = patience.saturating_sub(self.still());
+    pub(super) fn more_time(&mut self, deadline: Duration) -> Option<Duration> {
+        let left = deadline.saturating_sub(self.still());
         (!left.is_zero()).then_some(left)
     }
 }

@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-const PATIENCE: Duration = Duration::from_secs(4);
+const DEADLINE: Duration = Duration::from_secs(4);
 
 /// For ranks that are to wait it out.
 const SHORT: Duration = Duration::from_secs(3);
@@ -58,7 +58,7 @@ pub(in crate::ranks) fn all<'a, T: Send>(
 }
 
 fn met(seat: &Seat) -> Control {
-    Control::meet(seat, PATIENCE).unwrap()
+    Control::meet(seat, DEADLINE).unwrap()
 }
 
 #[test]
@@ -128,12 +128,12 @@ fn whoever_does_not_come_is_named_by_all() {
         let period = i64::from(seat.rank != 1);
         control.at(Position::Replaying { period, action: ActionId::new(3) });
         if seat.rank == 1 {
-            control.shared.wait_for(3 * PATIENCE, |inbox| inbox.trouble.is_some());
+            control.shared.wait_for(3 * DEADLINE, |inbox| inbox.trouble.is_some());
             return control.trouble().unwrap();
         }
         control.gather(Vec::new()).unwrap_err()
     });
-    assert!(start.elapsed() < 3 * PATIENCE);
+    assert!(start.elapsed() < 3 * DEADLINE);
     for trouble in found {
         let said = trouble.to_string();
         assert!(said.contains("rank 1 is furthest behind, in period 0 at a3"), "{said}");
@@ -197,7 +197,7 @@ fn a_rank_that_tells_may_take_its_time() {
 fn a_rank_may_wait_without_an_end() {
     let found = all(&seats(2), |seat| {
         let control = Control::meet(seat, Duration::MAX).unwrap();
-        assert!(control.more_time() > Some(PATIENCE));
+        assert!(control.more_time() > Some(DEADLINE));
         control.gather(vec![seat.rank as u8])
     });
     assert_eq!(found, vec![Ok(vec![vec![0], vec![1]]); 2]);
@@ -242,7 +242,7 @@ fn numbers_of_ranks_that_differ_are_refused_everywhere() {
     let mut seats = seats(3);
     seats[2].size = 4;
     let found =
-        all(&seats, |seat| Control::meet(seat, PATIENCE).err().unwrap().to_string());
+        all(&seats, |seat| Control::meet(seat, DEADLINE).err().unwrap().to_string());
     for said in found {
         let told = "rank 2 was told that there are 4 ranks, and rank 0 that there are 3";
         assert!(said.contains(told), "{said}");
@@ -259,7 +259,7 @@ fn whoever_comes_after_a_refusal_hears_of_it() {
             0 | 2 => 0,
             _ => 700,
         }));
-        Control::meet(seat, PATIENCE).err().unwrap().to_string()
+        Control::meet(seat, DEADLINE).err().unwrap().to_string()
     });
     for said in found {
         assert!(said.contains("rank 2 was told that there are 5 ranks"), "{said}");
@@ -271,7 +271,7 @@ fn two_ranks_with_one_number_are_refused() {
     let mut seats = seats(3);
     seats[2].rank = 1;
     let found =
-        all(&seats, |seat| Control::meet(seat, PATIENCE).err().unwrap().to_string());
+        all(&seats, |seat| Control::meet(seat, DEADLINE).err().unwrap().to_string());
     for said in found {
         assert!(said.contains("two processes say that they are rank 1 of 3"), "{said}");
     }
@@ -316,7 +316,7 @@ fn a_port_that_is_taken_is_said() {
     let mut seats = seats(2);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     seats[0].port = taken.local_addr().unwrap().port();
-    let said = Control::meet(&seats[0], PATIENCE).err().unwrap().to_string();
+    let said = Control::meet(&seats[0], DEADLINE).err().unwrap().to_string();
     assert!(said.contains("rank 0 cannot listen at port"), "{said}");
     assert!(said.contains("set MASTER_PORT"), "{said}");
 }

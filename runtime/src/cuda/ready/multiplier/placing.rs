@@ -16,7 +16,7 @@ use super::{
         code::{Room, give},
         functions::{Functions, Loaded},
         products::{Handle, Plan, Request},
-        tuning::{Bench, PATIENCE, Tried},
+        tuning::{Bench, DEADLINE, Tried},
     },
     addresses, draw,
 };
@@ -149,7 +149,7 @@ impl Placing<'_> {
             return Ok(None);
         }
         let mut found = vec![0; bytes as usize];
-        bench.bounce.read(&bench.stream, at, &mut found, PATIENCE)?;
+        bench.bounce.read(&bench.stream, at, &mut found, DEADLINE)?;
         Ok(Some(numbers(&found, array.number)))
     }
 }

@@ -15,14 +15,14 @@
 //! six rounds, and no two of them begin after two seconds. After two or four a way leaves whose least
 //! time is more than twice that of another. So a trial takes at most 2.5 seconds, three single calls of every way, and as long
 //! as the last two rounds take that began in time, which are four looks of every way; and one look that
-//! takes longer than [`PATIENCE`] ends it.
+//! takes longer than [`DEADLINE`] ends it.
 
 use super::{
     super::super::{
         bounce::{Unreached, wait},
         driver::{DriverError, Graph},
     },
-    Bench, PATIENCE, Tried, Watch, best,
+    Bench, DEADLINE, Tried, Watch, best,
 };
 use roundelay_schedule::Nanos;
 use std::time::{Duration, Instant};
@@ -164,7 +164,7 @@ impl Race<'_, '_> {
     fn rest(&mut self) -> Result<(), Unreached> {
         let [moment, _] = &self.bench.events;
         self.bench.stream.record(moment)?;
-        wait(moment, PATIENCE, self.watch)
+        wait(moment, DEADLINE, self.watch)
     }
 
     /// What one of a batch takes that is played this many times. It is played once before that, so that the
@@ -178,7 +178,7 @@ impl Race<'_, '_> {
             stream.launch_graph(&batch.graph)?;
         }
         stream.record(end)?;
-        wait(end, PATIENCE, self.watch)?;
+        wait(end, DEADLINE, self.watch)?;
         Ok(Nanos(end.since(start)?.0 / (times * batch.repeated)))
     }
 
