@@ -53,7 +53,7 @@ pub use schedule_file::{
 
 pub use roundelay_dsl::{
     Diagnostic, Diagnostics, Disk, Extent, Mistake, Model, ModelBuilder, Program, Search,
-    SourceFile, Tensor, Train, Value, fingerprint, format,
+    SourceFile, TensorValue, Train, Value, fingerprint, format,
 };
 pub use roundelay_kernels::Kernels;
 pub use roundelay_planner::{

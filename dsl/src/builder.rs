@@ -1,7 +1,7 @@
 //! Models and programs made from Rust, with the operators of the language.
 
 use crate::{
-    Code, Extent, Measure, Mistake, Model, Program, Search, Tensor, Train, Value,
+    Code, Extent, Measure, Mistake, Model, Program, Search, TensorValue, Train, Value,
     graph::Graph,
     near,
     operators::{self, METRICS, OPERATORS, metric, operator},
@@ -50,7 +50,7 @@ impl ModelBuilder {
         name: &str,
         element: Element,
         shape: &[Extent],
-    ) -> Result<Tensor, Mistake> {
+    ) -> Result<TensorValue, Mistake> {
         if self.names.iter().any(|known| known == name) {
             return Err(crate::report::duplicate("input", name));
         }
@@ -68,7 +68,7 @@ impl ModelBuilder {
         name: &str,
         shape: &[u64],
         initial: Initial,
-    ) -> Result<Tensor, Mistake> {
+    ) -> Result<TensorValue, Mistake> {
         if shape.contains(&0) {
             return Err(Mistake::new(Code::Value, "an extent is at least 1"));
         }
@@ -85,7 +85,11 @@ impl ModelBuilder {
     ///
     /// # Errors
     /// When there is no such operator, or the arguments do not fit it.
-    pub fn call(&mut self, name: &str, arguments: Vec<Value>) -> Result<Tensor, Mistake> {
+    pub fn call(
+        &mut self,
+        name: &str,
+        arguments: Vec<Value>,
+    ) -> Result<TensorValue, Mistake> {
         self.call_named(
             name,
             name,
@@ -102,7 +106,7 @@ impl ModelBuilder {
         wanted: &str,
         name: &str,
         arguments: Vec<(Option<&str>, Value)>,
-    ) -> Result<Tensor, Mistake> {
+    ) -> Result<TensorValue, Mistake> {
         let Some(operator) = operator(name) else {
             let known = OPERATORS.iter().map(|known| known.name);
             let unknown = || near::unknown("operator", name, known);
@@ -139,7 +143,11 @@ impl ModelBuilder {
     ///
     /// # Errors
     /// When the shapes do not fit.
-    pub fn add(&mut self, a: &Tensor, b: &Tensor) -> Result<Tensor, Mistake> {
+    pub fn add(
+        &mut self,
+        a: &TensorValue,
+        b: &TensorValue,
+    ) -> Result<TensorValue, Mistake> {
         self.own([&a.into(), &b.into()])?;
         operators::add(&mut self.graph, a, b)
     }
@@ -148,7 +156,11 @@ impl ModelBuilder {
     ///
     /// # Errors
     /// When the shapes do not fit.
-    pub fn multiply(&mut self, a: &Tensor, b: &Tensor) -> Result<Tensor, Mistake> {
+    pub fn multiply(
+        &mut self,
+        a: &TensorValue,
+        b: &TensorValue,
+    ) -> Result<TensorValue, Mistake> {
         self.own([&a.into(), &b.into()])?;
         operators::multiply(&mut self.graph, a, b)
     }
@@ -157,7 +169,11 @@ impl ModelBuilder {
     ///
     /// # Errors
     /// When x is not real or the factor is not finite.
-    pub fn scale(&mut self, x: &Tensor, factor: f64) -> Result<Tensor, Mistake> {
+    pub fn scale(
+        &mut self,
+        x: &TensorValue,
+        factor: f64,
+    ) -> Result<TensorValue, Mistake> {
         self.own([&x.into()])?;
         operators::scale(&mut self.graph, x, factor)
     }
@@ -179,9 +195,9 @@ impl ModelBuilder {
         &mut self,
         name: &str,
         times: usize,
-        mut x: Tensor,
-        mut body: impl FnMut(&mut Self, &Tensor) -> Result<Tensor, Mistake>,
-    ) -> Result<Tensor, Mistake> {
+        mut x: TensorValue,
+        mut body: impl FnMut(&mut Self, &TensorValue) -> Result<TensorValue, Mistake>,
+    ) -> Result<TensorValue, Mistake> {
         let base = self.graph.claim(name);
         for pass in 0..times {
             self.graph.descend(format!("{base}.{pass}"));
@@ -198,7 +214,7 @@ impl ModelBuilder {
     /// When the loss is no single number, or depends on no parameter, or a metric needs a
     /// parameter or an input that the loss does not; when two parameters have one name, or a name
     /// is none that files of arrays can hold.
-    pub fn loss(self, loss: &Tensor) -> Result<Model, Mistake> {
+    pub fn loss(self, loss: &TensorValue) -> Result<Model, Mistake> {
         self.own([&loss.into()])?;
         self.metrics.iter().try_for_each(|metric| self.graph.admits(loss, metric))?;
         let (model, _) = self.graph.finish(loss, &self.metrics)?;

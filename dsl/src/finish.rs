@@ -1,8 +1,8 @@
 //! From a graph under construction to a model: what the loss needs, then what only metrics need.
 
 use crate::{
-    Code, Head, Measure, Metric, Mistake, Model, Node, NodeId, Operation, Source, Tensor,
-    WrongLoss,
+    Code, Head, Measure, Metric, Mistake, Model, Node, NodeId, Operation, Source,
+    TensorValue, WrongLoss,
 };
 use roundelay_schedule::Origin;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Whether a metric needs no other parameters and inputs than the loss.
 pub(crate) fn admits(
     model: &Model,
-    loss: &Tensor,
+    loss: &TensorValue,
     metric: &Measure,
 ) -> Result<(), Mistake> {
     let trained = needed(model, [loss.source]);
@@ -30,7 +30,7 @@ pub(crate) fn admits(
 }
 
 /// The node of a loss, which is a single number.
-fn number(loss: &Tensor) -> Result<NodeId, Mistake> {
+fn number(loss: &TensorValue) -> Result<NodeId, Mistake> {
     let Source::Node(last) = loss.source else {
         let message = "expected the result of an operation as loss";
         return Err(Mistake::new(Code::Type, message));
@@ -46,7 +46,11 @@ fn number(loss: &Tensor) -> Result<NodeId, Mistake> {
 }
 
 /// The model of a head whose first input is the value `name`, without what its loss does not need.
-pub(crate) fn head(model: Model, name: &str, loss: &Tensor) -> Result<Model, Mistake> {
+pub(crate) fn head(
+    model: Model,
+    name: &str,
+    loss: &TensorValue,
+) -> Result<Model, Mistake> {
     let needed = needed(&model, [Source::Node(number(loss)?)]);
     let value = model.inputs.ids().next().map(Source::Input);
     if !value.is_some_and(|value| needed.contains(&value)) {
@@ -66,7 +70,7 @@ pub(crate) fn head(model: Model, name: &str, loss: &Tensor) -> Result<Model, Mis
 /// The model that minimises `loss` and measures `metrics`, and what neither needs.
 pub(crate) fn finish(
     model: Model,
-    loss: &Tensor,
+    loss: &TensorValue,
     metrics: &[Measure],
 ) -> Result<(Model, Vec<Source>), Mistake> {
     let last = number(loss)?;

@@ -2,7 +2,7 @@
 
 use crate::{
     Code, Extent, Head, Measure, Mistake, Model, ModelInput, ModelInputId,
-    ModelParameter, Node, Operation, Source, Tensor, finish, limit,
+    ModelParameter, Node, Operation, Source, TensorValue, finish, limit,
     value::too_many_elements,
 };
 use roundelay_schedule::{
@@ -125,7 +125,7 @@ impl Graph {
         name: &str,
         element: Element,
         shape: Vec<Extent>,
-    ) -> Result<Tensor, Mistake> {
+    ) -> Result<TensorValue, Mistake> {
         let (first, others) = shape.split_first().ok_or_else(no_examples)?;
         if *first != Extent::batch() || others.iter().any(|extent| extent.per_example) {
             return Err(no_examples());
@@ -139,12 +139,16 @@ impl Graph {
             origin: Origin::Data,
         };
         let source = Source::Input(self.model.inputs.push(input));
-        Ok(Tensor { source, element, shape })
+        Ok(TensorValue { source, element, shape })
     }
 
     /// The shares of rows whose targets are in this many classes, where this number stands for none: an
     /// input of the model that data does not bring. Its name is none that a program can give.
-    pub(crate) fn shares(&mut self, targets: &Tensor, classes: u64) -> Option<Tensor> {
+    pub(crate) fn shares(
+        &mut self,
+        targets: &TensorValue,
+        classes: u64,
+    ) -> Option<TensorValue> {
         let Source::Input(targets) = targets.source else { return None };
         let ModelInput { name, shape, .. } = &self.model.inputs[targets];
         let (element, shape) = (Element::Wide, shape.iter().take(1).copied().collect());
@@ -159,7 +163,7 @@ impl Graph {
         let inputs = &mut self.model.inputs;
         let known = inputs.iter().find(|(_, known)| **known == own).map(|(id, _)| id);
         let id = known.unwrap_or_else(|| inputs.push(own));
-        Some(Tensor { source: Source::Input(id), element, shape })
+        Some(TensorValue { source: Source::Input(id), element, shape })
     }
 
     /// A parameter in its `role` at the present path.
@@ -168,7 +172,7 @@ impl Graph {
         role: &str,
         shape: Vec<u64>,
         initial: Initial,
-    ) -> Result<Tensor, Mistake> {
+    ) -> Result<TensorValue, Mistake> {
         // Biases, gains and other vectors are spared from weight decay.
         let treatment = match shape.len() {
             0 | 1 => Treatment::Spared,
@@ -184,7 +188,7 @@ impl Graph {
         shape: Vec<u64>,
         initial: Initial,
         treatment: Treatment,
-    ) -> Result<Tensor, Mistake> {
+    ) -> Result<TensorValue, Mistake> {
         self.declared(role, shape, initial, (treatment, ParameterKind::Plain))
     }
 
@@ -194,7 +198,7 @@ impl Graph {
         role: &str,
         shape: [u64; 4],
         initial: Initial,
-    ) -> Result<Tensor, Mistake> {
+    ) -> Result<TensorValue, Mistake> {
         let how = (Treatment::Decayed, ParameterKind::Filters);
         self.declared(role, shape.to_vec(), initial, how)
     }
@@ -205,7 +209,7 @@ impl Graph {
         shape: Vec<u64>,
         initial: Initial,
         (treatment, kind): (Treatment, ParameterKind),
-    ) -> Result<Tensor, Mistake> {
+    ) -> Result<TensorValue, Mistake> {
         let extents: Vec<Extent> = shape.iter().copied().map(Extent::fixed).collect();
         bounded(&extents)?;
         if self.model.parameters.len() >= limit::PARAMETERS {
@@ -224,7 +228,7 @@ impl Graph {
             ModelParameter { name, belonging, shape, kind, split, initial, treatment };
         let parameter = self.model.parameters.push(parameter);
         let source = Source::Parameter(parameter);
-        Ok(Tensor { source, element: Element::Real, shape: extents })
+        Ok(TensorValue { source, element: Element::Real, shape: extents })
     }
 
     /// The running averages of a model and its heads have one momentum: an update knows no more.
@@ -246,9 +250,9 @@ impl Graph {
         &mut self,
         role: &str,
         operation: Operation,
-        operands: &[&Tensor],
+        operands: &[&TensorValue],
         shape: Vec<Extent>,
-    ) -> Result<Tensor, Mistake> {
+    ) -> Result<TensorValue, Mistake> {
         bounded(&shape)?;
         if self.model.nodes.len() >= limit::NODES {
             let message = format!("a model has at most {} operations", limit::NODES);
@@ -258,11 +262,11 @@ impl Graph {
         let operands = operands.iter().map(|tensor| tensor.source).collect();
         let node = Node { name, operation, operands, shape: shape.clone() };
         let source = Source::Node(self.model.nodes.push(node));
-        Ok(Tensor { source, element: Element::Real, shape })
+        Ok(TensorValue { source, element: Element::Real, shape })
     }
 
     /// An operator reads integers below `bound` from a tensor.
-    pub(crate) fn demand_below(&mut self, tensor: &Tensor, bound: u64) {
+    pub(crate) fn demand_below(&mut self, tensor: &TensorValue, bound: u64) {
         if let Source::Input(id) = tensor.source {
             let known = &mut self.model.inputs[id].bound;
             *known = if *known == 0 { bound } else { bound.min(*known) };
@@ -275,7 +279,7 @@ impl Graph {
     }
 
     /// Whether something of this place and shape is here.
-    pub(crate) fn has(&self, tensor: &Tensor) -> bool {
+    pub(crate) fn has(&self, tensor: &TensorValue) -> bool {
         let Model { nodes, parameters, inputs, .. } = &self.model;
         let is_there = match tensor.source {
             Source::Node(id) => id.index() < nodes.len(),
@@ -297,7 +301,11 @@ impl Graph {
 
     /// The model of a head, whose first input is the value `name`, without what its loss does not
     /// need.
-    pub(crate) fn finish_head(self, name: &str, loss: &Tensor) -> Result<Model, Mistake> {
+    pub(crate) fn finish_head(
+        self,
+        name: &str,
+        loss: &TensorValue,
+    ) -> Result<Model, Mistake> {
         finish::head(self.model, name, loss)
     }
 
@@ -306,7 +314,11 @@ impl Graph {
     /// # Errors
     /// When it needs a parameter or an input that the loss does not: nothing would train the one,
     /// and another input would change what is drawn for the others.
-    pub(crate) fn admits(&self, loss: &Tensor, metric: &Measure) -> Result<(), Mistake> {
+    pub(crate) fn admits(
+        &self,
+        loss: &TensorValue,
+        metric: &Measure,
+    ) -> Result<(), Mistake> {
         finish::admits(&self.model, loss, metric)
     }
 
@@ -314,7 +326,7 @@ impl Graph {
     /// and what was left out.
     pub(crate) fn finish(
         self,
-        loss: &Tensor,
+        loss: &TensorValue,
         metrics: &[Measure],
     ) -> Result<(Model, Vec<Source>), Mistake> {
         finish::finish(self.model, loss, metrics)

@@ -64,4 +64,4 @@ pub use sliced::Sliced;
 pub use source::{SourceFile, Span};
 pub use terms::WrongLoss;
 pub use token::begins_program;
-pub use value::{Measure, Tensor, Value};
+pub use value::{Measure, TensorValue, Value};

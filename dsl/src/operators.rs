@@ -17,7 +17,7 @@ mod rows;
 mod vision;
 
 use crate::{
-    Measure, Mistake, Tensor, Value,
+    Measure, Mistake, TensorValue, Value,
     graph::Graph,
     signature::{Arguments, Formal, Misfit},
 };
@@ -30,7 +30,7 @@ pub(crate) use metric::{metric, spelled as spelled_metrics};
 
 /// An operator of the language, which makes a tensor, or a metric.
 #[derive(Debug)]
-pub struct Operator<T = Tensor> {
+pub struct Operator<T = TensorValue> {
     /// Its name.
     pub name: &'static str,
     /// What it computes, with shapes.
@@ -98,7 +98,7 @@ impl Operator {
         name: &str,
         given: Vec<(Option<&str>, Value)>,
         graph: &mut Graph,
-    ) -> Result<Tensor, Misfit> {
+    ) -> Result<TensorValue, Misfit> {
         self.bound(given, |arguments| {
             graph.within(name, |graph| (self.build)(arguments, graph))
         })

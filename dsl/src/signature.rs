@@ -1,6 +1,6 @@
 //! Arguments of calls: which there are, which one is meant, and what it must be.
 
-use crate::{Code, Extent, Mistake, Tensor, Value, near::Asked, value::spelled};
+use crate::{Code, Extent, Mistake, TensorValue, Value, near::Asked, value::spelled};
 use roundelay_schedule::Element;
 use std::ops::RangeInclusive;
 
@@ -164,7 +164,7 @@ impl Arguments {
     }
 
     /// A tensor of real numbers.
-    pub(crate) fn real_tensor(&self, name: &'static str) -> Result<Tensor, Mistake> {
+    pub(crate) fn real_tensor(&self, name: &'static str) -> Result<TensorValue, Mistake> {
         let tensor = self.tensor(name, "a tensor of real numbers")?;
         match tensor.element {
             Element::Real | Element::Wide => Ok(tensor),
@@ -175,7 +175,10 @@ impl Arguments {
     }
 
     /// A tensor of whole numbers.
-    pub(crate) fn integer_tensor(&self, name: &'static str) -> Result<Tensor, Mistake> {
+    pub(crate) fn integer_tensor(
+        &self,
+        name: &'static str,
+    ) -> Result<TensorValue, Mistake> {
         let tensor = self.tensor(name, "an i32 input")?;
         match tensor.element {
             Element::I32 => Ok(tensor),
@@ -185,7 +188,7 @@ impl Arguments {
         }
     }
 
-    fn tensor(&self, name: &'static str, expected: &str) -> Result<Tensor, Mistake> {
+    fn tensor(&self, name: &'static str, expected: &str) -> Result<TensorValue, Mistake> {
         match self.value(name) {
             Value::Tensor(tensor) => Ok(tensor),
             other => Err(self.wrong(name, expected, other.kind())),

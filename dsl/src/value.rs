@@ -28,7 +28,7 @@ pub enum Value {
     /// A learning rate as a function of the update count.
     Rate(Rate),
     /// What a node computes, a parameter, or an input.
-    Tensor(Tensor),
+    Tensor(TensorValue),
     /// What `metric` takes.
     Metric(Measure),
 }
@@ -39,14 +39,14 @@ pub struct Measure {
     /// The path of bindings to it.
     pub name: String,
     /// The number.
-    pub tensor: Tensor,
+    pub tensor: TensorValue,
     /// What is said about many.
     pub reading: Reading,
 }
 
 /// Something that operators read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tensor {
+pub struct TensorValue {
     /// Where it comes from.
     pub source: Source,
     /// Element type.
@@ -316,13 +316,13 @@ impl From<Extent> for Value {
         }
     }
 }
-impl From<Tensor> for Value {
-    fn from(tensor: Tensor) -> Self {
+impl From<TensorValue> for Value {
+    fn from(tensor: TensorValue) -> Self {
         Value::Tensor(tensor)
     }
 }
-impl From<&Tensor> for Value {
-    fn from(tensor: &Tensor) -> Self {
+impl From<&TensorValue> for Value {
+    fn from(tensor: &TensorValue) -> Self {
         Value::Tensor(tensor.clone())
     }
 }

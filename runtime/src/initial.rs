@@ -1,7 +1,7 @@
 //! θ_0: what a run starts from.
 
 use crate::{
-    State, StateError, Tensor,
+    ParameterState, State, StateError,
     digest::Digest,
     helpers::together,
     lock::lock,
@@ -31,7 +31,7 @@ impl State<Source> {
     /// 64 bits and rounded to the job's type.
     pub fn drawn(job: &Job) -> Self {
         let tensor = |own: &Parameter| {
-            Tensor::first(job, own.whole_shape(), |dtype| {
+            ParameterState::first(job, own.whole_shape(), |dtype| {
                 Source::new(Drawing::new(job.seed, own, dtype))
             })
         };

@@ -66,7 +66,7 @@ pub use profile::{Collection, Sample, Settling, copies, sample};
 pub use ranks::{
     Control, Ended, LaunchError, MeetingError, Position, Seat, Seen, Trouble, WorldSize,
 };
-pub use state::{Numbers, Source, State, StateError, Tensor};
+pub use state::{Numbers, ParameterState, Source, State, StateError};
 pub use train::{
     Checkpointing, Evaluating, Every, Observer, Progress, Report, Rests, TrainError,
     Trainer,

@@ -41,7 +41,7 @@ pub struct State<Array = Vec<u8>> {
     /// a run went on without the state of an earlier one.
     pub optimizer_origin: u64,
     /// By global parameter name.
-    pub tensors: BTreeMap<String, Tensor<Array>>,
+    pub tensors: BTreeMap<String, ParameterState<Array>>,
 }
 
 /// Where a state is in a training; the fields are those of the state.
@@ -69,7 +69,7 @@ pub(crate) fn updates(step: u64, optimizer_origin: u64) -> u64 {
 
 /// One parameter; arrays are dense, in native byte order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tensor<Array = Vec<u8>> {
+pub struct ParameterState<Array = Vec<u8>> {
     /// Extents.
     pub shape: Vec<u64>,
     /// θ_T, θ_{T−1}, … as far back as a rule still reads; never empty.
@@ -251,7 +251,11 @@ impl<A: Numbers> State<A> {
         }
     }
 
-    fn tensor(&self, job: &Job, parameter: &Parameter) -> Result<&Tensor<A>, StateError> {
+    fn tensor(
+        &self,
+        job: &Job,
+        parameter: &Parameter,
+    ) -> Result<&ParameterState<A>, StateError> {
         let name = || parameter.name.clone();
         let tensor = self.tensors.get(&parameter.name);
         let tensor = tensor.ok_or_else(|| StateError::Missing { name: name() })?;

@@ -11,7 +11,7 @@ mod order;
 pub use error::{WeightsError, WeightsMistake, WeightsNames};
 
 use crate::{
-    OutputError, OutputFile, Source, State, Tensor,
+    OutputError, OutputFile, ParameterState, Source, State,
     checkpoint::format,
     container::{self, Array, Container, NotWhole, Place, element, little_endian},
     state::is_named_as_head,
@@ -123,7 +123,7 @@ impl Weights {
         arrays: &Arrays<'_>,
         job: &Job,
         parameter: &Parameter,
-    ) -> Result<Result<Tensor<Source>, WeightsMistake>, WeightsError> {
+    ) -> Result<Result<ParameterState<Source>, WeightsMistake>, WeightsError> {
         let kind = self.kind.parameter_kind(parameter);
         let place = match place(arrays, parameter, kind) {
             Ok(place) => place,
@@ -135,7 +135,7 @@ impl Weights {
             return Ok(Err(WeightsMistake::Range { name, place }));
         }
         let shape = parameter.whole_shape();
-        Ok(Ok(Tensor::first(job, shape.clone(), |dtype| {
+        Ok(Ok(ParameterState::first(job, shape.clone(), |dtype| {
             let (container, place) = (Arc::clone(&self.container), place.clone());
             Source::new(Converted { container, place, kind, shape: shape.clone(), dtype })
         })))
@@ -245,7 +245,7 @@ impl State {
     /// Parameters whose newest versions hold numbers that are not finite, by name.
     pub fn not_finite(&self) -> Vec<NotFinite> {
         let dtype = element(self.dtype);
-        let of = |(name, tensor): (&String, &Tensor)| {
+        let of = |(name, tensor): (&String, &ParameterState)| {
             let newest = little_endian(Cow::Borrowed(&tensor.versions[0]), self.dtype);
             let count = convert::not_finite(dtype, &newest);
             let all = tensor.shape.iter().product();

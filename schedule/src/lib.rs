@@ -93,7 +93,7 @@ pub use plan::{
     Placement, Plan, PlanFault, Recompute, Reduction, Share, States, StatesFault,
 };
 pub use profile::{
-    CallTime, Copies, CopyTime, PROFILE_FORMAT, Profile, ProfileError, ProfileErrors,
+    CallTime, Copies, CopyTime, PROFILE_FORMAT, Profile, ProfileMistake, ProfileMistakes,
     feed_text, kernel_of, read_profile, write_profile,
 };
 pub use queues::Queues;

@@ -2,7 +2,7 @@
 
 mod file;
 
-pub use file::{ProfileError, ProfileErrors, read_profile, write_profile};
+pub use file::{ProfileMistake, ProfileMistakes, read_profile, write_profile};
 
 use crate::{
     Attribute, Bytes, BytesPerSecond, Call, Element, Float, Flops, Fnv, Input, Nanos,

@@ -167,7 +167,10 @@ fn watched<'a>(state: &'a State, made: &'a Mutex<Vec<String>>) -> State<Watched<
             arrays.iter().map(|numbers| Watched { name, numbers, made }).collect()
         };
         let (versions, optimizer) = (all(&own.versions), all(&own.optimizer));
-        (name.clone(), runtime::Tensor { shape: own.shape.clone(), versions, optimizer })
+        (
+            name.clone(),
+            runtime::ParameterState { shape: own.shape.clone(), versions, optimizer },
+        )
     });
     State { dtype, step, origin, optimizer_origin, tensors: tensors.collect() }
 }

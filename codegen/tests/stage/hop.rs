@@ -7,7 +7,7 @@ use crate::support::{
     units::{forward, loss_of},
 };
 use roundelay_codegen::{BackwardCode, StageError, Stages, stages};
-use roundelay_dsl::{Extent, Mistake, Model, ModelBuilder, Tensor, localised};
+use roundelay_dsl::{Extent, Mistake, Model, ModelBuilder, TensorValue, localised};
 use roundelay_schedule::{Element, Float, Hop, Id, Parameter, Role, Treatment};
 
 const EXAMPLES: u64 = 3;
@@ -22,7 +22,7 @@ fn images(activation: &str) -> Model {
         let shape = [Extent::batch(), 4u64.into(), 4u64.into(), 2u64.into()];
         let images = model.input("images", Element::Real, &shape)?;
         let classes = model.input("classes", Element::I32, &[Extent::batch()])?;
-        let layer = |model: &mut ModelBuilder, x: Tensor, width: i64| {
+        let layer = |model: &mut ModelBuilder, x: TensorValue, width: i64| {
             let x = model.call("conv2d", vec![x.into(), width.into()])?;
             let x = model.call("batch_norm", vec![x.into()])?;
             model.call(activation, vec![x.into()])

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Cap, Code, Extent, Heads, Mistake, Operation, Projections, Scale, Sight, Still,
-    Tensor, Turning, Window,
+    TensorValue, Turning, Window,
     graph::Graph,
     limit,
     signature::{Arguments, Fallback, optional, required},
@@ -105,7 +105,7 @@ struct Core {
     scores: Scores,
 }
 
-fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
+fn build(arguments: &Arguments, graph: &mut Graph) -> Result<TensorValue, Mistake> {
     let x = arguments.real_tensor("x")?;
     let heads = heads(arguments)?;
     let core = Core {
@@ -163,9 +163,9 @@ impl Core {
     fn packed(
         self,
         graph: &mut Graph,
-        packed: &Tensor,
+        packed: &TensorValue,
         depth: u64,
-    ) -> Result<Tensor, Mistake> {
+    ) -> Result<TensorValue, Mistake> {
         let Scores::Passing(cap) = self.scores else {
             let message = "stored scores are made of queries and keys that lie apart";
             let hint = "leave `packed` or `stored_scores` out";
@@ -183,8 +183,8 @@ impl Core {
     fn build(
         self,
         graph: &mut Graph,
-        [query, key, value]: [&Tensor; 3],
-    ) -> Result<Tensor, Mistake> {
+        [query, key, value]: [&TensorValue; 3],
+    ) -> Result<TensorValue, Mistake> {
         let Self { heads, sight, scale, scores } = self;
         let shape = query.shape.clone();
         let dropout = match scores {
@@ -211,7 +211,12 @@ impl Core {
 
 impl Prepared {
     /// A query or a key (b, s, heads · depth): normalised, then turned.
-    fn build(self, graph: &mut Graph, y: Tensor, heads: u64) -> Result<Tensor, Mistake> {
+    fn build(
+        self,
+        graph: &mut Graph,
+        y: TensorValue,
+        heads: u64,
+    ) -> Result<TensorValue, Mistake> {
         let y = match self.norm {
             HeadNorm::Without => y,
             HeadNorm::RootMeanSquare(epsilon) => self.normalised(graph, &y, epsilon)?,
@@ -223,10 +228,10 @@ impl Prepared {
     fn turned(
         self,
         graph: &mut Graph,
-        y: Tensor,
+        y: TensorValue,
         heads: u64,
         still: Still,
-    ) -> Result<Tensor, Mistake> {
+    ) -> Result<TensorValue, Mistake> {
         let Rotary::Turned { base, elements: turned, stretch } = self.rotary else {
             return Ok(y);
         };
@@ -238,9 +243,9 @@ impl Prepared {
     fn normalised(
         self,
         graph: &mut Graph,
-        y: &Tensor,
+        y: &TensorValue,
         epsilon: f64,
-    ) -> Result<Tensor, Mistake> {
+    ) -> Result<TensorValue, Mistake> {
         let (length, width) = sequence(y)?;
         let heads = [length, width / self.depth, self.depth].map(Extent::fixed);
         let heads = [&y.shape[..1], &heads].concat();
@@ -329,7 +334,11 @@ fn scores(arguments: &Arguments) -> Result<Scores, Mistake> {
 }
 
 /// The width n of (batch, s, n), and that of a head.
-fn widths(x: &Tensor, arguments: &Arguments, heads: u64) -> Result<(u64, u64), Mistake> {
+fn widths(
+    x: &TensorValue,
+    arguments: &Arguments,
+    heads: u64,
+) -> Result<(u64, u64), Mistake> {
     let (sequence, width) = sequence(x)?;
     let depth = match arguments.optional("head_width", Arguments::size)? {
         Some(depth) => depth,

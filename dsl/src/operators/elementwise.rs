@@ -2,7 +2,7 @@
 
 use super::{Operator, linear::last_extent};
 use crate::{
-    Code, Extent, Mistake, Operation, Tensor,
+    Code, Extent, Mistake, Operation, TensorValue,
     graph::{Graph, bounded},
     signature::{Arguments, required},
     value::spelled,
@@ -86,27 +86,27 @@ fn same_shape(
     operation: Operation,
     arguments: &Arguments,
     graph: &mut Graph,
-) -> Result<Tensor, Mistake> {
+) -> Result<TensorValue, Mistake> {
     let x = arguments.real_tensor("x")?;
     graph.node("", operation, &[&x], x.shape.clone())
 }
 
-fn soft_cap(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
+fn soft_cap(arguments: &Arguments, graph: &mut Graph) -> Result<TensorValue, Mistake> {
     let cap = arguments.above_zero("cap")?;
     same_shape(Operation::SoftCap { cap }, arguments, graph)
 }
 
-fn softmax(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
+fn softmax(arguments: &Arguments, graph: &mut Graph) -> Result<TensorValue, Mistake> {
     last_extent(&arguments.real_tensor("x")?)?;
     same_shape(Operation::Softmax, arguments, graph)
 }
 
-fn dropout(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
+fn dropout(arguments: &Arguments, graph: &mut Graph) -> Result<TensorValue, Mistake> {
     let rate = arguments.share("rate")?;
     same_shape(Operation::Dropout { rate }, arguments, graph)
 }
 
-fn reshape(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
+fn reshape(arguments: &Arguments, graph: &mut Graph) -> Result<TensorValue, Mistake> {
     let x = arguments.real_tensor("x")?;
     let shape = arguments.shape("shape")?;
     let elements = |shape: &[Extent]| {

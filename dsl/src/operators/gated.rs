@@ -5,7 +5,7 @@ use super::{
     linear::{Affine, Bias, Drawn, last_extent},
 };
 use crate::{
-    Code, Mistake, Operation, Tensor,
+    Code, Mistake, Operation, TensorValue,
     graph::Graph,
     signature::{Arguments, Fallback, optional, required},
 };
@@ -35,12 +35,12 @@ pub(super) const GATED: Operator = Operator {
     build,
 };
 
-fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
+fn build(arguments: &Arguments, graph: &mut Graph) -> Result<TensorValue, Mistake> {
     let (x, hidden) = (arguments.real_tensor("x")?, arguments.size("hidden")?);
     let (name, activation) = activation(arguments)?;
     let (bias, drawn) = (Bias::of(arguments)?, Drawn::of(arguments)?);
     let (width, _) = last_extent(&x)?;
-    let affine = |graph: &mut Graph, role: &str, x: &Tensor, width| {
+    let affine = |graph: &mut Graph, role: &str, x: &TensorValue, width| {
         let map = Affine { width, bias, drawn };
         graph.within(role, |graph| map.build(graph, x))
     };

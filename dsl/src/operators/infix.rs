@@ -1,14 +1,18 @@
 //! `+`, `-`, `*` and `/` on tensors.
 
 use crate::{
-    Code, Mistake, Operation, Tensor,
+    Code, Mistake, Operation, TensorValue,
     graph::Graph,
     value::{overflow, spelled},
 };
 use roundelay_schedule::Element;
 
 /// a + b, where one has the shape of the other or of its trailing extents.
-pub(crate) fn add(graph: &mut Graph, a: &Tensor, b: &Tensor) -> Result<Tensor, Mistake> {
+pub(crate) fn add(
+    graph: &mut Graph,
+    a: &TensorValue,
+    b: &TensorValue,
+) -> Result<TensorValue, Mistake> {
     let (large, small) = ordered(a, b, "+")?;
     let node = |graph: &mut Graph| {
         graph.node("", Operation::Add, &[large, small], large.shape.clone())
@@ -19,9 +23,9 @@ pub(crate) fn add(graph: &mut Graph, a: &Tensor, b: &Tensor) -> Result<Tensor, M
 /// a − b = a + (−1) · b.
 pub(crate) fn subtract(
     graph: &mut Graph,
-    a: &Tensor,
-    b: &Tensor,
-) -> Result<Tensor, Mistake> {
+    a: &TensorValue,
+    b: &TensorValue,
+) -> Result<TensorValue, Mistake> {
     ordered(a, b, "-")?;
     let negative = negate(graph, b)?;
     add(graph, a, &negative)
@@ -30,9 +34,9 @@ pub(crate) fn subtract(
 /// a · b element by element, where one has the shape of the other or of its trailing extents.
 pub(crate) fn multiply(
     graph: &mut Graph,
-    a: &Tensor,
-    b: &Tensor,
-) -> Result<Tensor, Mistake> {
+    a: &TensorValue,
+    b: &TensorValue,
+) -> Result<TensorValue, Mistake> {
     let (large, small) = ordered(a, b, "*")?;
     let node = |graph: &mut Graph| {
         graph.node("", Operation::Multiply, &[large, small], large.shape.clone())
@@ -43,9 +47,9 @@ pub(crate) fn multiply(
 /// factor · x.
 pub(crate) fn scale(
     graph: &mut Graph,
-    x: &Tensor,
+    x: &TensorValue,
     factor: f64,
-) -> Result<Tensor, Mistake> {
+) -> Result<TensorValue, Mistake> {
     real(x, "*")?;
     if !factor.is_finite() {
         return Err(overflow());
@@ -56,11 +60,11 @@ pub(crate) fn scale(
 }
 
 /// −x.
-pub(crate) fn negate(graph: &mut Graph, x: &Tensor) -> Result<Tensor, Mistake> {
+pub(crate) fn negate(graph: &mut Graph, x: &TensorValue) -> Result<TensorValue, Mistake> {
     scale(graph, x, -1.0)
 }
 
-fn real(x: &Tensor, sign: &str) -> Result<(), Mistake> {
+fn real(x: &TensorValue, sign: &str) -> Result<(), Mistake> {
     match x.element {
         Element::Real | Element::Wide => Ok(()),
         Element::I32 => {
@@ -73,10 +77,10 @@ fn real(x: &Tensor, sign: &str) -> Result<(), Mistake> {
 
 /// The operand that gives the shape, then the one that has the same or repeats.
 fn ordered<'a>(
-    a: &'a Tensor,
-    b: &'a Tensor,
+    a: &'a TensorValue,
+    b: &'a TensorValue,
     sign: &str,
-) -> Result<(&'a Tensor, &'a Tensor), Mistake> {
+) -> Result<(&'a TensorValue, &'a TensorValue), Mistake> {
     real(a, sign)?;
     real(b, sign)?;
     if a.shape.ends_with(&b.shape) {

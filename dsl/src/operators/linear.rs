@@ -2,7 +2,7 @@
 
 use super::Operator;
 use crate::{
-    Code, Extent, Mistake, Operation, Tensor, Value,
+    Code, Extent, Mistake, Operation, TensorValue, Value,
     graph::{Graph, bounded},
     limit,
     signature::{Arguments, Fallback, missing, optional, required},
@@ -27,7 +27,7 @@ pub(super) const LINEAR: Operator = Operator {
     build,
 };
 
-fn build(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
+fn build(arguments: &Arguments, graph: &mut Graph) -> Result<TensorValue, Mistake> {
     let x = arguments.real_tensor("x")?;
     let (bias, drawn) = (Bias::of(arguments)?, Drawn::of(arguments)?);
     let no_width = || missing("linear", "width", &["x", "width"]);
@@ -130,9 +130,9 @@ impl Weight {
     pub(super) fn tensor(
         self,
         graph: &mut Graph,
-        x: &Tensor,
+        x: &TensorValue,
         drawn: Initial,
-    ) -> Result<(Tensor, u64), Mistake> {
+    ) -> Result<(TensorValue, u64), Mistake> {
         let (from, leading) = last_extent(x)?;
         let width = match &self {
             Self::Own(width) => *width,
@@ -163,13 +163,16 @@ impl Weight {
 /// A tensor of two fixed extents.
 pub(super) struct Matrix {
     /// The tensor.
-    pub(super) tensor: Tensor,
+    pub(super) tensor: TensorValue,
     /// Its extents.
     pub(super) extents: (u64, u64),
 }
 
 /// The argument `name` as a matrix.
-pub(super) fn matrix(tensor: &Tensor, name: &'static str) -> Result<Matrix, Mistake> {
+pub(super) fn matrix(
+    tensor: &TensorValue,
+    name: &'static str,
+) -> Result<Matrix, Mistake> {
     match tensor.shape[..] {
         [rows, columns] if !rows.per_example && !columns.per_example => {
             let extents = (rows.size, columns.size);
@@ -194,18 +197,22 @@ pub(super) struct Affine {
 
 impl Affine {
     /// Maps the last extent of x, with parameters at the present path.
-    pub(super) fn build(self, graph: &mut Graph, x: &Tensor) -> Result<Tensor, Mistake> {
+    pub(super) fn build(
+        self,
+        graph: &mut Graph,
+        x: &TensorValue,
+    ) -> Result<TensorValue, Mistake> {
         affine(graph, x, Weight::Own(self.width), self.bias, self.drawn)
     }
 }
 
 fn affine(
     graph: &mut Graph,
-    x: &Tensor,
+    x: &TensorValue,
     weight: Weight,
     bias: Bias,
     drawn: Drawn,
-) -> Result<Tensor, Mistake> {
+) -> Result<TensorValue, Mistake> {
     let (from, leading) = last_extent(x)?;
     let [for_weight, for_bias] = drawn.initials(from);
     let (weight, width) = weight.tensor(graph, x, for_weight)?;
@@ -219,7 +226,7 @@ fn affine(
 }
 
 /// The last extent, which must be fixed, and the others.
-pub(super) fn last_extent(x: &Tensor) -> Result<(u64, &[Extent]), Mistake> {
+pub(super) fn last_extent(x: &TensorValue) -> Result<(u64, &[Extent]), Mistake> {
     match x.shape.split_last() {
         Some((last, leading)) if !last.per_example => Ok((last.size, leading)),
         _ => {

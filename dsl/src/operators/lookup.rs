@@ -5,7 +5,7 @@ use super::{
     linear::{Matrix, matrix},
 };
 use crate::{
-    Code, Extent, Mistake, Operation, Tensor, Value,
+    Code, Extent, Mistake, Operation, TensorValue, Value,
     graph::Graph,
     signature::{Arguments, Fallback, missing, optional, required},
 };
@@ -47,7 +47,7 @@ pub(super) const POSITIONS: Operator = Operator {
     build: positions,
 };
 
-fn embedding(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
+fn embedding(arguments: &Arguments, graph: &mut Graph) -> Result<TensorValue, Mistake> {
     let tokens = arguments.integer_tensor("tokens")?;
     let Matrix { tensor: table, extents: (vocab, width) } = table(arguments, graph)?;
     graph.demand_below(&tokens, vocab);
@@ -87,7 +87,7 @@ fn new_table(arguments: &Arguments, graph: &mut Graph) -> Result<Matrix, Mistake
     Ok(Matrix { tensor, extents })
 }
 
-fn positions(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
+fn positions(arguments: &Arguments, graph: &mut Graph) -> Result<TensorValue, Mistake> {
     let (seq, width) = (arguments.size("seq")?, arguments.size("width")?);
     let given = arguments.optional("rows", Arguments::size)?;
     let rows = given.unwrap_or(seq);

@@ -5,7 +5,7 @@ use super::{
     linear::{Drawn, Weight, last_extent},
 };
 use crate::{
-    Masked, Mistake, Operation, Tensor,
+    Masked, Mistake, Operation, TensorValue,
     graph::Graph,
     signature::{Arguments, Fallback, missing, optional, required, unfit_shapes},
 };
@@ -62,7 +62,12 @@ impl Masked {
     }
 
     /// Demands targets in this many classes, besides which there may be none; then there are shares.
-    fn shares(self, graph: &mut Graph, targets: &Tensor, classes: u64) -> Option<Tensor> {
+    fn shares(
+        self,
+        graph: &mut Graph,
+        targets: &TensorValue,
+        classes: u64,
+    ) -> Option<TensorValue> {
         match self {
             Masked::No => {
                 graph.demand_below(targets, classes);
@@ -76,10 +81,13 @@ impl Masked {
     }
 }
 
-fn cross_entropy(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
+fn cross_entropy(
+    arguments: &Arguments,
+    graph: &mut Graph,
+) -> Result<TensorValue, Mistake> {
     let masked = Masked::of(arguments)?;
     let operands = targeted(arguments, graph, masked)?;
-    let operands: Vec<&Tensor> = operands.iter().collect();
+    let operands: Vec<&TensorValue> = operands.iter().collect();
     let operation = Operation::CrossEntropy { masked };
     graph.node("", operation, &operands, Vec::new())
 }
@@ -90,7 +98,7 @@ pub(super) fn targeted(
     arguments: &Arguments,
     graph: &mut Graph,
     masked: Masked,
-) -> Result<Vec<Tensor>, Mistake> {
+) -> Result<Vec<TensorValue>, Mistake> {
     let logits = arguments.real_tensor("logits")?;
     let targets = targets_of(arguments, (&logits, "logits"))?;
     let (classes, _) = last_extent(&logits)?;
@@ -101,8 +109,8 @@ pub(super) fn targeted(
 /// One target for every row of an argument.
 fn targets_of(
     arguments: &Arguments,
-    (of, name): (&Tensor, &'static str),
-) -> Result<Tensor, Mistake> {
+    (of, name): (&TensorValue, &'static str),
+) -> Result<TensorValue, Mistake> {
     let targets = arguments.integer_tensor("targets")?;
     let (_, rows) = last_extent(of).map_err(|mistake| mistake.argument(name))?;
     match rows == targets.shape {
@@ -114,7 +122,7 @@ fn targets_of(
 fn linear_cross_entropy(
     arguments: &Arguments,
     graph: &mut Graph,
-) -> Result<Tensor, Mistake> {
+) -> Result<TensorValue, Mistake> {
     let x = arguments.real_tensor("x")?;
     let targets = targets_of(arguments, (&x, "x"))?;
     let chunks = arguments.whole_in("chunks", (1, MOST_CHUNKS))?;
@@ -125,13 +133,13 @@ fn linear_cross_entropy(
     let [drawn, _] = Drawn::of(arguments)?.initials(last_extent(&x)?.0);
     let (weight, classes) = weight.tensor(graph, &x, drawn)?;
     let shares = masked.shares(graph, &targets, classes);
-    let operands: Vec<&Tensor> =
+    let operands: Vec<&TensorValue> =
         [&x, &weight, &targets].into_iter().chain(&shares).collect();
     let operation = Operation::LinearCrossEntropy { chunks, masked };
     graph.node("", operation, &operands, Vec::new())
 }
 
-fn mse(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
+fn mse(arguments: &Arguments, graph: &mut Graph) -> Result<TensorValue, Mistake> {
     let [a, b] = [arguments.real_tensor("a")?, arguments.real_tensor("b")?];
     if a.shape != b.shape {
         return Err(unfit_shapes("`b`", &a.shape, &b.shape).argument("b"));

@@ -6,7 +6,7 @@
 
 use super::{Operator, loss::targeted};
 use crate::{
-    Masked, Measure, Mistake, Operation, Tensor,
+    Masked, Measure, Mistake, Operation, TensorValue,
     graph::Graph,
     signature::{Arguments, Fallback, optional, required},
 };
@@ -55,12 +55,12 @@ fn perplexity(arguments: &Arguments, graph: &mut Graph) -> Result<Measure, Mista
 }
 
 fn measure(
-    operands: &[Tensor],
+    operands: &[TensorValue],
     graph: &mut Graph,
     operation: Operation,
     reading: Reading,
 ) -> Result<Measure, Mistake> {
-    let operands: Vec<&Tensor> = operands.iter().collect();
+    let operands: Vec<&TensorValue> = operands.iter().collect();
     let tensor = graph.node("", operation, &operands, Vec::new())?;
     Ok(Measure { name: graph.place(), tensor, reading })
 }

@@ -2,7 +2,7 @@
 
 use super::{Operator, linear::last_extent};
 use crate::{
-    Code, Extent, Mistake, Operation, Tensor,
+    Code, Extent, Mistake, Operation, TensorValue,
     graph::Graph,
     signature::{Arguments, Fallback, Formal, optional, required},
     value::spelled,
@@ -53,21 +53,24 @@ pub(super) const RMS_NORM: Operator = Operator {
 };
 
 /// n of (.., n), with `gain` of ones and `bias` of zeros.
-fn affine(x: &Tensor, graph: &mut Graph) -> Result<(u64, [Tensor; 2]), Mistake> {
+fn affine(
+    x: &TensorValue,
+    graph: &mut Graph,
+) -> Result<(u64, [TensorValue; 2]), Mistake> {
     let (width, _) = last_extent(x)?;
     let gain = graph.parameter("gain", vec![width], Initial::Constant(1.0))?;
     let bias = graph.parameter("bias", vec![width], Initial::Constant(0.0))?;
     Ok((width, [gain, bias]))
 }
 
-fn layer_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
+fn layer_norm(arguments: &Arguments, graph: &mut Graph) -> Result<TensorValue, Mistake> {
     let x = arguments.real_tensor("x")?;
     let (_, [gain, bias]) = affine(&x, graph)?;
     let operation = Operation::LayerNorm { epsilon: epsilon(arguments, "epsilon")? };
     graph.node("", operation, &[&x, &gain, &bias], x.shape.clone())
 }
 
-fn batch_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
+fn batch_norm(arguments: &Arguments, graph: &mut Graph) -> Result<TensorValue, Mistake> {
     let x = arguments.real_tensor("x")?;
     let momentum = arguments.real_in("momentum", 0.0, 1.0)?;
     let (_, leading) = last_extent(&x)?;
@@ -88,7 +91,7 @@ fn batch_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistak
     graph.node("", Operation::BatchNorm, &operands, x.shape.clone())
 }
 
-fn group_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
+fn group_norm(arguments: &Arguments, graph: &mut Graph) -> Result<TensorValue, Mistake> {
     let x = arguments.real_tensor("x")?;
     let groups = arguments.size("groups")?;
     let (width, leading) = last_extent(&x)?;
@@ -107,7 +110,7 @@ fn group_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistak
     graph.node("", operation, &[&x, &gain, &bias], x.shape.clone())
 }
 
-fn rms_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
+fn rms_norm(arguments: &Arguments, graph: &mut Graph) -> Result<TensorValue, Mistake> {
     let x = arguments.real_tensor("x")?;
     root_mean_square(graph, &x, epsilon(arguments, "epsilon")?)
 }
@@ -115,9 +118,9 @@ fn rms_norm(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake>
 /// x over its root mean square, times a gain at the present path.
 pub(super) fn root_mean_square(
     graph: &mut Graph,
-    x: &Tensor,
+    x: &TensorValue,
     epsilon: f64,
-) -> Result<Tensor, Mistake> {
+) -> Result<TensorValue, Mistake> {
     let (width, _) = last_extent(x)?;
     let gain = graph.parameter("gain", vec![width], Initial::Constant(1.0))?;
     graph.node("", Operation::RmsNorm { epsilon }, &[x, &gain], x.shape.clone())

@@ -2,7 +2,7 @@
 
 use super::Operator;
 use crate::{
-    Code, Extent, Mistake, Operation, Tensor,
+    Code, Extent, Mistake, Operation, TensorValue,
     graph::Graph,
     signature::{Arguments, Fallback, optional, required},
     value::spelled,
@@ -27,7 +27,7 @@ pub(super) const SELECT: Operator = Operator {
     build: select,
 };
 
-fn class_token(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
+fn class_token(arguments: &Arguments, graph: &mut Graph) -> Result<TensorValue, Mistake> {
     let x = arguments.real_tensor("x")?;
     let (sequence, width) = sequence(&x)?;
     let drawn = Initial::Normal(arguments.real_in("deviation", 0.0, f64::MAX)?);
@@ -37,7 +37,7 @@ fn class_token(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mista
     graph.node("", Operation::ClassToken, &[&x, &token], shape)
 }
 
-fn select(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
+fn select(arguments: &Arguments, graph: &mut Graph) -> Result<TensorValue, Mistake> {
     let x = arguments.real_tensor("x")?;
     let (sequence, width) = sequence(&x)?;
     let index = arguments.whole("index")?;
@@ -51,7 +51,7 @@ fn select(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
 }
 
 /// The extents s and n of a tensor (batch, s, n).
-pub(super) fn sequence(x: &Tensor) -> Result<(u64, u64), Mistake> {
+pub(super) fn sequence(x: &TensorValue) -> Result<(u64, u64), Mistake> {
     match x.shape[..] {
         [batch, sequence, width]
             if batch.per_example && !sequence.per_example && !width.per_example =>

@@ -5,7 +5,7 @@ use super::{
     linear::{Bias, Drawn},
 };
 use crate::{
-    Code, Extent, Mistake, Operation, Tensor,
+    Code, Extent, Mistake, Operation, TensorValue,
     graph::{Graph, bounded},
     limit,
     signature::{Arguments, Fallback, optional, required},
@@ -110,7 +110,7 @@ struct Images {
     channels: u64,
 }
 
-fn images(x: &Tensor) -> Result<Images, Mistake> {
+fn images(x: &TensorValue) -> Result<Images, Mistake> {
     match x.shape[..] {
         [batch, height, width, channels]
             if ![height, width, channels].iter().any(|extent| extent.per_example) =>
@@ -175,7 +175,7 @@ fn step(arguments: &Arguments, name: &'static str) -> Result<u64, Mistake> {
     (number > 0).then_some(number).ok_or_else(wrong)
 }
 
-fn conv2d(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
+fn conv2d(arguments: &Arguments, graph: &mut Graph) -> Result<TensorValue, Mistake> {
     let x = arguments.real_tensor("x")?;
     let filters = arguments.size("filters")?;
     let kernel = step(arguments, "kernel")?;
@@ -199,11 +199,11 @@ struct Window {
 fn convolution(
     graph: &mut Graph,
     role: &str,
-    x: &Tensor,
+    x: &TensorValue,
     Window { kernel, stride, padding }: Window,
     [filters, groups]: [u64; 2],
     (bias, drawn): (Bias, Drawn),
-) -> Result<Tensor, Mistake> {
+) -> Result<TensorValue, Mistake> {
     let images = images(x)?;
     divides(groups, images.channels, "channels", "x")?;
     divides(groups, filters, "filters", "filters")?;
@@ -241,7 +241,7 @@ fn divides(
     Err(Mistake::new(Code::Shape, message).hint(hint).argument(argument))
 }
 
-fn patches(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
+fn patches(arguments: &Arguments, graph: &mut Graph) -> Result<TensorValue, Mistake> {
     let x = arguments.real_tensor("x")?;
     let size = step(arguments, "size")?;
     let width = arguments.size("width")?;
@@ -264,7 +264,7 @@ fn pooled(
     operation: impl Fn([u64; 3]) -> Operation,
     arguments: &Arguments,
     graph: &mut Graph,
-) -> Result<Tensor, Mistake> {
+) -> Result<TensorValue, Mistake> {
     let x = arguments.real_tensor("x")?;
     let size = step(arguments, "size")?;
     let stride = arguments.optional("stride", step)?.unwrap_or(size);
@@ -282,14 +282,14 @@ fn pooled(
     graph.node("", operation, &[&x], shape)
 }
 
-fn global_pool(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
+fn global_pool(arguments: &Arguments, graph: &mut Graph) -> Result<TensorValue, Mistake> {
     let x = arguments.real_tensor("x")?;
     let images = images(&x)?;
     let shape = vec![images.batch, images.channels.into()];
     graph.node("", Operation::GlobalPool, &[&x], shape)
 }
 
-fn upsample(arguments: &Arguments, graph: &mut Graph) -> Result<Tensor, Mistake> {
+fn upsample(arguments: &Arguments, graph: &mut Graph) -> Result<TensorValue, Mistake> {
     let x = arguments.real_tensor("x")?;
     let factor = step(arguments, "factor")?;
     // Pixels are repeated by a mean that is handed back: other factors would round.

@@ -7,7 +7,7 @@ use super::{
     scope::Scope,
 };
 use crate::{
-    Code, Head, Measure, Mistake, Span, Tensor, Value,
+    Code, Head, Measure, Mistake, Span, TensorValue, Value,
     graph::Graph,
     limit, near,
     operators::{self, METRICS, OPERATORS, metric, operator},
@@ -30,7 +30,7 @@ pub(super) struct Evaluator<'a> {
     /// Where inputs, parameters and nodes were written.
     pub(super) origins: [Vec<Span>; 3],
     /// The loss, once it is stated, and where.
-    pub(super) loss: Option<(Tensor, Span)>,
+    pub(super) loss: Option<(TensorValue, Span)>,
     /// The metrics so far, and where each is stated.
     pub(super) metrics: Vec<(Measure, Span)>,
     /// The heads so far, and where each is stated.
@@ -329,9 +329,9 @@ fn divided_by_tensor() -> Mistake {
 fn scaled(
     graph: &mut Graph,
     sign: Sign,
-    tensor: &Tensor,
+    tensor: &TensorValue,
     number: &Value,
-) -> Result<Tensor, Mistake> {
+) -> Result<TensorValue, Mistake> {
     let Some(factor) = number.real() else {
         let message = format!("`{sign}` does not fit a tensor and {}", number.kind());
         return Err(Mistake::new(Code::Type, message));

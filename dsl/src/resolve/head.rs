@@ -11,7 +11,7 @@ use super::{
     scope::{Binding, Scope},
 };
 use crate::{
-    Code, Head, Mistake, ModelInputId, NodeId, Source, Span, Tensor, Value,
+    Code, Head, Mistake, ModelInputId, NodeId, Source, Span, TensorValue, Value,
     graph::Graph,
     report::Known,
     syntax::{Expression, ExpressionKind, Name, Statement, StatementKind},
@@ -29,12 +29,12 @@ pub(super) enum Within {
 
 /// The values that passes of repeats bind again, by where they stand and what counts the passes,
 /// and by name.
-pub(super) type Passes = BTreeMap<(Within, String), BTreeMap<String, Vec<Tensor>>>;
+pub(super) type Passes = BTreeMap<(Within, String), BTreeMap<String, Vec<TensorValue>>>;
 
 /// Where a head stands: the name of its value, and the values that may be it.
 struct Behind {
     name: String,
-    values: Vec<Tensor>,
+    values: Vec<TensorValue>,
 }
 
 impl Evaluator<'_> {
@@ -142,7 +142,7 @@ impl Evaluator<'_> {
     /// The body as a model of its own, whose first input is the value.
     fn head_body(
         &mut self,
-        (name, value): (&str, &Tensor),
+        (name, value): (&str, &TensorValue),
         body: &[Statement],
         span: Span,
     ) -> Known<crate::Model> {
@@ -177,18 +177,18 @@ impl Evaluator<'_> {
     fn inside(
         &mut self,
         name: &str,
-        value: &Tensor,
+        value: &TensorValue,
         span: Span,
     ) -> Known<(Graph, Scope)> {
         let mut graph = Graph::new(name);
         graph.share_momentum(&self.graph);
-        let mut inputs: BTreeMap<ModelInputId, Tensor> = BTreeMap::new();
+        let mut inputs: BTreeMap<ModelInputId, TensorValue> = BTreeMap::new();
         let mut scope = Scope::new();
         let own = graph.input(name, value.element, value.shape.clone());
         let own = own.or_else(|mistake| self.fail(span, mistake))?;
         for (other, binding) in self.scope.bindings() {
             let seen = match &binding.value {
-                Some(Value::Tensor(Tensor {
+                Some(Value::Tensor(TensorValue {
                     source: Source::Input(id),
                     element,
                     shape,

@@ -7,7 +7,7 @@ use crate::{
     source,
     syntax::{Entry, Name},
 };
-use roundelay_schedule::{Profile, ProfileError, read_profile};
+use roundelay_schedule::{Profile, ProfileMistake, read_profile};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// What becomes of tables that a program names.
@@ -82,7 +82,7 @@ impl<'a> Shelf<'a> {
         let read = read_profile(&text);
         let file = report.add_file(SourceFile::new(path, text));
         let profile = read.map_err(|errors| {
-            let of = |ProfileError { line, message }| {
+            let of = |ProfileMistake { line, message }| {
                 let place = line_span(report.file(file), file, line);
                 let mistake = Mistake::new(Code::Table, message);
                 let mistake = mistake.hint("write the table anew with `profile`");

@@ -7,7 +7,7 @@ use super::{
     scope::{Binding, Scope, reserved},
 };
 use crate::{
-    Code, Extent, Measure, Mistake, Model, Source, Span, Tensor, Value, local,
+    Code, Extent, Measure, Mistake, Model, Source, Span, TensorValue, Value, local,
     operators::spelled_metrics,
     report::{Known, Report},
     signature::{assign, missing},
@@ -317,7 +317,7 @@ impl<'a> Evaluator<'a> {
         name: &Name,
         extents: &[Extent],
         initial: Initial,
-    ) -> Known<Tensor> {
+    ) -> Known<TensorValue> {
         if extents.iter().any(|extent| extent.per_example) {
             let message = format!(
                 "a parameter cannot depend on `batch`, found the shape {}",

@@ -2,7 +2,7 @@
 
 use roundelay_dsl::{
     Code, Diagnostics, Extent, Mistake, Model, ModelBuilder, NoFiles, Program,
-    SourceFile, Tensor, parse,
+    SourceFile, TensorValue, parse,
 };
 use roundelay_schedule::{Element, Initial};
 
@@ -73,7 +73,8 @@ fn a_builder_refuses_what_no_program_says() {
     assert!(model.input("x", Element::Real, &[Extent::fixed(6)]).is_err());
     let x = model.input("x", Element::Real, &shape).expect("it was not taken before");
     let none = Initial::Normal(f64::NAN);
-    let said = |mistake: Result<Tensor, Mistake>| mistake.expect_err("not so").message;
+    let said =
+        |mistake: Result<TensorValue, Mistake>| mistake.expect_err("not so").message;
     let message = said(model.parameter("w", &[6], none));
     assert_eq!(message, "expected a number to begin with, found NaN");
     let mut other = ModelBuilder::new("other");

@@ -8,7 +8,7 @@
 
 use super::{Checkpoint, CheckpointError, Provenance};
 use crate::{
-    Numbers, Source, State, StateError, Tensor,
+    Numbers, ParameterState, Source, State, StateError,
     container::{
         self, Array, Container, NotWhole, Place, element, little_endian, native,
     },
@@ -237,7 +237,7 @@ fn tensors_of(
     provenance: &Provenance,
     (mut container, digest): (Container, Digest),
     dtype: Float,
-) -> Result<BTreeMap<String, Tensor<Source>>, String> {
+) -> Result<BTreeMap<String, ParameterState<Source>>, String> {
     let mut arrays = mem::take(&mut container.arrays);
     let container = Arc::new(container);
     let is_newest = |name: &&String| !name.contains(['@', '#']);
@@ -266,11 +266,14 @@ fn tensors_of(
 }
 
 /// One parameter, if all its arrays have one shape.
-fn together(versions: Vec<Stored>, optimizer: Vec<Stored>) -> Option<Tensor<Source>> {
+fn together(
+    versions: Vec<Stored>,
+    optimizer: Vec<Stored>,
+) -> Option<ParameterState<Source>> {
     let shape = versions.first().map(|first| first.place.shape.clone())?;
     let one = versions.iter().chain(&optimizer).all(|other| other.place.shape == shape);
     let sources = |all: Vec<Stored>| all.into_iter().map(Source::new).collect();
-    one.then(|| Tensor {
+    one.then(|| ParameterState {
         shape: shape.iter().map(|extent| *extent as u64).collect(),
         versions: sources(versions),
         optimizer: sources(optimizer),

@@ -1,7 +1,9 @@
 //! How a run goes on from a checkpoint.
 
 use super::{Checkpoint, CheckpointError, Latest, Provenance};
-use crate::{Numbers, Source, State, StateError, Tensor, state::is_named_as_head};
+use crate::{
+    Numbers, ParameterState, Source, State, StateError, state::is_named_as_head,
+};
 use roundelay_schedule::{Belonging, Job, Parameter, Rule, Schedule};
 use std::{collections::BTreeSet, path::Path};
 
@@ -216,7 +218,7 @@ fn forget_optimizer(state: &mut State<Source>, job: &Job) {
     state.optimizer_origin = state.step;
     let states = job.optimizer.method.states() as usize;
     let masters = job.dtype.masters() as usize;
-    for Tensor { versions, optimizer, shape: _ } in state.tensors.values_mut() {
+    for ParameterState { versions, optimizer, shape: _ } in state.tensors.values_mut() {
         let numbers = versions[0].length() / job.dtype.size() as usize;
         let kept = optimizer.split_off(optimizer.len().saturating_sub(masters));
         let zero = Source::zero(numbers * job.dtype.wide_size() as usize);

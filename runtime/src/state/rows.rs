@@ -1,6 +1,6 @@
 //! Where a schedule keeps the training state at rest, and the way there and back.
 
-use super::{Extent, Moment, Numbers, State, StateError, Tensor, part};
+use super::{Extent, Moment, Numbers, ParameterState, State, StateError, part};
 use roundelay_schedule::{
     Buffer, DeviceId, Id, Job, Parameter, Rest, Schedule, Slice, Stage, Subject,
 };
@@ -344,7 +344,7 @@ impl<'a> Gathered<'a> {
     pub(crate) fn new(schedule: &'a Schedule, moment: Moment, extent: Extent) -> Self {
         let tensor = |parameter: &Parameter| {
             let (versions, optimizer) = (Vec::new(), Vec::new());
-            Tensor { shape: parameter.whole_shape(), versions, optimizer }
+            ParameterState { shape: parameter.whole_shape(), versions, optimizer }
         };
         let parameters = schedule.job.parameters.iter();
         let tensors = parameters.map(|own| (own.name.clone(), tensor(own))).collect();

@@ -1,7 +1,7 @@
 //! Where the arrays of a state come from before a machine has them: each is made when it is asked for, so
 //! that a process which needs a part of a state has no room for the whole.
 
-use super::{Numbers, State, StateError, Tensor};
+use super::{Numbers, ParameterState, State, StateError};
 use crate::{digest::Digest, native::wide_type};
 use roundelay_schedule::{Float, Job};
 use std::{borrow::Cow, convert::Infallible, fmt, sync::Arc};
@@ -74,7 +74,7 @@ impl Made for Vec<u8> {
     }
 }
 
-impl Tensor<Source> {
+impl ParameterState<Source> {
     /// A parameter before its first update, from what makes its numbers in a type: optimizer state is
     /// zero, and a master copy has what the parameter was rounded from.
     pub(crate) fn first(
@@ -102,9 +102,9 @@ impl<A> State<A> {
             let others = arrays.into_iter().map(&mut other);
             others.collect::<Result<Vec<B>, E>>()
         };
-        let tensor = |(name, own): (String, Tensor<A>)| {
+        let tensor = |(name, own): (String, ParameterState<A>)| {
             let (versions, optimizer) = (all(own.versions)?, all(own.optimizer)?);
-            Ok((name, Tensor { shape: own.shape, versions, optimizer }))
+            Ok((name, ParameterState { shape: own.shape, versions, optimizer }))
         };
         let tensors = tensors.into_iter().map(tensor).collect::<Result<_, E>>()?;
         Ok(State { dtype, step, origin, optimizer_origin, tensors })

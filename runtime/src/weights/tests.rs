@@ -171,7 +171,7 @@ fn what_is_written_comes_back() {
     for dtype in [Float::F32, Float::F64] {
         let job = trained(dtype);
         let drawn = State::initial(&Job { seed: 99, ..job.clone() });
-        let older = |tensor: &mut crate::Tensor| tensor.versions.push(vec![1; 4]);
+        let older = |tensor: &mut crate::ParameterState| tensor.versions.push(vec![1; 4]);
         let mut trained = State { step: 7, origin: 2, ..drawn.clone() };
         trained.tensors.values_mut().for_each(older);
         let target = OutputFile::new(&path).unwrap();

@@ -7,7 +7,7 @@ use crate::support::{
 };
 use roundelay_runtime::{
     Cpu, CpuError, CpuOptions, EvaluateError, Evaluator, Feed, MachineError, Numbers,
-    State, StateError, Tensor, Unready,
+    ParameterState, State, StateError, Unready,
 };
 use roundelay_schedule::{Checked, InputId, Order, Placement, Rule, States, Work};
 use std::{
@@ -148,7 +148,7 @@ fn a_state_that_cannot_be_read_leaves_nothing() {
     let tensors = tensors.iter().map(|(name, own)| {
         let gone = |all: &[Vec<u8>]| all.iter().map(|own| Gone(own.len())).collect();
         let (versions, optimizer) = (gone(&own.versions), gone(&own.optimizer));
-        (name.clone(), Tensor { shape: own.shape.clone(), versions, optimizer })
+        (name.clone(), ParameterState { shape: own.shape.clone(), versions, optimizer })
     });
     let tensors = tensors.collect();
     let gone = State { dtype, step, origin, optimizer_origin, tensors };

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt};
 
 /// One mistake in a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProfileError {
+pub struct ProfileMistake {
     /// Line, counted from one.
     pub line: usize,
     /// What is wrong, as a sentence without full stop.
@@ -15,7 +15,7 @@ pub struct ProfileError {
 
 /// What is wrong with a table: all mistakes, by line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct ProfileErrors(pub Vec<ProfileError>);
+pub struct ProfileMistakes(pub Vec<ProfileMistake>);
 
 /// A profile as text. Equal profiles give equal texts.
 pub fn write_profile(profile: &Profile) -> String {
@@ -55,7 +55,7 @@ pub fn write_profile(profile: &Profile) -> String {
 ///
 /// # Errors
 /// Another version; the first place where the text is no table; or every row that cannot be.
-pub fn read_profile(text: &str) -> Result<Profile, ProfileErrors> {
+pub fn read_profile(text: &str) -> Result<Profile, ProfileMistakes> {
     let text = unmarked(text);
     check_version(text)?;
     let profile: Profile = serde_saphyr::from_str(text).map_err(|error| {
@@ -64,15 +64,15 @@ pub fn read_profile(text: &str) -> Result<Profile, ProfileErrors> {
         single(usize::try_from(line).unwrap_or(1).max(1), message)
     })?;
     let mistakes = mistakes(&profile, text);
-    if mistakes.is_empty() { Ok(profile) } else { Err(ProfileErrors(mistakes)) }
+    if mistakes.is_empty() { Ok(profile) } else { Err(ProfileMistakes(mistakes)) }
 }
 
-fn single(line: usize, message: String) -> ProfileErrors {
-    ProfileErrors(vec![ProfileError { line, message }])
+fn single(line: usize, message: String) -> ProfileMistakes {
+    ProfileMistakes(vec![ProfileMistake { line, message }])
 }
 
 /// The version is looked at first: everything else may be different in another one.
-fn check_version(text: &str) -> Result<(), ProfileErrors> {
+fn check_version(text: &str) -> Result<(), ProfileMistakes> {
     let found = text.lines().enumerate().find_map(|(index, line)| {
         Some((index + 1, line.strip_prefix("format:")?.split('#').next()?.trim()))
     });
@@ -88,12 +88,12 @@ fn check_version(text: &str) -> Result<(), ProfileErrors> {
     Err(single(line, message))
 }
 
-fn mistakes(profile: &Profile, text: &str) -> Vec<ProfileError> {
+fn mistakes(profile: &Profile, text: &str) -> Vec<ProfileMistake> {
     let mut found = Vec::new();
     let mut expect = |holds: bool, key: &str, message: &str| {
         if !holds {
             let message = message.to_owned();
-            found.push(ProfileError { line: line_of(text, key), message });
+            found.push(ProfileMistake { line: line_of(text, key), message });
         }
     };
     expect(profile.threads > 0, "threads", "a device has at least one thread");
@@ -109,11 +109,11 @@ fn mistakes(profile: &Profile, text: &str) -> Vec<ProfileError> {
         let first = seen.entry((row.call.as_str(), row.busy)).or_insert(line);
         if *first != line {
             let message = format!("this call stands in line {first} already");
-            found.push(ProfileError { line, message });
+            found.push(ProfileMistake { line, message });
         }
         if row.busy == 0 || row.nanos.0 == 0 {
             let message = "a call keeps a device busy for at least a nanosecond";
-            found.push(ProfileError { line, message: message.to_owned() });
+            found.push(ProfileMistake { line, message: message.to_owned() });
         }
     }
     found
@@ -144,9 +144,9 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", plain.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-impl fmt::Display for ProfileErrors {
+impl fmt::Display for ProfileMistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, ProfileError { line, message }) in self.0.iter().enumerate() {
+        for (index, ProfileMistake { line, message }) in self.0.iter().enumerate() {
             let lead = if index == 0 { "" } else { "\n" };
             write!(f, "{lead}line {line}: {message}")?;
         }
@@ -208,7 +208,7 @@ mod tests {
         let text = write_profile(&profile());
         let lines = |from: &str, to: &str| {
             assert!(text.contains(from), "{from} stands in\n{text}");
-            let ProfileErrors(all) =
+            let ProfileMistakes(all) =
                 read_profile(&text.replacen(from, to, 1)).unwrap_err();
             all.into_iter().map(|error| error.line).collect::<Vec<_>>()
         };

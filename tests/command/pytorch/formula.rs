@@ -3,7 +3,7 @@
 use roundelay::{
     Checked,
     parts::{
-        runtime::{Feed, State, Tensor},
+        runtime::{Feed, ParameterState, State},
         schedule::{Element, Float, Id, InputId, Job, Native},
     },
 };
@@ -42,7 +42,7 @@ pub(crate) fn state(job: &Job) -> State {
     state
 }
 
-fn fill(tensor: &mut Tensor, dtype: Float, value: impl Fn(u64) -> f64) {
+fn fill(tensor: &mut ParameterState, dtype: Float, value: impl Fn(u64) -> f64) {
     let newest = &mut tensor.versions[0];
     for (element, bytes) in (0..).zip(newest.chunks_exact_mut(dtype.size() as usize)) {
         write(dtype, bytes, value(element));
