@@ -6,8 +6,8 @@ use crate::{
     record::Record,
 };
 use roundelay::parts::schedule::{
-    Bytes, BytesPerSecond, Collective, Form, Id, Level, Link, LinkId, Nanos, Protocol,
-    Span, Target, Way,
+    Bytes, BytesPerSecond, Collective, Form, Id, Level, Link, LinkId, LinkSpan, Nanos,
+    Protocol, Target, Way,
 };
 use std::error::Error;
 
@@ -74,13 +74,13 @@ pub(crate) fn target(inner: Link, outer: Link) -> Target {
 }
 
 /// The levels that join `members` devices that fill nodes.
-pub(crate) fn span(members: u64) -> Span {
+pub(crate) fn span(members: u64) -> LinkSpan {
     let level = |link, members| Level { link: LinkId::new(link), members };
     let levels = match members <= NODE {
         true => vec![level(0, members)],
         false => vec![level(0, NODE), level(1, members / NODE)],
     };
-    Span { members, levels }
+    LinkSpan { members, levels }
 }
 
 fn measured(row: &Row) -> Option<Measured> {

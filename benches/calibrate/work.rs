@@ -7,7 +7,7 @@
 use roundelay::{
     SourceFile,
     parts::{
-        codegen::{Choice, Neighbour, NodeCost, PassCost, node_costs},
+        codegen::{LoweringChoice, Neighbour, NodeCost, PassCost, node_costs},
         kernels::Kernel,
         planner::roofline,
         schedule::{
@@ -103,7 +103,7 @@ impl Made {
     }
 }
 
-impl Choice for Made {
+impl LoweringChoice for Made {
     fn choose(&self, neighbours: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)> {
         let joined = Rewrite::ALL.iter().filter(|rewrite| self.joins(**rewrite));
         let places = |rewrite: &Rewrite| {

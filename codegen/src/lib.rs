@@ -15,7 +15,7 @@ pub use lower::lower_halved;
 pub use lower::{LowerError, Lowerer, device_lists, lower, lower_with};
 #[doc(hidden)]
 pub use rewrite::Everywhere;
-pub use rewrite::{ArrayUse, CallPattern, Choice, FORMS, Neighbour, RewriteForm};
+pub use rewrite::{ArrayUse, CallPattern, FORMS, LoweringChoice, Neighbour, RewriteForm};
 pub use stage::{
     BackwardCode, BackwardForm, CrossingValue, Cut, Differentiated, Needs, NodeCost,
     Normed, PassCost, Piece, Portion, Samples, StageCode, StageError, StageForm, Stages,

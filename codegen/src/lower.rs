@@ -27,7 +27,7 @@ pub use order::device_lists;
 use crate::{
     Stages,
     fit::ALIGNMENT,
-    rewrite::{Choice, Everywhere, Listed},
+    rewrite::{Everywhere, Listed, LoweringChoice},
 };
 use code::CodeKey;
 use draft::{Draft, DraftAction, DraftWork, End, Hold, list_order};
@@ -59,7 +59,7 @@ pub fn lower(program: &Program, plan: &Plan) -> Result<Schedule, LowerError> {
 pub fn lower_with(
     program: &Program,
     plan: &Plan,
-    choice: &dyn Choice,
+    choice: &dyn LoweringChoice,
 ) -> Result<Schedule, LowerError> {
     let program = &*fitting(program, plan)?;
     let order = order::Slots::new(plan, plan.cell_micro_batches())?;
@@ -82,7 +82,7 @@ fn lower_in(
     program: &Program,
     plan: &Plan,
     order: order::Slots,
-    choice: &dyn Choice,
+    choice: &dyn LoweringChoice,
 ) -> Result<Schedule, LowerError> {
     let code = CodeKey::new(program, plan, &order).derive(program, choice)?;
     let finish = |draft: Draft<'_>| Ok(arranged(draft)?.with_waits());
@@ -164,7 +164,7 @@ fn job(program: &Program, code: &Stages) -> Job {
     }
 }
 
-fn metric(metric: &roundelay_dsl::Metric) -> Metric {
+fn metric(metric: &roundelay_dsl::ModelMetric) -> Metric {
     Metric { name: metric.name.clone(), reading: metric.reading }
 }
 

@@ -3,7 +3,7 @@
 //! A rule is data. Its two lines before and its line after are equations over arrays; its law is
 //! that every array of the line after has the bits of the lines before, on every row where several
 //! split tensors. Whoever plans takes the equations as algebra and says where a rule is applied
-//! ([`Choice`]); whoever lowers takes them as instructions ([`crate::stages_in`]).
+//! ([`LoweringChoice`]); whoever lowers takes them as instructions ([`crate::stages_in`]).
 //!
 //! Two calls are neighbours because the second reads what the first makes, or because both read the
 //! same, which one call then reads once.
@@ -297,7 +297,7 @@ pub struct ArrayUse<'a> {
 }
 
 /// Says where rules are applied, and how maps are split.
-pub trait Choice: Sync {
+pub trait LoweringChoice: Sync {
     /// Of neighbouring calls, each of which works on an array of the one before: which become one
     /// with what stands before them, and by which rule. What does not fit stays as it is.
     fn choose(&self, neighbours: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)>;
@@ -313,12 +313,12 @@ pub(crate) struct Listed<'a>(pub(crate) &'a Rewrites);
 
 /// What a plan lists, and a choice for what it does not.
 pub(crate) struct Decided<'a> {
-    pub(crate) calls: &'a dyn Choice,
+    pub(crate) calls: &'a dyn LoweringChoice,
     pub(crate) maps: Option<&'a MapWays>,
-    pub(crate) otherwise: &'a dyn Choice,
+    pub(crate) otherwise: &'a dyn LoweringChoice,
 }
 
-impl Choice for Decided<'_> {
+impl LoweringChoice for Decided<'_> {
     fn choose(&self, neighbours: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)> {
         self.calls.choose(neighbours)
     }
@@ -331,7 +331,7 @@ impl Choice for Decided<'_> {
     }
 }
 
-impl Choice for Listed<'_> {
+impl LoweringChoice for Listed<'_> {
     fn choose(&self, neighbours: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)> {
         let listed = |(place, rewrite): &(usize, Rewrite)| {
             let site = neighbours[*place].site;
@@ -346,7 +346,7 @@ impl Choice for Listed<'_> {
 #[doc(hidden)]
 pub struct Everywhere;
 
-impl Choice for Everywhere {
+impl LoweringChoice for Everywhere {
     fn choose(&self, neighbours: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)> {
         every(neighbours).collect()
     }

@@ -11,7 +11,9 @@ mod laws;
 
 use crate::{mean::mean, stage::StageError, tensor::Parted};
 use laws::{one_reader, sequence};
-use roundelay_dsl::{Extent, Metric, Model, Node, NodeId, Operation, Sliced, Source};
+use roundelay_dsl::{
+    Extent, Model, ModelMetric, Node, NodeId, Operation, Sliced, Source,
+};
 use roundelay_schedule::{Id, MapWays};
 use std::{collections::BTreeMap, ops::Range};
 
@@ -344,8 +346,10 @@ impl<'a> Slicing<'a> {
         }
         let Self { mut model, cuts, origin, .. } = self;
         model.loss = Some(means[&loss]);
-        let metric =
-            |metric: &Metric| Metric { node: means[&metric.node], ..metric.clone() };
+        let metric = |metric: &ModelMetric| ModelMetric {
+            node: means[&metric.node],
+            ..metric.clone()
+        };
         model.metrics = whole.metrics.iter().map(metric).collect();
         let ways = MapWays::default();
         Ok(Parted { model, cuts, origin, ways, strands: Vec::new(), halves: 1 })

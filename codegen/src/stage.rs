@@ -45,7 +45,7 @@ pub(crate) use {
 };
 
 use crate::{
-    rewrite::{Choice, Everywhere},
+    rewrite::{Everywhere, LoweringChoice},
     slices::sliced,
     tensor::Parted,
 };
@@ -280,7 +280,7 @@ pub fn stages_in<'a>(
     examples: u64,
     storage: Storage,
     form: impl Fn(Stage) -> StageForm,
-    choice: &dyn Choice,
+    choice: &dyn LoweringChoice,
 ) -> Result<Stages, StageError> {
     let cut = cut.into();
     let variant = Variant::new(model, cut, choice)?;
@@ -326,7 +326,11 @@ enum Variant {
 }
 
 impl Variant {
-    fn new(model: &Model, cut: Cut<'_>, choice: &dyn Choice) -> Result<Self, StageError> {
+    fn new(
+        model: &Model,
+        cut: Cut<'_>,
+        choice: &dyn LoweringChoice,
+    ) -> Result<Self, StageError> {
         let Cut { cuts, tensor, slices } = cut;
         let nodes = model.cuttable();
         match (tensor.parts(), slices) {
@@ -372,7 +376,7 @@ impl Variant {
         }
     }
 
-    fn rewriting<'a>(&'a self, choice: &'a dyn Choice) -> Rewriting<'a> {
+    fn rewriting<'a>(&'a self, choice: &'a dyn LoweringChoice) -> Rewriting<'a> {
         match self {
             Variant::Model => Rewriting::new(choice, None),
             Variant::Derived { parted, .. } => {
@@ -424,7 +428,7 @@ impl<'a> Piece<'a> {
     pub fn new(
         model: &'a Model,
         cut: impl Into<Cut<'a>>,
-        choice: &dyn Choice,
+        choice: &dyn LoweringChoice,
     ) -> Result<Self, StageError> {
         let cut = cut.into();
         Ok(Self { model, cut, variant: Variant::new(model, cut, choice)? })
@@ -443,7 +447,7 @@ impl<'a> Piece<'a> {
         examples: u64,
         storage: Storage,
         wanted: &[(Stage, StageForm)],
-        choice: &dyn Choice,
+        choice: &dyn LoweringChoice,
     ) -> Result<Samples, StageError> {
         let graph = self.variant.graph(self.model, examples)?;
         let Cut { cuts, slices, .. } = self.cut;

@@ -37,7 +37,7 @@ pub(crate) use halves::Strand;
 pub use whole::{Undivided, undivided};
 
 use crate::{
-    rewrite::Choice,
+    rewrite::LoweringChoice,
     stage::{Graph, StageError},
 };
 use absorb::Absorb;
@@ -78,7 +78,7 @@ impl Parted {
         model: &Model,
         cuts: &[u32],
         tensor: Tensor,
-        choice: &dyn Choice,
+        choice: &dyn LoweringChoice,
     ) -> Result<Self, StageError> {
         let maps = Maps { absorb: Absorb::new(model, tensor), turns: Turns::new(model) };
         let alone = Local::build(model, cuts, tensor, (&maps, None), BTreeMap::new());

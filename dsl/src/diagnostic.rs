@@ -56,18 +56,18 @@ pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,
     /// Where and how far.
-    pub place: Box<Place>,
+    pub place: Box<SourcePlace>,
     /// What was found and what was expected; lower case, no full stop.
     pub message: String,
     /// What to do.
     pub hints: Vec<String>,
     /// Other places that matter.
-    pub labels: Vec<(Place, String)>,
+    pub labels: Vec<(SourcePlace, String)>,
 }
 
 /// A marked range of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SourcePlace {
     /// Path of the file.
     pub file: String,
     /// Line, from one.
@@ -100,7 +100,7 @@ pub struct Mistake {
 /// Characters of a line that are shown.
 const LONGEST: usize = 200;
 
-impl Place {
+impl SourcePlace {
     /// The range in its file; a range over several lines is cut at the end of the first.
     pub fn new(file: &SourceFile, span: Span) -> Self {
         let (line, column) = file.position(span.start);
@@ -177,7 +177,7 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourcePlace {
     /// The path with line and column, then the line with an arrow under the marked range. Control
     /// characters but tabs take the place of one character each.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -238,7 +238,7 @@ mod tests {
         let diagnostic = Diagnostic {
             code: Code::UnknownKey,
             severity: Severity::Error,
-            place: Box::new(Place::new(&file, Span { file: 0, start: 9, end: 14 })),
+            place: Box::new(SourcePlace::new(&file, Span { file: 0, start: 9, end: 14 })),
             message: "unknown key `stepz`".into(),
             hints: vec!["did you mean `steps`?".into()],
             labels: Vec::new(),
@@ -254,7 +254,7 @@ mod tests {
         let diagnostic = Diagnostic {
             code: Code::Import,
             severity: Severity::Error,
-            place: Box::new(Place::new(&file, Span { file: 0, start: 7, end: 17 })),
+            place: Box::new(SourcePlace::new(&file, Span { file: 0, start: 7, end: 17 })),
             message: "cannot read `\u{1b}[2J.rdl`".into(),
             hints: vec!["say `--ignore x\ny`".into()],
             labels: Vec::new(),

@@ -1,7 +1,7 @@
 //! A model as text: one line per input, parameter and operation.
 
 use crate::{
-    Cap, Heads, Masked, Metric, Model, Node, NodeId, Operation, Projections, Scale,
+    Cap, Heads, Masked, Model, ModelMetric, Node, NodeId, Operation, Projections, Scale,
     Sight, Source, Still, Stretch, Turning, Window, value::spelled,
 };
 use roundelay_schedule::{Element, Hop, Initial, Origin, Reading, Treatment};
@@ -45,7 +45,7 @@ impl fmt::Display for Model {
         }
         loss.iter().try_for_each(|loss| writeln!(f, "loss {loss}"))?;
         auxiliary.iter().try_for_each(|loss| writeln!(f, "auxiliary {loss}"))?;
-        metrics.iter().try_for_each(|Metric { name, node, reading }| {
+        metrics.iter().try_for_each(|ModelMetric { name, node, reading }| {
             let reading = match reading {
                 Reading::Mean => "mean",
                 Reading::Exponential => "exponential",

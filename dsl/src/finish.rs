@@ -1,7 +1,7 @@
 //! From a graph under construction to a model: what the loss needs, then what only metrics need.
 
 use crate::{
-    Code, Head, Measure, Metric, Mistake, Model, Node, NodeId, Operation, Source,
+    Code, Head, Measure, Mistake, Model, ModelMetric, Node, NodeId, Operation, Source,
     TensorValue, WrongLoss,
 };
 use roundelay_schedule::Origin;
@@ -215,7 +215,7 @@ impl Trimmed {
         for Measure { name, tensor, reading } in metrics {
             if let Source::Node(node) = self.places[&tensor.source] {
                 let (name, reading) = (name.clone(), *reading);
-                self.small.metrics.push(Metric { name, node, reading });
+                self.small.metrics.push(ModelMetric { name, node, reading });
             }
         }
         for Head { after, body } in &self.large.heads {

@@ -41,7 +41,7 @@ pub use attending::{
     Cap, Heads, Projections, Scale, Sight, Still, Stretch, Turning, Window,
 };
 pub use builder::ModelBuilder;
-pub use diagnostic::{Code, Diagnostic, Diagnostics, Mistake, Place, Severity};
+pub use diagnostic::{Code, Diagnostic, Diagnostics, Mistake, Severity, SourcePlace};
 pub use encoding::{NotUtf8, utf8};
 pub use fingerprint::fingerprint;
 pub use format::format;
@@ -49,13 +49,13 @@ pub use import::{Disk, Files, NoFiles};
 pub use lists::{ListMistake, Lists, begins_lists, read_lists, write_lists};
 pub use local::{Head, localised};
 pub use operators::{METRICS, OPERATORS, Operator};
-pub use part::{Masked, Motion, Padding, Part, Share};
+pub use part::{Masked, Motion, Padding, Part, PartShare};
 pub use pattern::Pattern;
 pub use plan_lines::{PlanLine, PlanLines};
 pub use program::{
-    Choice, Extent, Learning, Metric, Model, ModelInput, ModelInputId, ModelParameter,
-    NanoDollarsPerHour, Node, NodeId, Numbers, Objective, Operation, ParameterId,
-    PinnedStages, Program, Search, Source, Train,
+    Choice, Extent, Learning, Model, ModelInput, ModelInputId, ModelMetric,
+    ModelParameter, NanoDollarsPerHour, Node, NodeId, Numbers, Objective, Operation,
+    ParameterId, PinnedStages, Program, Search, Source, Train,
 };
 pub use quantity::{Dimension, Quantity};
 pub use resolve::{Refused, SECTIONS, Tables, kind_of, parse, parse_set, parse_with};

@@ -7,7 +7,7 @@ mod default;
 mod written;
 
 use crate::{
-    Choice, Code, Metric, Mistake, Model, ModelParameter, Node, NodeId, Operation,
+    Choice, Code, Mistake, Model, ModelMetric, ModelParameter, Node, NodeId, Operation,
     Program, Search, Source,
 };
 use boundary::Boundaries;
@@ -166,7 +166,7 @@ impl<'a> Localised<'a> {
         let taken: BTreeSet<&str> =
             self.whole.metrics.iter().map(|metric| metric.name.as_str()).collect();
         let metric = unlike(&format!("loss_{name}"), |name| taken.contains(name));
-        self.model.metrics.push(Metric {
+        self.model.metrics.push(ModelMetric {
             name: metric,
             node: loss,
             reading: Reading::Mean,
@@ -269,8 +269,10 @@ impl<'a> Localised<'a> {
     fn finish(mut self) -> Model {
         self.nodes(self.whole.nodes.len());
         let now = |node: NodeId| self.places[node.index()];
-        let metric =
-            |metric: &Metric| Metric { node: now(metric.node), ..metric.clone() };
+        let metric = |metric: &ModelMetric| ModelMetric {
+            node: now(metric.node),
+            ..metric.clone()
+        };
         let own = self.whole.metrics.iter().map(metric);
         let metrics = own.chain(self.model.metrics.iter().cloned()).collect();
         let loss = self.whole.loss.map(now);

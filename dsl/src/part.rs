@@ -66,7 +66,7 @@ pub enum Part {
         /// Number of the node in the model, which gives the mask.
         operator: u64,
         /// Where the own part lies in it.
-        share: Share,
+        share: PartShare,
         /// Who divides the tokens, where `share` is of something else.
         tokens: Option<Line>,
         /// Which half of the examples it is of; the first where they are taken together.
@@ -100,16 +100,16 @@ pub enum Motion {
     /// Everybody gets the sum.
     Sum,
     /// Everybody gets all parts.
-    Gather(Share),
+    Gather(PartShare),
     /// Everybody gets its own part of the sum.
-    Scatter(Share),
+    Scatter(PartShare),
     /// Everybody keeps its own part of what all have.
-    Cut(Share),
+    Cut(PartShare),
 }
 
 /// Which part of an array a device has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Share {
+pub enum PartShare {
     /// All of it.
     Whole,
     /// Part of one extent.

@@ -2,7 +2,7 @@
 //! with its place, so that whoever finds one broken points at it.
 
 use crate::{
-    Files, Place, SourceFile, Span, import,
+    Files, SourceFile, SourcePlace, Span, import,
     report::Report,
     resolve::{Definitions, Set},
     syntax::{Choice, Entry, Setting},
@@ -17,14 +17,14 @@ pub struct PlanLine {
     /// The line as it is written.
     pub text: String,
     /// Where.
-    pub place: Place,
+    pub place: SourcePlace,
 }
 
 /// The lines that count, in their order: what is set stands in place of what the block says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanLines {
     /// Where the `plan` block begins; the begin of a file that has none.
-    pub block: Place,
+    pub block: SourcePlace,
     lines: Vec<PlanLine>,
 }
 
@@ -43,7 +43,7 @@ impl PlanLines {
         let span = block.map_or(Span::default(), |section| section.span);
         let entries = block.map_or(&[][..], |section| &section.entries);
         let source = report.file(span.file);
-        let mut all = Self { block: Place::new(source, span), lines: Vec::new() };
+        let mut all = Self { block: SourcePlace::new(source, span), lines: Vec::new() };
         entries.iter().for_each(|entry| all.lines.extend(lines(source, entry)));
         for setting in settings {
             let Set { written, entry, .. } = Set::new(setting.as_ref());
@@ -84,7 +84,7 @@ fn line(source: &SourceFile, key: String, entry: &Entry) -> PlanLine {
     if !entry.entries.is_empty() {
         text.push_str(" }");
     }
-    PlanLine { key, text, place: Place::new(source, span) }
+    PlanLine { key, text, place: SourcePlace::new(source, span) }
 }
 
 /// What stands in several rows, as one would write it in one, without comments.
@@ -151,7 +151,7 @@ mod tests {
             let found: Vec<&PlanLine> = lines.of_key(key).collect();
             let [found] = found[..] else { panic!("{key}: {found:?}") };
             assert_eq!(found.text, text);
-            let Place { file, .. } = &found.place;
+            let SourcePlace { file, .. } = &found.place;
             assert_eq!((file.as_str(), found.place.line), ("a.rdl", line), "{key}");
             assert_eq!(found.place.column, column, "{key}");
         }

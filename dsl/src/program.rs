@@ -55,7 +55,7 @@ pub struct Model {
     /// The node whose single number is minimised; behind it stands what only metrics need.
     pub loss: Option<NodeId>,
     /// What is measured besides the loss.
-    pub metrics: Vec<Metric>,
+    pub metrics: Vec<ModelMetric>,
     /// What local rules put behind values; other rules leave it out.
     pub heads: Vec<Head>,
     /// The names of parameters that weight decay spares, those of heads among them.
@@ -66,7 +66,7 @@ pub struct Model {
 
 /// Something that is measured besides the loss. No gradient flows from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Metric {
+pub struct ModelMetric {
     /// Name, unlike those of the others.
     pub name: String,
     /// The node whose single number it is.

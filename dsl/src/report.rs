@@ -1,8 +1,8 @@
 //! Everything found while a program is read, and the files it was found in.
 
 use crate::{
-    Code, Diagnostic, Diagnostics, Mistake, Place, Severity, SourceFile, Span, limit,
-    parse::Misread,
+    Code, Diagnostic, Diagnostics, Mistake, Severity, SourceFile, SourcePlace, Span,
+    limit, parse::Misread,
 };
 
 /// Proof that a mistake was reported; whoever holds it says nothing more about it.
@@ -108,7 +108,7 @@ impl Report {
     }
 
     fn shown(&self, finding: &Finding) -> Diagnostic {
-        let place = |span: Span| Place::new(self.file(span.file), span);
+        let place = |span: Span| SourcePlace::new(self.file(span.file), span);
         let Finding { severity, span, mistake, labels } = finding;
         Diagnostic {
             code: mistake.code,

@@ -16,7 +16,7 @@ mod tests;
 
 use crate::{sharding::Shardings, timeless::timeless};
 use egg::{EGraph, Language, Rewrite as Equation, Runner, SimpleScheduler, StopReason};
-use roundelay_codegen::{Choice, Divided, Neighbour};
+use roundelay_codegen::{Divided, LoweringChoice, Neighbour};
 use roundelay_schedule::{Attribute, MapWays, Rewrite};
 use rules::Rule;
 use serde::Serialize;
@@ -130,7 +130,7 @@ impl Algebra {
     }
 }
 
-impl Choice for Algebra {
+impl LoweringChoice for Algebra {
     fn choose(&self, neighbours: &[Neighbour<'_>]) -> Chosen {
         let Some(word) = word(neighbours) else { return Chosen::new() };
         self.known.of(word, |_| self.find(neighbours))

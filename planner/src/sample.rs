@@ -7,9 +7,9 @@ use crate::{
 };
 use roundelay_codegen::{BackwardForm, StageForm};
 use roundelay_dsl::{
-    Cap, Extent, Heads, Masked, Metric, Model, ModelInput, ModelInputId, ModelParameter,
-    NoFiles, Node, NodeId, Operation, Program, Projections, Scale, Search, Sight, Source,
-    SourceFile, Train, Window, parse,
+    Cap, Extent, Heads, Masked, Model, ModelInput, ModelInputId, ModelMetric,
+    ModelParameter, NoFiles, Node, NodeId, Operation, Program, Projections, Scale,
+    Search, Sight, Source, SourceFile, Train, Window, parse,
 };
 use roundelay_schedule::{
     Belonging, Bytes, BytesPerSecond, CallTime, Contraction, Copies, Data, Device,
@@ -180,7 +180,7 @@ pub(crate) fn read_again() -> Model {
     model.loss = Some(end);
     let node = model.nodes.ids().last().expect("it was pushed");
     let (name, reading) = ("measured".into(), Reading::Mean);
-    model.metrics.push(Metric { name, node, reading });
+    model.metrics.push(ModelMetric { name, node, reading });
     model
 }
 

@@ -1,8 +1,8 @@
 //! A machine of any kind, for whatever does not care which.
 
 use crate::{
-    CpuError, CudaError, EvaluateError, Evaluated, Evaluator, Loss, Measured, Numbers,
-    Record, State, Touched, cpu::Cpu, cuda::Cuda,
+    ArrayNumbers, CpuError, CudaError, EvaluateError, Evaluated, Evaluator, Loss,
+    Measured, Record, State, Touched, cpu::Cpu, cuda::Cuda,
 };
 use roundelay_schedule::{Checked, DeviceId, Kind, Nanos};
 use std::{collections::BTreeMap, path::Path};
@@ -105,7 +105,10 @@ impl AnyMachine {
     ///
     /// # Errors
     /// When the state does not fit, or something failed before.
-    pub fn load<A: Numbers>(&mut self, state: &State<A>) -> Result<(), MachineError> {
+    pub fn load<A: ArrayNumbers>(
+        &mut self,
+        state: &State<A>,
+    ) -> Result<(), MachineError> {
         match self {
             Self::Cpu(cpu) => Ok(cpu.load(state)?),
             Self::Cuda(cuda) => Ok(cuda.load(state)?),

@@ -15,7 +15,7 @@ pub use error::CheckpointError;
 pub use provenance::Provenance;
 pub use resume::{OptimizerState, Resumed, Resumption};
 
-use crate::{Numbers, Source, State};
+use crate::{ArrayNumbers, ArraySource, State};
 use folder::Hold;
 use std::{
     io::{self, BufWriter},
@@ -34,7 +34,7 @@ pub struct Checkpoint {
     /// The run that wrote it.
     pub provenance: Provenance,
     /// Everything that training carries, read from the file when it is asked for.
-    pub state: State<Source>,
+    pub state: State<ArraySource>,
 }
 
 /// The newest whole checkpoint of a folder.
@@ -90,7 +90,10 @@ impl Checkpoints {
     ///
     /// # Errors
     /// When it cannot be written; then what was there before is untouched.
-    pub fn save<A: Numbers>(&self, state: &State<A>) -> Result<PathBuf, CheckpointError> {
+    pub fn save<A: ArrayNumbers>(
+        &self,
+        state: &State<A>,
+    ) -> Result<PathBuf, CheckpointError> {
         let path = folder::write(&self.folder, state.step, |file| {
             format::write(&mut BufWriter::new(file), &self.provenance, state)
         })?;

@@ -41,7 +41,7 @@ use crate::{
     memory::Claim,
     ranks::{Position, Share},
     shares::Completed,
-    state::{Extent, Numbers, State, StateError, rows},
+    state::{ArrayNumbers, Extent, State, StateError, rows},
 };
 use arena::Arenas;
 use command::Mark;
@@ -204,7 +204,7 @@ impl Cpu {
     /// # Errors
     /// When the state is of another model, or when a replay failed before; then what was loaded stays. When
     /// the state lacks a version that the rule reads, or cannot be read; then nothing is loaded.
-    pub fn load<A: Numbers>(&mut self, state: &State<A>) -> Result<(), CpuError> {
+    pub fn load<A: ArrayNumbers>(&mut self, state: &State<A>) -> Result<(), CpuError> {
         let fill = self.fill;
         let (Shared { schedule, .. }, _) = self.at_rest()?;
         state.fits(&schedule.job)?;

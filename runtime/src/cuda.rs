@@ -40,7 +40,7 @@ pub use kernel_check::{
 pub(crate) use passes::GpuPasses;
 pub use periods::Ungraphed;
 pub use ready::{Came, Compilation, compile_kernels};
-pub use self_check::{Exercise, RankFacts, Row, SelfCheck, self_check};
+pub use self_check::{Exercise, RankFacts, SelfCheck, SelfCheckRow, self_check};
 
 use crate::{
     evaluate::OnGpu,
@@ -50,7 +50,7 @@ use crate::{
         Unready, touched,
     },
     ranks::{Among, Control, Position, Seat, Share},
-    state::{Extent, Numbers, State},
+    state::{ArrayNumbers, Extent, State},
 };
 use driver::Device;
 use engine::Engine;
@@ -287,7 +287,7 @@ impl Cuda {
     /// # Errors
     /// When the state is of another model, or when something failed before; then what was loaded stays. When
     /// the state lacks a version that the rule reads, or cannot be read; then nothing is loaded.
-    pub fn load<A: Numbers>(&mut self, state: &State<A>) -> Result<(), CudaError> {
+    pub fn load<A: ArrayNumbers>(&mut self, state: &State<A>) -> Result<(), CudaError> {
         let fill = self.fill;
         self.attempt(|engine| Ok(state.fits(&engine.schedule.job)?))?;
         // Where an array cannot be read, nothing is left of what was there.

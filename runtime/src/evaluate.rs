@@ -11,7 +11,7 @@ use crate::{
     feed::Feed,
     plain::Plain,
     shares::Shares,
-    state::{Numbers, State, StateError},
+    state::{ArrayNumbers, State, StateError},
 };
 use host::HostPasses;
 use roundelay_kernels::{Context, Mode};
@@ -190,7 +190,7 @@ impl Evaluator {
     ///
     /// # Errors
     /// When the state is of another model or cannot be read, or the machine fails.
-    pub fn measure<A: Numbers>(
+    pub fn measure<A: ArrayNumbers>(
         &mut self,
         state: &State<A>,
         feed: &mut dyn Feed,

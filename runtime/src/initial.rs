@@ -6,7 +6,7 @@ use crate::{
     helpers::together,
     lock::lock,
     native::{put, rounded, wide_type},
-    state::{Made, Numbers, Source},
+    state::{ArrayNumbers, ArraySource, Made},
 };
 use roundelay_kernels::random::Stream;
 use roundelay_schedule::{Float, Initial, Job, Parameter};
@@ -25,14 +25,14 @@ impl State {
     }
 }
 
-impl State<Source> {
+impl State<ArraySource> {
     /// θ_0 of a job, with optimizer state zero. Every number depends on the seed, the global name
     /// of its parameter and its place in the whole alone, so all plans start equal; it is drawn in
     /// 64 bits and rounded to the job's type.
     pub fn drawn(job: &Job) -> Self {
         let tensor = |own: &Parameter| {
             ParameterState::first(job, own.whole_shape(), |dtype| {
-                Source::new(Drawing::new(job.seed, own, dtype))
+                ArraySource::new(Drawing::new(job.seed, own, dtype))
             })
         };
         let tensors = job.parameters.iter().map(|p| (p.name.clone(), tensor(p)));
@@ -82,7 +82,7 @@ impl Drawing {
     }
 }
 
-impl Numbers for Drawing {
+impl ArrayNumbers for Drawing {
     fn length(&self) -> usize {
         (self.count * self.dtype.size()) as usize
     }

@@ -45,8 +45,8 @@ pub use code::CodeError;
 pub use cpu::{ArenaDemand, Cpu, CpuError, CpuOptions, Demand, Kept, Recording, Timing};
 pub use cuda::{
     Came, Compilation, Cuda, CudaError, CudaOptions, DeviceFacts, DriverError, Exercise,
-    Graphs, KernelCheck, KernelRow, KernelTrials, NoCuda, RankFacts, Row, SelfCheck,
-    Times, TriedKernel, TriedProducts, Ungraphed, Untried, check_kernels,
+    Graphs, KernelCheck, KernelRow, KernelTrials, NoCuda, RankFacts, SelfCheck,
+    SelfCheckRow, Times, TriedKernel, TriedProducts, Ungraphed, Untried, check_kernels,
     compile_kernels, gpu_copies, self_check,
 };
 pub use data::{
@@ -66,9 +66,9 @@ pub use profile::{Collection, Sample, Settling, copies, sample};
 pub use ranks::{
     Control, Ended, LaunchError, MeetingError, Position, Seat, Seen, Trouble, WorldSize,
 };
-pub use state::{Numbers, ParameterState, Source, State, StateError};
+pub use state::{ArrayNumbers, ArraySource, ParameterState, State, StateError};
 pub use train::{
-    Checkpointing, Evaluating, Every, Observer, Progress, Report, Rests, TrainError,
+    Checkpointing, Evaluating, Every, Progress, Report, Rests, TrainError, TrainObserver,
     Trainer,
 };
 pub use weights::{NotFinite, Weights, WeightsError, WeightsMistake, WeightsNames};

@@ -5,8 +5,8 @@ mod numbers;
 pub(crate) mod rows;
 mod source;
 
-pub use numbers::Numbers;
-pub use source::Source;
+pub use numbers::ArrayNumbers;
+pub use source::ArraySource;
 
 pub(crate) use source::Made;
 
@@ -27,7 +27,7 @@ pub(crate) fn is_named_as_head(name: &str) -> bool {
 }
 
 /// Everything that training carries from step to step, at rest before step `step`: with its arrays, or with
-/// sources of arrays ([`Source`]) where not every process needs all of them.
+/// sources of arrays ([`ArraySource`]) where not every process needs all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State<Array = Vec<u8>> {
     /// Element type of all numbers.
@@ -205,7 +205,7 @@ impl StateError {
     }
 }
 
-impl<A: Numbers> State<A> {
+impl<A: ArrayNumbers> State<A> {
     /// Where it is in a training.
     pub(crate) fn moment(&self) -> Moment {
         let State { step, origin, optimizer_origin, dtype: _, tensors: _ } = *self;
@@ -355,13 +355,13 @@ impl<A: Numbers> State<A> {
 }
 
 /// Whether arrays have as many numbers of `size` bytes as a parameter.
-fn are_long<A: Numbers>(
+fn are_long<A: ArrayNumbers>(
     parameter: &Parameter,
     arrays: &[A],
     size: u64,
 ) -> Result<(), StateError> {
     let expected = (parameter.whole_elements() * size) as usize;
-    match arrays.iter().map(Numbers::length).find(|found| *found != expected) {
+    match arrays.iter().map(ArrayNumbers::length).find(|found| *found != expected) {
         None => Ok(()),
         Some(found) => {
             let name = parameter.name.clone();
@@ -371,7 +371,7 @@ fn are_long<A: Numbers>(
 }
 
 /// Flat arrays of a stage on rows, of numbers of `size` bytes.
-fn flats<'a, A: Numbers + 'a>(
+fn flats<'a, A: ArrayNumbers + 'a>(
     job: &Job,
     stage: Stage,
     (rows, size): (Range<u32>, u64),

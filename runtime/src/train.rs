@@ -5,8 +5,8 @@
 mod losses;
 
 use crate::{
-    AnyMachine, CheckpointError, Checkpoints, EvaluateError, Evaluator, HeldOut,
-    Interrupt, Loss, MachineError, Measured, Measures, Numbers, State,
+    AnyMachine, ArrayNumbers, CheckpointError, Checkpoints, EvaluateError, Evaluator,
+    HeldOut, Interrupt, Loss, MachineError, Measured, Measures, State,
 };
 use losses::StepLosses;
 use roundelay_schedule::{Bytes, Nanos, simulate_steady};
@@ -89,7 +89,7 @@ pub struct Progress {
 }
 
 /// Who watches a run; called on the thread that runs it.
-pub trait Observer {
+pub trait TrainObserver {
     /// A training step is done. Steps come in order.
     fn step(&mut self, progress: &Progress);
     /// Held-out loss and metrics of θ_`step`.
@@ -249,7 +249,7 @@ impl Trainer {
     pub fn run(
         &mut self,
         end: u64,
-        observer: &mut dyn Observer,
+        observer: &mut dyn TrainObserver,
     ) -> Result<Report, TrainError> {
         self.prepare()?;
         self.interrupt.begin();
@@ -327,7 +327,7 @@ impl Trainer {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn keep<A: Numbers>(&self, first: &State<A>) -> Result<(), CheckpointError> {
+    pub fn keep<A: ArrayNumbers>(&self, first: &State<A>) -> Result<(), CheckpointError> {
         match &self.rests.checkpoint {
             Checkpointing::Never | Checkpointing::Elsewhere { .. } => Ok(()),
             Checkpointing::Every { checkpoints, .. } => checkpoints.save(first).map(drop),
@@ -353,7 +353,7 @@ impl Trainer {
         &mut self,
         end: u64,
         evaluations: &mut Vec<(u64, Measures)>,
-        observer: &mut dyn Observer,
+        observer: &mut dyn TrainObserver,
     ) -> Result<(), TrainError> {
         let step = self.machine.step();
         let (looks, saves) =
@@ -440,7 +440,7 @@ impl Stopwatch {
     }
 
     /// A training step is done.
-    fn step(&mut self, step: u64, loss: f64, observer: &mut dyn Observer) {
+    fn step(&mut self, step: u64, loss: f64, observer: &mut dyn TrainObserver) {
         self.losses.push(loss);
         let elapsed = self.start.elapsed();
         let samples = (step + 1 - self.first) * self.batch;

@@ -11,7 +11,7 @@ mod order;
 pub use error::{WeightsError, WeightsMistake, WeightsNames};
 
 use crate::{
-    OutputError, OutputFile, ParameterState, Source, State,
+    ArraySource, OutputError, OutputFile, ParameterState, State,
     checkpoint::format,
     container::{self, Array, Container, NotWhole, Place, element, little_endian},
     state::is_named_as_head,
@@ -94,7 +94,7 @@ impl Weights {
     ///
     /// # Errors
     /// [`WeightsError::Mismatch`] with everything that does not fit, and [`WeightsError::Read`].
-    pub fn state(&self, job: &Job) -> Result<State<Source>, WeightsError> {
+    pub fn state(&self, job: &Job) -> Result<State<ArraySource>, WeightsError> {
         let arrays = self.arrays();
         let mut state = State::drawn(job);
         let mut mistakes = strangers(&arrays, job);
@@ -123,7 +123,7 @@ impl Weights {
         arrays: &Arrays<'_>,
         job: &Job,
         parameter: &Parameter,
-    ) -> Result<Result<ParameterState<Source>, WeightsMistake>, WeightsError> {
+    ) -> Result<Result<ParameterState<ArraySource>, WeightsMistake>, WeightsError> {
         let kind = self.kind.parameter_kind(parameter);
         let place = match place(arrays, parameter, kind) {
             Ok(place) => place,
@@ -137,7 +137,13 @@ impl Weights {
         let shape = parameter.whole_shape();
         Ok(Ok(ParameterState::first(job, shape.clone(), |dtype| {
             let (container, place) = (Arc::clone(&self.container), place.clone());
-            Source::new(Converted { container, place, kind, shape: shape.clone(), dtype })
+            ArraySource::new(Converted {
+                container,
+                place,
+                kind,
+                shape: shape.clone(),
+                dtype,
+            })
         })))
     }
 

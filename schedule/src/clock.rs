@@ -30,8 +30,8 @@ mod port;
 
 use crate::{
     Action, ActionId, Bytes, Checked, DeviceId, Group, GroupId, Id, Instance, Issue,
-    LinkId, Machine, Marks, Nanos, PhysicalQueue, Place, Queues, Row, Schedule, Segment,
-    Simulation, Span, Spot, Subject, Table, Work, replay,
+    LinkId, LinkSpan, Machine, Marks, Nanos, PhysicalQueue, Place, Queues, Row, Schedule,
+    Segment, Simulation, Spot, Subject, Table, Work, replay,
 };
 pub(crate) use busy::Busy;
 use pairs::{Pairs, Part};
@@ -68,7 +68,7 @@ pub struct Clock<'a> {
     pairs: Pairs,
     entries: Vec<Entry>,
     /// Spans of groups over links that are not flat, by the turn of their ring.
-    spans: BTreeMap<(GroupId, u32), Span>,
+    spans: BTreeMap<(GroupId, u32), LinkSpan>,
 }
 
 /// Runs the training steps 0 .. `steps` on a [`Clock`].
@@ -203,9 +203,9 @@ impl<'a> Clock<'a> {
     }
 
     /// Which levels of links join all members of a group, at every coordinate of its axes.
-    fn span(&mut self, link: LinkId, group: GroupId, period: i64) -> Span {
+    fn span(&mut self, link: LinkId, group: GroupId, period: i64) -> LinkSpan {
         if self.schedule.target.links[link].is_flat() {
-            return Span::flat(link, self.member_count(group));
+            return LinkSpan::flat(link, self.member_count(group));
         }
         let places = &self.schedule.groups[group].places;
         let turned =

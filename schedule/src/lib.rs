@@ -77,7 +77,7 @@ pub use job::{
     Origin, Parameter, ParameterKind, Rate, TokenWidth, Treatment,
 };
 pub use levels::Levels;
-pub use link::{Form, Level, Link, Protocol, Span, Way};
+pub use link::{Form, Level, Link, LinkSpan, Protocol, Way};
 pub use list::{
     DeviceList, Item, ItemTime, ListFault, Listed, Stuck, Unlisted, item_times,
     list_faults, listed_in, lists_of, pass_length, plan_faults,

@@ -96,7 +96,7 @@ pub struct Level {
 
 /// Members of a collective, and the levels of links that join them, innermost first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct LinkSpan {
     /// Number of members; at least one.
     pub members: u64,
     /// At least one level.
@@ -105,7 +105,7 @@ pub struct Span {
 
 /// One protocol on every level of a span.
 struct Paths<'a> {
-    span: &'a Span,
+    span: &'a LinkSpan,
     /// Latency and rate of each level.
     rates: Vec<(Nanos, BytesPerSecond)>,
     startup: Nanos,
@@ -179,7 +179,7 @@ impl Link {
 impl Target {
     /// The time of what the parts of a line make together: a collective, or messages to neighbours,
     /// which leave the part that sends most one behind the other, over the link that joins the line.
-    pub fn exchange_time(&self, span: &Span, exchanged: Exchanged) -> Nanos {
+    pub fn exchange_time(&self, span: &LinkSpan, exchanged: Exchanged) -> Nanos {
         match exchanged.kind {
             Exchanging::Collective(kind) => {
                 self.collective_time(span, kind, exchanged.whole)
@@ -191,7 +191,12 @@ impl Target {
     }
 
     /// The time of a collective over an array of `whole` bytes, by the laws of the module `link`.
-    pub fn collective_time(&self, span: &Span, kind: Collective, whole: Bytes) -> Nanos {
+    pub fn collective_time(
+        &self,
+        span: &LinkSpan,
+        kind: Collective,
+        whole: Bytes,
+    ) -> Nanos {
         let outer = span.outermost();
         let link = &self.links[outer.link];
         let protocols = [Some(Link::long as fn(&Link) -> Protocol)];
@@ -208,7 +213,12 @@ impl Target {
     }
 
     /// The time of an all-reduce in the switch, where the one level offers it.
-    fn nvls_time(&self, span: &Span, kind: Collective, whole: Bytes) -> Option<Nanos> {
+    fn nvls_time(
+        &self,
+        span: &LinkSpan,
+        kind: Collective,
+        whole: Bytes,
+    ) -> Option<Nanos> {
         let [Level { link, .. }] = span.levels[..] else { return None };
         let link = &self.links[link];
         let Protocol { bandwidth, startup } = link.nvls()?;
@@ -218,7 +228,7 @@ impl Target {
     }
 
     /// The levels of links that join some devices, each named once; `outer` joins them all.
-    pub fn span(&self, devices: &[DeviceId], outer: LinkId) -> Span {
+    pub fn span(&self, devices: &[DeviceId], outer: LinkId) -> LinkSpan {
         let members = devices.len().max(1) as u64;
         // Each unit by its first device, and how many levels it has inside.
         let mut units: Vec<(u32, usize)> =
@@ -246,7 +256,7 @@ impl Target {
         if levels.is_empty() {
             levels.push(Level { link: outer, members });
         }
-        Span { members, levels }
+        LinkSpan { members, levels }
     }
 }
 
@@ -255,7 +265,7 @@ fn short_or_long(link: &Link) -> Protocol {
     link.short().unwrap_or_else(|| link.long())
 }
 
-impl Span {
+impl LinkSpan {
     /// All members on one level.
     pub fn flat(link: LinkId, members: u64) -> Self {
         let members = members.max(1);
@@ -268,7 +278,7 @@ impl Span {
 }
 
 impl<'a> Paths<'a> {
-    fn new(target: &Target, span: &'a Span, protocol: fn(&Link) -> Protocol) -> Self {
+    fn new(target: &Target, span: &'a LinkSpan, protocol: fn(&Link) -> Protocol) -> Self {
         let links = span.levels.iter().map(|level| &target.links[level.link]);
         let rates = links.map(|link| (link.latency, protocol(link).bandwidth)).collect();
         let outer = &target.links[span.outermost().link];

@@ -5,7 +5,7 @@ use super::load::Loaded;
 use roundelay::{
     Diagnostic, Plan,
     parts::{
-        dsl::{Code, Place, PlanLine, Severity},
+        dsl::{Code, PlanLine, Severity, SourcePlace},
         planner::{self, Breach, Shortfall, TooWeak},
         schedule::Bytes,
     },
@@ -65,7 +65,7 @@ pub(super) fn memory(short: &Shortfall, loaded: &Loaded) -> Option<Diagnostic> {
 
 /// An error at a line, or at the block that lacks it.
 fn at(line: Option<&PlanLine>, loaded: &Loaded) -> Diagnostic {
-    let place: &Place = line.map_or(&loaded.lines.block, |line| &line.place);
+    let place: &SourcePlace = line.map_or(&loaded.lines.block, |line| &line.place);
     Diagnostic {
         code: Code::Plan,
         severity: Severity::Error,

@@ -5,7 +5,7 @@ mod kernels;
 
 use super::{FORMAT, Form, args::DevicesArgs, failure::Failure, load, print, print_json};
 use roundelay::parts::{
-    runtime::{Exercise, RankFacts, Row, SelfCheck},
+    runtime::{Exercise, RankFacts, SelfCheck, SelfCheckRow},
     schedule::Bytes,
 };
 use serde::Serialize;
@@ -76,7 +76,7 @@ fn table(checked: &SelfCheck) -> String {
         "{:<16} {:>10} {:>12} {:>12}  numbers",
         "", "row", "time", "per link"
     );
-    for Row { exercise, size, time, bandwidth, wrong } in &checked.rows {
+    for SelfCheckRow { exercise, size, time, bandwidth, wrong } in &checked.rows {
         let name = match exercise {
             Exercise::AllReduce => "all-reduce",
             Exercise::ReduceScatter => "reduce-scatter",

@@ -12,7 +12,7 @@ use super::{
 use roundelay::{
     CompileError, Diagnostic, Diagnostics, FileErrors, Refusal, Unnameable,
     parts::{
-        dsl::{ListMistake, Place},
+        dsl::{ListMistake, SourcePlace},
         planner::{NoPlan, PlanMistake, PlanMistakes, Shortfall},
         schedule::{Lines, Violations},
     },
@@ -204,13 +204,13 @@ impl Failure {
         let lines = &loaded.lines;
         let place = refusal.blamed.iter().find_map(|key| lines.of_key(key).next());
         let place = place.map(|line| &line.place);
-        if let Some(Place { file, line, column, .. }) = place {
+        if let Some(SourcePlace { file, line, column, .. }) = place {
             problem.file.clone_from(file);
             (problem.line, problem.column) = (u64::from(*line), u64::from(*column));
         }
         let text = format!("error: {refusal}");
         let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
-        let place = place.map_or(String::new(), Place::to_string);
+        let place = place.map_or(String::new(), SourcePlace::to_string);
         let text = format!("{first}\n{place}{rest}");
         Self { kind: Kind::Refused, text, problems: vec![problem] }
     }

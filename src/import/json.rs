@@ -1,6 +1,6 @@
 //! The fields of a JSON object with the places where their values stand.
 
-use roundelay_dsl::{Code, Diagnostic, Place, Severity, SourceFile, Span, limit};
+use roundelay_dsl::{Code, Diagnostic, Severity, SourceFile, SourcePlace, Span, limit};
 use roundelay_schedule::printable;
 use serde::{
     Deserialize, Deserializer,
@@ -77,7 +77,7 @@ pub(super) fn diagnostic(
     span: Span,
     message: String,
 ) -> Diagnostic {
-    let place = Box::new(Place::new(source, span));
+    let place = Box::new(SourcePlace::new(source, span));
     let message = printable(&message).into_owned();
     let (hints, labels) = (Vec::new(), Vec::new());
     Diagnostic { code, severity: Severity::Error, place, message, hints, labels }

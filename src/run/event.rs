@@ -1,7 +1,7 @@
 //! What a run says while it goes on, and what it leaves.
 
 use roundelay_runtime::{
-    Dataset, Measures, Observer, Progress, Report, Resumed, Touched,
+    Dataset, Measures, Progress, Report, Resumed, Touched, TrainObserver,
 };
 use roundelay_schedule::{DeviceId, Kind};
 use std::{collections::BTreeMap, time::Duration};
@@ -87,7 +87,7 @@ impl<'a, F> Listening<'a, F> {
     }
 }
 
-impl<F: FnMut(RunEvent)> Observer for Listening<'_, F> {
+impl<F: FnMut(RunEvent)> TrainObserver for Listening<'_, F> {
     fn step(&mut self, progress: &Progress) {
         let Progress { step, loss, samples_per_s, elapsed } = *progress;
         (self.listener)(RunEvent::Step { step, loss, samples_per_s, elapsed });

@@ -2,8 +2,8 @@
 
 use super::{Folder, RunError, RunEvent, RunOptions, Start, notes};
 use roundelay_runtime::{
-    Checkpointing, Checkpoints, Provenance, Resumed, Resumption, Seat, Source, State,
-    Weights,
+    ArraySource, Checkpointing, Checkpoints, Provenance, Resumed, Resumption, Seat,
+    State, Weights,
 };
 use roundelay_schedule::Checked;
 use std::path::Path;
@@ -58,7 +58,7 @@ fn of_weights(
     file: &Path,
     seat: &Seat,
     listener: &mut impl FnMut(RunEvent),
-) -> Result<(State<Source>, Resumed), RunError> {
+) -> Result<(State<ArraySource>, Resumed), RunError> {
     let weights = Weights::open(file)?;
     let state = weights.state(&schedule.job)?;
     if seat.is_first() {

@@ -161,6 +161,43 @@ fn threads_that_are_refused_are_errors() {
     assert!(wrong.is_empty(), "{wrong:?} do not use `thread::Builder`");
 }
 
+/// The names that the root of a crate hands out from its own modules.
+fn exported(root: &str) -> Vec<&str> {
+    let uses = root.split("\npub use ").skip(1).filter_map(|rest| rest.split(';').next());
+    let own = uses.filter(|used| !used.starts_with("roundelay_"));
+    let names = own.flat_map(|used| used.split(['{', '}', ',']));
+    let names = names.filter(|name| !name.trim_end().ends_with("::"));
+    let last =
+        names.filter_map(|name| name.split([':', ' ']).rfind(|word| !word.is_empty()));
+    last.map(str::trim).filter(|name| !name.is_empty()).collect()
+}
+
+/// Whoever reads a name of the library need not ask which crate it is from.
+#[test]
+fn no_two_public_types_share_a_name() {
+    let mut homes: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (home, _) in EDGES {
+        let path = root().join(home).join("src/lib.rs");
+        let text = fs::read_to_string(path).expect("every crate has a root");
+        let is_type = |name: &&str| {
+            name.starts_with(char::is_uppercase) && name.contains(char::is_lowercase)
+        };
+        for name in exported(&text).into_iter().filter(is_type) {
+            homes.entry(name.to_owned()).or_default().push(home);
+        }
+    }
+    assert!(homes["Checked"] == ["schedule"] && homes["RunOptions"] == ["."]);
+    homes.retain(|_, homes| homes.len() > 1);
+    assert!(homes.is_empty(), "{homes:?}");
+}
+
+#[test]
+fn the_rule_of_names_sees_every_export() {
+    let root = "mod a;\npub use a::{\n    First, b::Second,\n    third as Fourth,\n};\n\
+                pub use roundelay_dsl::Fifth;\npub use a::Sixth;\n";
+    assert_eq!(exported(root), ["First", "Second", "Fourth", "Sixth"]);
+}
+
 /// The crates of the workspace that a manifest names, in whatever section says what it depends on; tests
 /// may know more.
 fn used(manifest: &str) -> Vec<&str> {

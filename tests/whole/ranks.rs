@@ -13,7 +13,7 @@ use roundelay::{
     Checked, Plan, Program, SearchOptions, Seat,
     parts::{
         runtime::{
-            self, Control, Cpu, CpuOptions, Dataset, Fill, Loss, Measured, Numbers,
+            self, ArrayNumbers, Control, Cpu, CpuOptions, Dataset, Fill, Loss, Measured,
             State, StateError, Timing,
         },
         schedule::{Float, Sequence, Tensor},
@@ -148,7 +148,7 @@ struct Watched<'a> {
     made: &'a Mutex<Vec<String>>,
 }
 
-impl Numbers for Watched<'_> {
+impl ArrayNumbers for Watched<'_> {
     fn length(&self) -> usize {
         self.numbers.length()
     }

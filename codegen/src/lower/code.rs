@@ -4,7 +4,7 @@ use super::{LowerError, order::Slots};
 use crate::{
     Cut, StageForm, Stages, Storage,
     fit::ALIGNMENT,
-    rewrite::{Choice, Decided, Listed},
+    rewrite::{Decided, Listed, LoweringChoice},
     stages_in,
 };
 use roundelay_dsl::Program;
@@ -57,7 +57,7 @@ impl CodeKey {
     pub(crate) fn derive(
         &self,
         program: &Program,
-        choice: &dyn Choice,
+        choice: &dyn LoweringChoice,
     ) -> Result<Stages, LowerError> {
         let Self { tensor, slices, examples, padding, rewrites, maps, .. } = self;
         let listed = Listed(rewrites);

@@ -4,7 +4,7 @@
 use super::{
     LowerError, arranged, code::CodeKey, draft::Draft, drafted, fitting, order::Slots,
 };
-use crate::{Stages, rewrite::Choice};
+use crate::{Stages, rewrite::LoweringChoice};
 use roundelay_dsl::Program;
 use roundelay_schedule::{Plan, Schedule};
 use std::{
@@ -22,14 +22,14 @@ type Code = Arc<OnceLock<Result<Stages, LowerError>>>;
 /// choice chooses.
 pub struct Lowerer<'a> {
     program: &'a Program,
-    choice: &'a dyn Choice,
+    choice: &'a dyn LoweringChoice,
     /// Used last, stands last.
     known: Mutex<VecDeque<(CodeKey, Code)>>,
 }
 
 impl<'a> Lowerer<'a> {
     /// No code is known yet.
-    pub fn new(program: &'a Program, choice: &'a dyn Choice) -> Self {
+    pub fn new(program: &'a Program, choice: &'a dyn LoweringChoice) -> Self {
         Self { program, choice, known: Mutex::default() }
     }
 

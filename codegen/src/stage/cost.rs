@@ -14,7 +14,7 @@ use super::{
     layout::Layout,
     share::handed_on,
 };
-use crate::rewrite::Choice;
+use crate::rewrite::LoweringChoice;
 use roundelay_dsl::{Model, NodeId, Source};
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{Bytes, Call, Element, Float, Id, Pass, Stage, Tensor};
@@ -59,7 +59,7 @@ pub fn node_costs(
     model: &Model,
     (examples, tensor): (u64, Tensor),
     dtype: Float,
-    choice: &dyn Choice,
+    choice: &dyn LoweringChoice,
 ) -> Result<Vec<NodeCost>, StageError> {
     let piece = Piece::new(model, (&[], tensor), choice)?;
     piece.admit(examples)?;
@@ -86,7 +86,7 @@ impl Piece<'_> {
         &self,
         examples: u64,
         dtype: Float,
-        choice: &dyn Choice,
+        choice: &dyn LoweringChoice,
     ) -> Result<Vec<NodeCost>, StageError> {
         let graph = self.variant.graph(self.model, examples)?;
         let found = graph_costs(&graph, dtype, self.variant.rewriting(choice))?;

@@ -1,5 +1,5 @@
 //! Neighbouring calls that one kernel does in one pass over memory, or that need no more than one
-//! exchange: the rules of [`crate::FORMS`], applied where a [`Choice`] says so and they fit.
+//! exchange: the rules of [`crate::FORMS`], applied where a [`LoweringChoice`] says so and they fit.
 //!
 //! No rule changes a bit: what fused kernels compute is defined as the kernels one by one.
 //! Nothing is kept that was not kept before; a tensor that only went from the one call to the
@@ -12,7 +12,7 @@ use super::{
     hashed::HashedMap,
 };
 use crate::{
-    rewrite::{ArrayUse, CallPattern, Choice, FORMS, Neighbour, RewriteForm},
+    rewrite::{ArrayUse, CallPattern, FORMS, LoweringChoice, Neighbour, RewriteForm},
     tensor::Strand,
 };
 use roundelay_dsl::{NodeId, Source};
@@ -29,7 +29,7 @@ use std::{
 
 /// Where rules are applied in the stages of a model, and where they were.
 pub(crate) struct Rewriting<'a> {
-    choice: &'a dyn Choice,
+    choice: &'a dyn LoweringChoice,
     /// The operation of the whole model that each of the graph belongs to; itself where none is
     /// said.
     origin: Option<&'a [NodeId]>,
@@ -37,7 +37,10 @@ pub(crate) struct Rewriting<'a> {
 }
 
 impl<'a> Rewriting<'a> {
-    pub(crate) fn new(choice: &'a dyn Choice, origin: Option<&'a [NodeId]>) -> Self {
+    pub(crate) fn new(
+        choice: &'a dyn LoweringChoice,
+        origin: Option<&'a [NodeId]>,
+    ) -> Self {
         Self { choice, origin, done: RefCell::default() }
     }
 

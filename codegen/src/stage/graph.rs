@@ -8,7 +8,7 @@ use super::{
 };
 use crate::tensor::Strand;
 use roundelay_dsl::{
-    Extent, Metric, Model, Motion, Node, NodeId, Operation, Part, Sliced, Source,
+    Extent, Model, ModelMetric, Motion, Node, NodeId, Operation, Part, Sliced, Source,
     WrongLoss,
 };
 use roundelay_schedule::{Element, Extents, Hop, Id};
@@ -275,7 +275,7 @@ impl<'a> Graph<'a> {
     }
 
     /// The node that makes a metric's number.
-    fn measure(&self, metric: &Metric) -> Result<NodeId, StageError> {
+    fn measure(&self, metric: &ModelMetric) -> Result<NodeId, StageError> {
         let known = self.model.nodes.get(metric.node).is_some();
         let root = known.then(|| self.root(Source::Node(metric.node)));
         match root {

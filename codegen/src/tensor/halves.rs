@@ -9,8 +9,8 @@
 use super::Parted;
 use crate::{mean::mean, stage::StageError};
 use roundelay_dsl::{
-    Extent, Masked, Metric, Model, ModelInput, Node, NodeId, Operation, Part, Share,
-    Sliced, Source,
+    Extent, Masked, Model, ModelInput, ModelMetric, Node, NodeId, Operation, Part,
+    PartShare, Sliced, Source,
 };
 use roundelay_schedule::Id;
 use std::{
@@ -214,7 +214,7 @@ impl<'a> Halving<'a> {
                 None => self.mean(metric.node)?,
             };
             means.insert(metric.node, node);
-            self.model.metrics.push(Metric { node, ..metric.clone() });
+            self.model.metrics.push(ModelMetric { node, ..metric.clone() });
         }
         let Self { model, cuts, origin, strands, halves, .. } = self;
         let ways = whole.ways.clone();
@@ -244,7 +244,7 @@ impl<'a> Halving<'a> {
                 line,
             } => {
                 // One part alone has the mask side by side.
-                let alone = share == Share::Whole || line.parts == 1;
+                let alone = share == PartShare::Whole || line.parts == 1;
                 let parts = self.halves;
                 let own = Sliced::ExamplesDropout { rate, operator, own: half, parts };
                 let part = Part::Dropout { rate, operator, share, tokens, half };

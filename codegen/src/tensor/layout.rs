@@ -7,7 +7,7 @@
 //! (arXiv 2305.13525); a map leads from one to the other, so nothing is laid out anew. With one
 //! column the first is whole, and the pair is Megatron's (arXiv 1909.08053).
 
-use roundelay_dsl::{Extent, Motion, Share};
+use roundelay_dsl::{Extent, Motion, PartShare};
 use roundelay_schedule::{Direction, Tensor};
 
 /// How a value and its gradient lie on the devices of one direction.
@@ -39,7 +39,7 @@ pub(crate) struct Layout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// What is divided.
-    pub(crate) share: Share,
+    pub(crate) share: PartShare,
     /// Who divides it.
     pub(crate) direction: Direction,
     /// Who divides the tokens beside it.
@@ -62,15 +62,15 @@ pub(crate) struct Step {
 enum Held {
     All,
     Summand,
-    Part(Share),
+    Part(PartShare),
 }
 
 impl Along {
     fn value(self) -> Held {
         match self {
             Along::Whole | Along::Varying => Held::All,
-            Along::Split(extent) => Held::Part(Share::Extent(extent)),
-            Along::Tokens => Held::Part(Share::Tokens),
+            Along::Split(extent) => Held::Part(PartShare::Extent(extent)),
+            Along::Tokens => Held::Part(PartShare::Tokens),
             Along::Partial => Held::Summand,
         }
     }
@@ -79,8 +79,8 @@ impl Along {
         match self {
             Along::Whole | Along::Partial => Held::All,
             Along::Varying => Held::Summand,
-            Along::Split(extent) => Held::Part(Share::Extent(extent)),
-            Along::Tokens => Held::Part(Share::Tokens),
+            Along::Split(extent) => Held::Part(PartShare::Extent(extent)),
+            Along::Tokens => Held::Part(PartShare::Tokens),
         }
     }
 
@@ -101,11 +101,11 @@ impl Along {
     }
 
     /// Where the own part lies.
-    fn share(self) -> Share {
+    fn share(self) -> PartShare {
         match self {
-            Along::Whole | Along::Varying | Along::Partial => Share::Whole,
-            Along::Split(extent) => Share::Extent(extent),
-            Along::Tokens => Share::Tokens,
+            Along::Whole | Along::Varying | Along::Partial => PartShare::Whole,
+            Along::Split(extent) => PartShare::Extent(extent),
+            Along::Tokens => PartShare::Tokens,
         }
     }
 
@@ -259,11 +259,11 @@ impl Layout {
         };
         match (self.rows.share(), self.columns.share()) {
             (rows, columns) if rows == columns => alone(rows, Direction::Both),
-            (rows, Share::Whole) => alone(rows, Direction::Rows),
-            (Share::Whole, columns) => alone(columns, Direction::Columns),
-            (rows, Share::Tokens) => beside(rows, Direction::Rows),
-            (Share::Tokens, columns) => beside(columns, Direction::Columns),
-            (Share::Extent(_), Share::Extent(_)) => None,
+            (rows, PartShare::Whole) => alone(rows, Direction::Rows),
+            (PartShare::Whole, columns) => alone(columns, Direction::Columns),
+            (rows, PartShare::Tokens) => beside(rows, Direction::Rows),
+            (PartShare::Tokens, columns) => beside(columns, Direction::Columns),
+            (PartShare::Extent(_), PartShare::Extent(_)) => None,
         }
     }
 }

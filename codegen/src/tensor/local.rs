@@ -9,7 +9,7 @@ use super::{
 };
 use crate::stage::StageError;
 use roundelay_dsl::{
-    Extent, Metric, Model, Node, NodeId, Operation, ParameterId, Part, Source,
+    Extent, Model, ModelMetric, Node, NodeId, Operation, ParameterId, Part, Source,
 };
 use roundelay_schedule::{
     Contraction, Direction, Division, Id, MapWays, Sequence, Split, Tensor,
@@ -105,8 +105,10 @@ impl<'a> Local<'a> {
         };
         model.loss = whole.loss.map(now);
         model.auxiliary = whole.auxiliary.iter().copied().map(now).collect();
-        let metric =
-            |metric: &Metric| Metric { node: now(metric.node), ..metric.clone() };
+        let metric = |metric: &ModelMetric| ModelMetric {
+            node: now(metric.node),
+            ..metric.clone()
+        };
         model.metrics = whole.metrics.iter().map(metric).collect();
         let first = |cut: &u32| {
             let place = origin.partition_point(|node| node.index() < *cut as usize);

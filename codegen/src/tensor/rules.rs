@@ -10,7 +10,7 @@ use super::{
     turns::is_channelwise,
 };
 use crate::stage::StageError;
-use roundelay_dsl::{Extent, Masked, Node, NodeId, Operation, Part, Share, Source};
+use roundelay_dsl::{Extent, Masked, Node, NodeId, Operation, Part, PartShare, Source};
 use roundelay_schedule::Direction;
 
 /// A table is split by rows when a part has at least this many: splitting costs a sum of results.
@@ -247,10 +247,10 @@ impl Local<'_> {
         };
         // Masks are those of places in the whole tensor, which only equal parts say.
         let even = |Place { share, direction, .. }: Place| match share {
-            Share::Extent(extent) => {
+            PartShare::Extent(extent) => {
                 shape[extent as usize].size.is_multiple_of(self.parts(direction))
             }
-            Share::Whole | Share::Tokens => true,
+            PartShare::Whole | PartShare::Tokens => true,
         };
         let place = |layout| self.canonical(layout).place();
         let layout = match place(layout).is_some_and(even) {

@@ -4,7 +4,7 @@ use crate::{
     models, plans,
     support::{self, kinds},
 };
-use roundelay_codegen::{Choice, Everywhere, Lowerer, Neighbour, lower_with};
+use roundelay_codegen::{Everywhere, Lowerer, LoweringChoice, Neighbour, lower_with};
 use roundelay_dsl::Program;
 use roundelay_schedule::{
     Hop, Order, Placement, Plan, Recompute, Rewrite, Rule, Schedule, States,
@@ -62,7 +62,7 @@ fn plans_lower_to_the_same_one_after_another_as_alone() {
 #[derive(Default)]
 struct Counted(AtomicUsize);
 
-impl Choice for Counted {
+impl LoweringChoice for Counted {
     fn choose(&self, neighbours: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Everywhere.choose(neighbours)

@@ -6,7 +6,7 @@ use crate::support::split::{
     EXAMPLES, GPT, LLAMA, MAPS, PACKED, STORED, assert_same_by, model,
 };
 use roundelay_codegen::{
-    Choice, Divided, Everywhere, Neighbour, StageForm, Stages, Storage, stages_in,
+    Divided, Everywhere, LoweringChoice, Neighbour, StageForm, Stages, Storage, stages_in,
 };
 use roundelay_dsl::{Model, Operation};
 use roundelay_kernels::random::Stream;
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// These ways, and calls that become one wherever they can.
 struct Sent(MapWays);
 
-impl Choice for Sent {
+impl LoweringChoice for Sent {
     fn choose(&self, neighbours: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)> {
         Everywhere.choose(neighbours)
     }

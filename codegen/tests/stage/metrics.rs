@@ -7,7 +7,7 @@ use crate::support::{
     random::random_model,
 };
 use roundelay_codegen::{Differentiated, StageError, Stages, UpdateForm, stages};
-use roundelay_dsl::{Extent, Masked, Metric, Model, Operation, Source};
+use roundelay_dsl::{Extent, Masked, Model, ModelMetric, Operation, Source};
 use roundelay_schedule::{
     Access, Float, Id, Method, Optimizer, Rate, Reading, Role, Stage, ValueId,
 };
@@ -64,7 +64,7 @@ fn measured(model: &Model, numbers: &mut Numbers) -> Model {
     }
     let metric = |(number, node)| {
         let name = format!("metric {number}");
-        Metric { name, node, reading: Reading::Mean }
+        ModelMetric { name, node, reading: Reading::Mean }
     };
     build.model.metrics = nodes.into_iter().enumerate().map(metric).collect();
     build.model
@@ -122,7 +122,7 @@ fn early() -> Model {
     let mut model = build.end(loss);
     if let Source::Node(node) = metric {
         let name = "early".to_owned();
-        model.metrics.push(Metric { name, node, reading: Reading::Mean });
+        model.metrics.push(ModelMetric { name, node, reading: Reading::Mean });
     }
     model
 }

@@ -28,7 +28,7 @@ fn classifier(before: &str, after: &str) -> (Model, usize) {
 
 /// Name, reading and operation of every metric.
 fn metrics(model: &Model) -> Vec<(&str, Reading, Operation)> {
-    let metric = |metric: &'_ roundelay_dsl::Metric| {
+    let metric = |metric: &'_ roundelay_dsl::ModelMetric| {
         (metric.reading, model.nodes[metric.node].operation)
     };
     let rows = model.metrics.iter();

@@ -13,7 +13,7 @@ use crate::{
     },
 };
 use origin::Origin;
-use roundelay_codegen::{Choice, Divided, LowerError, Neighbour, node_costs};
+use roundelay_codegen::{Divided, LowerError, LoweringChoice, Neighbour, node_costs};
 use roundelay_dsl::Program;
 use roundelay_schedule::{
     MapWays, Misfit, Nanos, Plan, PlanFault, Rewrite, nearest_hint,
@@ -253,7 +253,7 @@ struct Listed<'a> {
     algebra: Algebra,
 }
 
-impl Choice for Listed<'_> {
+impl LoweringChoice for Listed<'_> {
     fn choose(&self, neighbours: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)> {
         self.algebra.choose(neighbours)
     }

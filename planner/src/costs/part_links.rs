@@ -4,7 +4,9 @@
 
 use crate::space::windows::Windows;
 use roundelay_dsl::Program;
-use roundelay_schedule::{DeviceId, Exchanged, Id, Line, LinkId, Nanos, Span, Target};
+use roundelay_schedule::{
+    DeviceId, Exchanged, Id, Line, LinkId, LinkSpan, Nanos, Target,
+};
 use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError},
@@ -22,7 +24,7 @@ pub(crate) struct PartLinks {
 }
 
 /// For each kind of line the ways in which some of them are joined, each once.
-type Spans = BTreeMap<Line, Vec<Span>>;
+type Spans = BTreeMap<Line, Vec<LinkSpan>>;
 
 /// Where plans begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +76,7 @@ impl PartLinks {
     }
 
     /// Those of the lines that lie in a cluster.
-    fn spans_anywhere(&self, line: Line) -> Vec<Span> {
+    fn spans_anywhere(&self, line: Line) -> Vec<LinkSpan> {
         let devices: Vec<DeviceId> = self.target.devices.ids().collect();
         match self.firsts {
             Firsts::First => self.spans_of(line, &devices),
@@ -89,7 +91,7 @@ impl PartLinks {
     }
 
     /// Those of the lines of grids that fill devices, side by side from the first one on.
-    fn spans_of(&self, line: Line, devices: &[DeviceId]) -> Vec<Span> {
+    fn spans_of(&self, line: Line, devices: &[DeviceId]) -> Vec<LinkSpan> {
         let each = line.parts.max(1) as usize * line.stride.max(1) as usize;
         let whole = devices.len() / each * each;
         let firsts = (0..u32::try_from(whole).unwrap_or(u32::MAX))
@@ -99,13 +101,13 @@ impl PartLinks {
         self.joined(firsts.map(members))
     }
 
-    fn joined(&self, lines: impl Iterator<Item = Vec<DeviceId>>) -> Vec<Span> {
-        let mut spans: Vec<Span> = Vec::new();
+    fn joined(&self, lines: impl Iterator<Item = Vec<DeviceId>>) -> Vec<LinkSpan> {
+        let mut spans: Vec<LinkSpan> = Vec::new();
         for group in lines {
             let ends = (group[0], group[group.len() - 1]);
             let Some(link) = self.target.link_between(ends.0, ends.1) else { continue };
             let span = match self.target.links[link].is_flat() {
-                true => Span::flat(link, group.len() as u64),
+                true => LinkSpan::flat(link, group.len() as u64),
                 false => self.target.span(&group, link),
             };
             if !spans.contains(&span) {

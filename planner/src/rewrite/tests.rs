@@ -50,7 +50,7 @@ fn stages(
     program: &Program,
     form: StageForm,
     tensor: Tensor,
-    choice: &dyn Choice,
+    choice: &dyn LoweringChoice,
 ) -> Stages {
     let cut = (&[][..], tensor);
     let storage = Storage { dtype: Float::F32, padding: 16 };

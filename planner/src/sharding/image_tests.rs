@@ -7,7 +7,7 @@ use super::{
     *,
 };
 use crate::rewrite::Algebra;
-use roundelay_codegen::{Choice, Everywhere, Neighbour, Piece};
+use roundelay_codegen::{Everywhere, LoweringChoice, Neighbour, Piece};
 use roundelay_dsl::Model;
 use roundelay_schedule::{Contraction, Rewrite, Tensor};
 use std::{collections::BTreeSet, sync::Mutex};
@@ -18,7 +18,7 @@ const GRIDS: [(u32, u32); 9] =
 /// Keeps the regions of a model.
 struct Regions(Mutex<Vec<Region>>);
 
-impl Choice for Regions {
+impl LoweringChoice for Regions {
     fn choose(&self, neighbours: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)> {
         Everywhere.choose(neighbours)
     }

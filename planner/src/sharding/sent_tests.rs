@@ -10,7 +10,7 @@ use super::{
     tests::{EXAMPLES, lowered, model},
     *,
 };
-use roundelay_codegen::{Choice, Neighbour, StageError, Stages};
+use roundelay_codegen::{LoweringChoice, Neighbour, StageError, Stages};
 use roundelay_kernels::{Joint, Kernel, random::Stream};
 use roundelay_schedule::{Collective, Id, Line, Rewrite, Tensor};
 use std::{collections::BTreeSet, sync::Mutex};
@@ -54,7 +54,7 @@ struct Counted {
     moves_fixed: bool,
 }
 
-impl Choice for Limited {
+impl LoweringChoice for Limited {
     fn choose(&self, _: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)> {
         BTreeSet::new()
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::rewrite::Algebra;
 use roundelay_codegen::{
-    Choice, Everywhere, Neighbour, Piece, StageError, StageForm, Stages, Storage,
+    Everywhere, LoweringChoice, Neighbour, Piece, StageError, StageForm, Stages, Storage,
     stages_in,
 };
 use roundelay_dsl::{Disk, Model, NoFiles, SourceFile, parse};
@@ -89,11 +89,11 @@ pub(super) fn grids() -> impl Iterator<Item = Tensor> {
 
 /// Hands on what some other choice says, and keeps it beside what maps do by themselves.
 struct Heard<'a> {
-    says: &'a dyn Choice,
+    says: &'a dyn LoweringChoice,
     heard: Mutex<Option<[MapWays; 2]>>,
 }
 
-impl Choice for Heard<'_> {
+impl LoweringChoice for Heard<'_> {
     fn choose(&self, neighbours: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)> {
         Everywhere.choose(neighbours)
     }
@@ -108,7 +108,7 @@ impl Choice for Heard<'_> {
 pub(super) fn stages(
     model: &Model,
     tensor: Tensor,
-    choice: &dyn Choice,
+    choice: &dyn LoweringChoice,
 ) -> Option<Stages> {
     lowered(model, tensor, choice).ok()
 }
@@ -117,7 +117,7 @@ pub(super) fn stages(
 pub(super) fn lowered(
     model: &Model,
     tensor: Tensor,
-    choice: &dyn Choice,
+    choice: &dyn LoweringChoice,
 ) -> Result<Stages, StageError> {
     let (cut, form) = ((&[][..], tensor), |_| StageForm::default());
     let storage = Storage { dtype: Float::F32, padding: 16 };
@@ -128,7 +128,7 @@ pub(super) fn lowered(
 pub(super) fn both(
     model: &Model,
     tensor: Tensor,
-    says: &dyn Choice,
+    says: &dyn LoweringChoice,
 ) -> Option<[MapWays; 2]> {
     let heard = Heard { says, heard: Mutex::default() };
     Piece::new(model, (&[][..], tensor), &heard).ok()?;
@@ -248,7 +248,7 @@ fn rows_repeat_less_where_maps_stand_alone() {
 /// A choice of ways that are written down.
 pub(super) struct Sent(pub(super) MapWays);
 
-impl Choice for Sent {
+impl LoweringChoice for Sent {
     fn choose(&self, neighbours: &[Neighbour<'_>]) -> BTreeSet<(usize, Rewrite)> {
         Everywhere.choose(neighbours)
     }
@@ -259,7 +259,7 @@ impl Choice for Sent {
 }
 
 /// What `found` sends one layer of a model, times the parts of the grid.
-fn of_layer(text: &str, tensor: Tensor, says: &dyn Choice) -> u64 {
+fn of_layer(text: &str, tensor: Tensor, says: &dyn LoweringChoice) -> u64 {
     let of = |layers: u32| {
         let model = model(&text.replace("repeat 2", &format!("repeat {layers}")));
         let [_, ways] = both(&model, tensor, says).expect("it splits");
@@ -277,7 +277,7 @@ fn maps_that_choose_send_less_than_all_in_turn_or_all_gathering() {
     let (length, text) = (12, gpt(12, WIDTH, 8, 64));
     for columns in [2, 4] {
         let grid = Tensor::grid(1, columns);
-        let of = |contraction, says: &dyn Choice| {
+        let of = |contraction, says: &dyn LoweringChoice| {
             let all = of_layer(&text, Tensor { contraction, ..grid }, says);
             // Two norms with two statistics in both passes.
             let norms = 2 * 2 * 2 * 2 * EXAMPLES * length * u64::from(columns - 1);

@@ -8,7 +8,7 @@
 
 use super::{Checkpoint, CheckpointError, Provenance};
 use crate::{
-    Numbers, ParameterState, Source, State, StateError,
+    ArrayNumbers, ArraySource, ParameterState, State, StateError,
     container::{
         self, Array, Container, NotWhole, Place, element, little_endian, native,
     },
@@ -34,7 +34,7 @@ const FORMAT: &str = "1";
 pub(crate) const KEY: &str = "roundelay";
 
 /// Writes the file's bytes.
-pub(super) fn write<A: Numbers>(
+pub(super) fn write<A: ArrayNumbers>(
     out: &mut impl Write,
     provenance: &Provenance,
     state: &State<A>,
@@ -60,7 +60,7 @@ fn is_whole<A>(provenance: &Provenance, state: &State<A>) -> bool {
 }
 
 /// All entries of the metadata but the digest.
-fn entries<A: Numbers>(
+fn entries<A: ArrayNumbers>(
     provenance: &Provenance,
     state: &State<A>,
 ) -> BTreeMap<String, String> {
@@ -87,7 +87,7 @@ fn stored(name: &str, dtype: Float) -> Float {
 }
 
 /// All arrays under their names in the file.
-fn arrays<'a, A: Numbers>(
+fn arrays<'a, A: ArrayNumbers>(
     provenance: &Provenance,
     state: &'a State<A>,
 ) -> BTreeMap<String, Array<'a>> {
@@ -111,7 +111,10 @@ fn arrays<'a, A: Numbers>(
 }
 
 /// Numbers as they stand in a file.
-pub(crate) fn written<A: Numbers>(array: &A, dtype: Float) -> io::Result<Cow<'_, [u8]>> {
+pub(crate) fn written<A: ArrayNumbers>(
+    array: &A,
+    dtype: Float,
+) -> io::Result<Cow<'_, [u8]>> {
     Ok(little_endian(array.bytes().map_err(io::Error::other)?, dtype))
 }
 
@@ -152,7 +155,7 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint, CheckpointError> {
 /// What an open file holds.
 pub(super) fn whole(
     container: Container,
-) -> Result<(Provenance, State<Source>), NotWhole> {
+) -> Result<(Provenance, State<ArraySource>), NotWhole> {
     let text =
         container.entry(KEY).ok_or("its header does not come from this program")?;
     let proven = proven(text, &container)?;
@@ -162,7 +165,7 @@ pub(super) fn whole(
 fn decode(
     Proven { mut entries, digest }: Proven,
     container: Container,
-) -> Result<(Provenance, State<Source>), String> {
+) -> Result<(Provenance, State<ArraySource>), String> {
     let mut take = |name: &str| entries.remove(name).unwrap_or_default();
     let [format, step, origin, optimizer_origin, _, dtype] =
         ["format", "step", "origin", "optimizer_origin", "position", "dtype"]
@@ -237,7 +240,7 @@ fn tensors_of(
     provenance: &Provenance,
     (mut container, digest): (Container, Digest),
     dtype: Float,
-) -> Result<BTreeMap<String, ParameterState<Source>>, String> {
+) -> Result<BTreeMap<String, ParameterState<ArraySource>>, String> {
     let mut arrays = mem::take(&mut container.arrays);
     let container = Arc::new(container);
     let is_newest = |name: &&String| !name.contains(['@', '#']);
@@ -269,10 +272,10 @@ fn tensors_of(
 fn together(
     versions: Vec<Stored>,
     optimizer: Vec<Stored>,
-) -> Option<ParameterState<Source>> {
+) -> Option<ParameterState<ArraySource>> {
     let shape = versions.first().map(|first| first.place.shape.clone())?;
     let one = versions.iter().chain(&optimizer).all(|other| other.place.shape == shape);
-    let sources = |all: Vec<Stored>| all.into_iter().map(Source::new).collect();
+    let sources = |all: Vec<Stored>| all.into_iter().map(ArraySource::new).collect();
     one.then(|| ParameterState {
         shape: shape.iter().map(|extent| *extent as u64).collect(),
         versions: sources(versions),
@@ -290,7 +293,7 @@ struct Stored {
     dtype: Float,
 }
 
-impl Numbers for Stored {
+impl ArrayNumbers for Stored {
     fn length(&self) -> usize {
         self.place.length()
     }

@@ -2,7 +2,7 @@
 
 use super::{Checkpoint, CheckpointError, Latest, Provenance};
 use crate::{
-    Numbers, ParameterState, Source, State, StateError, state::is_named_as_head,
+    ArrayNumbers, ArraySource, ParameterState, State, StateError, state::is_named_as_head,
 };
 use roundelay_schedule::{Belonging, Job, Parameter, Rule, Schedule};
 use std::{collections::BTreeSet, path::Path};
@@ -65,7 +65,7 @@ const OTHER_BITS: Resumed = Resumed::WithOtherBits {
 #[derive(Debug)]
 pub struct Resumption {
     /// The state to start from.
-    pub state: State<Source>,
+    pub state: State<ArraySource>,
     /// How it relates to the earlier run.
     pub resumed: Resumed,
     /// Unfinished, damaged and foreign files of the folder.
@@ -101,7 +101,7 @@ impl Checkpoint {
         self,
         schedule: &Schedule,
         provenance: &Provenance,
-    ) -> Result<(State<Source>, Resumed), CheckpointError> {
+    ) -> Result<(State<ArraySource>, Resumed), CheckpointError> {
         let mut state = self.state;
         let rules = [provenance, &self.provenance].map(|run| run.entry("rule"));
         let other_heads =
@@ -159,7 +159,7 @@ fn has_heads(rule: &str) -> bool {
 
 /// Keeps what is no head: heads of the earlier rule are dropped, and those of the new one begin as
 /// they are drawn. What the new model has beside its heads is none of the earlier one, whatever its name.
-fn share(state: &mut State<Source>, job: &Job) {
+fn share(state: &mut State<ArraySource>, job: &Job) {
     let kept: BTreeSet<&str> = job
         .parameters
         .iter()
@@ -178,7 +178,7 @@ fn heads(job: &Job) -> impl Iterator<Item = &Parameter> {
 }
 
 /// Everything in which the parameters are others than the job's.
-fn mistakes(state: &State<Source>, job: &Job) -> Vec<StateError> {
+fn mistakes(state: &State<ArraySource>, job: &Job) -> Vec<StateError> {
     let (found, expected) = (state.dtype, job.dtype);
     let element = (found != expected).then_some(StateError::Element { found, expected });
     let shapes = job.parameters.iter().filter_map(|parameter| {
@@ -199,7 +199,7 @@ fn mistakes(state: &State<Source>, job: &Job) -> Vec<StateError> {
 }
 
 /// An older version that the schedule reads and the checkpoint does not hold.
-fn forgotten(state: &State<Source>, schedule: &Schedule) -> Option<String> {
+fn forgotten(state: &State<ArraySource>, schedule: &Schedule) -> Option<String> {
     let age = |parameter: &Parameter| {
         let stage = schedule.plan.whole_stage(parameter.stage) as usize;
         let staleness = schedule.plan.delays.staleness(stage);
@@ -214,14 +214,14 @@ fn forgotten(state: &State<Source>, schedule: &Schedule) -> Option<String> {
 }
 
 /// State begins at zero; a master copy, which comes last, stays.
-fn forget_optimizer(state: &mut State<Source>, job: &Job) {
+fn forget_optimizer(state: &mut State<ArraySource>, job: &Job) {
     state.optimizer_origin = state.step;
     let states = job.optimizer.method.states() as usize;
     let masters = job.dtype.masters() as usize;
     for ParameterState { versions, optimizer, shape: _ } in state.tensors.values_mut() {
         let numbers = versions[0].length() / job.dtype.size() as usize;
         let kept = optimizer.split_off(optimizer.len().saturating_sub(masters));
-        let zero = Source::zero(numbers * job.dtype.wide_size() as usize);
+        let zero = ArraySource::zero(numbers * job.dtype.wide_size() as usize);
         *optimizer = vec![zero; states];
         optimizer.extend(kept);
     }

@@ -20,7 +20,7 @@ use crate::{
     machine::{Batches, Fill, Members, Meter, POISON, Queues, members},
     ranks::{Among, Share},
     shares::Completed,
-    state::{Numbers, State, rows},
+    state::{ArrayNumbers, State, rows},
 };
 use roundelay_schedule::{Action, Checked, DeviceId, GroupId, Table, Work};
 use std::{sync::Arc, time::Duration};
@@ -142,7 +142,7 @@ impl Engine {
         CudaError::Refused { device, what: what.to_owned(), reason }
     }
 
-    pub(super) fn load<A: Numbers>(
+    pub(super) fn load<A: ArrayNumbers>(
         &mut self,
         state: &State<A>,
         fill: Fill,

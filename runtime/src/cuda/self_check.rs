@@ -91,7 +91,7 @@ pub struct RankFacts {
 
 /// How an exercise went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct SelfCheckRow {
     /// What was done.
     pub exercise: Exercise,
     /// Bytes of every rank's row.
@@ -110,7 +110,7 @@ pub struct SelfCheck {
     /// All ranks.
     pub ranks: Vec<RankFacts>,
     /// All exercises.
-    pub rows: Vec<Row>,
+    pub rows: Vec<SelfCheckRow>,
 }
 
 impl SelfCheck {
@@ -392,13 +392,13 @@ impl Turn<'_> {
     }
 
     /// What all ranks found together.
-    fn row(&self, all: &[Found]) -> Row {
+    fn row(&self, all: &[Found]) -> SelfCheckRow {
         let nanos = all.iter().map(|own| own.nanos).max().unwrap_or(0).max(1);
         let (times, over) = self.exercise.traffic(u64::from(self.seat.size));
         let bytes = u128::from(4 * self.numbers() * times / over);
         let rate = bytes * 1_000_000_000 / u128::from(nanos);
         let wrong = (0..).zip(all).filter(|(_, own)| !own.right).map(|(rank, _)| rank);
-        Row {
+        SelfCheckRow {
             exercise: self.exercise,
             size: Bytes(4 * self.numbers()),
             time: Nanos(nanos),

@@ -4,7 +4,7 @@
 use super::{control::Control, trouble::Trouble};
 use crate::{
     digest::Digest,
-    state::{Source, State},
+    state::{ArraySource, State},
 };
 use roundelay_schedule::{Schedule, write};
 
@@ -17,7 +17,7 @@ impl Control {
         &self,
         schedule: &Schedule,
         data: u64,
-        state: &State<Source>,
+        state: &State<ArraySource>,
         end: u64,
     ) -> Result<(), Trouble> {
         let mut parameters = Digest::new();
@@ -74,7 +74,7 @@ fn digest(schedule: &Schedule) -> String {
 mod tests {
     use super::digest;
     use crate::{
-        Source, State,
+        ArraySource, State,
         checkpoint::tests::schedule,
         ranks::{
             Control, Seat,
@@ -103,7 +103,7 @@ mod tests {
         let states = [0, 1].map(|differing| {
             let mut state = State::initial(&schedule.job);
             state.tensors.values_mut().last().unwrap().optimizer[0][3] = differing;
-            State::<Source>::from(state)
+            State::<ArraySource>::from(state)
         });
         let agreed = |of: fn(u32) -> usize| {
             let agree = |seat: &Seat| {

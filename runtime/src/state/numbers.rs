@@ -4,7 +4,7 @@ use super::StateError;
 use std::borrow::Cow;
 
 /// An array of a state, or where it can be had from.
-pub trait Numbers {
+pub trait ArrayNumbers {
     /// How many bytes it has.
     fn length(&self) -> usize;
 
@@ -15,7 +15,7 @@ pub trait Numbers {
     fn bytes(&self) -> Result<Cow<'_, [u8]>, StateError>;
 }
 
-impl Numbers for Vec<u8> {
+impl ArrayNumbers for Vec<u8> {
     fn length(&self) -> usize {
         self.len()
     }

@@ -1,6 +1,6 @@
 //! Where a schedule keeps the training state at rest, and the way there and back.
 
-use super::{Extent, Moment, Numbers, ParameterState, State, StateError, part};
+use super::{ArrayNumbers, Extent, Moment, ParameterState, State, StateError, part};
 use roundelay_schedule::{
     Buffer, DeviceId, Id, Job, Parameter, Rest, Schedule, Slice, Stage, Subject,
 };
@@ -157,7 +157,7 @@ pub(crate) fn rounds(schedule: &Schedule, step: u64, extent: Extent) -> Vec<Roun
 /// Fills the carried rows of the devices that a process has through `write(device, first byte, bytes)`,
 /// from a state that fits. One array of one parameter is made at a time, and only those that a row has
 /// something of.
-pub(crate) fn load<A: Numbers, E: From<StateError>>(
+pub(crate) fn load<A: ArrayNumbers, E: From<StateError>>(
     schedule: &Schedule,
     state: &State<A>,
     has: impl Fn(DeviceId) -> bool,
@@ -203,7 +203,7 @@ enum Filling<'a> {
 
 impl Span<'_> {
     /// What fills it on all rows together.
-    fn array<'a, A: Numbers>(
+    fn array<'a, A: ArrayNumbers>(
         &self,
         job: &Job,
         key: Array,
@@ -296,7 +296,7 @@ impl Array {
     }
 
     /// A parameter's own, in a state.
-    fn of<'a, A: Numbers>(
+    fn of<'a, A: ArrayNumbers>(
         self,
         job: &Job,
         parameter: &Parameter,

@@ -1,25 +1,25 @@
 //! Where the arrays of a state come from before a machine has them: each is made when it is asked for, so
 //! that a process which needs a part of a state has no room for the whole.
 
-use super::{Numbers, ParameterState, State, StateError};
+use super::{ArrayNumbers, ParameterState, State, StateError};
 use crate::{digest::Digest, native::wide_type};
 use roundelay_schedule::{Float, Job};
 use std::{borrow::Cow, convert::Infallible, fmt, sync::Arc};
 
 /// An array that is drawn or read when it is asked for, each time anew.
 #[derive(Clone, Debug)]
-pub struct Source(Arc<dyn Made>);
+pub struct ArraySource(Arc<dyn Made>);
 
 /// What makes an array.
-pub(crate) trait Made: Numbers + fmt::Debug + Send + Sync {
+pub(crate) trait Made: ArrayNumbers + fmt::Debug + Send + Sync {
     /// Tells a digest what is made. What follows from the job and the seed need not be told.
     ///
     /// # Errors
-    /// As [`Numbers::bytes`].
+    /// As [`ArrayNumbers::bytes`].
     fn tell(&self, digest: &mut Digest) -> Result<(), StateError>;
 }
 
-impl Source {
+impl ArraySource {
     /// What something makes.
     pub(crate) fn new(made: impl Made + 'static) -> Self {
         Self(Arc::new(made))
@@ -36,7 +36,7 @@ impl Source {
     }
 }
 
-impl Numbers for Source {
+impl ArrayNumbers for ArraySource {
     fn length(&self) -> usize {
         self.0.length()
     }
@@ -50,7 +50,7 @@ impl Numbers for Source {
 #[derive(Debug)]
 struct Zero(usize);
 
-impl Numbers for Zero {
+impl ArrayNumbers for Zero {
     fn length(&self) -> usize {
         self.0
     }
@@ -74,18 +74,18 @@ impl Made for Vec<u8> {
     }
 }
 
-impl ParameterState<Source> {
+impl ParameterState<ArraySource> {
     /// A parameter before its first update, from what makes its numbers in a type: optimizer state is
     /// zero, and a master copy has what the parameter was rounded from.
     pub(crate) fn first(
         job: &Job,
         shape: Vec<u64>,
-        numbers: impl Fn(Float) -> Source,
+        numbers: impl Fn(Float) -> ArraySource,
     ) -> Self {
         let versions = vec![numbers(job.dtype)];
         let states = job.optimizer.method.states() as usize;
         let length = (shape.iter().product::<u64>() * job.dtype.wide_size()) as usize;
-        let mut optimizer = vec![Source::zero(length); states];
+        let mut optimizer = vec![ArraySource::zero(length); states];
         optimizer.extend((0..job.dtype.masters()).map(|_| numbers(wide_type(job.dtype))));
         Self { shape, versions, optimizer }
     }
@@ -111,14 +111,15 @@ impl<A> State<A> {
     }
 }
 
-impl From<State> for State<Source> {
+impl From<State> for State<ArraySource> {
     fn from(state: State) -> Self {
-        let Ok(state) = state.with_each(|array| Ok::<_, Infallible>(Source::new(array)));
+        let Ok(state) =
+            state.with_each(|array| Ok::<_, Infallible>(ArraySource::new(array)));
         state
     }
 }
 
-impl State<Source> {
+impl State<ArraySource> {
     /// The state with all its arrays.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use super::{convert, order};
 use crate::{
-    Numbers, StateError,
+    ArrayNumbers, StateError,
     container::{Container, Place},
     digest::Digest,
     native::{rounded, wide_type},
@@ -23,7 +23,7 @@ pub(super) struct Converted {
     pub(super) dtype: Float,
 }
 
-impl Numbers for Converted {
+impl ArrayNumbers for Converted {
     fn length(&self) -> usize {
         (self.shape.iter().product::<u64>() * self.dtype.size()) as usize
     }

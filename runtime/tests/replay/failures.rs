@@ -6,8 +6,8 @@ use crate::support::{
     runs::{compile, plan},
 };
 use roundelay_runtime::{
-    Cpu, CpuError, CpuOptions, EvaluateError, Evaluator, Feed, MachineError, Numbers,
-    ParameterState, State, StateError, Unready,
+    ArrayNumbers, Cpu, CpuError, CpuOptions, EvaluateError, Evaluator, Feed,
+    MachineError, ParameterState, State, StateError, Unready,
 };
 use roundelay_schedule::{Checked, InputId, Order, Placement, Rule, States, Work};
 use std::{
@@ -126,7 +126,7 @@ fn a_machine_goes_on_from_a_state_that_there_can_be() {
 /// An array of a file that is gone.
 struct Gone(usize);
 
-impl Numbers for Gone {
+impl ArrayNumbers for Gone {
     fn length(&self) -> usize {
         self.0
     }

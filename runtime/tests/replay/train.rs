@@ -6,9 +6,9 @@ use crate::support::{
     runs::{compile, plan},
 };
 use roundelay_runtime::{
-    Checkpointing, Checkpoints, Cpu, CpuOptions, Dataset, Evaluating, Evaluator, Every,
-    HeldOut, Interrupt, Measures, Numbers, Observer, Oracle, Progress, Provenance, Rests,
-    Resumed, Resumption, State, Trainer,
+    ArrayNumbers, Checkpointing, Checkpoints, Cpu, CpuOptions, Dataset, Evaluating,
+    Evaluator, Every, HeldOut, Interrupt, Measures, Oracle, Progress, Provenance, Rests,
+    Resumed, Resumption, State, TrainObserver, Trainer,
 };
 use roundelay_schedule::{Checked, Order, Placement, Rule, States};
 use std::{env, fs, path::PathBuf, process};
@@ -25,7 +25,7 @@ struct Witness {
     interrupt: Interrupt,
 }
 
-impl Observer for Witness {
+impl TrainObserver for Witness {
     fn step(&mut self, progress: &Progress) {
         assert!(progress.samples_per_s > 0.0);
         self.steps.push((progress.step, progress.loss.to_bits()));
@@ -53,7 +53,7 @@ fn data(schedule: &Checked) -> (Dataset, HeldOut) {
     (data, held_out)
 }
 
-fn trainer<A: Numbers>(
+fn trainer<A: ArrayNumbers>(
     schedule: &Checked,
     state: &State<A>,
     checkpoint: Checkpointing,

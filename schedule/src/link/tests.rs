@@ -41,12 +41,12 @@ fn target(links: [Link; 2]) -> Target {
     Target { links: Table::from_iter(links), ..Target::default() }
 }
 
-fn span(inner: u64, outer: u64) -> Span {
+fn span(inner: u64, outer: u64) -> LinkSpan {
     let level = |link, members| Level { link: LinkId::new(link), members };
-    Span { members: inner * outer, levels: vec![level(0, inner), level(1, outer)] }
+    LinkSpan { members: inner * outer, levels: vec![level(0, inner), level(1, outer)] }
 }
 
-fn times(target: &Target, span: &Span, whole: u64) -> [Nanos; 3] {
+fn times(target: &Target, span: &LinkSpan, whole: u64) -> [Nanos; 3] {
     KINDS.map(|kind| target.collective_time(span, kind, Bytes(whole)))
 }
 
@@ -58,10 +58,10 @@ fn no_less(longer: [Nanos; 3], shorter: [Nanos; 3]) -> bool {
 fn a_plain_link_is_a_ring() {
     let plain = Link::plain("bus", BytesPerSecond(100_000_000), Nanos(7));
     let target = target([plain.clone(), plain.clone()]);
-    let span = Span::flat(LinkId::new(0), 4);
+    let span = LinkSpan::flat(LinkId::new(0), 4);
     assert_eq!(times(&target, &span, 1_000), [6, 3, 3].map(|r| Nanos(r * (7 + 2_500))));
     assert_eq!(plain.transfer_time(Bytes(50)), Nanos(7 + 500));
-    assert_eq!(times(&target, &Span::flat(LinkId::new(0), 1), 1_000), [Nanos(0); 3]);
+    assert_eq!(times(&target, &LinkSpan::flat(LinkId::new(0), 1), 1_000), [Nanos(0); 3]);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn forms_take_what_their_formula_says() {
     let protocol = Protocol { bandwidth: BytesPerSecond(900_000_000), startup: Nanos(3) };
     let switched = Link { ways: vec![Way::Nvls(protocol)], ..inner.clone() };
     let target = target([switched, outer.clone()]);
-    let one = Span::flat(LinkId::new(0), 8);
+    let one = LinkSpan::flat(LinkId::new(0), 8);
     let time = target.collective_time(&one, Collective::AllReduce, Bytes(8_000));
     assert_eq!(time, Nanos(3 + 2 + 10_000));
 }

@@ -8,7 +8,7 @@ use super::{
     part_norm, pixels,
 };
 use crate::stage::call::{Step, Term, call};
-use roundelay_dsl::{Masked, Motion, Part, Share};
+use roundelay_dsl::{Masked, Motion, Part, PartShare};
 use roundelay_schedule::{Element, Line};
 
 /// The calls of one part of a line.
@@ -70,7 +70,7 @@ fn exchange(
 pub(crate) fn moved(motion: Motion, from: Term, to: Term, line: Line) -> Step {
     let (kernel, share) = match motion {
         Motion::Keep => return call("copy", [from, to]),
-        Motion::Sum => ("all_reduce", Share::Tokens),
+        Motion::Sum => ("all_reduce", PartShare::Tokens),
         Motion::Gather(share) => ("all_gather", share),
         Motion::Scatter(share) => ("reduce_scatter", share),
         Motion::Cut(share) => ("part", share),
@@ -85,21 +85,23 @@ pub(crate) fn moved(motion: Motion, from: Term, to: Term, line: Line) -> Step {
 }
 
 /// Elements behind one step of the extent that is divided: they stay together.
-fn inner(term: &Term, share: Share) -> u64 {
+fn inner(term: &Term, share: PartShare) -> u64 {
     match share {
-        Share::Extent(extent) => term.shape.iter().skip(extent as usize + 1).product(),
-        Share::Whole | Share::Tokens => 1,
+        PartShare::Extent(extent) => {
+            term.shape.iter().skip(extent as usize + 1).product()
+        }
+        PartShare::Whole | PartShare::Tokens => 1,
     }
 }
 
 /// An array as a matrix of which a part has some columns.
-fn divided(term: Term, share: Share) -> Term {
+fn divided(term: Term, share: PartShare) -> Term {
     match share {
-        Share::Extent(extent) => {
+        PartShare::Extent(extent) => {
             let columns = term.shape.iter().skip(extent as usize).product();
             term.rows_of(columns)
         }
-        Share::Whole | Share::Tokens => {
+        PartShare::Whole | PartShare::Tokens => {
             let all = term.elements();
             term.rows_of(all)
         }
@@ -153,13 +155,13 @@ fn cross_entropy(site: &Site<'_>, whole: u64, masked: Masked, line: Line) -> Der
 fn dropout(
     site: &Site<'_>,
     mask: Mask,
-    (share, half): (Share, u32),
+    (share, half): (PartShare, u32),
     (line, tokens): (Line, Option<Line>),
 ) -> Derivative {
     let columns = match share {
-        Share::Whole => None,
-        Share::Tokens => Some(site.result().elements()),
-        Share::Extent(extent) => {
+        PartShare::Whole => None,
+        PartShare::Tokens => Some(site.result().elements()),
+        PartShare::Extent(extent) => {
             Some(site.shape().iter().skip(extent as usize).product())
         }
     };

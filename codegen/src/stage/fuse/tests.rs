@@ -17,7 +17,7 @@ fn fuse_nodes<N: Copy + PartialEq>(
 
 fn fuse_where<N: Copy + PartialEq>(
     steps: Vec<(N, Step)>,
-    choice: &dyn Choice,
+    choice: &dyn LoweringChoice,
     kept: impl Fn(Tensor) -> bool,
 ) -> (Vec<Made<N>>, Rewrites) {
     let numbered = steps.into_iter().enumerate();

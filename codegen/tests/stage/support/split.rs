@@ -7,7 +7,9 @@ use crate::{
         machine::{Machine, context},
     },
 };
-use roundelay_codegen::{Choice, Everywhere, StageForm, Stages, Storage, stages_in};
+use roundelay_codegen::{
+    Everywhere, LoweringChoice, StageForm, Stages, Storage, stages_in,
+};
 use roundelay_dsl::Model;
 use roundelay_schedule::{Float, Role, Tensor};
 
@@ -103,7 +105,7 @@ pub(crate) fn assert_same_by(
     cuts: &[u32],
     tensor: Tensor,
     form: StageForm,
-    choice: &dyn Choice,
+    choice: &dyn LoweringChoice,
 ) {
     let whole = stages(model, &[], Tensor::WHOLE, StageForm::default());
     let storage = Storage { dtype: Float::F64, padding: 16 };

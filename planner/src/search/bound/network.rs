@@ -2,7 +2,8 @@
 //! once.
 
 use roundelay_schedule::{
-    Bytes, Collective, DeviceId, Domain, Id, Level, Levels, LinkId, Nanos, Span, Target,
+    Bytes, Collective, DeviceId, Domain, Id, Level, Levels, LinkId, LinkSpan, Nanos,
+    Target,
 };
 use std::collections::BTreeMap;
 
@@ -28,7 +29,7 @@ pub(crate) struct Network<'a> {
     target: &'a Target,
     /// The levels, innermost first, where each consists of equal units without gaps.
     even: Option<Vec<Even>>,
-    spans: BTreeMap<Members, Option<Span>>,
+    spans: BTreeMap<Members, Option<LinkSpan>>,
     /// By size first: most differ in it.
     times: BTreeMap<(Bytes, Members, Collective), Nanos>,
 }
@@ -108,12 +109,12 @@ impl<'a> Network<'a> {
         levels.is_some_and(|levels| first < stride && levels.iter().all(alike))
     }
 
-    fn span(&self, members: Members) -> Option<Span> {
+    fn span(&self, members: Members) -> Option<LinkSpan> {
         let Members { first, stride, number } = members;
         let last = first + stride * (number - 1);
         let link = self.link(first, last)?;
         if self.target.links[link].is_flat() {
-            return Some(Span::flat(link, u64::from(number)));
+            return Some(LinkSpan::flat(link, u64::from(number)));
         }
         if let (Some(levels), true) = (&self.even, self.repeats(members)) {
             return Some(even_span(levels, stride, number));
@@ -125,7 +126,7 @@ impl<'a> Network<'a> {
 }
 
 /// The levels that join members of a stride which either exceeds a unit or divides it.
-fn even_span(levels: &[Even], stride: u32, number: u32) -> Span {
+fn even_span(levels: &[Even], stride: u32, number: u32) -> LinkSpan {
     let mut joined: Vec<Level> = Vec::new();
     // Members in one unit of the levels so far.
     let mut inside = 1;
@@ -141,7 +142,7 @@ fn even_span(levels: &[Even], stride: u32, number: u32) -> Span {
             break;
         }
     }
-    Span { members: u64::from(number), levels: joined }
+    LinkSpan { members: u64::from(number), levels: joined }
 }
 
 /// The levels of a target, if each consists of equal units without gaps that one kind of link
