@@ -7,9 +7,9 @@ use crate::{
 };
 use roundelay_codegen::{BackwardForm, StageForm};
 use roundelay_dsl::{
-    Cap, Extent, Heads, Masked, Model, ModelInput, ModelInputId, ModelMetric,
-    ModelParameter, NoFiles, Node, NodeId, Operation, Program, Projections, Scale,
-    Search, Sight, Source, SourceFile, Train, Window, parse,
+    Cap, Extent, Heads, Masked, Model, ModelInput, ModelMetric, ModelParameter, NoFiles,
+    Node, NodeId, Operation, Program, Projections, Scale, Search, Sight, Source,
+    SourceFile, Train, Window, parse,
 };
 use roundelay_schedule::{
     Belonging, Bytes, BytesPerSecond, CallTime, Contraction, Copies, Data, Device,
@@ -102,36 +102,25 @@ pub(crate) fn target(devices: usize) -> Target {
     }
 }
 
+/// Gives every device and every memory that some share so much.
+pub(crate) fn give_room(program: &mut Program, room: Bytes) {
+    let Target { devices, pools, .. } = &mut program.target;
+    devices.iter_mut().for_each(|(_, device)| device.memory = room);
+    pools.iter_mut().for_each(|(_, pool)| pool.capacity = room);
+}
+
 /// Four layers of width 16 with a rectifier between, mean squared error at the end.
 pub(crate) fn model() -> Model {
     let per_example = |size| vec![Extent { size: 1, per_example: true }, one(size)];
     let mut model = Model { name: "mlp".into(), ..Model::default() };
-    let input = |name: &str| ModelInput {
-        name: name.into(),
-        element: Element::Real,
-        shape: per_example(16),
-        bound: 0,
-        origin: Origin::Data,
-    };
-    let x: ModelInputId = model.inputs.push(input("x"));
-    let y = model.inputs.push(input("y"));
-    let mut last = Source::Input(x);
+    let [x, y] = ["x", "y"].map(|name| input(&mut model, name, per_example(16)));
+    let mut last = x;
     for layer in 0..4 {
-        let weight = model.parameters.push(ModelParameter {
-            belonging: Belonging::Model,
-            name: format!("layer.{layer}.weight"),
-            shape: vec![16, 16],
-            kind: ParameterKind::Plain,
-            split: Division::Whole,
-            initial: Initial::Normal(0.1),
-            treatment: Treatment::Decayed,
-        });
-        let operands = vec![last, Source::Parameter(weight)];
-        last = push(&mut model, Operation::Linear, operands, per_example(16));
+        let weight = parameter(&mut model, &format!("layer.{layer}.weight"), &[16, 16]);
+        last = push(&mut model, Operation::Linear, vec![last, weight], per_example(16));
         last = push(&mut model, Operation::Relu, vec![last], per_example(16));
     }
-    let operands = vec![last, Source::Input(y)];
-    push(&mut model, Operation::MeanSquaredError, operands, Vec::new());
+    push(&mut model, Operation::MeanSquaredError, vec![last, y], Vec::new());
     model.loss = model.nodes.ids().last();
     model
 }
@@ -140,15 +129,7 @@ pub(crate) fn model() -> Model {
 pub(crate) fn branches() -> Model {
     let mut model = Model { name: "branches".into(), ..Model::default() };
     let shape = |size| vec![Extent { size: 1, per_example: true }, one(size)];
-    let input = |name: &str| ModelInput {
-        name: name.into(),
-        element: Element::Real,
-        shape: shape(16),
-        bound: 0,
-        origin: Origin::Data,
-    };
-    let x = Source::Input(model.inputs.push(input("x")));
-    let y = Source::Input(model.inputs.push(input("y")));
+    let [x, y] = ["x", "y"].map(|name| input(&mut model, name, shape(16)));
     let maps = [0, 1, 2, 3].map(|branch| {
         let weight = parameter(&mut model, &format!("branch.{branch}"), &[16, 16]);
         push(&mut model, Operation::Linear, vec![x, weight], shape(16))
@@ -189,14 +170,7 @@ pub(crate) fn read_again() -> Model {
 pub(crate) fn positioned() -> Model {
     let mut model = Model { name: "positioned".into(), ..Model::default() };
     let shape = || vec![Extent { size: 1, per_example: true }, one(8), one(16)];
-    let input = |name: &str| ModelInput {
-        name: name.into(),
-        element: Element::Real,
-        shape: shape(),
-        bound: 0,
-        origin: Origin::Data,
-    };
-    let [x, y] = ["x", "y"].map(|name| Source::Input(model.inputs.push(input(name))));
+    let [x, y] = ["x", "y"].map(|name| input(&mut model, name, shape()));
     let mut map = |x, name: &str| {
         let weight = parameter(&mut model, name, &[16, 16]);
         let bias = parameter(&mut model, &format!("{name}.bias"), &[16]);
@@ -216,11 +190,9 @@ pub(crate) fn positioned() -> Model {
 pub(crate) fn gpt(layers: u64, sequence: u64, width: u64, tied: bool) -> Model {
     let vocabulary = 256;
     let tokens = |name: &str| ModelInput {
-        name: name.into(),
         element: Element::I32,
-        shape: vec![Extent { size: 1, per_example: true }, one(sequence)],
         bound: vocabulary,
-        origin: Origin::Data,
+        ..real(name, vec![Extent { size: 1, per_example: true }, one(sequence)])
     };
     let mut model = Model { name: "gpt".into(), ..Model::default() };
     let input = model.inputs.push(tokens("tokens"));
@@ -277,6 +249,16 @@ pub(crate) fn gpt(layers: u64, sequence: u64, width: u64, tied: bool) -> Model {
     model
 }
 
+/// An input of real numbers.
+fn real(name: &str, shape: Vec<Extent>) -> ModelInput {
+    let (element, origin) = (Element::Real, Origin::Data);
+    ModelInput { name: name.into(), element, shape, bound: 0, origin }
+}
+
+fn input(model: &mut Model, name: &str, shape: Vec<Extent>) -> Source {
+    Source::Input(model.inputs.push(real(name, shape)))
+}
+
 fn parameter(model: &mut Model, name: &str, shape: &[u64]) -> Source {
     Source::Parameter(model.parameters.push(ModelParameter {
         belonging: Belonging::Model,
@@ -323,7 +305,6 @@ pub(crate) fn program(devices: usize, batch: u32) -> Program {
     }
 }
 
-/// A table of some rows.
 /// The program that a text is.
 pub(crate) fn parsed(text: &str) -> Program {
     let source = SourceFile::new("it.rdl", text.to_owned());

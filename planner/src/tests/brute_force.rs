@@ -190,13 +190,12 @@ pub(super) fn within_bounds(candidate: &Candidate) {
 fn no_plan_beats_its_bound_for_what_it_adds_to_a_table() {
     let mut program = sample::program(2, 8);
     program.model = sample::gpt(1, 8, 16, false);
+    sample::give_room(&mut program, Bytes(1 << 30));
     for (_, device) in program.target.devices.iter_mut() {
-        device.memory = Bytes(1 << 30);
         (device.compute, device.bandwidth) =
             (FlopsPerSecond(1_000_000), BytesPerSecond(4_000_000));
         (device.overhead, device.issue) = (Nanos(0), Nanos(0));
     }
-    program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = Bytes(1 << 30));
     let plans = all(&program).plans;
     assert!(plans.len() > 20, "{}", plans.len());
     plans.iter().for_each(within_bounds);
@@ -210,14 +209,7 @@ fn no_plan_of_a_transformer_beats_its_bound() {
     for round in 0..24 {
         let mut program = sample::program([2, 4][round % 2], 8);
         program.model = sample::gpt(2, 8, 16, round % 4 < 2);
-        for (_, device) in program.target.devices.iter_mut() {
-            device.memory = Bytes(1 << 30);
-        }
-        program
-            .target
-            .pools
-            .iter_mut()
-            .for_each(|(_, pool)| pool.capacity = Bytes(1 << 30));
+        sample::give_room(&mut program, Bytes(1 << 30));
         cluster(&mut random, &mut program);
         second_kind(&mut random, &mut program);
         program.search.placement = Choice::OneOf(some(&mut random, Placement::ALL, 2));

@@ -1,8 +1,12 @@
 //! Halves of micro-batches in a search: tried where a program names them, faster where exchanges and
 //! calls take alike, and never faster or smaller than bounded.
 
-use super::{all, brute_force::cluster, refusal};
-use crate::{Candidate, appraise, sample, sample::Random};
+use super::{
+    all,
+    brute_force::{cluster, within_bounds},
+    refusal,
+};
+use crate::{appraise, sample, sample::Random};
 use roundelay_dsl::{Choice, Numbers, Program};
 use roundelay_schedule::{Bytes, BytesPerSecond, FlopsPerSecond, Nanos, Placement};
 
@@ -14,9 +18,7 @@ fn one(number: u64) -> Numbers {
 fn program(devices: usize, layers: u64) -> Program {
     let mut program = sample::program(devices, 8);
     program.model = sample::gpt(layers, 32, 16, false);
-    let roomy = Bytes(1 << 30);
-    program.target.devices.iter_mut().for_each(|(_, device)| device.memory = roomy);
-    program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = roomy);
+    sample::give_room(&mut program, Bytes(1 << 30));
     program.search.placement =
         Choice::OneOf(vec![Placement::Accumulate, Placement::Pipeline]);
     program.search.stages = Numbers::Ranges(vec![(1, 2)]);
@@ -83,15 +85,7 @@ fn no_halves_beat_their_bounds_and_a_plan_costs_what_the_search_says() {
         program.search.overdecompose = one(2);
         let plans = all(&program).plans;
         assert!(plans.len() > 10, "round {round}: {}", plans.len());
-        for candidate in &plans {
-            let Candidate { bound, step_time, device_peak, plan, .. } = candidate;
-            assert!(
-                bound.step_time() <= *step_time,
-                "{bound:?} {} {plan:?}",
-                step_time.0
-            );
-            assert!(bound.memory <= *device_peak, "{bound:?} {device_peak} {plan:?}");
-        }
+        plans.iter().for_each(within_bounds);
         for candidate in &plans[..2] {
             let alone = appraise(&program, &candidate.plan).unwrap();
             assert_eq!(alone.step_time, candidate.step_time);

@@ -3,7 +3,7 @@
 
 use super::{
     all,
-    brute_force::{cluster, pick},
+    brute_force::{cluster, pick, within_bounds},
     everything, refusal,
 };
 use crate::{
@@ -21,9 +21,7 @@ use std::collections::BTreeSet;
 fn program() -> Program {
     let mut program = sample::program(1, 4);
     program.model = sample::gpt(6, 32, 16, false);
-    let roomy = Bytes(1 << 30);
-    program.target.devices.iter_mut().for_each(|(_, device)| device.memory = roomy);
-    program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = roomy);
+    sample::give_room(&mut program, Bytes(1 << 30));
     program
 }
 
@@ -51,10 +49,7 @@ fn each_way_takes_less_memory_and_more_time_than_the_one_before() {
             assert!(kept(pair[1]) < kept(pair[0]), "{:?}", none.plan);
             assert!(pair[0].step_time < pair[1].step_time, "{:?}", none.plan);
         }
-        for candidate in all {
-            assert!(candidate.bound.step_time() <= candidate.step_time);
-            assert!(candidate.bound.memory <= candidate.device_peak);
-        }
+        all.into_iter().for_each(within_bounds);
         groups += 1;
     }
     assert!(groups > 0 && plans.len() == 3 * groups, "{} of {groups}", plans.len());
@@ -169,9 +164,7 @@ fn pinned_stages_do_as_the_program_says() {
 fn an_order_that_is_found_computes_again_where_that_is_faster() {
     let mut program = sample::program(4, 32);
     program.model = sample::gpt(8, 32, 16, false);
-    let roomy = Bytes(1 << 30);
-    program.target.devices.iter_mut().for_each(|(_, device)| device.memory = roomy);
-    program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = roomy);
+    sample::give_room(&mut program, Bytes(1 << 30));
     program.search.placement = Choice::OneOf(vec![Placement::Pipeline]);
     program.search.order = Choice::OneOf(vec![Order::ZeroBubbleAuto]);
     let one = |number| Numbers::Ranges(vec![(number, number)]);
@@ -207,9 +200,7 @@ fn ways(random: &mut Random) -> Vec<[Candidate; 2]> {
     let mut program = sample::program(pick(random, &[1, 2, 4]), 8);
     program.model = sample::gpt(2, 8, 16, false);
     cluster(random, &mut program);
-    let roomy = Bytes(1 << 30);
-    program.target.devices.iter_mut().for_each(|(_, device)| device.memory = roomy);
-    program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = roomy);
+    sample::give_room(&mut program, Bytes(1 << 30));
     let search = &mut program.search;
     // Where memory is minimised, all ways are clocked.
     search.objective = Objective::Memory;

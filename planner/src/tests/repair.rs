@@ -108,9 +108,7 @@ fn rows_beyond_the_innermost_links_are_tried_where_memory_is_short() {
     let domain = |devices| roundelay_schedule::Domain { link, devices };
     program.target.domains = [0..2, 2..4, 0..4].map(domain).into();
     program.model = sample::gpt(1, 4, 64, true);
-    let roomy = Bytes(1 << 30);
-    program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = roomy);
-    program.target.devices.iter_mut().for_each(|(_, device)| device.memory = roomy);
+    sample::give_room(&mut program, Bytes(1 << 30));
     program.search.placement = Choice::OneOf(vec![Placement::Accumulate]);
     program.search.states = Choice::OneOf(vec![States::Replicated]);
     let least = |rows: Numbers| {
@@ -199,9 +197,7 @@ fn the_nearest_number_of_micro_batches_is_told() {
     let program = |micro_batches| {
         let mut program = separate(1, 16);
         program.model = sample::gpt(2, 16, 16, false);
-        let roomy = Bytes(1 << 30);
-        program.target.devices.iter_mut().for_each(|(_, device)| device.memory = roomy);
-        program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = roomy);
+        sample::give_room(&mut program, Bytes(1 << 30));
         program.search.placement = Choice::OneOf(vec![Placement::Accumulate]);
         program.search.recompute = Choice::OneOf(vec![Recompute::None]);
         program.search.micro_batches =
@@ -236,8 +232,7 @@ fn more_devices_are_as_few_as_suffice() {
     let room = peak(8);
     assert!(room < peak(4));
     let mut tight = program(2);
-    tight.target.devices.iter_mut().for_each(|(_, device)| device.memory = room);
-    tight.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = room);
+    sample::give_room(&mut tight, room);
     let refused = refusal(&tight);
     assert!(lines(&refused).contains(&"cluster.devices = 8"), "{refused}");
     hold(&tight, &refused);

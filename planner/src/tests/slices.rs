@@ -1,6 +1,6 @@
 //! Slices in a search: tried where a program names them, and never faster or smaller than bounded.
 
-use super::{all, refusal};
+use super::{all, brute_force::within_bounds, refusal};
 use crate::{Candidate, Options, appraise, plan, sample};
 use roundelay_dsl::{Choice, Numbers, Operation, Program};
 use roundelay_schedule::{Bytes, Exactness, Order, Placement, Recompute};
@@ -9,9 +9,7 @@ use roundelay_schedule::{Bytes, Exactness, Order, Placement, Recompute};
 fn program() -> Program {
     let mut program = sample::program(4, 4);
     program.model = sample::gpt(6, 32, 16, false);
-    let roomy = Bytes(1 << 30);
-    program.target.devices.iter_mut().for_each(|(_, device)| device.memory = roomy);
-    program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = roomy);
+    sample::give_room(&mut program, Bytes(1 << 30));
     program.search.placement = Choice::OneOf(vec![Placement::Pipeline]);
     program.search.stages = Numbers::Ranges(vec![(2, 4)]);
     program.search.micro_batches = Numbers::Ranges(vec![(1, 2)]);
@@ -103,15 +101,10 @@ fn no_slices_beat_their_bounds_and_a_plan_costs_what_the_search_says() {
     program.search.slices = Numbers::Ranges(vec![(2, 2), (8, 8)]);
     let plans = all(&program).plans;
     assert!(plans.len() > 10);
-    for candidate in &plans {
-        let Candidate { bound, step_time, device_peak, plan, .. } = candidate;
-        assert!(bound.step_time() <= *step_time, "{bound:?} {step_time} {plan:?}");
-        assert!(bound.memory <= *device_peak, "{bound:?} {device_peak} {plan:?}");
-    }
+    plans.iter().for_each(within_bounds);
     for candidate in &plans[..3] {
         let alone = appraise(&program, &candidate.plan).unwrap();
         assert_eq!(alone.step_time, candidate.step_time);
-        let Candidate { bound, step_time, device_peak, .. } = &alone;
-        assert!(bound.step_time() <= *step_time && bound.memory <= *device_peak);
+        within_bounds(&alone);
     }
 }

@@ -137,9 +137,7 @@ fn the_front_is_that_of_clocking_every_plan() {
 fn roomy(layers: u64) -> Program {
     let mut program = sample::program(1, 4);
     program.model = sample::gpt(layers, 16, 16, false);
-    let roomy = Bytes(1 << 30);
-    program.target.devices.iter_mut().for_each(|(_, device)| device.memory = roomy);
-    program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = roomy);
+    sample::give_room(&mut program, Bytes(1 << 30));
     program
 }
 

@@ -31,9 +31,7 @@ fn numbers(random: &mut Random, known: &[u64]) -> Numbers {
 /// A program that leaves few values to each decision, in any order, and has room for all.
 fn small_space(random: &mut Random) -> Program {
     let mut program = sample::program(pick(random, &[1, 2, 4]), 4);
-    let roomy = Bytes(1 << 30);
-    program.target.devices.iter_mut().for_each(|(_, device)| device.memory = roomy);
-    program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = roomy);
+    sample::give_room(&mut program, Bytes(1 << 30));
     let search = &mut program.search;
     search.exactness = Some(Exactness::Delayed);
     search.objective = pick(random, &[Objective::StepTime, Objective::Memory]);
@@ -131,9 +129,7 @@ fn what_is_left_out_has_a_plan_that_is_no_worse() {
 fn workers_take_what_replicas_take() {
     let mut program = sample::program(4, 4);
     program.model = sample::gpt(6, 32, 16, false);
-    let roomy = Bytes(1 << 30);
-    program.target.devices.iter_mut().for_each(|(_, device)| device.memory = roomy);
-    program.target.pools.iter_mut().for_each(|(_, pool)| pool.capacity = roomy);
+    sample::give_room(&mut program, Bytes(1 << 30));
     let one = |number| Numbers::Ranges(vec![(number, number)]);
     program.search.rule = Choice::OneOf(vec![Rule::Sync]);
     program.search.rows = one(1);
