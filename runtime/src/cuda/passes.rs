@@ -24,11 +24,9 @@ use std::{collections::BTreeMap, mem, time::Duration};
 
 /// The forward passes of a schedule on one GPU.
 pub(crate) struct GpuPasses {
-    /// None once the GPU has failed: what its stream may still do with the memory is left to the end
-    /// of the process.
-    gallery: Option<Gallery>,
-    /// Why it is gone.
-    failure: Option<CudaError>,
+    /// Or why it is gone: what the stream of a GPU that failed may still do with the memory is left to
+    /// the end of the process.
+    gallery: Result<Gallery, CudaError>,
     bytes: Bytes,
 }
 
@@ -144,7 +142,7 @@ impl GpuPasses {
             measured: job.measured(),
             deadline: on.deadline,
         };
-        Ok(Self { gallery: Some(gallery), failure: None, bytes: Bytes(bytes) })
+        Ok(Self { gallery: Ok(gallery), bytes: Bytes(bytes) })
     }
 
     /// Does something, unless the GPU failed.
@@ -152,18 +150,14 @@ impl GpuPasses {
         &mut self,
         work: impl FnOnce(&mut Gallery) -> Result<T, Unreached>,
     ) -> Result<T, MachineError> {
-        let Some(gallery) = &mut self.gallery else {
-            let failure = self.failure.clone();
-            return Err(failure.expect("what is gone has failed").into());
-        };
+        let gallery = self.gallery.as_mut().map_err(|failure| failure.clone())?;
         let entered = gallery.device.enter().map_err(Unreached::from);
         let unreached = match entered.and_then(|()| work(gallery)) {
             Ok(done) => return Ok(done),
             Err(unreached) => unreached,
         };
         let failure = gallery.failed(unreached);
-        self.failure = Some(failure.clone());
-        mem::forget(self.gallery.take());
+        mem::forget(mem::replace(&mut self.gallery, Err(failure.clone())));
         Err(failure.into())
     }
 }
