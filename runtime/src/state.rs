@@ -13,7 +13,7 @@ pub(crate) use source::Made;
 use roundelay_schedule::{Division, Float, Job, Parameter, Stage};
 use std::{
     borrow::Cow,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ops::Range,
     path::{Path, PathBuf},
 };
@@ -233,9 +233,7 @@ impl<A: ArrayNumbers> State<A> {
     /// # Errors
     /// The first thing that does not fit.
     pub(crate) fn has_parameters(&self, job: &Job) -> Result<(), StateError> {
-        if self.dtype != job.dtype {
-            return Err(StateError::Element { found: self.dtype, expected: job.dtype });
-        }
+        self.has_element(job)?;
         let Moment { step, origin, optimizer_origin } = self.moment();
         let ahead = [origin, optimizer_origin].into_iter().find(|origin| *origin > step);
         if let Some(origin) = ahead {
@@ -244,27 +242,55 @@ impl<A: ArrayNumbers> State<A> {
         job.parameters
             .iter()
             .try_for_each(|parameter| self.tensor(job, parameter).map(drop))?;
-        let known = |name: &&String| job.parameters.iter().all(|p| p.name != **name);
-        match self.tensors.keys().find(known) {
-            Some(name) => Err(StateError::Unknown { name: name.clone() }),
-            None => Ok(()),
+        self.unknown(job).next().map_or(Ok(()), Err)
+    }
+
+    /// Everything in which its parameters are those of another model.
+    pub(crate) fn misfits(&self, job: &Job) -> Vec<StateError> {
+        let element = self.has_element(job).err();
+        let shapes = job.parameters.iter().filter_map(|own| self.shaped(own).err());
+        element.into_iter().chain(shapes).chain(self.unknown(job)).collect()
+    }
+
+    fn has_element(&self, job: &Job) -> Result<(), StateError> {
+        let (found, expected) = (self.dtype, job.dtype);
+        match found == expected {
+            true => Ok(()),
+            false => Err(StateError::Element { found, expected }),
         }
     }
 
+    /// Parameters that the job's model does not have.
+    fn unknown(&self, job: &Job) -> impl Iterator<Item = StateError> {
+        let known: BTreeSet<&String> =
+            job.parameters.iter().map(|own| &own.name).collect();
+        let unknown = self.tensors.keys().filter(move |name| !known.contains(name));
+        unknown.map(|name| StateError::Unknown { name: name.clone() })
+    }
+
+    /// The tensor of a parameter, which has its shape.
+    fn shaped(&self, parameter: &Parameter) -> Result<&ParameterState<A>, StateError> {
+        let name = || parameter.name.clone();
+        let tensor = self.tensors.get(&parameter.name);
+        let tensor = tensor.ok_or_else(|| StateError::Missing { name: name() })?;
+        let expected = parameter.whole_shape();
+        if tensor.shape != expected {
+            let found = tensor.shape.clone();
+            return Err(StateError::Shape { name: name(), found, expected });
+        }
+        Ok(tensor)
+    }
+
+    /// The tensor of a parameter, whose arrays are as long as its shape says.
     fn tensor(
         &self,
         job: &Job,
         parameter: &Parameter,
     ) -> Result<&ParameterState<A>, StateError> {
-        let name = || parameter.name.clone();
-        let tensor = self.tensors.get(&parameter.name);
-        let tensor = tensor.ok_or_else(|| StateError::Missing { name: name() })?;
-        if tensor.shape != parameter.whole_shape() {
-            let (found, expected) = (tensor.shape.clone(), parameter.whole_shape());
-            return Err(StateError::Shape { name: name(), found, expected });
-        }
+        let tensor = self.shaped(parameter)?;
         if tensor.versions.is_empty() {
-            return Err(StateError::Version { name: name(), version: self.step });
+            let (name, version) = (parameter.name.clone(), self.step);
+            return Err(StateError::Version { name, version });
         }
         are_long(parameter, &tensor.versions, job.dtype.size())?;
         Ok(tensor)

@@ -1,9 +1,7 @@
 //! How a run goes on from a checkpoint.
 
 use super::{Checkpoint, CheckpointError, Latest, Provenance};
-use crate::{
-    ArrayNumbers, ArraySource, ParameterState, State, StateError, state::is_named_as_head,
-};
+use crate::{ArrayNumbers, ArraySource, ParameterState, State, state::is_named_as_head};
 use roundelay_schedule::{Belonging, Job, Parameter, Rule, Schedule};
 use std::{collections::BTreeSet, path::Path};
 
@@ -109,7 +107,7 @@ impl Checkpoint {
         if other_heads {
             share(&mut state, &schedule.job);
         }
-        let mistakes = mistakes(&state, &schedule.job);
+        let mistakes = state.misfits(&schedule.job);
         if !mistakes.is_empty() {
             return Err(CheckpointError::Mismatch { path: self.path, mistakes });
         }
@@ -175,27 +173,6 @@ fn share(state: &mut State<ArraySource>, job: &Job) {
 /// Parameters of heads.
 fn heads(job: &Job) -> impl Iterator<Item = &Parameter> {
     job.parameters.iter().filter(|own| own.belonging == Belonging::Head)
-}
-
-/// Everything in which the parameters are others than the job's.
-fn mistakes(state: &State<ArraySource>, job: &Job) -> Vec<StateError> {
-    let (found, expected) = (state.dtype, job.dtype);
-    let element = (found != expected).then_some(StateError::Element { found, expected });
-    let shapes = job.parameters.iter().filter_map(|parameter| {
-        let name = parameter.name.clone();
-        match state.tensors.get(&name) {
-            None => Some(StateError::Missing { name }),
-            Some(tensor) if tensor.shape != parameter.whole_shape() => {
-                let (found, expected) = (tensor.shape.clone(), parameter.whole_shape());
-                Some(StateError::Shape { name, found, expected })
-            }
-            Some(_) => None,
-        }
-    });
-    let known: BTreeSet<&String> = job.parameters.iter().map(|p| &p.name).collect();
-    let unknown = state.tensors.keys().filter(|name| !known.contains(name));
-    let unknown = unknown.map(|name| StateError::Unknown { name: name.clone() });
-    element.into_iter().chain(shapes).chain(unknown).collect()
 }
 
 /// An older version that the schedule reads and the checkpoint does not hold.
