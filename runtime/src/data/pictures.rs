@@ -103,55 +103,35 @@ impl Pictures {
     /// Writes an image in the type of the job; `pixel` gives the colour at a row and a column.
     pub(super) fn write(&self, pixel: impl Fn(usize, usize) -> Colour, row: &mut [u8]) {
         match self.dtype {
-            Float::F32 => self.put::<12>(row, |y, x| {
-                let mut bytes = [0; 12];
-                let (places, _) = bytes.as_chunks_mut::<4>();
-                places
-                    .iter_mut()
-                    .zip(pixel(y, x))
-                    .for_each(|(p, v)| *p = v.to_ne_bytes());
-                bytes
-            }),
-            Float::F64 => self.put::<24>(row, |y, x| {
-                let mut bytes = [0; 24];
-                let (places, _) = bytes.as_chunks_mut::<8>();
-                let wide = pixel(y, x).map(f64::from);
-                places.iter_mut().zip(wide).for_each(|(p, v)| *p = v.to_ne_bytes());
-                bytes
-            }),
-            Float::Bf16(_) => {
-                self.put::<6>(row, |y, x| {
-                    halves(pixel(y, x), |v| bf16::from_f32(v).to_ne_bytes())
+            Float::F32 => self.put(row, |y, x| pixel(y, x).map(f32::to_ne_bytes)),
+            Float::F64 => {
+                self.put(row, |y, x| {
+                    pixel(y, x).map(|value| f64::from(value).to_ne_bytes())
                 });
             }
-            Float::F16(_) => {
-                self.put::<6>(row, |y, x| {
-                    halves(pixel(y, x), |v| f16::from_f32(v).to_ne_bytes())
-                });
-            }
+            Float::Bf16(_) => self.put(row, |y, x| {
+                pixel(y, x).map(|value| bf16::from_f32(value).to_ne_bytes())
+            }),
+            Float::F16(_) => self.put(row, |y, x| {
+                pixel(y, x).map(|value| f16::from_f32(value).to_ne_bytes())
+            }),
         }
     }
 
-    /// Writes the bytes of each pixel, `SIZE` of them, row by row.
+    /// Writes the numbers of each pixel, row by row.
     fn put<const SIZE: usize>(
         &self,
         row: &mut [u8],
-        bytes: impl Fn(usize, usize) -> [u8; SIZE],
+        numbers: impl Fn(usize, usize) -> [[u8; SIZE]; CHANNELS as usize],
     ) {
         let width = self.extent.map_or(1, |[_, width]| width as usize);
-        for (y, line) in row.chunks_exact_mut(width * SIZE).enumerate() {
-            let (places, _) = line.as_chunks_mut::<SIZE>();
-            places.iter_mut().enumerate().for_each(|(x, place)| *place = bytes(y, x));
+        let pixel = CHANNELS as usize * SIZE;
+        for (y, line) in row.chunks_exact_mut(width * pixel).enumerate() {
+            for (x, place) in line.chunks_exact_mut(pixel).enumerate() {
+                place.copy_from_slice(numbers(y, x).as_flattened());
+            }
         }
     }
-}
-
-/// The bytes of a pixel of 16-bit numbers.
-fn halves(colour: Colour, number: impl Fn(f32) -> [u8; 2]) -> [u8; 6] {
-    let mut bytes = [0; 6];
-    let (places, _) = bytes.as_chunks_mut::<2>();
-    places.iter_mut().zip(colour).for_each(|(place, value)| *place = number(value));
-    bytes
 }
 
 fn part(input: &Input) -> Option<Part> {
