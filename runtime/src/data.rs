@@ -15,14 +15,14 @@ mod shapes;
 mod synthetic;
 mod windows;
 
-use crate::{Feed, digest::Digest, helpers::together, lock::lock};
+use crate::{Feed, digest::Digest, helpers::share_out};
 use corpus::Corpus;
 pub use error::DataError;
 pub use files::{Written, data_files, refuse_among_data};
 use images::Images;
 use roundelay_schedule::{Data, Element, Id, InputId, Job, gcd};
 use shapes::Shapes;
-use std::{num::NonZeroUsize, path::Path, slice, sync::Mutex, thread};
+use std::{num::NonZeroUsize, path::Path, slice, thread};
 use synthetic::Synthetic;
 use windows::Windows;
 
@@ -278,17 +278,10 @@ fn each_row(
     (first, row, bytes): (u64, usize, &mut [u8]),
     fill: impl Fn(u64, &mut [u8]) + Sync,
 ) {
-    let fill_part = |first: u64, part: &mut [u8]| {
-        (first..).zip(part.chunks_exact_mut(row)).for_each(|(e, row)| fill(e, row));
-    };
     let share = (bytes.len() / row).div_ceil(threads.max(1)).max(1);
     let parts = (first..).step_by(share).zip(bytes.chunks_mut(share * row));
-    let parts = Mutex::new(parts);
-    let next = || lock(&parts).next();
-    together(threads, || {
-        while let Some((first, part)) = next() {
-            fill_part(first, part);
-        }
+    share_out(threads, parts, |(first, part)| {
+        (first..).zip(part.chunks_exact_mut(row)).for_each(|(e, row)| fill(e, row));
     });
 }
 

@@ -1,19 +1,30 @@
 //! Help from other threads, as far as the system gives any.
 
-use std::thread;
+use crate::lock::lock;
+use std::{sync::Mutex, thread};
 
-/// Calls `work` on this thread and on others, at most on `threads` together. It takes what is left of
-/// what there is to do until nothing is, so fewer threads take longer and leave nothing out.
+/// Does `work` on each part, on this thread and on others, at most on `threads` together. Whoever is free
+/// takes the next part, so fewer threads take longer and leave nothing out.
 ///
 /// A scope of threads allocates even where it starts none, so one thread goes without it.
-pub(crate) fn together(threads: usize, work: impl Fn() + Sync) {
+pub(crate) fn share_out<Part>(
+    threads: usize,
+    parts: impl Iterator<Item = Part> + Send,
+    work: impl Fn(Part) + Sync,
+) {
     if threads < 2 {
-        return work();
+        return parts.for_each(work);
     }
+    let parts = Mutex::new(parts);
+    let next = || lock(&parts).next();
+    let take = || {
+        while let Some(part) = next() {
+            work(part);
+        }
+    };
     thread::scope(|scope| {
-        let work = &work;
-        let start = || thread::Builder::new().spawn_scoped(scope, work);
+        let start = || thread::Builder::new().spawn_scoped(scope, take);
         let _refused = (1..threads).try_for_each(|_| start().map(drop));
-        work();
+        take();
     });
 }

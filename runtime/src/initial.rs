@@ -3,14 +3,13 @@
 use crate::{
     ParameterState, State, StateError,
     digest::Digest,
-    helpers::together,
-    lock::lock,
+    helpers::share_out,
     native::{put, rounded, wide_type},
     state::{ArrayNumbers, ArraySource, Made},
 };
 use roundelay_kernels::random::Stream;
 use roundelay_schedule::{Float, Initial, Job, Parameter};
-use std::{borrow::Cow, sync::Mutex, thread};
+use std::{borrow::Cow, thread};
 
 /// Labels the streams of initial parameters; the letters of the name follow.
 const INITIAL: u64 = u64::from_le_bytes(*b"initial\0");
@@ -92,12 +91,9 @@ impl ArrayNumbers for Drawing {
         let mut numbers = vec![0; self.count as usize * size];
         let blocks = numbers.len().div_ceil(BLOCK * size);
         let threads = thread::available_parallelism().map_or(1, usize::from);
-        let left = Mutex::new(numbers.chunks_mut(BLOCK * size).enumerate());
-        let next = || lock(&left).next();
-        together(threads.min(blocks), || {
-            while let Some((number, block)) = next() {
-                self.fill(number * BLOCK, block);
-            }
+        let parts = numbers.chunks_mut(BLOCK * size).enumerate();
+        share_out(threads.min(blocks), parts, |(number, block)| {
+            self.fill(number * BLOCK, block);
         });
         Ok(Cow::Owned(rounded(numbers, self.dtype)))
     }

@@ -11,7 +11,7 @@ use super::{
     compile::Compiler,
 };
 use crate::{
-    helpers::together,
+    helpers::share_out,
     lock::{held, lock},
 };
 use roundelay_kernels::{
@@ -97,13 +97,10 @@ fn side_by_side<T: Send>(
     work: impl Fn(Source) -> T + Sync,
 ) -> BTreeMap<Source, T> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let (rest, done) = (Mutex::new(sources), Mutex::new(BTreeMap::new()));
-    let next = || lock(&rest).pop_first();
-    together(cores, || {
-        while let Some(source) = next() {
-            let made = work(source);
-            lock(&done).insert(source, made);
-        }
+    let done = Mutex::new(BTreeMap::new());
+    share_out(cores, sources.into_iter(), |source| {
+        let made = work(source);
+        lock(&done).insert(source, made);
     });
     held(done.into_inner())
 }
