@@ -323,14 +323,14 @@ impl Trainer {
         })
     }
 
-    /// Writes a checkpoint of the state that the run begins with, where this rank writes checkpoints.
+    /// Writes a checkpoint of a state, where this rank writes checkpoints.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn keep<A: ArrayNumbers>(&self, first: &State<A>) -> Result<(), CheckpointError> {
+    pub fn keep<A: ArrayNumbers>(&self, state: &State<A>) -> Result<(), CheckpointError> {
         match &self.rests.checkpoint {
             Checkpointing::Never | Checkpointing::Elsewhere { .. } => Ok(()),
-            Checkpointing::Every { checkpoints, .. } => checkpoints.save(first).map(drop),
+            Checkpointing::Every { checkpoints, .. } => checkpoints.save(state).map(drop),
         }
     }
 
@@ -364,14 +364,12 @@ impl Trainer {
             (false, false) => None,
         };
         if let Some(state) = state {
-            if let Some(measures) = self.evaluate(&state, end)? {
+            if looks && let Some(measures) = self.evaluate(&state)? {
                 observer.evaluated(step, &measures);
                 evaluations.push((step, measures));
             }
-            if let Checkpointing::Every { checkpoints, .. } = &self.rests.checkpoint
-                && saves
-            {
-                checkpoints.save(&state).map_err(|error| match step < end {
+            if saves {
+                self.keep(&state).map_err(|error| match step < end {
                     true => TrainError::Checkpoint(error),
                     false => TrainError::LastCheckpoint(error),
                 })?;
@@ -390,30 +388,21 @@ impl Trainer {
         {
             return Ok(());
         }
-        let state = self.machine.save()?;
-        if let Checkpointing::Every { checkpoints, .. } = &self.rests.checkpoint
-            && let Some(state) = state
-        {
-            checkpoints.save(&state).map_err(TrainError::LastCheckpoint)?;
+        match self.machine.save()? {
+            Some(state) => self.keep(&state).map_err(TrainError::LastCheckpoint),
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    /// Held-out loss and metrics, when they are due.
-    fn evaluate(
-        &mut self,
-        state: &State,
-        end: u64,
-    ) -> Result<Option<Measures>, EvaluateError> {
-        let due = self.rests.evaluates(state.step, end);
-        let Evaluating::Every { held_out, .. } = &mut self.rests.evaluate else {
-            return Ok(None);
-        };
-        let Some(evaluator) = self.evaluator.as_mut().filter(|_| due) else {
-            return Ok(None);
-        };
-        let micro_batches = held_out.micro_batches();
-        Ok(Some(evaluator.measure(state, held_out.as_mut(), micro_batches)?))
+    /// Held-out loss and metrics, where this rank looks at them.
+    fn evaluate(&mut self, state: &State) -> Result<Option<Measures>, EvaluateError> {
+        match (&mut self.rests.evaluate, &mut self.evaluator) {
+            (Evaluating::Every { held_out, .. }, Some(evaluator)) => {
+                let micro_batches = held_out.micro_batches();
+                evaluator.measure(state, held_out.as_mut(), micro_batches).map(Some)
+            }
+            (Evaluating::Never, _) | (_, None) => Ok(None),
+        }
     }
 }
 
