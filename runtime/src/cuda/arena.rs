@@ -119,11 +119,9 @@ pub(super) fn allocate(
             wanted: bytes,
             free: device.free().unwrap_or_default(),
         },
-        false => CudaError::Refused {
-            device: device.facts().to_string(),
-            what: format!("{bytes} for {what}"),
-            reason,
-        },
+        false => {
+            CudaError::refused(device.facts(), format!("{bytes} for {what}"), reason)
+        }
     };
     DeviceMemory::new(device, bytes.0).map_err(refused)
 }

@@ -15,11 +15,8 @@ use roundelay_schedule::{Bytes, Copies, CopyTime, Nanos};
 /// When there is no such GPU, or it fails.
 pub fn gpu_copies(ordinal: u32) -> Result<Copies, CudaError> {
     let device = Device::open(ordinal)?;
-    let refused = |reason| CudaError::Refused {
-        device: device.facts().to_string(),
-        what: "copies of its memory".to_owned(),
-        reason,
-    };
+    let refused =
+        |reason| CudaError::refused(device.facts(), "copies of its memory", reason);
     device.enter().map_err(refused)?;
     let (block, stream) = (BLOCK as u64, Stream::new().map_err(refused)?);
     let memory = allocate(&device, "copies", Bytes(2 * block))?;

@@ -63,8 +63,8 @@ impl Engine {
         (device, among): (Device, Option<Among>),
     ) -> Result<Self, CudaError> {
         let refused = |what: &'static str| {
-            let device = device.facts().to_string();
-            move |reason| CudaError::Refused { device, what: what.to_owned(), reason }
+            let facts = device.facts();
+            move |reason| CudaError::refused(facts, what, reason)
         };
         device.enter().map_err(refused("its context"))?;
         let queues = Queues::new(schedule);
@@ -138,8 +138,7 @@ impl Engine {
 
     /// Something that is no action, and that the device refuses.
     pub(super) fn refused(&self, what: &str, reason: DriverError) -> CudaError {
-        let device = self.device.facts().to_string();
-        CudaError::Refused { device, what: what.to_owned(), reason }
+        CudaError::refused(self.device.facts(), what, reason)
     }
 
     pub(super) fn load<A: ArrayNumbers>(

@@ -1,7 +1,7 @@
 //! Why the CUDA machine cannot start or go on.
 
 use super::{
-    driver::{DriverError, NoCuda},
+    driver::{DeviceFacts, DriverError, NoCuda},
     ready::{KEEP, unkept},
 };
 use crate::{
@@ -175,7 +175,7 @@ impl CudaError {
             Self::WorldSize(error) => error.hint(),
             Self::NoGpu { .. } => {
                 "start one process per GPU, or show each process its own by \
-                                   CUDA_VISIBLE_DEVICES"
+                 CUDA_VISIBLE_DEVICES"
                     .to_owned()
             }
             Self::Code(error) => error.hint().to_owned(),
@@ -194,5 +194,14 @@ impl CudaError {
             | Self::Stuck { .. }
             | Self::Unready(_) => String::new(),
         }
+    }
+
+    /// Of something that is no action, and that a device refuses.
+    pub(super) fn refused(
+        device: &DeviceFacts,
+        what: impl Into<String>,
+        reason: DriverError,
+    ) -> Self {
+        Self::Refused { device: device.to_string(), what: what.into(), reason }
     }
 }

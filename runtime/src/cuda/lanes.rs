@@ -68,12 +68,9 @@ impl Lanes {
             start
         };
         let scratch = sizes.into_iter().map(|sizes| sizes.map(&mut place)).collect();
-        let refused = |reason| CudaError::Refused {
-            device: device.facts().to_string(),
-            what: "streams and events".to_owned(),
-            reason,
-        };
-        Self::with(homes, scratch, memory, bytes).map_err(refused)
+        Self::with(homes, scratch, memory, bytes).map_err(|reason| {
+            CudaError::refused(device.facts(), "streams and events", reason)
+        })
     }
 
     fn with(

@@ -116,13 +116,16 @@ impl GpuPasses {
     /// too little memory.
     pub(crate) fn new(schedule: &Schedule, on: OnGpu) -> Result<Self, CudaError> {
         let device = Device::open(on.ordinal)?;
-        device.enter().map_err(|reason| refused(&device, "its context", reason))?;
+        let refused = |what: &'static str| {
+            let facts = device.facts();
+            move |reason| CudaError::refused(facts, what, reason)
+        };
+        device.enter().map_err(refused("its context"))?;
         let code = Code::of_pass(schedule, &device, Pass::Forward)?;
         let Bytes(bytes) = Places::new(schedule, &code, Address(0)).bytes;
         let memory = allocate(&device, "a look at held-out data", Bytes(bytes))?;
         let made = Stream::new().and_then(|stream| Ok((stream, Bounce::new()?)));
-        let (stream, bounce) =
-            made.map_err(|reason| refused(&device, "a stream and its buffer", reason))?;
+        let (stream, bounce) = made.map_err(refused("a stream and its buffer"))?;
         let (job, stages) = (&schedule.job, schedule.routines.values());
         let keys = stages.map(|routine| {
             let arguments = routine.arguments.iter();
@@ -293,14 +296,6 @@ impl Gallery {
 
     fn failed(&self, unreached: Unreached) -> CudaError {
         let reason = unreached.reason("a forward pass", self.deadline);
-        refused(&self.device, "a look at held-out data", reason)
-    }
-}
-
-fn refused(device: &Device, what: &str, reason: DriverError) -> CudaError {
-    CudaError::Refused {
-        device: device.facts().to_string(),
-        what: what.to_owned(),
-        reason,
+        CudaError::refused(self.device.facts(), "a look at held-out data", reason)
     }
 }

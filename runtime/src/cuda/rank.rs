@@ -142,11 +142,6 @@ impl Rank {
         let moments = Moments::new(streams, actions);
         let received_bytes = terms(schedule).max(parts::incoming(code));
         let received = allocate(device, "what other ranks bring", received_bytes)?;
-        let refused = |reason| CudaError::Refused {
-            device: device.facts().to_string(),
-            what: "events".to_owned(),
-            reason,
-        };
         let Among { control, owners, seated } = &among;
         let first = owners.rank(seated.first_part(schedule));
         parts::agree(schedule, (control, first), device.facts(), code)
@@ -157,7 +152,8 @@ impl Rank {
         Ok(Self {
             peers: joined.map_err(|trouble| control.ended(trouble))?,
             clocks: Clocks::new(streams, queues.len(), actions, depth),
-            moments: moments.map_err(refused)?,
+            moments: moments
+                .map_err(|reason| CudaError::refused(device.facts(), "events", reason))?,
             post: Post::new(seated.device),
             among,
             messages,

@@ -166,11 +166,8 @@ struct Bench {
 impl Bench {
     fn open(seat: &Seat, largest: Bytes) -> Result<Self, CudaError> {
         let device = Device::open(ordinal_of(seat)?)?;
-        let name = device.facts().to_string();
-        let refused = |reason| CudaError::Refused {
-            device: name.clone(),
-            what: "what the self-check takes".to_owned(),
-            reason,
+        let refused = |reason| {
+            CudaError::refused(device.facts(), "what the self-check takes", reason)
         };
         device.enter().map_err(refused)?;
         let size = largest.0.max(SMALLEST);

@@ -78,10 +78,9 @@ impl Staging {
             half = (half + each * coordinates).next_multiple_of(ALIGNMENT as usize);
         }
         let table = Bytes((rows * ROW * HALVES) as u64);
-        let pinned = Pinned::new(half * HALVES).map_err(|reason| CudaError::Refused {
-            device: device.facts().to_string(),
-            what: format!("{} of pinned host memory", Bytes((half * HALVES) as u64)),
-            reason,
+        let pinned = Pinned::new(half * HALVES).map_err(|reason| {
+            let what = format!("{} of pinned host memory", Bytes((half * HALVES) as u64));
+            CudaError::refused(device.facts(), what, reason)
         })?;
         let table = allocate(device, "the table of scalars", table)?;
         let is_feed = |action| matches!(schedule.actions[action].work, Work::Feed { .. });

@@ -220,11 +220,7 @@ pub(super) struct Room<'a> {
 
 impl<'a> Room<'a> {
     pub(super) fn new(device: &'a Device, deadline: Duration) -> Result<Self, CudaError> {
-        let refused = |reason| CudaError::Refused {
-            device: device.facts().to_string(),
-            what: "a stream".to_owned(),
-            reason,
-        };
+        let refused = |reason| CudaError::refused(device.facts(), "a stream", reason);
         device.enter().map_err(refused)?;
         Ok(Self {
             stream: Stream::new().map_err(refused)?,
@@ -315,8 +311,7 @@ impl<'a> Room<'a> {
 
     fn failed(&self, call: &Call, unreached: Unreached) -> CudaError {
         let reason = unreached.reason("it", self.deadline);
-        let device = self.device.facts().to_string();
-        CudaError::Refused { device, what: format!("`{}`", call.text()), reason }
+        CudaError::refused(self.device.facts(), format!("`{}`", call.text()), reason)
     }
 }
 

@@ -77,10 +77,9 @@ impl Functions {
     fn module(&mut self, source: Source) -> Result<&Module, CudaError> {
         if !self.modules.contains_key(&source) {
             let load = |code: &[u8]| {
-                Module::new(code).map_err(|reason| CudaError::Refused {
-                    device: self.facts.to_string(),
-                    what: format!("the machine code of `{}`", source.name),
-                    reason,
+                Module::new(code).map_err(|reason| {
+                    let what = format!("the machine code of `{}`", source.name);
+                    CudaError::refused(&self.facts, what, reason)
                 })
             };
             let module = match self.compiled.remove(&source) {
