@@ -8,13 +8,13 @@ use super::{
         driver::{Device, DriverError, Parameters, Stream},
     },
     attentions::{OLDEST, graph},
-    code::{Binding, Room, give},
+    code::{Binding, Room},
     cudnn::{
         Cudnn, Handle, Refused, Unusable,
         engine::{self, Engines, Target},
     },
     drawn::{Distance, extents},
-    functions::{Functions, Loaded, sources},
+    functions::{Functions, Loaded, digest_of},
     tools::Tools,
     tuning::{Bench, Choice, Known, Trials, Tried, Tuner},
 };
@@ -373,9 +373,8 @@ impl Case<'_> {
         let Either { words, arrays, .. } = self.either;
         let mut text = format!("{words} {arrays:?}");
         for way in [Some(&self.usual), self.special.as_ref().ok()].into_iter().flatten() {
-            text +=
-                &format!(" by {:016x}", sources(way.iter().map(|(_, launch)| launch)));
-            for (_, launch) in way {
+            text += &format!(" by {:016x}", digest_of(way.launches()));
+            for launch in way.launches() {
                 text += &format!(" {:?}", launch.arguments);
             }
         }
@@ -517,9 +516,7 @@ impl Tried for Trial<'_> {
             (Way::Special, _, Ok(special)) => special,
             (Way::Usual | Way::Special | Way::Engine(_), _, _) => &self.case.usual,
         };
-        launches.iter().try_for_each(|(function, launch)| {
-            give((function, launch), &binding, &mut self.parameters, stream)
-        })
+        launches.give(&binding, &mut self.parameters, stream)
     }
 }
 

@@ -13,7 +13,6 @@ use super::{
     },
     attender::{Attender, Chosen},
     convolver::{Convolver, Own},
-    functions::Loaded,
     multiplier::{Multiplier, Part, Ways, power_of_two_in},
     products::Request,
     tools::Tools,
@@ -448,7 +447,7 @@ impl Code {
             cuda::Step::Convolution(own) => self.convolution(*own, room),
             cuda::Step::Either(either) => {
                 Ok(match self.attender.choose(&either, room, &mut self.tools)? {
-                    Chosen::Functions(loaded) => launches(loaded),
+                    Chosen::Functions(loaded) => loaded.into_steps(),
                     Chosen::Library(places, plan) => vec![Step::Attention(places, plan)],
                 })
             }
@@ -483,13 +482,13 @@ impl Code {
         Room { operands, scratch, .. }: Room<'_>,
     ) -> Result<Vec<Step>, CudaError> {
         let loaded = self.tools.functions.all(&mem::take(&mut convolution.own))?;
-        let own = Own { launches: &loaded, scratch };
+        let own = Own { loaded: &loaded, scratch };
         let tools = &mut self.tools;
         if let Some(plan) = self.convolver.plan(&convolution, operands, own, tools) {
             let Convolution { x, weight, y, .. } = convolution;
             return Ok(vec![Step::Convolution([x.place, weight.place, y.place], plan)]);
         }
-        Ok(launches(loaded))
+        Ok(loaded.into_steps())
     }
 
     fn launch(&mut self, launch: Launch) -> Result<Step, CudaError> {
@@ -520,11 +519,6 @@ impl Code {
             }
         }
     }
-}
-
-/// Functions as steps.
-fn launches(of: Loaded) -> Vec<Step> {
-    of.into_iter().map(|(function, launch)| Step::Launch(function, launch)).collect()
 }
 
 /// Gives a function to a stream.

@@ -6,14 +6,14 @@ use super::{
         bounce::Unreached,
         driver::{Device, DeviceFacts, DriverError, Parameters, Stream},
     },
-    code::{Binding, Operand, give},
+    code::{Binding, Operand},
     convolutions::{arrays, graph},
     cudnn::{
         Handle, Refused, Unusable, data_type,
         engine::{Chosen, Configuration, Engines, Target},
     },
     drawn::{Distance, extents},
-    functions::{Loaded, sources},
+    functions::{Loaded, digest_of},
     tools::Tools,
     tuning::{Bench, Choice, Known, Trials, Tried},
 };
@@ -50,7 +50,7 @@ enum Reason {
 /// Our functions for a convolution, loaded.
 #[derive(Clone, Copy)]
 pub(super) struct Own<'a> {
-    pub(super) launches: &'a Loaded,
+    pub(super) loaded: &'a Loaded,
     /// What the call takes beside its operands.
     pub(super) scratch: Bytes,
 }
@@ -155,10 +155,7 @@ impl Convolver {
         own: Own<'_>,
         tools: &mut Tools,
     ) -> Result<Chosen, Reason> {
-        let text = format!(
-            "{shape:?} by {:016x}",
-            sources(own.launches.iter().map(|(_, launch)| launch))
-        );
+        let text = format!("{shape:?} by {:016x}", digest_of(own.loaded.launches()));
         let versions = self.versions.clone();
         let words = [versions.as_str(), &text];
         let made = self.best(convolution, own, words, tools);
@@ -297,9 +294,7 @@ impl Tried for Trial<'_> {
     fn run(&mut self, way: usize, bench: &Bench) -> Result<(), DriverError> {
         let (binding, stream) = (bench.binding(), &bench.stream);
         let Some(engine) = way.checked_sub(1) else {
-            return self.own.launches.iter().try_for_each(|(function, launch)| {
-                give((function, launch), &binding, &mut self.parameters, stream)
-            });
+            return self.own.loaded.give(&binding, &mut self.parameters, stream);
         };
         let Convolution { x, weight, y, .. } = self.convolution;
         let arrays = [x, weight, y].map(|array| binding.address(array.place));

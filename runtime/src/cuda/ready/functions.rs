@@ -3,8 +3,9 @@
 use super::{
     super::{
         CudaError,
-        driver::{DeviceFacts, Function, Module},
+        driver::{DeviceFacts, DriverError, Function, Module, Parameters, Stream},
     },
+    code::{Binding, Step, give},
     compile::Compiler,
     precompile::{self, Compiled},
 };
@@ -14,7 +15,34 @@ use roundelay_schedule::Schedule;
 use std::collections::BTreeMap;
 
 /// Functions of ours with their launches, one after another.
-pub(super) type Loaded = Vec<(Function, Launch)>;
+#[derive(Default)]
+pub(super) struct Loaded(Vec<(Function, Launch)>);
+
+impl Loaded {
+    pub(super) fn launches(&self) -> impl Iterator<Item = &Launch> {
+        self.0.iter().map(|(_, launch)| launch)
+    }
+
+    /// Gives all of them to a stream.
+    pub(super) fn give(
+        &self,
+        binding: &Binding<'_>,
+        parameters: &mut Parameters,
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        self.0.iter().try_for_each(|(function, launch)| {
+            give((function, launch), binding, parameters, stream)
+        })
+    }
+
+    /// Each as a step of its own.
+    pub(super) fn into_steps(self) -> Vec<Step> {
+        self.0
+            .into_iter()
+            .map(|(function, launch)| Step::Launch(function, launch))
+            .collect()
+    }
+}
 
 /// What is loaded on one device.
 pub(super) struct Functions {
@@ -70,8 +98,8 @@ impl Functions {
     /// # Errors
     /// As [`Functions::of`].
     pub(super) fn all(&mut self, launches: &[Launch]) -> Result<Loaded, CudaError> {
-        let launches = launches.iter();
-        launches.map(|launch| Ok((self.of(launch)?, launch.clone()))).collect()
+        let each = launches.iter().map(|launch| Ok((self.of(launch)?, launch.clone())));
+        Ok(Loaded(each.collect::<Result<_, CudaError>>()?))
     }
 
     fn module(&mut self, source: Source) -> Result<&Module, CudaError> {
@@ -93,7 +121,7 @@ impl Functions {
 }
 
 /// A digest of the sources of functions: others take another time.
-pub(super) fn sources<'a>(of: impl IntoIterator<Item = &'a Launch>) -> u64 {
+pub(super) fn digest_of<'a>(of: impl IntoIterator<Item = &'a Launch>) -> u64 {
     let mut digest = Digest::new();
     for launch in of {
         digest.add(launch.function.source.text.as_bytes());

@@ -10,7 +10,7 @@ use super::{
         driver::{Device, DriverError, Parameters, Stream},
     },
     code::{Binding, Operand, Room},
-    functions::sources,
+    functions::{Loaded, digest_of},
     products::{self, Addresses, Algorithm, Extents, Handle, Plan, Refused, Request},
     tools::Tools,
     tuning::{Bench, Choice, Trials, Tried, Tuner},
@@ -234,7 +234,7 @@ impl Multiplier {
         let plans = self.plans.get_disjoint_mut(both);
         let [(first, one), (other, two)] = plans.expect("they differ in what they make");
         let by = [&*one, &*two].map(|plan| plan.algorithm().bytes());
-        let behind = parts.map(|part| sources(&part.behind));
+        let behind = parts.map(|part| digest_of(&part.behind));
         let compiler = &self.compiler;
         let text =
             format!("{first:?} or {other:?} by {by:?}, then {behind:x?} by {compiler}");
@@ -245,7 +245,7 @@ impl Multiplier {
             functions: &mut tools.functions,
             room,
             compared,
-            behind: [vec![], vec![]],
+            behind: [Loaded::default(), Loaded::default()],
             parameters: Parameters::default(),
             wrong: None,
         };

@@ -13,7 +13,7 @@ use super::{
             driver::{DriverError, Parameters},
             likeness::{numbers, worst},
         },
-        code::{Room, give},
+        code::Room,
         functions::{Functions, Loaded},
         products::{Handle, Plan, Request},
         tuning::{Bench, DEADLINE, Tried},
@@ -178,8 +178,6 @@ impl Tried for Placing<'_> {
         let (binding, stream) = (bench.binding(), &bench.stream);
         let at = addresses(&self.parts[way].request, &binding);
         self.plans[way].run(self.handle, at, bench.workspace, stream)?;
-        self.behind[way].iter().try_for_each(|(function, launch)| {
-            give((function, launch), &binding, &mut self.parameters, stream)
-        })
+        self.behind[way].give(&binding, &mut self.parameters, stream)
     }
 }
