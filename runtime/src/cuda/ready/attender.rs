@@ -11,7 +11,7 @@ use super::{
     code::{Binding, Room},
     cudnn::{
         Cudnn, Handle, Refused, Unusable,
-        engine::{self, Engines, Target},
+        engine::{self, Configuration, Engines, Target},
     },
     drawn::{Distance, extents},
     functions::{Functions, Loaded, digest_of},
@@ -21,6 +21,7 @@ use super::{
 use crate::{digest::Digest, machine::AttentionCounts};
 use roundelay_kernels::cuda::{Attended, CallPlace, Either, Unattended};
 use roundelay_schedule::Bytes;
+use std::fmt;
 
 /// The devices that have the instructions of `sm_90a`.
 pub(super) const SM90: (u32, u32) = (9, 0);
@@ -93,40 +94,62 @@ pub(super) enum Chosen {
 /// A way that something may be made in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    Usual,
-    Special,
+    Own(Family),
     /// By the engine of the library that it offers in this place.
     Engine(usize),
 }
 
-/// How something is made, and why not in other ways.
+/// Functions of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Family {
+    /// For every device.
+    Usual,
+    /// For this one.
+    Special,
+}
+
+impl Family {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Usual => USUAL,
+            Self::Special => SPECIAL,
+        }
+    }
+}
+
+/// How something is made.
 struct Made {
     /// What it is.
     text: String,
-    way: Way,
-    /// The library's plan, where it makes it.
-    plan: Option<engine::Chosen>,
-    /// Why functions for every device make it, and why the library does not.
-    why_usual: Option<Reason>,
-    why_own: Option<Reason>,
+    by: By,
 }
 
-impl Made {
-    /// In a way, where those of `special` and of the library are not there as they say, or not taken for a
-    /// reason.
-    fn new(
-        text: String,
-        (way, plan): (Way, Option<engine::Chosen>),
-        [special, library]: [Option<Reason>; 2],
-        reason: Reason,
-    ) -> Self {
-        let why = |absent: Option<Reason>| Some(absent.unwrap_or_else(|| reason.clone()));
-        let (why_usual, why_own) = match way {
-            Way::Usual => (why(special), why(library)),
-            Way::Special => (None, why(library)),
-            Way::Engine(_) => (None, None),
-        };
-        Self { text, way, plan, why_usual, why_own }
+/// By whom something is made, and why not by those that are asked first.
+enum By {
+    Usual { special: Reason, library: Reason },
+    Special { library: Reason },
+    Library(engine::Chosen),
+}
+
+impl By {
+    /// By functions of ours, where those for this device and the library are absent as they say, or not
+    /// taken for a reason.
+    fn own(family: Family, absent: [Option<Reason>; 2], reason: &Reason) -> Self {
+        let why = |absent: Option<Reason>| absent.unwrap_or_else(|| reason.clone());
+        let [special, library] = absent.map(why);
+        match family {
+            Family::Usual => Self::Usual { special, library },
+            Family::Special => Self::Special { library },
+        }
+    }
+
+    /// What says it, in a digest.
+    fn name(&self) -> &[u8] {
+        match self {
+            Self::Usual { .. } => USUAL.as_bytes(),
+            Self::Special { .. } => SPECIAL.as_bytes(),
+            Self::Library(chosen) => &chosen.name,
+        }
     }
 }
 
@@ -176,20 +199,25 @@ impl Attender {
     /// How it is made, as for products.
     pub(super) fn ways(&self) -> String {
         let mut digest = Digest::new();
-        for Made { text, way, plan, .. } in &self.made {
+        for Made { text, by } in &self.made {
             digest.add(text.as_bytes());
-            digest.add(match (way, plan) {
-                (Way::Engine(_), Some(plan)) => &plan.name,
-                (way, _) => own_name(*way),
-            });
+            digest.add(by.name());
         }
         format!("{:016x}", digest.value())
     }
 
     /// Memory that the library takes for a plan beside the arrays.
     pub(super) fn workspace(&self, plan: usize) -> Bytes {
-        let made = self.made[plan].plan.as_ref();
-        made.map_or(Bytes(0), |chosen| chosen.plan.workspace())
+        self.chosen(plan).plan.workspace()
+    }
+
+    /// The library's plan for what it makes.
+    fn chosen(&self, plan: usize) -> &engine::Chosen {
+        let chosen = match &self.made[plan].by {
+            By::Library(chosen) => Some(chosen),
+            By::Usual { .. } | By::Special { .. } => None,
+        };
+        chosen.expect("a step is the library's where it has a plan")
     }
 
     /// By whom something of a call with this room is made.
@@ -221,12 +249,10 @@ impl Attender {
             self.made.len() - 1
         });
         self.count(place);
-        Ok(match self.made[place].way {
-            Way::Usual => Chosen::Functions(case.usual),
-            Way::Special => {
-                Chosen::Functions(case.special.expect("a way that is taken is there"))
-            }
-            Way::Engine(_) => Chosen::Library(case.places(), place),
+        Ok(match self.made[place].by {
+            By::Usual { .. } => Chosen::Functions(case.usual),
+            By::Special { .. } => Chosen::Functions(there(case.special)),
+            By::Library(_) => Chosen::Library(case.places(), place),
         })
     }
 
@@ -249,19 +275,19 @@ impl Attender {
     }
 
     fn count(&mut self, place: usize) {
-        let (made, counts) = (&self.made[place], &mut self.counts);
-        match made.way {
-            Way::Usual => counts.usual += 1,
-            Way::Special => counts.sm90 += 1,
-            Way::Engine(_) => counts.library += 1,
-        }
-        let both = [
-            (&mut counts.why_usual, &made.why_usual),
-            (&mut counts.why_own, &made.why_own),
-        ];
+        let counts = &mut self.counts;
+        let (made, why_usual, why_own) = match &self.made[place].by {
+            By::Usual { special, library } => {
+                (&mut counts.usual, Some(special), Some(library))
+            }
+            By::Special { library } => (&mut counts.sm90, None, Some(library)),
+            By::Library(_) => (&mut counts.library, None, None),
+        };
+        *made += 1;
+        let both = [(&mut counts.why_usual, why_usual), (&mut counts.why_own, why_own)];
         for (told, why) in both {
             if told.is_none() {
-                *told = why.as_ref().map(Reason::to_string);
+                *told = why.map(Reason::to_string);
             }
         }
     }
@@ -284,14 +310,14 @@ impl Attender {
         let mut trial = Trial::new(case, &mut tools.cudnn);
         let choice = tools.tuner.choose(&mut trial, KIND, [&versions, &text]);
         let (way, reason) = match choice {
-            Choice::First => (Way::Usual, Reason::Untried),
+            Choice::First => (Way::Own(Family::Usual), Reason::Untried),
             Choice::Kept(place) => (trial.ways[place], slower(trial.ways[place])),
         };
         if let Some(wrong) = trial.wrong.take() {
             self.counts.wrong.get_or_insert(wrong);
         }
-        let made = trial.made(text, way, reason);
-        if made.way != way {
+        let made = trial.made(text, way, &reason);
+        if let (Way::Engine(_), By::Usual { .. }) = (way, &made.by) {
             tools.tuner.withdraw(KIND, [&versions, &made.text]);
         }
         made
@@ -308,28 +334,21 @@ impl Attender {
         binding: &Binding<'_>,
         to: (&Handle, &Stream),
     ) -> Result<(), DriverError> {
-        let chosen = self.made[place].plan.as_ref();
-        let chosen = chosen.expect("a step is the library's where it has a plan");
-        chosen.run(places, binding, to)
+        self.chosen(place).run(places, binding, to)
     }
 }
 
 /// Why other ways are not taken where a trial kept this one.
 fn slower(kept: Way) -> Reason {
     Reason::Slower(match kept {
-        Way::Usual => USUAL,
-        Way::Special => SPECIAL,
+        Way::Own(family) => family.name(),
         Way::Engine(_) => "cuDNN",
     })
 }
 
-/// What says which functions make something; the library's engines have names of their own.
-fn own_name(way: Way) -> &'static [u8] {
-    match way {
-        Way::Usual => USUAL.as_bytes(),
-        Way::Special => SPECIAL.as_bytes(),
-        Way::Engine(_) => &[],
-    }
+/// What a way is made with that is open: only those are whose functions or engines are there.
+fn there<T>(part: Result<T, impl fmt::Debug>) -> T {
+    part.expect("an open way is there")
 }
 
 /// Whether a device has functions of its own.
@@ -382,41 +401,44 @@ impl Case<'_> {
     }
 
     fn places(&self) -> [CallPlace; 5] {
-        places(self.attended.as_ref().expect("the library makes what it may make"))
+        places(there(self.attended.as_ref()))
     }
 
     /// How functions of ours make it where it is known that they do, or nothing may be found out.
     fn known(&self, text: &str, versions: &str, tuner: &mut Tuner) -> Option<Made> {
-        let (way, reason) = match tuner.known(KIND, [versions, text]) {
-            Known::Kept(kept) => self.own_way(&kept).map(|way| (way, slower(way)))?,
-            Known::Closed => (Way::Usual, Reason::Untried),
+        let (family, reason) = match tuner.known(KIND, [versions, text]) {
+            Known::Kept(kept) => {
+                let family = self.family(&kept)?;
+                (family, slower(Way::Own(family)))
+            }
+            Known::Closed => (Family::Usual, Reason::Untried),
             Known::Open => return None,
         };
         let absent = [self.special.as_ref().err(), self.attended.as_ref().err()];
-        let absent = absent.map(|reason| reason.cloned());
-        Some(Made::new(text.to_owned(), (way, None), absent, reason))
+        let by = By::own(family, absent.map(|why| why.cloned()), &reason);
+        Some(Made { text: text.to_owned(), by })
     }
 
-    /// The way of functions of ours that was kept; none where it is not theirs.
-    fn own_way(&self, kept: &[u8]) -> Option<Way> {
-        match kept {
-            usual if usual == USUAL.as_bytes() => Some(Way::Usual),
-            special if special == SPECIAL.as_bytes() && self.special.is_ok() => {
-                Some(Way::Special)
-            }
-            _ => None,
-        }
+    /// The functions of ours that were kept; none where it was not they.
+    fn family(&self, kept: &[u8]) -> Option<Family> {
+        self.families().find(|family| family.name().as_bytes() == kept)
+    }
+
+    /// The functions of ours that are there.
+    fn families(&self) -> impl Iterator<Item = Family> {
+        let special = self.special.is_ok().then_some(Family::Special);
+        [Family::Usual].into_iter().chain(special)
     }
 
     /// By the library in one turn and by functions for this device in the other, where both are there.
     fn in_turn(&self, turn: usize, text: String, cudnn: &mut Cudnn) -> Made {
         let trial = Trial::new(self, cudnn);
-        let others: Vec<Way> = [Way::Special, Way::Engine(0)]
+        let others: Vec<Way> = [Way::Own(Family::Special), Way::Engine(0)]
             .into_iter()
             .filter(|way| trial.ways.contains(way))
             .collect();
         let way = others.get(turn % others.len().max(1)).copied();
-        trial.made(text, way.unwrap_or(Way::Usual), Reason::Untried)
+        trial.made(text, way.unwrap_or(Way::Own(Family::Usual)), &Reason::Untried)
     }
 
     /// The library's engines for it.
@@ -446,46 +468,45 @@ impl<'a> Trial<'a> {
     fn new(case: &'a Case<'a>, cudnn: &'a mut Cudnn) -> Self {
         let engines = case.engines(cudnn);
         let count = engines.as_ref().map_or(0, |own| own.configurations().len());
-        let special = case.special.is_ok().then_some(Way::Special);
-        let ways = [Way::Usual].into_iter().chain(special);
-        let ways = ways.chain((0..count).map(Way::Engine)).collect();
+        let own = case.families().map(Way::Own);
+        let ways = own.chain((0..count).map(Way::Engine)).collect();
         Self { case, ways, engines, parameters: Parameters::default(), wrong: None }
     }
 
     /// How it is made from now on.
-    fn made(self, text: String, way: Way, reason: Reason) -> Made {
-        let special = self.case.special.as_ref().err().cloned();
-        let (way, plan, library) = match (way, self.engines) {
-            (Way::Engine(engine), Ok(engines)) => match engines.take(engine) {
-                Ok(plan) => (way, Some(plan), None),
-                Err(refused) => (Way::Usual, None, Some(self.case.refused(refused))),
+    fn made(self, text: String, way: Way, reason: &Reason) -> Made {
+        let (family, library) = match way {
+            Way::Own(family) => (family, self.engines.err()),
+            Way::Engine(engine) => match there(self.engines).take(engine) {
+                Ok(plan) => return Made { text, by: By::Library(plan) },
+                Err(refused) => (Family::Usual, Some(self.case.refused(refused))),
             },
-            (way, engines) => (way, None, engines.err()),
         };
-        Made::new(text, (way, plan), [special, library], reason)
+        let special = self.case.special.as_ref().err().cloned();
+        Made { text, by: By::own(family, [special, library], reason) }
     }
 
     fn tell(&mut self, way: Way, error: f64) {
-        let maker = match (way, &self.engines) {
-            (Way::Engine(engine), Ok(engines)) => {
-                format!("cuDNN's {}", engines.configurations()[engine])
-            }
-            (Way::Engine(_) | Way::Special | Way::Usual, _) => SPECIAL.to_owned(),
+        let maker = match way {
+            Way::Own(family) => family.name().to_owned(),
+            Way::Engine(engine) => format!("cuDNN's {}", self.configuration(engine)),
         };
         let words = &self.case.either.words;
         self.wrong.get_or_insert_with(|| {
             format!("{words} by {maker} is off by {error:.1e} of the largest number")
         });
     }
+
+    fn configuration(&self, engine: usize) -> &Configuration {
+        &there(self.engines.as_ref()).configurations()[engine]
+    }
 }
 
 impl Tried for Trial<'_> {
     fn ways(&self) -> Vec<Vec<u8>> {
-        let name = |way: &Way| match (way, &self.engines) {
-            (Way::Engine(engine), Ok(engines)) => {
-                engines.configurations()[*engine].bytes()
-            }
-            (way, _) => own_name(*way).into(),
+        let name = |way: &Way| match way {
+            Way::Own(family) => family.name().into(),
+            Way::Engine(engine) => self.configuration(*engine).bytes(),
         };
         self.ways.iter().map(name).collect()
     }
@@ -507,16 +528,17 @@ impl Tried for Trial<'_> {
 
     fn run(&mut self, way: usize, bench: &Bench) -> Result<(), DriverError> {
         let (binding, stream) = (bench.binding(), &bench.stream);
-        let launches = match (self.ways[way], &mut self.engines, &self.case.special) {
-            (Way::Engine(engine), Ok(engines), _) => {
+        let loaded = match self.ways[way] {
+            Way::Own(Family::Usual) => &self.case.usual,
+            Way::Own(Family::Special) => there(self.case.special.as_ref()),
+            Way::Engine(engine) => {
                 let arrays = self.case.places().map(|place| binding.address(place));
+                let engines = there(self.engines.as_mut());
                 let done = engines.run(engine, &arrays, bench.workspace, stream);
                 return done.map_err(Refused::of_run);
             }
-            (Way::Special, _, Ok(special)) => special,
-            (Way::Usual | Way::Special | Way::Engine(_), _, _) => &self.case.usual,
         };
-        launches.give(&binding, &mut self.parameters, stream)
+        loaded.give(&binding, &mut self.parameters, stream)
     }
 }
 
