@@ -39,7 +39,7 @@ pub use kernel_check::{
 };
 pub(crate) use passes::GpuPasses;
 pub use periods::Ungraphed;
-pub use ready::{Came, Compilation, compile_kernels};
+pub use ready::{Came, Compilation, LibrarySteps, compile_kernels};
 pub use self_check::{Exercise, RankFacts, SelfCheck, SelfCheckRow, self_check};
 
 use crate::{

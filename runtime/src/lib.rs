@@ -45,9 +45,9 @@ pub use code::CodeError;
 pub use cpu::{ArenaDemand, Cpu, CpuError, CpuOptions, Demand, Kept, Recording, Timing};
 pub use cuda::{
     Came, Compilation, Cuda, CudaError, CudaOptions, DeviceFacts, DriverError, Exercise,
-    Graphs, KernelCheck, KernelRow, KernelTrials, NoCuda, RankFacts, SelfCheck,
-    SelfCheckRow, Times, TriedKernel, TriedProducts, Ungraphed, Untried, check_kernels,
-    compile_kernels, gpu_copies, self_check,
+    Graphs, KernelCheck, KernelRow, KernelTrials, LibrarySteps, NoCuda, RankFacts,
+    SelfCheck, SelfCheckRow, Times, TriedKernel, TriedProducts, Ungraphed, Untried,
+    check_kernels, compile_kernels, gpu_copies, self_check,
 };
 pub use data::{
     Coverage, DataError, Dataset, HeldOut, Written, data_files, refuse_among_data,

@@ -10,7 +10,7 @@ mod stage;
 use super::{
     CudaError,
     driver::{Device, DeviceFacts},
-    ready::{Code, Trials},
+    ready::{Code, LibrarySteps, Trials},
 };
 use crate::code::parse_call;
 use roundelay_kernels::{
@@ -55,12 +55,8 @@ pub struct KernelRow {
     pub dtype: Float,
     /// How many calls.
     pub calls: u32,
-    /// How many of their steps were products of cuBLASLt.
-    pub products: u64,
-    /// How many were convolutions of cuDNN.
-    pub convolutions: u64,
-    /// How many were attention of cuDNN.
-    pub attentions: u64,
+    /// How many of their steps libraries made.
+    pub by_libraries: LibrarySteps,
     /// Largest error of a number, where the largest number of its operand is one or less;
     /// relative to that largest number where it is more.
     pub error: f64,
@@ -222,10 +218,7 @@ fn call_of(
 
 /// How one call went.
 struct Tried {
-    /// Steps that were products of a library, convolutions of one, and attention of one.
-    products: u64,
-    convolutions: u64,
-    attentions: u64,
+    by_libraries: LibrarySteps,
     /// The largest error.
     error: f64,
     /// In words what is wrong.
@@ -262,9 +255,7 @@ impl<'a> Bench<'a> {
             kernel,
             dtype,
             calls: 0,
-            products: 0,
-            convolutions: 0,
-            attentions: 0,
+            by_libraries: LibrarySteps::default(),
             error: 0.0,
             wrong: None,
         };
@@ -284,9 +275,7 @@ impl<'a> Bench<'a> {
             let context = context(number, slice_offset);
             let stage = Stage::new(&call, &start, (dtype, placement), context);
             let tried = self.trial(way, &call, dtype, stage)?;
-            row.products += tried.products;
-            row.convolutions += tried.convolutions;
-            row.attentions += tried.attentions;
+            row.by_libraries += tried.by_libraries;
             row.error = row.error.max(tried.error);
             let wrong = tried.wrong.map(|wrong| format!("{}: {wrong}", call.text()));
             row.wrong = row.wrong.or(wrong);
@@ -311,13 +300,7 @@ impl<'a> Bench<'a> {
                 Ran::Done => stage.judge(&kernel, dtype),
                 Ran::Refused(reason) => (f64::NAN, Some(reason.to_string())),
             };
-        Ok(Tried {
-            products: ready.products(),
-            convolutions: ready.convolutions(),
-            attentions: ready.attentions(),
-            error,
-            wrong,
-        })
+        Ok(Tried { by_libraries: ready.library_steps(), error, wrong })
     }
 }
 

@@ -12,6 +12,7 @@ mod convolver;
 mod cudnn;
 mod drawn;
 mod functions;
+mod library_steps;
 mod multiplier;
 mod precompile;
 mod products;
@@ -20,5 +21,6 @@ mod tuning;
 
 pub(super) use cache::{KEEP, unkept};
 pub(super) use code::{Binding, Code, Ready, ReadyCall, Work, number_of};
+pub use library_steps::LibrarySteps;
 pub use precompile::{Came, Compilation, compile_kernels};
 pub(super) use tuning::Trials;

@@ -75,9 +75,9 @@ fn document(checked: &KernelCheck) -> Document<'_> {
         kernel: row.kernel,
         dtype: row.dtype,
         calls: row.calls,
-        products: row.products,
-        convolutions: row.convolutions,
-        attentions: row.attentions,
+        products: row.by_libraries.products,
+        convolutions: row.by_libraries.convolutions,
+        attentions: row.by_libraries.attentions,
         error: row.error.is_finite().then_some(row.error),
         tolerance: tolerance(row.dtype),
         wrong: row.wrong.as_deref(),
@@ -115,8 +115,7 @@ fn table(checked: &KernelCheck) -> String {
             let _ = write!(text, " {:>12}", format!("{:.1e}{mark}", row.error));
         }
         let own = checked.rows.iter().filter(|row| row.kernel == *kernel);
-        let steps =
-            own.map(|row| row.products + row.convolutions + row.attentions).sum::<u64>();
+        let steps = own.map(|row| row.by_libraries.total()).sum::<u64>();
         let _ = writeln!(text, "  {steps}");
     }
     let _ = write!(text, "{:<32}", "allowed");

@@ -13,6 +13,7 @@ use super::{
     },
     attender::{Attender, Chosen},
     convolver::{Convolver, Own},
+    library_steps::LibrarySteps,
     multiplier::{Multiplier, Part, Ways, power_of_two_in},
     products::Request,
     tools::Tools,
@@ -82,28 +83,22 @@ impl ReadyCall {
         }
     }
 
-    /// Steps that are products of a library.
-    pub(in crate::cuda) fn products(&self) -> u64 {
-        self.count(|step| matches!(step, Step::Product(..)))
-    }
-
-    /// Steps that are convolutions of a library.
-    pub(in crate::cuda) fn convolutions(&self) -> u64 {
-        self.count(|step| matches!(step, Step::Convolution(..)))
-    }
-
-    /// Steps that are attention of a library.
-    pub(in crate::cuda) fn attentions(&self) -> u64 {
-        self.count(|step| matches!(step, Step::Attention(..)))
-    }
-
-    fn count(&self, is_counted: impl Fn(&Step) -> bool) -> u64 {
-        match &self.work {
-            Work::Alone(steps) => {
-                steps.iter().filter(|step| is_counted(step)).count() as u64
+    /// Those of them that libraries make.
+    pub(in crate::cuda) fn library_steps(&self) -> LibrarySteps {
+        let mut made = LibrarySteps::default();
+        let steps = match &self.work {
+            Work::Alone(steps) => steps.as_slice(),
+            Work::Together(_) => &[],
+        };
+        for step in steps {
+            match step {
+                Step::Launch(..) => {}
+                Step::Product(..) => made.products += 1,
+                Step::Convolution(..) => made.convolutions += 1,
+                Step::Attention(..) => made.attentions += 1,
             }
-            Work::Together(_) => 0,
         }
+        made
     }
 }
 
