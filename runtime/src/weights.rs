@@ -185,7 +185,7 @@ impl Weights {
     fn arrays(&self) -> Arrays<'_> {
         let is_newest = |name: &str| match self.kind {
             FileKind::Weights => true,
-            FileKind::Checkpoint => !name.contains(['@', '#']),
+            FileKind::Checkpoint => format::is_newest(name),
         };
         let arrays = self.container.arrays.iter();
         arrays.filter(|(name, _)| is_newest(name)).collect()

@@ -55,7 +55,7 @@ pub(super) fn write<A: ArrayNumbers>(
 
 /// Whether a state has all that training carries: what was gathered may be parameters alone.
 fn is_whole<A>(provenance: &Provenance, state: &State<A>) -> bool {
-    let states = provenance.entry("states").split_whitespace().count();
+    let states = provenance.states().count();
     state.tensors.values().all(|tensor| tensor.optimizer.len() == states)
 }
 
@@ -86,6 +86,11 @@ fn stored(name: &str, dtype: Float) -> Float {
     if name.contains('#') { wide_type(dtype) } else { dtype }
 }
 
+/// Whether an array with this name is the newest version of a parameter.
+pub(crate) fn is_newest(name: &str) -> bool {
+    !name.contains(['@', '#'])
+}
+
 /// All arrays under their names in the file.
 fn arrays<'a, A: ArrayNumbers>(
     provenance: &Provenance,
@@ -98,7 +103,7 @@ fn arrays<'a, A: ArrayNumbers>(
             0 => (name.clone(), array),
             _ => (format!("{name}@-{age}"), array),
         });
-        let states = provenance.entry("states").split_whitespace().zip(&tensor.optimizer);
+        let states = provenance.states().zip(&tensor.optimizer);
         let states = states.map(|(state, array)| (format!("{name}#{state}"), array));
         arrays.extend(versions.chain(states).map(|(name, array)| {
             let dtype = stored(&name, state.dtype);
@@ -243,8 +248,8 @@ fn tensors_of(
 ) -> Result<BTreeMap<String, ParameterState<ArraySource>>, String> {
     let mut arrays = mem::take(&mut container.arrays);
     let container = Arc::new(container);
-    let is_newest = |name: &&String| !name.contains(['@', '#']);
-    let names: Vec<String> = arrays.keys().filter(is_newest).cloned().collect();
+    let names: Vec<String> =
+        arrays.keys().filter(|name| is_newest(name)).cloned().collect();
     let mut array = |name: String| {
         let (container, place) = (Arc::clone(&container), arrays.remove(&name)?);
         Some(Stored { container, digest, place, dtype: stored(&name, dtype) })
@@ -254,7 +259,7 @@ fn tensors_of(
         let newest = array(name.clone()).into_iter();
         let older = (1u32..).map_while(|age| array(format!("{name}@-{age}")));
         let versions = newest.chain(older).collect();
-        let states = provenance.entry("states").split_whitespace();
+        let states = provenance.states();
         let states = states.map(|state| array(format!("{name}#{state}")));
         let optimizer = states.collect::<Option<_>>();
         let tensor = optimizer

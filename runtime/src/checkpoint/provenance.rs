@@ -45,6 +45,11 @@ impl Provenance {
         self.entries.get(name).map_or("", String::as_str)
     }
 
+    /// Names of the arrays of optimizer state, in the order of the state.
+    pub(super) fn states(&self) -> impl Iterator<Item = &str> {
+        self.entry("states").split_whitespace()
+    }
+
     /// Whether the model computes something else than in an earlier run; where one does not say what it
     /// computes, nobody knows.
     pub(super) fn computes_otherwise(&self, earlier: &Provenance) -> bool {
