@@ -10,7 +10,7 @@ pub use source::ArraySource;
 
 pub(crate) use source::Made;
 
-use roundelay_schedule::{Division, Float, Job, Parameter, Stage};
+use roundelay_schedule::{Division, Float, Job, Parameter, Plan, Stage};
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -50,6 +50,15 @@ pub(crate) struct Moment {
     pub(crate) step: u64,
     pub(crate) origin: u64,
     pub(crate) optimizer_origin: u64,
+}
+
+impl Moment {
+    /// How many versions before the newest one the rule of a plan still reads of a stage.
+    pub(crate) fn reach(self, plan: &Plan, stage: Stage) -> u32 {
+        let staleness = plan.delays.staleness(plan.whole_stage(stage) as usize);
+        let done = u32::try_from(self.step - self.origin);
+        staleness.min(done.unwrap_or(u32::MAX))
+    }
 }
 
 /// How much of a state is gathered from devices.

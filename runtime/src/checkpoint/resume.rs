@@ -177,13 +177,10 @@ fn heads(job: &Job) -> impl Iterator<Item = &Parameter> {
 
 /// An older version that the schedule reads and the checkpoint does not hold.
 fn forgotten(state: &State<ArraySource>, schedule: &Schedule) -> Option<String> {
-    let age = |parameter: &Parameter| {
-        let stage = schedule.plan.whole_stage(parameter.stage) as usize;
-        let staleness = schedule.plan.delays.staleness(stage);
-        u64::from(staleness).min(state.step - state.origin)
-    };
+    let moment = state.moment();
+    let age = |own: &Parameter| moment.reach(&schedule.plan, own.stage);
     let held = |parameter: &Parameter| state.tensors[&parameter.name].versions.len();
-    let short = |parameter: &&Parameter| held(parameter) as u64 <= age(parameter);
+    let short = |parameter: &&Parameter| held(parameter) <= age(parameter) as usize;
     schedule.job.parameters.iter().find(short).map(|parameter| {
         let (age, name) = (age(parameter), &parameter.name);
         format!("the checkpoint does not hold `{name}` of {age} updates before")

@@ -108,7 +108,7 @@ impl OracleStage {
         let plan = &schedule.plan;
         let whole = plan.whole_stage(stage);
         let staleness = plan.delays.staleness(whole as usize);
-        let kept = u64::from(staleness).min(state.step - state.origin) as u32;
+        let kept = state.moment().reach(plan, stage);
         let version = |age| -> Result<Memory, OracleError> {
             let part = |row| state.parameters(job, stage, row, age);
             let parts: Vec<Vec<u8>> = (0..rows).map(part).collect::<Result<_, _>>()?;

@@ -375,9 +375,7 @@ impl<'a> Gathered<'a> {
     /// kept that the rule still reads, as far back as they follow one another.
     pub(crate) fn add(&mut self, key: Array, flats: &Flats) {
         let Schedule { job, plan, .. } = self.schedule;
-        let staleness = plan.delays.staleness(plan.whole_stage(key.stage()) as usize);
-        let done = u32::try_from(self.state.step - self.state.origin);
-        let oldest = staleness.min(done.unwrap_or(u32::MAX));
+        let oldest = self.state.moment().reach(plan, key.stage());
         for parameter in job.parameters_of(key.stage()) {
             let tensor = self.state.tensors.get_mut(&parameter.name);
             let tensor = tensor.expect("every parameter of the job is here");
