@@ -14,8 +14,8 @@ pub(super) struct Pair {
     pub(super) examples: u64,
     /// Tokens of one example; a window has one more.
     pub(super) sequence: u64,
-    /// All tokens are below; no more than i32 can hold.
-    pub(super) bound: u64,
+    /// Below which the inputs declare all tokens to be.
+    pub(super) declared: Option<u64>,
 }
 
 impl Pair {
@@ -37,7 +37,7 @@ impl Pair {
             targets: targets.0,
             examples,
             sequence,
-            bound: bound(tokens.1).min(bound(targets.1)),
+            declared: [tokens.1, targets.1].into_iter().filter_map(declared).min(),
         })
     }
 
@@ -45,6 +45,11 @@ impl Pair {
     pub(super) fn required(job: &Job, data: &'static str) -> Result<Self, DataError> {
         let missing = || DataError::Inputs { data, found: spell(job) };
         Self::of(job).ok_or_else(missing)
+    }
+
+    /// All tokens are below.
+    pub(super) fn bound(&self) -> u64 {
+        self.declared.unwrap_or(INTEGERS)
     }
 
     /// How many tokens into a window the input begins.
@@ -59,10 +64,17 @@ impl Pair {
     }
 }
 
+/// Below this are all that i32 can hold.
+pub(super) const INTEGERS: u64 = 1 << 31;
+
 /// Integers of an input are below this.
 pub(super) fn bound(input: &Input) -> u64 {
-    const I32: u64 = 1 << 31;
-    if input.bound == 0 { I32 } else { input.bound.min(I32) }
+    declared(input).unwrap_or(INTEGERS)
+}
+
+/// Below which an input declares its integers to be.
+pub(super) fn declared(input: &Input) -> Option<u64> {
+    (input.bound > 0).then(|| input.bound.min(INTEGERS))
 }
 
 /// The inputs of a model that data brings, for messages.
@@ -97,7 +109,8 @@ mod tests {
         let [a, b] = ["x", "y"].map(|name| input(name, Element::I32, &[2, 5], 0));
         let found = pair(&[a, b]).unwrap();
         assert_eq!((found.tokens, found.targets), (InputId::new(0), InputId::new(1)));
-        assert_eq!((found.examples, found.sequence, found.bound), (2, 5, 1 << 31));
+        assert_eq!((found.examples, found.sequence, found.declared), (2, 5, None));
+        assert_eq!(found.bound(), 1 << 31);
     }
 
     #[test]
@@ -106,7 +119,7 @@ mod tests {
         let targets = input("targets", Element::I32, &[2, 5], 128);
         let job = job(Data::Synthetic, &[tokens, targets]);
         let pair = Pair::of(&job).unwrap();
-        assert_eq!((pair.bound, pair.tightest(&job)), (128, "targets"));
+        assert_eq!((pair.bound(), pair.tightest(&job)), (128, "targets"));
     }
 
     #[test]

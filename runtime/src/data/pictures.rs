@@ -2,7 +2,7 @@
 
 use super::{
     DataError,
-    inputs::{bound, spell},
+    inputs::{INTEGERS, bound, spell},
 };
 use half::{bf16, f16};
 use roundelay_schedule::{Element, Float, Id, Input, InputId, Job};
@@ -63,7 +63,7 @@ impl Pictures {
         Ok(Self {
             examples: first,
             extent: images.map(|input| [input.shape[1], input.shape[2]]),
-            bound: targets.map_or(1 << 31, bound),
+            bound: targets.map_or(INTEGERS, bound),
             dtype: job.dtype,
             parts,
         })

@@ -24,7 +24,7 @@ impl Windows {
         data: &'static str,
     ) -> Result<Self, DataError> {
         let pair = Pair::required(job, data)?;
-        corpus.check(pair.bound, pair.tightest(job))?;
+        corpus.check(pair.bound(), pair.tightest(job))?;
         let training = corpus.training();
         let windows = Self { corpus: Arc::new(corpus), pair, seed: job.seed };
         windows.demand("training", training.end - training.start)?;
@@ -56,7 +56,7 @@ impl Windows {
 
     /// All tokens are below.
     pub(super) fn bound(&self) -> u64 {
-        self.pair.bound
+        self.pair.bound()
     }
 
     /// Number of windows in the held-out part that do not overlap.

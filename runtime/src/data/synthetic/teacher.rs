@@ -3,7 +3,7 @@
 //! share of the normal distribution that lies below.
 
 use super::{DataError, Example, LIMIT, refuse, stream};
-use crate::data::inputs::bound;
+use crate::data::inputs::{INTEGERS, declared};
 use crate::native::put;
 use roundelay_kernels::random::Stream;
 use roundelay_schedule::{Element, Float, Id, Input, InputId, Job};
@@ -38,7 +38,8 @@ struct Field {
     id: InputId,
     element: Element,
     elements: u64,
-    bound: u64,
+    /// Below which its integers are declared to be.
+    declared: Option<u64>,
 }
 
 impl Teacher {
@@ -48,7 +49,8 @@ impl Teacher {
         let examples = examples.unwrap_or(1);
         let field = |(id, input): (InputId, &Input)| match elements(input, examples) {
             Some(elements) => {
-                Ok(Field { id, element: input.element, elements, bound: bound(input) })
+                let (element, declared) = (input.element, declared(input));
+                Ok(Field { id, element, elements, declared })
             }
             None => Err(refuse(input)),
         };
@@ -112,7 +114,7 @@ impl Field {
     fn draw(&self, chance: &Stream, k: u64) -> f64 {
         match self.element {
             Element::Real | Element::Wide => chance.normal(k),
-            Element::I32 => chance.below(k, self.bound) as f64,
+            Element::I32 => chance.below(k, self.declared.unwrap_or(INTEGERS)) as f64,
         }
     }
 
@@ -128,7 +130,7 @@ impl Field {
     /// The target for a response h: tanh(2h), or class ⌊K / (1 + exp(−1.702 h))⌋ of K, where the
     /// logistic function stands for the normal distribution and makes the classes about equal.
     fn answer(&self, response: f64) -> f64 {
-        let classes = if self.bound == 1 << 31 { CLASSES } else { self.bound };
+        let classes = self.declared.unwrap_or(CLASSES);
         match self.element {
             Element::Real | Element::Wide => libm::tanh(2.0 * response),
             Element::I32 => {
@@ -213,6 +215,16 @@ mod tests {
             counts[i32::from_ne_bytes(row) as usize] += 1;
         }
         assert!(counts.iter().all(|count| (700..1300).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn as_many_classes_as_integers_are_classes() {
+        let x = input("x", Element::Real, &[2, 40], 0);
+        let label = input("label", Element::I32, &[2], 1 << 31);
+        let mut teacher = teacher(&[x, label]).unwrap();
+        let mut row = [0; 4];
+        teacher.fill(InputId::new(1), Example::HeldOut { index: 0 }, &mut row);
+        assert!(i32::from_ne_bytes(row) >= CLASSES as i32);
     }
 
     #[test]

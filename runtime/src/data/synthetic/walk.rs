@@ -27,8 +27,7 @@ pub(in crate::data) struct Walk {
 
 impl Walk {
     pub(super) fn new(pair: Pair, seed: u64) -> Self {
-        let unbounded = pair.bound == 1 << 31;
-        let vocabulary = if unbounded { VOCABULARY } else { pair.bound };
+        let vocabulary = pair.declared.unwrap_or(VOCABULARY);
         let map = Stream::new(seed, &[MAP]);
         let shift = map.below(0, vocabulary);
         let mut factors = (1..1000).map(|k| 1 + map.below(k, vocabulary));
@@ -80,7 +79,15 @@ mod tests {
 
     fn walk(bound: u64, seed: u64) -> Walk {
         let (tokens, targets) = (InputId::new(0), InputId::new(1));
-        Walk::new(Pair { tokens, targets, examples: 2, sequence: 4, bound }, seed)
+        let declared = Some(bound);
+        Walk::new(Pair { tokens, targets, examples: 2, sequence: 4, declared }, seed)
+    }
+
+    #[test]
+    fn a_vocabulary_of_all_integers_is_a_vocabulary() {
+        let walk = walk(1 << 31, 3);
+        let mut tokens = walk.tokens(Example::HeldOut { index: 0 }).take(100);
+        assert!(tokens.any(|token| token >= VOCABULARY));
     }
 
     #[test]
