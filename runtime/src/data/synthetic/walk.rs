@@ -4,7 +4,7 @@
 use super::{Example, stream};
 use crate::data::inputs::Pair;
 use roundelay_kernels::random::Stream;
-use roundelay_schedule::InputId;
+use roundelay_schedule::{InputId, gcd};
 
 const WALK: u64 = u64::from_le_bytes(*b"syn-walk");
 const MAP: u64 = u64::from_le_bytes(*b"walk-map");
@@ -31,7 +31,7 @@ impl Walk {
         let map = Stream::new(seed, &[MAP]);
         let shift = map.below(0, vocabulary);
         let mut factors = (1..1000).map(|k| 1 + map.below(k, vocabulary));
-        let factor = factors.find(|factor| coprime(*factor, vocabulary)).unwrap_or(1);
+        let factor = factors.find(|factor| gcd(*factor, vocabulary) == 1).unwrap_or(1);
         Self { pair, seed, vocabulary, factor, shift }
     }
 
@@ -62,13 +62,6 @@ impl Walk {
     fn follower(&self, token: u64) -> u64 {
         (self.factor * token + self.shift) % self.vocabulary
     }
-}
-
-fn coprime(mut a: u64, mut b: u64) -> bool {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a == 1
 }
 
 #[cfg(test)]
