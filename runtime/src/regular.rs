@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io,
+    io::{self, Read},
     path::Path,
 };
 
@@ -14,4 +14,10 @@ pub(crate) fn open(path: &Path) -> io::Result<(File, u64)> {
         return Err(io::Error::other("it is not a regular file"));
     }
     Ok((File::open(path)?, found.len()))
+}
+
+/// Appends a regular file, but at most `room` bytes of it.
+pub(crate) fn read(path: &Path, room: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
+    let (file, _) = open(path)?;
+    file.take(room).read_to_end(bytes).map(drop)
 }

@@ -295,11 +295,5 @@ fn token(bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte))
 }
 
-/// Appends a regular file, but at most `room` bytes of it.
-pub(super) fn read(path: &Path, room: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
-    let (file, _) = regular::open(path)?;
-    file.take(room).read_to_end(bytes).map(drop)
-}
-
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 //! each of red, green and blue, row by row.
 
 use super::stock::{Norms, Stock};
-use crate::data::{DataError, corpus};
+use crate::{data::DataError, regular};
 use std::path::{Path, PathBuf};
 
 /// Height and width.
@@ -68,7 +68,7 @@ fn contents(path: &Path, folder: &str) -> Result<Vec<u8>, DataError> {
         let (path, pattern) = (path.to_owned(), folder.to_owned());
         DataError::Unreadable { path, pattern, source }
     };
-    corpus::read(path, LIMIT + 1, &mut bytes).map_err(unreadable)?;
+    regular::read(path, LIMIT + 1, &mut bytes).map_err(unreadable)?;
     let found = bytes.len() as u64;
     if found > LIMIT {
         let pattern = path.display().to_string();

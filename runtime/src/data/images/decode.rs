@@ -1,6 +1,6 @@
 //! From a PNG or JPEG file to pixels.
 
-use crate::data::{DataError, corpus};
+use crate::{data::DataError, regular};
 use std::{io::Cursor, path::Path};
 
 /// The most bytes of one file.
@@ -24,7 +24,7 @@ pub(super) struct Image {
 pub(super) fn file(path: &Path) -> Result<Image, DataError> {
     let mut bytes = Vec::new();
     let read =
-        corpus::read(path, BYTES + 1, &mut bytes).map_err(|error| error.to_string());
+        regular::read(path, BYTES + 1, &mut bytes).map_err(|error| error.to_string());
     let image = read.and_then(|()| match bytes.as_slice() {
         _ if bytes.len() as u64 > BYTES => Err(format!("it has more than {BYTES} bytes")),
         [0x89, b'P', b'N', b'G', ..] => png(&bytes),
