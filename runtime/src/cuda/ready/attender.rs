@@ -9,6 +9,7 @@ use super::{
     },
     attentions::{OLDEST, graph},
     code::{Binding, Room},
+    compile::SM90,
     cudnn::{
         Cudnn, Handle, Refused, Unusable,
         engine::{self, Configuration, Engines, Target},
@@ -22,9 +23,6 @@ use crate::{digest::Digest, machine::AttentionCounts};
 use roundelay_kernels::cuda::{Attended, CallPlace, Either, Unattended};
 use roundelay_schedule::Bytes;
 use std::fmt;
-
-/// The devices that have the instructions of `sm_90a`.
-pub(super) const SM90: (u32, u32) = (9, 0);
 
 /// What is tried, in the names of files that keep choices.
 const KIND: &str = "attention";

@@ -18,6 +18,9 @@ use std::{
     ptr,
 };
 
+/// The devices that have the instructions of `sm_90a`.
+pub(super) const SM90: (u32, u32) = (9, 0);
+
 /// What a source is compiled to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
@@ -33,7 +36,7 @@ impl Target {
     fn of(capability: (u32, u32), known: &[u32]) -> Self {
         let number = |(major, minor): (u32, u32)| 10 * major + minor;
         if known.is_empty() || known.contains(&number(capability)) {
-            let suffix = if capability == (9, 0) { "a" } else { "" };
+            let suffix = if capability == SM90 { "a" } else { "" };
             return Target::Machine { capability, suffix };
         }
         let older = known.iter().filter(|other| **other < number(capability)).max();

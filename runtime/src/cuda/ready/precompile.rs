@@ -6,9 +6,8 @@ use super::{
         CudaError,
         driver::{Device, DeviceFacts},
     },
-    attender::SM90,
     cache::can_keep,
-    compile::Compiler,
+    compile::{Compiler, SM90},
 };
 use crate::{
     helpers::share_out,
