@@ -150,12 +150,11 @@ impl Cpu {
         options: CpuOptions,
         share: Share<Rank>,
     ) -> Result<Self, CpuError> {
-        let waits = schedule.actions.values().map(|action| action.after.len()).max();
         let shared = Arc::new(Shared::new(schedule, (feed, share), options.recording)?);
         let mut cpu = Self {
             driver: Driver::new(
                 shared.queues.len(),
-                waits.unwrap_or(0),
+                most_waits(schedule),
                 schedule.span().0 as usize + AHEAD,
                 options.deadline,
             ),
@@ -382,16 +381,22 @@ fn start(
     handle.map_err(|error| CpuError::Thread { queue, message: error.to_string() })
 }
 
+/// The most waits of one action.
+fn most_waits(schedule: &Checked) -> usize {
+    let waits = schedule.actions.values().map(|action| action.after.len());
+    waits.max().unwrap_or(0)
+}
+
 impl Shared {
     fn new(
         schedule: &Checked,
         (feed, share): (Box<dyn Feed>, Share<Rank>),
         recording: Recording,
     ) -> Result<Self, CpuError> {
-        let waits = schedule.actions.values().map(|action| action.after.len()).max();
+        let waits = most_waits(schedule);
         let queues = Queues::at(schedule, share.asker().coordinates(schedule));
         let parking = Parking::new(queues.threads() + 1);
-        let lane = |_| Lane::new(&parking, CAPACITY, waits.unwrap_or(0));
+        let lane = |_| Lane::new(&parking, CAPACITY, waits);
         let members = |group| members(schedule, group);
         let splits = schedule.parts_axis().is_some();
         let booths = if splits { queues.threads() } else { 0 };
