@@ -9,7 +9,7 @@ use super::{
     lanes::Mark,
     moves::{Move, moves},
     periods::{Mode, Periods},
-    ready::{Binding, ReadyCall, Work as Call},
+    ready::{Binding, ReadyCall, Step, Work as Call},
     staging::Slot,
 };
 use crate::{
@@ -466,10 +466,8 @@ impl Engine {
         // The calls are lent out while the rest of the code runs them.
         let calls = std::mem::take(&mut self.code.routines[routine].calls);
         let done = match &calls[call].work {
-            Call::Alone(_) => {
-                let mut rows = rows.iter();
-                rows.try_for_each(|row| Ok(self.alone(&calls[call], row)?))
-            }
+            Call::Alone(steps) => (rows.iter())
+                .try_for_each(|row| Ok(self.alone((&calls[call], steps), row)?)),
             Call::Together(meeting) => match self.share {
                 Share::Whole => Ok(self.together(&calls[call], meeting, rows)?),
                 Share::Part(_) => (rows.iter())
@@ -480,8 +478,11 @@ impl Engine {
         done
     }
 
-    fn alone(&mut self, call: &ReadyCall, row: &Bound) -> Result<(), DriverError> {
-        let Call::Alone(steps) = &call.work else { return Ok(()) };
+    fn alone(
+        &mut self,
+        (call, steps): (&ReadyCall, &[Step]),
+        row: &Bound,
+    ) -> Result<(), DriverError> {
         let operands = row.operands(call);
         let [workspace, scratch] = self.lanes.scratch(row.thread);
         let binding = Binding {

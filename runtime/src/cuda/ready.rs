@@ -20,7 +20,7 @@ mod tools;
 mod tuning;
 
 pub(super) use cache::{KEEP, unkept};
-pub(super) use code::{Binding, Code, Ready, ReadyCall, Work, number_of};
+pub(super) use code::{Binding, Code, Ready, ReadyCall, Step, Work, number_of};
 pub use library_steps::LibrarySteps;
 pub use precompile::{Came, Compilation, compile_kernels};
 pub(super) use tuning::Trials;
