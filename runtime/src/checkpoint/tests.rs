@@ -106,6 +106,14 @@ fn bytes(schedule: &Schedule, step: u64) -> Vec<u8> {
     bytes
 }
 
+/// A folder, and the run of a schedule that has kept its state of step 1 there.
+fn begun(folder: &str, rule: Rule) -> (Scratch, Schedule, Checkpoints) {
+    let (folder, schedule) = (Scratch::new(folder), schedule(rule));
+    let checkpoints = Checkpoints::start(folder.path(), run(&schedule)).unwrap();
+    checkpoints.save(&state(&schedule, 1)).unwrap();
+    (folder, schedule, checkpoints)
+}
+
 fn names(folder: &Scratch) -> Vec<String> {
     let entries = fs::read_dir(folder.path()).unwrap();
     let name = |entry: std::io::Result<fs::DirEntry>| {
@@ -269,10 +277,7 @@ fn two_runs_do_not_write_to_one_folder() {
 
 #[test]
 fn a_write_cut_at_any_byte_loses_nothing() {
-    let folder = Scratch::new("checkpoint-cut");
-    let schedule = schedule(Rule::CyclicV2);
-    let checkpoints = Checkpoints::start(folder.path(), run(&schedule)).unwrap();
-    checkpoints.save(&state(&schedule, 1)).unwrap();
+    let (folder, schedule, checkpoints) = begun("checkpoint-cut", Rule::CyclicV2);
     let next = bytes(&schedule, 2);
     let unfinished = "step-000000000002.safetensors.1-23.unfinished";
     for length in (0..=next.len()).step_by(37) {
@@ -291,10 +296,7 @@ fn a_write_cut_at_any_byte_loses_nothing() {
 
 #[test]
 fn what_another_run_is_writing_was_not_left_unfinished() {
-    let folder = Scratch::new("checkpoint-written");
-    let schedule = schedule(Rule::Sync);
-    let checkpoints = Checkpoints::start(folder.path(), run(&schedule)).unwrap();
-    checkpoints.save(&state(&schedule, 1)).unwrap();
+    let (folder, _, checkpoints) = begun("checkpoint-written", Rule::Sync);
     folder.write("step-000000000002.safetensors.1-23.unfinished", b"half");
     let left = || Latest::of_another_run(folder.path()).unwrap().ignored.len();
     assert_eq!(left(), 0);
@@ -304,10 +306,7 @@ fn what_another_run_is_writing_was_not_left_unfinished() {
 
 #[test]
 fn damaged_and_foreign_files_are_passed_over() {
-    let folder = Scratch::new("checkpoint-foreign");
-    let schedule = schedule(Rule::CyclicV2);
-    let checkpoints = Checkpoints::start(folder.path(), run(&schedule)).unwrap();
-    checkpoints.save(&state(&schedule, 1)).unwrap();
+    let (folder, schedule, _checkpoints) = begun("checkpoint-foreign", Rule::CyclicV2);
     let whole = bytes(&schedule, 9);
     folder.write("step-000000000009.safetensors", &whole[..whole.len() - 1]);
     folder.write("step-000000000008.safetensors", b"");
@@ -353,10 +352,7 @@ fn a_folder_without_checkpoints_starts_anew() {
 /// Whoever looks at held-out data gathers no optimizer state.
 #[test]
 fn parameters_alone_are_no_checkpoint() {
-    let folder = Scratch::new("checkpoint-half");
-    let schedule = schedule(Rule::Sync);
-    let checkpoints = Checkpoints::start(folder.path(), run(&schedule)).unwrap();
-    checkpoints.save(&state(&schedule, 1)).unwrap();
+    let (folder, schedule, checkpoints) = begun("checkpoint-half", Rule::Sync);
     let mut bare = state(&schedule, 2);
     bare.tensors.values_mut().for_each(|tensor| tensor.optimizer.clear());
     let error = checkpoints.save(&bare).unwrap_err().to_string();
@@ -366,10 +362,7 @@ fn parameters_alone_are_no_checkpoint() {
 
 #[test]
 fn what_cannot_be_written_is_said_and_leaves_the_last_one() {
-    let folder = Scratch::new("checkpoint-refused");
-    let schedule = schedule(Rule::Sync);
-    let checkpoints = Checkpoints::start(folder.path(), run(&schedule)).unwrap();
-    checkpoints.save(&state(&schedule, 1)).unwrap();
+    let (folder, schedule, checkpoints) = begun("checkpoint-refused", Rule::Sync);
     folder.write("step-000000000002.safetensors/in-the-way", b"");
     let error = checkpoints.save(&state(&schedule, 2)).unwrap_err();
     assert!(matches!(error, CheckpointError::Write { .. }), "{error}");

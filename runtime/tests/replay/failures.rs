@@ -3,7 +3,7 @@
 use crate::support::{
     Examples,
     models::{gpt, mlp},
-    runs::{compile, plan},
+    runs::{compile, machine_with, plan},
 };
 use roundelay_runtime::{
     ArrayNumbers, Cpu, CpuError, CpuOptions, EvaluateError, Evaluator, Feed,
@@ -41,10 +41,7 @@ fn schedule() -> Checked {
 fn broken(schedule: &Checked, at_step_2: fn(), deadline: Duration) -> Cpu {
     let examples = Examples::of(&schedule.job);
     let options = CpuOptions { deadline, ..CpuOptions::default() };
-    let feed = Box::new(Broken { examples, at_step_2 });
-    let mut cpu = Cpu::new(schedule, feed, options).expect("threads start");
-    cpu.load(&State::initial(&schedule.job)).expect("a new state fits");
-    cpu
+    machine_with(schedule, Broken { examples, at_step_2 }, options)
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use crate::support::{
     Examples,
     models::{job, program},
-    runs::{compile, machine, recursion, replayed, saved},
+    runs::{compile, machine, recursion, replayed},
 };
 use roundelay_codegen::lower_halved;
 use roundelay_dsl::{Model, Node, NodeId, Operation, Program, Source};
@@ -88,26 +88,9 @@ fn hold(program: &Program, plan: &Plan) {
     let expected = recursion(&schedule, STEPS);
     for (seed, rests) in [(1, vec![STEPS]), (2, vec![1, STEPS])] {
         let mut cpu = machine(&schedule, Timing::Jittered(seed));
-        let found = replayed_all(&mut cpu, &rests, &schedule.plan);
+        let found = replayed(&mut cpu, &rests);
         assert!(found == expected, "{plan:?}");
     }
-}
-
-/// As `replayed`, for the losses of all replicas.
-fn replayed_all(
-    cpu: &mut roundelay_runtime::Cpu,
-    rests: &[u64],
-    plan: &Plan,
-) -> crate::support::runs::Outcome {
-    let all = plan.all_micro_batches() as usize;
-    let mut losses = vec![vec![u64::MAX; all]; STEPS as usize];
-    for rest in rests {
-        cpu.replay(*rest, &mut |loss| {
-            losses[loss.step as usize][loss.micro_batch as usize] = loss.loss.to_bits();
-        })
-        .expect("nothing fails");
-    }
-    crate::support::runs::Outcome { losses, state: saved(cpu) }
 }
 
 #[test]

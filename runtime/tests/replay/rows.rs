@@ -4,12 +4,11 @@
 use crate::support::{
     Examples,
     models::gpt,
-    runs::{compile, machine, plan, recursion, replayed},
+    runs::{compile, machine, machine_with, plan, recursion, replayed},
 };
 use roundelay_kernels::{Kernel, Kernels};
 use roundelay_runtime::{
-    Collection, Cpu, CpuError, CpuOptions, Feed, Recording, Settling, State, Timing,
-    sample,
+    Collection, Cpu, CpuError, CpuOptions, Feed, Recording, Settling, Timing, sample,
 };
 use roundelay_schedule::{
     Catalogue, Checked, Id, InputId, Nanos, Order, Placement, Rule, Sequence, States,
@@ -53,9 +52,8 @@ impl Feed for Broken {
 #[test]
 fn rows_that_wait_for_each_other_end_with_what_fails() {
     let schedule = schedule(Placement::Pipeline, Order::Gpipe, 2);
-    let feed = Box::new(Broken(Examples::of(&schedule.job)));
-    let mut cpu = Cpu::new(&schedule, feed, CpuOptions::default()).unwrap();
-    cpu.load(&State::initial(&schedule.job)).unwrap();
+    let feed = Broken(Examples::of(&schedule.job));
+    let mut cpu = machine_with(&schedule, feed, CpuOptions::default());
     let error = cpu.replay(6, &mut |_| {}).unwrap_err();
     let CpuError::Failed { action, message, .. } = &error else { panic!("{error}") };
     assert!(matches!(schedule.actions[*action].work, Work::Feed { .. }), "{error}");
@@ -83,9 +81,8 @@ impl Feed for Wild {
 #[test]
 fn a_kernel_that_fails_on_one_row_does_not_leave_the_others_waiting() {
     let schedule = schedule(Placement::Accumulate, Order::Sequential, 2);
-    let feed = Box::new(Wild { examples: Examples::of(&schedule.job), rows: 0 });
-    let mut cpu = Cpu::new(&schedule, feed, CpuOptions::default()).unwrap();
-    cpu.load(&State::initial(&schedule.job)).unwrap();
+    let feed = Wild { examples: Examples::of(&schedule.job), rows: 0 };
+    let mut cpu = machine_with(&schedule, feed, CpuOptions::default());
     let error = cpu.replay(6, &mut |_| {}).unwrap_err();
     let CpuError::Failed { action, .. } = &error else { panic!("{error}") };
     assert!(matches!(schedule.actions[*action].work, Work::Launch { .. }), "{error}");
@@ -97,9 +94,7 @@ fn fewer_permits_than_rows_are_enough_and_change_no_bit() {
     let expected = recursion(&schedule, 3);
     let recording = Recording::On { launches: 1 };
     let options = CpuOptions { recording, ..CpuOptions::default() };
-    let feed = Box::new(Examples::of(&schedule.job));
-    let mut cpu = Cpu::new(&schedule, feed, options).unwrap();
-    cpu.load(&State::initial(&schedule.job)).unwrap();
+    let mut cpu = machine_with(&schedule, Examples::of(&schedule.job), options);
     assert_eq!(replayed(&mut cpu, &[3]), expected);
     for ran in cpu.record().ran {
         let calls = match &schedule.actions[ran.entry.action].work {

@@ -8,10 +8,10 @@ use super::{
 use roundelay_codegen::{Everywhere, lower_with};
 use roundelay_dsl::Program;
 use roundelay_kernels::Kernels;
-use roundelay_runtime::{Cpu, CpuOptions, Fill, Oracle, State, Timing};
+use roundelay_runtime::{Cpu, CpuOptions, Feed, Fill, Oracle, State, Timing};
 use roundelay_schedule::{Checked, Plan, check};
 
-/// Losses of every step as bits, micro-batches in order, and the state at the end.
+/// Losses of every step as bits, micro-batches of all replicas in order, and the state at the end.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Outcome {
     pub(crate) losses: Vec<Vec<u64>>,
@@ -52,8 +52,16 @@ pub(crate) fn recursion_from(schedule: &Checked, state: &State, end: u64) -> Out
 /// A machine at rest before step 0.
 pub(crate) fn machine(schedule: &Checked, timing: Timing) -> Cpu {
     let options = CpuOptions { fill: Fill::Poison, timing, ..CpuOptions::default() };
-    let feed = Box::new(Examples::of(&schedule.job));
-    let mut cpu = Cpu::new(schedule, feed, options).expect("threads start");
+    machine_with(schedule, Examples::of(&schedule.job), options)
+}
+
+/// A machine at rest before step 0, with a feed of its own.
+pub(crate) fn machine_with(
+    schedule: &Checked,
+    feed: impl Feed + 'static,
+    options: CpuOptions,
+) -> Cpu {
+    let mut cpu = Cpu::new(schedule, Box::new(feed), options).expect("threads start");
     cpu.load(&State::initial(&schedule.job)).expect("a new state fits");
     cpu
 }
@@ -61,10 +69,10 @@ pub(crate) fn machine(schedule: &Checked, timing: Timing) -> Cpu {
 /// A replay from where the machine is that rests before each step of `rests`; the last is the
 /// end.
 pub(crate) fn replayed(cpu: &mut Cpu, rests: &[u64]) -> Outcome {
-    let n = cpu.schedule().plan.micro_batches as usize;
+    let all = cpu.schedule().plan.all_micro_batches() as usize;
     let first = cpu.step();
     let steps = (rests.last().expect("a replay ends") - first) as usize;
-    let mut losses = vec![vec![u64::MAX; n]; steps];
+    let mut losses = vec![vec![u64::MAX; all]; steps];
     for rest in rests {
         cpu.replay(*rest, &mut |loss| {
             losses[(loss.step - first) as usize][loss.micro_batch as usize] =
