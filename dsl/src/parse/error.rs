@@ -132,7 +132,9 @@ impl<'a> ParseError<Tokens<'a>> for SyntaxError<'a> {
         if own != others {
             return if own > others { self } else { other };
         }
-        self.aside = self.aside.or(other.aside);
+        if let Some(Aside { hint: Some(hint), .. }) = other.aside.map(|aside| *aside) {
+            self.aside.get_or_insert_default().hint.get_or_insert(hint);
+        }
         if let (Said::Expected(_, all), Said::Expected(first, others)) =
             (&mut self.said, other.said)
         {
