@@ -1,7 +1,5 @@
 //! What a kernel may know besides its operands.
 
-use roundelay_schedule::Line;
-
 /// Everything that may change from one launch of the same call to the next.
 ///
 /// A result depends on operands, call and context alone, and never on `threads`.
@@ -22,16 +20,9 @@ pub struct Context {
     /// Where an optimizer's operands start in the stage's flat parameters, in elements.
     pub slice_offset: u64,
     /// Which part of every split tensor is here, counted from zero.
-    pub part: u64,
+    pub part: u32,
     /// Threads of the device, at least one.
     pub threads: usize,
-}
-
-impl Context {
-    /// The place of the own part on its line; 32 bits hold the number of any part.
-    pub(crate) fn place(&self, line: Line) -> u64 {
-        u64::from(line.place(self.part as u32))
-    }
 }
 
 /// What a forward pass is for.

@@ -111,9 +111,11 @@ impl Dropout {
     /// The number of an element in the tensor that the mask is drawn for.
     fn number(&self, element: usize, context: &Context) -> u64 {
         let Placed { columns, line, own, of_rows, before } = self.place;
-        let own = own.unwrap_or_else(|| context.place(line));
+        let own = own.unwrap_or_else(|| line.place(context.part).into());
         let rows = (self.count / columns) as u64;
-        let row = context.place(of_rows) * rows + before + (element / columns) as u64;
+        let row = u64::from(of_rows.place(context.part)) * rows
+            + before
+            + (element / columns) as u64;
         (row * u64::from(line.parts) + own) * columns as u64 + (element % columns) as u64
     }
     fn place(call: &mut Signature<'_>, count: usize) -> Result<Placed, String> {

@@ -57,7 +57,7 @@ pub(crate) fn own(context: &Context, whole: usize, each: usize) -> Range<usize> 
 }
 
 /// Which of `whole` stand at a place, each place having room for `each`.
-fn range(place: u64, whole: usize, each: usize) -> Range<usize> {
+fn range(place: u32, whole: usize, each: usize) -> Range<usize> {
     let first = (place as usize).saturating_mul(each).min(whole);
     first..first.saturating_add(each).min(whole)
 }
@@ -76,7 +76,7 @@ impl Define for Part {
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (x, out) = (operands.read(), operands.write());
-        let own = range(context.place(self.line), self.whole, self.columns);
+        let own = range(self.line.place(context.part), self.whole, self.columns);
         plain::part(x, out, (self.whole, self.columns), own, self.store);
     }
 }

@@ -17,7 +17,7 @@ type Held = Vec<Vec<f64>>;
 fn context(part: u32) -> Context {
     let (step, updates, micro_batch, seed) = (0, 1, 0, 0);
     let (rate, slice_offset) = (0.0, 0);
-    let (mode, part, threads) = (Mode::Training, u64::from(part), 1);
+    let (mode, threads) = (Mode::Training, 1);
     Context { step, updates, micro_batch, seed, mode, rate, slice_offset, part, threads }
 }
 

@@ -144,7 +144,7 @@ fn run<R: Real>(
 
 #[allow(unsafe_code, reason = "kernels take addresses")]
 fn launch<R: Real>(kernel: &Kernel, own: &mut [Vec<R>], part: usize) {
-    let context = Context { part: part as u64, ..context(0, 0) };
+    let context = Context { part: part as u32, ..context(0, 0) };
     let operands: Vec<*mut u8> =
         own.iter_mut().map(|array| array.as_mut_ptr().cast()).collect();
     // SAFETY: every operand is an array of its own, as long as the call says.

@@ -323,7 +323,7 @@ impl Executor<'_> {
             mode: Mode::Training,
             rate: self.rate(turn, schedule.routines[routine].pass),
             slice_offset: slice_offset(schedule, rows, coordinate),
-            part: u64::from(schedule.part_at(coordinate)),
+            part: schedule.part_at(coordinate),
             threads: schedule.target.devices[device].threads.max(1) as usize,
         }
     }

@@ -165,9 +165,8 @@ fn bits(
     scratch: u64,
     scalars: &Scalars,
 ) -> (u64, u64) {
-    let place = |line: &roundelay_schedule::Line| {
-        u64::from(line.place(bound.context.part as u32))
-    };
+    let place =
+        |line: &roundelay_schedule::Line| u64::from(line.place(bound.context.part));
     match argument {
         Argument::Address(CallPlace::Operand(index, offset)) => {
             (bound.operands[*index] as u64 + offset.0, 8)
@@ -176,7 +175,7 @@ fn bits(
         Argument::Scalars => (std::ptr::from_ref(scalars) as u64, 8),
         Argument::MicroBatch => (bound.context.micro_batch, 8),
         Argument::SliceOffset => (bound.context.slice_offset, 8),
-        Argument::Part => (bound.context.part, 8),
+        Argument::Part => (bound.context.part.into(), 8),
         Argument::Place(line) => (place(line), 8),
         Argument::PlaceInRows { line, of_rows, rows, before } => {
             let row = place(of_rows) * rows + before;

@@ -288,7 +288,7 @@ impl<'a> Room<'a> {
             workspace: behind.plus(scratch),
             micro_batch: stage.context.micro_batch,
             slice_offset: stage.context.slice_offset,
-            part: stage.context.part,
+            part: stage.context.part.into(),
             ..Binding::of(&operands, behind)
         };
         self.stream.fill(behind, POISON, scratch)?;
