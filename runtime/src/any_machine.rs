@@ -1,11 +1,18 @@
 //! A machine of any kind, for whatever does not care which.
 
 use crate::{
-    ArrayNumbers, CpuError, CudaError, EvaluateError, Evaluated, Evaluator, Loss,
-    Measured, Record, State, Touched, cpu::Cpu, cuda::Cuda,
+    ArrayNumbers, Checkpoints, CpuError, CudaError, EvaluateError, Evaluated, Evaluator,
+    Loss, Measured, Record, SaveError, State, Touched,
+    checkpoint::Writing,
+    cpu::Cpu,
+    cuda::Cuda,
+    state::{
+        Extent, Moment,
+        gather::{self, Taker, Wanted},
+    },
 };
 use roundelay_schedule::{Checked, DeviceId, Kind, Nanos};
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, ops::ControlFlow, path::Path};
 
 /// A machine that replays one schedule.
 pub enum AnyMachine {
@@ -135,6 +142,49 @@ impl AnyMachine {
         match self {
             Self::Cpu(cpu) => Ok(cpu.newest()?),
             Self::Cuda(cuda) => Ok(cuda.newest()?),
+        }
+    }
+
+    /// Writes the training state to a folder of checkpoints, as [`Checkpoints::save`] does; all ranks call
+    /// this, and the first one writes. Beside the machine there is one array of one parameter at a time, and
+    /// with several ranks at most 4 MiB of smaller ones.
+    ///
+    /// # Errors
+    /// When something failed before, or fails now; when the checkpoint cannot be written, the machine rests
+    /// as before.
+    pub fn checkpoint(
+        &mut self,
+        checkpoints: Option<&Checkpoints>,
+    ) -> Result<(), SaveError> {
+        let (moment, job) = (self.moment()?, &self.schedule().job);
+        let checkpoints = checkpoints.filter(|_| self.is_first());
+        let mut writing = checkpoints.map(|checkpoints| {
+            let arrays = gather::wanted(self.schedule(), moment, Extent::Whole);
+            Writing::begin(checkpoints, (moment, job.dtype), &arrays)
+        });
+        let mut take = |_: &Wanted<'_>, numbers: Vec<u8>| match &mut writing {
+            Some(writing) => writing.put(&numbers),
+            None => ControlFlow::Continue(()),
+        };
+        self.hand_over(Extent::Whole, &mut take)?;
+        writing.map_or(Ok(()), |writing| Ok(writing.end().map(drop)?))
+    }
+
+    fn moment(&self) -> Result<Moment, MachineError> {
+        match self {
+            Self::Cpu(cpu) => Ok(cpu.moment()?),
+            Self::Cuda(cuda) => Ok(cuda.moment()?),
+        }
+    }
+
+    fn hand_over(
+        &mut self,
+        extent: Extent,
+        take: &mut Taker<'_>,
+    ) -> Result<(), MachineError> {
+        match self {
+            Self::Cpu(cpu) => Ok(cpu.hand_over(extent, take)?),
+            Self::Cuda(cuda) => Ok(cuda.hand_over(extent, take)?),
         }
     }
 

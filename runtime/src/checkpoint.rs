@@ -10,15 +10,19 @@ mod folder;
 pub(crate) mod format;
 mod provenance;
 mod resume;
+mod writing;
 
 pub use error::CheckpointError;
 pub use provenance::Provenance;
 pub use resume::{OptimizerState, Resumed, Resumption};
 
-use crate::{ArrayNumbers, ArraySource, State};
+use crate::{ArrayNumbers, ArraySource, State, output::write_whole};
+pub use writing::SaveError;
+pub(crate) use writing::Writing;
+
 use folder::Hold;
 use std::{
-    io::{self, BufWriter},
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -94,11 +98,24 @@ impl Checkpoints {
         &self,
         state: &State<A>,
     ) -> Result<PathBuf, CheckpointError> {
-        let path = folder::write(&self.folder, state.step, |file| {
-            format::write(&mut BufWriter::new(file), &self.provenance, state)
-        })?;
-        folder::prune(&self.folder, state.step, KEPT)?;
-        Ok(path)
+        self.keep(state.step, |path| {
+            write_whole(path, |file| {
+                format::write(file, &self.provenance, state).map(drop)
+            })
+        })
+    }
+
+    /// Writes the checkpoint of a step, then removes what is not kept beside it.
+    fn keep(
+        &self,
+        step: u64,
+        write: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> Result<PathBuf, CheckpointError> {
+        let path = folder::file(&self.folder, step);
+        match write(&path) {
+            Ok(()) => folder::prune(&self.folder, step, KEPT).map(|()| path),
+            Err(source) => Err(CheckpointError::Write { path, source }),
+        }
     }
 }
 

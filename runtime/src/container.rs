@@ -13,7 +13,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     fs::File,
-    io::{self, Write},
+    io,
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -106,20 +106,39 @@ pub(crate) struct Place {
     pub(crate) bytes: Range<u64>,
 }
 
-/// An array that is to be written.
-pub(crate) struct Array<'a> {
+/// What is known of an array before its numbers.
+pub(crate) struct Form {
     /// Element type.
     pub(crate) dtype: Dtype,
     /// Extents.
     pub(crate) shape: Vec<usize>,
-    /// Makes its numbers, little-endian, as often as it is asked.
-    pub(crate) numbers: Box<dyn Fn() -> io::Result<Cow<'a, [u8]>> + 'a>,
+}
+
+/// The beginning of a file that is to be written.
+pub(crate) struct Header {
+    /// All that stands before the first array.
+    pub(crate) bytes: Vec<u8>,
+    /// Where arrays belong, by name.
+    pub(crate) places: BTreeMap<String, Place>,
 }
 
 impl Place {
     /// How many bytes it has.
     pub(crate) fn length(&self) -> usize {
         (self.bytes.end - self.bytes.start) as usize
+    }
+
+    /// Whether these are as many as it has, which its shape says.
+    ///
+    /// # Errors
+    /// When they are not, with the array's name.
+    pub(crate) fn takes(&self, name: &str, numbers: &[u8]) -> io::Result<()> {
+        let (found, length) = (numbers.len(), self.length());
+        if found == length {
+            return Ok(());
+        }
+        let said = format!("`{name}` has {found} bytes, its shape takes {length}");
+        Err(io::Error::other(said))
     }
 }
 
@@ -159,7 +178,7 @@ impl Container {
                 return Err(format!("{more} bytes stand behind its last array").into());
             }
         }
-        let arrays = places(&header, LENGTH + size);
+        let arrays = places_of(&header, LENGTH + size);
         Ok(Self { path: path.to_path_buf(), file, stamp, header, arrays })
     }
 
@@ -218,7 +237,13 @@ impl Container {
     }
 }
 
-impl Array<'_> {
+impl Form {
+    /// An array of a state.
+    pub(crate) fn new(dtype: Float, shape: &[u64]) -> Self {
+        let shape = shape.iter().map(|extent| *extent as usize).collect();
+        Self { dtype: element(dtype), shape }
+    }
+
     /// How many bytes its shape says.
     fn length(&self) -> usize {
         self.shape.iter().product::<usize>() * self.dtype.bitsize() / 8
@@ -226,7 +251,7 @@ impl Array<'_> {
 }
 
 /// Where the arrays lie whose offsets count from `start`.
-fn places(header: &Metadata, start: u64) -> BTreeMap<String, Place> {
+fn places_of(header: &Metadata, start: u64) -> BTreeMap<String, Place> {
     let place = |name: String| {
         let TensorInfo { dtype, shape, data_offsets: (first, end) } =
             header.info(&name)?;
@@ -236,40 +261,32 @@ fn places(header: &Metadata, start: u64) -> BTreeMap<String, Place> {
     header.offset_keys().into_iter().filter_map(place).collect()
 }
 
-/// Writes arrays and one text of metadata, in the order of the format's own library: wide elements first,
-/// which keeps all of them aligned.
-pub(crate) fn write(
-    out: &mut impl Write,
-    arrays: &BTreeMap<String, Array<'_>>,
-    (key, text): (&str, String),
-) -> io::Result<()> {
-    let mut ordered: Vec<(&String, &Array<'_>)> = arrays.iter().collect();
-    ordered.sort_by_key(|(name, array)| (Reverse(array.dtype), *name));
-    let mut end = 0;
-    let places = ordered.iter().map(|(name, array)| {
-        let start = end;
-        end += array.length();
-        let (dtype, shape, data_offsets) =
-            (array.dtype, array.shape.clone(), (start, end));
-        ((*name).clone(), TensorInfo { dtype, shape, data_offsets })
-    });
-    let entries = std::iter::once((key.to_owned(), text)).collect();
-    let header = Metadata::new(Some(entries), places.collect());
-    let header = header.expect("arrays stand one behind the other");
-    let mut header = serde_json::to_vec(&header)?;
-    header.resize(header.len().next_multiple_of(LENGTH as usize), b' ');
-    out.write_all(&(header.len() as u64).to_le_bytes())?;
-    out.write_all(&header)?;
-    for (name, array) in ordered {
-        let (numbers, length) = ((array.numbers)()?, array.length());
-        if numbers.len() != length {
-            let found = numbers.len();
-            let said = format!("`{name}` has {found} bytes, its shape takes {length}");
-            return Err(io::Error::other(said));
-        }
-        out.write_all(&numbers)?;
+impl Header {
+    /// Of arrays and one text of metadata. Arrays lie in the order of the format's own library: wide elements
+    /// first, which keeps all of them aligned, and by name where they are as wide.
+    pub(crate) fn of(
+        forms: &BTreeMap<String, Form>,
+        (key, text): (&str, String),
+    ) -> io::Result<Self> {
+        let mut ordered: Vec<(&String, &Form)> = forms.iter().collect();
+        ordered.sort_by_key(|(name, form)| (Reverse(form.dtype), *name));
+        let mut end = 0;
+        let places = ordered.iter().map(|(name, form)| {
+            let start = end;
+            end += form.length();
+            let (dtype, shape, data_offsets) =
+                (form.dtype, form.shape.clone(), (start, end));
+            ((*name).clone(), TensorInfo { dtype, shape, data_offsets })
+        });
+        let entries = std::iter::once((key.to_owned(), text)).collect();
+        let header = Metadata::new(Some(entries), places.collect());
+        let header = header.expect("arrays stand one behind the other");
+        let mut text = serde_json::to_vec(&header)?;
+        text.resize(text.len().next_multiple_of(LENGTH as usize), b' ');
+        let bytes = [&(text.len() as u64).to_le_bytes()[..], &text].concat();
+        let places = places_of(&header, bytes.len() as u64);
+        Ok(Self { bytes, places })
     }
-    out.flush()
 }
 
 /// The element type of a file for numbers of this type.

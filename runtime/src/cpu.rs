@@ -41,7 +41,11 @@ use crate::{
     memory::Claim,
     ranks::{Position, Share},
     shares::Completed,
-    state::{ArrayNumbers, Extent, State, StateError, rows},
+    state::{
+        ArrayNumbers, Extent, Moment, State, StateError,
+        gather::{self, Gathered, Taker},
+        rows,
+    },
 };
 use arena::Arenas;
 use command::Mark;
@@ -57,6 +61,7 @@ use session::{Driver, Session};
 use std::{
     collections::BTreeMap,
     mem,
+    ops::ControlFlow,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -245,15 +250,34 @@ impl Cpu {
     }
 
     fn gather(&mut self, extent: Extent) -> Result<Option<State>, CpuError> {
-        let wanted = (self.course.here()?, extent);
+        let mut gathered = Gathered::new(self.moment()?, extent);
+        self.hand_over(extent, &mut |array, numbers| {
+            gathered.take(array, numbers);
+            ControlFlow::Continue(())
+        })?;
+        Ok(self.is_first().then(|| gathered.state(&self.schedule().job)))
+    }
+
+    /// Where it rests.
+    pub(crate) fn moment(&self) -> Result<Moment, CpuError> {
+        Ok(self.course.here()?)
+    }
+
+    /// Hands so much of the state over on the first rank, array by array; all ranks call this.
+    pub(crate) fn hand_over(
+        &mut self,
+        extent: Extent,
+        take: &mut Taker<'_>,
+    ) -> Result<(), CpuError> {
+        let wanted = (self.moment()?, extent);
         let (Shared { arenas, schedule, share, .. }, claim) = self.at_rest()?;
         let read = |device, start, bytes: &mut [u8]| {
             arenas.copy(&claim, device, start, bytes);
             Ok(())
         };
         match share.rank() {
-            None => rows::save(schedule, wanted, read).map(Some),
-            Some(rank) => rank.among.save(schedule, wanted, read),
+            None => gather::save(schedule, wanted, read, take),
+            Some(rank) => rank.among.save(schedule, wanted, read, take),
         }
     }
 

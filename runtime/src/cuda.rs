@@ -50,7 +50,10 @@ use crate::{
         Unready, touched,
     },
     ranks::{Among, Control, Position, Seat, Share},
-    state::{ArrayNumbers, Extent, State},
+    state::{
+        ArrayNumbers, Extent, Moment, State,
+        gather::{Gathered, Taker},
+    },
 };
 use driver::Device;
 use engine::Engine;
@@ -62,6 +65,7 @@ use session::Session;
 use std::{
     collections::BTreeMap,
     mem::{self, ManuallyDrop},
+    ops::ControlFlow,
     sync::Arc,
     time::Duration,
 };
@@ -317,8 +321,27 @@ impl Cuda {
     }
 
     fn gather(&mut self, extent: Extent) -> Result<Option<State>, CudaError> {
-        let wanted = (self.course.here()?, extent);
-        self.attempt(|engine| engine.save(wanted))
+        let mut gathered = Gathered::new(self.moment()?, extent);
+        self.hand_over(extent, &mut |array, numbers| {
+            gathered.take(array, numbers);
+            ControlFlow::Continue(())
+        })?;
+        Ok(self.is_first().then(|| gathered.state(&self.schedule().job)))
+    }
+
+    /// Where it rests.
+    pub(crate) fn moment(&self) -> Result<Moment, CudaError> {
+        Ok(self.course.here()?)
+    }
+
+    /// Hands so much of the state over on the first rank, array by array; all ranks call this.
+    pub(crate) fn hand_over(
+        &mut self,
+        extent: Extent,
+        take: &mut Taker<'_>,
+    ) -> Result<(), CudaError> {
+        let wanted = (self.moment()?, extent);
+        self.attempt(|engine| engine.save(wanted, take))
     }
 
     /// Runs the training steps from here to `end` and comes to rest. The listener gets every loss

@@ -39,7 +39,7 @@ mod weights;
 pub use any_machine::{AnyMachine, MachineError};
 pub use checkpoint::{
     Checkpoint, CheckpointError, Checkpoints, Latest, OptimizerState, Provenance,
-    Resumed, Resumption,
+    Resumed, Resumption, SaveError,
 };
 pub use code::CodeError;
 pub use cpu::{ArenaDemand, Cpu, CpuError, CpuOptions, Demand, Kept, Recording, Timing};

@@ -15,7 +15,7 @@ use crate::{
     feed::Feed,
     plain::Plain,
     shares::Shares,
-    state::{Extent, Moment, State, StateError, rows::Gathered, updates},
+    state::{Extent, Moment, State, StateError, gather::Gathered, updates},
 };
 use roundelay_kernels::{Context, Mode};
 use roundelay_schedule::{Checked, Id, MicroBatch, Pass, Role};
@@ -102,9 +102,9 @@ impl Oracle {
     /// The training state, in global terms.
     pub fn state(&mut self) -> State {
         let Self { schedule, stages, moment, .. } = self;
-        let mut gathered = Gathered::new(schedule, *moment, Extent::Whole);
-        stages.iter_mut().for_each(|stage| stage.save(&schedule.job, &mut gathered));
-        gathered.state()
+        let mut gathered = Gathered::new(*moment, Extent::Whole);
+        stages.iter_mut().for_each(|stage| stage.save(schedule, &mut gathered));
+        gathered.state(&schedule.job)
     }
 
     fn forward(&mut self, feed: &mut dyn Feed, i: usize) -> f64 {

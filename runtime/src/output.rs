@@ -192,21 +192,53 @@ pub(crate) fn write_whole(
     path: &Path,
     write: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
-    let (unfinished, mut file) = begin(path)?;
-    let written = write(&mut file).and_then(|()| {
-        if let Ok(earlier) = fs::metadata(path) {
+    let (unfinished, mut file) = Unfinished::begin(path)?;
+    write(&mut file)?;
+    unfinished.finish(&file)
+}
+
+/// The name of a file of this writer alone for what is not whole yet; unless it is finished, the file is
+/// removed with it.
+pub(crate) struct Unfinished {
+    own: PathBuf,
+    /// That of the file when it is whole.
+    whole: PathBuf,
+}
+
+impl Unfinished {
+    /// An empty file, and its name.
+    pub(crate) fn begin(path: &Path) -> io::Result<(Self, File)> {
+        loop {
+            let own = unfinished(path);
+            match File::create_new(&own) {
+                Ok(file) => return Ok((Self { own, whole: path.to_path_buf() }, file)),
+                // A process of this number was ended here before, or runs on another host.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    let told = format!("{error}, at `{}`", own.display());
+                    return Err(io::Error::new(error.kind(), told));
+                }
+            }
+        }
+    }
+
+    /// Brings the file to disk, renames it, and brings the new name to disk.
+    pub(crate) fn finish(self, file: &File) -> io::Result<()> {
+        if let Ok(earlier) = fs::metadata(&self.whole) {
             file.set_permissions(earlier.permissions())?;
         }
-        file.sync_all()
-    });
-    let done = written
-        .and_then(|()| fs::rename(&unfinished, path))
-        .and_then(|()| bring_to_disk(folder_of(path)));
-    if done.is_err() {
-        // The write failed already; that its remains stay is said by whoever lists the folder.
-        let _ = fs::remove_file(&unfinished);
+        file.sync_all()?;
+        fs::rename(&self.own, &self.whole)?;
+        bring_to_disk(folder_of(&self.whole))
     }
-    done
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // After a rename nothing has the name. Where it cannot be removed, its remains stay, as whoever
+        // lists the folder says.
+        let _ = fs::remove_file(&self.own);
+    }
 }
 
 /// Names reach the disk with their folder; systems that cannot open folders do so on their own, and so
@@ -230,28 +262,12 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// An empty file of this writer alone for what is not whole yet, and its name.
-fn begin(path: &Path) -> io::Result<(PathBuf, File)> {
-    loop {
-        let unfinished = unfinished(path);
-        match File::create_new(&unfinished) {
-            Ok(file) => return Ok((unfinished, file)),
-            // A process of this number was ended here before, or runs on another host.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => {
-                let told = format!("{error}, at `{}`", unfinished.display());
-                return Err(io::Error::new(error.kind(), told));
-            }
-        }
-    }
-}
-
 /// Tries what writing a file would do first.
 fn attempt(file: &Path) -> io::Result<()> {
     if file.exists() {
         File::options().append(true).open(file)?;
     }
-    begin(file).and_then(|(unfinished, _)| fs::remove_file(unfinished))
+    Unfinished::begin(file).map(drop)
 }
 
 /// What a name leads to, behind all links.

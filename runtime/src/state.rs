@@ -1,6 +1,8 @@
 //! The training state at rest, in global terms: no stage, device, slot, shard or row of split
 //! tensors appears in it, so that a run stopped under one plan goes on under another.
 
+pub(crate) mod gather;
+pub(crate) mod names;
 mod numbers;
 pub(crate) mod rows;
 mod source;

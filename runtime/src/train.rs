@@ -6,7 +6,7 @@ mod losses;
 
 use crate::{
     AnyMachine, ArrayNumbers, CheckpointError, Checkpoints, EvaluateError, Evaluator,
-    HeldOut, Interrupt, Loss, MachineError, Measured, Measures, State,
+    HeldOut, Interrupt, Loss, MachineError, Measured, Measures, SaveError, State,
 };
 use losses::StepLosses;
 use roundelay_schedule::{Bytes, Nanos, simulate_steady};
@@ -358,22 +358,18 @@ impl Trainer {
         let step = self.machine.step();
         let (looks, saves) =
             (self.rests.evaluates(step, end), self.rests.saves(step, end));
-        let state = match (looks, saves) {
-            (_, true) => self.machine.save()?,
-            (true, false) => self.machine.newest()?,
-            (false, false) => None,
-        };
-        if let Some(state) = state {
-            if looks && let Some(measures) = self.evaluate(&state)? {
-                observer.evaluated(step, &measures);
-                evaluations.push((step, measures));
-            }
-            if saves {
-                self.keep(&state).map_err(|error| match step < end {
-                    true => TrainError::Checkpoint(error),
-                    false => TrainError::LastCheckpoint(error),
-                })?;
-            }
+        if looks
+            && let Some(state) = self.machine.newest()?
+            && let Some(measures) = self.evaluate(&state)?
+        {
+            observer.evaluated(step, &measures);
+            evaluations.push((step, measures));
+        }
+        if saves {
+            self.save(match step < end {
+                true => TrainError::Checkpoint,
+                false => TrainError::LastCheckpoint,
+            })?;
         }
         observer.rested(step);
         Ok(())
@@ -388,9 +384,22 @@ impl Trainer {
         {
             return Ok(());
         }
-        match self.machine.save()? {
-            Some(state) => self.keep(&state).map_err(TrainError::LastCheckpoint),
-            None => Ok(()),
+        self.save(TrainError::LastCheckpoint)
+    }
+
+    /// Writes a checkpoint of where the run rests, where this rank writes checkpoints.
+    fn save(
+        &mut self,
+        failed: fn(CheckpointError) -> TrainError,
+    ) -> Result<(), TrainError> {
+        let saved = match &self.rests.checkpoint {
+            Checkpointing::Never | Checkpointing::Elsewhere { .. } => None,
+            Checkpointing::Every { checkpoints, .. } => Some(checkpoints),
+        };
+        match self.machine.checkpoint(saved) {
+            Ok(()) => Ok(()),
+            Err(SaveError::Machine(error)) => Err(error.into()),
+            Err(SaveError::Checkpoint(error)) => Err(failed(error)),
         }
     }
 

@@ -13,8 +13,8 @@ pub use error::{WeightsError, WeightsMistake, WeightsNames};
 use crate::{
     ArraySource, OutputError, OutputFile, ParameterState, State,
     checkpoint::format,
-    container::{self, Array, Container, NotWhole, Place, element, little_endian},
-    state::is_named_as_head,
+    container::{Container, Form, Header, NotWhole, Place, element, little_endian},
+    state::{is_named_as_head, names},
 };
 use converted::Converted;
 use roundelay_schedule::{Belonging, Job, Parameter, ParameterKind, nearest_hint};
@@ -185,7 +185,7 @@ impl Weights {
     fn arrays(&self) -> Arrays<'_> {
         let is_newest = |name: &str| match self.kind {
             FileKind::Weights => true,
-            FileKind::Checkpoint => format::is_newest(name),
+            FileKind::Checkpoint => names::is_newest(name),
         };
         let arrays = self.container.arrays.iter();
         arrays.filter(|(name, _)| is_newest(name)).collect()
@@ -262,23 +262,26 @@ impl State {
 }
 
 /// Writes the file's bytes. The one entry of its metadata is what other programs ask for: that numbers
-/// lie as PyTorch has them.
+/// lie as PyTorch has them. Arrays of one type lie in the order of their names.
 fn encode(out: &mut impl Write, state: &State, job: &Job) -> io::Result<()> {
     let of = |own: &Parameter| (own.name.clone(), own.kind);
     let known: BTreeMap<String, ParameterKind> = job.parameters.iter().map(of).collect();
-    let arrays = state.tensors.iter().map(|(name, tensor)| {
-        let kind = known.get(name).copied().unwrap_or_default();
-        let shape = order::shape_in_file(kind, &tensor.shape);
-        let shape = shape.iter().map(|extent| *extent as usize).collect();
-        let numbers = move || {
-            let numbers = format::written(&tensor.versions[0], state.dtype)?;
-            Ok(order::to_file(kind, numbers, &tensor.shape, state.dtype.size()))
-        };
-        let (dtype, numbers) = (element(state.dtype), Box::new(numbers));
-        (name.clone(), Array { dtype, shape, numbers })
+    let kind = |name: &String| known.get(name).copied().unwrap_or_default();
+    let forms = state.tensors.iter().map(|(name, tensor)| {
+        let shape = order::shape_in_file(kind(name), &tensor.shape);
+        (name.clone(), Form::new(state.dtype, &shape))
     });
-    let arrays = arrays.collect();
-    container::write(out, &arrays, ("format", "pt".to_owned()))
+    let header = Header::of(&forms.collect(), ("format", "pt".to_owned()))?;
+    out.write_all(&header.bytes)?;
+    for (name, tensor) in &state.tensors {
+        let newest = Cow::Borrowed(&*tensor.versions[0]);
+        let numbers = little_endian(newest, state.dtype);
+        let size = state.dtype.size();
+        let numbers = order::to_file(kind(name), numbers, &tensor.shape, size);
+        header.places[name].takes(name, &numbers)?;
+        out.write_all(&numbers)?;
+    }
+    out.flush()
 }
 
 #[cfg(test)]

@@ -226,12 +226,18 @@ pub enum Method {
 }
 
 impl Method {
+    /// Names of the arrays of optimizer state, in the order of the kernels' operands.
+    pub fn state_names(self) -> &'static [&'static str] {
+        match self {
+            Method::Sgd { momentum: 0.0, .. } => &[],
+            Method::Sgd { .. } => &["momentum"],
+            Method::Adamw { .. } => &["mean", "square"],
+        }
+    }
+
     /// Numbers of optimizer state per parameter.
     pub fn states(self) -> u64 {
-        match self {
-            Method::Sgd { momentum, .. } => u64::from(momentum != 0.0),
-            Method::Adamw { .. } => 2,
-        }
+        self.state_names().len() as u64
     }
 
     /// The kernels that make a step, of all methods.
@@ -284,6 +290,12 @@ impl Optimizer {
     /// Arrays of optimizer state: those of the method, then a master copy in mixed precision.
     pub fn arrays(&self, dtype: Float) -> u64 {
         self.method.states() + dtype.masters()
+    }
+
+    /// Names of the [`Optimizer::arrays`], in their order.
+    pub fn array_names(&self, dtype: Float) -> impl Iterator<Item = &'static str> {
+        let masters = (0..dtype.masters()).map(|_| "master");
+        self.method.state_names().iter().copied().chain(masters)
     }
 }
 

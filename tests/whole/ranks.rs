@@ -30,7 +30,7 @@ use std::{
 /// Steps before which a replay rests.
 const RESTS: [u64; 2] = [2, STEPS];
 
-const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// What a training came to: losses by step and micro-batch, the state, and what was counted.
 #[derive(Debug, PartialEq)]
@@ -101,7 +101,10 @@ fn rank(schedule: &Checked, data: &Dataset, seat: &Seat) -> (Option<Trained>, u6
 }
 
 /// What all ranks of a schedule do, each on a thread of its own, in their order.
-fn on_ranks<T: Send>(schedule: &Checked, work: impl Fn(&Seat) -> T + Sync) -> Vec<T> {
+pub(crate) fn on_ranks<T: Send>(
+    schedule: &Checked,
+    work: impl Fn(&Seat) -> T + Sync,
+) -> Vec<T> {
     let size = schedule.facts().device_arena.len() * schedule.coordinates().len();
     let (host, port) = ("127.0.0.1".to_owned(), free_port());
     let seats = (0..size as u32).map(|rank| Seat {

@@ -1,7 +1,7 @@
 //! A folder of checkpoints: names, atomic writes, what may be removed, and by whom.
 
 use super::CheckpointError;
-use crate::output::{UNFINISHED, bring_to_disk, write_whole};
+use crate::output::{UNFINISHED, bring_to_disk};
 use std::{
     collections::BTreeMap,
     fs::{self, File, TryLockError},
@@ -118,20 +118,6 @@ impl Hold {
 pub(super) fn is_held(folder: &Path) -> bool {
     let file = File::options().write(true).open(folder.join(HELD));
     file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
-}
-
-/// Writes the checkpoint of a step: under another name, brought to disk, renamed, and the new
-/// name brought to disk.
-pub(super) fn write(
-    folder: &Path,
-    step: u64,
-    write: impl FnOnce(&mut File) -> io::Result<()>,
-) -> Result<PathBuf, CheckpointError> {
-    let path = file(folder, step);
-    match write_whole(&path, write) {
-        Ok(()) => Ok(path),
-        Err(source) => Err(CheckpointError::Write { path, source }),
-    }
 }
 
 /// Removes what unfinished writes left, and of the checkpoints up to `step` all but the newest

@@ -1,7 +1,6 @@
 //! A checkpoint as bytes: one safetensors file.
 //!
-//! Tensors are `name` for θ_T, `name@-1` for θ_{T−1} and so on, `name#mean` for optimizer state,
-//! which in mixed precision is wider, and of which the master copy is one (`name#master`).
+//! Tensors have the names of the state's arrays; those of optimizer state are wider in mixed precision.
 //! The metadata has one entry, `roundelay`: a JSON object of names and texts with the step, the
 //! origin, that of optimizer state unless it is 0, the number of examples taken, the [`Provenance`], and
 //! a digest of all that stands in the file.
@@ -10,18 +9,21 @@ use super::{Checkpoint, CheckpointError, Provenance};
 use crate::{
     ArrayNumbers, ArraySource, ParameterState, State, StateError,
     container::{
-        self, Array, Container, NotWhole, Place, element, little_endian, native,
+        Container, Form, Header, NotWhole, Place, element, little_endian, native,
     },
     digest::Digest,
     native::wide_type,
-    state::Made,
+    state::{
+        Made, Moment,
+        names::{self, is_newest, is_optimizer},
+    },
 };
 use roundelay_schedule::Float;
 use safetensors::Dtype;
 use std::{
     borrow::Cow,
     collections::BTreeMap,
-    io::{self, Write},
+    io::{self, Seek, SeekFrom, Write},
     mem,
     path::Path,
     sync::Arc,
@@ -33,94 +35,134 @@ const FORMAT: &str = "1";
 /// The one key of the file's metadata.
 pub(crate) const KEY: &str = "roundelay";
 
-/// Writes the file's bytes.
-pub(super) fn write<A: ArrayNumbers>(
-    out: &mut impl Write,
-    provenance: &Provenance,
-    state: &State<A>,
-) -> io::Result<()> {
-    if !is_whole(provenance, state) {
-        return Err(io::Error::other("it is no whole state: its optimizer's is missing"));
-    }
-    let arrays = arrays(provenance, state);
-    let mut entries = entries(provenance, state);
-    let mut digest = start(&entries);
-    for (name, array) in &arrays {
-        add(&mut digest, name, array.dtype, &array.shape);
-        digest.add(&(array.numbers)()?);
-    }
-    entries.insert("digest".to_string(), spelled(digest));
-    container::write(out, &arrays, (KEY, json(&entries)))
+/// What was gathered may be parameters alone.
+const NOT_WHOLE: &str = "it is no whole state: its optimizer's is missing";
+
+/// A file that is written array by array, in the order of their names. Its header comes last.
+pub(super) struct Writer<W> {
+    out: W,
+    entries: BTreeMap<String, String>,
+    forms: BTreeMap<String, Form>,
+    /// Of the arrays that are yet to come.
+    places: BTreeMap<String, Place>,
+    dtype: Float,
+    digest: Digest,
 }
 
-/// Whether a state has all that training carries: what was gathered may be parameters alone.
-fn is_whole<A>(provenance: &Provenance, state: &State<A>) -> bool {
-    let states = provenance.states().count();
-    state.tensors.values().all(|tensor| tensor.optimizer.len() == states)
+impl<W: Write + Seek> Writer<W> {
+    /// A file of a state of a type at a moment, with arrays of these forms.
+    pub(super) fn begin(
+        out: W,
+        provenance: &Provenance,
+        (moment, dtype): (Moment, Float),
+        forms: BTreeMap<String, Form>,
+    ) -> io::Result<Self> {
+        let count = |is: fn(&str) -> bool| forms.keys().filter(|name| is(name)).count();
+        if count(is_optimizer) != provenance.states().count() * count(is_newest) {
+            return Err(io::Error::other(NOT_WHOLE));
+        }
+        let entries = entries(provenance, moment, dtype);
+        let digest = start(&entries);
+        let mut writer =
+            Self { out, entries, forms, places: BTreeMap::new(), dtype, digest };
+        writer.places = writer.header()?.places;
+        Ok(writer)
+    }
+
+    /// The header with the digest of what was written so far; all digests are as long.
+    fn header(&self) -> io::Result<Header> {
+        let mut entries = self.entries.clone();
+        entries.insert("digest".to_string(), spelled(self.digest));
+        Header::of(&self.forms, (KEY, json(&entries)))
+    }
+
+    /// Writes the next array, in native byte order.
+    pub(super) fn put(&mut self, numbers: &[u8]) -> io::Result<()> {
+        let (name, place) = self.places.pop_first().expect("it has one of these arrays");
+        place.takes(&name, numbers)?;
+        let numbers = little_endian(Cow::Borrowed(numbers), stored(&name, self.dtype));
+        add(&mut self.digest, &name, place.dtype, &place.shape);
+        self.digest.add(&numbers);
+        self.out.seek(SeekFrom::Start(place.bytes.start))?;
+        self.out.write_all(&numbers)
+    }
+
+    /// Writes the header, when all arrays are there.
+    pub(super) fn end(mut self) -> io::Result<W> {
+        assert!(self.places.is_empty(), "all arrays are written before the header");
+        let header = self.header()?;
+        self.out.rewind()?;
+        self.out.write_all(&header.bytes)?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}
+
+/// Writes the file of a state.
+pub(super) fn write<W: Write + Seek, A: ArrayNumbers>(
+    out: W,
+    provenance: &Provenance,
+    state: &State<A>,
+) -> io::Result<W> {
+    let arrays = arrays(provenance, state)?;
+    let form = |(name, (shape, _)): (&String, &(&[u64], &A))| {
+        (name.clone(), Form::new(stored(name, state.dtype), shape))
+    };
+    let forms = arrays.iter().map(form).collect();
+    let of = (state.moment(), state.dtype);
+    let mut writer = Writer::begin(out, provenance, of, forms)?;
+    for (_, array) in arrays.into_values() {
+        writer.put(&array.bytes().map_err(io::Error::other)?)?;
+    }
+    writer.end()
 }
 
 /// All entries of the metadata but the digest.
-fn entries<A: ArrayNumbers>(
+fn entries(
     provenance: &Provenance,
-    state: &State<A>,
+    Moment { step, origin, optimizer_origin }: Moment,
+    dtype: Float,
 ) -> BTreeMap<String, String> {
     let batch = provenance.entry("batch").parse().unwrap_or(0);
     let mut entries = provenance.entries.clone();
     let mut add = |name: &str, value| entries.insert(name.to_string(), value);
     add("format", FORMAT.to_string());
-    add("step", state.step.to_string());
-    add("origin", state.origin.to_string());
-    add("position", state.step.saturating_mul(batch).to_string());
-    if state.optimizer_origin > 0 {
-        add("optimizer_origin", state.optimizer_origin.to_string());
+    add("step", step.to_string());
+    add("origin", origin.to_string());
+    add("position", step.saturating_mul(batch).to_string());
+    if optimizer_origin > 0 {
+        add("optimizer_origin", optimizer_origin.to_string());
     }
     // Arrays say it by themselves otherwise.
-    if state.dtype.native().is_none() {
-        add("dtype", state.dtype.to_string());
+    if dtype.native().is_none() {
+        add("dtype", dtype.to_string());
     }
     entries
 }
 
 /// The type of an array with this name in a state of a type.
 fn stored(name: &str, dtype: Float) -> Float {
-    if name.contains('#') { wide_type(dtype) } else { dtype }
+    if is_optimizer(name) { wide_type(dtype) } else { dtype }
 }
 
-/// Whether an array with this name is the newest version of a parameter.
-pub(crate) fn is_newest(name: &str) -> bool {
-    !name.contains(['@', '#'])
-}
-
-/// All arrays under their names in the file.
-fn arrays<'a, A: ArrayNumbers>(
+/// All arrays of a state with their shapes, under their names.
+fn arrays<'a, A>(
     provenance: &Provenance,
     state: &'a State<A>,
-) -> BTreeMap<String, Array<'a>> {
+) -> io::Result<BTreeMap<String, (&'a [u64], &'a A)>> {
     let mut arrays = BTreeMap::new();
     for (name, tensor) in &state.tensors {
-        let shape: Vec<usize> = tensor.shape.iter().map(|n| *n as usize).collect();
-        let versions = (0u32..).zip(&tensor.versions).map(|(age, array)| match age {
-            0 => (name.clone(), array),
-            _ => (format!("{name}@-{age}"), array),
-        });
+        if tensor.optimizer.len() != provenance.states().count() {
+            return Err(io::Error::other(NOT_WHOLE));
+        }
+        let versions = (0..).zip(&tensor.versions);
+        let versions = versions.map(|(age, array)| (names::version(name, age), array));
         let states = provenance.states().zip(&tensor.optimizer);
-        let states = states.map(|(state, array)| (format!("{name}#{state}"), array));
-        arrays.extend(versions.chain(states).map(|(name, array)| {
-            let dtype = stored(&name, state.dtype);
-            let numbers = move || written(array, dtype);
-            let (shape, numbers) = (shape.clone(), Box::new(numbers));
-            (name, Array { dtype: element(dtype), shape, numbers })
-        }));
+        let states = states.map(|(own, array)| (names::optimizer(name, own), array));
+        let all = versions.chain(states);
+        arrays.extend(all.map(|(name, array)| (name, (&*tensor.shape, array))));
     }
-    arrays
-}
-
-/// Numbers as they stand in a file.
-pub(crate) fn written<A: ArrayNumbers>(
-    array: &A,
-    dtype: Float,
-) -> io::Result<Cow<'_, [u8]>> {
-    Ok(little_endian(array.bytes().map_err(io::Error::other)?, dtype))
+    Ok(arrays)
 }
 
 fn json(entries: &BTreeMap<String, String>) -> String {
@@ -256,11 +298,9 @@ fn tensors_of(
     };
     let mut tensors = BTreeMap::new();
     for name in names {
-        let newest = array(name.clone()).into_iter();
-        let older = (1u32..).map_while(|age| array(format!("{name}@-{age}")));
-        let versions = newest.chain(older).collect();
+        let versions = (0..).map_while(|age| array(names::version(&name, age))).collect();
         let states = provenance.states();
-        let states = states.map(|state| array(format!("{name}#{state}")));
+        let states = states.map(|own| array(names::optimizer(&name, own)));
         let optimizer = states.collect::<Option<_>>();
         let tensor = optimizer
             .and_then(|optimizer| together(versions, optimizer))

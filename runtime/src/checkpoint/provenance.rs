@@ -4,8 +4,8 @@ mod differences;
 
 use crate::{Dataset, digest::Digest};
 use roundelay_schedule::{
-    Contraction, Images, Job, MapWays, Method, Parameter, Plan, Schedule, Sequence, Sum,
-    Tensor, Treatment,
+    Contraction, Images, Job, MapWays, Parameter, Plan, Schedule, Sequence, Sum, Tensor,
+    Treatment,
 };
 use std::collections::BTreeMap;
 
@@ -22,6 +22,7 @@ impl Provenance {
         let job = &schedule.job;
         let optimizer = serde_json::to_string(&job.optimizer)
             .expect("an optimizer is numbers under names that are text");
+        let states: Vec<&str> = job.optimizer.array_names(job.dtype).collect();
         let entries = [
             ("model", job.model.clone()),
             ("rule", schedule.plan.rule.to_string()),
@@ -29,7 +30,7 @@ impl Provenance {
             ("batch", job.batch.to_string()),
             ("seed", job.seed.to_string()),
             ("optimizer", optimizer),
-            ("states", states(job).join(" ")),
+            ("states", states.join(" ")),
             ("delays", delays(schedule)),
             ("arithmetic", arithmetic(schedule)),
             ("spared", spared(job)),
@@ -102,18 +103,6 @@ fn size(data: &Dataset) -> String {
     }
     let held_out = data.held_out(1).ok().and_then(|own| own.coverage().of);
     held_out.map_or(String::new(), |count| format!("{count} held-out examples"))
-}
-
-/// Names of the arrays of optimizer state, in the order of the kernels' operands; a master copy is
-/// the last one.
-fn states(job: &Job) -> Vec<&'static str> {
-    let own: &[&str] = match job.optimizer.method {
-        Method::Sgd { momentum: 0.0, .. } => &[],
-        Method::Sgd { .. } => &["momentum"],
-        Method::Adamw { .. } => &["mean", "square"],
-    };
-    let masters = (0..job.dtype.masters()).map(|_| "master");
-    own.iter().copied().chain(masters).collect()
 }
 
 /// A digest of the versions of each parameter that gradients of a step's micro-batches are taken at.

@@ -11,7 +11,7 @@ use roundelay_schedule::{
     ParameterKind, Placement, Plan, Recompute, Reduction, Rule, Schedule, Stage, States,
     Table, Timeline, Treatment,
 };
-use std::fs;
+use std::{fs, io::Cursor};
 
 /// A schedule of two stages with a parameter each; it does nothing.
 pub(crate) fn schedule(rule: Rule) -> Schedule {
@@ -99,11 +99,9 @@ fn state(schedule: &Schedule, step: u64) -> State {
     state
 }
 
-/// The checkpoint of that state.
-fn bytes(schedule: &Schedule, step: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    format::write(&mut bytes, &run(schedule), &state(schedule, step)).unwrap();
-    bytes
+/// The checkpoint of a run's state.
+fn bytes(run: &Provenance, state: &State) -> Vec<u8> {
+    format::write(Cursor::new(Vec::new()), run, state).unwrap().into_inner()
 }
 
 /// A folder, and the run of a schedule that has kept its state of step 1 there.
@@ -140,13 +138,22 @@ fn digests_of_a_run_stay() {
     for younger in ["spared", "data_size"] {
         earlier.entries.remove(younger);
     }
-    let mut bytes = Vec::new();
-    format::write(&mut bytes, &earlier, &state(&schedule, 1)).unwrap();
+    let bytes = bytes(&earlier, &state(&schedule, 1));
     let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
     let text = &header.metadata().as_ref().unwrap()[format::KEY];
     let entries: std::collections::BTreeMap<String, String> =
         serde_json::from_str(text).unwrap();
     assert_eq!(entries["digest"], "5fe70e57e2bd3197");
+}
+
+#[test]
+fn an_array_of_another_length_than_its_shape_is_not_written() {
+    let schedule = schedule(Rule::Sync);
+    let mut state = state(&schedule, 1);
+    state.tensors.get_mut("last.bias").unwrap().optimizer[1].pop();
+    let refused = format::write(Cursor::new(Vec::new()), &run(&schedule), &state);
+    let refused = refused.map(drop).unwrap_err().to_string();
+    assert_eq!(refused, "`last.bias#square` has 19 bytes, its shape takes 20");
 }
 
 #[test]
@@ -179,7 +186,7 @@ fn a_state_comes_back_bit_for_bit() {
 #[test]
 fn any_reader_of_safetensors_finds_the_names() {
     let schedule = schedule(Rule::CyclicV2);
-    let bytes = bytes(&schedule, 3);
+    let bytes = bytes(&run(&schedule), &state(&schedule, 3));
     let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     let mut names = file.names();
     names.sort_unstable();
@@ -278,7 +285,7 @@ fn two_runs_do_not_write_to_one_folder() {
 #[test]
 fn a_write_cut_at_any_byte_loses_nothing() {
     let (folder, schedule, checkpoints) = begun("checkpoint-cut", Rule::CyclicV2);
-    let next = bytes(&schedule, 2);
+    let next = bytes(&run(&schedule), &state(&schedule, 2));
     let unfinished = "step-000000000002.safetensors.1-23.unfinished";
     for length in (0..=next.len()).step_by(37) {
         folder.write(unfinished, &next[..length]);
@@ -307,7 +314,7 @@ fn what_another_run_is_writing_was_not_left_unfinished() {
 #[test]
 fn damaged_and_foreign_files_are_passed_over() {
     let (folder, schedule, _checkpoints) = begun("checkpoint-foreign", Rule::CyclicV2);
-    let whole = bytes(&schedule, 9);
+    let whole = bytes(&run(&schedule), &state(&schedule, 9));
     folder.write("step-000000000009.safetensors", &whole[..whole.len() - 1]);
     folder.write("step-000000000008.safetensors", b"");
     folder.write("step-8.safetensors", &whole);
@@ -329,7 +336,7 @@ fn damaged_and_foreign_files_are_passed_over() {
 fn a_folder_whose_checkpoints_are_all_damaged_is_refused() {
     let folder = Scratch::new("checkpoint-damaged");
     let schedule = schedule(Rule::Sync);
-    let whole = bytes(&schedule, 9);
+    let whole = bytes(&run(&schedule), &state(&schedule, 9));
     folder.write("step-000000000009.safetensors", &whole[..whole.len() - 1]);
     folder.write("step-000000000008.safetensors", b"");
     let refused = Resumption::of(folder.path(), &schedule, &run(&schedule)).unwrap_err();

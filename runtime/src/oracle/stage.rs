@@ -7,12 +7,14 @@ use crate::{
     plain::{Lent, Plain},
     state::{
         State,
-        rows::{Array, Flats, Gathered},
+        gather::{Gathered, Parts},
+        rows::Array,
     },
 };
 use roundelay_kernels::{Context, Real};
 use roundelay_schedule::{
-    Access, Checked, Float, Id, Job, Native, Pass, Role, RoutineId, Stage, Subject,
+    Access, Checked, Float, Id, Job, Native, Pass, Role, RoutineId, Schedule, Stage,
+    Subject,
 };
 use std::{collections::VecDeque, mem, ops::Range};
 
@@ -259,15 +261,16 @@ impl OracleStage {
     }
 
     /// Adds all arrays, flat.
-    pub(super) fn save(&mut self, job: &Job, gathered: &mut Gathered<'_>) {
+    pub(super) fn save(&mut self, schedule: &Schedule, gathered: &mut Gathered) {
+        let job = &schedule.job;
         let all = 0..self.size;
         for (age, version) in (0..).zip(self.versions.iter_mut().take(self.depth)) {
             let own = lent(version, self.rows, all.clone());
             let flats = (0..).zip(own).map(|(row, own)| (row, own.to_vec()));
-            gathered.add(Array::Parameter(self.stage, age), &flats.collect());
+            gathered.cut(schedule, Array::Parameter(self.stage, age), &flats.collect());
         }
         for array in 0..job.optimizer.method.states() as usize {
-            let mut flats = Flats::new();
+            let mut flats = Parts::new();
             for row in 0..self.rows {
                 let mut flat = vec![0; self.size];
                 self.optimizer_parts(job, (row, array), |part, shard| {
@@ -275,7 +278,7 @@ impl OracleStage {
                 });
                 flats.insert(row, flat);
             }
-            gathered.add(Array::Optimizer(self.stage, array, 0), &flats);
+            gathered.cut(schedule, Array::Optimizer(self.stage, array, 0), &flats);
         }
     }
 

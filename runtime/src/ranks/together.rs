@@ -4,12 +4,12 @@ use super::{seated::Among, trouble::Ended};
 use crate::{
     machine::{Loss, Measured, Touched},
     state::{
-        Extent, Moment, State,
-        rows::{self, Gathered, Round},
+        Extent, Moment,
+        gather::{self, Taker, Wanted},
     },
 };
 use roundelay_schedule::{DeviceId, Kind, Schedule};
-use std::{collections::BTreeMap, iter};
+use std::{collections::BTreeMap, iter, ops::ControlFlow};
 
 /// Bytes of a loss.
 const LOSS: usize = 24;
@@ -67,9 +67,9 @@ impl Among {
         self.control.gather(own).map_err(|trouble| self.control.ended(trouble))
     }
 
-    /// So much of the state at a moment, on the first rank. Every rank reads the rows of its device through
-    /// `read(device, first byte, bytes)`; beside the state there is one array of a stage at a time, as
-    /// it was sent and as it is put together.
+    /// Hands so much of the state at a moment over on the first rank, until the taker wants no more. Every
+    /// rank reads what its device has through `read(device, first byte, bytes)`; there is one round of
+    /// arrays at a time, as it was sent and as it is put together.
     ///
     /// # Errors
     /// When a row cannot be read, or something goes wrong on one of them.
@@ -78,12 +78,17 @@ impl Among {
         schedule: &Schedule,
         (moment, extent): (Moment, Extent),
         mut read: impl FnMut(DeviceId, u64, &mut [u8]) -> Result<(), E>,
-    ) -> Result<Option<State>, E> {
-        let mut gathered =
-            self.is_first().then(|| Gathered::new(schedule, moment, extent));
-        for round in rows::rounds(schedule, moment.step, extent) {
+        take: &mut Taker<'_>,
+    ) -> Result<(), E> {
+        let arrays = gather::wanted(schedule, moment, extent);
+        let mut flow = ControlFlow::Continue(());
+        for round in gather::rounds(&arrays) {
+            // No rank sends ahead of what the first one has put together, nor what it takes no more.
+            if self.any(flow.is_break())? {
+                break;
+            }
             let mut own = Vec::new();
-            for (device, start, length) in round.reads() {
+            for (device, start, length) in round.iter().flat_map(Wanted::reads) {
                 if device == self.seated.device {
                     let first = own.len();
                     own.resize(first + length, 0);
@@ -91,38 +96,41 @@ impl Among {
                 }
             }
             let all = self.control.collect(own);
-            let all = all.map_err(|trouble| self.control.ended(trouble))?;
-            if let Some((gathered, all)) = gathered.as_mut().zip(all) {
-                self.take(&round, gathered, &all)?;
+            if let Some(all) = all.map_err(|trouble| self.control.ended(trouble))? {
+                flow = self.take(round, &all, take)?;
             }
-            // No rank sends ahead of what the first one has put together.
-            self.gather(Vec::new())?;
         }
-        Ok(gathered.map(Gathered::state))
+        Ok(())
     }
 
-    /// Takes in what all ranks sent of an array, each of them in the order of [`Round::reads`].
+    /// Takes in what all ranks sent of a round, each of them in the order of [`Wanted::reads`].
     fn take(
         &self,
-        round: &Round,
-        gathered: &mut Gathered<'_>,
+        round: &[Wanted<'_>],
         all: &[Vec<u8>],
-    ) -> Result<(), Ended> {
+        take: &mut Taker<'_>,
+    ) -> Result<ControlFlow<()>, Ended> {
         let Self { control, owners, .. } = self;
         let mut next = vec![0; all.len()];
-        gathered.take(round, |device, _, bytes| {
-            let owner = owners.rank(device) as usize;
-            let range = next[owner]..next[owner] + bytes.len();
-            next[owner] = range.end;
-            match all[owner].get(range) {
-                Some(theirs) => bytes.copy_from_slice(theirs),
-                None => {
-                    let said = format!("rank {owner} sent too little of its state");
-                    return Err(control.ended(control.fail(&said)));
+        for array in round {
+            let numbers = array.read(|device, _, bytes| {
+                let owner = owners.rank(device) as usize;
+                let range = next[owner]..next[owner] + bytes.len();
+                next[owner] = range.end;
+                match all[owner].get(range) {
+                    Some(theirs) => bytes.copy_from_slice(theirs),
+                    None => {
+                        let said = format!("rank {owner} sent too little of its state");
+                        return Err(control.ended(control.fail(&said)));
+                    }
                 }
+                Ok(())
+            })?;
+            if take(array, numbers).is_break() {
+                return Ok(ControlFlow::Break(()));
             }
-            Ok(())
-        })
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     /// What all ranks counted, on the first one; on others what they counted themselves.

@@ -1,14 +1,11 @@
-//! Where a schedule keeps the training state at rest, and the way there and back.
+//! Where a schedule keeps the training state at rest, and the way there.
 
-use super::{ArrayNumbers, Extent, Moment, ParameterState, State, StateError, part};
+use super::{ArrayNumbers, State, StateError, names, part};
+use crate::native::wide_type;
 use roundelay_schedule::{
-    Buffer, DeviceId, Id, Job, Parameter, Rest, Schedule, Slice, Stage, Subject,
+    Buffer, DeviceId, Float, Id, Job, Parameter, Rest, Schedule, Slice, Stage, Subject,
 };
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-    ops::Range,
-};
+use std::{borrow::Cow, ops::Range};
 
 /// One row that holds state at rest, at one coordinate of the axes.
 pub(crate) struct CarriedRow {
@@ -95,27 +92,43 @@ pub(crate) fn elements(
 }
 
 /// One array of a carried row.
-struct Piece {
+pub(super) struct Piece {
     device: DeviceId,
     /// First byte in the device's arena.
     start: u64,
-    key: Array,
+    pub(super) key: Array,
     /// Which part of split parameters it is of.
-    row: u32,
+    pub(super) row: u32,
     /// The bytes of the stage's flat array that it holds.
-    part: Range<usize>,
+    pub(super) part: Range<usize>,
+}
+
+/// What a piece has of a span of a stage's flat array.
+pub(super) struct Stretch {
+    pub(super) device: DeviceId,
+    /// First byte in the device's arena.
+    pub(super) start: u64,
+    pub(super) row: u32,
+    /// The bytes of the span that it has.
+    pub(super) part: Range<usize>,
 }
 
 impl Piece {
     /// What it has of a span of the flat array, if it has some of it.
-    fn of(&self, Span { bytes, .. }: &Span<'_>) -> Option<Range<usize>> {
-        let own = self.part.start.max(bytes.start)..self.part.end.min(bytes.end);
-        (!own.is_empty()).then_some(own)
+    pub(super) fn within(&self, span: &Range<usize>) -> Option<Stretch> {
+        let own = self.part.start.max(span.start)..self.part.end.min(span.end);
+        let start = || self.start + (own.start - self.part.start) as u64;
+        (!own.is_empty()).then(|| Stretch {
+            device: self.device,
+            start: start(),
+            row: self.row,
+            part: own.start - span.start..own.end - span.start,
+        })
     }
 }
 
 /// All arrays of carried rows as they lie at rest before step `step`.
-fn pieces(schedule: &Schedule, step: u64) -> Vec<Piece> {
+pub(super) fn pieces(schedule: &Schedule, step: u64) -> Vec<Piece> {
     let of = |row: CarriedRow| {
         let keys = arrays(&schedule.job, &row).into_iter().enumerate();
         let pieces = keys.map(|(index, key)| {
@@ -126,32 +139,6 @@ fn pieces(schedule: &Schedule, step: u64) -> Vec<Piece> {
         pieces.collect::<Vec<_>>()
     };
     carried(schedule, step).into_iter().flat_map(of).collect()
-}
-
-/// What a state has of one array of a stage: each part once, for copies of it hold the same.
-pub(crate) struct Round {
-    key: Array,
-    pieces: Vec<Piece>,
-}
-
-impl Round {
-    /// What is read of devices, in this order: device, first byte, number of bytes.
-    pub(crate) fn reads(&self) -> impl Iterator<Item = (DeviceId, u64, usize)> {
-        self.pieces.iter().map(|piece| (piece.device, piece.start, piece.part.len()))
-    }
-}
-
-/// All arrays of so much of the state as they lie at rest before step `step`, in ascending order.
-pub(crate) fn rounds(schedule: &Schedule, step: u64, extent: Extent) -> Vec<Round> {
-    let mut known = BTreeSet::new();
-    let mut rounds = BTreeMap::<Array, Vec<Piece>>::new();
-    let pieces = pieces(schedule, step).into_iter();
-    for piece in pieces.filter(|piece| piece.key.is_of(extent)) {
-        if known.insert((piece.key, piece.row, piece.part.start)) {
-            rounds.entry(piece.key).or_default().push(piece);
-        }
-    }
-    rounds.into_iter().map(|(key, pieces)| Round { key, pieces }).collect()
 }
 
 /// Fills the carried rows of the devices that a process has through `write(device, first byte, bytes)`,
@@ -170,18 +157,16 @@ pub(crate) fn load<A: ArrayNumbers, E: From<StateError>>(
     for pieces in own.chunk_by(|one, next| one.key == next.key) {
         let key = pieces[0].key;
         for span in spans(job, key) {
-            let held = pieces.iter().filter_map(|piece| Some((piece, piece.of(&span)?)));
-            let held: Vec<_> = held.collect();
+            let held = pieces.iter().filter_map(|piece| piece.within(&span.bytes));
+            let held: Vec<Stretch> = held.collect();
             if held.is_empty() {
                 continue;
             }
             let array = span.array(job, key, state)?;
-            for held in held.chunk_by(|(one, _), (next, _)| one.row == next.row) {
-                let bytes = span.part(held[0].0.row, &array, key.size(job));
-                for (piece, own) in held {
-                    let start = piece.start + (own.start - piece.part.start) as u64;
-                    let first = own.start - span.bytes.start;
-                    write(piece.device, start, &bytes[first..first + own.len()])?;
+            for held in held.chunk_by(|one, next| one.row == next.row) {
+                let bytes = span.part(held[0].row, &array, key.size(job));
+                for Stretch { device, start, part, .. } in held {
+                    write(*device, *start, &bytes[part.clone()])?;
                 }
             }
         }
@@ -244,26 +229,6 @@ fn spans(job: &Job, key: Array) -> Vec<Span<'_>> {
     spans
 }
 
-/// Gathers so much of the state at rest at a moment through `read(device, first byte, bytes)`. Beside
-/// the state there is one flat array at a time, of all rows of split tensors.
-///
-/// # Panics
-/// When the carried rows do not cover the newest version, which the checker excludes.
-pub(crate) fn save<E>(
-    schedule: &Schedule,
-    (moment, extent): (Moment, Extent),
-    mut read: impl FnMut(DeviceId, u64, &mut [u8]) -> Result<(), E>,
-) -> Result<State, E> {
-    let mut gathered = Gathered::new(schedule, moment, extent);
-    for round in rounds(schedule, moment.step, extent) {
-        gathered.take(&round, &mut read)?;
-    }
-    Ok(gathered.state())
-}
-
-/// One flat array on each row of split tensors.
-pub(crate) type Flats = BTreeMap<u32, Vec<u8>>;
-
 /// One flat array of the state.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Array {
@@ -274,24 +239,34 @@ pub(crate) enum Array {
 }
 
 impl Array {
-    /// Bytes of an element.
-    fn size(self, job: &Job) -> u64 {
+    /// Type of an element.
+    pub(super) fn dtype(self, job: &Job) -> Float {
         match self {
-            Array::Parameter(..) => job.dtype.size(),
-            Array::Optimizer(..) => job.dtype.wide_size(),
+            Array::Parameter(..) => job.dtype,
+            Array::Optimizer(..) => wide_type(job.dtype),
         }
     }
 
-    fn is_of(self, extent: Extent) -> bool {
-        match (extent, self) {
-            (Extent::Whole, _) | (Extent::Parameters, Array::Parameter(_, 0)) => true,
-            (Extent::Parameters, Array::Parameter(..) | Array::Optimizer(..)) => false,
-        }
+    /// Bytes of an element.
+    pub(super) fn size(self, job: &Job) -> u64 {
+        self.dtype(job).size()
     }
 
-    fn stage(self) -> Stage {
+    pub(super) fn stage(self) -> Stage {
         match self {
             Array::Parameter(stage, _) | Array::Optimizer(stage, ..) => stage,
+        }
+    }
+
+    /// A parameter's own name for it.
+    pub(super) fn name(self, job: &Job, parameter: &Parameter) -> String {
+        match self {
+            Array::Parameter(_, age) => names::version(&parameter.name, age),
+            Array::Optimizer(_, array, _) => {
+                let array = job.optimizer.array_names(job.dtype).nth(array);
+                let array = array.expect("an optimizer names all its arrays");
+                names::optimizer(&parameter.name, array)
+            }
         }
     }
 
@@ -330,99 +305,4 @@ fn arrays(job: &Job, row: &CarriedRow) -> Vec<Array> {
         | Subject::Metric
         | Subject::Workspace => Vec::new(),
     }
-}
-
-/// A state that is put together array by array.
-pub(crate) struct Gathered<'a> {
-    schedule: &'a Schedule,
-    extent: Extent,
-    state: State,
-}
-
-impl<'a> Gathered<'a> {
-    /// Nothing yet of so much of the state at a moment.
-    pub(crate) fn new(schedule: &'a Schedule, moment: Moment, extent: Extent) -> Self {
-        let tensor = |parameter: &Parameter| {
-            let (versions, optimizer) = (Vec::new(), Vec::new());
-            ParameterState { shape: parameter.whole_shape(), versions, optimizer }
-        };
-        let parameters = schedule.job.parameters.iter();
-        let tensors = parameters.map(|own| (own.name.clone(), tensor(own))).collect();
-        let (dtype, Moment { step, origin, optimizer_origin }) =
-            (schedule.job.dtype, moment);
-        let state = State { dtype, step, origin, optimizer_origin, tensors };
-        Self { schedule, extent, state }
-    }
-
-    /// Takes in an array of a stage, read as [`Round::reads`] says.
-    pub(crate) fn take<E>(
-        &mut self,
-        Round { key, pieces }: &Round,
-        mut read: impl FnMut(DeviceId, u64, &mut [u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let job = &self.schedule.job;
-        let length = (job.elements[key.stage()] * key.size(job)) as usize;
-        let mut flats = Flats::new();
-        for Piece { device, start, row, part, .. } in pieces {
-            let flat = flats.entry(*row).or_insert_with(|| vec![0; length]);
-            read(*device, *start, &mut flat[part.clone()])?;
-        }
-        self.add(*key, &flats);
-        Ok(())
-    }
-
-    /// Cuts an array of a stage into its parameters; arrays come in ascending order. Of versions those are
-    /// kept that the rule still reads, as far back as they follow one another.
-    pub(crate) fn add(&mut self, key: Array, flats: &Flats) {
-        let Schedule { job, plan, .. } = self.schedule;
-        let oldest = self.state.moment().reach(plan, key.stage());
-        for parameter in job.parameters_of(key.stage()) {
-            let tensor = self.state.tensors.get_mut(&parameter.name);
-            let tensor = tensor.expect("every parameter of the job is here");
-            let arrays = match key {
-                Array::Parameter(_, age) => {
-                    if age > oldest || age as usize != tensor.versions.len() {
-                        continue;
-                    }
-                    &mut tensor.versions
-                }
-                Array::Optimizer(..) => &mut tensor.optimizer,
-            };
-            arrays.push(whole(flats, parameter, key.size(job)));
-        }
-    }
-
-    /// The state, once all arrays were added.
-    ///
-    /// # Panics
-    /// When a parameter's newest version or a part of its optimizer state was not.
-    pub(crate) fn state(self) -> State {
-        let job = &self.schedule.job;
-        let states = match self.extent {
-            Extent::Whole => job.optimizer.arrays(job.dtype) as usize,
-            Extent::Parameters => 0,
-        };
-        for tensor in self.state.tensors.values() {
-            let newest = !tensor.versions.is_empty();
-            assert!(newest, "every stage keeps its newest parameters at rest");
-            let whole = tensor.optimizer.len() == states;
-            assert!(whole, "every stage keeps its optimizer state at rest");
-        }
-        self.state
-    }
-}
-
-/// A parameter's whole array from the flat ones of all rows: what is not split is the same on
-/// each.
-fn whole(flats: &Flats, parameter: &Parameter, size: u64) -> Vec<u8> {
-    let start = (parameter.offset * size) as usize;
-    let part = start..start + (parameter.elements() * size) as usize;
-    if parameter.split.is_whole() {
-        return flats[&0][part].to_vec();
-    }
-    let mut whole = vec![0; (parameter.whole_elements() * size) as usize];
-    for (row, flat) in flats {
-        parameter.put_part(*row, &flat[part.clone()], &mut whole, size as usize);
-    }
-    whole
 }

@@ -175,6 +175,10 @@ fn what_is_written_comes_back() {
         let mut trained = State { step: 7, origin: 2, ..drawn.clone() };
         trained.tensors.values_mut().for_each(older);
         let target = OutputFile::new(&path).unwrap();
+        let mut short = drawn.clone();
+        short.tensors.values_mut().for_each(|own| own.versions[0].truncate(1));
+        let refused = short.write_weights(&job, &target).unwrap_err().to_string();
+        assert!(refused.contains("its shape takes"), "{refused}");
         trained.write_weights(&job, &target).unwrap();
         assert_eq!(
             Weights::open(&path).unwrap().state(&job).unwrap().held().unwrap(),

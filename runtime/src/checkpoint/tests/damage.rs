@@ -28,7 +28,8 @@ fn read(bytes: &[u8]) -> Result<(Provenance, State), NotWhole> {
 }
 
 fn written() -> Vec<u8> {
-    bytes(&schedule(Rule::CyclicV2), 3)
+    let schedule = schedule(Rule::CyclicV2);
+    bytes(&run(&schedule), &state(&schedule, 3))
 }
 
 #[test]

@@ -7,7 +7,10 @@ use super::{
 use crate::{
     machine::{Loss, Measured, Touched},
     ranks::{Among, Ended, Position, Share, Trouble},
-    state::{Extent, Moment, State, rows},
+    state::{
+        Extent, Moment,
+        gather::{self, Taker},
+    },
 };
 use roundelay_schedule::{DeviceId, Kind};
 use std::{collections::BTreeMap, sync::Arc};
@@ -63,16 +66,17 @@ impl Engine {
         rank.peers.leave().map_err(|trouble| rank.ended(trouble))
     }
 
-    /// So much of the state at a moment, on the first rank.
+    /// Hands so much of the state at a moment over, on the first rank.
     pub(in crate::cuda) fn save(
         &mut self,
         wanted: (Moment, Extent),
-    ) -> Result<Option<State>, CudaError> {
+        take: &mut Taker<'_>,
+    ) -> Result<(), CudaError> {
         let (schedule, among) = (Arc::clone(&self.schedule), self.among().cloned());
         let read = |device, start, bytes: &mut [u8]| self.read(device, start, bytes);
         match among {
-            None => rows::save(&schedule, wanted, read).map(Some),
-            Some(among) => among.save(&schedule, wanted, read),
+            None => gather::save(&schedule, wanted, read, take),
+            Some(among) => among.save(&schedule, wanted, read, take),
         }
     }
 
