@@ -8,9 +8,6 @@ use crate::{
 use serde_json::Value;
 use std::fs;
 
-/// How long slow functions take, in milliseconds: more than the stand-in's fast engine.
-const LONG: (&str, &str) = ("STANDIN_CUDA_SLOW_FOR", "15");
-
 /// Calls of attention forward, and of its gradients, that are launched.
 const FORWARD: u64 = 1;
 const GRADIENTS: u64 = 1;
@@ -18,7 +15,7 @@ const GRADIENTS: u64 = 1;
 /// A training in 16 bits whose choices are kept in the scratch folder.
 fn run(bench: &Bench, words: &str, more: &[(&str, &str)]) -> Run {
     let cache = bench.own_cache();
-    let settings = [&[("ROUNDELAY_CACHE", cache.as_str()), LONG], more].concat();
+    let settings = [&[("ROUNDELAY_CACHE", cache.as_str())], more].concat();
     bench.run(&format!("--device cuda {words}"), &program(bench, BF16), &settings)
 }
 

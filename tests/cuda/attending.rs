@@ -18,16 +18,15 @@ const MODEL: &str = "model attending {
     loss cross_entropy(linear(layer_norm(x), vocab), targets)
 }";
 
-/// Functions for every GPU take long, or those for this one.
+/// On the clock of the stand-ins functions for every GPU take long, or those for this one.
 const SLOW_USUAL: (&str, &str) =
-    ("STANDIN_CUDA_SLOW", "flash_64,flash_queries_64,flash_keys_64");
-pub(crate) const SLOW_SPECIAL: (&str, &str) = ("STANDIN_CUDA_SLOW", "flash_sm90");
+    ("STANDIN_CUDA_CLOCK", "flash_64=900/1,flash_queries_64=900/1,flash_keys_64=900/1");
+pub(crate) const SLOW_SPECIAL: (&str, &str) =
+    ("STANDIN_CUDA_CLOCK", "flash_sm90=900/1,engine-slow=500/1");
 
 /// Or both.
-pub(crate) const SLOW_ALL: (&str, &str) = ("STANDIN_CUDA_SLOW", "flash");
-
-/// How long that is, in milliseconds: more than the emulation of the others takes.
-const LONG: (&str, &str) = ("STANDIN_CUDA_SLOW_FOR", "60");
+pub(crate) const SLOW_ALL: (&str, &str) =
+    ("STANDIN_CUDA_CLOCK", "flash=900/1,engine-slow=500/1");
 
 /// The calls of attention in the routines that are launched.
 const CALLS: u64 = 2;
@@ -58,11 +57,7 @@ fn run_as(bench: &Bench, train: &str, words: &str, more: &[(&str, &str)]) -> Run
     let cache = bench.own_cache();
     let cache = ("ROUNDELAY_CACHE", cache.as_str());
     let program = program(bench, train);
-    bench.run(
-        &format!("--device cuda {words}"),
-        &program,
-        &[&[cache, LONG], more].concat(),
-    )
+    bench.run(&format!("--device cuda {words}"), &program, &[&[cache], more].concat())
 }
 
 /// By whom attention was made: functions for this GPU, and those for every GPU, and why.
@@ -127,9 +122,9 @@ fn attention_of_one_array_is_made_by_both_ways() {
     let packed = |train| program_of(&bench, "causal = true, packed = true", train);
     let cpu = bench.run("--device cpu", &packed("steps 4"), &[]);
     let kept = ("ROUNDELAY_CACHE", cache.as_str());
-    let first = bench.run("--device cuda", &packed(BF16), &[kept, LONG, SLOW_USUAL]);
+    let first = bench.run("--device cuda", &packed(BF16), &[kept, SLOW_USUAL]);
     assert_eq!(counts(&first).0, CALLS, "functions for this GPU are taken");
-    let usual = bench.run("--device cuda", &packed(BF16), &[LONG, SLOW_SPECIAL]);
+    let usual = bench.run("--device cuda", &packed(BF16), &[SLOW_SPECIAL]);
     assert_eq!(counts(&usual).1, CALLS, "and those for every GPU");
     for run in [&first, &usual] {
         for (own, other) in run.losses.iter().zip(&cpu.losses) {
@@ -163,12 +158,8 @@ fn functions_that_make_other_numbers_are_never_taken() {
     for file in files(&cache).iter().filter(|name| name.starts_with("flash_sm90")) {
         fs::remove_file(Path::new(&cache).join(file)).expect("it is there");
     }
-    let settings = [
-        ("ROUNDELAY_CACHE", cache.as_str()),
-        ("CXX", compiler.as_str()),
-        SLOW_USUAL,
-        LONG,
-    ];
+    let settings =
+        [("ROUNDELAY_CACHE", cache.as_str()), ("CXX", compiler.as_str()), SLOW_USUAL];
     let wrong = bench.run("--device cuda", &program(&bench, BF16), &settings);
     assert_eq!(counts(&wrong).1, CALLS);
     assert!(wrong.notes.contains("by functions for sm_90a is off by"), "{}", wrong.notes);

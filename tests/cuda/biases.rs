@@ -13,8 +13,8 @@ const PLANS: [&str; 2] = [
     "rule sync, placement pipeline, order zb_h1, micro_batches 2, stages 2",
 ];
 
-/// Our sums take long, so that the library is noticed to be faster.
-const SLOW_OWN: (&str, &str) = ("STANDIN_CUDA_SLOW", "sum_of_segments");
+/// On the clock of the stand-ins our sums take long, so that the library is noticed to be faster.
+const SLOW_OWN: (&str, &str) = ("STANDIN_CUDA_CLOCK", "sum_of_segments=900/1");
 
 /// Sums that are not the library's.
 const REFUSED: (&str, &str) = ("STANDIN_CUDA_SUMS", "refuse");

@@ -25,12 +25,9 @@ const PROGRAM: &str = "model attending {
         exactness delayed, rule sync, placement data, micro_batches 2, stages 1
     }";
 
-/// Which functions take long, those for every GPU or those for this one.
-const SLOW_USUAL: &str = "flash_64,flash_queries_64,flash_keys_64";
-const SLOW_SPECIAL: &str = "flash_sm90";
-
-/// How long that is, in milliseconds: more than the emulation of the others takes.
-const LONG: (&str, &str) = ("STANDIN_CUDA_SLOW_FOR", "60");
+/// On the clock of the stand-ins functions for every GPU take long, or those for this one.
+const SLOW_USUAL: &str = "flash_64=900/1,flash_queries_64=900/1,flash_keys_64=900/1";
+const SLOW_SPECIAL: &str = "flash_sm90=900/1";
 
 /// Calls by functions for this GPU, and by those for every GPU.
 fn counts(run: &Run) -> [u64; 2] {
@@ -43,19 +40,19 @@ fn all_ranks_take_and_keep_what_is_fastest_on_the_first() {
     if !has_compiler() {
         return;
     }
-    let world = World::new("attending", 2).set(LONG.0, LONG.1);
+    let world = World::new("attending", 2);
     let caches = [0, 1].map(|rank| world.bench.cache_named(&format!("cache-{rank}")));
     let world = (0..)
         .zip(&caches)
         .fold(world, |world, (rank, cache)| world.on(rank, "ROUNDELAY_CACHE", cache));
-    let slow = "STANDIN_CUDA_SLOW";
-    let world = world.on(0, slow, SLOW_USUAL).on(1, slow, SLOW_SPECIAL);
+    let clock = "STANDIN_CUDA_CLOCK";
+    let world = world.on(0, clock, SLOW_USUAL).on(1, clock, SLOW_SPECIAL);
     let file = world.bench.scratch.file("attending.rdl", PROGRAM);
     let ranks = world.train("--device cuda", &file);
     let [special, usual] = counts(&ranks);
     assert!(special > 0 && usual == 0, "{}", ranks.end["gpus"]);
     for cache in &caches {
-        let settings = [("ROUNDELAY_CACHE", cache.as_str()), (slow, SLOW_SPECIAL), LONG];
+        let settings = [("ROUNDELAY_CACHE", cache.as_str()), (clock, SLOW_SPECIAL)];
         let one = world.bench.run("--device cuda", &file, &settings);
         assert_eq!(counts(&one), [special, usual], "what ranks kept is taken");
         assert!(one.is(&ranks), "by one process with the same bits");
