@@ -1,18 +1,22 @@
 //! A machine of any kind, for whatever does not care which.
 
 use crate::{
-    ArrayNumbers, Checkpoints, CpuError, CudaError, EvaluateError, Evaluated, Evaluator,
-    Loss, Measured, Record, SaveError, State, Touched,
+    ArrayNumbers, CheckpointError, Checkpoints, CpuError, CudaError, EvaluateError,
+    Evaluated, Evaluator, Loss, Measured, Record, State, Touched,
     checkpoint::Writing,
     cpu::Cpu,
     cuda::Cuda,
     state::{
         Extent, Moment,
-        gather::{self, Taker, Wanted},
+        gather::{self, Taker},
     },
 };
 use roundelay_schedule::{Checked, DeviceId, Kind, Nanos};
-use std::{collections::BTreeMap, ops::ControlFlow, path::Path};
+use std::{
+    collections::BTreeMap,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
 
 /// A machine that replays one schedule.
 pub enum AnyMachine {
@@ -49,6 +53,35 @@ impl MachineError {
         }
         let Self::Cuda(error) = self else { return None };
         if let CudaError::State(error) = &**error { error.path() } else { None }
+    }
+}
+
+/// Why the state of a machine is not in a file.
+#[derive(Debug, thiserror::Error)]
+pub enum SaveError {
+    /// The machine could not be saved.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// The file could not be written. The machine rests, and what was there before is untouched.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+}
+
+impl SaveError {
+    /// What would repair it, as the message ends with; empty where the message is all.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Machine(error) => error.hint(),
+            Self::Checkpoint(error) => error.hint().to_owned(),
+        }
+    }
+
+    /// The file that is at fault, where one is.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Machine(error) => error.path(),
+            Self::Checkpoint(error) => Some(error.path()),
+        }
     }
 }
 
@@ -145,29 +178,28 @@ impl AnyMachine {
         }
     }
 
-    /// Writes the training state to a folder of checkpoints, as [`Checkpoints::save`] does; all ranks call
-    /// this, and the first one writes. Beside the machine there is one array of one parameter at a time, and
-    /// with several ranks at most 4 MiB of smaller ones.
+    /// Writes the training state to a folder of checkpoints, as [`Checkpoints::save`] does, but never holds
+    /// it: beside the machine there is one array of one parameter at a time, with a part of it where it is
+    /// split, or with several ranks up to 4 MiB of smaller ones, and what these sent. All ranks call this,
+    /// and the first one writes, if it has a folder; says where.
     ///
     /// # Errors
-    /// When something failed before, or fails now; when the checkpoint cannot be written, the machine rests
-    /// as before.
+    /// On every rank when the machine cannot be saved; on the first one alone when the checkpoint cannot be
+    /// written, and then all machines rest as before.
     pub fn checkpoint(
         &mut self,
         checkpoints: Option<&Checkpoints>,
-    ) -> Result<(), SaveError> {
-        let (moment, job) = (self.moment()?, &self.schedule().job);
-        let checkpoints = checkpoints.filter(|_| self.is_first());
-        let mut writing = checkpoints.map(|checkpoints| {
+    ) -> Result<Option<PathBuf>, SaveError> {
+        let moment = self.moment()?;
+        let mut writing = checkpoints.filter(|_| self.is_first()).map(|checkpoints| {
             let arrays = gather::wanted(self.schedule(), moment, Extent::Whole);
-            Writing::begin(checkpoints, (moment, job.dtype), &arrays)
+            Writing::begin(checkpoints, (moment, self.schedule().job.dtype), &arrays)
         });
-        let mut take = |_: &Wanted<'_>, numbers: Vec<u8>| match &mut writing {
-            Some(writing) => writing.put(&numbers),
-            None => ControlFlow::Continue(()),
-        };
-        self.hand_over(Extent::Whole, &mut take)?;
-        writing.map_or(Ok(()), |writing| Ok(writing.end().map(drop)?))
+        self.hand_over(&mut |array, numbers| match &mut writing {
+            Some(writing) => writing.put(&array.name, &numbers),
+            None => ControlFlow::Break(()),
+        })?;
+        writing.map(|writing| Ok(writing.end()?)).transpose()
     }
 
     fn moment(&self) -> Result<Moment, MachineError> {
@@ -177,14 +209,11 @@ impl AnyMachine {
         }
     }
 
-    fn hand_over(
-        &mut self,
-        extent: Extent,
-        take: &mut Taker<'_>,
-    ) -> Result<(), MachineError> {
+    /// Hands the whole state over on the first rank, array by array.
+    fn hand_over(&mut self, take: &mut Taker<'_>) -> Result<(), MachineError> {
         match self {
-            Self::Cpu(cpu) => Ok(cpu.hand_over(extent, take)?),
-            Self::Cuda(cuda) => Ok(cuda.hand_over(extent, take)?),
+            Self::Cpu(cpu) => Ok(cpu.hand_over(Extent::Whole, take)?),
+            Self::Cuda(cuda) => Ok(cuda.hand_over(Extent::Whole, take)?),
         }
     }
 

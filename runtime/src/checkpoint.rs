@@ -17,7 +17,6 @@ pub use provenance::Provenance;
 pub use resume::{OptimizerState, Resumed, Resumption};
 
 use crate::{ArrayNumbers, ArraySource, State, output::write_whole};
-pub use writing::SaveError;
 pub(crate) use writing::Writing;
 
 use folder::Hold;
@@ -98,21 +97,20 @@ impl Checkpoints {
         &self,
         state: &State<A>,
     ) -> Result<PathBuf, CheckpointError> {
-        self.keep(state.step, |path| {
-            write_whole(path, |file| {
-                format::write(file, &self.provenance, state).map(drop)
-            })
-        })
+        let written = write_whole(&folder::file(&self.folder, state.step), |file| {
+            format::write(file, &self.provenance, state).map(drop)
+        });
+        self.keep(state.step, written)
     }
 
-    /// Writes the checkpoint of a step, then removes what is not kept beside it.
+    /// Removes what is not kept beside the checkpoint of a step that was written.
     fn keep(
         &self,
         step: u64,
-        write: impl FnOnce(&Path) -> io::Result<()>,
+        written: io::Result<()>,
     ) -> Result<PathBuf, CheckpointError> {
         let path = folder::file(&self.folder, step);
-        match write(&path) {
+        match written {
             Ok(()) => folder::prune(&self.folder, step, KEPT).map(|()| path),
             Err(source) => Err(CheckpointError::Write { path, source }),
         }

@@ -43,7 +43,7 @@ use crate::{
     shares::Completed,
     state::{
         ArrayNumbers, Extent, Moment, State, StateError,
-        gather::{self, Gathered, Taker},
+        gather::{self, Taker},
         rows,
     },
 };
@@ -61,7 +61,6 @@ use session::{Driver, Session};
 use std::{
     collections::BTreeMap,
     mem,
-    ops::ControlFlow,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -250,11 +249,9 @@ impl Cpu {
     }
 
     fn gather(&mut self, extent: Extent) -> Result<Option<State>, CpuError> {
-        let mut gathered = Gathered::new(self.moment()?, extent);
-        self.hand_over(extent, &mut |array, numbers| {
-            gathered.take(array, numbers);
-            ControlFlow::Continue(())
-        })?;
+        let moment = self.moment()?;
+        let gathered =
+            gather::gathered(moment, extent, |take| self.hand_over(extent, take))?;
         Ok(self.is_first().then(|| gathered.state(&self.schedule().job)))
     }
 

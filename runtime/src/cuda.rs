@@ -52,7 +52,7 @@ use crate::{
     ranks::{Among, Control, Position, Seat, Share},
     state::{
         ArrayNumbers, Extent, Moment, State,
-        gather::{Gathered, Taker},
+        gather::{self, Taker},
     },
 };
 use driver::Device;
@@ -65,7 +65,6 @@ use session::Session;
 use std::{
     collections::BTreeMap,
     mem::{self, ManuallyDrop},
-    ops::ControlFlow,
     sync::Arc,
     time::Duration,
 };
@@ -321,11 +320,9 @@ impl Cuda {
     }
 
     fn gather(&mut self, extent: Extent) -> Result<Option<State>, CudaError> {
-        let mut gathered = Gathered::new(self.moment()?, extent);
-        self.hand_over(extent, &mut |array, numbers| {
-            gathered.take(array, numbers);
-            ControlFlow::Continue(())
-        })?;
+        let moment = self.moment()?;
+        let gathered =
+            gather::gathered(moment, extent, |take| self.hand_over(extent, take))?;
         Ok(self.is_first().then(|| gathered.state(&self.schedule().job)))
     }
 

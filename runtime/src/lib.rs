@@ -36,10 +36,10 @@ mod state;
 mod train;
 mod weights;
 
-pub use any_machine::{AnyMachine, MachineError};
+pub use any_machine::{AnyMachine, MachineError, SaveError};
 pub use checkpoint::{
     Checkpoint, CheckpointError, Checkpoints, Latest, OptimizerState, Provenance,
-    Resumed, Resumption, SaveError,
+    Resumed, Resumption,
 };
 pub use code::CodeError;
 pub use cpu::{ArenaDemand, Cpu, CpuError, CpuOptions, Demand, Kept, Recording, Timing};

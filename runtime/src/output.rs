@@ -197,10 +197,10 @@ pub(crate) fn write_whole(
     unfinished.finish(&file)
 }
 
-/// The name of a file of this writer alone for what is not whole yet; unless it is finished, the file is
-/// removed with it.
+/// The name of a file of this writer alone for what is not whole yet; the file is removed with it, unless
+/// it has another name by then.
 pub(crate) struct Unfinished {
-    own: PathBuf,
+    own: Option<PathBuf>,
     /// That of the file when it is whole.
     whole: PathBuf,
 }
@@ -211,7 +211,10 @@ impl Unfinished {
         loop {
             let own = unfinished(path);
             match File::create_new(&own) {
-                Ok(file) => return Ok((Self { own, whole: path.to_path_buf() }, file)),
+                Ok(file) => {
+                    let whole = path.to_path_buf();
+                    return Ok((Self { own: Some(own), whole }, file));
+                }
                 // A process of this number was ended here before, or runs on another host.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => {
@@ -223,21 +226,29 @@ impl Unfinished {
     }
 
     /// Brings the file to disk, renames it, and brings the new name to disk.
-    pub(crate) fn finish(self, file: &File) -> io::Result<()> {
+    pub(crate) fn finish(mut self, file: &File) -> io::Result<()> {
         if let Ok(earlier) = fs::metadata(&self.whole) {
             file.set_permissions(earlier.permissions())?;
         }
         file.sync_all()?;
-        fs::rename(&self.own, &self.whole)?;
+        if let Some(own) = &self.own {
+            fs::rename(own, &self.whole)?;
+            // From here on the name may be another writer's.
+            self.own = None;
+        }
         bring_to_disk(folder_of(&self.whole))
+    }
+
+    /// Removes the file.
+    fn remove(&mut self) -> io::Result<()> {
+        self.own.take().map_or(Ok(()), fs::remove_file)
     }
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // After a rename nothing has the name. Where it cannot be removed, its remains stay, as whoever
-        // lists the folder says.
-        let _ = fs::remove_file(&self.own);
+        // The write failed already; that its remains stay is said by whoever lists the folder.
+        let _ = self.remove();
     }
 }
 
@@ -267,7 +278,7 @@ fn attempt(file: &Path) -> io::Result<()> {
     if file.exists() {
         File::options().append(true).open(file)?;
     }
-    Unfinished::begin(file).map(drop)
+    Unfinished::begin(file).and_then(|(mut unfinished, _)| unfinished.remove())
 }
 
 /// What a name leads to, behind all links.

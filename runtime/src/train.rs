@@ -201,6 +201,14 @@ impl Checkpointing {
             Self::Every { steps, .. } | Self::Elsewhere { steps } => Some(*steps),
         }
     }
+
+    /// Where this rank writes, if it does.
+    fn folder(&self) -> Option<&Checkpoints> {
+        match self {
+            Self::Never | Self::Elsewhere { .. } => None,
+            Self::Every { checkpoints, .. } => Some(checkpoints),
+        }
+    }
 }
 
 impl Rests {
@@ -328,10 +336,8 @@ impl Trainer {
     /// # Errors
     /// When it cannot be written.
     pub fn keep<A: ArrayNumbers>(&self, state: &State<A>) -> Result<(), CheckpointError> {
-        match &self.rests.checkpoint {
-            Checkpointing::Never | Checkpointing::Elsewhere { .. } => Ok(()),
-            Checkpointing::Every { checkpoints, .. } => checkpoints.save(state).map(drop),
-        }
+        let folder = self.rests.checkpoint.folder();
+        folder.map_or(Ok(()), |checkpoints| checkpoints.save(state).map(drop))
     }
 
     /// The machine, to look at what it used.
@@ -392,12 +398,8 @@ impl Trainer {
         &mut self,
         failed: fn(CheckpointError) -> TrainError,
     ) -> Result<(), TrainError> {
-        let saved = match &self.rests.checkpoint {
-            Checkpointing::Never | Checkpointing::Elsewhere { .. } => None,
-            Checkpointing::Every { checkpoints, .. } => Some(checkpoints),
-        };
-        match self.machine.checkpoint(saved) {
-            Ok(()) => Ok(()),
+        match self.machine.checkpoint(self.rests.checkpoint.folder()) {
+            Ok(_) => Ok(()),
             Err(SaveError::Machine(error)) => Err(error.into()),
             Err(SaveError::Checkpoint(error)) => Err(failed(error)),
         }

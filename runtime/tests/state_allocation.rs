@@ -1,5 +1,5 @@
 //! A state is held once on its way: beside it there is one array of a parameter at a time where it goes to
-//! arenas or comes from them, with its parts where it is split, and nothing where it is written. What is
+//! arenas or comes from them, with a part of it where it is split, and nothing where it is written. What is
 //! read goes to arenas without being held, and so does what goes from them to a file.
 #![expect(unsafe_code, reason = "a counting allocator")]
 
@@ -77,7 +77,7 @@ fn bytes(state: &State) -> i64 {
     arrays.map(|array| array.len() as i64).sum()
 }
 
-/// Names, lists and the buffer of a file.
+/// Names and lists.
 const LITTLE: i64 = 40_000;
 
 #[test]
@@ -99,9 +99,11 @@ fn a_state_is_held_once_on_its_way() {
         let array =
             parameters.map(|own| own.whole_elements() as i64 * size).max().unwrap();
 
+        let part = array / i64::from(schedule.tensor_parts());
+
         let (taken, state) = most(|| saved(&mut cpu));
         let whole = bytes(&state);
-        assert!(taken <= whole + array + LITTLE, "{plan:?} saves in {taken}");
+        assert!(taken <= whole + part + LITTLE, "{plan:?} saves in {taken}");
         let (taken, ()) = most(|| cpu.load(&state).unwrap());
         assert!(taken <= array + LITTLE, "{plan:?} loads in {taken}");
 
@@ -112,8 +114,8 @@ fn a_state_is_held_once_on_its_way() {
         let (taken, _) = most(|| checkpoints.save(&state).unwrap());
         assert!(taken <= LITTLE, "{plan:?} writes in {taken}");
         let mut any = AnyMachine::from(cpu);
-        let (taken, ()) = most(|| any.checkpoint(Some(&checkpoints)).unwrap());
-        assert!(taken <= 2 * array + LITTLE, "{plan:?} writes its own in {taken}");
+        let (taken, ()) = most(|| drop(any.checkpoint(Some(&checkpoints)).unwrap()));
+        assert!(taken <= array + part + LITTLE, "{plan:?} writes its own in {taken}");
         let (taken, found) = most(|| Latest::of(&folder).unwrap());
         assert!(taken <= array + LITTLE, "{plan:?} opens in {taken}");
         let found = found.checkpoint.unwrap().state;

@@ -92,10 +92,9 @@ impl<'a> Settled<'a> {
 
 /// What a run gathers from its devices.
 fn kept(options: &RunOptions) -> Kept {
-    match (options.start.folder(), &options.save) {
-        (Some(_), _) => Kept::State,
-        (None, Some(_)) => Kept::Parameters,
-        (None, None) => Kept::Nothing,
+    match &options.save {
+        Some(_) => Kept::Parameters,
+        None => Kept::Nothing,
     }
 }
 

@@ -271,6 +271,22 @@ fn a_first_checkpoint_that_has_no_room_is_a_failure_of_the_run() {
     refused(&mut limited, 3, &words);
 }
 
+/// What was written of a checkpoint is removed where the rest has no room.
+#[cfg(unix)]
+#[test]
+fn a_checkpoint_that_has_no_room_leaves_nothing_behind() {
+    let (scratch, schedule) = compiled("checkpoint-room");
+    let folder = scratch.path("kept");
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 2; exec \"$@\"", "sh"]);
+    let run = roundelay("run --device cpu --checkpoint");
+    limited.arg(run.get_program()).args(run.get_args()).arg(&folder).arg(&schedule);
+    let words = ["cannot write", "step-", "any earlier checkpoint is whole"];
+    refused(&mut limited, 3, &words);
+    let left = fs::read_dir(folder).expect("it was made").flatten();
+    assert_eq!(left.map(|own| own.file_name()).collect::<Vec<_>>(), [".held"]);
+}
+
 const MASKED: &str = r#"
 model masked {
     input tokens: i32[batch, 8]

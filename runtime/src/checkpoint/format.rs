@@ -35,8 +35,9 @@ const FORMAT: &str = "1";
 /// The one key of the file's metadata.
 pub(crate) const KEY: &str = "roundelay";
 
-/// What was gathered may be parameters alone.
-const NOT_WHOLE: &str = "it is no whole state: its optimizer's is missing";
+/// What was gathered may be parameters alone, and a folder that of another run.
+const NOT_WHOLE: &str =
+    "it is no whole state of this run, whose optimizer keeps other arrays";
 
 /// A file that is written array by array, in the order of their names. Its header comes last.
 pub(super) struct Writer<W> {
@@ -57,31 +58,23 @@ impl<W: Write + Seek> Writer<W> {
         (moment, dtype): (Moment, Float),
         forms: BTreeMap<String, Form>,
     ) -> io::Result<Self> {
-        let count = |is: fn(&str) -> bool| forms.keys().filter(|name| is(name)).count();
-        if count(is_optimizer) != provenance.states().count() * count(is_newest) {
+        if !are_whole(provenance, &forms) {
             return Err(io::Error::other(NOT_WHOLE));
         }
         let entries = entries(provenance, moment, dtype);
         let digest = start(&entries);
-        let mut writer =
-            Self { out, entries, forms, places: BTreeMap::new(), dtype, digest };
-        writer.places = writer.header()?.places;
-        Ok(writer)
-    }
-
-    /// The header with the digest of what was written so far; all digests are as long.
-    fn header(&self) -> io::Result<Header> {
-        let mut entries = self.entries.clone();
-        entries.insert("digest".to_string(), spelled(self.digest));
-        Header::of(&self.forms, (KEY, json(&entries)))
+        let Header { places, bytes: _ } = header(&entries, digest, &forms)?;
+        Ok(Self { out, entries, forms, places, dtype, digest })
     }
 
     /// Writes the next array, in native byte order.
-    pub(super) fn put(&mut self, numbers: &[u8]) -> io::Result<()> {
-        let (name, place) = self.places.pop_first().expect("it has one of these arrays");
-        place.takes(&name, numbers)?;
-        let numbers = little_endian(Cow::Borrowed(numbers), stored(&name, self.dtype));
-        add(&mut self.digest, &name, place.dtype, &place.shape);
+    pub(super) fn put(&mut self, name: &str, numbers: &[u8]) -> io::Result<()> {
+        let next = self.places.pop_first();
+        let (next, place) = next.expect("the arrays are those that were announced");
+        assert_eq!(name, next, "arrays come in the order of their names");
+        place.takes(name, numbers)?;
+        let numbers = little_endian(Cow::Borrowed(numbers), stored(name, self.dtype));
+        add(&mut self.digest, name, place.dtype, &place.shape);
         self.digest.add(&numbers);
         self.out.seek(SeekFrom::Start(place.bytes.start))?;
         self.out.write_all(&numbers)
@@ -90,7 +83,7 @@ impl<W: Write + Seek> Writer<W> {
     /// Writes the header, when all arrays are there.
     pub(super) fn end(mut self) -> io::Result<W> {
         assert!(self.places.is_empty(), "all arrays are written before the header");
-        let header = self.header()?;
+        let header = header(&self.entries, self.digest, &self.forms)?;
         self.out.rewind()?;
         self.out.write_all(&header.bytes)?;
         self.out.flush()?;
@@ -111,10 +104,31 @@ pub(super) fn write<W: Write + Seek, A: ArrayNumbers>(
     let forms = arrays.iter().map(form).collect();
     let of = (state.moment(), state.dtype);
     let mut writer = Writer::begin(out, provenance, of, forms)?;
-    for (_, array) in arrays.into_values() {
-        writer.put(&array.bytes().map_err(io::Error::other)?)?;
+    for (name, (_, array)) in arrays {
+        writer.put(&name, &array.bytes().map_err(io::Error::other)?)?;
     }
     writer.end()
+}
+
+/// Whether every parameter has the arrays of a run's optimizer, and no others.
+fn are_whole(provenance: &Provenance, forms: &BTreeMap<String, Form>) -> bool {
+    let mut states = Vec::new();
+    for own in forms.keys().filter(|name| is_newest(name)) {
+        states.extend(provenance.states().map(|array| names::optimizer(own, array)));
+    }
+    states.sort();
+    states.iter().eq(forms.keys().filter(|name| is_optimizer(name)))
+}
+
+/// The header of a file with a digest; it is as long with any other.
+fn header(
+    entries: &BTreeMap<String, String>,
+    digest: Digest,
+    forms: &BTreeMap<String, Form>,
+) -> io::Result<Header> {
+    let mut entries = entries.clone();
+    entries.insert("digest".to_string(), spelled(digest));
+    Header::of(forms, (KEY, json(&entries)))
 }
 
 /// All entries of the metadata but the digest.

@@ -3,7 +3,6 @@
 
 use super::{CheckpointError, Checkpoints, format::Writer};
 use crate::{
-    MachineError,
     container::Form,
     output::Unfinished,
     state::{Moment, gather::Wanted},
@@ -11,19 +10,8 @@ use crate::{
 use roundelay_schedule::Float;
 use std::{fs::File, io, ops::ControlFlow, path::PathBuf};
 
-/// Why a machine's checkpoint was not written.
-#[derive(Debug, thiserror::Error)]
-pub enum SaveError {
-    /// The machine could not be saved.
-    #[error(transparent)]
-    Machine(#[from] MachineError),
-    /// The machine rests, and the file could not be written; then what was there before is untouched.
-    #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
-}
-
-/// A checkpoint that is being written. What goes wrong first is told at the end, and no array is taken
-/// after it.
+/// A checkpoint that is being written. No array is taken after something went wrong with it, which is told
+/// at the end.
 pub(crate) struct Writing<'a> {
     checkpoints: &'a Checkpoints,
     step: u64,
@@ -49,9 +37,9 @@ impl<'a> Writing<'a> {
     }
 
     /// Takes the next array.
-    pub(crate) fn put(&mut self, numbers: &[u8]) -> ControlFlow<()> {
+    pub(crate) fn put(&mut self, name: &str, numbers: &[u8]) -> ControlFlow<()> {
         let Ok((_, writer)) = &mut self.open else { return ControlFlow::Break(()) };
-        match writer.put(numbers) {
+        match writer.put(name, numbers) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
                 self.open = Err(error);
@@ -62,9 +50,9 @@ impl<'a> Writing<'a> {
 
     /// Brings the checkpoint to disk, as [`Checkpoints::save`] does.
     pub(crate) fn end(self) -> Result<PathBuf, CheckpointError> {
-        self.checkpoints.keep(self.step, |_| {
-            let (unfinished, writer) = self.open?;
-            unfinished.finish(&writer.end()?)
-        })
+        let Self { checkpoints, step, open } = self;
+        let written =
+            open.and_then(|(unfinished, writer)| unfinished.finish(&writer.end()?));
+        checkpoints.keep(step, written)
     }
 }

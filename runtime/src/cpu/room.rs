@@ -7,8 +7,11 @@ use crate::{
     Evaluator,
     machine::{MemoryBound, Queues, Room, arena_sizes},
     ranks::{Control, Seated},
+    state::gather,
 };
-use roundelay_schedule::{Bytes, DeviceId, Evaluation, PhysicalQueue, Schedule};
+use roundelay_schedule::{
+    Bytes, DeviceId, Evaluation, Parameter, PhysicalQueue, Schedule,
+};
 use serde::{Deserialize, Serialize};
 use std::{env, fmt, fs, ops::Range, thread};
 
@@ -105,36 +108,23 @@ impl fmt::Display for Demand {
 pub enum Kept {
     /// Nothing.
     Nothing,
-    /// The newest parameters, for a file of weights.
+    /// The newest parameters, for a file of weights; checkpoints are written array by array.
     Parameters,
-    /// All that training carries, for checkpoints.
-    State,
 }
 
 impl Kept {
-    /// How much it is: a state has the versions of parameters that a rule reads, and the optimizer's own.
+    /// How much it is.
     fn bytes(self, schedule: &Schedule) -> Bytes {
         let job = &schedule.job;
-        let versions = 1 + u64::from(schedule.plan.delays.max());
-        let each = match self {
-            Self::Nothing => 0,
-            Self::Parameters => job.dtype.size(),
-            Self::State => job.dtype.size() * versions + job.optimizer_width(),
-        };
         let elements = job.parameters.iter().map(|own| Bytes(own.whole_elements()));
-        elements.map(|own| own * each).sum()
-    }
-
-    /// What there is of a state where held-out data is looked at: its parameters at least.
-    fn looked_at(self) -> Self {
         match self {
-            Self::Nothing | Self::Parameters => Self::Parameters,
-            Self::State => Self::State,
+            Self::Nothing => Bytes(0),
+            Self::Parameters => elements.map(|own| own * job.dtype.size()).sum(),
         }
     }
 }
 
-/// The longest flat array of a state, on all parts of split tensors.
+/// The longest flat array of a stage, on all parts of split tensors.
 fn longest(schedule: &Schedule) -> Bytes {
     let job = &schedule.job;
     let longest = job.elements.values().max().copied().unwrap_or(0);
@@ -142,16 +132,18 @@ fn longest(schedule: &Schedule) -> Bytes {
     Bytes(longest) * parts * job.dtype.wide_size()
 }
 
-/// An array on its way to or from arenas: in 64 bits in a file, and converted; or as ranks have sent it, and
-/// put together.
+/// An array of a parameter on its way to or from arenas: in 64 bits in a file, and converted; or as ranks
+/// have sent it, and put together with a part of it.
 fn on_its_way(schedule: &Schedule) -> Bytes {
-    longest(schedule) * 3
+    let job = &schedule.job;
+    let elements = job.parameters.iter().map(Parameter::whole_elements);
+    Bytes(elements.max().unwrap_or(0)) * job.dtype.wide_size() * 3
 }
 
 /// Threads of a machine, of those that help them with the devices that are here, and of an evaluator
 /// if there is one.
 fn threads(schedule: &Schedule, asker: Asker) -> u64 {
-    let evaluator = match asker.looking(schedule, Kept::Nothing) {
+    let evaluator = match asker.looking(schedule) {
         Bytes(0) => 0,
         Bytes(_) => cores(),
     };
@@ -240,24 +232,28 @@ impl Asker {
         }
     }
 
-    /// What looking at held-out data takes while a machine rests: an evaluator, and the state that it
-    /// looks at.
-    fn looking(self, schedule: &Schedule, kept: Kept) -> Bytes {
+    /// What looking at held-out data takes while a machine rests: an evaluator, and the parameters that it
+    /// looks at, of which it takes those of one stage at a time.
+    fn looking(self, schedule: &Schedule) -> Bytes {
         match (self, schedule.job.evaluate) {
             (Self::Other(_), _) | (_, Evaluation::Never) => Bytes(0),
             (Self::Whole | Self::First(_), Evaluation::Every(_)) => {
-                Evaluator::bytes(schedule) + self.gathered(schedule, kept.looked_at())
+                let gathered = self.gathered(schedule, Kept::Parameters);
+                Evaluator::bytes(schedule) + longest(schedule) + gathered
             }
         }
     }
 
     /// What it has of a state beside arenas, when one is loaded or gathered: only the first of several ranks
-    /// has a whole one.
+    /// has what is kept, and ranks have what they send.
     fn gathered(self, schedule: &Schedule, kept: Kept) -> Bytes {
-        match self {
-            Self::Whole | Self::First(_) => kept.bytes(schedule) + on_its_way(schedule),
-            Self::Other(_) => on_its_way(schedule),
-        }
+        let round = Bytes(gather::ROUND as u64);
+        let beside = match self {
+            Self::Whole => kept.bytes(schedule),
+            Self::First(_) => kept.bytes(schedule) + round,
+            Self::Other(_) => round,
+        };
+        beside + on_its_way(schedule)
     }
 }
 
@@ -267,7 +263,7 @@ impl Asker {
 /// # Errors
 /// When it says that it has too little memory.
 pub(super) fn for_arenas(schedule: &Schedule, asker: Asker) -> Result<(), CpuError> {
-    let beside = vec![(LOOKING, asker.looking(schedule, Kept::Nothing))];
+    let beside = vec![(LOOKING, asker.looking(schedule))];
     let arenas = Some(ArenaDemand::of(schedule, |device| asker.has(device)));
     look(&Demand { arenas, beside }, || threads(schedule, asker))
 }
@@ -302,10 +298,10 @@ pub(super) fn for_rank(
     })
 }
 
-/// What there is at one time: a state that is looked at is the one that is kept.
+/// What there is at one time: what is looked at is gone before anything is kept.
 fn wanted(schedule: &Schedule, asker: Asker, kept: Kept) -> Demand {
     let gathered = asker.gathered(schedule, kept);
-    let looking = asker.looking(schedule, kept);
+    let looking = asker.looking(schedule);
     let beside = match looking > gathered {
         true => (LOOKING, looking),
         false => (GATHERED, gathered),

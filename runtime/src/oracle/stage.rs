@@ -5,11 +5,7 @@ use crate::{
     memory::Memory,
     native::native,
     plain::{Lent, Plain},
-    state::{
-        State,
-        gather::{Gathered, Parts},
-        rows::Array,
-    },
+    state::{State, gather::Gathered, rows::Array},
 };
 use roundelay_kernels::{Context, Real};
 use roundelay_schedule::{
@@ -266,17 +262,15 @@ impl OracleStage {
         let all = 0..self.size;
         for (age, version) in (0..).zip(self.versions.iter_mut().take(self.depth)) {
             let own = lent(version, self.rows, all.clone());
-            let flats = (0..).zip(own).map(|(row, own)| (row, own.to_vec()));
-            gathered.cut(schedule, Array::Parameter(self.stage, age), &flats.collect());
+            let flats: Vec<Vec<u8>> = own.iter().map(|own| own.to_vec()).collect();
+            gathered.cut(schedule, Array::Parameter(self.stage, age), &flats);
         }
         for array in 0..job.optimizer.method.states() as usize {
-            let mut flats = Parts::new();
-            for row in 0..self.rows {
-                let mut flat = vec![0; self.size];
+            let mut flats = vec![vec![0; self.size]; self.rows as usize];
+            for (row, flat) in (0..).zip(&mut flats) {
                 self.optimizer_parts(job, (row, array), |part, shard| {
                     flat[shard].copy_from_slice(part);
                 });
-                flats.insert(row, flat);
             }
             gathered.cut(schedule, Array::Optimizer(self.stage, array, 0), &flats);
         }

@@ -69,7 +69,7 @@ impl Among {
 
     /// Hands so much of the state at a moment over on the first rank, until the taker wants no more. Every
     /// rank reads what its device has through `read(device, first byte, bytes)`; there is one round of
-    /// arrays at a time, as it was sent and as it is put together.
+    /// arrays at a time as it was sent, and one array as it is put together.
     ///
     /// # Errors
     /// When a row cannot be read, or something goes wrong on one of them.
@@ -87,20 +87,30 @@ impl Among {
             if self.any(flow.is_break())? {
                 break;
             }
-            let mut own = Vec::new();
-            for (device, start, length) in round.iter().flat_map(Wanted::reads) {
-                if device == self.seated.device {
-                    let first = own.len();
-                    own.resize(first + length, 0);
-                    read(device, start, &mut own[first..])?;
-                }
-            }
-            let all = self.control.collect(own);
+            let all = self.control.collect(self.own(round, &mut read)?);
             if let Some(all) = all.map_err(|trouble| self.control.ended(trouble))? {
                 flow = self.take(round, &all, take)?;
             }
         }
         Ok(())
+    }
+
+    /// What the device of this rank has of a round.
+    fn own<E>(
+        &self,
+        round: &[Wanted<'_>],
+        read: &mut impl FnMut(DeviceId, u64, &mut [u8]) -> Result<(), E>,
+    ) -> Result<Vec<u8>, E> {
+        let reads = round.iter().flat_map(Wanted::reads);
+        let reads = reads.filter(|(device, ..)| *device == self.seated.device);
+        let mut own = vec![0; reads.clone().map(|(.., length)| length).sum()];
+        let mut rest = &mut own[..];
+        for (device, start, length) in reads {
+            let (bytes, behind) = rest.split_at_mut(length);
+            read(device, start, bytes)?;
+            rest = behind;
+        }
+        Ok(own)
     }
 
     /// Takes in what all ranks sent of a round, each of them in the order of [`Wanted::reads`].

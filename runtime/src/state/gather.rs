@@ -12,7 +12,7 @@ use std::{
 };
 
 /// The most bytes that ranks send at once, unless one array has more: small ones share a round.
-const ROUND: usize = 4 << 20;
+pub(crate) const ROUND: usize = 4 << 20;
 
 /// One array of one parameter, and where devices have it.
 pub(crate) struct Wanted<'a> {
@@ -24,6 +24,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) dtype: Float,
     parameter: &'a Parameter,
     key: Array,
+    /// In the order of parts.
     stretches: Vec<Stretch>,
 }
 
@@ -32,6 +33,9 @@ pub(crate) type Taker<'a> = dyn FnMut(&Wanted<'_>, Vec<u8>) -> ControlFlow<()> +
 
 /// The arrays of so much of the state at a moment, in the order of their names. Of versions those are
 /// wanted that the rule still reads, as far back as they follow one another.
+///
+/// # Panics
+/// When the carried rows do not have the newest version of every parameter, which the checker excludes.
 pub(crate) fn wanted(
     schedule: &Schedule,
     moment: Moment,
@@ -55,11 +59,14 @@ pub(crate) fn wanted(
         }
         Array::Optimizer(_, _, age) => extent == Extent::Whole && age == 0,
     };
-    let mut wanted = Vec::new();
+    let mut wanted = Vec::<Wanted<'_>>::new();
     for (key, pieces) in held.iter().filter(|(key, _)| is_wanted(key)) {
         let parameters = schedule.job.parameters_of(key.stage());
         wanted.extend(parameters.map(|own| Wanted::of(&schedule.job, own, *key, pieces)));
     }
+    let newest = wanted.iter().filter(|own| matches!(own.key, Array::Parameter(_, 0)));
+    let all = newest.count() == schedule.job.parameters.len();
+    assert!(all, "every stage keeps its newest parameters at rest");
     wanted.sort_by(|one, next| one.name.cmp(&next.name));
     wanted
 }
@@ -79,6 +86,20 @@ pub(crate) fn rounds<'w, 'a>(
     })
 }
 
+/// What `hand_over` hands over of so much of the state at a moment.
+pub(crate) fn gathered<E>(
+    moment: Moment,
+    extent: Extent,
+    hand_over: impl FnOnce(&mut Taker<'_>) -> Result<(), E>,
+) -> Result<Gathered, E> {
+    let mut gathered = Gathered::new(moment, extent);
+    hand_over(&mut |array, numbers| {
+        gathered.put(array.parameter, array.key, numbers);
+        ControlFlow::Continue(())
+    })?;
+    Ok(gathered)
+}
+
 /// Hands so much of the state at rest at a moment over, read through `read(device, first byte, bytes)`,
 /// until the taker wants no more.
 pub(crate) fn save<E>(
@@ -96,22 +117,22 @@ pub(crate) fn save<E>(
     Ok(())
 }
 
-/// What each part of a split parameter has of an array; of one that is whole the first part's counts.
-pub(crate) type Parts = BTreeMap<u32, Vec<u8>>;
-
 impl<'a> Wanted<'a> {
     fn of(job: &Job, parameter: &'a Parameter, key: Array, pieces: &[Piece]) -> Self {
         let own = span(job, parameter, key);
         // Every row has the same of what is not split.
         let counts = |row: u32| row == 0 || !parameter.split.is_whole();
         let stretches = pieces.iter().filter(|piece| counts(piece.row));
+        let mut stretches: Vec<Stretch> =
+            stretches.filter_map(|piece| piece.within(&own)).collect();
+        stretches.sort_by_key(|own| own.row);
         Self {
             name: key.name(job, parameter),
             shape: parameter.whole_shape(),
             dtype: key.dtype(job),
             parameter,
             key,
-            stretches: stretches.filter_map(|piece| piece.within(&own)).collect(),
+            stretches,
         }
     }
 
@@ -121,22 +142,33 @@ impl<'a> Wanted<'a> {
     }
 
     /// What is read of devices, in this order: device, first byte, number of bytes.
-    pub(crate) fn reads(&self) -> impl Iterator<Item = (DeviceId, u64, usize)> {
+    pub(crate) fn reads(&self) -> impl Iterator<Item = (DeviceId, u64, usize)> + Clone {
         self.stretches.iter().map(|own| (own.device, own.start, own.part.len()))
     }
 
-    /// Its numbers, read as [`Wanted::reads`] says.
+    /// Its numbers, read as [`Wanted::reads`] says; beside them there is one part at a time.
     pub(crate) fn read<E>(
         &self,
         mut read: impl FnMut(DeviceId, u64, &mut [u8]) -> Result<(), E>,
     ) -> Result<Vec<u8>, E> {
-        let length = (self.parameter.elements() * self.dtype.size()) as usize;
-        let mut parts = Parts::new();
-        for Stretch { device, start, row, part } in &self.stretches {
-            let own = parts.entry(*row).or_insert_with(|| vec![0; length]);
-            read(*device, *start, &mut own[part.clone()])?;
+        let size = self.dtype.size();
+        let mut fill = |own: &mut [u8], stretches: &[Stretch]| {
+            stretches.iter().try_for_each(|Stretch { device, start, part, .. }| {
+                read(*device, *start, &mut own[part.clone()])
+            })
+        };
+        let mut whole = vec![0; self.length()];
+        if self.parameter.split.is_whole() {
+            fill(&mut whole, &self.stretches)?;
+            return Ok(whole);
         }
-        Ok(whole(self.parameter, self.dtype, parts))
+        let mut own = vec![0; (self.parameter.elements() * size) as usize];
+        for stretches in self.stretches.chunk_by(|one, next| one.row == next.row) {
+            fill(&mut own, stretches)?;
+            let row = stretches[0].row;
+            self.parameter.put_part(row, &own, &mut whole, size as usize);
+        }
+        Ok(whole)
     }
 }
 
@@ -145,19 +177,6 @@ fn span(job: &Job, parameter: &Parameter, key: Array) -> Range<usize> {
     let [start, end] = [parameter.offset, parameter.offset + parameter.elements()]
         .map(|place| (place * key.size(job)) as usize);
     start..end
-}
-
-/// A parameter's array from those of its parts.
-fn whole(parameter: &Parameter, dtype: Float, mut parts: Parts) -> Vec<u8> {
-    if parameter.split.is_whole() {
-        return parts.remove(&0).expect("some device has every array of the state");
-    }
-    let size = dtype.size();
-    let mut whole = vec![0; (parameter.whole_elements() * size) as usize];
-    for (row, own) in &parts {
-        parameter.put_part(*row, own, &mut whole, size as usize);
-    }
-    whole
 }
 
 /// A state that is put together in memory.
@@ -174,24 +193,23 @@ impl Gathered {
         Self { moment, extent, arrays: BTreeMap::new() }
     }
 
-    /// Takes an array in.
-    pub(crate) fn take(&mut self, array: &Wanted<'_>, numbers: Vec<u8>) {
-        self.put(array.parameter, array.key, numbers);
-    }
-
-    /// Cuts what the rule still reads of a stage's flat array into its parameters.
-    pub(crate) fn cut(&mut self, schedule: &Schedule, key: Array, flats: &Parts) {
+    /// Cuts what the rule still reads of a stage's flat array, which there is on each part of split tensors,
+    /// into its parameters.
+    pub(crate) fn cut(&mut self, schedule: &Schedule, key: Array, flats: &[Vec<u8>]) {
         let Schedule { job, plan, .. } = schedule;
         if let Array::Parameter(stage, age) = key
             && age > self.moment.reach(plan, stage)
         {
             return;
         }
+        let size = key.size(job) as usize;
         for parameter in job.parameters_of(key.stage()) {
             let own = span(job, parameter, key);
-            let part = |(row, flat): (&u32, &Vec<u8>)| (*row, flat[own.clone()].to_vec());
-            let parts = flats.iter().map(part).collect();
-            self.put(parameter, key, whole(parameter, key.dtype(job), parts));
+            let mut whole = vec![0; parameter.whole_elements() as usize * size];
+            for (row, flat) in (0..).zip(flats) {
+                parameter.put_part(row, &flat[own.clone()], &mut whole, size);
+            }
+            self.put(parameter, key, whole);
         }
     }
 
