@@ -174,16 +174,16 @@ impl Site {
                 let gpu = gpu.map_err(|absent| RunError::NoCuda { absent, dtype })?;
                 Self::gpu(gpu, graphs)
             }
-            On::Best(graphs) => match Cuda::facts_of(0) {
-                Ok(gpu) => {
-                    refuse_unscaled(dtype)?;
-                    Self::gpu(gpu, graphs)
+            On::Best(graphs) => {
+                refuse_unscaled(dtype)?;
+                match Cuda::facts_of(0) {
+                    Ok(gpu) => Self::gpu(gpu, graphs),
+                    Err(absent) => {
+                        turn_to_cpu(dtype, &absent, note)?;
+                        Ok(Self::cpu(threads))
+                    }
                 }
-                Err(absent) => {
-                    turn_to_cpu(dtype, &absent, note)?;
-                    Ok(Self::cpu(threads))
-                }
-            },
+            }
         }
     }
 

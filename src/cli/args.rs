@@ -133,9 +133,9 @@ pub(crate) struct RunArgs {
     /// Where to run.
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
     pub(crate) device: DeviceChoice,
-    /// Whether a GPU replays whole periods as graphs.
-    #[arg(long, value_enum, default_value_t = GraphChoice::Periods)]
-    pub(crate) graphs: GraphChoice,
+    /// Whether a GPU replays whole periods as graphs, as it does where they can be; not with `--device cpu`.
+    #[arg(long, value_enum)]
+    pub(crate) graphs: Option<GraphChoice>,
     /// Seconds after which the run is given up, on all ranks, when nothing is completed. Of a graph only
     /// its end is seen, so one must not take longer.
     #[arg(long, value_name = "SECONDS", default_value_t = 600,
@@ -200,10 +200,11 @@ pub(crate) struct EvaluateArgs {
     /// What was learned.
     #[command(flatten)]
     pub(crate) learned: LearnedArgs,
-    /// Seconds after which a GPU is given up that does not end a pass; passes on CPU threads have no limit.
-    #[arg(long, value_name = "SECONDS", default_value_t = 600,
+    /// Seconds (600) after which a GPU is given up that does not end a pass; passes on CPU threads have no
+    /// limit, so not with `--device cpu`.
+    #[arg(long, value_name = "SECONDS",
           value_parser = value_parser!(u64).range(1..=31_536_000))]
-    pub(crate) deadline: u64,
+    pub(crate) deadline: Option<u64>,
     /// Held-out examples to look at, in whole batches: by default those that `run` looks at.
     #[arg(long, value_parser = value_parser!(u64).range(1..), default_value_t = HeldOut::EXAMPLES)]
     pub(crate) examples: u64,

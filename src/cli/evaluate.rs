@@ -63,12 +63,16 @@ fn assessed(
         let note = Note::of(&event);
         notes.extend(note.inspect(Note::tell));
     };
-    let options = EvaluateOptions {
+    run::needs_gpu("--deadline", (args.deadline.is_some(), args.device), file)?;
+    let mut options = EvaluateOptions {
         on: run::on(args.device, Graphs::Never),
         data: args.data.clone(),
         examples: args.examples,
-        deadline: Duration::from_secs(args.deadline),
+        ..EvaluateOptions::default()
     };
+    if let Some(seconds) = args.deadline {
+        options.deadline = Duration::from_secs(seconds);
+    }
     match roundelay::evaluate(&schedule, learned, &options, told) {
         Ok(assessment) => Ok((assessment, notes)),
         Err(error) => Err(Failure::run(file, &error)),

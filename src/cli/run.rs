@@ -32,7 +32,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let schedule = watch.follow(nothing, |_| prepare(args, told))?;
     let progress = Progress::new();
     let options = RunOptions {
-        on: choose_device(args),
+        on: choose_device(args)?,
         steps: args.steps,
         data: args.data.clone(),
         start: choose_start(args),
@@ -165,13 +165,30 @@ pub(super) fn on(device: DeviceChoice, graphs: Graphs) -> On {
     }
 }
 
-fn choose_device(args: &RunArgs) -> On {
+fn choose_device(args: &RunArgs) -> Result<On, Failure> {
     let graphs = match args.graphs {
-        GraphChoice::Periods => Graphs::Periods,
-        GraphChoice::Launches => Graphs::Launches,
-        GraphChoice::Never => Graphs::Never,
+        None | Some(GraphChoice::Periods) => Graphs::Periods,
+        Some(GraphChoice::Launches) => Graphs::Launches,
+        Some(GraphChoice::Never) => Graphs::Never,
     };
-    on(args.device, graphs)
+    needs_gpu("--graphs", (args.graphs.is_some(), args.device), &args.program.file)?;
+    Ok(on(args.device, graphs))
+}
+
+/// Refuses an option that was given for GPUs where none is to be taken.
+pub(super) fn needs_gpu(
+    option: &str,
+    (is_given, device): (bool, DeviceChoice),
+    file: &Path,
+) -> Result<(), Failure> {
+    match (is_given, device) {
+        (true, DeviceChoice::Cpu) => {
+            let message =
+                format!("`{option}` is for GPUs, and `--device cpu` takes none");
+            Err(Failure::usage(file, &message))
+        }
+        (true, DeviceChoice::Auto | DeviceChoice::Cuda) | (false, _) => Ok(()),
+    }
 }
 
 fn choose_start(args: &RunArgs) -> Start {

@@ -44,19 +44,18 @@ impl<'a> Settled<'a> {
                 demanded_gpu(dtype)?;
                 Chosen::Gpu(graphs)
             }
-            On::Best(graphs) => match lacking(control)? {
-                None => {
-                    refuse_unscaled(dtype)?;
-                    match control {
-                        Some(_) => Chosen::Gpu(graphs),
-                        None => Chosen::GpuOrCpu(graphs),
+            On::Best(graphs) => {
+                refuse_unscaled(dtype)?;
+                match (lacking(control)?, control) {
+                    (None, Some(_)) => Chosen::Gpu(graphs),
+                    (None, None) => Chosen::GpuOrCpu(graphs),
+                    (Some(absent), _) => {
+                        let note = |note| listener(RunEvent::Note(note));
+                        turn_to_cpu(dtype, &absent, note)?;
+                        Chosen::Cpu
                     }
                 }
-                Some(absent) => {
-                    turn_to_cpu(dtype, &absent, |note| listener(RunEvent::Note(note)))?;
-                    Chosen::Cpu
-                }
-            },
+            }
         };
         match on {
             Chosen::Cpu => room(schedule, kept(options), control)?,

@@ -253,7 +253,9 @@ impl Program {
         }
         let key = &entry.key.text;
         let message = format!("`{key}` of `{kind}` comes from its measured table");
-        Err(report.error(entry.key.span, Mistake::new(Code::Value, message)))
+        let mistake = Mistake::new(Code::Value, message);
+        let hint = "remove `measured` from the program, or measure another table";
+        Err(report.error(entry.key.span, mistake.hint(hint)))
     }
 
     /// The memory of devices with what is reserved of it; a pool of its own grows along.
