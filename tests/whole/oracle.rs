@@ -2,7 +2,7 @@
 //! is cut and however long its actions take.
 
 use crate::{
-    models::{gpt, mlp},
+    models::{self, gpt, mlp},
     networks,
     plans::{kinds, pipelines},
     support::{compiled, plan, saved},
@@ -98,6 +98,25 @@ fn pipeline_orders_replay_like_the_recursion() {
 }
 
 /// Lists that the planner finds, with much and with little memory, by themselves and replicated.
+/// An input that stages read of which one device has several.
+const AUTOENCODER: &str = "model autoencoder {
+    input x: real[batch, 12]
+    y = x
+    repeat 4 as layer { y = tanh(linear(y, 12)) + x }
+    loss mse(y, x)
+}";
+
+#[test]
+fn inputs_that_several_stages_read_are_theirs_in_every_order() {
+    let program = models::program(&format!("{AUTOENCODER}\n{}", models::job(8)));
+    for s in [2, 4] {
+        let cuts = plan(&program, kinds(s, s)[0], s, s).cuts;
+        for plan in [s, 8].into_iter().flat_map(|n| pipelines(n, &cuts)) {
+            compare_one(&program, &plan, &[&[STEPS]]);
+        }
+    }
+}
+
 #[test]
 fn found_orders_replay_like_the_recursion() {
     let orders = [Order::ZeroBubbleOneP, Order::ZeroBubbleTwoP, Order::ZeroBubbleAuto];

@@ -118,6 +118,9 @@ fn hold(
             let row = &draft.code.values[value];
             draft.sites.lane_of(home, i, (row.producer, row.last))
         }
+        Subject::Input(input) if draft.sites.goes_up(i) => {
+            draft.sites.lane_of(home, i, readers(draft, input))
+        }
         _ => 0,
     };
     let buffer = draft.buffer(home, subject, which, size, Slotting::PerMicroBatch);
@@ -236,6 +239,14 @@ fn inputs(draft: &Draft<'_>, stage: Stage) -> Vec<InputId> {
     inputs.sort_unstable();
     inputs.dedup();
     inputs
+}
+
+/// The first and the last stage that read an input.
+fn readers(draft: &Draft<'_>, input: InputId) -> (Stage, Stage) {
+    let mut readers =
+        draft.order.stages().filter(|stage| inputs(draft, *stage).contains(&input));
+    let first = readers.next().expect("an input is held where a stage reads it");
+    (first, readers.next_back().unwrap_or(first))
 }
 
 /// The inputs that the host brings before each forward pass, by the number of its slot: a device has
