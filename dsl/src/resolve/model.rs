@@ -177,7 +177,10 @@ impl<'a> Evaluator<'a> {
                     this.state_head(after, body, statement.span)
                 }),
             StatementKind::Head(..) => {
-                let mistake = Mistake::new(Code::Syntax, "`head` belongs in a model");
+                let mistake = Mistake::new(
+                    Code::Syntax,
+                    "`head` belongs behind a repeat of a model",
+                );
                 let hint = "write it behind the repeat, after what counts the passes";
                 self.fail(statement.span, mistake.hint(hint))
             }

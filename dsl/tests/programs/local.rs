@@ -302,7 +302,11 @@ fn mistakes_of_heads_and_units_have_a_place_and_a_hint() {
         (twice, "sync", "a head stands behind `x` already"),
         (pair.into(), "sync", "`x` and `y` again"),
         (skip.into(), "sync", "no unit can end here"),
-        (format!("repeat 2 as l {{ head after x {{ {ends} }} }}"), "sync", "in a model"),
+        (
+            format!("repeat 2 as l {{ head after x {{ {ends} }} }}"),
+            "sync",
+            "behind a repeat of a model",
+        ),
         (LAYERS.into(), "local(units = 4)", "4 units need as many layers"),
         (LAYERS.into(), "pairwise(units = 4)", "4 units need as many layers"),
         (LAYERS.into(), "local", "`local` needs a number of units"),
