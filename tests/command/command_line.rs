@@ -276,12 +276,6 @@ fn files_that_cannot_be_used_are_named() {
     refused(roundelay("run --device cuda").arg(&program), 3, &["--device cpu"]);
     let half = scratch.file("half.rdl", &PROGRAM.replace("seed 3", "seed 3, dtype bf16"));
     refused(roundelay("run --device cuda").arg(half), 3, &["`dtype f32` or `dtype f64`"]);
-    // A GPU would not train in it either.
-    let scaled =
-        scratch.file("scaled.rdl", &PROGRAM.replace("seed 3", "seed 3, dtype f16"));
-    for command in ["run", "run --device cuda", "profile -o table.yaml"] {
-        refused(roundelay(command).arg(&scaled), 3, &["losses that are scaled", "bf16"]);
-    }
     let [missing, file] = ["never-kept", "line.rdl"].map(|name| scratch.path(name));
     for (command, folder, words) in [
         ("evaluate --checkpoint", &missing, "there is no folder"),

@@ -1,7 +1,7 @@
 //! Training in 16 bits: planned, compiled, checked, written, read and simulated, with the bytes
 //! that mixed precision takes, and refused by machines that compute in 32 bits.
 
-use crate::support::{Scratch, ended, roundelay};
+use crate::support::{Scratch, ended, refused, roundelay};
 use roundelay::{
     Checked, RunOptions, SearchOptions, SourceFile,
     parts::schedule::{DeviceId, Id, Kind},
@@ -159,4 +159,19 @@ fn wide_gradients_travel_between_devices() {
         let plan = [rule, placement, pinned];
         compiled(text("bf16 { gradients f32 }", "adamw(lr = 1e-3)", plan));
     }
+}
+
+/// With a GPU or without one: none would train in it either.
+#[test]
+fn losses_that_are_not_scaled_are_refused_everywhere() {
+    let scratch = Scratch::new("scaled");
+    let program =
+        scratch.file("scaled.rdl", &text("f16", "adamw(lr = 1e-3)", ACCUMULATE));
+    let table = scratch.path("table.yaml");
+    let mut profile = roundelay("profile -o");
+    profile.arg(&table);
+    for mut command in [roundelay("run"), roundelay("run --device cuda"), profile] {
+        refused(command.arg(&program), 3, &["losses that are scaled", "bf16"]);
+    }
+    assert!(!table.exists());
 }
