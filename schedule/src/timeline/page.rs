@@ -9,6 +9,7 @@ use crate::{Bytes, DeviceId, Entry, Id, Nanos, Pass, PhysicalQueue, Simulation, 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::{self, Write as _},
+    iter,
 };
 
 /// Pixels of a launch of middle length, where the page has room.
@@ -142,7 +143,8 @@ impl Page<'_> {
 
     fn ruler(&self) -> String {
         let every = round_up((TICK / self.scale).ceil() as u64);
-        let ticks = (0..).map(|tick| Nanos(tick * every));
+        let ticks =
+            iter::successors(Some(0_u64), |tick| tick.checked_add(every)).map(Nanos);
         let ticks = ticks.take_while(|time| *time <= self.simulation.makespan());
         let drawn: String = ticks
             .map(|time| {
