@@ -15,10 +15,9 @@ mod writing;
 pub use error::CheckpointError;
 pub use provenance::Provenance;
 pub use resume::{OptimizerState, Resumed, Resumption};
-
-use crate::{ArrayNumbers, ArraySource, State, output::write_whole};
 pub(crate) use writing::Writing;
 
+use crate::{ArrayNumbers, ArraySource, State, output::write_whole};
 use folder::Hold;
 use std::{
     io,

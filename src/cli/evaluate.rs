@@ -51,6 +51,7 @@ fn assessed(
     learned: &Learned,
 ) -> Result<(Assessment, Vec<Note>), Failure> {
     let file = &args.program.file;
+    run::needs_gpu(args.device, ("--deadline", args.deadline), file)?;
     let schedule = match load::input(&args.program)? {
         load::Input::Program(program) => {
             program.warn();
@@ -63,7 +64,6 @@ fn assessed(
         let note = Note::of(&event);
         notes.extend(note.inspect(Note::tell));
     };
-    run::needs_gpu("--deadline", (args.deadline.is_some(), args.device), file)?;
     let mut options = EvaluateOptions {
         on: run::on(args.device, Graphs::Never),
         data: args.data.clone(),

@@ -27,12 +27,13 @@ use tell::Teller;
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let seat = Seat::of_environment().map_err(|error| Failure::ranks(&error))?;
     let told = Told::of(&seat);
+    let on = choose_device(args)?;
     let nothing = nothing(args, told)?;
     let mut watch = Watch::new(nothing.clone());
     let schedule = watch.follow(nothing, |_| prepare(args, told))?;
     let progress = Progress::new();
     let options = RunOptions {
-        on: choose_device(args)?,
+        on,
         steps: args.steps,
         data: args.data.clone(),
         start: choose_start(args),
@@ -171,23 +172,23 @@ fn choose_device(args: &RunArgs) -> Result<On, Failure> {
         Some(GraphChoice::Launches) => Graphs::Launches,
         Some(GraphChoice::Never) => Graphs::Never,
     };
-    needs_gpu("--graphs", (args.graphs.is_some(), args.device), &args.program.file)?;
+    needs_gpu(args.device, ("--graphs", args.graphs), &args.program.file)?;
     Ok(on(args.device, graphs))
 }
 
 /// Refuses an option that was given for GPUs where none is to be taken.
-pub(super) fn needs_gpu(
-    option: &str,
-    (is_given, device): (bool, DeviceChoice),
+pub(super) fn needs_gpu<T>(
+    device: DeviceChoice,
+    (option, given): (&str, Option<T>),
     file: &Path,
 ) -> Result<(), Failure> {
-    match (is_given, device) {
-        (true, DeviceChoice::Cpu) => {
+    match (device, given) {
+        (DeviceChoice::Cpu, Some(_)) => {
             let message =
                 format!("`{option}` is for GPUs, and `--device cpu` takes none");
             Err(Failure::usage(file, &message))
         }
-        (true, DeviceChoice::Auto | DeviceChoice::Cuda) | (false, _) => Ok(()),
+        (DeviceChoice::Auto | DeviceChoice::Cuda, Some(_)) | (_, None) => Ok(()),
     }
 }
 

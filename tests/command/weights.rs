@@ -241,17 +241,24 @@ fn evaluate_looks_at_one_of_two() {
     );
 }
 
+/// A command whose files have at most so many blocks.
+#[cfg(unix)]
+fn limited(blocks: u32, words: &str) -> Command {
+    let command = roundelay(words);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", &format!("ulimit -f {blocks}; exec \"$@\""), "sh"]);
+    limited.arg(command.get_program()).args(command.get_args());
+    limited
+}
+
 /// The system would end the process by a signal there, which says nothing.
 #[cfg(unix)]
 #[test]
 fn a_file_that_may_not_become_so_large_is_an_error_with_words() {
     let (scratch, schedule) = compiled("weights-limit");
     let saved = scratch.path("kept.safetensors");
-    let mut limited = Command::new("sh");
-    limited.args(["-c", "ulimit -f 0; exec \"$@\"", "sh"]);
-    let run = roundelay("run --device cpu --save");
-    limited.arg(run.get_program()).args(run.get_args()).arg(&saved).arg(&schedule);
-    refused(&mut limited, 3, &["cannot write", "kept.safetensors"]);
+    let mut run = limited(0, "run --device cpu --save");
+    refused(run.arg(&saved).arg(&schedule), 3, &["cannot write", "kept.safetensors"]);
     assert!(!saved.exists());
 }
 
@@ -262,13 +269,10 @@ fn a_first_checkpoint_that_has_no_room_is_a_failure_of_the_run() {
     let (scratch, schedule) = compiled("weights-room");
     let saved = scratch.path("start.safetensors");
     printed(roundelay("run --device cpu --save").arg(&saved).arg(&schedule));
-    let mut limited = Command::new("sh");
-    limited.args(["-c", "ulimit -f 0; exec \"$@\"", "sh"]);
-    let run = roundelay("run --device cpu --weights");
-    limited.arg(run.get_program()).args(run.get_args()).arg(&saved);
-    limited.arg("--checkpoint").arg(scratch.path("kept")).arg(&schedule);
+    let mut run = limited(0, "run --device cpu --weights");
+    run.arg(&saved).arg("--checkpoint").arg(scratch.path("kept")).arg(&schedule);
     let words = ["cannot write", "kept", "any earlier checkpoint is whole"];
-    refused(&mut limited, 3, &words);
+    refused(&mut run, 3, &words);
 }
 
 /// What was written of a checkpoint is removed where the rest has no room.
@@ -277,12 +281,9 @@ fn a_first_checkpoint_that_has_no_room_is_a_failure_of_the_run() {
 fn a_checkpoint_that_has_no_room_leaves_nothing_behind() {
     let (scratch, schedule) = compiled("checkpoint-room");
     let folder = scratch.path("kept");
-    let mut limited = Command::new("sh");
-    limited.args(["-c", "ulimit -f 2; exec \"$@\"", "sh"]);
-    let run = roundelay("run --device cpu --checkpoint");
-    limited.arg(run.get_program()).args(run.get_args()).arg(&folder).arg(&schedule);
+    let mut run = limited(2, "run --device cpu --checkpoint");
     let words = ["cannot write", "step-", "any earlier checkpoint is whole"];
-    refused(&mut limited, 3, &words);
+    refused(run.arg(&folder).arg(&schedule), 3, &words);
     let left = fs::read_dir(folder).expect("it was made").flatten();
     assert_eq!(left.map(|own| own.file_name()).collect::<Vec<_>>(), [".held"]);
 }

@@ -97,7 +97,6 @@ fn pipeline_orders_replay_like_the_recursion() {
     }
 }
 
-/// Lists that the planner finds, with much and with little memory, by themselves and replicated.
 /// An input that stages read of which one device has several.
 const AUTOENCODER: &str = "model autoencoder {
     input x: real[batch, 12]
@@ -117,6 +116,7 @@ fn inputs_that_several_stages_read_are_theirs_in_every_order() {
     }
 }
 
+/// Lists that the planner finds, with much and with little memory, by themselves and replicated.
 #[test]
 fn found_orders_replay_like_the_recursion() {
     let orders = [Order::ZeroBubbleOneP, Order::ZeroBubbleTwoP, Order::ZeroBubbleAuto];

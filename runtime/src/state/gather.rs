@@ -174,9 +174,7 @@ impl<'a> Wanted<'a> {
 
 /// The bytes of a stage's flat array that a parameter has.
 fn span(job: &Job, parameter: &Parameter, key: Array) -> Range<usize> {
-    let [start, end] = [parameter.offset, parameter.offset + parameter.elements()]
-        .map(|place| (place * key.size(job)) as usize);
-    start..end
+    key.bytes(job, parameter.offset..parameter.offset + parameter.elements())
 }
 
 /// A state that is put together in memory.

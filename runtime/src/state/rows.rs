@@ -20,13 +20,6 @@ pub(crate) struct CarriedRow {
     elements: Range<u64>,
 }
 
-impl CarriedRow {
-    /// The bytes of a stage's flat array that it holds, whose elements are `size` bytes wide.
-    fn part(&self, size: u64) -> Range<usize> {
-        (self.elements.start * size) as usize..(self.elements.end * size) as usize
-    }
-}
-
 /// All carried rows as they lie at rest before step `step`.
 pub(crate) fn carried(schedule: &Schedule, step: u64) -> Vec<CarriedRow> {
     let mut rows = Vec::new();
@@ -132,7 +125,7 @@ pub(super) fn pieces(schedule: &Schedule, step: u64) -> Vec<Piece> {
     let of = |row: CarriedRow| {
         let keys = arrays(&schedule.job, &row).into_iter().enumerate();
         let pieces = keys.map(|(index, key)| {
-            let part = row.part(key.size(&schedule.job));
+            let part = key.bytes(&schedule.job, row.elements.clone());
             let start = row.bytes.start + (index * part.len()) as u64;
             Piece { device: row.device, start, key, row: row.part, part }
         });
@@ -213,11 +206,7 @@ impl Span<'_> {
 fn spans(job: &Job, key: Array) -> Vec<Span<'_>> {
     let mut parameters: Vec<&Parameter> = job.parameters_of(key.stage()).collect();
     parameters.sort_by_key(|own| own.offset);
-    let span = |elements: Range<u64>, filling| {
-        let [start, end] =
-            [elements.start, elements.end].map(|place| (place * key.size(job)) as usize);
-        Span { bytes: start..end, filling }
-    };
+    let span = |elements, filling| Span { bytes: key.bytes(job, elements), filling };
     let mut end = 0;
     let mut spans = Vec::new();
     for own in parameters {
@@ -250,6 +239,12 @@ impl Array {
     /// Bytes of an element.
     pub(super) fn size(self, job: &Job) -> u64 {
         self.dtype(job).size()
+    }
+
+    /// The bytes of elements of the flat array.
+    pub(super) fn bytes(self, job: &Job, elements: Range<u64>) -> Range<usize> {
+        let place = |element: u64| (element * self.size(job)) as usize;
+        place(elements.start)..place(elements.end)
     }
 
     pub(super) fn stage(self) -> Stage {
