@@ -25,6 +25,7 @@ mod layout;
 mod limit;
 mod links;
 mod live;
+mod lookups;
 mod memory;
 mod moves;
 mod names;

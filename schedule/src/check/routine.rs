@@ -7,11 +7,12 @@
 //! know, and workspace is written over as soon as it is free.
 
 use super::{
-    Culprit, arguments, exchanges, faults::Faults, needs::Needs, ranges::Ranges, update,
+    Culprit, arguments, exchanges, faults::Faults, lookups::Lookups, needs::Needs,
+    ranges::Ranges, update,
 };
 use crate::{
-    Access, Argument, Call, Catalogue, Element, Indices, Input, Method, Operand, Origin,
-    Pass, Repeated, Role, Routine, RoutineId, Schedule,
+    Access, Argument, Call, Catalogue, Element, Method, Operand, Pass, Repeated, Role,
+    Routine, RoutineId, Schedule,
 };
 use std::ops::Range;
 
@@ -65,6 +66,7 @@ struct Body<'a> {
     updated: Vec<Ranges>,
     /// Read before the routine wrote it.
     needed: Vec<Ranges>,
+    lookups: Lookups<'a>,
     /// Whether a call was refused of which nobody can say what it would write: what is missing
     /// after it may be that.
     lost: bool,
@@ -78,8 +80,9 @@ impl<'a> Body<'a> {
     ) -> Self {
         let none = vec![Ranges::default(); routine.arguments.len()];
         let [written, updated, needed] = [none.clone(), none.clone(), none];
+        let lookups = Lookups::new(schedule, catalogue, routine);
         let lost = false;
-        Self { schedule, catalogue, id, routine, written, updated, needed, lost }
+        Self { schedule, catalogue, id, routine, written, updated, needed, lookups, lost }
     }
 
     fn tell(&self, needs: &mut Needs<'_>) {
@@ -105,9 +108,11 @@ impl<'a> Body<'a> {
                 .and_then(|accesses| Ok((accesses, self.places(call, accesses)?)));
             self.lost |= placed.is_err();
             let checked = placed.and_then(|(accesses, ranges)| {
-                self.touch_all(call, accesses, &ranges)?;
-                self.indices(number)?;
-                self.shares(number)
+                let touched = self.touch_all(call, accesses, &ranges);
+                match self.lost {
+                    true => touched,
+                    false => touched.and(self.lookups.check(call, accesses, &ranges)),
+                }
             });
             if let Err(problem) = checked {
                 faults.malformed(
@@ -182,64 +187,6 @@ impl<'a> Body<'a> {
         all
     }
 
-    /// Shares are read with the targets of which they are, by who leaves out the same ones.
-    fn shares(&self, number: usize) -> Result<(), String> {
-        let (before, call) = (&self.routine.calls[..number], &self.routine.calls[number]);
-        for operand in &call.operands {
-            let Some(Input { name, origin, .. }) = self.input(operand, &[]) else {
-                continue;
-            };
-            let Origin::Shares { of, mask } = origin else { continue };
-            let fits = self.catalogue.indices(call).is_some_and(|indices| {
-                let targets = self.input(&call.operands[indices.operand], before);
-                let is_own = targets.is_some_and(|targets| targets.name == *of);
-                indices.mask == Some(*mask) && is_own
-            });
-            if !fits {
-                return Err(format!(
-                    "reads `{name}`, the shares of `{of}` where {mask} stands for none, but does \
-                     not look up by them or leaves out another number; read the shares of its own \
-                     targets"
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// What is looked up by an input exists for all its numbers.
-    fn indices(&self, number: usize) -> Result<(), String> {
-        let (before, call) = (&self.routine.calls[..number], &self.routine.calls[number]);
-        let has_indices = whole_numbers(call).next().is_some();
-        let indices = has_indices.then(|| self.catalogue.indices(call)).flatten();
-        let Some(Indices { operand, below, mask: _ }) = indices else { return Ok(()) };
-        match self.input(&call.operands[operand], before) {
-            None => Ok(()),
-            Some(Input { bound, .. }) if (1..=below).contains(bound) => Ok(()),
-            Some(Input { name, bound, .. }) => Err(format!(
-                "looks up by `{name}`, whose numbers are below {bound} (0: any), but has no more \
-                 than {below} entries; write that as the bound of the input, or less"
-            )),
-        }
-    }
-
-    /// The input that whole numbers come from: itself, or what the last of the calls before copied.
-    fn input(&self, numbers: &Operand, before: &[Call]) -> Option<&'a Input> {
-        let input = |operand: &Operand| {
-            let argument = self.routine.arguments.get(operand.argument as usize)?;
-            match argument.role {
-                Role::Input(input) => Some(&self.schedule.job.inputs[input]),
-                _ => None,
-            }
-        };
-        let copied = before.iter().rev().find_map(|call| {
-            let mut own = whole_numbers(call);
-            let (from, to) = (own.next()?, own.next()?);
-            let same = (to.argument, to.offset) == (numbers.argument, numbers.offset);
-            same.then_some(from)
-        });
-        input(numbers).or_else(|| input(copied?))
-    }
-
     /// The bytes of an operand inside its argument.
     fn range(&self, operand: &Operand) -> Result<Range<u64>, String> {
         let Operand { argument, offset, element, shape: _ } = operand;
@@ -248,7 +195,8 @@ impl<'a> Body<'a> {
             declared.ok_or_else(|| format!("there is no argument {argument}"))?;
         let whole = match declared.role {
             Role::Input(input) => self.schedule.job.inputs[input].element == *element,
-            _ => true,
+            Role::Workspace => true,
+            _ => *element != Element::I32,
         };
         let width = element.size(self.schedule.job.dtype);
         let size = operand.elements().and_then(|elements| elements.checked_mul(width));
@@ -423,11 +371,6 @@ fn distinct(
         }
     }
     Ok(())
-}
-
-/// The operands of a call that are whole numbers.
-fn whole_numbers(call: &Call) -> impl Iterator<Item = &Operand> {
-    call.operands.iter().filter(|operand| operand.element == Element::I32)
 }
 
 fn missed(argument: usize, part: &str) -> String {

@@ -1,27 +1,7 @@
 //! A call that is not well formed is told alone: what it would have written is missing nowhere else.
 
-use crate::tiny::{Builder, Letters, accumulate, action, call, id, row};
-use roundelay_schedule::{
-    Access, Argument, Bytes, Call, Culprit, Role, Schedule, Subject, Violation, Work,
-    check,
-};
-
-/// A forward pass of three calls, each of which reads what the one before it wrote: parameters and
-/// input (0, 1) to workspace (4), to the activation (2), to the loss (3).
-fn chain() -> Schedule {
-    let mut schedule = accumulate(1);
-    schedule.buffer(0, Subject::Workspace, 1, 0);
-    let (role, access, size) = (Role::Workspace, Access::Write, Bytes(64));
-    let forward = &mut schedule.routines[id(0)];
-    forward.arguments.push(Argument { role, access, size });
-    let calls = [call("rrw", [0, 1, 4]), call("rw", [4, 2]), call("rw", [2, 3])];
-    forward.calls = calls.to_vec().into();
-    let Work::Launch { rows, .. } = &mut schedule.actions[action(1)].work else {
-        panic!("the second line is a launch");
-    };
-    *rows = rows.iter().copied().chain([row(5, 0)]).collect();
-    schedule
-}
+use crate::tiny::{Letters, chain, id};
+use roundelay_schedule::{Bytes, Call, Culprit, Schedule, Violation, check};
 
 /// What is at fault, each with what is said of it.
 fn told(fault: impl FnOnce(&mut Schedule)) -> Vec<(Culprit, String)> {

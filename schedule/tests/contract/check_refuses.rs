@@ -5,9 +5,9 @@ use crate::tiny::{
     turning,
 };
 use roundelay_schedule::{
-    Access, Action, Belonging, Bytes, Collective, Content, Culprit, Element, Held, Id,
-    Operand, Parameter, ParameterKind, Pass, Rest, Schedule, Sum, Treatment, Violation,
-    Violations, Waits, Work, check,
+    Access, Action, Belonging, Bytes, Collective, Content, Culprit, Held, Id, Parameter,
+    ParameterKind, Pass, Rest, Schedule, Sum, Treatment, Violation, Violations, Waits,
+    Work, check,
 };
 
 fn refused(mut schedule: Schedule, fault: impl FnOnce(&mut Schedule)) -> Violations {
@@ -103,30 +103,6 @@ fn running_averages_have_one_momentum_that_is_a_share() {
     for momentum in [-0.1, 1.5, f64::NAN] {
         let found = averaged([momentum; 2]);
         assert!(found.contains("it lies from 0 to 1"), "{found}");
-    }
-}
-
-/// Tables have rows for all that inputs may hold.
-#[test]
-fn what_is_looked_up_exists() {
-    let bounded = |bound: u64| {
-        let mut schedule = accumulate(1);
-        let input = &mut schedule.job.inputs[id(0)];
-        (input.element, input.bound) = (Element::I32, bound);
-        let call = &mut schedule.routines[id(0)].calls[0];
-        call.kernel = format!("#{}", call.kernel).into();
-        let is_input = |operand: &&mut Operand| operand.argument == 1;
-        call.operands.iter_mut().filter(is_input).for_each(|o| o.element = Element::I32);
-        check(schedule, &Letters)
-    };
-    assert!(bounded(1).is_ok() && bounded(8).is_ok());
-    for bound in [0, 9] {
-        let found = bounded(bound).expect_err("there are eight entries").to_string();
-        assert!(
-            found.contains(&format!("numbers are below {bound} (0: any)")),
-            "{found}"
-        );
-        assert!(found.contains("no more than 8 entries"), "{found}");
     }
 }
 

@@ -7,6 +7,7 @@ mod check_evaluated;
 mod check_halves;
 mod check_header;
 mod check_in_place;
+mod check_lookups;
 mod check_mutants;
 mod check_refuses;
 mod check_rows;

@@ -55,9 +55,10 @@ impl Catalogue for Letters {
         call.kernel.starts_with('=').then_some(exchanged)
     }
 
-    /// A number sign in front: the second operand has numbers of eight things.
+    /// A number sign in front: the operand before the last has numbers of eight things.
     fn indices(&self, call: &Call) -> Option<Indices> {
-        let indices = Indices { operand: 1, below: 8, mask: None };
+        let operand = call.operands.len() - 2;
+        let indices = Indices { operand, below: 8, mask: None };
         call.kernel.starts_with('#').then_some(indices)
     }
 }
@@ -402,6 +403,23 @@ fn passes(schedule: &mut Schedule, n: u32, parameter: Row) {
         let backward = if i == 0 { first } else { next };
         schedule.launch(here, backward, Some(i), &[parameter, row(2, 0), row(1, 0)]);
     }
+}
+
+/// A forward pass of three calls, each of which reads what the one before it wrote: parameters and
+/// input (0, 1) to workspace (4), to the activation (2), to the loss (3).
+pub(crate) fn chain() -> Schedule {
+    let mut schedule = accumulate(1);
+    schedule.buffer(0, Subject::Workspace, 1, 0);
+    let (role, access, size) = (Role::Workspace, Access::Write, Bytes(64));
+    let forward = &mut schedule.routines[id(0)];
+    forward.arguments.push(Argument { role, access, size });
+    let calls = [call("rrw", [0, 1, 4]), call("rw", [4, 2]), call("rw", [2, 3])];
+    forward.calls = calls.to_vec().into();
+    let Work::Launch { rows, .. } = &mut schedule.actions[action(1)].work else {
+        panic!("the second line is a launch");
+    };
+    *rows = rows.iter().copied().chain([row(5, 0)]).collect();
+    schedule
 }
 
 /// The same under `cyclic_v1`: passes read θ_{t−1}, U reads θ_t in one slot and writes θ_{t+1}
