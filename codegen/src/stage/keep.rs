@@ -13,6 +13,9 @@
 //! `full` keeps what goes into each layer (Chen et al., arXiv 1604.06174), and computes again what
 //! the backward pass of the layer reads.
 //!
+//! Whole numbers are never kept: those that a stage makes it cuts out of an input, and each pass cuts
+//! them out for itself. So the checker knows in every pass what may be looked up by them.
+//!
 //! Either way may hold for the first layers of a stage alone. What these need comes from the layers
 //! before them, which do the same, so no chain of what is computed again grows longer by that.
 
@@ -24,7 +27,7 @@ use super::{
     layout::element,
 };
 use roundelay_dsl::{Motion, NodeId, Operation, Part, Sliced, Source};
-use roundelay_schedule::{Bytes, Float, Recompute, Share};
+use roundelay_schedule::{Bytes, Element, Float, Recompute, Share};
 use std::collections::BTreeSet;
 
 /// What a stage keeps.
@@ -42,6 +45,7 @@ pub(crate) struct Made {
     /// The node that makes it.
     pub(crate) node: NodeId,
     pub(crate) tensor: Tensor,
+    element: Element,
     pub(crate) size: Bytes,
 }
 
@@ -50,8 +54,9 @@ impl Keep {
     pub(crate) fn new(at: Staged<'_>, dtype: Float, recompute: Recompute) -> Self {
         let made = at.made(dtype);
         let kept = Keeping::new(at, &made).kept(recompute);
-        let (tensors, lost): (Vec<_>, Vec<_>) =
-            made.into_iter().partition(|made| kept.contains(&made.tensor));
+        let (tensors, lost): (Vec<_>, Vec<_>) = made.into_iter().partition(|made| {
+            kept.contains(&made.tensor) && made.element != Element::I32
+        });
         Self { tensors, lost: tensors_of(&lost) }
     }
 
@@ -134,9 +139,9 @@ impl Staged<'_> {
                     _ => false,
                 };
                 if is_made && seen.insert(tensor) {
-                    let width = element(graph, dtype, tensor, term.element);
-                    let size = Bytes(term.elements()) * width.size(dtype);
-                    made.push(Made { node, tensor, size });
+                    let element = element(graph, dtype, tensor, term.element);
+                    let size = Bytes(term.elements()) * element.size(dtype);
+                    made.push(Made { node, tensor, element, size });
                 }
             }
         }

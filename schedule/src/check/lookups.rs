@@ -1,5 +1,6 @@
-//! Rule 1 for whole numbers: those that a call reads are an input's, its own or copies of them in the
-//! workspace that nothing has written over, and what is looked up by them exists for all of them.
+//! Rule 1 for whole numbers: those that a call looks something up by are an input's, or copies that
+//! the same routine has made and nothing has written over, and what is looked up exists for all of
+//! them.
 
 use crate::{
     Access, Call, Catalogue, Element, Indices, Input, InputId, Operand, Origin, Role,

@@ -195,8 +195,7 @@ impl<'a> Body<'a> {
             declared.ok_or_else(|| format!("there is no argument {argument}"))?;
         let whole = match declared.role {
             Role::Input(input) => self.schedule.job.inputs[input].element == *element,
-            Role::Workspace => true,
-            _ => *element != Element::I32,
+            _ => true,
         };
         let width = element.size(self.schedule.job.dtype);
         let size = operand.elements().and_then(|elements| elements.checked_mul(width));
