@@ -5,9 +5,9 @@
 //! how long an address is taken ([`Slotting::InTurn`]), two units are enough. Any other life is
 //! counted a time step longer than it is, so that a value can arrive while the one before it
 //! still leaves; else the messages of one step would wait for each other in a chain. Where one
-//! device makes all passes on one lane, values between stages and their gradients share addresses
-//! too: nothing but passes touches them, and these are in list order anyway. All else keeps its own
-//! addresses, so that lanes never wait for each other's scratch memory.
+//! device makes all passes on one lane, values between stages, their gradients and what passes keep
+//! share addresses too: nothing but passes touches them, and these are in list order anyway. All else
+//! keeps its own addresses, so that lanes never wait for each other's scratch memory.
 
 use super::{
     draft::{DraftBuffer, Slotting},
@@ -57,7 +57,8 @@ pub(crate) fn lay_out(
                 (turn(*id).unwrap_or(0), std::cmp::Reverse(size), *id)
             });
             let parts = own.iter().map(|id| {
-                let in_order = turn(*id).is_some() || kind == Kind::Boundary;
+                let in_order = turn(*id).is_some()
+                    || matches!(kind, Kind::Boundary | Kind::Activation);
                 let longer = if in_order { 0 } else { step };
                 let mut lives = rows.lives(*id).peekable();
                 let buffer = &schedule.buffers[*id];
@@ -70,20 +71,21 @@ pub(crate) fn lay_out(
     }
 }
 
-/// Whether a buffer may share its addresses; values may where one lane of a device makes all its
-/// passes.
+/// Whether a buffer may share its addresses; what passes hand on may where one lane of a device
+/// makes all of them.
 fn part_time(buffer: &Buffer, placement: Placement) -> bool {
     let shares = match buffer.subject {
         Subject::Parameter(..) | Subject::Gradient(..) => true,
-        Subject::Value(_) | Subject::ValueGradient(_) => match placement {
+        Subject::Value(_)
+        | Subject::ValueGradient(_)
+        | Subject::Activation(_)
+        | Subject::Retained(_)
+        | Subject::Adjoint(_) => match placement {
             Placement::Accumulate | Placement::Data => true,
             Placement::Concurrent | Placement::Shared | Placement::Pipeline => false,
         },
         Subject::Optimizer(..)
         | Subject::Squares(..)
-        | Subject::Activation(_)
-        | Subject::Retained(_)
-        | Subject::Adjoint(_)
         | Subject::Input(_)
         | Subject::Metric
         | Subject::Workspace => false,

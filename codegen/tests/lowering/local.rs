@@ -190,7 +190,8 @@ fn no_gradient_is_sent_between_units() {
     assert_eq!(pairs, [(1, 0), (3, 2)]);
 }
 
-/// On one device units follow each other, so activations of one unit live at a time.
+/// On one device units follow each other, so activations of one unit live at a time, and those of
+/// the others have the same addresses.
 #[test]
 fn one_device_keeps_the_activations_of_one_unit() {
     let peak = |units| {
@@ -202,7 +203,16 @@ fn one_device_keeps_the_activations_of_one_unit() {
         let facts = schedule.facts();
         let live =
             own.map(|kind| facts.live_peak.get(&(DeviceId::new(0), kind)).copied());
-        live.map(|bytes| bytes.map_or(0, |bytes| bytes.0)).iter().sum::<u64>()
+        let live = live.map(|bytes| bytes.map_or(0, |bytes| bytes.0)).iter().sum::<u64>();
+        let buffers = schedule.buffers.values();
+        let places = buffers.filter(|buffer| own.contains(&buffer.subject.kind()));
+        let (starts, ends): (Vec<u64>, Vec<u64>) = places
+            .map(|buffer| (buffer.offset.0, buffer.offset.0 + buffer.total().0))
+            .unzip();
+        let laid_out = ends.iter().max().unwrap() - starts.iter().min().unwrap();
+        // What stands side by side begins at whole multiples of the alignment.
+        assert!(laid_out < live + 64 * starts.len() as u64, "{laid_out}, {live} live");
+        live
     };
     let [one, two, four] = [1, 2, 4].map(peak);
     assert!(four < two && two < one && 3 * four < 2 * one, "{one}, {two}, {four}");
