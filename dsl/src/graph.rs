@@ -108,6 +108,11 @@ impl Graph {
         self.path_to("")
     }
 
+    /// The model so far.
+    pub(crate) fn model(&self) -> &Model {
+        &self.model
+    }
+
     /// Numbers of inputs, parameters and nodes so far.
     pub(crate) fn sizes(&self) -> [usize; 3] {
         let Model { inputs, parameters, nodes, .. } = &self.model;

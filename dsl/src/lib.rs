@@ -14,6 +14,7 @@ mod fingerprint;
 mod finish;
 mod format;
 mod graph;
+mod held;
 mod import;
 pub mod limit;
 mod lists;

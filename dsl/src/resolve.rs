@@ -32,7 +32,9 @@ mod unreached;
 
 use crate::{
     Code, Diagnostic, Diagnostics, Files, Mistake, Model, Program, Search, SourceFile,
-    Span, Train, import, limit, local,
+    Span, Train,
+    held::Constant,
+    import, limit, local,
     report::{Known, Report},
 };
 pub(crate) use cluster::plain;
@@ -41,6 +43,7 @@ use measured::Shelf;
 pub use measured::Tables;
 use model::Resolved;
 pub use objective::kind_of;
+use roundelay_schedule::Float;
 pub use sections::SECTIONS;
 pub(crate) use set::Set;
 
@@ -134,12 +137,13 @@ fn program(
     let dtype = train.as_ref().map_or(Train::default().dtype, |(train, _)| train.dtype);
     let target = cluster::resolve(definitions, dtype, shelf, report);
     let search = plan::resolve(definitions, shelf.files(), report);
-    let Resolved { mut model, places, heads } = model?;
+    let Resolved { mut model, places, heads, constants } = model?;
     let (train, no_decay) = train?;
     optimizer::spare(&mut model, &no_decay);
     shelf.check_dtype(&train, report);
     data::fit(&train, &model, &places, report);
     bound_results(&model, &train, places.model, report);
+    hold(constants, train.dtype, report);
     let search: Search = search?;
     let (target, profiles, prices) = target?;
     let program = Program { model, target, train, search, profiles, prices };
@@ -147,6 +151,19 @@ fn program(
     plan::fit(definitions, &program, report);
     objective::check(&program, definitions, report);
     Ok((program, heads))
+}
+
+/// Kernels compute with the numbers that are written.
+fn hold(
+    constants: impl IntoIterator<Item = (Span, Constant)>,
+    dtype: Float,
+    report: &mut Report,
+) {
+    for (place, constant) in constants {
+        if let Some(mistake) = constant.lost(dtype) {
+            report.error(place, mistake);
+        }
+    }
 }
 
 /// Results of a whole batch stay within the declared limits.

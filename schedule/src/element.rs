@@ -86,6 +86,14 @@ impl Float {
         self.size().max(4)
     }
 
+    /// What kernels compute with in place of a number: those of 16 bits compute in 32.
+    pub fn computed(self, number: f64) -> f64 {
+        match self {
+            Float::F64 => number,
+            Float::F32 | Float::Bf16(_) | Float::F16(_) => f64::from(number as f32),
+        }
+    }
+
     /// The element of sums of parameter gradients.
     pub fn gradient(self) -> Element {
         match self {

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     Code, Head, Measure, Mistake, Span, TensorValue, Value,
     graph::Graph,
+    held::{self, Constant},
     limit, near,
     operators::{self, METRICS, OPERATORS, metric, operator},
     report::{Known, Report, not_yet},
@@ -29,6 +30,8 @@ pub(super) struct Evaluator<'a> {
     pub(super) scope: Scope,
     /// Where inputs, parameters and nodes were written.
     pub(super) origins: [Vec<Span>; 3],
+    /// The numbers that kernels compute with, and where each is written.
+    pub(super) constants: Vec<(Span, Constant)>,
     /// The loss, once it is stated, and where.
     pub(super) loss: Option<(TensorValue, Span)>,
     /// The metrics so far, and where each is stated.
@@ -61,6 +64,7 @@ impl<'a> Evaluator<'a> {
             graph: Graph::new(name),
             scope: Scope::new(),
             origins: [const { Vec::new() }; 3],
+            constants: Vec::new(),
             loss: None,
             metrics: Vec::new(),
             heads: Vec::new(),
@@ -279,12 +283,15 @@ impl<'a> Evaluator<'a> {
         self.fail(name.span, mistake)
     }
 
-    /// Notes where new rows of the graph were written.
+    /// Notes where new rows of the graph and their numbers were written.
     pub(super) fn built<T>(
         &mut self,
         result: Result<T, Mistake>,
         span: Span,
     ) -> Known<T> {
+        let [_, parameters, nodes] = self.origins.each_ref().map(Vec::len);
+        let constants = held::of_model(self.graph.model(), [parameters, nodes]);
+        self.constants.extend(constants.map(|constant| (span, constant)));
         for (origins, size) in self.origins.iter_mut().zip(self.graph.sizes()) {
             origins.resize(size, span);
         }

@@ -7,7 +7,9 @@ use super::{
     scope::{Binding, Scope, reserved},
 };
 use crate::{
-    Code, Extent, Measure, Mistake, Model, Source, Span, TensorValue, Value, local,
+    Code, Extent, Measure, Mistake, Model, Source, Span, TensorValue, Value,
+    held::Constant,
+    local,
     operators::spelled_metrics,
     report::{Known, Report},
     signature::{assign, missing},
@@ -34,6 +36,8 @@ pub(super) struct Resolved {
     pub(super) places: Places,
     /// What each of its heads stands behind.
     pub(super) heads: Vec<Span>,
+    /// Its numbers, and where each is written.
+    pub(super) constants: Vec<(Span, Constant)>,
 }
 
 /// Where a model was written.
@@ -77,7 +81,8 @@ pub(super) fn resolve(
     let mut evaluator = Evaluator::new(&model.name.text, definitions, report);
     evaluator.body(&model.body, Home::Model);
     evaluator.look_over_uncalled();
-    let Evaluator { report, mut graph, origins, loss, metrics, heads, .. } = evaluator;
+    let Evaluator { report, mut graph, origins, constants, loss, metrics, heads, .. } =
+        evaluator;
     if report.errors() > 0 {
         return Err(report.earlier());
     }
@@ -98,7 +103,7 @@ pub(super) fn resolve(
     for (head, place) in model.heads.iter().zip(&heads) {
         local::fits(&model, head).map_err(|m| report.error(*place, m))?;
     }
-    Ok(Resolved { model, places, heads })
+    Ok(Resolved { model, places, heads, constants })
 }
 
 fn warn_unused(source: Source, origins: &[Vec<Span>; 3], report: &mut Report) {

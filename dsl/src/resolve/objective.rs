@@ -117,11 +117,11 @@ pub(super) fn unmade(program: &Program) -> Vec<Mistake> {
 }
 
 impl Program {
-    /// What its objective and its local rules need and it does not say, with what to do; a program that was read
-    /// says all.
+    /// What its objective and its local rules need and it does not say, and numbers that kernels do not hold,
+    /// with what to do; a program that was read has none of these.
     pub fn lacking(&self) -> Vec<Mistake> {
         let lacking = lacking(self).into_iter().map(|(_, mistake)| mistake);
-        lacking.chain(unmade(self)).collect()
+        lacking.chain(unmade(self)).chain(self.lost_constants()).collect()
     }
 }
 

@@ -10,11 +10,12 @@ use crate::{
 use roundelay_schedule::{Initial, Method, Optimizer, Rate};
 use std::collections::BTreeSet;
 
-/// Patterns of parameter names that weight decay spares, and where they stand.
+/// Patterns of parameter names that weight decay spares.
 #[derive(Default)]
 pub(super) struct NoDecay {
     patterns: Vec<Pattern>,
-    span: Span,
+    /// Where the optimizer is written.
+    pub(super) span: Span,
 }
 
 /// What is used when the program names no optimizer: AdamW with PyTorch's constants.

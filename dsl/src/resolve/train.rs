@@ -3,11 +3,12 @@
 use super::{
     data::data,
     definitions::{Definitions, beginning},
+    hold,
     optimizer::{self, NoDecay, called, no_arguments, optimizer},
     settings::{Settings, only_value, single, unknown_word},
 };
 use crate::{
-    Code, Mistake, Train,
+    Code, Mistake, Train, held,
     report::{Known, Report},
     syntax::{Entry, Section, Setting},
 };
@@ -74,6 +75,8 @@ fn resolve_section(section: &Section, report: &mut Report) -> Known<(Train, NoDe
         optimizer,
         evaluate: evaluate.transpose()?.unwrap_or(usual.evaluate),
     };
+    let constants = held::of_optimizer(&train.optimizer).into_iter();
+    hold(constants.map(|constant| (no_decay.span, constant)), train.dtype, report);
     Ok((train, no_decay))
 }
 

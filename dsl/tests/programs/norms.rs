@@ -1,7 +1,7 @@
 //! What the normalisations of the language become: operations and named parameters.
 
 use roundelay_dsl::{Model, NoFiles, Operation, SourceFile, fingerprint, parse};
-use roundelay_schedule::{Initial, Treatment};
+use roundelay_schedule::{Float, Initial, Treatment};
 
 fn model(body: &str) -> Model {
     let text = format!("model m {{\n input x: real[batch, 4, 4, 6]\n {body}\n}}");
@@ -69,4 +69,26 @@ fn the_momentum_is_part_of_the_model() {
         fingerprint(&parsed.expect("it is right").0)
     };
     assert_ne!(print(0.1), print(0.2));
+}
+
+#[test]
+fn wide_numbers_hold_what_narrow_ones_do_not() {
+    let read = |dtype: &str| {
+        let text = format!(
+            "model m {{ input x: real[batch, 6], loss mse(layer_norm(x, 1e-46) / 1e-300, x) }}
+            train {{ dtype {dtype}, optimizer adamw(1e-3, epsilon = 1e-46) }}"
+        );
+        parse(&SourceFile::new("m.rdl", text), &NoFiles)
+    };
+    let (mut program, _) = read("f64").expect("f64 holds all of them");
+    assert_eq!(program.lacking(), []);
+    program.train.dtype = Float::F32;
+    assert_eq!(program.lacking().len(), 3, "{:?}", program.lacking());
+    for dtype in ["f32", "bf16", "f16 { gradients f32 }"] {
+        let refused = read(dtype).expect_err("f32 does not");
+        assert_eq!(refused.iter().len(), 3, "{refused}");
+        assert!(
+            refused.iter().all(|said| said.hints.iter().any(|hint| hint.contains("f64")))
+        );
+    }
 }
