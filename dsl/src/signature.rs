@@ -1,6 +1,8 @@
 //! Arguments of calls: which there are, which one is meant, and what it must be.
 
-use crate::{Code, Extent, Mistake, TensorValue, Value, near::Asked, value::spelled};
+use crate::{
+    Code, Extent, Mistake, TensorValue, Value, limit, near::Asked, value::spelled,
+};
 use roundelay_schedule::Element;
 use std::ops::RangeInclusive;
 
@@ -201,8 +203,10 @@ impl Arguments {
         let value = self.value(name);
         match (&value, value.extent()) {
             (Value::Integer(_), Ok(extent)) => Ok(extent.size),
-            (Value::Integer(number), Err(mistake)) if *number > 0 => {
-                Err(mistake.argument(name))
+            (Value::Integer(number), Err(_)) if *number > 0 => {
+                let most = format!("at most {}", limit::ELEMENTS);
+                let wrong = self.wrong(name, &most, &number.to_string());
+                Err(Mistake { code: Code::Limit, ..wrong })
             }
             (Value::Integer(number), _) => {
                 Err(self.wrong(name, whole, &number.to_string()))
