@@ -18,6 +18,8 @@ pub(crate) struct Report {
     files: Vec<SourceFile>,
     findings: Vec<Finding>,
     errors: usize,
+    /// Where the first finding is for which there was no room.
+    unkept: Option<Span>,
 }
 
 #[derive(PartialEq)]
@@ -82,15 +84,19 @@ impl Report {
 
     /// Whether more mistakes would not be kept; what is left need not be looked at.
     pub(crate) fn is_full(&self) -> bool {
-        self.errors > limit::DIAGNOSTICS
+        self.errors > 0 && self.unkept.is_some()
     }
 
     /// Expanded bodies repeat their mistakes; each is kept once.
     fn keep(&mut self, finding: Finding) {
+        if self.findings.contains(&finding) {
+            return;
+        }
         let room = self.findings.len() < limit::DIAGNOSTICS;
         let first = finding.severity == Severity::Error && self.errors == 1;
-        if (room || first) && !self.findings.contains(&finding) {
-            self.findings.push(finding);
+        match room || first {
+            true => self.findings.push(finding),
+            false => _ = self.unkept.get_or_insert(finding.span),
         }
     }
 
@@ -100,11 +106,28 @@ impl Report {
         value: Known<T>,
     ) -> Result<(T, Vec<Diagnostic>), Diagnostics> {
         self.findings.sort_by_key(|finding| finding.span);
-        let all = self.findings.iter().map(|finding| self.shown(finding)).collect();
+        let unkept = self.unkept.map(|span| self.too_many(span));
+        let all = self.findings.iter().chain(&unkept);
+        let all = all.map(|finding| self.shown(finding)).collect();
         match value {
             Ok(value) if self.errors == 0 => Ok((value, all)),
             _ => Err(Diagnostics::new(all)),
         }
+    }
+
+    /// What is said behind all that is kept: that it is not all.
+    fn too_many(&self, span: Span) -> Finding {
+        let severity = match self.errors {
+            0 => Severity::Warning,
+            _ => Severity::Error,
+        };
+        let message = format!(
+            "there are more: at most {} mistakes and warnings are told",
+            limit::DIAGNOSTICS
+        );
+        let mistake = Mistake::new(Code::Limit, message);
+        let mistake = mistake.hint("mend those that are told, and the others follow");
+        Finding { severity, span, mistake, labels: Vec::new() }
     }
 
     fn shown(&self, finding: &Finding) -> Diagnostic {

@@ -67,10 +67,10 @@ impl<'a> Tokens<'a> {
         Span { file: self.shared.file, start, end }
     }
 
-    /// Keeps a mistake and goes on.
+    /// Keeps a mistake and goes on. One more than is told is kept, so that it is seen that there are more.
     pub(crate) fn report(&self, mistake: SyntaxError<'_>) {
         let mut mistakes = self.shared.mistakes.borrow_mut();
-        if mistakes.len() < limit::DIAGNOSTICS {
+        if mistakes.len() <= limit::DIAGNOSTICS {
             mistakes.push(mistake.told());
         }
     }

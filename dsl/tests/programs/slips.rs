@@ -1,6 +1,6 @@
 //! What is often written in another way than it is read: what is said, and what is hinted.
 
-use roundelay_dsl::{NoFiles, Program, SourceFile, parse};
+use roundelay_dsl::{NoFiles, Program, Severity, SourceFile, parse};
 
 const MODEL: &str = "model m { input x: real[batch, 8], loss mse(linear(x, 8), x) }";
 const PARTS: &str = "
@@ -228,4 +228,38 @@ fn devices_of_no_cluster_are_told_of_once() {
     assert!(idle.contains("device `core` is in no cluster"), "{idle}");
     assert!(idle.contains("one plain core"), "{idle}");
     assert_eq!(told("import \"roundelay:devices/a100.rdl\""), "");
+}
+
+#[test]
+fn what_is_not_told_is_told_to_be_there() {
+    let most = 100;
+    let told = |statements: &[String]| {
+        let text = format!(
+            "model m {{\n input x: real[batch, 8]\n {}\n loss mse(linear(x, 8), x)\n}}",
+            statements.join("\n ")
+        );
+        match parse(&SourceFile::new("m.rdl", text), &NoFiles) {
+            Ok((_, warnings)) => warnings,
+            Err(refused) => refused.iter().cloned().collect(),
+        }
+    };
+    for (statement, severity) in [
+        ("linear(x, none)", Severity::Error),
+        ("linear(x, 4", Severity::Error),
+        ("linear(x, 4)", Severity::Warning),
+    ] {
+        let bad = |count| -> Vec<String> {
+            (0..count).map(|number| format!("y{number} = {statement}")).collect()
+        };
+        let some = told(&bad(9));
+        assert!(some.iter().all(|said| !said.message.contains("there are more")));
+        let all = told(&bad(3 * most));
+        assert_eq!(all.len(), most + 1, "{statement}");
+        let last = &all[most];
+        assert_eq!(last.severity, severity, "{last}");
+        assert!(last.message.contains("there are more: at most 100"), "{last}");
+    }
+    // A mistake that comes again and again is one.
+    let again = "repeat 300 {\n y = linear(x, 4)\n }\n z = linear(x, none)".to_owned();
+    assert_eq!(told(&[again]).len(), 1);
 }
