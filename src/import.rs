@@ -116,7 +116,10 @@ fn written(
         nodes: options.nodes,
     };
     let text = format(&program.text()).map_err(restated)?;
-    parse(&own(&text), &NoFiles).map_err(restated)?;
+    // The model has been read before, so that what is wrong now is what is said besides.
+    let option = options.batch.map(|batch| SourceFile::new("--batch", batch.to_string()));
+    let blamed = option.as_ref().unwrap_or(source);
+    parse(&own(&text), &NoFiles).map_err(|wrong| self::restated(blamed, &wrong))?;
     Ok(Imported { text, family: family.model_type, parameters, warnings })
 }
 
@@ -134,7 +137,7 @@ fn own(text: &str) -> SourceFile {
     SourceFile::new("imported.rdl", text)
 }
 
-/// What the language refuses of a model, said of the configuration that describes it.
+/// What the language refuses of a program, said of the configuration or the option that describes it.
 fn restated(source: &SourceFile, wrong: &Diagnostics) -> Diagnostics {
     let restate = |said: &Diagnostic| {
         let message = format!("the model cannot be built: {}", said.message);

@@ -310,8 +310,7 @@ impl<'a> Fields<'a> {
     /// Holds a field that is to be ignored to be one that can be.
     fn hold_ignored(&mut self, name: &str) {
         if !self.fields.iter().any(|field| field.name == name) {
-            let message = format!("there is no field `{name}` to ignore");
-            return self.refuse(name, Code::UnknownKey, message, "");
+            return self.refuse_ignored(name);
         }
         if self.read.contains(name) {
             let message = format!("`{name}` is read, so it cannot be ignored");
@@ -325,6 +324,18 @@ impl<'a> Fields<'a> {
             }
             Standing::Unknown => {}
         }
+    }
+
+    /// There is no such field: the option is to blame, and no place of the configuration.
+    fn refuse_ignored(&mut self, name: &str) {
+        let option = SourceFile::new("--ignore", name);
+        let span = Span {
+            end: u32::try_from(name.len()).unwrap_or(u32::MAX),
+            ..Span::default()
+        };
+        let known = nearest_hint(name, self.fields.iter().map(|own| own.name.as_str()));
+        let message = format!("there is no field `{name}` to ignore{known}");
+        self.mistakes.push(diagnostic(&option, Code::UnknownKey, span, message));
     }
 
     fn refuse_unknown(&mut self, name: &str) {

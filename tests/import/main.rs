@@ -5,6 +5,7 @@ mod clusters;
 mod commands;
 mod counts;
 mod mutations;
+mod options;
 mod refusals;
 mod small;
 #[path = "../support/mod.rs"]

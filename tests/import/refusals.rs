@@ -1,7 +1,7 @@
 //! What cannot be imported is refused by name, with its place; what is different is said.
 
 use super::{accepted, edited, fixture, imported};
-use roundelay::{Diagnostic, Diagnostics, ImportOptions};
+use roundelay::{Diagnostics, ImportOptions};
 use serde_json::{Value, json};
 
 fn refused(text: &str) -> Diagnostics {
@@ -444,33 +444,6 @@ fn all_mistakes_are_said_at_once_in_the_order_of_the_file() {
     let wrong = refused(text);
     let lines: Vec<u32> = wrong.iter().map(|said| said.place.line).collect();
     assert_eq!(lines, [3, 4, 5, 6], "{wrong}");
-}
-
-#[test]
-fn an_unknown_field_can_be_ignored_and_is_said_to_be() {
-    let text = edited("gpt2", &[("house_style", json!("x"))]);
-    let ignored = vec!["house_style".to_owned()];
-    let options = ImportOptions { ignored, ..ImportOptions::default() };
-    let done = imported(&text, &options).expect("it is asked for");
-    assert!(done.warnings.iter().any(|said| said.message.contains("house_style")));
-    assert!(done.text.contains("`house_style` is left out"));
-    let wrong = imported(&fixture("gpt2"), &options).expect_err("there is none");
-    assert!(wrong.to_string().contains("no field `house_style`"), "{wrong}");
-}
-
-/// A field that was used all the same would be another model than was asked for.
-#[test]
-fn a_field_that_is_known_cannot_be_ignored() {
-    let ignoring = |name: &str| {
-        let ignored = vec![name.to_owned()];
-        let options = ImportOptions { ignored, ..ImportOptions::default() };
-        imported(&fixture("gpt2"), &options)
-    };
-    let wrong = ignoring("n_embd").expect_err("it is the width of the model").to_string();
-    assert!(wrong.contains("`n_embd` is read, so it cannot be ignored"), "{wrong}");
-    let done = ignoring("bos_token_id").expect("it changes nothing anyway");
-    let is_told = |said: &Diagnostic| said.message.contains("nothing to ignore");
-    assert!(done.warnings.iter().any(is_told), "{:?}", done.warnings);
 }
 
 /// What changes numbers but no shape is a warning at its field and a comment of the file.
