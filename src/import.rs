@@ -73,12 +73,20 @@ pub fn import(
 
 /// What suits what the weights are stored in: `dtype`, which older files call `torch_dtype`.
 fn stored(fields: &mut Fields<'_>) -> ImportDtype {
-    let [new, old] = ["dtype", "torch_dtype"].map(|name| fields.value(name));
-    let named = new.or(old);
-    let name = named.as_ref().and_then(Value::as_str).unwrap_or_default();
-    match name.strip_prefix("torch.").unwrap_or(name) {
+    let [new, old] = ["dtype", "torch_dtype"]
+        .map(|field| fields.text(field).map(|text| (field, text)));
+    let Some((field, text)) = new.or(old) else { return ImportDtype::F32 };
+    match text.strip_prefix("torch.").unwrap_or(&text) {
         "bfloat16" | "float16" => ImportDtype::Bf16,
-        _ => ImportDtype::F32,
+        "float32" => ImportDtype::F32,
+        _ => {
+            let message = format!(
+                "`{field}` is `{text}`, but known are float32, bfloat16 and float16"
+            );
+            let hint = "say what the model trains in: `--dtype f32` or `--dtype bf16`";
+            fields.refuse(field, Code::Value, message, hint);
+            ImportDtype::F32
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Options of an import: what they change, and what is said where they do not go with a configuration.
 
 use super::{edited, fixture, imported};
-use roundelay::{Diagnostic, ImportOptions};
+use roundelay::{Diagnostic, ImportDtype, ImportOptions};
 use serde_json::json;
 
 #[test]
@@ -52,4 +52,28 @@ fn a_field_that_is_known_cannot_be_ignored() {
     let done = ignoring("bos_token_id").expect("it changes nothing anyway");
     let is_told = |said: &Diagnostic| said.message.contains("nothing to ignore");
     assert!(done.warnings.iter().any(is_told), "{:?}", done.warnings);
+}
+
+#[test]
+fn an_unknown_type_of_weights_is_refused_unless_it_is_said_what_to_train_in() {
+    let text = |field, value| edited("llama-2-7b", &[(field, value)]);
+    let refused = |text: &str| {
+        let wrong = imported(text, &ImportOptions::default()).expect_err(text);
+        assert_eq!(wrong.iter().len(), 1, "{wrong}");
+        wrong.to_string()
+    };
+    for (field, name) in
+        [("torch_dtype", "float8_e4m3fn"), ("dtype", "torch.float64"), ("dtype", "auto")]
+    {
+        let text = text(field, json!(name));
+        let said = refused(&text);
+        let known = "but known are float32, bfloat16 and float16";
+        assert!(said.contains(&format!("`{field}` is `{name}`, {known}")), "{said}");
+        assert!(said.contains("--dtype bf16"), "{said}");
+        let dtype = Some(ImportDtype::Bf16);
+        let options = ImportOptions { dtype, ..ImportOptions::default() };
+        assert!(imported(&text, &options).is_ok(), "{name}");
+    }
+    let said = refused(&text("torch_dtype", json!(16)));
+    assert!(said.contains("`torch_dtype` must be a text, found 16"), "{said}");
 }
