@@ -3,14 +3,15 @@
 use clap::{
     ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
-    value_parser,
 };
 use roundelay::{HeldOut, ImportCluster, ImportDtype};
-use std::{num::NonZeroUsize, path::PathBuf};
+use std::{num::NonZeroUsize, ops::RangeInclusive, path::PathBuf};
 
 /// A compiler for parallel training.
+// A negative number is the value of an option and no option, so that it is told what the value may be.
 #[derive(Debug, Parser)]
-#[command(name = "roundelay", version, about, max_term_width = 100)]
+#[command(name = "roundelay", version, about, max_term_width = 100,
+          mut_subcommands = |command| command.allow_negative_numbers(true))]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -139,10 +140,10 @@ pub(crate) struct RunArgs {
     /// Seconds after which the run is given up, on all ranks, when nothing is completed. Of a graph only
     /// its end is seen, so one must not take longer.
     #[arg(long, value_name = "SECONDS", default_value_t = 600,
-          value_parser = value_parser!(u64).range(1..=31_536_000))]
+          value_parser = whole::<u64>(1..=31_536_000))]
     pub(crate) deadline: u64,
     /// Train up to this step, counted from the start of training, instead of the program's number.
-    #[arg(long)]
+    #[arg(long, value_parser = whole::<u64>(0..=u64::MAX))]
     pub(crate) steps: Option<u64>,
     /// Let the program's paths of data start at this folder, instead of the program's own.
     #[arg(long, value_name = "DIR")]
@@ -152,7 +153,7 @@ pub(crate) struct RunArgs {
     pub(crate) checkpoint: Option<PathBuf>,
     /// Training steps between checkpoints.
     #[arg(long, default_value_t = 50, requires = "checkpoint",
-          value_parser = value_parser!(u64).range(1..))]
+          value_parser = whole::<u64>(1..=u64::MAX))]
     pub(crate) checkpoint_every: u64,
     /// Go on from the newest checkpoint.
     #[arg(long, requires = "checkpoint")]
@@ -203,10 +204,10 @@ pub(crate) struct EvaluateArgs {
     /// Seconds (600) after which a GPU is given up that does not end a pass; passes on CPU threads have no
     /// limit, so not with `--device cpu`.
     #[arg(long, value_name = "SECONDS",
-          value_parser = value_parser!(u64).range(1..=31_536_000))]
+          value_parser = whole::<u64>(1..=31_536_000))]
     pub(crate) deadline: Option<u64>,
     /// Held-out examples to look at, in whole batches: by default those that `run` looks at.
-    #[arg(long, value_parser = value_parser!(u64).range(1..), default_value_t = HeldOut::EXAMPLES)]
+    #[arg(long, value_parser = whole::<u64>(1..=u64::MAX), default_value_t = HeldOut::EXAMPLES)]
     pub(crate) examples: u64,
     /// Where to compute.
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
@@ -237,7 +238,7 @@ pub(crate) struct SimulateArgs {
     /// The schedule file.
     pub(crate) file: PathBuf,
     /// Training steps to replay; by default, enough to reach the steady state.
-    #[arg(long, value_parser = value_parser!(u64).range(1..))]
+    #[arg(long, value_parser = whole::<u64>(1..=u64::MAX))]
     pub(crate) steps: Option<u64>,
     /// One JSON document on standard output.
     #[arg(long)]
@@ -253,7 +254,7 @@ pub(crate) struct ShowArgs {
     #[arg(long = "as", value_enum, default_value_t = ShowForm::Grid)]
     pub(crate) form: ShowForm,
     /// Training steps to replay (default 3); not with `--as csv`, which has the passes of one step.
-    #[arg(long, value_parser = value_parser!(u64).range(1..))]
+    #[arg(long, value_parser = whole::<u64>(1..=u64::MAX))]
     pub(crate) steps: Option<u64>,
 }
 
@@ -286,10 +287,10 @@ pub(crate) struct ImportArgs {
     /// The `config.json` of a model.
     pub(crate) file: PathBuf,
     /// Positions of a sequence; by default those of the model, at most 2048.
-    #[arg(long, value_name = "POSITIONS", value_parser = value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "POSITIONS", value_parser = whole::<u64>(1..=u64::MAX))]
     pub(crate) seq: Option<u64>,
     /// Examples of a training step; by default one for every device of the cluster.
-    #[arg(long, value_name = "EXAMPLES", value_parser = value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "EXAMPLES", value_parser = whole::<u32>(1..=u32::MAX.into()))]
     pub(crate) batch: Option<u32>,
     /// What the model trains in; by default bf16 where its weights are stored in 16 bits, else
     /// f32.
@@ -301,7 +302,7 @@ pub(crate) struct ImportArgs {
           value_parser = one_of(ImportCluster::ALL, ImportCluster::name))]
     pub(crate) cluster: ImportCluster,
     /// Nodes of eight devices; by default as many as hold the model.
-    #[arg(long, value_name = "NODES", value_parser = value_parser!(u32).range(1..=8192))]
+    #[arg(long, value_name = "NODES", value_parser = whole::<u32>(1..=8192))]
     pub(crate) nodes: Option<u32>,
     /// Leave out an unknown field, because it changes nothing in training.
     #[arg(long, value_name = "FIELD")]
@@ -329,7 +330,7 @@ pub(crate) struct ProfileArgs {
     pub(crate) top: NonZeroUsize,
     /// Seconds after which a plan whose times have not settled is given up.
     #[arg(long, value_name = "SECONDS", default_value_t = 20,
-          value_parser = value_parser!(u64).range(1..))]
+          value_parser = whole::<u64>(1..=u64::MAX))]
     pub(crate) patience: u64,
     /// Let the program's paths of data start at this folder, instead of the program's own.
     #[arg(long, value_name = "DIR")]
@@ -349,7 +350,7 @@ pub(crate) struct DataArgs {
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
     /// How many training steps, instead of the program's number.
-    #[arg(long)]
+    #[arg(long, value_parser = whole::<u64>(0..=u64::MAX))]
     pub(crate) steps: Option<u64>,
     /// Let the program's paths of data start at this folder, instead of the program's own.
     #[arg(long, value_name = "DIR")]
@@ -394,12 +395,13 @@ pub(crate) struct DevicesArgs {
     pub(crate) only: Vec<String>,
     /// Seed of the random calls.
     #[arg(long, default_value_t = 0, requires = "check_kernels",
-          conflicts_with_all = NOT_CHECK_KERNELS)]
+          conflicts_with_all = NOT_CHECK_KERNELS,
+          value_parser = whole::<u64>(0..=u64::MAX))]
     pub(crate) seed: u64,
     /// Random calls of each kernel in each element type.
     #[arg(long, default_value_t = 6, requires = "check_kernels",
           conflicts_with_all = NOT_CHECK_KERNELS,
-          value_parser = value_parser!(u32).range(1..=10_000))]
+          value_parser = whole::<u32>(1..=10_000))]
     pub(crate) calls: u32,
     /// No matrix products by cuBLASLt and no convolutions by cuDNN, for tools that look into every kernel.
     #[arg(long, requires = "check_kernels", conflicts_with_all = NOT_CHECK_KERNELS)]
@@ -407,11 +409,11 @@ pub(crate) struct DevicesArgs {
     /// Largest message of the self-check, in MiB; smaller ones are tried first.
     #[arg(long, value_name = "MIB", default_value_t = 64, requires = "self_check",
           conflicts_with_all = ["output", "compile", "check_kernels"],
-          value_parser = value_parser!(u64).range(1..=16_384))]
+          value_parser = whole::<u64>(1..=16_384))]
     pub(crate) largest: u64,
     /// Seconds after which a check is given up when nothing moves.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "check",
-          value_parser = value_parser!(u64).range(1..=31_536_000))]
+          value_parser = whole::<u64>(1..=31_536_000))]
     pub(crate) deadline: u64,
     /// One JSON document on standard output.
     #[arg(long)]
@@ -421,6 +423,22 @@ pub(crate) struct DevicesArgs {
 /// Reads how many, which are not none.
 fn at_least_one(text: &str) -> Result<NonZeroUsize, &'static str> {
     text.parse().map_err(|_| "it must be a whole number of at least 1")
+}
+
+/// Reads a whole number in a range.
+fn whole<T: TryFrom<u64>>(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        let number = number.and_then(|number| T::try_from(number).ok());
+        number.ok_or_else(|| match (range.start(), range.end()) {
+            (least, &u64::MAX) => {
+                format!("it must be a whole number of at least {least}")
+            }
+            (least, most) => format!("it must be a whole number from {least} to {most}"),
+        })
+    }
 }
 
 /// Reads the name of one of several.

@@ -22,5 +22,6 @@ mod support;
 mod tidy;
 mod told;
 mod trace;
+mod values;
 mod weights;
 mod written;
