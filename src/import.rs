@@ -135,10 +135,9 @@ fn written(
 fn sizes(model: &str, cluster: ImportCluster) -> Result<(u64, u64), Diagnostics> {
     let text = format!("import \"{}\"\n{model}", program::path(cluster));
     let (program, _) = parse(&own(&text), &NoFiles)?;
-    let rows = program.model.parameters.values();
     let devices = program.target.devices.values();
     let least = devices.map(|device| device.memory.0).min().unwrap_or_default();
-    Ok((rows.map(|row| row.shape.iter().product::<u64>()).sum(), least))
+    Ok((program.model.trained_numbers(), least))
 }
 
 fn own(text: &str) -> SourceFile {

@@ -272,6 +272,7 @@ impl Program {
             search,
             profiles: BTreeMap::new(),
             prices: BTreeMap::new(),
+            peaks: BTreeMap::new(),
         }
     }
 }

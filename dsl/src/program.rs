@@ -5,9 +5,9 @@ use crate::{
 };
 use roundelay_schedule::{
     Belonging, Bytes, Contraction, Data, DeviceId, DeviceList, Division, Element,
-    Evaluation, Exactness, Float, Hop, Id, Images, Initial, Line, Optimizer, Order,
-    Origin, ParameterKind, Placement, Profile, Reading, Recompute, Rule, Sequence,
-    States, Table, Target, Treatment, define_ids,
+    Evaluation, Exactness, Float, FlopsPerSecond, Hop, Id, Images, Initial, Line,
+    Optimizer, Order, Origin, ParameterKind, Placement, Profile, Reading, Recompute,
+    Rule, Sequence, States, Table, Target, Treatment, define_ids,
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -35,6 +35,8 @@ pub struct Program {
     pub profiles: BTreeMap<DeviceId, Arc<Profile>>,
     /// What the devices cost that name a price.
     pub prices: BTreeMap<DeviceId, NanoDollarsPerHour>,
+    /// Rates of arithmetic of the devices that say which share of them they reach.
+    pub peaks: BTreeMap<DeviceId, FlopsPerSecond>,
 }
 
 /// What a device costs, in billionths of a US dollar per hour.
@@ -80,6 +82,13 @@ impl Model {
     /// the last stage.
     pub fn cuttable(&self) -> usize {
         self.loss.map_or(self.nodes.len(), |loss| loss.index() + 1)
+    }
+
+    /// Numbers that training changes by their gradients: those of its parameters, but running averages.
+    pub fn trained_numbers(&self) -> u64 {
+        let parameters = self.parameters.values();
+        let trained = parameters.filter(|own| own.treatment.momentum().is_none());
+        trained.map(|own| own.shape.iter().product::<u64>()).sum()
     }
 
     /// The inputs that data brings.

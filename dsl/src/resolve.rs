@@ -145,8 +145,8 @@ fn program(
     bound_results(&model, &train, places.model, report);
     hold(constants, train.dtype, report);
     let search: Search = search?;
-    let (target, profiles, prices) = target?;
-    let program = Program { model, target, train, search, profiles, prices };
+    let cluster::Machines { target, profiles, prices, peaks } = target?;
+    let program = Program { model, target, train, search, profiles, prices, peaks };
     optimizer::name_some(&program, &no_decay, report);
     plan::fit(definitions, &program, report);
     objective::check(&program, definitions, report);

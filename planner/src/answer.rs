@@ -22,3 +22,4 @@ pub(crate) mod shifted_cuts;
 pub(crate) mod table;
 pub(crate) mod unaligned;
 pub(crate) mod what_if;
+pub(crate) mod workload;

@@ -302,6 +302,7 @@ pub(crate) fn program(devices: usize, batch: u32) -> Program {
         search: Search::default(),
         profiles: BTreeMap::new(),
         prices: BTreeMap::new(),
+        peaks: BTreeMap::new(),
     }
 }
 

@@ -136,8 +136,9 @@ fn bounding_away_changes_no_rank() {
 #[test]
 fn the_same_program_gives_the_same_document() {
     let text = || {
-        let mut document =
-            document(&plan(&sample::program(4, 4), &Options::default()).unwrap());
+        let program = sample::program(4, 4);
+        let ranking = plan(&program, &Options::default()).unwrap();
+        let mut document = document(&ranking, &program);
         document.elapsed_s = 0.0;
         serde_json::to_string_pretty(&document).unwrap()
     };
@@ -248,7 +249,7 @@ fn costs_and_steps_stand_in_table_and_document() {
     for name in ["cost/step", "cost/1M samples", "steps to result", "time to result"] {
         assert!(text.contains(name), "{text}");
     }
-    let row = &document(&ranking).plans[0];
+    let row = &document(&ranking, &program).plans[0];
     let first = &ranking.plans[0];
     let cost = ranking.goal.cost(&first.plan, first.step_time).unwrap();
     assert_eq!(row.cost_per_step_usd, Some(cost.dollars()));

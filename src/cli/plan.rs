@@ -133,7 +133,7 @@ fn print_document(args: &PlanArgs, found: &mut Found<'_>) -> Result<(), Failure>
         json_text(&document.clone().with_notes(notes), Form::Document)
             .map_err(|error| Failure::output(&error))
     };
-    let mut document = planner::document(&found.ranking);
+    let mut document = planner::document(&found.ranking, found.program);
     if let Some(front) = found.front(args, |missing| noted(&document, missing))? {
         document = document.with_front(&front, &found.ranking.goal);
     }

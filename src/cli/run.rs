@@ -232,7 +232,7 @@ fn prepare(args: &RunArgs, told: Told) -> Result<Checked, Failure> {
         (Told::Elsewhere, _) => {}
         (Told::Here, true) => {
             let notes = planner::remarks(&ranking, program);
-            let plan = &planner::document(&ranking).with_notes(notes);
+            let plan = &planner::document(&ranking, program).with_notes(notes);
             print_json(&PlanLine { event: "plan", plan }, Form::Line)?;
         }
         (Told::Here, false) => print(&roundelay::table(&ranking, program))?,

@@ -6,7 +6,7 @@ use roundelay::{
     parts::{
         dsl, planner,
         runtime::{Cpu, CpuOptions, Dataset, Fill, State},
-        schedule::{Hop, Kind, Placement, Rule, States, Treatment},
+        schedule::{Hop, Kind, Placement, Rule, States},
     },
 };
 use std::{
@@ -159,16 +159,10 @@ fn every_placement_has_an_example_and_its_plan_is_what_the_name_says() {
 fn published_models_have_their_parameters_and_are_planned() {
     for (name, expected) in PUBLISHED {
         let program = parsed(&folder().join(format!("{name}.rdl")));
-        let elements = |row: &dsl::ModelParameter| row.shape.iter().product::<u64>();
-        let is_trained = |row: &&dsl::ModelParameter| match row.treatment {
-            Treatment::Decayed | Treatment::Spared => true,
-            Treatment::Averaged { .. } => false,
-        };
-        let trained = program.model.parameters.values().filter(is_trained);
-        let parameters: u64 = trained.map(elements).sum();
-        assert_eq!(parameters, expected, "{name}");
         let ranking = roundelay::plan(&program, &SearchOptions::default())
             .unwrap_or_else(|refusal| panic!("{name}: {refusal}"));
+        let workload = planner::Workload::new(&program, &ranking);
+        assert_eq!(workload.parameters, expected, "{name}");
         let is_tied = ["gpt2", "llama-small"].contains(&name);
         let tied = &ranking.space.tied;
         assert_eq!(tied.is_some(), is_tied, "{name}: {tied:?}");
@@ -178,8 +172,9 @@ fn published_models_have_their_parameters_and_are_planned() {
 #[test]
 fn the_documents_of_a_plan_are_those_of_its_schedule() {
     for path in small() {
-        let ranking = roundelay::plan(&parsed(&path), &SearchOptions::default()).unwrap();
-        let row = &planner::document(&ranking).plans[0];
+        let program = parsed(&path);
+        let ranking = roundelay::plan(&program, &SearchOptions::default()).unwrap();
+        let row = &planner::document(&ranking, &program).plans[0];
         let schedule = compiled(&path);
         let read = roundelay::read(&roundelay::write(&schedule)).expect("it reads back");
         assert_eq!(read, *schedule, "{}", path.display());

@@ -230,6 +230,8 @@ impl Program {
                 self.unmeasured(kind, &devices, entry, report)?;
                 let rate = FlopsPerSecond(positive(entry, Dimension::FlopRate, report)?);
                 all.for_each(|id| self.target.devices[id].compute = rate);
+                // It is a rate that is reached, of a peak that nobody knows.
+                self.peaks.retain(|id, _| !devices.contains(id));
             }
             DeviceKey::Bandwidth => {
                 self.unmeasured(kind, &devices, entry, report)?;

@@ -15,7 +15,8 @@ use crate::{
     syntax::{Cluster, Component, Expression, File, Group, Item, Name, Whole},
 };
 use roundelay_schedule::{
-    Bytes, Device, DeviceId, Domain, Float, Link, LinkId, Pool, PoolId, Profile, Target,
+    Bytes, Device, DeviceId, Domain, Float, FlopsPerSecond, Link, LinkId, Pool, PoolId,
+    Profile, Target,
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -25,13 +26,24 @@ type Profiles = BTreeMap<DeviceId, Arc<Profile>>;
 /// Prices of the devices that name one.
 type Prices = BTreeMap<DeviceId, NanoDollarsPerHour>;
 
+/// Rates of the devices that name one, and the share of it that they reach.
+type Peaks = BTreeMap<DeviceId, FlopsPerSecond>;
+
+/// The devices, and what is known of some of them.
+pub(super) struct Machines {
+    pub(super) target: Target,
+    pub(super) profiles: Profiles,
+    pub(super) prices: Prices,
+    pub(super) peaks: Peaks,
+}
+
 /// The cluster that is trained on; one plain device when the program describes none.
 pub(super) fn resolve(
     definitions: &Definitions<'_>,
     dtype: Float,
     shelf: &mut Shelf<'_>,
     report: &mut Report,
-) -> Known<(Target, Profiles, Prices)> {
+) -> Known<Machines> {
     check_components(definitions, dtype, shelf, report);
     match definitions.cluster().map_err(|m| report.error(beginning(), m))? {
         Some(cluster) => expand(definitions, cluster, dtype, shelf, report),
@@ -39,7 +51,8 @@ pub(super) fn resolve(
             if report.errors() == 0 {
                 warn_of_idle(definitions, report);
             }
-            Ok((plain(), Profiles::new(), Prices::new()))
+            let (profiles, prices) = (Profiles::new(), Prices::new());
+            Ok(Machines { target: plain(), profiles, prices, peaks: Peaks::new() })
         }
     }
 }
@@ -103,7 +116,7 @@ fn expand(
     dtype: Float,
     shelf: &mut Shelf<'_>,
     report: &mut Report,
-) -> Known<(Target, Profiles, Prices)> {
+) -> Known<Machines> {
     let errors = report.errors();
     let tiers = tiers(definitions, cluster, report)?;
     let whole = match &cluster.whole {
@@ -119,13 +132,13 @@ fn expand(
     let mut expansion = Expansion::new(definitions, tiers, dtype, shelf, report);
     expansion.target.name = cluster.name.text.clone();
     expansion.group(&cluster.name.text, whole, None, 0)?;
-    let Expansion { target, profiles, prices, .. } = expansion;
+    let Expansion { target, profiles, prices, peaks, .. } = expansion;
     if report.errors() == errors {
         joined(cluster, &target, report)?;
     }
     match report.errors() > errors {
         true => Err(report.earlier()),
-        false => Ok((target, profiles, prices)),
+        false => Ok(Machines { target, profiles, prices, peaks }),
     }
 }
 
@@ -157,6 +170,7 @@ struct Expansion<'a, 's> {
     target: Target,
     profiles: Profiles,
     prices: Prices,
+    peaks: Peaks,
     links: BTreeMap<&'a str, LinkId>,
     numbers: BTreeMap<&'a str, u32>,
 }
@@ -178,6 +192,7 @@ impl<'a, 's> Expansion<'a, 's> {
             target: Target::default(),
             profiles: Profiles::new(),
             prices: Prices::new(),
+            peaks: Peaks::new(),
             links: BTreeMap::new(),
             numbers: BTreeMap::new(),
         }
@@ -273,7 +288,7 @@ impl<'a, 's> Expansion<'a, 's> {
             let message = format!("a cluster has at most {} devices", limit::DEVICES);
             return self.fail(name.span, Mistake::new(Code::Limit, message));
         }
-        let Described { device, profile, price } =
+        let Described { device, profile, price, peak } =
             device_of(component, self.dtype, self.shelf, self.report)?;
         let number = self.numbers.entry(&component.name.text).or_default();
         let label = format!("{}.{number}", component.name.text);
@@ -287,6 +302,7 @@ impl<'a, 's> Expansion<'a, 's> {
             self.profiles.insert(id, profile);
         }
         self.prices.extend(price.map(|price| (id, price)));
+        self.peaks.extend(peak.map(|peak| (id, peak)));
         Ok(())
     }
 

@@ -67,6 +67,8 @@ pub(super) struct Described {
     pub(super) profile: Option<Arc<Profile>>,
     /// Its price, when it names one.
     pub(super) price: Option<NanoDollarsPerHour>,
+    /// The rate of which it reaches a share, when it names both.
+    pub(super) peak: Option<FlopsPerSecond>,
 }
 
 /// `device NAME { memory …, compute …, bandwidth …, reserved …, threads …, overhead …, issue …, overlap …,
@@ -88,7 +90,8 @@ pub(super) fn device_of(
     let overlap = settings.share_or_none("overlap", report);
     let price = settings.quantity("price", Dimension::Price, report);
     let profile = shelf.profile(settings.get("measured"), report);
-    let ((memory, reserved), (compute, products)) = (memory?, compute?);
+    let ((memory, reserved), compute) = (memory?, compute?);
+    let ArithmeticRates { compute, peak, products } = compute;
     let MemoryRates { bandwidth, updates, losses } = bandwidth?;
     let device = Device {
         name: name.text.clone(),
@@ -109,7 +112,7 @@ pub(super) fn device_of(
     if let Some(profile) = &profile {
         shelf.check_threads(profile, device.threads, name, report)?;
     }
-    Ok(Described { device, profile, price })
+    Ok(Described { device, profile, price, peak })
 }
 
 /// What of its memory is left for schedules, and what is reserved.
@@ -132,13 +135,20 @@ fn memory_of(
     }
 }
 
+/// What a device computes.
+struct ArithmeticRates {
+    compute: FlopsPerSecond,
+    peak: Option<FlopsPerSecond>,
+    products: Products,
+}
+
 /// `compute 312 TFLOP/s { reach 0.8, unaligned 0.3, f32 19.5 TFLOP/s }`.
 fn compute_of(
     settings: &Settings<'_>,
     name: &Name,
     dtype: Float,
     report: &mut Report,
-) -> Known<(FlopsPerSecond, Products)> {
+) -> Known<ArithmeticRates> {
     let own = settings.required_outer("compute", Dimension::FlopRate, name, report)?;
     let entries = settings.get("compute").map_or(&[][..], |entry| &entry.entries);
     let inner = Settings::new("compute", entries, &COMPUTE_KEYS, report);
@@ -149,12 +159,14 @@ fn compute_of(
         tell_lacking(name, dtype, entry, report)?;
     }
     let named = inner.quantity(named_rate(dtype), Dimension::FlopRate, report)?;
-    let rate = reached(named.unwrap_or(own), &inner, report)?;
+    let peak = named.unwrap_or(own);
+    let compute = FlopsPerSecond(reached(peak, &inner, report)?);
+    let peak = inner.get("reach").map(|_| FlopsPerSecond(peak));
     let ramp = inner.quantity("ramp", Dimension::Time, report)?.unwrap_or(0);
     let mut share = |key| Ok(inner.share(key, report)?.unwrap_or(Thousandths::ALL));
     let (attention, unaligned) = (share("attention")?, share("unaligned")?);
     let products = Products { ramp: Nanos(ramp), attention, unaligned };
-    Ok((FlopsPerSecond(rate), products))
+    Ok(ArithmeticRates { compute, peak, products })
 }
 
 /// `lacks bf16`: a warning where a program trains in a type that the device has no units for.

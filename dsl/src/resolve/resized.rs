@@ -81,6 +81,7 @@ fn shrink(program: &mut Program, count: u32) {
     });
     program.profiles.retain(|id, _| kept(id));
     program.prices.retain(|id, _| kept(id));
+    program.peaks.retain(|id, _| kept(id));
 }
 
 /// Adds the devices of a unit this many times more.
@@ -111,6 +112,8 @@ fn repeat(program: &mut Program, unit: &Range<u32>, copies: u32) {
             program.profiles.extend(profile.map(|profile| (new, profile)));
             let price = program.prices.get(&old).copied();
             program.prices.extend(price.map(|price| (new, price)));
+            let peak = program.peaks.get(&old).copied();
+            program.peaks.extend(peak.map(|peak| (new, peak)));
         }
     }
 }

@@ -80,8 +80,8 @@ fn filters_of_convolutions_are_known_as_such() {
 
 #[test]
 fn the_quickstart_is_a_gpt_of_four_layers() {
-    let Program { model, target, train, search, profiles, prices } = quickstart();
-    assert!(profiles.is_empty() && prices.is_empty());
+    let Program { model, target, train, search, profiles, prices, peaks } = quickstart();
+    assert!(profiles.is_empty() && prices.is_empty() && peaks.is_empty());
     let names = parameters(&model);
     assert_eq!(names[..2], ["embedding.table", "positions.table"]);
     assert!(names.contains(&"layer.3.attention.query.weight"), "{names:?}");

@@ -3,7 +3,7 @@
 use roundelay_dsl::{
     Learning, NanoDollarsPerHour, NoFiles, Objective, Program, SourceFile, parse,
 };
-use roundelay_schedule::Bytes;
+use roundelay_schedule::{Bytes, Id};
 use std::time::{Duration, Instant};
 
 const MODEL: &str = "
@@ -79,6 +79,32 @@ fn devices_links_and_memories_are_set_as_the_file_would() {
     assert_eq!(set(&tight, &["laptop.sharing = 8 GB"]), Ok(program(SHARED)));
     let batch = set(FLAT, &["train.batch = 24", "stages = 2"]).expect("both are known");
     assert!(batch.train.batch == 24 && batch.search.stages.allows(2));
+}
+
+#[test]
+fn the_peak_is_known_of_devices_that_say_what_they_reach() {
+    let device = "device fast { memory 2 GB, bandwidth 9 GB/s, \
+                  compute 80 GFLOP/s { reach 0.5, bf16 90 GFLOP/s } }";
+    let cluster = "cluster mixed { pair = 1 x fast + 1 x core joined by bus, \
+                   2 x pair joined by net }";
+    let mixed = format!("{device}\n{cluster}\n");
+    let peaks = |program: &Program| -> Vec<(usize, u64)> {
+        program
+            .peaks
+            .iter()
+            .map(|(id, rate)| (id.index(), rate.0 / 1_000_000_000))
+            .collect()
+    };
+    let set = |settings: &[&str]| peaks(&set(&mixed, settings).expect("it goes with it"));
+    assert_eq!(peaks(&program(&mixed)), [(0, 80), (2, 80)]);
+    assert_eq!(
+        peaks(&program(&format!("{mixed} train {{ dtype bf16 }}"))),
+        [(0, 90), (2, 90)]
+    );
+    assert_eq!(set(&["cluster.devices = 6"]), [(0, 80), (2, 80), (4, 80)]);
+    assert_eq!(set(&["cluster.devices = 2"]), [(0, 80)]);
+    assert_eq!(set(&["core.compute = 9 GFLOP/s"]), [(0, 80), (2, 80)]);
+    assert_eq!(set(&["fast.compute = 9 GFLOP/s"]), []);
 }
 
 #[test]

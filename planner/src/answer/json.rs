@@ -3,7 +3,7 @@
 use crate::{
     answer::{
         approach::Approach, decisions::recompute, explain::Explanation, front::Front,
-        what_if::WhatIf,
+        what_if::WhatIf, workload::Workload,
     },
     costs::measured::Origins,
     rewrite::Stop,
@@ -13,6 +13,7 @@ use crate::{
         ranking::Ranking,
     },
 };
+use roundelay_dsl::Program;
 use roundelay_schedule::{
     Contraction, Exactness, Images, Kind, MapWay, Order, Placement, Rewrite, Rule,
     Sequence, Sites, States,
@@ -32,6 +33,9 @@ pub struct Document {
     pub objective: &'static str,
     /// The weakest class that the program allows.
     pub exactness: Exactness,
+    /// What a training step asks for, whatever the plan.
+    #[serde(flatten)]
+    pub workload: Workload,
     /// Allowed plans, best first.
     pub plans: Vec<PlanRow>,
     /// The best plan of each weaker class.
@@ -274,8 +278,8 @@ pub struct ApproachRow {
     pub plan: Option<PlanRow>,
 }
 
-/// The document of a ranking.
-pub fn document(ranking: &Ranking) -> Document {
+/// The document of a ranking of a program's plans.
+pub fn document(ranking: &Ranking, program: &Program) -> Document {
     let plans = (1..).zip(&ranking.plans);
     let weaker = ranking.weaker.iter().map(|weaker| WeakerRow {
         exactness: weaker.exactness,
@@ -294,6 +298,7 @@ pub fn document(ranking: &Ranking) -> Document {
         format: FORMAT,
         objective: ranking.goal.objective.name(),
         exactness: ranking.allowed,
+        workload: Workload::new(program, ranking),
         plans: plans
             .map(|(rank, candidate)| plan_row(rank, candidate, &ranking.goal))
             .collect(),

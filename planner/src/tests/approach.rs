@@ -136,7 +136,8 @@ fn approaches_stand_in_the_table_where_a_program_opens_them() {
         assert!(told.contains(approach), "{text}");
     }
     assert!(told.starts_with("   1  "), "the best of all leads its own:\n{text}");
-    let json = serde_json::to_value(document(&ranking)).expect("it is plain data");
+    let json =
+        serde_json::to_value(document(&ranking, &program)).expect("it is plain data");
     let rows = json["approaches"].as_array().expect("there are several");
     assert_eq!(rows.len(), ranking.approaches.len());
     assert!(rows.iter().any(|row| row["gradients"] == "delayed"), "{rows:?}");

@@ -64,8 +64,8 @@ fn rewrites_are_named_where_they_are_few_and_counted_where_they_are_many() {
     ranking.plans = vec![candidate];
     ranking.rewriting.insert(Stop::Saturated, 5);
     ranking.rewriting.insert(Stop::Rounds, 1);
-    let explanation =
-        explain(&sample::program(2, 8), &Options::default(), &ranking).to_string();
+    let program = sample::program(2, 8);
+    let explanation = explain(&program, &Options::default(), &ranking).to_string();
     for line in [
         "rewrites: affine at 20 operations, affine_gelu at o3 o7\n",
         "rewrites: e-graphs of neighbouring calls: 5 saturated, 1 stopped at the limit \
@@ -73,7 +73,8 @@ fn rewrites_are_named_where_they_are_few_and_counted_where_they_are_many() {
     ] {
         assert!(explanation.contains(line), "{explanation}");
     }
-    let json = serde_json::to_value(document(&ranking)).expect("it is plain data");
+    let json =
+        serde_json::to_value(document(&ranking, &program)).expect("it is plain data");
     assert_eq!(json["plans"][0]["rewrites"]["affine_gelu"], serde_json::json!([3, 7]));
     assert_eq!(json["rewriting"], serde_json::json!({ "saturated": 5, "rounds": 1 }));
 }
@@ -179,7 +180,7 @@ fn other_batches_are_weighed_with_their_own_steps() {
     };
     let ranking = plan(&program, &Options::default()).expect("plans fit");
     let explanation = explain(&program, &Options::default(), &ranking);
-    let part = document(&ranking).with_explanation(&explanation).explain;
+    let part = document(&ranking, &program).with_explanation(&explanation).explain;
     let rows = part.expect("it was asked for").what_if;
     let steps = |question: &str| {
         let row = rows.iter().find(|row| row.question == question);
@@ -198,7 +199,7 @@ fn reasons_stand_in_the_document() {
     program.search.objective = Objective::Memory;
     let ranking = plan(&program, &Options::default()).expect("plans fit");
     let explanation = explain(&program, &Options::default(), &ranking);
-    let part = document(&ranking).with_explanation(&explanation).explain;
+    let part = document(&ranking, &program).with_explanation(&explanation).explain;
     let part = part.expect("it was asked for");
     assert_eq!(part.reasons.len(), ranking.plans.len());
     let runner_up = part.what_if.last().expect("there are questions");
@@ -256,7 +257,7 @@ fn a_question_that_cannot_be_set_says_so() {
     assert_eq!(asked.question, "link the bus twice as fast");
     let text = explanation.to_string();
     assert!(text.contains("link the bus twice as fast: cannot be set: "), "{text}");
-    let part = document(&ranking).with_explanation(&explanation).explain;
+    let part = document(&ranking, &program).with_explanation(&explanation).explain;
     let rows = part.expect("it was asked for").what_if;
     let row = rows.iter().find(|row| row.mistake.is_some()).expect("it is told");
     assert_eq!(row.question, asked.question);

@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 
 /// The document of a sample that fits.
 fn sample_document(devices: usize, batch: u32) -> Value {
-    match plan(&sample::program(devices, batch), &Options::default()) {
-        Ok(ranking) => serde_json::to_value(document(&ranking)).unwrap(),
+    let program = sample::program(devices, batch);
+    match plan(&program, &Options::default()) {
+        Ok(ranking) => serde_json::to_value(document(&ranking, &program)).unwrap(),
         Err(refusal) => panic!("{refusal}"),
     }
 }
@@ -30,7 +31,7 @@ fn notes_stand_in_the_document() {
     let ranking = plan(&program, &Options::default()).expect("it fits");
     let notes = crate::remarks(&ranking, &program);
     assert!(!notes.is_empty());
-    let document = document(&ranking).with_notes(notes.clone());
+    let document = document(&ranking, &program).with_notes(notes.clone());
     let document = serde_json::to_value(document).unwrap();
     schema::hold("plan", &document);
     assert_eq!(document["notes"], json!(notes));
