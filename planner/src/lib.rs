@@ -45,7 +45,7 @@ pub use answer::remarks::remarks;
 pub use answer::repair::Repair;
 pub use answer::table::{front_table, improvement, table};
 pub use answer::what_if::{Answer, WhatIf};
-pub use answer::workload::Workload;
+pub use answer::workload::{Arithmetic, Workload};
 pub use costs::calls::{Unpriced, price, roofline};
 pub use costs::measured::Origins;
 pub use costs::memory::shortfalls;

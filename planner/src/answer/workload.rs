@@ -2,7 +2,10 @@
 
 use crate::{
     rewrite::Algebra,
-    search::{candidate::seconds, ranking::Ranking},
+    search::{
+        candidate::{Candidate, seconds},
+        ranking::Ranking,
+    },
 };
 use roundelay_codegen::{PassCost, StageError, node_costs};
 use roundelay_dsl::Program;
@@ -19,6 +22,14 @@ pub struct Workload {
     /// Examples of the step.
     #[serde(skip)]
     pub examples: u32,
+    /// Its arithmetic; unknown where devices split what no kernel takes whole.
+    #[serde(flatten)]
+    pub arithmetic: Option<Arithmetic>,
+}
+
+/// The arithmetic of a training step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Arithmetic {
     /// Floating-point operations of its forward and backward passes, as prices count them: nothing is
     /// computed again, and no update counts. Steps of the largest models have more than 64 bits hold.
     pub flops_per_step: f64,
@@ -29,36 +40,41 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Of a program whose plans are ranked, in micro-batches as the best of them has.
+    /// Of a program whose plans are ranked.
     pub fn new(program: &Program, ranking: &Ranking) -> Self {
-        let best = &ranking.plans[0];
+        Self {
+            parameters: program.model.trained_numbers(),
+            examples: program.train.batch,
+            arithmetic: Arithmetic::new(program, &ranking.plans[0]).ok(),
+        }
+    }
+}
+
+impl Arithmetic {
+    /// Of a program in micro-batches as its best plan has.
+    fn new(program: &Program, best: &Candidate) -> Result<Self, StageError> {
         let micro_batches = best.plan.all_micro_batches().max(1);
         let examples = program.train.batch / micro_batches;
-        let flops = flops(program, examples.into()).unwrap_or_default();
+        let flops = flops(program, examples.into())?;
         let flops_per_step = flops * f64::from(micro_batches);
         let peaks = best.plan.devices.iter();
         let peaks = peaks.map(|device| Some(program.peaks.get(device)?.0 as f64));
         let peak: Option<f64> = peaks.sum();
         let could = peak.map(|peak| peak * seconds(best.step_time));
-        Self {
-            parameters: program.model.trained_numbers(),
-            examples: program.train.batch,
-            flops_per_step,
-            peak_share: could.filter(|all| *all > 0.0).map(|all| flops_per_step / all),
-        }
+        let peak_share = could.filter(|all| *all > 0.0).map(|all| flops_per_step / all);
+        Ok(Self { flops_per_step, peak_share })
     }
 }
 
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { parameters, examples, flops_per_step, peak_share } = *self;
-        let parameters = counted(parameters, "parameter");
-        let examples = counted(examples.into(), "example");
+        f.write_str(&counted(self.parameters, "parameter"))?;
+        let Some(Arithmetic { flops_per_step, peak_share }) = self.arithmetic else {
+            return Ok(());
+        };
+        let examples = counted(self.examples.into(), "example");
         let (amount, unit) = scaled(flops_per_step);
-        write!(
-            f,
-            "{parameters}; {amount:.2} {unit} forward and backward in a step of {examples}"
-        )?;
+        write!(f, "; {amount:.2} {unit} forward and backward in a step of {examples}")?;
         match peak_share {
             Some(share) => {
                 let percent = 100.0 * share;
@@ -79,8 +95,7 @@ fn scaled(flops: f64) -> (f64, &'static str) {
     })
 }
 
-/// The arithmetic of both passes of a micro-batch. A model that is planned has them, unless devices split
-/// what no kernel takes whole.
+/// The arithmetic of both passes of a micro-batch.
 fn flops(program: &Program, examples: u64) -> Result<f64, StageError> {
     let dtype = program.train.dtype;
     let size = (examples, Tensor::WHOLE);
@@ -111,6 +126,10 @@ mod tests {
         Workload::new(program, &ranking.unwrap_or_else(|refused| panic!("{refused}")))
     }
 
+    fn arithmetic(workload: &Workload) -> Arithmetic {
+        workload.arithmetic.expect("kernels take it whole")
+    }
+
     /// Products are nearly all of it: two operations per weight and example forward, and four backward, but two
     /// in the first layer, whose input nobody trains.
     #[test]
@@ -120,7 +139,7 @@ mod tests {
             let weights = 4 * 16 * 16;
             assert_eq!((found.parameters, found.examples), (weights, batch));
             let products = f64::from(batch) * 16.0 * 16.0 * (4.0 * 6.0 - 2.0);
-            let more = found.flops_per_step / products - 1.0;
+            let more = arithmetic(&found).flops_per_step / products - 1.0;
             assert!((0.0..0.1).contains(&more), "{more}");
         }
     }
@@ -134,6 +153,7 @@ mod tests {
             other.set_all(&[line, "exactness = delayed"]).expect(line);
             let found = workload(&other);
             assert_eq!(found.parameters, expected.parameters, "{line}");
+            let [found, expected] = [found, expected].map(|own| arithmetic(&own));
             let ratio = found.flops_per_step / expected.flops_per_step;
             assert!((ratio - 1.0).abs() < 1e-3, "{line}: {ratio}");
         }
@@ -143,17 +163,18 @@ mod tests {
     fn the_share_of_the_peak_needs_the_peaks_of_all_devices() {
         let mut program = sample::program(2, 8);
         program.set_all(&["placement = pipeline"]).expect("it is a decision");
-        assert_eq!(workload(&program).peak_share, None);
+        assert_eq!(arithmetic(&workload(&program)).peak_share, None);
         let peak = FlopsPerSecond(5_000_000_000);
         let ids: Vec<_> = program.target.devices.ids().collect();
         program.peaks.insert(ids[0], peak);
-        assert_eq!(workload(&program).peak_share, None);
+        assert_eq!(arithmetic(&workload(&program)).peak_share, None);
         program.peaks.insert(ids[1], peak);
         let ranking = plan(&program, &Options::default()).expect("it fits");
         let found = Workload::new(&program, &ranking);
         let time = ranking.plans[0].step_time.0 as f64 / 1e9;
-        let share = found.flops_per_step / time / 1e10;
-        assert!((found.peak_share.expect("both are known") / share - 1.0).abs() < 1e-9);
+        let Arithmetic { flops_per_step, peak_share } = arithmetic(&found);
+        let share = flops_per_step / time / 1e10;
+        assert!((peak_share.expect("both are known") / share - 1.0).abs() < 1e-9);
         let text =
             format!("{:.1} % of the peak of the first plan's devices", 100.0 * share);
         assert!(found.to_string().ends_with(&text), "{found}");
@@ -162,8 +183,8 @@ mod tests {
     #[test]
     fn large_steps_have_large_units() {
         let told = |flops_per_step| {
-            let all =
-                Workload { parameters: 1, examples: 1, flops_per_step, peak_share: None };
+            let arithmetic = Some(Arithmetic { flops_per_step, peak_share: None });
+            let all = Workload { parameters: 1, examples: 1, arithmetic };
             let text = all.to_string();
             assert!(text.starts_with("1 parameter; ") && text.ends_with(" of 1 example"));
             text["1 parameter; ".len()..].split(" forward").next().unwrap().to_owned()
