@@ -49,8 +49,6 @@ const LINE_BYTES_MAX: usize = 1 << 20;
 const ROWS_MAX: usize = 1 << 20;
 /// Most actions.
 const ACTIONS_MAX: usize = 1 << 22;
-/// Deepest nesting of a value in the header.
-const NESTING_MAX: usize = 32;
 
 /// Writes a schedule; [`read`] makes the same schedule of it, and writing that gives the same
 /// text, byte for byte.

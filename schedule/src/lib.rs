@@ -51,6 +51,7 @@ mod turned;
 mod unit;
 mod waits;
 mod writes;
+mod yaml;
 
 pub use action::{Action, Collective, Content, Queue, Spot, Task, Wait, Work};
 pub use beside::{Doing, Touching, in_turn, most_open, needed_by, time_beside};
@@ -121,3 +122,4 @@ pub use unit::{
 };
 pub use waits::Waits;
 pub use writes::Writes;
+pub use yaml::{YamlError, YamlFault, read_yaml};

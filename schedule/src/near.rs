@@ -26,6 +26,11 @@ pub fn nearest_hint<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -
     nearest(found, known).map_or(String::new(), |name| format!("; nearest is `{name}`"))
 }
 
+/// A hint at the nearest name, if one is near.
+pub(crate) fn did_you_mean(found: &str, known: &[&str]) -> Option<String> {
+    nearest(found, known.iter().copied()).map(|name| format!("did you mean `{name}`?"))
+}
+
 /// Least number of insertions, deletions, replacements and swaps of neighbours (optimal
 /// string alignment) that make one word of the other.
 fn distance(one: &str, other: &str) -> usize {

@@ -16,7 +16,7 @@ use origin::Origin;
 use roundelay_codegen::{Divided, LowerError, LoweringChoice, Neighbour, node_costs};
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    MapWays, Misfit, Nanos, Plan, PlanFault, Rewrite, nearest_hint,
+    MapWays, Misfit, Nanos, Plan, PlanFault, Rewrite, YamlError, YamlFault, read_yaml,
 };
 use std::{collections::BTreeSet, fmt};
 
@@ -49,38 +49,28 @@ pub fn parse_plan(text: &str) -> Result<Plan, PlanMistakes> {
 }
 
 fn parse_decisions(text: &str) -> Result<Plan, PlanMistakes> {
-    serde_saphyr::from_str(text).map_err(|error| {
-        let line = error.location().map_or(1, |location| location.line());
-        let line = usize::try_from(line).unwrap_or(1);
-        let message = error.without_snippet().to_string();
-        PlanMistakes(vec![explained(line, message)])
-    })
+    read_yaml(text).map_err(|error| PlanMistakes(vec![explained(&error)]))
 }
 
-/// What is wrong with a field, with what to do about it.
-fn explained(line: usize, message: String) -> PlanMistake {
-    let named = |what: &str| message.strip_prefix(what)?.split('`').next();
-    if let Some(missing) = named("missing field `") {
-        let message = format!(
-            "the decision `{missing}` is missing: a plan file has every one made; \
-             `plan F.rdl -o plan.yaml` writes one"
-        );
-        return PlanMistake { line: 1, message };
-    }
-    let more = match named("unknown field `") {
-        Some("depth") => {
-            "; a depth is written as `states: zero3` among all replicas, or as \
-                          `states: hsdp` with as many `shards`"
-                .to_owned()
+/// What is wrong with a text that is no plan, with what to do about it.
+fn explained(YamlError { line, fault, .. }: &YamlError) -> PlanMistake {
+    let message = match fault {
+        YamlFault::Missing(decision) => {
+            let message = format!(
+                "the decision `{decision}` is missing: a plan file has every one made; \
+                 `plan F.rdl -o plan.yaml` writes one"
+            );
+            return PlanMistake { line: 1, message };
         }
-        Some(unknown) => {
-            let known = message.split("expected one of ").nth(1).unwrap_or_default();
-            let known = known.split(" at line ").next().unwrap_or_default();
-            nearest_hint(unknown, known.split(", ").map(|name| name.trim_matches('`')))
+        YamlFault::Unknown { name, message, .. } if name == "depth" => format!(
+            "{message}; a depth is written as `states: zero3` among all replicas, or as \
+             `states: hsdp` with as many `shards`"
+        ),
+        YamlFault::Unknown { .. } | YamlFault::Number(_) | YamlFault::Other(_) => {
+            fault.hinted()
         }
-        None => String::new(),
     };
-    PlanMistake { line, message: message + &more }
+    PlanMistake { line: *line, message }
 }
 
 /// Reads a plan and checks it against a program.
@@ -303,12 +293,36 @@ mod tests {
     }
 
     #[test]
+    fn a_plan_of_a_quarter_of_a_million_passes_reads_back() {
+        let plan = sample::plan(Rule::Sync, Placement::Pipeline, Order::Gpipe, 512, 512);
+        let text = write_plan(&plan, &sample::program(4, 8));
+        assert_eq!(parse_plan(&text), Ok(plan));
+    }
+
+    #[test]
+    fn values_that_do_not_read_are_told_in_our_words() {
+        let text = write_plan(&plan(), &sample::program(4, 8));
+        for (from, to, words) in [
+            ("stages: 2", "stages: two", "expected a whole number below 2^32; write"),
+            ("stages: 2", "stages: 2\nstages: 2", "the key `stages` stands here twice"),
+            ("stages: 2", "stages: &two 2", "anchors and aliases may not stand here"),
+            ("rule: cyclic_v2", "rule:", "expected a text, found nothing"),
+            ("cuts:", "cuts: all\nrest:", "expected a list"),
+        ] {
+            assert!(text.contains(from), "{from} stands in\n{text}");
+            let PlanMistakes(told) =
+                parse_plan(&text.replacen(from, to, 1)).expect_err(to);
+            assert!(told[0].message.starts_with(words), "{told:?}");
+        }
+    }
+
+    #[test]
     fn fields_that_are_missing_or_unknown_are_told_with_what_to_do() {
         let text = write_plan(&plan(), &sample::program(4, 8));
         let told = |text: &str| parse_plan(text).unwrap_err().0.remove(0);
         let unknown = told(&text.replace("stages:", "stagez:"));
         assert!(unknown.message.contains("unknown field `stagez`"), "{unknown:?}");
-        assert!(unknown.message.ends_with("; nearest is `stages`"), "{unknown:?}");
+        assert!(unknown.message.ends_with("; did you mean `stages`?"), "{unknown:?}");
         assert_eq!(unknown.line, line_of(&text, "stages"));
         let rest: Vec<&str> =
             text.lines().filter(|line| !line.starts_with("rule:")).collect();

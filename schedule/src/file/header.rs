@@ -1,14 +1,9 @@
 //! The header: sections of YAML, each read on its own, and the rows of the big tables one by
 //! one, so that one mistake does not hide the next.
 
-use super::{
-    NESTING_MAX, ROWS_MAX, error::Mistakes, layout, node::node, parts::Block, parts::Line,
-};
-use crate::{Id, Schedule, Table, nearest};
+use super::{ROWS_MAX, error::Mistakes, layout, node::node, parts::Block, parts::Line};
+use crate::{Id, Schedule, Table, YamlError, near::did_you_mean, read_yaml};
 use serde::de::DeserializeOwned;
-use serde_saphyr::{
-    DefaultMessageFormatter, Error, MessageFormatter, Options, budget::BudgetBreach,
-};
 use std::collections::BTreeMap;
 
 /// Writes all sections.
@@ -204,7 +199,7 @@ impl<'a, 'm> Sections<'a, 'm> {
         section: &str,
         chunk: Chunk<'_>,
     ) -> Option<(String, T)> {
-        match serde_saphyr::from_str_with_options(chunk.text, options()) {
+        match read_yaml(chunk.text) {
             Ok(map) => {
                 let entries: BTreeMap<String, T> = map;
                 let single = entries.len() == 1;
@@ -214,16 +209,11 @@ impl<'a, 'm> Sections<'a, 'm> {
                 }
                 entries.into_iter().next().filter(|_| single)
             }
-            Err(error) => {
-                let place = error.location();
-                let [line, column] = place.map_or([1, 1], |place| {
-                    [place.line(), place.column()]
-                        .map(|number| usize::try_from(number).unwrap_or(1).max(1))
-                });
+            Err(YamlError { line, column, fault }) => {
                 let last = chunk.text.lines().count().max(1);
                 let line = chunk.line + line.min(last) - 1;
-                let hint = meant(&error).unwrap_or_else(|| example(section));
-                self.mistakes.add(line, column, explain(&error), hint);
+                let hint = fault.hint().map_or_else(|| example(section), str::to_owned);
+                self.mistakes.add(line, column, fault.to_string(), hint);
                 None
             }
         }
@@ -261,80 +251,4 @@ fn chunks<'a>(block: Block<'a>, starts: impl Fn(&Line<'_>) -> bool) -> Vec<Chunk
         chunks.push(Chunk { text: &block.text[from..at], ..open });
     }
     chunks
-}
-
-/// No anchors, aliases, merge keys or tags of one's own; nesting and size limited.
-fn options() -> Options {
-    serde_saphyr::options! {
-        with_snippet: false,
-        emit_comments: false,
-        merge_keys: serde_saphyr::MergeKeyPolicy::Error,
-        reject_unsupported_tags: true,
-        non_finite_float_policy: serde_saphyr::NonFiniteFloatPolicy::PassThrough,
-        budget: serde_saphyr::budget! {
-            max_aliases: 0,
-            max_anchors: 0,
-            max_merge_keys: 0,
-            max_depth: NESTING_MAX,
-            flow_nesting_limit: NESTING_MAX,
-            max_nodes: 8 << 20,
-            max_events: 32 << 20,
-        },
-    }
-}
-
-/// What a name that is not known may have meant.
-fn meant(error: &Error) -> Option<String> {
-    match error.without_snippet() {
-        Error::SerdeUnknownField { field: found, expected, .. }
-        | Error::SerdeUnknownVariant { variant: found, expected, .. } => {
-            did_you_mean(found, expected)
-        }
-        Error::InvalidScalar { ty, .. } if ty.starts_with(['i', 'u']) => {
-            Some("write digits alone".to_owned())
-        }
-        _ => None,
-    }
-}
-
-/// What a type of numbers is called where no program is read.
-fn scalar(ty: &str) -> &str {
-    match ty {
-        "u8" => "a whole number below 2^8",
-        "u16" => "a whole number below 2^16",
-        "u32" => "a whole number below 2^32",
-        "u64" => "a whole number below 2^64",
-        "i8" | "i16" | "i32" | "i64" => "a whole number",
-        "f32" | "f64" | "floating point" => "a number",
-        "bool" | "boolean" => "`true` or `false`",
-        other => other,
-    }
-}
-
-fn did_you_mean(found: &str, known: &[&str]) -> Option<String> {
-    nearest(found, known.iter().copied()).map(|name| format!("did you mean `{name}`?"))
-}
-
-fn explain(error: &Error) -> String {
-    match error.without_snippet() {
-        Error::DuplicateMappingKey { key, .. } => {
-            let key = key.as_deref().unwrap_or("?");
-            format!("the key `{key}` stands here twice")
-        }
-        Error::InvalidScalar { ty, .. } => format!("expected {}", scalar(ty)),
-        Error::NullIntoString { .. } => "expected a text, found nothing".to_owned(),
-        Error::Budget { breach, .. } => {
-            let what = match breach {
-                BudgetBreach::Anchors { .. } | BudgetBreach::Aliases { .. } => {
-                    "may not have anchors and aliases"
-                }
-                BudgetBreach::Depth { .. } => {
-                    "is nested deeper than that of any schedule"
-                }
-                _ => "holds more than that of any schedule, or other things",
-            };
-            format!("the header {what}")
-        }
-        other => DefaultMessageFormatter.format_message(other).into_owned(),
-    }
 }

@@ -1,7 +1,7 @@
 //! table.yaml: a profile as text with one row per line, and back with the line of every mistake.
 
 use super::{CallTime, PROFILE_FORMAT, Profile};
-use crate::text::unmarked;
+use crate::{YamlError, read_yaml, text::unmarked};
 use std::{collections::BTreeMap, fmt};
 
 /// One mistake in a table.
@@ -58,11 +58,8 @@ pub fn write_profile(profile: &Profile) -> String {
 pub fn read_profile(text: &str) -> Result<Profile, ProfileMistakes> {
     let text = unmarked(text);
     check_version(text)?;
-    let profile: Profile = serde_saphyr::from_str(text).map_err(|error| {
-        let line = error.location().map_or(1, |location| location.line());
-        let message = error.without_snippet().to_string();
-        single(usize::try_from(line).unwrap_or(1).max(1), message)
-    })?;
+    let unread = |YamlError { line, fault, .. }| single(line, fault.hinted());
+    let profile: Profile = read_yaml(text).map_err(unread)?;
     let mistakes = mistakes(&profile, text);
     if mistakes.is_empty() { Ok(profile) } else { Err(ProfileMistakes(mistakes)) }
 }
@@ -223,6 +220,22 @@ mod tests {
         assert_eq!(lines("nanos: 700", "nanos: 0"), [15]);
         assert_eq!(lines("samples: 40", "samples: -40"), [15]);
         assert_eq!(lines("busy: 2", "idle: 2"), [16]);
+    }
+
+    #[test]
+    fn values_that_do_not_read_are_told_in_our_words() {
+        let text = write_profile(&profile());
+        for (from, to, words) in [
+            ("threads: 1", "threads: one", "expected a whole number below 2^32; write"),
+            ("launch: 300", "launch: -300", "expected a whole number below 2^64; write"),
+            ("residual: 0.03125", "residual: small", "expected a number"),
+            ("launch:", "lauch:", "unknown field `lauch`"),
+        ] {
+            assert!(text.contains(from), "{from} stands in\n{text}");
+            let ProfileMistakes(told) =
+                read_profile(&text.replacen(from, to, 1)).expect_err(to);
+            assert!(told[0].message.starts_with(words), "{told:?}");
+        }
     }
 
     #[test]
