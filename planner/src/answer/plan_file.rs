@@ -406,6 +406,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn names_that_mean_nothing_to_yaml_are_names_in_quotes_alone() {
+        let mut program = sample::program(4, 8);
+        for name in ["null", "true", "no", &"long_".repeat(100)] {
+            program.model.name = name.to_owned();
+            let text = write_plan(&plan(), &program);
+            assert_eq!(parse_plan(&text), Ok(plan()), "{text}");
+            assert_eq!(doubt(&text, &program), None, "{text}");
+        }
+        let text = write_plan(&plan(), &sample::program(4, 8));
+        let line = line_of(&text, "model");
+        let own = text.lines().nth(line - 1).expect("a plan says whose it is");
+        for nothing in ["model: null", "model: ~", "model:", "model: # none"] {
+            let PlanMistakes(told) =
+                parse_plan(&text.replace(own, nothing)).expect_err(nothing);
+            let message = "expected a text, found nothing".to_owned();
+            assert_eq!(told, [PlanMistake { line, message }]);
+        }
+    }
+
     /// The keys on whose lines the mistakes stand that one change makes.
     fn keys(plan: &Plan, from: &str, to: &str) -> Vec<String> {
         let text = write_plan(plan, &sample::program(8, 8));

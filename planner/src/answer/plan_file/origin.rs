@@ -3,6 +3,8 @@
 
 use super::{PlanMistake, PlanMistakes};
 use roundelay_dsl::Program;
+use roundelay_schedule::read_yaml;
+use std::collections::BTreeMap;
 
 /// The keys of the names.
 const KEYS: [&str; 2] = ["model", "cluster"];
@@ -14,7 +16,17 @@ pub(super) struct Origin([Option<(usize, String)>; 2]);
 /// The names of a program, as lines of a file.
 pub(super) fn lines(program: &Program) -> String {
     let named = KEYS.into_iter().zip(names(program)).filter(|(_, name)| is_plain(name));
-    named.map(|(key, name)| format!("{key}: {name}\n")).collect()
+    // A name may be a word that YAML has another meaning for.
+    let line = |(key, name)| match read_yaml::<String>(name) {
+        Ok(_) => format!("{key}: {name}\n"),
+        Err(_) => format!("{key}: \"{name}\"\n"),
+    };
+    named.map(line).collect()
+}
+
+/// Whether a line begins with a key.
+fn has_key(line: &str, key: &str) -> bool {
+    line.strip_prefix(key).is_some_and(|rest| rest.starts_with(':'))
 }
 
 fn names(program: &Program) -> [&str; 2] {
@@ -32,33 +44,38 @@ impl Origin {
     /// The names, and the text with empty lines in their places.
     ///
     /// # Errors
-    /// The places where a key stands once more.
+    /// The places where a key stands once more, or has no name behind it.
     pub(super) fn take(text: &str) -> Result<(Self, String), PlanMistakes> {
         let mut origin = Self::default();
         let mut rest = String::with_capacity(text.len());
         let mut mistakes = Vec::new();
         for (index, line) in text.lines().enumerate() {
-            let found = KEYS.iter().enumerate().find_map(|(place, key)| {
-                let value = line.strip_prefix(key)?.strip_prefix(':')?;
-                let name = value.split(" #").next().unwrap_or(value).trim();
-                Some((place, name.trim_matches(['"', '\'']).to_owned()))
-            });
-            match found {
-                Some((place, name)) => match &origin.0[place] {
-                    Some((first, _)) => mistakes.push(PlanMistake {
-                        line: index + 1,
-                        message: format!(
-                            "`{}` is said twice, first in line {first}",
-                            KEYS[place]
-                        ),
-                    }),
-                    None => origin.0[place] = Some((index + 1, name)),
-                },
-                None => rest.push_str(line),
-            }
+            let noted = match KEYS.iter().position(|key| has_key(line, key)) {
+                Some(place) => origin.note(place, index + 1, line),
+                None => {
+                    rest.push_str(line);
+                    Ok(())
+                }
+            };
+            let mistake = |message| PlanMistake { line: index + 1, message };
+            mistakes.extend(noted.err().map(mistake));
             rest.push('\n');
         }
         if mistakes.is_empty() { Ok((origin, rest)) } else { Err(PlanMistakes(mistakes)) }
+    }
+
+    /// Reads the name behind a key.
+    fn note(&mut self, place: usize, number: usize, line: &str) -> Result<(), String> {
+        if let Some((first, _)) = &self.0[place] {
+            return Err(format!(
+                "`{}` is said twice, first in line {first}",
+                KEYS[place]
+            ));
+        }
+        let read: Result<BTreeMap<String, String>, _> = read_yaml(line);
+        let read = read.map_err(|error| error.fault.hinted())?;
+        self.0[place] = read.into_values().next().map(|name| (number, name));
+        Ok(())
     }
 
     /// What is to be said of a program that is another one, where the plan does not go with it.
