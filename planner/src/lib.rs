@@ -59,7 +59,6 @@ pub use search::ranking::{Compare, Options, Ranking, Weaker};
 pub use space::Space;
 pub use space::counts::Counts;
 pub use space::cuts::{InsideUnits, Messages, Uncuttable};
-pub use space::endless::Endless;
 pub use space::equal::Superior;
 pub use space::excluded::{Excluded, Sizes};
 pub use space::family::{Clash, Family};

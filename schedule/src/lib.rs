@@ -115,7 +115,7 @@ pub use tensor::{
     Contraction, Direction, Division, Images, Line, Sequence, Split, Tensor,
 };
 pub use text::{printable, unmarked};
-pub use timeline::{Simulation, Trace, grid, page, simulate_steady, trace};
+pub use timeline::{Endless, Simulation, Trace, grid, page, simulate_steady, trace};
 pub use turned::{Cells, Turned};
 pub use unit::{
     Bytes, BytesPerSecond, Flops, FlopsPerSecond, Nanos, Thousandths, counted,

@@ -1,11 +1,13 @@
 //! What a simulated run says about time: step time, idle share, where time goes.
 
+mod endless;
 mod grid;
 mod memory;
 mod page;
 mod span;
 mod trace;
 
+pub use endless::Endless;
 pub use grid::grid;
 pub use page::page;
 pub use trace::{Trace, trace};

@@ -41,7 +41,7 @@ pub(super) fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
     let schedule = load::schedule(&args.file)?;
     let timeline = match args.steps {
         Some(steps) => replayed(&schedule, steps, &args.file)?,
-        None => simulate_steady(&schedule),
+        None => steady(&schedule, &args.file)?,
     };
     let seconds = |nanos: u64| nanos as f64 / 1e9;
     let step_time = timeline.step_time();
@@ -93,7 +93,20 @@ fn replayed<'a>(
         );
         return Err(Failure::refused(Code::Limit, path, message));
     }
-    Ok(roundelay::simulate(schedule, steps))
+    counted(roundelay::simulate(schedule, steps), path)
+}
+
+/// The timeline of so many steps that the steady state is seen.
+fn steady<'a>(schedule: &'a Checked, path: &Path) -> Result<Simulation<'a>, Failure> {
+    counted(simulate_steady(schedule), path)
+}
+
+/// A timeline that came to its end.
+fn counted<'a>(timeline: Simulation<'a>, path: &Path) -> Result<Simulation<'a>, Failure> {
+    match timeline.endless() {
+        Some(endless) => Err(Failure::refused(Code::Limit, path, endless.to_string())),
+        None => Ok(timeline),
+    }
 }
 
 pub(super) fn show(args: &ShowArgs) -> Result<(), Failure> {
@@ -107,12 +120,12 @@ pub(super) fn show(args: &ShowArgs) -> Result<(), Failure> {
     match args.form {
         ShowForm::Grid => {
             let timeline = timeline()?;
-            let steady = simulate_steady(&schedule);
+            let steady = steady(&schedule, &args.file)?;
             print(&roundelay::grid(&timeline, &steady, Nanos(0), timeline.makespan()))
         }
         ShowForm::Trace => print_json(&roundelay::trace(&timeline()?), Form::Document),
         ShowForm::Html => {
-            print(&roundelay::page(&timeline()?, &simulate_steady(&schedule)))
+            print(&roundelay::page(&timeline()?, &steady(&schedule, &args.file)?))
         }
         ShowForm::Csv => match lists_of(&schedule) {
             Ok(lists) => print(&write_lists(&lists)),

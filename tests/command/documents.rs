@@ -1,9 +1,13 @@
 //! What documents say where not all is well: nothing that standard error has is missing in them.
 
 use crate::support::{
-    PROGRAM, Scratch, compiled, diagnostics, document, ended, printed, root, roundelay,
+    PROGRAM, Scratch, compiled, diagnostics, document, ended, printed, refused, root,
+    roundelay,
 };
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// A schedule in which nothing waits breaks more rules than anybody reads.
 #[test]
@@ -23,10 +27,8 @@ fn violations_that_are_not_listed_are_counted() {
     assert!(said.contains(message), "{said}");
 }
 
-/// A schedule of others may say of no call how long it takes.
-#[test]
-fn what_takes_no_time_has_no_rate() {
-    let scratch = Scratch::new("timeless");
+/// A schedule of others, which says of every routine that it takes this long.
+fn foretold(scratch: &Scratch, nanos: u64) -> PathBuf {
     let program = scratch.file("line.rdl", PROGRAM);
     let set = ["placement = accumulate", "stages = 1"].map(|set| ["--set", set]);
     let schedule = scratch.path("line.schedule");
@@ -34,13 +36,20 @@ fn what_takes_no_time_has_no_rate() {
     printed(compile.arg(&schedule).args(set.concat()).arg(program));
     let text = fs::read_to_string(&schedule).expect("it was written");
     let is_time = |line: &&str| line.trim_start().starts_with("predicted: ");
-    let timeless = text.lines().map(|line| match is_time(&line) {
-        true => line.split_inclusive(": ").next().unwrap_or_default().to_owned() + "0",
+    let foretold = text.lines().map(|line| match is_time(&line) {
+        true => format!("    predicted: {nanos}"),
         false => line.to_owned(),
     });
-    let timeless: Vec<String> = timeless.collect();
-    fs::write(&schedule, timeless.join("\n") + "\n").expect("it can be written");
+    let foretold: Vec<String> = foretold.collect();
+    fs::write(&schedule, foretold.join("\n") + "\n").expect("it can be written");
     printed(roundelay("check --seal").arg(&schedule));
+    schedule
+}
+
+#[test]
+fn what_takes_no_time_has_no_rate() {
+    let scratch = Scratch::new("timeless");
+    let schedule = foretold(&scratch, 0);
     let found = document(roundelay("simulate").arg(&schedule), "simulate");
     assert_eq!(
         (&found["step_time_s"], &found["samples_per_s"]),
@@ -48,6 +57,19 @@ fn what_takes_no_time_has_no_rate() {
     );
     let said = printed(roundelay("simulate").arg(&schedule));
     assert!(said.contains(" a step, bubble "), "{said}");
+}
+
+#[test]
+fn what_takes_longer_than_can_be_counted_has_no_timeline() {
+    let scratch = Scratch::new("uncounted");
+    let schedule = foretold(&scratch, 9_000_000_000_000_000_000);
+    for command in ["simulate", "simulate --steps 1", "show", "show --as html"] {
+        let words =
+            ["longer than the 584 years that are counted", "device core.0 computes"];
+        refused(roundelay(command).arg(&schedule), 1, &words);
+    }
+    let told = diagnostics(roundelay("simulate").arg(&schedule), 1);
+    assert_eq!(told[0]["code"], "limit");
 }
 
 /// Whatever warns on standard error stands in the document too.

@@ -12,7 +12,7 @@ use crate::{
         sharpen::{Bounds, Sharpness},
     },
     space::{
-        endless::Endless,
+        endless::endless_by,
         excluded::{Excluded, Exclusions, Sizes},
         family::Family,
         outline::Outline,
@@ -278,7 +278,7 @@ impl Listed<'_> {
         let devices = first..first.saturating_add(outline.devices);
         let fits = self.bounds.room.for_bound(self.program, devices, &bound);
         fits.map_err(Reason::Memory)?;
-        let endless = Endless::of_bound(self.program, outline, &bound);
+        let endless = endless_by(&bound, self.program, outline);
         endless.map_or(Ok(bound), |endless| Err(Reason::Endless(endless)))
     }
 }

@@ -11,7 +11,7 @@ use crate::{
         candidate::{Candidate, PoolUse},
         waiting,
     },
-    space::{endless::Endless, reason::Reason},
+    space::reason::Reason,
 };
 use roundelay_codegen::Lowerer;
 use roundelay_dsl::Program;
@@ -70,7 +70,7 @@ fn candidate(
     (costs, origins): (&Costs, Origins),
 ) -> Result<Candidate, Reason> {
     let run = simulate_steady(checked);
-    if let Some(endless) = Endless::of_clock(checked, &run) {
+    if let Some(endless) = run.endless() {
         return Err(Reason::Endless(endless));
     }
     let cells = memory::cells(checked);

@@ -1,8 +1,8 @@
 //! Why a combination of decisions is no plan, as data and as a sentence.
 
-use crate::space::{cuts::Uncuttable, endless::Endless, equal::Superior, family::Clash};
+use crate::space::{cuts::Uncuttable, equal::Superior, family::Clash};
 use roundelay_schedule::{
-    Bytes, DeviceId, Kind, LANES_MAX, MICRO_BATCHES_MAX, Misfit, PlanFault,
+    Bytes, DeviceId, Endless, Kind, LANES_MAX, MICRO_BATCHES_MAX, Misfit, PlanFault,
 };
 use std::fmt;
 

@@ -5,10 +5,10 @@ mod steady;
 use super::*;
 use crate::{
     Axis, AxisId, Buffer, BufferId, BytesPerSecond, Collective, Content, Data, Device,
-    Domain, Evaluation, Float, FlopsPerSecond, Form, Id, Job, Link, Method, MicroBatch,
-    Optimizer, Order, Pass, Placement, Plan, Pool, Rate, Recompute, Reduction, Rest,
-    Ring, RingId, Routine, RoutineId, Rule, Shared, Stage, States, Subject, Target,
-    Thousandths, Timeline, Wait, Way, grid, simulate_steady,
+    Domain, Endless, Evaluation, Float, FlopsPerSecond, Form, Id, Job, Link, Method,
+    MicroBatch, Optimizer, Order, Pass, Placement, Plan, Pool, Rate, Recompute,
+    Reduction, Rest, Ring, RingId, Routine, RoutineId, Rule, Shared, Stage, States,
+    Subject, Target, Thousandths, Timeline, Wait, Way, grid, simulate_steady,
 };
 
 /// Devices d0, d1, … with ring r0, r1, … each and 1,000 B/us memory; link x0 with 100 B/us
@@ -463,6 +463,27 @@ fn a_link_without_bandwidth_never_ends_and_is_still_shown() {
     assert_eq!(run.makespan(), Nanos(u64::MAX));
     let text = grid(&run, &run, Nanos(0), run.makespan());
     assert!(text.lines().all(|line| line.chars().count() <= 200), "{text}");
+}
+
+#[test]
+fn what_takes_longest_is_to_blame_where_the_clock_stands_still() {
+    let blamed = |schedule: Schedule, steps| {
+        simulate(&Checked::unproven_for_tests(schedule), steps).endless()
+    };
+    let usual = pipeline(2, [1000, 2000]);
+    assert_eq!(blamed(usual.clone(), 8), None);
+    let mut cut = usual.clone();
+    let link = &mut cut.target.links[LinkId::new(0)];
+    link.bandwidth = BytesPerSecond(0);
+    let link = Endless::from(&*link);
+    assert_eq!(blamed(cut, 8), Some(link));
+    // Two steps are counted, eight are not.
+    let slow = pipeline(2, [1000, u64::MAX / 12]);
+    let device = Endless::from(&slow.target.devices[DeviceId::new(1)]);
+    assert_eq!(blamed(slow.clone(), 2), None);
+    let blamed = blamed(slow, 8).expect("the clock stands still");
+    assert_eq!(blamed, device);
+    assert!(blamed.to_string().contains("584 years that are counted: device"));
 }
 
 #[test]
