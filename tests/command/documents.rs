@@ -174,6 +174,11 @@ plan { exactness delayed, rule cyclic_v2, placement data, micro_batches 12, stag
     let facts = document(roundelay("check").arg(&schedule), "check");
     let pools = facts["pools"].as_object().expect("the schema holds");
     assert!(pools.keys().eq(["node.0", "node.1"]), "{pools:?}");
+    let planned = document(roundelay("plan").arg(&program), "plan");
+    let taken = &planned["plans"][0]["pools"];
+    for (pool, arena) in pools {
+        assert_eq!(&taken[pool]["arena_bytes"], arena, "{taken}");
+    }
     let run = printed(roundelay("run --json").arg(&schedule));
     assert!(run.contains("\"node.1\""), "{run}");
     let said = printed(roundelay("check").arg(&schedule));

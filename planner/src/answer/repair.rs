@@ -21,8 +21,11 @@ use crate::{
     },
 };
 use roundelay_dsl::{Numbers, Objective, Program, kind_of};
-use roundelay_schedule::{Bytes, Exactness, Nanos};
-use std::{collections::BTreeMap, fmt, iter};
+use roundelay_schedule::{Bytes, Exactness, Nanos, Pool};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, iter,
+};
 
 /// Searches for changes at most, in one refusal.
 const SEARCHES: usize = 40;
@@ -441,19 +444,32 @@ fn enough(program: &Program, smallest: &Candidate) -> (Vec<String>, String) {
         lines.push(format!("{kind}.memory = {}", exact(memory.0)));
         amounts.push(format!("{missing} more on each device"));
     }
-    for pool in program.shared_pools() {
-        let needed = smallest.pools.get(&pool.name).map_or(Bytes(0), |used| used.arena);
-        if needed > pool.capacity {
-            lines.push(format!("{}.sharing = {}", pool.name, exact(needed.0)));
-            amounts.push(format!(
-                "{} more in memory {}",
-                needed - pool.capacity,
-                pool.name
-            ));
-        }
+    for (name, (needed, missing)) in crowded(program, smallest) {
+        lines.push(format!("{name}.sharing = {}", exact(needed.0)));
+        amounts.push(format!("{missing} more in memory {name}"));
     }
     amounts.dedup();
     (lines, amounts.join(", "))
+}
+
+/// The memories that devices share and that are too small, by name: what the fullest takes, and how much
+/// more that is.
+fn crowded<'a>(
+    program: &'a Program,
+    smallest: &Candidate,
+) -> BTreeMap<&'a str, (Bytes, Bytes)> {
+    let shared: BTreeSet<&str> =
+        program.shared_pools().map(|pool| pool.name.as_str()).collect();
+    let labels = program.target.pool_labels();
+    let mut crowded = BTreeMap::new();
+    for (id, Pool { name, capacity }) in program.target.pools.iter() {
+        let needed = smallest.pools.get(&labels[id]).map_or(Bytes(0), |used| used.arena);
+        if shared.contains(name.as_str()) && needed > *capacity {
+            let known = crowded.entry(name.as_str()).or_default();
+            *known = (needed, needed - *capacity).max(*known);
+        }
+    }
+    crowded
 }
 
 /// By how many devices a cluster grows at a time.

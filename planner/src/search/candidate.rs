@@ -23,7 +23,7 @@ pub struct Candidate {
     pub device_peak: Bytes,
     /// Bytes of each kind on that device, all slots.
     pub memory: BTreeMap<Kind, Bytes>,
-    /// Memory by pool.
+    /// Memory by pool, each under its [label](roundelay_schedule::Target::pool_labels).
     pub pools: BTreeMap<String, PoolUse>,
     /// Bytes that a device sends in one training step, on average over the devices in use,
     /// rounded up.

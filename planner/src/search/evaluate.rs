@@ -108,10 +108,11 @@ fn pools(
     arena: impl Fn(DeviceId) -> Bytes,
 ) -> BTreeMap<String, PoolUse> {
     let live_peak = &checked.facts().device_live_peak;
+    let labels = checked.target.pool_labels();
     let mut pools: BTreeMap<String, PoolUse> = BTreeMap::new();
     for (device, cell) in cells {
         let pool = checked.target.devices[*device].pool;
-        let used = pools.entry(checked.target.pools[pool].name.clone()).or_default();
+        let used = pools.entry(labels[pool].clone()).or_default();
         used.live_peak += live_peak.get(cell).copied().unwrap_or_default();
         used.arena += arena(*cell);
     }

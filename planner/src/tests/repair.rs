@@ -2,13 +2,15 @@
 
 use super::{all, everything, refusal};
 use crate::{
-    Options, Refusal, Repair, Searched, plan,
+    Candidate, Options, Refusal, Repair, Searched, plan,
     sample::{self, Random},
     search::{progress::Progress, ranking::survey},
     tests::random_program,
 };
 use roundelay_dsl::{Choice, Numbers, Program};
-use roundelay_schedule::{Bytes, Exactness, Order, Placement, Recompute, Rule, States};
+use roundelay_schedule::{
+    Bytes, Exactness, Id, Order, Placement, Pool, Recompute, Rule, States,
+};
 
 /// Every change is one with which a plan fits, and the plan is the one that is told.
 fn hold(program: &Program, refused: &Refusal) {
@@ -83,6 +85,31 @@ fn devices_that_are_too_small_get_their_memory_by_name() {
     let sharing = lines(&refused).into_iter().any(|l| l.starts_with("shared.sharing = "));
     assert!(sharing, "{refused}");
     hold(&shared, &refused);
+}
+
+#[test]
+fn memories_of_one_name_get_what_the_fullest_takes() {
+    let mut program = sample::program(4, 8);
+    let pool = |_| Pool { name: "node".to_owned(), capacity: Bytes(3_000) };
+    program.target.pools = (0..2).map(pool).collect();
+    for (id, device) in program.target.devices.iter_mut() {
+        device.pool = Id::new(id.index() / 2);
+    }
+    program.search.placement = Choice::OneOf(vec![Placement::Data]);
+    program.search.micro_batches = Numbers::Ranges(vec![(4, 4)]);
+    let refused = refusal(&program);
+    let lines = lines(&refused);
+    let sharing = lines.iter().filter(|line| line.starts_with("node.sharing = "));
+    let [line] = sharing.collect::<Vec<_>>()[..] else { panic!("{refused}") };
+    hold(&program, &refused);
+    program.set_all(&[*line]).unwrap_or_else(|mistake| panic!("{mistake}"));
+    let planned = plan(&program, &Options::default()).expect("it fits now");
+    let capacity = program.target.pools[Id::new(0)].capacity;
+    let fullest = |found: &Candidate| {
+        assert!(found.pools.keys().eq(["node.0", "node.1"]));
+        found.pools.values().map(|used| used.arena).max()
+    };
+    assert!(planned.plans.iter().any(|found| fullest(found) == Some(capacity)));
 }
 
 /// A kind of devices whose name the language cannot spell.
