@@ -3,7 +3,9 @@
 use roundelay_codegen::{LowerError, lower_with};
 use roundelay_dsl::Program;
 use roundelay_kernels::Kernels;
-use roundelay_planner::{Algebra, Shortfall, TooWeak, Unpriced, shortfalls, weaker};
+use roundelay_planner::{
+    Algebra, Shortfall, TooWeak, Unpriced, Unproven, shortfalls, weaker,
+};
 use roundelay_schedule::{Checked, Plan, Violations, check};
 use thiserror::Error;
 
@@ -22,9 +24,12 @@ pub enum CompileError {
     /// Devices have too little memory, or the program allows too little.
     #[error("{}", told(.0))]
     Memory(Vec<Shortfall>),
-    /// The schedule breaks a rule, which is a fault of the compiler.
+    /// The schedule is beyond limits.
     #[error("{0}")]
     Check(Violations),
+    /// The schedule breaks a rule, which is a fault of the compiler.
+    #[error(transparent)]
+    Unproven(#[from] Unproven),
 }
 
 fn told(shortfalls: &[Shortfall]) -> String {
@@ -48,5 +53,8 @@ pub fn compile(program: &Program, plan: &Plan) -> Result<Checked, CompileError> 
         return Err(CompileError::Memory(lacking));
     }
     roundelay_planner::price(&mut schedule, program)?;
-    check(schedule, &Kernels).map_err(CompileError::Check)
+    check(schedule, &Kernels).map_err(|found| match Unproven::of(&found) {
+        Some(unproven) => unproven.into(),
+        None => CompileError::Check(found),
+    })
 }

@@ -63,7 +63,7 @@ pub use space::equal::Superior;
 pub use space::excluded::{Excluded, Sizes};
 pub use space::family::{Clash, Family};
 pub use space::outline::Outline;
-pub use space::reason::{Reason, Shortage, Shortfall};
+pub use space::reason::{Reason, Shortage, Shortfall, Unproven};
 pub use space::tied::Tied;
 
 use roundelay_dsl::Program;

@@ -9,6 +9,7 @@ mod overdecompose;
 mod recompute;
 mod repair;
 mod slices;
+mod unproven;
 
 pub(crate) use brute_force::{pick, random_program, some};
 

@@ -87,6 +87,7 @@ fn planned(path: &Path, loaded: &Loaded) -> Result<(Checked, Vec<Problem>), Fail
                 CompileError::Lower(error) => planner::unlowered(&text, program, error),
                 CompileError::Exactness(_)
                 | CompileError::Check(_)
+                | CompileError::Unproven(_)
                 | CompileError::Memory(_)
                 | CompileError::Price(_) => None,
             };

@@ -13,7 +13,7 @@ use roundelay::{
     CompileError, Diagnostic, Diagnostics, FileErrors, Refusal, Unnameable,
     parts::{
         dsl::{ListMistake, SourcePlace},
-        planner::{NoPlan, PlanMistake, PlanMistakes, Shortfall},
+        planner::{NoPlan, PlanMistake, PlanMistakes, Searched, Shortfall},
         schedule::{Lines, Violations},
     },
 };
@@ -196,6 +196,9 @@ impl Failure {
 
     /// No plan fits.
     pub(crate) fn no_plan(loaded: &Loaded, refusal: &Refusal) -> Self {
+        if refusal.searched == Searched::Unproven {
+            return Self::unproven(&loaded.file, refusal);
+        }
         let binding = refusal.binding.clone();
         let mut problem = Problem::new(Code::NoPlan, &loaded.file, 0, binding);
         let lines = refusal.repairs.iter().map(|repair| repair.lines.join(", "));
@@ -287,6 +290,7 @@ impl Failure {
             CompileError::Check(violations) => {
                 Self::violations(&loaded.file, violations, &Lines::default())
             }
+            CompileError::Unproven(unproven) => Self::unproven(&loaded.file, unproven),
             CompileError::Exactness(refused) => {
                 Self::diagnostic(&broken::exactness(refused, loaded))
             }

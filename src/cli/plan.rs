@@ -13,7 +13,7 @@ use super::{
 };
 use roundelay::{
     OutputFile, Plan, Program, Ranking, SearchOptions,
-    parts::planner::{self, Document, Explanation, Front, Goal},
+    parts::planner::{self, Document, Explanation, Front, Goal, Reason},
 };
 use serde::Serialize;
 use std::path::Path;
@@ -199,9 +199,12 @@ fn diff(
     };
     let plans = (read(one)?, read(other)?);
     let cost = |path: &Path, plan: &Plan| {
-        let refused = |why: planner::Reason| {
-            let message = format!("`{}` cannot be costed: {why}", path.display());
-            Failure::refused(Code::Plan, path, message)
+        let refused = |why| match why {
+            Reason::Unproven(unproven) => Failure::unproven(path, &unproven),
+            why => {
+                let message = format!("`{}` cannot be costed: {why}", path.display());
+                Failure::refused(Code::Plan, path, message)
+            }
         };
         planner::appraise(&program, plan).map_err(refused)
     };

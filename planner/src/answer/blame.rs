@@ -68,7 +68,8 @@ fn spoken_of(reason: &Reason) -> &'static [&'static str] {
         | Reason::Equal(_)
         | Reason::Memory(_)
         | Reason::Endless(_)
-        | Reason::Refused(_) => &[],
+        | Reason::Refused(_)
+        | Reason::Unproven(_) => &[],
     }
 }
 

@@ -192,6 +192,7 @@ fn decision(reason: &Reason, plan: &Plan) -> &'static str {
         | Reason::BehindTheLast { .. }
         | Reason::DevicesNotAllowed { .. }
         | Reason::Endless(_)
+        | Reason::Unproven(_)
         | Reason::Memory(_) => "devices",
         Reason::Equal(_) => "rule",
     }

@@ -49,6 +49,8 @@ pub enum Searched {
         /// Plans that nobody looked at.
         unseen: usize,
     },
+    /// The compiler made a schedule of a plan that the checker refuses, so the plan may fit.
+    Unproven,
 }
 
 impl Refusal {
@@ -59,13 +61,19 @@ impl Refusal {
             .chain(&mistake.hints)
             .map(String::as_str)
             .collect();
+        let blamed = ["minimize", "result"].map(str::to_owned).into();
+        Self { blamed, ..Self::plain(said.join("; "), Searched::Nothing) }
+    }
+
+    /// A refusal for which no change was tried.
+    fn plain(binding: String, searched: Searched) -> Self {
         Self {
-            binding: said.join("; "),
+            binding,
             repairs: Vec::new(),
             untried: Box::default(),
             mistaken: Box::default(),
-            searched: Searched::Nothing,
-            blamed: ["minimize", "result"].map(str::to_owned).into(),
+            searched,
+            blamed: Box::default(),
         }
     }
 }
@@ -74,6 +82,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let binding = &self.binding;
         match self.searched {
+            Searched::Unproven => return f.write_str(binding),
             Searched::Nothing => return write!(f, "no plan is looked for: {binding}"),
             Searched::All => write!(f, "no plan fits: {binding}")?,
             Searched::Part { clocked, unseen } => write!(
@@ -107,6 +116,9 @@ impl fmt::Display for Refusal {
 
 /// The refusal of a program whose search came out empty.
 pub(crate) fn refuse(program: &Program, options: &Options, ranking: &Ranking) -> Refusal {
+    if let Some(unproven) = unproven(ranking) {
+        return Refusal::plain(unproven, Searched::Unproven);
+    }
     let Changes { repairs, mut untried, mistaken } = changes(program, options, ranking);
     let searched = match ranking.is_optimal() {
         true => Searched::All,
@@ -165,12 +177,7 @@ fn binding(program: &Program, ranking: &Ranking, furthest: Option<&Excluded>) ->
         );
     }
     match furthest {
-        Some(Excluded { family, sizes: Sizes::All, reason, .. }) => {
-            format!("{}: {family}: {reason}", constraint(reason))
-        }
-        Some(Excluded { family, sizes: Sizes::One(counts), reason, .. }) => {
-            format!("{}: {family}, {counts}: {reason}", constraint(reason))
-        }
+        Some(excluded) => told(excluded),
         None if program.target.devices.is_empty() => {
             "devices: the cluster has none".to_owned()
         }
@@ -178,6 +185,22 @@ fn binding(program: &Program, ranking: &Ranking, furthest: Option<&Excluded>) ->
                  number of shards splits the members into several groups"
             .to_owned(),
     }
+}
+
+/// Some plans that were excluded, and why.
+fn told(Excluded { family, sizes, reason, .. }: &Excluded) -> String {
+    let constraint = constraint(reason);
+    match sizes {
+        Sizes::All => format!("{constraint}: {family}: {reason}"),
+        Sizes::One(counts) => format!("{constraint}: {family}, {counts}: {reason}"),
+    }
+}
+
+/// A plan whose schedule the checker refuses, where there is one: of the others nobody knows what they
+/// would have been.
+pub(super) fn unproven(ranking: &Ranking) -> Option<String> {
+    let is_unproven = |own: &&Excluded| matches!(own.reason, Reason::Unproven(_));
+    ranking.space.excluded.iter().find(is_unproven).map(told)
 }
 
 /// Of the plans that were excluded one that came furthest; of those that came equally far one whose
@@ -230,7 +253,7 @@ fn exactness(program: &Program, excluded: &Excluded) -> Exactness {
 /// How many phases a plan that was excluded for this reason did not reach.
 fn phase(reason: &Reason) -> u32 {
     match reason {
-        Reason::Endless(_) | Reason::Memory(_) => 0,
+        Reason::Endless(_) | Reason::Memory(_) | Reason::Unproven(_) => 0,
         Reason::TooFewDevices { .. }
         | Reason::BehindTheLast { .. }
         | Reason::DevicesNotAllowed { .. } => 2,
@@ -278,5 +301,6 @@ fn constraint(reason: &Reason) -> &'static str {
         }
         Reason::Clash(_) => "decisions that do not go together",
         Reason::Refused(_) | Reason::Equal(_) => "the model",
+        Reason::Unproven(_) => "the compiler",
     }
 }

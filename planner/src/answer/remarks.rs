@@ -1,7 +1,10 @@
 //! What a reader should know before believing a ranking, in sentences.
 
 use crate::{
-    answer::{idle::idle, row_by_row::row_by_row, unaligned::unaligned_logits},
+    answer::{
+        idle::idle, refusal::unproven, row_by_row::row_by_row,
+        unaligned::unaligned_logits,
+    },
     search::{candidate::Candidate, ranking::Ranking},
     space::{cuts::Chain, tied::Tied, values::left_out},
 };
@@ -25,7 +28,7 @@ pub fn remarks(ranking: &Ranking, program: &Program) -> Vec<String> {
             candidate.plan.placement == placement && !candidate.plan.rule.is_synchronous()
         })
     };
-    let mut remarks = Vec::new();
+    let mut remarks: Vec<String> = unproven(ranking).into_iter().collect();
     if cyclic(Placement::Concurrent) {
         remarks.push(
             "accumulate needs less memory than concurrent cyclic micro-batches, and no delay"

@@ -17,7 +17,7 @@ use roundelay_codegen::Lowerer;
 use roundelay_dsl::Program;
 use roundelay_kernels::Kernels;
 use roundelay_schedule::{
-    Bytes, Checked, DeviceId, Kind, Plan, Schedule, Violations, check, simulate_steady,
+    Bytes, Checked, DeviceId, Kind, Plan, Schedule, check, simulate_steady,
 };
 use std::collections::BTreeMap;
 
@@ -57,10 +57,8 @@ impl<'a> Evaluator<'a> {
         let mut schedule = lowered.map_err(Reason::refused)?.map_err(Reason::Memory)?;
         let priced = calls::price_with(&mut schedule, self.costs);
         let origins = priced.map_err(Reason::refused)?;
-        let violated = |violations: Violations| {
-            Reason::refused(format!("the checker finds: {}", violations.first()))
-        };
-        Ok((check(schedule, &Kernels).map_err(violated)?, origins))
+        let checked = check(schedule, &Kernels);
+        Ok((checked.map_err(|found| Reason::unproven(&found))?, origins))
     }
 }
 

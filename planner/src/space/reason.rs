@@ -3,6 +3,7 @@
 use crate::space::{cuts::Uncuttable, equal::Superior, family::Clash};
 use roundelay_schedule::{
     Bytes, DeviceId, Endless, Kind, LANES_MAX, MICRO_BATCHES_MAX, Misfit, PlanFault,
+    Violations,
 };
 use std::fmt;
 
@@ -110,6 +111,35 @@ pub enum Reason {
     },
     /// The compiler refuses it.
     Refused(String),
+    /// The compiler made a schedule of it that the checker refuses for this.
+    Unproven(Unproven),
+}
+
+/// What the checker finds in a schedule that the compiler made, which is a fault of the compiler. The message
+/// ends with the hint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this is a fault of Roundelay and of no program: the checker refuses the schedule that the \
+     compiler made, for {found}; {}",
+    Self::HINT
+)]
+pub struct Unproven {
+    found: String,
+}
+
+impl Unproven {
+    /// What to do about it.
+    pub const HINT: &str = "please report it with the program and the command";
+
+    /// A fault of the compiler, unless what it was told to make is beyond limits.
+    pub fn of(violations: &Violations) -> Option<Self> {
+        let first = violations.first();
+        let found = match violations.total() - 1 {
+            0 => first.to_string(),
+            more => format!("{first}, and {more} more"),
+        };
+        (!violations.exceed_limits()).then_some(Self { found })
+    }
 }
 
 /// How much memory is missing, at the place where most is missing.
@@ -146,6 +176,14 @@ impl Reason {
         Self::Refused(words.to_string())
     }
 
+    /// The checker refuses the schedule that the compiler made.
+    pub(crate) fn unproven(violations: &Violations) -> Self {
+        match Unproven::of(violations) {
+            Some(unproven) => Self::Unproven(unproven),
+            None => Self::refused(format!("the checker finds: {}", violations.first())),
+        }
+    }
+
     /// Its name in documents.
     pub fn name(&self) -> &'static str {
         match self {
@@ -174,6 +212,7 @@ impl Reason {
             Reason::Endless(_) => "endless",
             Reason::NoStage { .. } => "no_such_stage",
             Reason::Refused(_) => "refused",
+            Reason::Unproven(_) => "unproven",
         }
     }
 
@@ -210,7 +249,8 @@ impl Reason {
             | Reason::Equal(_)
             | Reason::Endless(_)
             | Reason::NoStage { .. }
-            | Reason::Refused(_) => 0,
+            | Reason::Refused(_)
+            | Reason::Unproven(_) => 0,
         }
     }
 }
@@ -283,6 +323,7 @@ impl fmt::Display for Reason {
             Reason::Equal(superior) => write!(f, "{superior}"),
             Reason::Memory(shortfall) => write!(f, "{shortfall}"),
             Reason::Endless(endless) => write!(f, "{endless}"),
+            Reason::Unproven(unproven) => write!(f, "{unproven}"),
         }
     }
 }

@@ -34,7 +34,7 @@ fn marks(schedule: &Schedule, faults: &mut Faults) {
     let waits = schedule.actions.values().flat_map(|action| &action.after);
     let depth = 1 + u64::from(waits.map(|wait| wait.distance).max().unwrap_or(0));
     let marks = depth * schedule.actions.len() as u64;
-    faults.require(marks < limit::CELLS * 8, Culprit::Header("actions"), || {
+    faults.limit(marks < limit::CELLS * 8, Culprit::Header("actions"), || {
         format!("{depth} periods of {} actions wait at once", schedule.actions.len())
     });
 }
@@ -50,6 +50,10 @@ struct Line<'a> {
 impl Line<'_> {
     fn require(&mut self, holds: bool, problem: impl FnOnce() -> String) {
         self.faults.require(holds, Culprit::Action(self.id), problem);
+    }
+
+    fn limit(&mut self, holds: bool, problem: impl FnOnce() -> String) {
+        self.faults.limit(holds, Culprit::Action(self.id), problem);
     }
 
     fn malformed(&mut self, problem: String) {
@@ -93,7 +97,7 @@ impl Line<'_> {
 
     fn timing(&mut self, action: &Action) {
         for periods in [action.lag, action.reach] {
-            self.require(u64::from(periods) < limit::LAG, || {
+            self.limit(u64::from(periods) < limit::LAG, || {
                 format!(
                     "has a lag or reach of {periods}; it must be less than {}",
                     limit::LAG
@@ -114,7 +118,7 @@ impl Line<'_> {
             self.require(action.index() < lines, || {
                 format!("waits for {action}, which does not exist")
             });
-            self.require(u64::from(*distance) < limit::PERIODS, || {
+            self.limit(u64::from(*distance) < limit::PERIODS, || {
                 format!(
                     "waits over {distance} periods; it must wait over fewer than {}",
                     limit::PERIODS

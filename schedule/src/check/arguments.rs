@@ -27,8 +27,11 @@ pub(super) fn check(
             Role::Input(input) => schedule.job.inputs.get(*input).is_some(),
             _ => true,
         };
-        faults.require(known && size.0 < limit::BYTES, culprit, || {
+        faults.require(known, culprit, || {
             format!("binds {role} of {} bytes; no such thing exists", size.0)
+        });
+        faults.limit(size.0 < limit::BYTES, culprit, || {
+            format!("binds {role} of {} bytes; it must stay below 2^48", size.0)
         });
         faults.require(allowed(routine.pass, *role, *access), culprit, || {
             format!("pass {} must not {access} {role}", routine.pass)

@@ -46,7 +46,7 @@ pub(super) fn check(
     let clones = longest.saturating_mul(layout.count() as u64);
     let cost = one.saturating_add(clones).saturating_mul(layout.symmetry);
     let small = cost <= limit::INSTANCES;
-    faults.require(small, Culprit::Header("actions"), || {
+    faults.limit(small, Culprit::Header("actions"), || {
         format!("{periods} periods with {lag} of lag are too many to follow")
     });
     if small {

@@ -19,6 +19,10 @@ impl Violations {
     pub fn first(&self) -> &Violation {
         &self.kept[0]
     }
+    /// Whether anything is beyond limits. If nothing is, whoever made the schedule made it wrong.
+    pub fn exceed_limits(&self) -> bool {
+        self.kept.iter().any(|own| matches!(own, Violation::Beyond { .. }))
+    }
     /// How many there are, those included that were not kept.
     pub fn total(&self) -> usize {
         self.total
@@ -92,6 +96,24 @@ impl Faults {
     /// Takes a malformed thing.
     pub(super) fn malformed(&mut self, culprit: Culprit, problem: impl Into<String>) {
         self.push(Violation::Malformed { culprit, problem: problem.into() });
+    }
+
+    /// Takes a thing that is beyond a limit unless `holds`.
+    #[inline]
+    pub(super) fn limit(
+        &mut self,
+        holds: bool,
+        culprit: Culprit,
+        problem: impl FnOnce() -> String,
+    ) {
+        if !holds {
+            self.beyond(culprit, problem());
+        }
+    }
+
+    /// Takes a thing that is beyond a limit.
+    pub(super) fn beyond(&mut self, culprit: Culprit, problem: impl Into<String>) {
+        self.push(Violation::Beyond { culprit, problem: problem.into() });
     }
 
     /// Takes those that were found elsewhere.

@@ -26,7 +26,7 @@ fn target(schedule: &Schedule, faults: &mut Faults) {
     let culprit = Culprit::Header("target");
     let target = &schedule.target;
     let devices = target.devices.len();
-    faults.require(devices as u64 <= limit::DEVICES, culprit, || {
+    faults.limit(devices as u64 <= limit::DEVICES, culprit, || {
         format!("{devices} devices; at most {} are possible", limit::DEVICES)
     });
     for (id, device) in target.devices.iter() {
@@ -38,7 +38,7 @@ fn target(schedule: &Schedule, faults: &mut Faults) {
         });
     }
     let domains = target.domains.len();
-    faults.require(domains <= limit::DOMAINS, culprit, || {
+    faults.limit(domains <= limit::DOMAINS, culprit, || {
         format!("{domains} domains; at most {} are possible", limit::DOMAINS)
     });
     for domain in &target.domains {
@@ -68,17 +68,17 @@ fn sizes(plan: &Plan, faults: &mut Faults) {
     let culprit = Culprit::Header("plan");
     let Plan { micro_batches, stages, slices, replicas, .. } = *plan;
     let [n, s, k] = [micro_batches, stages, slices].map(u64::from);
-    faults.require(n.saturating_mul(s.saturating_mul(k)) <= limit::TASKS, culprit, || {
+    faults.limit(n.saturating_mul(s.saturating_mul(k)) <= limit::TASKS, culprit, || {
         format!(
             "{n} micro-batches of {s} stages in {k} slices; their product is at most {}",
             limit::TASKS
         )
     });
-    faults.require(micro_batches <= limit::MICRO_BATCHES_MAX, culprit, || {
+    faults.limit(micro_batches <= limit::MICRO_BATCHES_MAX, culprit, || {
         format!("{n} micro-batches; at most {} are possible", limit::MICRO_BATCHES_MAX)
     });
     let all = (n * u64::from(replicas)).saturating_mul(k);
-    faults.require(all <= limit::ALL_MICRO_BATCHES, culprit, || {
+    faults.limit(all <= limit::ALL_MICRO_BATCHES, culprit, || {
         format!(
             "{replicas} replicas take {all} micro-batches, slices counted; at most {} are \
              possible",
@@ -89,7 +89,7 @@ fn sizes(plan: &Plan, faults: &mut Faults) {
         Rule::CyclicSlack(slack) => slack,
         Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::Local { .. } => 0,
     };
-    faults.require(slack <= limit::SLACK, culprit, || {
+    faults.limit(slack <= limit::SLACK, culprit, || {
         format!("slack is {slack}; at most {} is possible", limit::SLACK)
     });
 }
@@ -102,7 +102,7 @@ fn rings(schedule: &Schedule, faults: &mut Faults) {
         .map(|stage| u64::from(placement.ring(*rule, *micro_batches, *stages, stage)));
     let devices: u64 = rings.sum();
     let few = devices <= limit::DEVICES || *reduction == Reduction::Sequential;
-    faults.require(few, Culprit::Header("plan"), || {
+    faults.limit(few, Culprit::Header("plan"), || {
         format!("takes {devices} devices; at most {} are possible", limit::DEVICES)
     });
 }
@@ -134,7 +134,7 @@ fn job(schedule: &Schedule, faults: &mut Faults) {
     let width = job.optimizer_width().max(job.gradient_width()).max(job.dtype.size());
     for (stage, elements) in job.elements.iter() {
         let bytes = elements.checked_mul(width);
-        faults.require(bytes.is_some_and(|b| b < limit::BYTES), culprit, || {
+        faults.limit(bytes.is_some_and(|b| b < limit::BYTES), culprit, || {
             format!("{stage} has {elements} elements; they must stay below 2^48 bytes")
         });
     }
@@ -144,7 +144,7 @@ fn job(schedule: &Schedule, faults: &mut Faults) {
             .shape
             .iter()
             .try_fold(8u64, |product, &extent| product.checked_mul(extent));
-        faults.require(elements.is_some_and(|e| e < limit::BYTES), culprit, || {
+        faults.limit(elements.is_some_and(|e| e < limit::BYTES), culprit, || {
             format!("input {id} has the shape {:?}; it is too large", input.shape)
         });
         faults.require(input.shape.first() == Some(&examples), culprit, || {
@@ -207,7 +207,7 @@ fn axes(schedule: &Schedule, faults: &mut Faults) {
     if folded.is_none() {
         let most = limit::DEVICES;
         let problem = format!("extents are at least 1, and at most {most} together");
-        return faults.malformed(culprit, problem);
+        return faults.beyond(culprit, problem);
     }
     parts(schedule, faults);
     let plan = &schedule.plan;

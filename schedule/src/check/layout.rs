@@ -65,7 +65,7 @@ impl Layout {
         for (device, start, end, cell) in self.ranges(schedule) {
             open.retain(|(other, until, _)| *other == device && *until > start);
             if (pairs.len() + 2 * open.len()) as u64 > limit::CELLS {
-                faults.malformed(
+                faults.beyond(
                     Culprit::Header("buffers"),
                     "too many slots share addresses; lay them side by side",
                 );
@@ -107,12 +107,12 @@ impl Layout {
                              only after {} periods; lay them side by side",
                             pair[1], self.symmetry
                         );
-                        return faults.malformed(Culprit::Buffer(pair[0]), problem);
+                        return faults.beyond(Culprit::Buffer(pair[0]), problem);
                     }
                 }
             }
         }
-        faults.require(
+        faults.limit(
             self.recurrence <= limit::PERIODS,
             Culprit::Header("buffers"),
             || format!("a slot is written again only after {} periods", self.recurrence),

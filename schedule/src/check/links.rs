@@ -24,7 +24,7 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
             Work::Launch { .. } | Work::Feed { .. } | Work::Report { .. } => {}
         }
         if links.work > limit::INSTANCES {
-            return links.faults.malformed(
+            return links.faults.beyond(
                 Culprit::Action(id),
                 "too many devices take turns in moves; use fewer coordinates",
             );

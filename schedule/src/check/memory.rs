@@ -12,10 +12,10 @@ pub(super) fn rings(schedule: &Schedule, faults: &mut Faults) {
     for (id, ring) in schedule.rings.iter() {
         let culprit = Culprit::Ring(id);
         let length = ring.devices.len() as u64;
-        faults.require((1..=limit::PERIODS).contains(&length), culprit, || {
+        faults.limit((1..=limit::PERIODS).contains(&length), culprit, || {
             format!("has {length} devices; 1 to {} are possible", limit::PERIODS)
         });
-        faults.require((1..=limit::LANES_MAX).contains(&ring.lanes), culprit, || {
+        faults.limit((1..=limit::LANES_MAX).contains(&ring.lanes), culprit, || {
             format!("has {} lanes; 1 to {} are possible", ring.lanes, limit::LANES_MAX)
         });
         for device in &ring.devices {
@@ -100,7 +100,7 @@ pub(super) fn buffers(schedule: &Schedule, faults: &mut Faults) {
             cells = cells.saturating_add(devices * u64::from(buffer.slots));
         }
     }
-    faults.require(cells <= limit::CELLS, Culprit::Header("buffers"), || {
+    faults.limit(cells <= limit::CELLS, Culprit::Header("buffers"), || {
         format!("{cells} slots on all devices; at most {} are possible", limit::CELLS)
     });
 }
@@ -110,12 +110,12 @@ fn shape(schedule: &Schedule, id: BufferId, buffer: &Buffer, faults: &mut Faults
     faults.require(schedule.rings.get(buffer.home).is_some(), culprit, || {
         format!("has its home on {}; name a ring that is listed", buffer.home)
     });
-    faults.require((1..=limit::SLOTS).contains(&buffer.slots), culprit, || {
+    faults.limit((1..=limit::SLOTS).contains(&buffer.slots), culprit, || {
         format!("has {} slots; 1 to {} are possible", buffer.slots, limit::SLOTS)
     });
     let total = buffer.size.0.checked_mul(u64::from(buffer.slots));
     let end = total.and_then(|total| total.checked_add(buffer.offset.0));
-    faults.require(end.is_some_and(|end| end < limit::BYTES), culprit, || {
+    faults.limit(end.is_some_and(|end| end < limit::BYTES), culprit, || {
         "ends past 2^48 bytes; make it smaller".into()
     });
     let alignment = match buffer.subject {

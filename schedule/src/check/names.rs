@@ -43,13 +43,13 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
     }
     for name in parameters {
         let is_key = is_plain(name, limit::KEY) && !name.starts_with("__");
-        faults.require(is_key, Culprit::Header("job"), || {
+        faults.limit(is_key, Culprit::Header("job"), || {
             format!("parameter {}, and begin with no `__`", told(name, limit::KEY))
         });
     }
     for (_, crate::Input { name, .. }) in job.data_inputs() {
         let is_file = is_plain(name, limit::FILE_NAME);
-        faults.require(is_file, Culprit::Header("job"), || {
+        faults.limit(is_file, Culprit::Header("job"), || {
             format!("input {}", told(name, limit::FILE_NAME))
         });
     }
@@ -58,7 +58,7 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
 /// Terminals obey what they cannot show.
 fn printable(culprit: Culprit, name: &str, faults: &mut Faults) {
     let shown = !name.chars().any(char::is_control) && name.len() <= limit::KEY;
-    faults.require(shown, culprit, || {
+    faults.limit(shown, culprit, || {
         let start: String = name.chars().take(40).collect();
         format!(
             "the name `{}` cannot be shown: write at most {} bytes, and nothing that controls \

@@ -9,23 +9,23 @@ pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
     let target = &schedule.target;
     for (id, device) in target.devices.iter() {
         let none = idle(device);
-        faults.require(none.is_none(), Culprit::Header("target"), || {
+        faults.limit(none.is_none(), Culprit::Header("target"), || {
             format!("{id} has no {}; write at least 1", none.unwrap_or_default())
         });
     }
     for (id, link) in target.links.iter() {
-        faults.require(moves(link), Culprit::Header("target"), || {
+        faults.limit(moves(link), Culprit::Header("target"), || {
             format!("{id} has a bandwidth of 0; write at least 1 byte a second")
         });
     }
     for parameter in &schedule.job.parameters {
         let number = parameter.initial.number();
-        faults.require(number.is_finite(), Culprit::Header("job"), || {
+        faults.limit(number.is_finite(), Culprit::Header("job"), || {
             format!("`{}` begins with {number}; write a number", parameter.name)
         });
     }
     let wrong = optimizer(&schedule.job.optimizer);
-    faults.require(wrong.is_none(), Culprit::Header("job"), || {
+    faults.limit(wrong.is_none(), Culprit::Header("job"), || {
         format!("the optimizer {}", wrong.unwrap_or_default())
     });
 }

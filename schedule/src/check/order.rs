@@ -29,7 +29,7 @@ pub(super) fn check(schedule: &Schedule, layout: &Layout, faults: &mut Faults) {
     let instances = periods.saturating_mul(schedule.actions.len() as u64);
     let queues = Queues::new(schedule);
     let small = instances <= limit::INSTANCES && queues.len() <= Queues::MOST;
-    faults.require(small, Culprit::Header("actions"), || {
+    faults.limit(small, Culprit::Header("actions"), || {
         format!("{periods} periods in {} queues are too many to follow", queues.len())
     });
     if !small {
@@ -42,7 +42,7 @@ pub(super) fn check(schedule: &Schedule, layout: &Layout, faults: &mut Faults) {
         for (id, action) in schedule.actions.iter().skip(horizon.lines_above(period)) {
             order.instance(id, action, period);
             if order.clocks.size() > limit::CLOCKS {
-                order.faults.malformed(
+                order.faults.beyond(
                     Culprit::Action(id),
                     "too many waits are open at once; wait for nearer actions",
                 );

@@ -17,6 +17,14 @@ pub enum Violation {
         /// What is wrong and what would be right.
         problem: String,
     },
+    /// Something is beyond what files and machines take: too large, too many, or a number or a name that
+    /// they cannot have.
+    Beyond {
+        /// What it is about.
+        culprit: Culprit,
+        /// What is beyond which limit.
+        problem: String,
+    },
     /// More memory is laid out than there is.
     Overfull {
         /// The device or pool.
@@ -190,7 +198,8 @@ impl Violation {
     /// What is at fault; nothing when it is a line that is not there.
     pub fn culprit(&self) -> Option<Culprit> {
         match self {
-            Violation::Malformed { culprit, problem: _ } => Some(*culprit),
+            Violation::Malformed { culprit, problem: _ }
+            | Violation::Beyond { culprit, problem: _ } => Some(*culprit),
             Violation::Overfull { buffer, .. } => Some(Culprit::Buffer(*buffer)),
             Violation::Missing { .. } => None,
             Violation::Lost { .. } => Some(Culprit::Header("buffers")),
@@ -211,7 +220,8 @@ impl Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Violation::Malformed { culprit, problem } => {
+            Violation::Malformed { culprit, problem }
+            | Violation::Beyond { culprit, problem } => {
                 write!(f, "{culprit}: {problem}")
             }
             Violation::Overfull { memory, buffer, needed, capacity } => {

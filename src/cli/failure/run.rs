@@ -7,8 +7,11 @@ use crate::cli::{
 };
 use roundelay::{
     CudaError, ExamplesError, LaunchError, OutputError, ProfileError, RunError,
-    parts::runtime::{
-        CodeError, CpuError, EvaluateError, MachineError, StateError, TrainError,
+    parts::{
+        planner::Unproven,
+        runtime::{
+            CodeError, CpuError, EvaluateError, MachineError, StateError, TrainError,
+        },
     },
 };
 use std::{error::Error, path::Path};
@@ -47,6 +50,11 @@ impl Failure {
             ExamplesError::Data(error) => Self::run(file, &error.into()),
             ExamplesError::Output(error) => Self::unwritten(&error),
         }
+    }
+
+    /// A schedule that the compiler made and the checker refuses: no input is at fault.
+    pub(crate) fn unproven(file: &Path, error: &dyn Error) -> Self {
+        Self::hinted(Kind::Run, Code::Check, file, error, Unproven::HINT)
     }
 
     /// A file that is not written.
@@ -187,5 +195,45 @@ fn without(message: &str, hint: &str) -> String {
             bare.trim_end_matches([';', ':', ' ', '\n']).to_owned()
         }
         Some(_) | None => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roundelay::{
+        Kernels, SearchOptions, SourceFile, check, compile, parse,
+        parts::schedule::Waits, plan,
+    };
+
+    const PROGRAM: &str = "\
+model line {
+    input x: real[batch, 4]
+    loss mse(linear(linear(x, 4), 4), x)
+}
+device core { memory 1 GB, compute 1 GFLOP/s, bandwidth 1 GB/s }
+link bus { bandwidth 1 GB/s, latency 1 us }
+cluster two { 2 x core joined by bus }
+train { data synthetic, batch 4, steps 1, optimizer sgd(lr = 0.1) }
+plan { rule sync, placement pipeline, order gpipe, micro_batches 2, stages 2 }
+";
+
+    /// The compiler is at fault where it forgets what actions wait for.
+    #[test]
+    fn a_schedule_that_was_compiled_wrong_is_no_refusal() {
+        let source = SourceFile::new("line.rdl", PROGRAM.to_owned());
+        let program = parse(&source).expect("a program");
+        let ranking = plan(&program, &SearchOptions::default()).expect("it fits");
+        let compiled = compile(&program, &ranking.plans[0].plan).expect("it is right");
+        let mut wrong = compiled.into_inner();
+        let actions = wrong.actions.iter_mut();
+        actions.for_each(|(_, action)| action.after = Waits::default());
+        let found = check(wrong, &Kernels).expect_err("nothing waits");
+        let unproven = Unproven::of(&found).expect("no limit is met");
+        let failure = Failure::unproven(Path::new("line.rdl"), &unproven);
+        assert!(matches!(failure.kind, Kind::Run));
+        for words in ["fault of Roundelay and of no program", "hint: please report it"] {
+            assert!(failure.text.contains(words), "{}", failure.text);
+        }
     }
 }
