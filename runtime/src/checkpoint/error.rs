@@ -89,7 +89,20 @@ pub enum CheckpointError {
         /// The folder.
         folder: PathBuf,
     },
-    /// A checkpoint of another model.
+    /// A checkpoint of a model of another name, whose parameters do not fit.
+    #[error(
+        "`{}` is of model `{}`, the schedule is of `{own}`; {}",
+        path.display(), printable(model), self.hint()
+    )]
+    Stranger {
+        /// The file.
+        path: PathBuf,
+        /// Its model.
+        model: String,
+        /// The schedule's model.
+        own: String,
+    },
+    /// A checkpoint whose parameters do not fit though its model has the schedule's name.
     #[error("`{}` is of another model than the schedule:{}", path.display(), listed(mistakes))]
     Mismatch {
         /// The file.
@@ -115,6 +128,7 @@ impl CheckpointError {
             Self::Foreign { .. } => "give checkpoints a folder of their own",
             Self::Occupied { .. } => "go on with --resume, or name another folder",
             Self::Held { .. } => "wait until it ends, end it, or name another folder",
+            Self::Stranger { .. } => "go on with its own program, or name another folder",
             Self::Mismatch { .. } => "",
         }
     }
@@ -131,6 +145,7 @@ impl CheckpointError {
             | Self::Foreign { path }
             | Self::Occupied { folder: path, .. }
             | Self::Held { folder: path }
+            | Self::Stranger { path, .. }
             | Self::Mismatch { path, .. } => path,
         }
     }

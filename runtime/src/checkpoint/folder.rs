@@ -139,6 +139,7 @@ pub(super) fn prune(
         | CheckpointError::Foreign { .. }
         | CheckpointError::Occupied { .. }
         | CheckpointError::Held { .. }
+        | CheckpointError::Stranger { .. }
         | CheckpointError::Mismatch { .. } => None,
     });
     old.chain(unfinished).try_for_each(|path| {

@@ -1,9 +1,14 @@
 //! How a run goes on from a checkpoint.
 
 use super::{Checkpoint, CheckpointError, Latest, Provenance};
-use crate::{ArrayNumbers, ArraySource, ParameterState, State, state::is_named_as_head};
+use crate::{
+    ArrayNumbers, ArraySource, ParameterState, State, StateError, state::is_named_as_head,
+};
 use roundelay_schedule::{Belonging, Job, Parameter, Rule, Schedule};
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 /// How a run goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +99,8 @@ impl Checkpoint {
     /// The state from which a schedule's run goes on.
     ///
     /// # Errors
-    /// [`CheckpointError::Mismatch`] with everything in which the model differs.
+    /// [`CheckpointError::Stranger`] where the model has another name and does not fit;
+    /// [`CheckpointError::Mismatch`] with everything in which one of this name differs.
     pub fn resume(
         self,
         schedule: &Schedule,
@@ -107,12 +113,13 @@ impl Checkpoint {
         if other_heads {
             share(&mut state, &schedule.job);
         }
-        let mistakes = state.misfits(&schedule.job);
-        if !mistakes.is_empty() {
-            return Err(CheckpointError::Mismatch { path: self.path, mistakes });
-        }
         let earlier = &self.provenance;
         let other = |name| provenance.entry(name) != earlier.entry(name);
+        let mistakes = state.misfits(&schedule.job);
+        if !mistakes.is_empty() {
+            let models = [earlier, provenance].map(|run| run.entry("model").to_owned());
+            return Err(unfit(self.path, models, mistakes));
+        }
         let mut differences = provenance.differences(earlier);
         differences.extend(forgotten(&state, schedule));
         let computes = match provenance.spares_otherwise(earlier) {
@@ -147,6 +154,18 @@ impl Checkpoint {
         };
         let reason = differences.join("; ");
         Ok((state, Resumed::FromParameters { optimizer, reason }))
+    }
+}
+
+/// A checkpoint that does not fit. Of a model of another name that is the reason for all the rest.
+fn unfit(
+    path: PathBuf,
+    [model, own]: [String; 2],
+    mistakes: Vec<StateError>,
+) -> CheckpointError {
+    match model == own {
+        true => CheckpointError::Mismatch { path, mistakes },
+        false => CheckpointError::Stranger { path, model, own },
     }
 }
 

@@ -295,6 +295,26 @@ fn all_mistakes_of_another_model_are_listed() {
     assert!(text.contains("holds f32 numbers, the job computes in f64"), "{text}");
 }
 
+#[test]
+fn a_model_of_another_name_is_the_one_reason_for_all_that_does_not_fit() {
+    let from = schedule(Rule::Sync);
+    let mut to = from.clone();
+    to.job.model = "another".into();
+    let refused = |to: &Schedule| {
+        let (provenance, state) = (run(&from), state(&from, 3).into());
+        let checkpoint = Checkpoint { path: "file".into(), provenance, state };
+        checkpoint.resume(to, &run(to)).err().map(|error| error.to_string())
+    };
+    assert_eq!(refused(&to), None, "what fits goes on under any name");
+    to.job.parameters[0].shape = vec![3, 2];
+    let told = format!(
+        "`file` is of model `{}`, the schedule is of `another`; go on with its own program, or \
+         name another folder",
+        from.job.model
+    );
+    assert_eq!(refused(&to), Some(told));
+}
+
 /// A local rule trains heads besides what it shares with others.
 #[test]
 fn a_local_rule_shares_what_is_no_head() {
