@@ -4,7 +4,7 @@
 //! columns are still there, the norm is made from them, in the same bits.
 
 use super::{
-    call::{Step, Tensor},
+    call::{Step, Tensor, Term},
     derivative::again,
     graph::Graph,
     hashed::HashedSet,
@@ -31,10 +31,17 @@ impl<'a> Again<'a> {
         &mut self,
         steps: impl IntoIterator<Item = &'s Step>,
     ) -> Vec<Step> {
-        let terms = steps.into_iter().flat_map(|step| &step.terms);
-        let read = terms.map(|term| term.tensor);
+        self.before_terms(steps.into_iter().flat_map(|step| &step.terms))
+    }
+
+    /// The same for some terms of calls.
+    pub(crate) fn before_terms<'s>(
+        &mut self,
+        read: impl IntoIterator<Item = &'s Term>,
+    ) -> Vec<Step> {
+        let read = read.into_iter();
         let mut open: Vec<NodeId> =
-            read.filter_map(|tensor| self.maker(tensor)).collect();
+            read.filter_map(|term| self.maker(term.tensor)).collect();
         let mut nodes = BTreeSet::new();
         while let Some(node) = open.pop() {
             if self.done.insert(node) {

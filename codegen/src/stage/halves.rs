@@ -6,7 +6,7 @@
 //! them, and W only adds them. So the gradient sum of a stage has one author. What W reads of I
 //! is the adjoint: gradients of values that its products take, and those small gradients.
 //!
-//! What is computed again is so in I, for both.
+//! What is computed again is so in I, for both; but each cuts out the whole numbers that it reads.
 //!
 //! Where a gradient hops back to the value of a unit ([`super::hop`]), this is how its head is
 //! halved; I and W each take the trunk on their own.
@@ -27,6 +27,7 @@ use super::{
 };
 use crate::tensor::Strand;
 use roundelay_dsl::{NodeId, Source};
+use roundelay_schedule::Element;
 use std::collections::BTreeSet;
 
 /// The two halves, before anything has an address.
@@ -48,7 +49,7 @@ impl Halves {
         let Staged { graph, flow, stage } = at;
         let mut halves = Self::default();
         let mut sums = begin(flow, stage, Sum::First);
-        let mut again = Again::new(graph, keep);
+        let [mut again, mut by_weight] = [(); 2].map(|()| Again::new(graph, keep));
         let hop = Hopping::of(at);
         let nodes: Vec<NodeId> = at.computed().rev().collect();
         let is_trunk = |node: &NodeId| hop.is_some_and(|hop| hop.is_trunk(*node));
@@ -56,21 +57,21 @@ impl Halves {
         for node in head {
             let Parted { input, weight } =
                 part(node, flow.backward(graph, node).to_vec());
-            halves.input.extend(again.before(input.iter().chain(&weight)));
-            halves.keep_again(keep, &weight);
-            let weight = halves.keep(&mut sums, node, &input, weight);
+            let terms = weight.iter().flat_map(|step| &step.terms);
+            let (numbers, reals): (Vec<&Term>, Vec<&Term>) =
+                terms.partition(|term| term.element == Element::I32);
+            let own = input.iter().flat_map(|step| &step.terms);
+            halves.input.extend(again.before_terms(own.chain(reals.iter().copied())));
+            halves.keep_again(keep, &reals);
+            let mut made = by_weight.before_terms(numbers);
+            made.extend(halves.keep(&mut sums, node, &input, weight));
             halves.input.extend(sums.lay(node, input));
-            if !weight.is_empty() {
-                halves.weight.push((node, weight));
+            if !made.is_empty() {
+                halves.weight.push((node, made));
             }
         }
         if let Some(hop) = hop {
-            halves.take_back(
-                at,
-                &mut sums,
-                [&mut again, &mut Again::new(graph, keep)],
-                (hop, &trunk),
-            );
+            halves.take_back(at, &mut sums, [&mut again, &mut by_weight], (hop, &trunk));
         }
         let nodes = graph.computed();
         halves.added = nodes.filter(|node| sums.added(Source::Node(*node))).collect();
@@ -116,8 +117,8 @@ impl Halves {
     }
 
     /// What W reads and forward lost stays in the adjoint when I has made it again.
-    fn keep_again(&mut self, keep: &Keep, weight: &[Step]) {
-        for term in weight.iter().flat_map(|step| &step.terms) {
+    fn keep_again(&mut self, keep: &Keep, read: &[&Term]) {
+        for term in read {
             let known = self.adjoint.iter().any(|(tensor, _)| *tensor == term.tensor);
             if keep.is_lost(term.tensor) && !known {
                 self.adjoint.push((term.tensor, term.elements()));
