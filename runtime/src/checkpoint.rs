@@ -17,12 +17,13 @@ pub use provenance::Provenance;
 pub use resume::{OptimizerState, Resumed, Resumption};
 pub(crate) use writing::Writing;
 
-use crate::{ArrayNumbers, ArraySource, State, output::write_whole};
+use crate::{ArrayNumbers, ArraySource, State, lock::lock, output::write_whole};
 use folder::Hold;
 use std::{
+    collections::BTreeSet,
     io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 
 /// How many checkpoints a folder keeps.
@@ -53,6 +54,9 @@ pub struct Latest {
 pub struct Checkpoints {
     folder: PathBuf,
     provenance: Provenance,
+    /// The steps of checkpoints that are known to be whole, without reading gigabytes again: the run wrote
+    /// them, or goes on from one.
+    whole: Arc<Mutex<BTreeSet<u64>>>,
     _hold: Arc<Hold>,
 }
 
@@ -79,7 +83,13 @@ impl Checkpoints {
     pub fn open(folder: &Path, provenance: Provenance) -> Result<Self, CheckpointError> {
         folder::make(folder)?;
         let _hold = Arc::new(Hold::of(folder)?);
-        Ok(Self { folder: folder.to_path_buf(), provenance, _hold })
+        let folder = folder.to_path_buf();
+        Ok(Self { folder, provenance, whole: Arc::default(), _hold })
+    }
+
+    /// The checkpoint of this step was read and is whole, so it is kept as if this run had written it.
+    pub fn found_whole(&self, step: u64) {
+        lock(&self.whole).insert(step);
     }
 
     /// The file of a step in a folder of checkpoints.
@@ -87,8 +97,8 @@ impl Checkpoints {
         folder::file(folder, step)
     }
 
-    /// Writes a checkpoint, then removes all but the two newest up to this step and what earlier
-    /// writes left unfinished. It is on disk when this returns.
+    /// Writes a checkpoint, then removes what is older than the two newest up to this step that are known to
+    /// be whole, and what earlier writes left unfinished. It is on disk when this returns.
     ///
     /// # Errors
     /// When it cannot be written; then what was there before is untouched.
@@ -110,7 +120,11 @@ impl Checkpoints {
     ) -> Result<PathBuf, CheckpointError> {
         let path = folder::file(&self.folder, step);
         match written {
-            Ok(()) => folder::prune(&self.folder, step, KEPT).map(|()| path),
+            Ok(()) => {
+                self.found_whole(step);
+                let mut whole = lock(&self.whole);
+                folder::prune(&self.folder, step, KEPT, &mut whole).map(|()| path)
+            }
             Err(source) => Err(CheckpointError::Write { path, source }),
         }
     }
@@ -165,18 +179,25 @@ impl Latest {
                 Err(error) => damaged.push(error),
             }
         }
-        match damaged.into_iter().next() {
+        match none_whole(folder, damaged) {
             None => Ok(Some(Self { checkpoint: None, ignored })),
-            Some(newest) => Err(CheckpointError::NoneWhole {
-                folder: folder.to_path_buf(),
-                count: checkpoints.len(),
-                reason: match newest {
-                    CheckpointError::Damaged { reason, .. } => reason,
-                    other => other.to_string(),
-                },
-            }),
+            Some(error) => Err(error),
         }
     }
+}
+
+/// Why nothing goes on from a folder, of what is wrong with each of its checkpoints, the newest first; nothing
+/// where it has none. One that cannot be read may be whole, and nobody is to remove it.
+fn none_whole(folder: &Path, wrong: Vec<CheckpointError>) -> Option<CheckpointError> {
+    let (folder, count) = (folder.to_path_buf(), wrong.len());
+    let is_unread = |own: &CheckpointError| matches!(own, CheckpointError::Read { .. });
+    let told = wrong.iter().position(is_unread).unwrap_or(0);
+    wrong.into_iter().nth(told).map(|error| match error {
+        CheckpointError::Damaged { reason, .. } => {
+            CheckpointError::NoneWhole { folder, count, reason }
+        }
+        unread => unread,
+    })
 }
 
 #[cfg(test)]

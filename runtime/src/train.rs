@@ -202,6 +202,13 @@ impl Checkpointing {
         }
     }
 
+    /// The run goes on from the checkpoint of this step, which was found whole.
+    pub fn goes_on_from(&self, step: u64) {
+        if let Some(checkpoints) = self.folder() {
+            checkpoints.found_whole(step);
+        }
+    }
+
     /// Where this rank writes, if it does.
     fn folder(&self) -> Option<&Checkpoints> {
         match self {

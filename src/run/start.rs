@@ -42,6 +42,7 @@ pub(super) fn begin(
             // Nobody else writes a checkpoint once this run has looked for the newest one.
             let kept = every(folder, Checkpoints::open, provenance.clone())?;
             let mut found = Resumption::of(&folder.path, schedule, &provenance)?;
+            kept.goes_on_from(found.state.step);
             if let (Resumed::WithoutCheckpoint, Some(file)) = (&found.resumed, file) {
                 (found.state, found.resumed) =
                     of_weights(schedule, file, &options.seat, listener)?;

@@ -3,7 +3,7 @@
 use super::CheckpointError;
 use crate::output::{UNFINISHED, bring_to_disk};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
@@ -120,15 +120,19 @@ pub(super) fn is_held(folder: &Path) -> bool {
     file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
-/// Removes what unfinished writes left, and of the checkpoints up to `step` all but the newest
-/// `kept`. Later ones are of a run that was left behind; they stay.
+/// Removes what unfinished writes left, and all checkpoints that are older than the newest `kept` up to
+/// `step` of those that are known to be whole. Others may be damaged, and take nobody's place. Later ones are
+/// of a run that was left behind; they stay.
 pub(super) fn prune(
     folder: &Path,
     step: u64,
     kept: usize,
+    whole: &mut BTreeSet<u64>,
 ) -> Result<(), CheckpointError> {
     let Listing { checkpoints, ignored } = list(folder)?;
-    let old = checkpoints.range(..=step).rev().skip(kept).map(|(_, path)| path);
+    whole.retain(|step| checkpoints.contains_key(step));
+    let oldest = whole.range(..=step).nth_back(kept - 1).copied();
+    let old = checkpoints.range(..oldest.unwrap_or(0)).map(|(_, path)| path);
     let unfinished = ignored.iter().filter_map(|error| match error {
         CheckpointError::Unfinished { path } => Some(path),
         CheckpointError::Read { .. }

@@ -230,6 +230,24 @@ fn the_two_newest_are_kept() {
     assert!(names(&folder).contains(&expected[1].to_string()));
 }
 
+/// What is damaged looks new, and would be in the way of what is older and whole.
+#[test]
+fn a_damaged_one_takes_no_whole_ones_place() {
+    let (folder, schedule, checkpoints) = begun("checkpoint-place", Rule::CyclicV2);
+    drop(checkpoints);
+    let mut flipped = bytes(&run(&schedule), &state(&schedule, 2));
+    *flipped.last_mut().unwrap() ^= 1;
+    folder.write("step-000000000002.safetensors", &flipped);
+    let checkpoints = Checkpoints::open(folder.path(), run(&schedule)).unwrap();
+    let found = Resumption::of(folder.path(), &schedule, &run(&schedule)).unwrap();
+    checkpoints.found_whole(found.state.step);
+    let whole = |step| format!("step-{step:012}.safetensors");
+    checkpoints.save(&state(&schedule, 3)).unwrap();
+    assert_eq!(names(&folder), [1, 2, 3].map(whole));
+    checkpoints.save(&state(&schedule, 4)).unwrap();
+    assert_eq!(names(&folder), [3, 4].map(whole), "then nobody misses it");
+}
+
 #[test]
 fn a_new_run_does_not_take_the_folder_of_another() {
     let folder = Scratch::new("checkpoint-occupied");
@@ -341,6 +359,26 @@ fn a_folder_whose_checkpoints_are_all_damaged_is_refused() {
     folder.write("step-000000000008.safetensors", b"");
     let refused = Resumption::of(folder.path(), &schedule, &run(&schedule)).unwrap_err();
     assert!(matches!(refused, CheckpointError::NoneWhole { count: 2, .. }), "{refused}");
+}
+
+/// It may be whole, so nobody is told to remove it.
+#[test]
+fn a_checkpoint_that_may_not_be_read_is_not_said_to_be_damaged() {
+    let path = |step| folder::file(Path::new("kept"), step);
+    let damaged =
+        |step| CheckpointError::Damaged { path: path(step), reason: "cut".into() };
+    let source = io::ErrorKind::PermissionDenied.into();
+    let wrong =
+        vec![damaged(3), CheckpointError::Read { path: path(2), source }, damaged(1)];
+    let told = none_whole(Path::new("kept"), wrong).unwrap();
+    assert_eq!(
+        told.to_string(),
+        "cannot read `kept/step-000000000002.safetensors`: permission denied; check that it exists \
+         and may be read"
+    );
+    let told = none_whole(Path::new("kept"), vec![damaged(3), damaged(1)]).unwrap();
+    assert!(told.hint().contains("remove them"), "{told}");
+    assert!(none_whole(Path::new("kept"), Vec::new()).is_none());
 }
 
 #[test]
