@@ -4,7 +4,7 @@ use roundelay_runtime::{
     DataError, Dataset, Feed, OutputError, OutputFile, Written, data_files,
     refuse_among_data,
 };
-use roundelay_schedule::{Checked, Element, Float, InputId, Job};
+use roundelay_schedule::{Bytes, Checked, Element, Float, InputId, Job};
 use serde::Serialize;
 use std::{
     fs::{self, File},
@@ -55,7 +55,7 @@ pub enum ExamplesError {
 /// they are whole, and the index comes last: a folder with an index has all that this says.
 ///
 /// # Errors
-/// Unusable data; files that cannot be written, or from which the data was read.
+/// Unusable data; files that cannot be written, for which there is no room, or from which the data was read.
 pub fn write_examples(
     schedule: &Checked,
     steps: u64,
@@ -79,13 +79,16 @@ pub fn write_examples(
     let inputs: Vec<(InputId, ExamplesFile)> = described(&schedule.job).collect();
     let files = inputs.iter().map(|(_, input)| output(&input.file));
     let files: Vec<OutputFile> = files.collect::<Result<_, _>>()?;
+    [&index].into_iter().chain(&files).for_each(OutputFile::clear);
+    let mut writer = Writer { job: &schedule.job, data, steps };
+    let lengths = inputs.iter().map(|(id, _)| writer.length(*id));
+    OutputFile::demand_room(&files.iter().zip(lengths).collect::<Vec<_>>())?;
     match fs::remove_file(index.path()) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(refused(index.path())(error).into());
         }
         Ok(()) | Err(_) => {}
     }
-    let mut writer = Writer { job: &schedule.job, data, steps };
     for ((id, _), file) in inputs.iter().zip(files) {
         file.write_by(|out| writer.write(*id, out))?;
     }
@@ -118,11 +121,21 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
+    /// Micro-batches of a step, as the data cuts it.
+    fn micro_batches(&self) -> u64 {
+        u64::from(self.job.batch) / self.data.examples().max(1)
+    }
+
+    /// What the file of an input takes.
+    fn length(&self, id: InputId) -> Bytes {
+        let Bytes(one) = self.job.inputs[id].bytes(self.job.dtype);
+        Bytes(self.steps.saturating_mul(self.micro_batches()).saturating_mul(one))
+    }
+
     fn write(&mut self, id: InputId, out: &mut File) -> io::Result<()> {
+        let micro_batches = self.micro_batches();
         let Self { job, data, steps } = self;
-        let input = &job.inputs[id];
-        let mut bytes = vec![0; input.bytes(job.dtype).0 as usize];
-        let micro_batches = u64::from(job.batch) / data.examples().max(1);
+        let mut bytes = vec![0; job.inputs[id].bytes(job.dtype).0 as usize];
         let mut out = BufWriter::new(out);
         for step in 0..*steps {
             for micro_batch in 0..micro_batches {

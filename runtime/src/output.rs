@@ -5,17 +5,18 @@
 //! several that write one file at one time, the last one's stays, whole. Links are followed before,
 //! because a rename would take their place. What is no file (a pipe, `/dev/stdout`) takes what comes.
 
+mod room;
+mod unfinished;
+
+pub(crate) use unfinished::{UNFINISHED, Unfinished};
+
+use roundelay_schedule::Bytes;
 use std::{
     fs::{self, File, FileType},
     io::{self, Write},
     path::{Path, PathBuf},
-    process,
-    sync::atomic::{AtomicU32, Ordering},
 };
 use thiserror::Error;
-
-/// What names of files that are not whole yet end with.
-pub(crate) const UNFINISHED: &str = ".unfinished";
 
 /// A file that is written at the end of long work.
 #[derive(Clone, Debug)]
@@ -73,6 +74,19 @@ pub enum OutputError {
         /// What the system says.
         source: io::Error,
     },
+    /// The disk is too small for it, which is known before the work begins.
+    #[error(
+        "`{}` has no room: at least {needed} are to be written, and {free} are free there; {}",
+        path.display(), self.hint()
+    )]
+    NoRoom {
+        /// The first file that has none.
+        path: PathBuf,
+        /// What it takes, with those before it on the same disk.
+        needed: Bytes,
+        /// What is free.
+        free: Bytes,
+    },
     /// The work is done, and the system takes no more of the file.
     #[error("cannot write `{}`: {source}; {}", path.display(), self.hint())]
     Write {
@@ -93,6 +107,7 @@ impl OutputError {
             Self::Unwritable { .. } | Self::Write { .. } => {
                 "check space and permissions, or name another file"
             }
+            Self::NoRoom { .. } => "write less, or name a place elsewhere",
         }
     }
 
@@ -103,6 +118,7 @@ impl OutputError {
             | Self::AmongCheckpoints { path, .. }
             | Self::AmongData { path }
             | Self::Unwritable { path, .. }
+            | Self::NoRoom { path, .. }
             | Self::Write { path, .. } => path,
         }
     }
@@ -159,6 +175,28 @@ impl OutputFile {
         own.is_ok_and(|own| folder.is_ok_and(|folder| own == folder))
     }
 
+    /// Removes what ended writers of it left unfinished, as far as that is known: who still writes has it locked.
+    pub fn clear(&self) {
+        if let Place::File(file) = &self.place {
+            unfinished::clear(file);
+        }
+    }
+
+    /// Removes what this process has not finished, whoever writes it, because the process is about to end. Nothing
+    /// is begun or finished from then on: who wants to waits for the end.
+    pub fn abandon_all() {
+        unfinished::abandon_all();
+    }
+
+    /// Proves that there is room for files of so many bytes that are written one after the other, as far as that is
+    /// known before.
+    ///
+    /// # Errors
+    /// [`OutputError::NoRoom`].
+    pub fn demand_room(files: &[(&Self, Bytes)]) -> Result<(), OutputError> {
+        room::demand(files)
+    }
+
     /// Writes it. A file is on disk when this returns.
     ///
     /// # Errors
@@ -197,61 +235,6 @@ pub(crate) fn write_whole(
     unfinished.finish(&file)
 }
 
-/// The name of a file of this writer alone for what is not whole yet; the file is removed with it, unless
-/// it has another name by then.
-pub(crate) struct Unfinished {
-    own: Option<PathBuf>,
-    /// That of the file when it is whole.
-    whole: PathBuf,
-}
-
-impl Unfinished {
-    /// An empty file, and its name.
-    pub(crate) fn begin(path: &Path) -> io::Result<(Self, File)> {
-        loop {
-            let own = unfinished(path);
-            match File::create_new(&own) {
-                Ok(file) => {
-                    let whole = path.to_path_buf();
-                    return Ok((Self { own: Some(own), whole }, file));
-                }
-                // A process of this number was ended here before, or runs on another host.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => {
-                    let told = format!("{error}, at `{}`", own.display());
-                    return Err(io::Error::new(error.kind(), told));
-                }
-            }
-        }
-    }
-
-    /// Brings the file to disk, renames it, and brings the new name to disk.
-    pub(crate) fn finish(mut self, file: &File) -> io::Result<()> {
-        if let Ok(earlier) = fs::metadata(&self.whole) {
-            file.set_permissions(earlier.permissions())?;
-        }
-        file.sync_all()?;
-        if let Some(own) = &self.own {
-            fs::rename(own, &self.whole)?;
-            // From here on the name may be another writer's.
-            self.own = None;
-        }
-        bring_to_disk(folder_of(&self.whole))
-    }
-
-    /// Removes the file.
-    fn remove(&mut self) -> io::Result<()> {
-        self.own.take().map_or(Ok(()), fs::remove_file)
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        // The write failed already; that its remains stay is said by whoever lists the folder.
-        let _ = self.remove();
-    }
-}
-
 /// Names reach the disk with their folder; systems that cannot open folders do so on their own, and so
 /// must those of a folder that may be written to, but not listed.
 pub(crate) fn bring_to_disk(folder: &Path) -> io::Result<()> {
@@ -278,7 +261,7 @@ fn attempt(file: &Path) -> io::Result<()> {
     if file.exists() {
         File::options().append(true).open(file)?;
     }
-    Unfinished::begin(file).and_then(|(mut unfinished, _)| unfinished.remove())
+    Unfinished::begin(file).and_then(|(unfinished, _)| unfinished.remove())
 }
 
 /// What a name leads to, behind all links.
@@ -310,15 +293,6 @@ fn is_stream(found: FileType) -> bool {
 #[cfg(not(unix))]
 fn is_stream(_: FileType) -> bool {
     false
-}
-
-/// A name that this process gives to no other file.
-fn unfinished(path: &Path) -> PathBuf {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}-{number}{UNFINISHED}", process::id()));
-    name.into()
 }
 
 #[cfg(test)]

@@ -157,7 +157,8 @@ impl RunError {
                 OutputError::Input { .. }
                 | OutputError::AmongCheckpoints { .. }
                 | OutputError::AmongData { .. }
-                | OutputError::Unwritable { .. },
+                | OutputError::Unwritable { .. }
+                | OutputError::NoRoom { .. },
             )
             | RunError::Weights(_)
             | RunError::Code(_) => true,

@@ -214,6 +214,22 @@ fn a_folder_of_examples_has_an_index_when_it_is_whole() {
     assert!(!folder.join("index.json").exists(), "nothing says that it is whole");
 }
 
+/// A disk that is full is known before anything is written.
+#[cfg(target_os = "linux")]
+#[test]
+fn examples_for_which_there_is_no_room_are_not_begun() {
+    let scratch = Scratch::new("examples-room");
+    let program = scratch.file("line.rdl", PROGRAM);
+    let folder = scratch.path("examples");
+    let mut data = roundelay(&format!("data --steps {} -o", u64::MAX));
+    refused(
+        data.arg(&folder).arg(&program),
+        1,
+        &["x.bin` has no room", "are free there"],
+    );
+    assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 0);
+}
+
 /// Shares of targets are made of these, wherever examples go.
 #[test]
 fn examples_of_a_masked_loss_are_what_data_brings() {

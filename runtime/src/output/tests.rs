@@ -68,7 +68,7 @@ fn of_many_writers_each_writes_a_whole_file() {
 fn what_an_ended_process_left_is_in_nobodys_way() {
     let scratch = Scratch::new("output-left");
     let path = scratch.path().join("kept");
-    let next = unfinished(&path);
+    let next = unfinished::unfinished(&path);
     let (named, number) = next.to_str().unwrap().rsplit_once('-').unwrap();
     let number: u32 = number.strip_suffix(UNFINISHED).unwrap().parse().unwrap();
     for number in number..number + 200 {
@@ -77,6 +77,43 @@ fn what_an_ended_process_left_is_in_nobodys_way() {
     OutputFile::new(&path).unwrap().write(b"later").unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"later");
     assert_eq!(names(&scratch).len(), 201, "what is another's stays");
+}
+
+/// Files of data are large, so what an ended process left of them is not to stay.
+#[test]
+fn what_nobody_writes_any_more_is_cleared() {
+    let scratch = Scratch::new("output-cleared");
+    let path = scratch.path().join("kept");
+    let (written, file) = Unfinished::begin(&path).unwrap();
+    let others = ["kept.1-x.unfinished", "kept.1-2", "other.1-2.unfinished"];
+    for name in others.into_iter().chain(["kept.1-2.unfinished"]) {
+        scratch.write(name, b"left");
+    }
+    OutputFile::new(&path).unwrap().clear();
+    let left = names(&scratch);
+    assert!(others.iter().all(|own| left.iter().any(|name| name == own)), "{left:?}");
+    assert_eq!(left.len(), others.len() + 1, "{left:?}");
+    written.finish(&file).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"", "who writes is in nobody's way");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn there_is_room_for_files_before_they_are_written() {
+    let scratch = Scratch::new("output-room");
+    let path = |name| scratch.path().join(name);
+    let [first, second] =
+        ["first", "second"].map(|name| OutputFile::new(&path(name)).unwrap());
+    let demand = |sizes: [u64; 2]| {
+        OutputFile::demand_room(&[(&first, Bytes(sizes[0])), (&second, Bytes(sizes[1]))])
+    };
+    demand([1, 1]).unwrap();
+    // No disk has room for both, however large it is.
+    let refused = demand([1, u64::MAX]).unwrap_err();
+    assert!(
+        matches!(&refused, OutputError::NoRoom { path, .. } if path.ends_with("second"))
+    );
+    assert!(refused.to_string().contains("are free there"), "{refused}");
 }
 
 #[test]
