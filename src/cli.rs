@@ -3,8 +3,9 @@
 //! JSON goes to standard output; text and tables too unless `--json` is given; progress and
 //! diagnostics go to standard error. Exit codes: 0 done, 1 the input was refused or nothing
 //! fits, 2 usage, 3 the run or the compiler failed, 130 interrupted: a run comes to rest at the first
-//! Ctrl-C, or when nobody reads any more what it prints; `plan` prints what it knows; `compile`,
-//! `evaluate`, `data` and `profile` say what will not come; all else ends by the signal itself.
+//! Ctrl-C, SIGTERM or SIGHUP, or when nobody reads any more what it prints; `plan` prints what it
+//! knows; `compile`, `evaluate`, `data` and `profile` say what will not come; all else ends by the
+//! signal itself.
 
 mod args;
 mod broken;
@@ -21,6 +22,7 @@ mod plan;
 mod problem;
 mod profile;
 mod run;
+mod signals;
 mod simulate;
 mod watch;
 

@@ -109,10 +109,10 @@ impl Failure {
         Self { text: String::new(), ..failure }
     }
 
-    /// Signals that cannot be listened for: whoever ends the run would lose it.
-    pub(crate) fn unheard(path: &Path, error: &io::Error) -> Self {
+    /// Signals that cannot be listened for: whoever ends the command would lose what it does.
+    pub(crate) fn unheard(error: &io::Error) -> Self {
         let message = format!("cannot listen for signals: {error}");
-        Self { kind: Kind::Run, ..Self::refused(Code::Signal, path, message) }
+        Self { kind: Kind::Run, ..Self::refused(Code::Signal, Path::new(""), message) }
     }
 
     /// An input that is refused for one reason.

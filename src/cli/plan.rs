@@ -45,7 +45,7 @@ fn ranked(
     let options =
         SearchOptions { top: args.top.get(), compare, ..SearchOptions::default() };
     let form = args.json.then_some(Form::Document);
-    let mut watch = Watch::new(Known::nothing(NO_PLAN, &loaded.file, form)?);
+    let mut watch = Watch::new(Known::nothing(NO_PLAN, &loaded.file, form)?)?;
     let ranking = planner::plan_watched(program, &options, &mut watch)
         .map_err(|none| Failure::unplanned(loaded, &none))?;
     if let Some(output) = output {

@@ -10,10 +10,10 @@ use super::{
     Form,
     args::{DeviceChoice, GraphChoice, RunArgs},
     compile,
-    failure::{Failure, INTERRUPTED},
+    failure::Failure,
     load::{self, Input},
     note, print, print_json,
-    watch::{Known, Watch},
+    watch::{Known, Watch, leave},
 };
 use progress::{Beside, Progress};
 use roundelay::{
@@ -21,7 +21,7 @@ use roundelay::{
     SearchOptions, Seat, Start, parts::planner,
 };
 use serde::Serialize;
-use std::{io, path::Path, process, slice, time::Duration};
+use std::{io, path::Path, slice, time::Duration};
 use tell::Teller;
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
@@ -29,7 +29,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let told = Told::of(&seat);
     let on = choose_device(args)?;
     let nothing = nothing(args, told)?;
-    let mut watch = Watch::new(nothing.clone());
+    let mut watch = Watch::new(nothing.clone())?;
     let schedule = watch.follow(nothing, |_| prepare(args, told))?;
     let progress = Progress::new();
     let options = RunOptions {
@@ -38,7 +38,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         data: args.data.clone(),
         start: choose_start(args),
         save: args.save.clone(),
-        interrupt: interrupt(&args.program.file, watch, progress.beside())?,
+        interrupt: interrupt(watch, progress.beside()),
         seat,
         deadline: Duration::from_secs(args.deadline),
     };
@@ -90,11 +90,10 @@ fn nothing(args: &RunArgs, told: Told) -> Result<Known, Failure> {
 /// What comes of a run that did not begin.
 const NOTHING: &str = "nothing was trained";
 
-/// The first Ctrl-C, or SIGTERM, ends a run after the steps that were begun, one that comes later ends it
-/// at once, and so does any while nothing was begun: ranks may wait long for each other.
-/// Before the run, while the planner works, nothing is lost: Ctrl-C ends it there, as `watch` says, and
-/// SIGTERM does what it always does.
-fn interrupt(file: &Path, watch: Watch, beside: Beside) -> Result<Interrupt, Failure> {
+/// The first wish for an end ends a run after the steps that were begun, one that comes later ends it at once,
+/// and so does any while nothing was begun: ranks may wait long for each other. Before the run, while the
+/// planner works, nothing is lost, and it ends there, as `watch` says.
+fn interrupt(watch: Watch, beside: Beside) -> Interrupt {
     let interrupt = Interrupt::default();
     let raised = interrupt.clone();
     let handler = move || match raised.raise() {
@@ -106,32 +105,15 @@ fn interrupt(file: &Path, watch: Watch, beside: Beside) -> Result<Interrupt, Fai
         Met::Echo => {}
         Met::Preparation => {
             note(&format!("interrupted before the first step: {NOTHING}"));
-            process::exit(INTERRUPTED.into());
+            leave()
         }
         Met::Wish => {
             note("interrupted again: ends now");
-            process::exit(INTERRUPTED.into());
+            leave()
         }
     };
-    on_termination(handler.clone()).map_err(|error| Failure::unheard(file, &error))?;
     watch.hand_over(handler);
-    Ok(interrupt)
-}
-
-/// Calls a handler whenever SIGTERM comes, which launchers and schedulers of jobs send before they end a
-/// process. SIGHUP stays as it is: it is ignored under `nohup`.
-#[cfg(unix)]
-fn on_termination(handler: impl Fn() + Send + 'static) -> std::io::Result<()> {
-    use signal_hook::{consts::SIGTERM, iterator::Signals};
-    let mut signals = Signals::new([SIGTERM])?;
-    let listening = move || signals.forever().for_each(|_| handler());
-    std::thread::Builder::new().spawn(listening).map(drop)
-}
-
-/// There is no such signal.
-#[cfg(not(unix))]
-fn on_termination(_: impl Fn() + Send + 'static) -> std::io::Result<()> {
-    Ok(())
+    interrupt
 }
 
 /// Where an interrupted run stands, and how it goes on.

@@ -1,9 +1,13 @@
 //! A search that takes its time tells how far it is, and ends early at Ctrl-C; what follows it ends
-//! there too, with what is known. Other long work ends there with what will not come.
+//! there too, with what is known. Other long work ends there with what will not come. The other signals that
+//! ask for an end are taken for Ctrl-C.
 
-use super::{Form, failure::Failure, note, print};
+use super::{Form, failure::Failure, note, print, signals};
 use indicatif::ProgressBar;
-use roundelay::parts::planner::{End, Look, Observer};
+use roundelay::{
+    Interrupt, Met, OutputFile,
+    parts::planner::{End, Look, Observer},
+};
 use std::{
     ops::ControlFlow,
     path::Path,
@@ -103,23 +107,26 @@ impl Known {
     }
 
     /// Does work that Ctrl-C ends at once, together with the program.
-    pub(super) fn unless<T>(self, work: impl FnOnce() -> T) -> T {
-        Watch::new(self.clone()).follow(self, |_| work())
+    pub(super) fn unless<T>(
+        self,
+        work: impl FnOnce() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        Watch::new(self.clone())?.follow(self, |_| work())
     }
 }
 
 impl Watch {
     /// Watches from now on. The first Ctrl-C ends the search, or what follows it, the second one the
-    /// program; before a search told a plan, standard output gets `nothing`. Where the signal cannot be
-    /// listened for, it does what it always does.
-    pub(super) fn new(nothing: Known) -> Self {
+    /// program; before a search told a plan, standard output gets `nothing`.
+    pub(super) fn new(nothing: Known) -> Result<Self, Failure> {
         let phase = Arc::new(Mutex::new(Phase::Known(nothing)));
-        let shared = Arc::clone(&phase);
-        let handler = move || change(&shared, interrupted);
-        if let Err(error) = ctrlc::set_handler(handler) {
-            note(&format!("cannot listen for Ctrl-C: {error}"));
-        }
-        Self { progress: Progress::new(), phase }
+        let (shared, wish) = (Arc::clone(&phase), Interrupt::default());
+        let handler = move || match wish.raise() {
+            Met::Echo => {}
+            Met::Preparation | Met::Run | Met::Wish => change(&shared, interrupted),
+        };
+        signals::listen(handler).map_err(|error| Failure::unheard(&error))?;
+        Ok(Self { progress: Progress::new(), phase })
     }
 
     /// Does what follows a search that found plans. Ctrl-C meanwhile, or since the search, tells what
@@ -193,7 +200,9 @@ fn leave_with(Known { text, missing }: &Known) -> ! {
     leave()
 }
 
-fn leave() -> ! {
+/// Ends the program, which leaves nothing unfinished behind.
+pub(super) fn leave() -> ! {
+    OutputFile::abandon_all();
     process::exit(super::failure::INTERRUPTED.into())
 }
 

@@ -167,6 +167,59 @@ fn a_run_that_cannot_print_ends_and_says_why() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_closed_terminal_brings_a_run_to_rest_unless_hangups_are_ignored() {
+    let scratch = Scratch::new("interrupt-hangup");
+    let (schedule, kept) = (compiled(&scratch), scratch.path("kept"));
+    let found = stopped(&mut train(&schedule, &kept), &["-HUP"]);
+    assert_eq!(found.code, Some(130), "{}", found.err);
+    assert!(found.err.contains("go on with `--checkpoint"), "{}", found.err);
+
+    let run = train(&schedule, &scratch.path("ignored"));
+    let mut ignoring = Command::new("sh");
+    ignoring.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]);
+    ignoring.arg(run.get_program()).args(run.get_args());
+    let (mut child, mut out, mut text) = begun(&mut ignoring);
+    signal(&child, "-HUP");
+    while text.matches("\"event\":\"step\"").count() < 50 {
+        let read = out.read_line(&mut text).expect("output is UTF-8");
+        assert!(read > 0, "it ended: {text}");
+    }
+    interrupt(&child);
+    out.read_to_string(&mut text).expect("output is UTF-8");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130), "{text}");
+}
+
+/// What is not whole may be many gigabytes.
+#[test]
+fn examples_that_are_interrupted_leave_no_part_behind() {
+    let scratch = Scratch::new("interrupt-examples");
+    let schedule = compiled(&scratch);
+    for name in ["-INT", "-TERM", "-HUP"] {
+        let folder = scratch.path(name);
+        let names = || {
+            let entries = fs::read_dir(&folder).into_iter().flatten();
+            entries
+                .map(|own| own.expect("it can be read").file_name())
+                .collect::<Vec<_>>()
+        };
+        let mut data = roundelay("data --steps 400000 -o");
+        data.arg(&folder).arg(&schedule).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = data.spawn().expect("the binary starts");
+        while names().is_empty() {
+            assert!(child.try_wait().expect("it is a child").is_none(), "it ended");
+            thread::sleep(Duration::from_millis(2));
+        }
+        signal(&child, name);
+        let found = Ended::from(child.wait_with_output().expect("it ends"));
+        assert_eq!(found.code, 130, "{}", found.err);
+        let told = "interrupted: not all examples were written";
+        assert!(found.err.contains(told), "{}", found.err);
+        assert!(names().is_empty(), "{:?}", names());
+    }
+}
+
 /// A rank that has reached rank 0, and waits for it to begin.
 #[test]
 fn a_rank_that_waits_for_others_ends_at_once() {
@@ -327,12 +380,14 @@ fn until_it_listens(child: &Child) {
 #[test]
 fn a_search_that_is_interrupted_before_it_found_a_plan_says_so() {
     let program = root().join("examples/gpt-1024.rdl");
-    for json in [true, false] {
+    for (json, name) in
+        [(true, "-INT"), (false, "-INT"), (false, "-TERM"), (false, "-HUP")]
+    {
         let mut command = roundelay(if json { "plan --json" } else { "plan" });
         command.arg(&program).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().expect("the binary starts");
         until_it_listens(&child);
-        interrupt(&child);
+        signal(&child, name);
         let found = Ended::from(child.wait_with_output().expect("it ends"));
         assert_eq!(found.code, 130, "{found:?}");
         assert!(found.err.contains("interrupted"), "{}", found.err);
