@@ -34,13 +34,16 @@ pub fn run(
     mut listener: impl FnMut(RunEvent),
 ) -> Result<Outcome, RunError> {
     let RunOptions { seat, deadline, .. } = options;
-    let control = match seat.size {
-        1 => None,
-        _ => Some(Arc::new(Control::meet(seat, *deadline)?)),
-    };
     let mut heard = |event| {
         if seat.is_first() {
             listener(event);
+        }
+    };
+    let control = match seat.size {
+        1 => None,
+        _ => {
+            let tell = &mut |text| heard(RunEvent::Note(text));
+            Some(Arc::new(Control::meet_telling(seat, *deadline, tell)?))
         }
     };
     let done = train(schedule, options, control.as_ref(), &mut heard);

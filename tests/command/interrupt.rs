@@ -240,6 +240,27 @@ fn a_rank_that_waits_for_others_ends_at_once() {
     assert!(found.err.contains("interrupted before the first step"), "{}", found.err);
 }
 
+/// A wrong number of ranks is no matter of ten minutes.
+#[test]
+fn rank_0_says_for_whom_it_waits() {
+    let scratch = Scratch::new("interrupt-waits");
+    let mut run = roundelay("run --deadline 3600");
+    let rank = [("RANK", 0), ("LOCAL_RANK", 0), ("WORLD_SIZE", 3)];
+    run.envs(rank.map(|(name, number)| (name, number.to_string())));
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|own| own.local_addr());
+    let port = free.expect("a port is free").port();
+    run.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", (port - 1).to_string());
+    run.arg(compiled(&scratch)).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = run.spawn().expect("the binary starts");
+    let mut err = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut line = String::new();
+    err.read_line(&mut line).expect("messages are UTF-8");
+    let waits = format!("note: rank 0 waits at 127.0.0.1:{port} for ranks 1, 2 of 3");
+    assert!(line.starts_with(&waits), "{line}");
+    interrupt(&child);
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+}
+
 /// A run whose output is not read comes to no rest.
 #[test]
 fn a_later_interruption_ends_the_run_at_once() {

@@ -37,7 +37,7 @@ fn a_rank_that_does_not_come_is_named_within_the_deadline() {
     let start = Instant::now();
     for own in world.start(&[0, 2], SOON, None).ended() {
         assert_eq!(own.code, 3, "{own:?}");
-        assert!(own.err.contains("rank 1 of 3 does not come"), "{}", own.err);
+        assert!(own.err.contains("rank 1 of 3 did not come"), "{}", own.err);
     }
     assert!(start.elapsed() < Duration::from_secs(30));
     let own = &world.start(&[1], SOON, None).ended()[0];

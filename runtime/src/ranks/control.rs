@@ -69,8 +69,20 @@ impl Control {
     /// # Errors
     /// When they do not all come in time, or do not fit together.
     pub fn meet(seat: &Seat, deadline: Duration) -> Result<Self, MeetingError> {
+        Self::meet_telling(seat, deadline, &mut |_| {})
+    }
+
+    /// As [`Control::meet`]; rank 0 tells for whom it waits where that takes long.
+    ///
+    /// # Errors
+    /// Those of [`Control::meet`].
+    pub fn meet_telling(
+        seat: &Seat,
+        deadline: Duration,
+        tell: &mut dyn FnMut(String),
+    ) -> Result<Self, MeetingError> {
         let deadline = deadline.min(LONGEST);
-        let streams = meet(seat, deadline)?;
+        let streams = meet(seat, deadline, tell)?;
         let broken = |error: io::Error| MeetingError::Refused(error.to_string());
         let readers: Vec<TcpStream> = streams
             .iter()

@@ -20,6 +20,9 @@ pub(super) const INTRODUCTION: Duration = Duration::from_secs(2);
 /// How long one attempt to reach a rank may take; the first address may be one that swallows it.
 pub(super) const ATTEMPT: Duration = Duration::from_secs(2);
 
+/// How long rank 0 waits before it says so.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// How long the door stays open behind a refusal, for those who hear of it when they come.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -48,6 +51,23 @@ pub enum MeetingError {
         port: u16,
         /// What the system says.
         reason: String,
+    },
+    /// Some did not come to rank 0.
+    #[error(
+        "{} of {size} did not come to rank 0 at {host}:{port} within {deadline:?}; {}",
+        named(ranks), self.hint()
+    )]
+    Absent {
+        /// Which.
+        ranks: Vec<u32>,
+        /// How many ranks there are to be.
+        size: u32,
+        /// Where rank 0 is to be found.
+        host: String,
+        /// At which port.
+        port: u16,
+        /// The deadline.
+        deadline: Duration,
     },
     /// Nobody listens.
     #[error(
@@ -94,6 +114,10 @@ impl MeetingError {
             Self::Port { .. } => {
                 "set MASTER_PORT on all ranks so that the port after it is free"
             }
+            Self::Absent { .. } => {
+                "start as many processes as WORLD_SIZE says, all with the same MASTER_ADDR and \
+                 MASTER_PORT"
+            }
             Self::Alone { .. } => {
                 "is rank 0 started, and are MASTER_ADDR and MASTER_PORT the same on all ranks?"
             }
@@ -102,15 +126,23 @@ impl MeetingError {
     }
 }
 
+/// The ranks of these numbers.
+fn named(ranks: &[u32]) -> String {
+    let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+    let numbers: Vec<String> = ranks.iter().map(u32::to_string).collect();
+    format!("{noun} {}", numbers.join(", "))
+}
+
 /// The connections of a rank to the ones that it speaks with: of rank 0 with all others, in
-/// order, and of every other with rank 0.
+/// order, and of every other with rank 0, which tells for whom it waits where that takes long.
 pub(super) fn meet(
     seat: &Seat,
     deadline: Duration,
+    tell: &mut dyn FnMut(String),
 ) -> Result<Vec<TcpStream>, MeetingError> {
     match seat {
         Seat { size: 1, .. } => Ok(Vec::new()),
-        Seat { rank: 0, .. } => Host::open(seat, deadline)?.wait(),
+        Seat { rank: 0, .. } => Host::open(seat, deadline)?.wait(PATIENCE, tell),
         _ => Guest { seat, deadline, start: Instant::now() }.come().map(|one| vec![one]),
     }
 }
@@ -201,9 +233,9 @@ impl Read for Until<'_> {
 }
 
 /// Rank 0.
-struct Host {
+struct Host<'a> {
+    seat: &'a Seat,
     door: Door,
-    size: u32,
     deadline: Duration,
     /// By rank, from 1.
     guests: Vec<Option<TcpStream>>,
@@ -215,28 +247,37 @@ enum Comer {
     Stranger,
 }
 
-impl Host {
-    fn open(seat: &Seat, deadline: Duration) -> Result<Self, MeetingError> {
+impl<'a> Host<'a> {
+    fn open(seat: &'a Seat, deadline: Duration) -> Result<Self, MeetingError> {
         let listener = listen(seat, seat.port).map_err(|error| MeetingError::Port {
             port: seat.port,
             reason: error.to_string(),
         })?;
         let guests = (1..seat.size).map(|_| None).collect();
-        Ok(Self { door: Door::new(listener), size: seat.size, deadline, guests })
+        Ok(Self { seat, door: Door::new(listener), deadline, guests })
     }
 
-    fn wait(mut self) -> Result<Vec<TcpStream>, MeetingError> {
+    /// Waits for all others, and tells so once.
+    fn wait(
+        mut self,
+        patience: Duration,
+        tell: &mut dyn FnMut(String),
+    ) -> Result<Vec<TcpStream>, MeetingError> {
         let start = Instant::now();
+        let mut tell = Some(tell);
         while self.guests.iter().any(Option::is_none) {
             if start.elapsed() > self.deadline {
-                return Err(self.refuse(&self.missing()));
+                return Err(self.refuse(self.absent()));
+            }
+            if let Some(tell) = tell.take_if(|_| start.elapsed() >= patience) {
+                tell(self.waiting());
             }
             match self.door.comer() {
                 Ok(Some(stream)) => self.receive(stream)?,
                 Ok(None) => thread::sleep(TICK),
                 Err(error) => {
                     let why = format!("rank 0 can take in no more ranks: {error}");
-                    return Err(self.refuse(&why));
+                    return Err(self.refuse(MeetingError::Refused(why)));
                 }
             }
         }
@@ -247,24 +288,28 @@ impl Host {
         Ok(self.guests.into_iter().flatten().collect())
     }
 
-    fn missing(&self) -> String {
+    /// Those who have not come.
+    fn missing(&self) -> impl Iterator<Item = u32> {
         let ranks = (1..).zip(&self.guests).filter(|(_, guest)| guest.is_none());
-        let ranks: Vec<String> =
-            ranks.map(|(rank, _): (u32, _)| rank.to_string()).collect();
-        let (noun, verb) = match ranks.len() {
-            1 => ("rank", "does"),
-            _ => ("ranks", "do"),
-        };
-        let (ranks, deadline) = (ranks.join(", "), self.deadline);
-        format!(
-            "{noun} {ranks} of {} {verb} not come to the meeting within {deadline:?}",
-            self.size
-        )
+        ranks.map(|(rank, _)| rank)
+    }
+
+    fn waiting(&self) -> String {
+        let Seat { size, host, port, .. } = self.seat;
+        let ranks = named(&self.missing().collect::<Vec<_>>());
+        let deadline = self.deadline;
+        format!("rank 0 waits at {host}:{port} for {ranks} of {size}, up to {deadline:?}")
+    }
+
+    fn absent(&self) -> MeetingError {
+        let Seat { size, host, port, .. } = self.seat.clone();
+        let (ranks, deadline) = (self.missing().collect(), self.deadline);
+        MeetingError::Absent { ranks, size, host, port, deadline }
     }
 
     /// Somebody who is no rank of ours is sent away, and waited on no longer.
     fn receive(&mut self, mut stream: TcpStream) -> Result<(), MeetingError> {
-        let size = self.size;
+        let size = self.seat.size;
         let (rank, theirs) = match introduced(&mut stream) {
             Ok(Comer::Rank { rank, size }) => (rank, size),
             Ok(Comer::Stranger) | Err(_) => return Ok(()),
@@ -291,18 +336,17 @@ impl Host {
                 let _ = say(&mut stream, &Message::Refused(wrong.clone()));
             }
         }
-        Err(self.refuse(&wrong))
+        Err(self.refuse(MeetingError::Refused(wrong)))
     }
 
     /// Tells all who are there why nothing begins, and those who come within a while: they would wait
     /// for nobody.
-    fn refuse(&mut self, why: &str) -> MeetingError {
-        let refused = Message::Refused(why.to_owned());
+    fn refuse(&mut self, why: MeetingError) -> MeetingError {
+        let refused = Message::Refused(why.to_string());
         for guest in self.guests.iter_mut().flatten() {
             let _ = say(guest, &refused);
         }
-        let missing = (1..).zip(&self.guests).filter(|(_, guest)| guest.is_none());
-        let mut missing: BTreeSet<u32> = missing.map(|(rank, _)| rank).collect();
+        let mut missing: BTreeSet<u32> = self.missing().collect();
         let end = Instant::now() + FAREWELL;
         while !missing.is_empty() && Instant::now() < end {
             match self.door.comer() {
@@ -316,7 +360,7 @@ impl Host {
                 Err(_) => break,
             }
         }
-        MeetingError::Refused(why.to_owned())
+        why
     }
 }
 
@@ -467,9 +511,28 @@ mod tests {
         let host = "nowhere.invalid".to_owned();
         let seat = Seat { rank: 1, size: 2, local: 0, host: host.clone(), port: 1 };
         let (deadline, start) = (Duration::from_millis(300), Instant::now());
-        let found = meet(&seat, deadline).unwrap_err();
+        let found = meet(&seat, deadline, &mut |_| {}).unwrap_err();
         assert!(matches!(found, MeetingError::Host { host: own, .. } if own == host));
         assert!(start.elapsed() >= deadline, "it may be known later");
+    }
+
+    #[test]
+    fn rank_0_says_once_for_whom_it_waits_and_where() {
+        let host = "localhost".to_owned();
+        let seat = Seat { rank: 0, size: 3, local: 0, host, port: 0 };
+        let mut told = Vec::new();
+        let open = Host::open(&seat, Duration::from_millis(100)).unwrap();
+        let ended = open.wait(Duration::ZERO, &mut |text| told.push(text)).unwrap_err();
+        assert_eq!(
+            told,
+            ["rank 0 waits at localhost:0 for ranks 1, 2 of 3, up to 100ms"]
+        );
+        let said = ended.to_string();
+        assert!(
+            said.starts_with("ranks 1, 2 of 3 did not come to rank 0 at localhost:0"),
+            "{said}"
+        );
+        assert!(said.ends_with(ended.hint()) && said.contains("WORLD_SIZE"), "{said}");
     }
 
     #[test]

@@ -285,7 +285,7 @@ fn a_rank_that_never_comes_is_named_within_the_deadline() {
         all(&seats[..2], |seat| Control::meet(seat, SHORT).err().unwrap().to_string());
     assert!(start.elapsed() < 10 * SHORT);
     for said in found {
-        assert!(said.contains("ranks 2, 3 of 4 do not come"), "{said}");
+        assert!(said.contains("ranks 2, 3 of 4 did not come"), "{said}");
     }
     let alone = Control::meet(&seats[3], SHORT).err().unwrap().to_string();
     assert!(alone.contains("rank 3 did not reach rank 0 at 127.0.0.1:"), "{alone}");
