@@ -127,7 +127,7 @@ fn stopped(args: &RunArgs, outcome: &Outcome) -> String {
         }
         None => "no checkpoint was kept; `--checkpoint` keeps them".to_owned(),
     };
-    format!("interrupted before step {}; {kept}", outcome.report.end)
+    format!("interrupted after step {}; {kept}", outcome.report.end)
 }
 
 /// A word as a shell takes it for one.

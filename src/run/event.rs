@@ -91,10 +91,12 @@ impl<F: FnMut(RunEvent)> TrainObserver for Listening<'_, F> {
     fn step(&mut self, progress: &Progress) {
         let Progress { step, loss, samples_per_s, elapsed } = *progress;
         (self.listener)(RunEvent::Step { step, loss, samples_per_s, elapsed });
+        // Steps are told to people as so many done.
         if !loss.is_finite() && !std::mem::replace(&mut self.lost, true) {
             let text = format!(
-                "the loss of step {step} is {loss}, and later ones may be none either: try a \
-                 smaller learning rate or `clip`, and look at weights and data"
+                "the loss of step {} is {loss}, and later ones may be none either: try a smaller \
+                 learning rate or `clip`, and look at weights and data",
+                step + 1
             );
             (self.listener)(RunEvent::Note(text));
         }
@@ -102,5 +104,28 @@ impl<F: FnMut(RunEvent)> TrainObserver for Listening<'_, F> {
     fn evaluated(&mut self, step: u64, measures: &Measures) {
         let Measures { loss, metrics } = measures.clone();
         (self.listener)(RunEvent::Evaluate { step, loss, metrics });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Progress says `step 4 of 6` when step 3, counted from zero, is done.
+    #[test]
+    fn a_loss_that_is_no_number_is_told_once_of_the_step_that_progress_shows() {
+        let mut notes = Vec::new();
+        let mut listener = |event| {
+            if let RunEvent::Note(text) = event {
+                notes.push(text);
+            }
+        };
+        let mut listening = Listening::new(&mut listener);
+        for (step, loss) in [(2, 1.0), (3, f64::NAN), (4, f64::NAN)] {
+            let elapsed = Duration::ZERO;
+            listening.step(&Progress { step, loss, samples_per_s: 1.0, elapsed });
+        }
+        let [note] = &notes[..] else { panic!("{notes:?}") };
+        assert!(note.starts_with("the loss of step 4 is NaN"), "{note}");
     }
 }

@@ -162,7 +162,7 @@ fn a_run_that_cannot_print_ends_and_says_why() {
     let ended = child.and_then(Child::wait_with_output).expect("it starts and ends");
     let found = Ended::from(ended);
     assert_eq!(found.code, 3, "{}", found.err);
-    for words in ["cannot print: ", "interrupted before step "] {
+    for words in ["cannot print: ", "interrupted after step "] {
         assert!(found.err.contains(words), "{words}: {}", found.err);
     }
 }

@@ -11,7 +11,7 @@ pub enum Position {
     Starting,
     /// Nothing is under way.
     Resting {
-        /// The next training step.
+        /// How many training steps are done.
         step: u64,
     },
     /// In a replay.
@@ -27,7 +27,7 @@ impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Starting => write!(f, "before the first step"),
-            Self::Resting { step } => write!(f, "at rest before step {step}"),
+            Self::Resting { step } => write!(f, "at rest after step {step}"),
             Self::Replaying { period, action } => {
                 write!(f, "in period {period} at {action}")
             }

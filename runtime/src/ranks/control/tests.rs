@@ -106,7 +106,7 @@ fn what_goes_wrong_on_one_ends_all_with_its_place() {
     });
     for trouble in found {
         let said = trouble.to_string();
-        assert_eq!(said, "rank 2 failed at rest before step 7: it is on fire");
+        assert_eq!(said, "rank 2 failed at rest after step 7: it is on fire");
     }
 }
 
