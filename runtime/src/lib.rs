@@ -32,6 +32,7 @@ mod regular;
 #[cfg(test)]
 mod scratch;
 mod shares;
+mod shown;
 mod state;
 mod train;
 mod weights;

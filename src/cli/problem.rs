@@ -5,6 +5,7 @@ use roundelay::{
     parts::{
         dsl::{self, Severity},
         planner::{PlanMistake, Repair},
+        schedule::printable,
     },
 };
 use serde::{Serialize, Serializer};
@@ -137,7 +138,8 @@ impl Problem {
 
     /// Whether its message names the file, or there is none.
     fn tells_file(&self) -> bool {
-        self.file.is_empty() || self.message.contains(&format!("`{}`", self.file))
+        let named = |file: &str| self.message.contains(&format!("`{file}`"));
+        self.file.is_empty() || named(&self.file) || named(&printable(&self.file))
     }
 
     pub(super) fn new(code: Code, path: &Path, line: u64, message: String) -> Self {
@@ -176,11 +178,12 @@ impl From<&Diagnostic> for Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.severity, self.message)?;
+        let file = printable(&self.file);
         match (self.line, self.column) {
             (0, _) if self.tells_file() => {}
-            (0, _) => write!(f, "\n --> {}", self.file)?,
-            (line, 0) => write!(f, "\n --> {}:{line}", self.file)?,
-            (line, column) => write!(f, "\n --> {}:{line}:{column}", self.file)?,
+            (0, _) => write!(f, "\n --> {file}")?,
+            (line, 0) => write!(f, "\n --> {file}:{line}")?,
+            (line, column) => write!(f, "\n --> {file}:{line}:{column}")?,
         }
         if self.hint.is_empty() { Ok(()) } else { write!(f, "\n  hint: {}", self.hint) }
     }
@@ -191,6 +194,16 @@ mod tests {
     use super::*;
     use serde_json::Value;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn a_file_moves_no_cursor_and_is_named_once() {
+        let file = Path::new("a\u{1b}[2J");
+        let problem =
+            |message: &str| Problem::new(Code::File, file, 0, message.to_owned());
+        assert_eq!(problem("wrong").to_string(), "error: wrong\n --> a\\u{1b}[2J");
+        let named = "`a\\u{1b}[2J` is wrong";
+        assert_eq!(problem(named).to_string(), format!("error: {named}"));
+    }
 
     const OWN: [Code; 21] = [
         Code::Check,

@@ -1,17 +1,11 @@
 //! What can be wrong with checkpoints.
 
-use crate::{StateError, listed::listed};
-use roundelay_schedule::printable;
+use crate::{StateError, listed::listed, shown::shown};
 use std::{
     io,
     path::{Path, PathBuf},
 };
 use thiserror::Error;
-
-/// The path of what others may have put into a folder.
-fn found(path: &Path) -> String {
-    printable(&path.to_string_lossy()).into_owned()
-}
 
 /// Why a checkpoint cannot be written or read. Every message ends with what would repair it.
 #[derive(Debug, Error)]
@@ -61,13 +55,13 @@ pub enum CheckpointError {
         reason: String,
     },
     /// A file that a write left behind which did not come to its end.
-    #[error("`{}` was not finished; {}", found(path), self.hint())]
+    #[error("`{}` was not finished; {}", shown(path), self.hint())]
     Unfinished {
         /// The file.
         path: PathBuf,
     },
     /// Something else in the folder.
-    #[error("`{}` is not a checkpoint; {}", found(path), self.hint())]
+    #[error("`{}` is not a checkpoint; {}", shown(path), self.hint())]
     Foreign {
         /// The file or folder.
         path: PathBuf,

@@ -1,5 +1,7 @@
 //! What can be wrong with data: files, patterns, tokens, and inputs that a source cannot serve.
 
+use crate::shown::{shown, shown_folder};
+use roundelay_schedule::printable;
 use std::{
     io,
     ops::RangeInclusive,
@@ -7,18 +9,13 @@ use std::{
 };
 use thiserror::Error;
 
-/// A folder under a name that can be read: that of a program in the working folder is empty.
-fn named(folder: &Path) -> &Path {
-    if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
-}
-
 /// Why a job's data cannot be used. Every message ends with what would repair it.
 #[derive(Debug, Error)]
 pub enum DataError {
     /// A folder for data that is drawn.
     #[error(
         "the program's data is drawn from its seed, so there is nothing to read in `{}`; {}",
-        root.display(), self.hint()
+        shown_folder(root), self.hint()
     )]
     Drawn {
         /// The folder.
@@ -28,7 +25,7 @@ pub enum DataError {
     #[error(
         "the program names its data by the absolute path `{path}`, so nothing would be read \
          in `{}`; {}",
-        named(root).display(), self.hint()
+        shown_folder(root), self.hint(), path = printable(path)
     )]
     Absolute {
         /// The folder.
@@ -37,7 +34,10 @@ pub enum DataError {
         path: String,
     },
     /// A pattern that means nothing.
-    #[error("file pattern `{pattern}`: {reason}; {}", self.hint())]
+    #[error(
+        "file pattern `{pattern}`: {reason}; {}",
+        self.hint(), pattern = printable(pattern)
+    )]
     BadPattern {
         /// The pattern.
         pattern: String,
@@ -47,7 +47,7 @@ pub enum DataError {
     /// A pattern without a file.
     #[error(
         "no file matches `{pattern}` under `{}`; {}",
-        named(root).display(), self.hint()
+        shown_folder(root), self.hint(), pattern = printable(pattern)
     )]
     NoMatch {
         /// The pattern.
@@ -58,7 +58,7 @@ pub enum DataError {
     /// A file or folder that cannot be read.
     #[error(
         "cannot read `{}` for `{pattern}`: {source}; {}",
-        path.display(), self.hint()
+        shown(path), self.hint(), pattern = printable(pattern)
     )]
     Unreadable {
         /// The file or folder.
@@ -71,7 +71,7 @@ pub enum DataError {
     /// A pattern that leads through too many folder entries.
     #[error(
         "`{pattern}` leads through more than {limit} entries of folders; {}",
-        self.hint()
+        self.hint(), pattern = printable(pattern)
     )]
     TooManyEntries {
         /// The pattern.
@@ -82,7 +82,7 @@ pub enum DataError {
     /// More bytes than the declared limit.
     #[error(
         "`{pattern}` holds at least {found} bytes, the limit is {limit}; {}",
-        self.hint()
+        self.hint(), pattern = printable(pattern)
     )]
     TooLarge {
         /// The pattern or file name.
@@ -96,7 +96,7 @@ pub enum DataError {
     #[error(
         "`{pattern}` are {found} files of {bytes} bytes, which is too much to be kept in \
          memory, and at most {limit} files are read where they lie; {}",
-        self.hint()
+        self.hint(), pattern = printable(pattern)
     )]
     TooManyFiles {
         /// The patterns or the file name.
@@ -111,7 +111,7 @@ pub enum DataError {
     /// Less than one window.
     #[error(
         "the {part} part of `{pattern}` has {found} tokens, one window needs {needed}; {}",
-        self.hint()
+        self.hint(), pattern = printable(pattern)
     )]
     TooShort {
         /// `training` or `held-out`.
@@ -126,7 +126,7 @@ pub enum DataError {
     /// A file that ends within a token.
     #[error(
         "`{}` has {bytes} bytes, not a multiple of {width}; {}",
-        path.display(), self.hint()
+        shown(path), self.hint()
     )]
     Torn {
         /// The file.
@@ -140,7 +140,7 @@ pub enum DataError {
     #[error(
         "`{}`, byte {offset}: token {token} is not below {bound}, the bound of input \
          `{input}`; {}",
-        path.display(), self.hint()
+        shown(path), self.hint()
     )]
     OutOfBound {
         /// The file.
@@ -203,7 +203,10 @@ pub enum DataError {
         bound: u64,
     },
     /// A part without images.
-    #[error("`{folder}` has no {part} images; {}", self.hint())]
+    #[error(
+        "`{folder}` has no {part} images; {}",
+        self.hint(), folder = printable(folder)
+    )]
     NoImages {
         /// `training` or `held-out`.
         part: &'static str,
@@ -211,13 +214,13 @@ pub enum DataError {
         folder: String,
     },
     /// A folder of a class that holds nothing.
-    #[error("the class folder `{}` has no image; {}", path.display(), self.hint())]
+    #[error("the class folder `{}` has no image; {}", shown(path), self.hint())]
     EmptyClass {
         /// The folder.
         path: PathBuf,
     },
     /// A file that cannot be read as an image.
-    #[error("cannot read the image `{}`: {reason}; {}", path.display(), self.hint())]
+    #[error("cannot read the image `{}`: {reason}; {}", shown(path), self.hint())]
     Image {
         /// The file.
         path: PathBuf,
@@ -227,7 +230,7 @@ pub enum DataError {
     /// A file that is not made of records.
     #[error(
         "`{}` has {bytes} bytes, not one or more records of {record}; {}",
-        path.display(), self.hint()
+        shown(path), self.hint()
     )]
     Records {
         /// The file.
@@ -240,7 +243,7 @@ pub enum DataError {
     /// A record of a class that does not exist.
     #[error(
         "`{}`, record {index}: class {class} is not below {classes}; {}",
-        path.display(), self.hint()
+        shown(path), self.hint()
     )]
     Class {
         /// The file.
@@ -351,6 +354,38 @@ impl DataError {
             | Self::NoImages { .. }
             | Self::Shapes { .. }
             | Self::Shape { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever names a file shall not write on the terminal of whoever reads it.
+    #[test]
+    fn names_move_no_cursor() {
+        let name = || "a\u{1b}[2J\nb".to_owned();
+        let path = || PathBuf::from(name());
+        let (pattern, root) = (name(), path());
+        for error in [
+            DataError::Absolute { root: path(), path: name() },
+            DataError::BadPattern { pattern: name(), reason: "bad" },
+            DataError::NoMatch { pattern, root },
+            DataError::Unreadable {
+                path: path(),
+                pattern: name(),
+                source: io::ErrorKind::NotFound.into(),
+            },
+            DataError::TooLarge { pattern: name(), found: 2, limit: 1 },
+            DataError::Torn { path: path(), bytes: 3, width: 2 },
+            DataError::NoImages { part: "training", folder: name() },
+            DataError::EmptyClass { path: path() },
+            DataError::Image { path: path(), reason: "cut".to_owned() },
+        ] {
+            let told = error.to_string();
+            assert!(!told.contains(char::is_control), "{told:?}");
+            assert!(told.contains(r"`a\u{1b}[2J\nb`"), "{told}");
         }
     }
 }
