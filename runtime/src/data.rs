@@ -251,23 +251,22 @@ impl Dataset {
     }
 }
 
-/// Another root moves only what lies relative to it.
+/// Another root moves only what lies relative to it, and is a folder.
 fn demand_relative(data: &Data, root: &Path) -> Result<(), DataError> {
+    let root = root.to_path_buf();
     let paths: &[String] = match data {
         Data::Text { globs, .. } => globs,
         Data::Tokens { file: path, .. }
         | Data::Cifar10 { folder: path, .. }
         | Data::Images { folder: path, .. } => slice::from_ref(path),
         Data::Shapes { .. } | Data::Synthetic => {
-            return Err(DataError::Drawn { root: root.to_path_buf() });
+            return Err(DataError::Drawn { root });
         }
     };
     match paths.iter().find(|path| Path::new(path).is_absolute()) {
-        None => Ok(()),
-        Some(path) => {
-            let (root, path) = (root.to_path_buf(), path.clone());
-            Err(DataError::Absolute { root, path })
-        }
+        Some(path) => Err(DataError::Absolute { root, path: path.clone() }),
+        None if root.as_os_str().is_empty() || root.is_dir() => Ok(()),
+        None => Err(DataError::NoFolder { root }),
     }
 }
 

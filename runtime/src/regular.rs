@@ -16,6 +16,12 @@ pub(crate) fn open(path: &Path) -> io::Result<(File, u64)> {
     Ok((File::open(path)?, found.len()))
 }
 
+/// Whether a file is not opened because the process, or the system, has too many open.
+pub(crate) fn is_too_many(error: &io::Error) -> bool {
+    // EMFILE and ENFILE, which are these on every Unix.
+    matches!(error.raw_os_error(), Some(24 | 23))
+}
+
 /// Appends a regular file, but at most `room` bytes of it.
 pub(crate) fn read(path: &Path, room: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
     let (file, _) = open(path)?;

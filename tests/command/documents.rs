@@ -134,10 +134,18 @@ fn what_is_wrong_is_told_of_the_file_at_fault_with_its_hint_apart() {
     told("run --device cpu --save", [&within, &line], room, &within);
     let drawn = "drop --data, or name `text`, `tokens`, `cifar10` or `images` in `train`";
     told("run --device cpu --data", [&folder, &line], ["data", drawn], &line);
+    let there = ["data", "name one that is there with --data DIR"];
+    told("run --device cpu --data", [&nowhere, &tokens], there, &nowhere);
+    told("run --device cpu --data", [&torn, &tokens], there, &torn);
     let cut = ["data", "the file is cut or its tokens have another width"];
     let [batches, table] = ["batches", "table.yaml"].map(|name| scratch.path(name));
     told("data -o", [&batches, &tokens], cut, &torn);
     told("profile --device cpu -o", [&table, &program], cut, &torn);
+    fs::remove_file(&torn).expect("it is there");
+    fs::create_dir(&torn).expect("a folder stands in its place");
+    let below = "name a file in it, or, in `text`, all files below it by a pattern that ends with \
+                 `/**`";
+    told("data -o", [&batches, &tokens], ["data", below], &tokens);
 }
 
 #[test]

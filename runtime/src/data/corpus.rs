@@ -80,6 +80,10 @@ impl Corpus {
             digest: Digest::new(),
         };
         for path in paths {
+            if path.is_dir() {
+                let pattern = corpus.pattern;
+                return Err(DataError::Folder { path, pattern });
+            }
             let found = regular::open(&path);
             let (_, length) = found.map_err(|source| corpus.unreadable(&path, source))?;
             corpus.files.push((corpus.length, path));
@@ -114,11 +118,12 @@ impl Corpus {
         let mut open = Vec::new();
         for ((start, path), end) in files {
             let unreadable = |source| self.unreadable(path, source);
-            let (file, _) = regular::open(path).map_err(unreadable)?;
             if self.length > kept {
-                open.push(file);
+                let file = regular::open(path).map_err(|own| self.unopened(path, own));
+                open.push(file?.0);
                 continue;
             }
+            let (file, _) = regular::open(path).map_err(unreadable)?;
             file.take(end - start).read_to_end(&mut bytes).map_err(unreadable)?;
             if bytes.len() as u64 != end {
                 return Err(unreadable(io::ErrorKind::UnexpectedEof.into()));
@@ -149,6 +154,15 @@ impl Corpus {
     fn unreadable(&self, path: &Path, source: io::Error) -> DataError {
         let (path, pattern) = (path.to_path_buf(), self.pattern.clone());
         DataError::Unreadable { path, pattern, source }
+    }
+
+    /// Why one of several files is not open that all stay so: there may be too many.
+    fn unopened(&self, path: &Path, source: io::Error) -> DataError {
+        if !regular::is_too_many(&source) {
+            return self.unreadable(path, source);
+        }
+        let (found, pattern) = (self.files.len(), self.pattern.clone());
+        DataError::OpenFiles { pattern, found, bytes: self.length, source }
     }
 
     fn width(&self) -> u64 {

@@ -33,6 +33,12 @@ pub enum DataError {
         /// The first such path of the program.
         path: String,
     },
+    /// Something else than a folder, where the program's data was to be read in one.
+    #[error("`{}` is no folder that data is read in; {}", shown_folder(root), self.hint())]
+    NoFolder {
+        /// What was given.
+        root: PathBuf,
+    },
     /// A pattern that means nothing.
     #[error(
         "file pattern `{pattern}`: {reason}; {}",
@@ -54,6 +60,17 @@ pub enum DataError {
         pattern: String,
         /// Where the search began.
         root: PathBuf,
+    },
+    /// A folder where the program names a file.
+    #[error(
+        "`{pattern}` names the folder `{}`, and data is read from files; {}",
+        shown(path), self.hint(), pattern = printable(pattern)
+    )]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The pattern or file name of the program.
+        pattern: String,
     },
     /// A file or folder that cannot be read.
     #[error(
@@ -107,6 +124,22 @@ pub enum DataError {
         bytes: u64,
         /// The declared limit.
         limit: usize,
+    },
+    /// More files than the system lets a process have open.
+    #[error(
+        "`{pattern}` are {found} files of {bytes} bytes, which is too much to be kept in \
+         memory, and not all of them can be open: {source}; {}",
+        self.hint(), pattern = printable(pattern)
+    )]
+    OpenFiles {
+        /// The patterns or the file name.
+        pattern: String,
+        /// Files found.
+        found: usize,
+        /// Bytes of all of them.
+        bytes: u64,
+        /// What the system says.
+        source: io::Error,
     },
     /// Less than one window.
     #[error(
@@ -296,15 +329,23 @@ impl DataError {
             Self::Absolute { .. } => {
                 "drop --data, or name the data in `train` by a path that starts at a folder"
             }
+            Self::NoFolder { .. } => "name one that is there with --data DIR",
             Self::BadPattern { .. } => "write a path with `*`, `?` or `**`",
             Self::NoMatch { .. } => {
                 "patterns start at the folder of the program, another folder is given with --data \
                  DIR (folders `target` and `.name` must be named)"
             }
+            Self::Folder { .. } => {
+                "name a file in it, or, in `text`, all files below it by a pattern that ends with \
+                 `/**`"
+            }
             Self::Unreadable { .. } => "check that it exists and may be read",
             Self::TooManyEntries { .. } => "name the folders that hold the data",
             Self::TooLarge { .. } => "take fewer or smaller files",
             Self::TooManyFiles { .. } => "join them into fewer",
+            Self::OpenFiles { .. } => {
+                "join them into fewer, or raise the limit on open files (`ulimit -n`)"
+            }
             Self::TooShort { .. } => "add data or shorten the sequence",
             Self::Torn { .. } => "the file is cut or its tokens have another width",
             Self::OutOfBound { .. } => {
@@ -332,7 +373,8 @@ impl DataError {
     /// The file or folder that is at fault; none where it is what the program says of data.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Self::Unreadable { path, .. }
+            Self::NoFolder { root: path }
+            | Self::Unreadable { path, .. }
             | Self::Torn { path, .. }
             | Self::OutOfBound { path, .. }
             | Self::EmptyClass { path }
@@ -343,9 +385,11 @@ impl DataError {
             | Self::Absolute { .. }
             | Self::BadPattern { .. }
             | Self::NoMatch { .. }
+            | Self::Folder { .. }
             | Self::TooManyEntries { .. }
             | Self::TooLarge { .. }
             | Self::TooManyFiles { .. }
+            | Self::OpenFiles { .. }
             | Self::TooShort { .. }
             | Self::Inputs { .. }
             | Self::ImageInputs { .. }
@@ -370,8 +414,10 @@ mod tests {
         let (pattern, root) = (name(), path());
         for error in [
             DataError::Absolute { root: path(), path: name() },
+            DataError::NoFolder { root: path() },
             DataError::BadPattern { pattern: name(), reason: "bad" },
             DataError::NoMatch { pattern, root },
+            DataError::Folder { path: path(), pattern: name() },
             DataError::Unreadable {
                 path: path(),
                 pattern: name(),

@@ -28,12 +28,20 @@ pub(super) fn find(
     for pattern in patterns {
         let files = Search::new(root, pattern)?.run()?;
         if files.is_empty() {
-            let root = root.to_path_buf();
-            return Err(DataError::NoMatch { pattern: pattern.clone(), root });
+            return Err(nothing(root, pattern.clone()));
         }
         found.extend(files);
     }
     Ok(without_repeats(found))
+}
+
+/// Why a pattern has no file: it may name a folder.
+fn nothing(root: &Path, pattern: String) -> DataError {
+    let path = root.join(&pattern);
+    match path.is_dir() {
+        true => DataError::Folder { path, pattern },
+        false => DataError::NoMatch { pattern, root: root.to_path_buf() },
+    }
 }
 
 /// Drops names of a file that has a smaller name already.

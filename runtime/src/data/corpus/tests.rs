@@ -55,7 +55,7 @@ fn torn_and_missing_files_are_errors() {
     let read = |file, width| Corpus::tokens(folder.path(), file, width).unwrap_err();
     assert!(matches!(read("t.bin", TokenWidth::U16), DataError::Torn { bytes: 3, .. }));
     assert!(matches!(read("x.bin", TokenWidth::U8), DataError::Unreadable { .. }));
-    assert!(matches!(read(".", TokenWidth::U8), DataError::Unreadable { .. }));
+    assert!(matches!(read(".", TokenWidth::U8), DataError::Folder { .. }));
 }
 
 /// Where a source is too large to be kept, windows across its files are read where they lie.
@@ -90,6 +90,22 @@ fn what_is_not_kept_is_the_same() {
     let many = vec![paths[0].clone(); OPEN + 1];
     let error = Corpus::of(many, "all".into(), TokenWidth::U8, 11).unwrap_err();
     assert!(matches!(error, DataError::TooManyFiles { found: 257, .. }), "{error}");
+}
+
+/// Nothing is wrong with the file that happens to be one too many.
+#[test]
+fn a_limit_on_open_files_is_told_as_one() {
+    let folder = Scratch::new("corpus-limit");
+    folder.write("t", b"0123456789");
+    let corpus = Corpus::text(folder.path(), &["t".into()]).unwrap();
+    let of = |number| {
+        corpus.unopened(&folder.path().join("t"), io::Error::from_raw_os_error(number))
+    };
+    let many = of(24);
+    assert!(matches!(many, DataError::OpenFiles { found: 1, bytes: 10, .. }), "{many}");
+    assert!(many.path().is_none() && many.hint().contains("ulimit -n"), "{many}");
+    let refused = of(13);
+    assert!(matches!(refused, DataError::Unreadable { .. }), "{refused}");
 }
 
 /// As the digest of all bytes at once.

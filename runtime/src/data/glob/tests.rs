@@ -117,6 +117,18 @@ fn what_cannot_match_is_said() {
     }
 }
 
+#[test]
+fn a_folder_is_no_missing_file() {
+    let folder = Scratch::new("glob-folder");
+    folder.write("docs/a.md", b"x");
+    for pattern in ["docs", "docs/", "./docs"] {
+        let error = find(folder.path(), &[pattern.to_string()]).unwrap_err();
+        assert!(matches!(error, DataError::Folder { .. }), "{pattern}: {error}");
+        assert!(error.hint().contains("`/**`"), "{error}");
+    }
+    assert_eq!(names(&folder, &["docs/**"]), ["docs/a.md"]);
+}
+
 /// Data that is there and cannot be read is not left out of what is trained on.
 #[cfg(unix)]
 #[test]
