@@ -35,7 +35,8 @@ pub(super) fn tell_passed_over(
     ignored: &[CheckpointError],
     listener: &mut impl FnMut(RunEvent),
 ) {
-    ignored.iter().for_each(|own| listener(RunEvent::PassedOver(own.to_string())));
+    let lines = CheckpointError::lines(ignored).into_iter();
+    lines.for_each(|line| listener(RunEvent::PassedOver(line)));
 }
 
 /// Says which parameters of heads of units training begins with as they are drawn.

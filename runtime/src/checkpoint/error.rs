@@ -127,6 +127,28 @@ impl CheckpointError {
         }
     }
 
+    /// What lies in a folder besides, each on a line of its own; all foreign files are one, for there may be very
+    /// many.
+    pub fn lines(ignored: &[Self]) -> Vec<String> {
+        let (foreign, own): (Vec<&Self>, _) =
+            ignored.iter().partition(|other| matches!(other, Self::Foreign { .. }));
+        let own = own.into_iter().map(ToString::to_string);
+        own.chain(Self::foreign(&foreign)).collect()
+    }
+
+    /// All foreign files as one line, the first ones by name.
+    fn foreign(all: &[&Self]) -> Option<String> {
+        const NAMED: usize = 3;
+        let (first, rest) = (all.first()?, all.len().saturating_sub(NAMED));
+        if all.len() == 1 {
+            return Some(first.to_string());
+        }
+        let named = all.iter().take(NAMED).map(|own| format!("`{}`", shown(own.path())));
+        let named = named.collect::<Vec<_>>().join(", ");
+        let further = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+        Some(format!("{named}{further} are not checkpoints; {}", first.hint()))
+    }
+
     /// The file or folder that is at fault.
     pub fn path(&self) -> &Path {
         match self {

@@ -349,6 +349,27 @@ fn damaged_and_foreign_files_are_passed_over() {
     assert_eq!((count(true), count(false)), (2, 3), "{:?}", found.ignored);
 }
 
+#[test]
+fn foreign_files_are_told_on_one_line() {
+    let told = |names: &[&str]| {
+        let folder = Scratch::new("checkpoint-lines");
+        folder.write("step-000000000009.safetensors.1-2.unfinished", b"");
+        names.iter().for_each(|name| folder.write(name, b""));
+        let lines = CheckpointError::lines(&Latest::of(folder.path()).unwrap().ignored);
+        let place = format!("{}/", folder.path().display());
+        let [unfinished, rest @ ..] = &lines[..] else { panic!("{lines:?}") };
+        assert!(unfinished.contains("was not finished"), "{lines:?}");
+        rest.iter().map(|line| line.replace(&place, "")).collect::<Vec<_>>()
+    };
+    assert!(told(&[]).is_empty());
+    let hint = "give checkpoints a folder of their own";
+    assert_eq!(told(&["a"]), [format!("`a` is not a checkpoint; {hint}")]);
+    assert_eq!(told(&["b\n", "a"]), [format!("`a`, `b\\n` are not checkpoints; {hint}")]);
+    let many = ["a", "b", "c", "d", "e"];
+    let expected = format!("`a`, `b`, `c` and 2 more are not checkpoints; {hint}");
+    assert_eq!(told(&many), [expected]);
+}
+
 /// A run that starts anew would lose what somebody believes is there.
 #[test]
 fn a_folder_whose_checkpoints_are_all_damaged_is_refused() {
