@@ -2,7 +2,7 @@
 
 use roundelay_runtime::{
     DataError, Dataset, Feed, OutputError, OutputFile, Written, data_files,
-    refuse_among_data,
+    refuse_among_data, unless_lost,
 };
 use roundelay_schedule::{Bytes, Checked, Element, Float, InputId, Job};
 use serde::Serialize;
@@ -90,7 +90,7 @@ pub fn write_examples(
         Ok(()) | Err(_) => {}
     }
     for ((id, _), file) in inputs.iter().zip(files) {
-        file.write_by(|out| writer.write(*id, out))?;
+        unless_lost(|| file.write_by(|out| writer.write(*id, out)))??;
     }
     let inputs = inputs.into_iter().map(|(_, input)| input).collect();
     let batch = u64::from(schedule.job.batch);

@@ -19,6 +19,7 @@ use machine::Settled;
 use roundelay_runtime::{
     Control, Dataset, Evaluating, Every, HeldOut, OutputError, OutputFile, Provenance,
     Rests, Resumed, TrainError, Trainer, Written, data_files, refuse_among_data,
+    unless_lost,
 };
 use roundelay_schedule::{Checked, Evaluation};
 use std::{path::PathBuf, sync::Arc};
@@ -118,7 +119,7 @@ fn train(
         Ok(Outcome { report, touched })
     };
     // Before the machine is given up, which may take its time where a kernel waits.
-    told(control, work())
+    told(control, unless_lost(work).unwrap_or_else(|lost| Err(lost.into())))
 }
 
 /// Where the first rank writes the last parameters: over nothing that the run reads, and not among

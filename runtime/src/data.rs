@@ -22,7 +22,12 @@ pub use files::{Written, data_files, refuse_among_data};
 use images::Images;
 use roundelay_schedule::{Data, Element, Id, InputId, Job, gcd};
 use shapes::Shapes;
-use std::{num::NonZeroUsize, path::Path, slice, thread};
+use std::{
+    num::NonZeroUsize,
+    panic::{self, AssertUnwindSafe},
+    path::Path,
+    slice, thread,
+};
 use synthetic::Synthetic;
 use windows::Windows;
 
@@ -249,6 +254,20 @@ impl Dataset {
             }
         }
     }
+}
+
+/// Does work that data is fed to. A feed has no way to say that a file cannot be read any more that was read when
+/// the data was opened: it unwinds with the error, without a panic's message.
+///
+/// # Errors
+/// That error, where nobody below has made one of his own of it.
+pub fn unless_lost<T>(work: impl FnOnce() -> T) -> Result<T, DataError> {
+    panic::catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
+        match panic.downcast::<DataError>() {
+            Ok(lost) => *lost,
+            Err(panic) => panic::resume_unwind(panic),
+        }
+    })
 }
 
 /// Another root moves only what lies relative to it, and is a folder.

@@ -52,6 +52,7 @@ pub use cuda::{
 };
 pub use data::{
     Coverage, DataError, Dataset, HeldOut, Written, data_files, refuse_among_data,
+    unless_lost,
 };
 pub use evaluate::{EvaluateError, Evaluated, Evaluator, Measures, OnGpu};
 pub use feed::Feed;

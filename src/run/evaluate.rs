@@ -7,7 +7,7 @@ use super::{
 };
 use roundelay_runtime::{
     Coverage, Cpu, CudaOptions, Dataset, Evaluated, Evaluator, HeldOut, Latest,
-    MachineError, Measures, OnGpu, Provenance, Weights, check_native,
+    MachineError, Measures, OnGpu, Provenance, Weights, check_native, unless_lost,
 };
 use roundelay_schedule::Checked;
 use std::{path::PathBuf, time::Duration};
@@ -95,7 +95,8 @@ pub fn evaluate(
     };
     let mut held_out = data.held_out(*examples)?;
     let (micro_batches, coverage) = (held_out.micro_batches(), held_out.coverage());
-    let measures = evaluator.measure(&state, &mut held_out, micro_batches)?;
+    let measure = || evaluator.measure(&state, &mut held_out, micro_batches);
+    let measures = unless_lost(measure)??;
     Ok(Assessment { step: state.step, measures, coverage })
 }
 

@@ -9,7 +9,7 @@ use super::{
     jitter::{Jitter, Timing},
     record::Recorder,
 };
-use crate::{machine::describe, memory::Claim};
+use crate::{DataError, machine::describe, memory::Claim};
 use roundelay_schedule::{Entry, Instance, Work};
 use std::{
     any::Any,
@@ -134,9 +134,27 @@ fn failure(
     CpuError::Failed { action, period, queue, message }
 }
 
-/// What a panic says.
+/// What a panic says, or data that was lost.
 pub(crate) fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    let text = text.or_else(|| panic.downcast_ref::<DataError>().map(lost));
     text.unwrap_or_else(|| "a panic without a message".to_string())
+}
+
+fn lost(error: &DataError) -> String {
+    format!("{error}; it was read when the run began")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_data_is_told_as_its_error_says_it() {
+        let error = DataError::TooLarge { pattern: "a".into(), found: 2, limit: 1 };
+        let told = said(&error);
+        assert!(told.starts_with(&error.to_string()), "{told}");
+        assert!(told.ends_with("it was read when the run began"), "{told}");
+    }
 }

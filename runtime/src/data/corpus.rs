@@ -10,6 +10,7 @@ use std::{
     io::{self, Read},
     ops::Range,
     os::unix::fs::FileExt,
+    panic,
     path::{Path, PathBuf},
 };
 
@@ -206,13 +207,11 @@ impl Corpus {
         self.digest
     }
 
-    /// Fills a row of 32-bit integers with tokens, from position `first` on.
-    ///
-    /// # Panics
-    /// When a file that was read before cannot be read any more.
+    /// Fills a row of 32-bit integers with tokens, from position `first` on. Where a file that was read before
+    /// cannot be read any more, that unwinds, as [`unless_lost`](super::unless_lost) expects it.
     pub(super) fn fill(&self, first: u64, row: &mut [u8]) {
         if let Err(error) = self.read_tokens(first, row) {
-            panic!("{error}; it was read when the run began");
+            panic::resume_unwind(Box::new(error));
         }
     }
 

@@ -137,4 +137,7 @@ fn a_file_that_was_cut_meanwhile_is_told() {
         panic!("the file is shorter")
     };
     assert_eq!(told, path);
+    let mut row = [0; 16];
+    let lost = super::super::unless_lost(|| corpus.fill(6, &mut row)).unwrap_err();
+    assert!(matches!(lost, DataError::Unreadable { .. }), "and no panic says so: {lost}");
 }
