@@ -117,8 +117,15 @@ pub(crate) struct Kinds(Arc<[usize]>);
 impl Kinds {
     /// Of kinds by number.
     pub(crate) fn new(kinds: impl Iterator<Item = usize>) -> Self {
-        let kinds: BTreeSet<usize> = kinds.collect();
-        Self(kinds.into_iter().collect())
+        // They are few, however many devices there are.
+        let mut known = Vec::new();
+        for kind in kinds {
+            if !known.contains(&kind) {
+                known.push(kind);
+            }
+        }
+        known.sort_unstable();
+        Self(known.into())
     }
 
     /// Whether all devices are of one kind.

@@ -277,12 +277,10 @@ fn cut_all(
     for seating in seatings {
         let spread = seating.spread.filter(|_| sorts == DeviceSorts::Several);
         let each = |spread: Spread| {
-            let devices = |stage| spread.stage(stage, lists);
-            (0..stages).map(|stage| costs.kinds_of(devices(stage))).collect()
+            spread.each_stage(stages, lists, |devices| costs.kinds_of(devices))
         };
         let kinds: Vec<Kinds> = spread.map(each).unwrap_or_default();
         let rooms = |(spread, held): (Spread, Bytes)| {
-            let own = |stage| room.least(spread.stage(stage, lists));
             let several =
                 seating.seats.map_or(1, |seats| seats.stages_of_one(stages, lists));
             let elements = |own: Bytes| {
@@ -290,7 +288,7 @@ fn cut_all(
                     / u128::from(held.0.max(1) * several);
                 u64::try_from(all).unwrap_or(u64::MAX)
             };
-            (0..stages).map(|stage| elements(own(stage))).collect()
+            spread.each_stage(stages, lists, |devices| elements(room.least(devices)))
         };
         let rooms: Vec<u64> = spread.zip(seating.held).map(rooms).unwrap_or_default();
         all.push((cutter.cut(*seating, (&kinds, &rooms))?, kinds));

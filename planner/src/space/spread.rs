@@ -4,6 +4,7 @@ use crate::space::{counts::Counts, cutting::Seats, family::Family};
 use roundelay_schedule::{
     DeviceId, DeviceList, Fold, Id, Placement, Plan, Rule, listed_in,
 };
+use std::collections::BTreeMap;
 
 /// How the stages of a plan are spread over its devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,5 +111,47 @@ impl Spread {
         lists: &[DeviceList],
     ) -> impl Iterator<Item = DeviceId> {
         self.seats(stage, lists).into_iter().flat_map(move |seat| self.at(seat))
+    }
+
+    /// What is made of the devices of each of this many stages, once for all that are on the same.
+    pub(crate) fn each_stage<T: Clone>(
+        self,
+        stages: u32,
+        lists: &[DeviceList],
+        make: impl Fn(&mut dyn Iterator<Item = DeviceId>) -> T,
+    ) -> Vec<T> {
+        let mut known = BTreeMap::new();
+        let of_stage = |stage| {
+            let made = known.entry(self.seats(stage, lists));
+            let new = |seats: &Vec<u32>| {
+                make(&mut seats.iter().flat_map(|seat| self.at(*seat)))
+            };
+            made.or_insert_with_key(new).clone()
+        };
+        (0..stages).map(of_stage).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_stage_has_its_own_devices() {
+        let seats = |fold| Shape::Seats(Seats { fold, devices: 4 });
+        let shapes = [
+            Shape::Whole,
+            Shape::Row,
+            Shape::Rings(Rule::CyclicV2, 4, 8),
+            seats(Fold::Loop),
+            seats(Fold::Snake),
+            seats(Fold::Mirror),
+        ];
+        for shape in shapes {
+            let spread = Spread { shape, first: 3, members: 2, stride: 40, parts: 2 };
+            let each = spread.each_stage(8, &[], |devices| devices.collect::<Vec<_>>());
+            let own = (0..8).map(|stage| spread.stage(stage, &[]).collect::<Vec<_>>());
+            assert_eq!(each, own.collect::<Vec<_>>(), "{shape:?}");
+        }
     }
 }
