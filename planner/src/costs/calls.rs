@@ -128,6 +128,11 @@ impl Kinds {
         Self(known.into())
     }
 
+    /// Each of them, in order.
+    pub(crate) fn each(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().copied()
+    }
+
     /// Whether all devices are of one kind.
     pub(crate) fn is_single(&self) -> bool {
         self.0.len() == 1

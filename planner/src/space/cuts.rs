@@ -2,6 +2,8 @@
 
 mod apart;
 mod balanced;
+mod reach;
+mod rows;
 mod uneven;
 mod units;
 

@@ -1,5 +1,6 @@
 //! Balanced cuts of one row of nodes: the least largest stage first, then the fewest bytes that cross.
 
+use super::rows;
 use roundelay_schedule::{Bytes, Nanos};
 use std::cmp::max;
 
@@ -113,7 +114,7 @@ fn needed(
     needed
 }
 
-/// The same cuts among all places: the least sums of all rows of stages from the last one on.
+/// The same cuts among all places.
 fn row_by_row(
     elapsed: &[Nanos],
     crossing: &[Bytes],
@@ -125,95 +126,7 @@ fn row_by_row(
         elapsed.partition_point(|before| *before <= reach) - 1
     };
     let reach: Vec<usize> = elapsed.iter().map(furthest).collect();
-    let windows = windows(elapsed, stages, limit);
-    let mut rows = vec![Row { first: windows[0].0, least: vec![Bytes(0)] }];
-    rows[0].least.resize(windows[0].1 - windows[0].0 + 1, Bytes(0));
-    for window in &windows[1..] {
-        let next = least_of_next(*window, &reach, crossing, &rows[rows.len() - 1]);
-        rows.push(next);
-    }
-    let mut cuts: Vec<usize> = Vec::new();
-    for left in (1..stages).rev() {
-        let start = cuts.last().copied().unwrap_or(0);
-        let rest = &rows[left - 1];
-        let best = rows[left].at(start).expect("a start lies in its window");
-        let next = (start + 1..=reach[start]).find(|next| {
-            rest.at(*next).is_some_and(|behind| crossing[*next] + behind == best)
-        });
-        cuts.push(next.expect("the first pass found cuts within the limit"));
-    }
-    cuts
-}
-
-/// The first and the last place where the last stage may start, the last two, and so on: so late
-/// that what is left fits into them, so early that what is before fits into the others.
-fn windows(elapsed: &[Nanos], stages: usize, limit: Nanos) -> Vec<(usize, usize)> {
-    let end = elapsed.len() - 1;
-    let mut latest = vec![0];
-    let mut earliest = vec![end];
-    for _ in 0..stages {
-        let (start, next) = (latest[latest.len() - 1], earliest[earliest.len() - 1]);
-        let reach = Nanos(elapsed[start].0.saturating_add(limit.0));
-        latest.push(elapsed.partition_point(|before| *before <= reach) - 1);
-        let reach = Nanos(elapsed[next].0.saturating_sub(limit.0));
-        earliest.push(elapsed.partition_point(|before| *before < reach));
-    }
-    let window = |left: usize| {
-        let before = stages - left;
-        (earliest[left].max(before), latest[before].min(end - left))
-    };
-    (1..=stages).map(window).collect()
-}
-
-/// The least sums of bytes from some starts that follow each other.
-struct Row {
-    first: usize,
-    least: Vec<Bytes>,
-}
-
-impl Row {
-    /// Behind the last of them.
-    fn end(&self) -> usize {
-        self.first + self.least.len()
-    }
-
-    fn at(&self, start: usize) -> Option<Bytes> {
-        self.least.get(start.checked_sub(self.first)?).copied()
-    }
-}
-
-/// For each start of a window the least sum of a cut at a place behind it that is within `reach`,
-/// which ends later the later the start is, and of what follows that cut: the places that may
-/// still be the least stand in a queue, least first, and those out of reach before it.
-fn least_of_next(
-    (first, last): (usize, usize),
-    reach: &[usize],
-    crossing: &[Bytes],
-    follows: &Row,
-) -> Row {
-    let own = &crossing[follows.first..follows.end()];
-    let sums: Vec<Bytes> =
-        own.iter().zip(&follows.least).map(|(own, rest)| *own + *rest).collect();
-    let mut least = vec![Bytes(u64::MAX); (last + 1).saturating_sub(first)];
-    let mut queue: Vec<(usize, Bytes)> = Vec::with_capacity(sums.len());
-    let (mut begin, mut next) = (0, follows.end());
-    for (start, least) in (first..last + 1).zip(&mut least).rev() {
-        while next > max(start + 1, follows.first) {
-            next -= 1;
-            let sum = sums[next - follows.first];
-            while queue.len() > begin && queue[queue.len() - 1].1 >= sum {
-                queue.pop();
-            }
-            queue.push((next, sum));
-        }
-        while begin < queue.len() && queue[begin].0 > reach[start] {
-            begin += 1;
-        }
-        if let Some((_, sum)) = queue.get(begin) {
-            *least = *sum;
-        }
-    }
-    Row { first, least }
+    rows::least_crossing(crossing, &vec![reach.as_slice(); stages])
 }
 
 #[cfg(test)]

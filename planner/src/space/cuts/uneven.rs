@@ -8,15 +8,18 @@
 //! no device further than three quarters of the way from where the emptiest cuts take it to its end, as
 //! the last quarter is for what passes keep. If not even the emptiest cuts have room there is no such
 //! limit.
-//!
-//! Filling up one stage after another does not say which
-//! times are possible: a stage must have a node, and one node may be too much for a slow device. So
-//! for each number of stages all ends are known that they can reach.
 
-use super::Chain;
+use super::{
+    Chain,
+    reach::{Reach, Timely, all_fit},
+    rows::least_crossing,
+};
 use crate::costs::{calls::Kinds, core::stages_between};
 use roundelay_schedule::{Bytes, Nanos};
-use std::{collections::BTreeMap, ops::Range};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 /// What stages take on their devices.
 #[derive(Clone, Copy, Debug)]
@@ -41,43 +44,30 @@ pub(super) struct Roomy {
 const WHOLE: u64 = 1 << 10;
 
 /// The places of a chain where stages may begin or end, and what they take between them.
-struct Places<'a> {
-    kinds: &'a [Kinds],
-    sorts: StageSorts,
-    /// Time of everything before each place, on each kind of device.
+struct Places {
+    /// The sort of each stage.
+    stages: Vec<usize>,
+    /// What stages of each sort may take.
+    sorts: Vec<Sort>,
+    /// Time of everything before each place, on each kind of device that has a stage.
     elapsed: Vec<Vec<Nanos>>,
     /// Bytes that cross there.
     crossing: Vec<Bytes>,
     /// Elements of everything before each place.
     held: Vec<u64>,
-    /// The most elements of each stage.
-    most: Vec<u64>,
     /// Where the unit of a local rule begins that ends at each place or goes on there: no stage that
     /// ends there begins before.
     unit: Vec<usize>,
 }
 
-/// Stages that take and have room for the same are of one sort.
-struct StageSorts {
-    /// The sort of each stage.
-    of: Vec<usize>,
-    /// A stage of each sort.
-    some: Vec<usize>,
-}
-
-impl StageSorts {
-    fn new(uneven: &Uneven<'_>) -> Self {
-        let own = |stage: usize| (&uneven.kinds[stage], uneven.rooms.get(stage));
-        let mut known = BTreeMap::new();
-        let mut some = Vec::new();
-        let of = (0..uneven.kinds.len()).map(|stage| {
-            *known.entry(own(stage)).or_insert_with(|| {
-                some.push(stage);
-                some.len() - 1
-            })
-        });
-        Self { of: of.collect(), some }
-    }
+/// Stages that take and have room for the same.
+struct Sort {
+    /// The kinds of their devices, by their number among those that have a stage.
+    kinds: Vec<usize>,
+    /// For how many elements they have room, where devices differ in memory.
+    room: Option<u64>,
+    /// The last place where one may end, by the place where it starts, however long it takes.
+    bound: Vec<usize>,
 }
 
 /// How far devices may be filled where the emptiest cuts fill them so far.
@@ -99,44 +89,66 @@ impl Uneven<'_> {
     /// The best cuts of a chain among some positions, the ends and all boundaries among them.
     pub(super) fn cut_at(&self, chain: &Chain, positions: &[usize]) -> Roomy {
         let mut places = Places::new(self, chain, positions);
-        let has_room = places.leave_room(self.rooms);
-        let chosen = places.least_crossing(places.least_largest()).into_iter();
+        let has_room = places.leave_room();
+        let reach = places.reach(&places.timely(places.least_largest()));
+        let reach: Vec<&[usize]> =
+            places.of_stages(&reach).into_iter().map(Reach::last).collect();
+        let chosen = least_crossing(&places.crossing, &reach);
         let cut = |index: usize| u32::try_from(positions[index]).unwrap_or(u32::MAX);
-        Roomy { cuts: chosen.map(cut).collect(), has_room }
+        Roomy { cuts: chosen.into_iter().map(cut).collect(), has_room }
+    }
+
+    /// The kinds of devices that have a stage.
+    fn used(&self) -> Vec<usize> {
+        let used: BTreeSet<usize> = self.kinds.iter().flat_map(Kinds::each).collect();
+        used.into_iter().collect()
+    }
+
+    /// The sort of each stage, and all sorts, still without bounds.
+    fn sorts(&self, used: &[usize]) -> (Vec<usize>, Vec<Sort>) {
+        let mut known = BTreeMap::new();
+        let mut sorts = Vec::new();
+        let sort = |(stage, kinds)| {
+            let room = self.rooms.get(stage).copied();
+            *known.entry((kinds, room)).or_insert_with(|| {
+                let number = |kind| used.partition_point(|used| *used < kind);
+                let kinds = Kinds::each(kinds).map(number).collect();
+                sorts.push(Sort { kinds, room, bound: Vec::new() });
+                sorts.len() - 1
+            })
+        };
+        let stages = self.kinds.iter().enumerate().map(sort).collect();
+        (stages, sorts)
     }
 }
 
-impl<'a> Places<'a> {
-    fn new(uneven: &Uneven<'a>, chain: &Chain, positions: &[usize]) -> Self {
-        let elapsed = |times: &Vec<Nanos>| {
+impl Places {
+    fn new(uneven: &Uneven<'_>, chain: &Chain, positions: &[usize]) -> Self {
+        let elapsed = |kind: &usize| {
             let mut before = vec![Nanos(0)];
             let mut sum = Nanos(0);
-            for time in times {
+            for time in &uneven.times[*kind] {
                 sum += *time;
                 before.push(sum);
             }
             positions.iter().map(|at| before[*at]).collect()
         };
         let crosses = |at: &usize| chain.crossing.get(*at).copied().unwrap_or_default();
-        let unit = |at: &usize| {
-            let begun = chain.boundaries.partition_point(|boundary| boundary < at);
-            let begin = begun.checked_sub(1).map_or(0, |unit| chain.boundaries[unit]);
-            positions.binary_search(&begin).unwrap_or(0)
-        };
         let mut held = vec![0];
         for own in uneven.elements {
             held.push(held[held.len() - 1] + own);
         }
         let all = held[held.len() - 1];
         let before = |at: &usize| held.get(*at).copied().unwrap_or(all);
+        let used = uneven.used();
+        let (stages, sorts) = uneven.sorts(&used);
         Self {
-            kinds: uneven.kinds,
-            sorts: StageSorts::new(uneven),
+            stages,
+            sorts,
             held: positions.iter().map(before).collect(),
-            most: vec![u64::MAX; uneven.kinds.len()],
-            elapsed: uneven.times.iter().map(elapsed).collect(),
+            elapsed: used.iter().map(elapsed).collect(),
             crossing: positions.iter().map(crosses).collect(),
-            unit: positions.iter().map(unit).collect(),
+            unit: units(chain, positions),
         }
     }
 
@@ -144,135 +156,116 @@ impl<'a> Places<'a> {
         self.crossing.len() - 1
     }
 
-    fn time(&self, stage: usize, start: usize, end: usize) -> Nanos {
-        let of = |kind: usize| self.elapsed[kind][end] - self.elapsed[kind][start];
-        self.kinds[stage].slowest(of)
-    }
-
-    /// Limits what stages hold as the law of this file says; whether it can.
-    fn leave_room(&mut self, rooms: &[u64]) -> bool {
-        let mut fits = |share: u64| {
-            let part =
-                |room: &u64| u128::from(*room) * u128::from(share) / u128::from(WHOLE);
-            let most =
-                rooms.iter().map(|room| u64::try_from(part(room)).unwrap_or(u64::MAX));
-            self.most = most.collect();
-            self.fits(Nanos(u64::MAX))
-        };
-        if rooms.is_empty() {
+    /// Bounds all stages as the law of this file says; whether they have room.
+    fn leave_room(&mut self) -> bool {
+        if self.sorts.iter().all(|sort| sort.room.is_none()) {
+            self.bound(|_| u64::MAX);
             return true;
         }
-        if !fits(WHOLE) {
-            self.most.fill(u64::MAX);
+        if !self.fits_filled(WHOLE) {
+            self.bound(|_| u64::MAX);
             return false;
         }
         let (mut low, mut high) = (0, WHOLE);
         while low < high {
             let middle = low + (high - low) / 2;
-            (low, high) = if fits(middle) { (low, middle) } else { (middle + 1, high) };
-        }
-        fits(filled(low))
-    }
-
-    /// Whether what lies between two places is more than a stage may take or hold.
-    fn exceeds(&self, stage: usize, (start, end): (usize, usize), limit: Nanos) -> bool {
-        self.held[end] - self.held[start] > self.most[stage]
-            || self.time(stage, start, end) > limit
-    }
-
-    /// The first place where a stage can begin that ends at each place and exceeds nothing;
-    /// the place itself where there is none. It never comes before that of an earlier place.
-    fn begins(&self, stage: usize, limit: Nanos) -> Vec<usize> {
-        let mut begin = 0;
-        let own = |end: usize| {
-            begin = begin.max(self.unit[end]);
-            while begin < end && self.exceeds(stage, (begin, end), limit) {
-                begin += 1;
-            }
-            begin
-        };
-        (0..=self.end()).map(own).collect()
-    }
-
-    /// Where the stages of each sort begin.
-    fn begins_of_sorts(&self, limit: Nanos) -> Vec<Vec<usize>> {
-        self.sorts.some.iter().map(|stage| self.begins(*stage, limit)).collect()
-    }
-
-    /// Whether all stages can stay within a limit.
-    fn fits(&self, limit: Nanos) -> bool {
-        let begins = self.begins_of_sorts(limit);
-        let mut reached = vec![false; self.end() + 1];
-        reached[0] = true;
-        for sort in &self.sorts.of {
-            let mut latest: Option<usize> = None;
-            let next = begins[*sort].iter().enumerate().map(|(end, begin)| {
-                let fits = latest.is_some_and(|latest| *begin <= latest);
-                latest = if reached[end] { Some(end) } else { latest };
-                fits
-            });
-            reached = next.collect();
-        }
-        reached[self.end()]
-    }
-
-    fn least_largest(&self) -> Nanos {
-        let all = self.elapsed.iter().map(|elapsed| elapsed[self.end()].0);
-        let (mut low, mut high) = (0, all.max().unwrap_or(0));
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.fits(Nanos(middle)) {
-                high = middle;
-            } else {
-                low = middle + 1;
+            match self.fits_filled(middle) {
+                true => high = middle,
+                false => low = middle + 1,
             }
         }
-        Nanos(low)
+        self.fits_filled(filled(low))
     }
 
-    /// Indices of the cuts with the least sum of crossing bytes, all stages within `limit`.
-    fn least_crossing(&self, limit: Nanos) -> Vec<usize> {
-        // By stage and begin: the least sum of what it and the later ones cross.
-        let mut rows: Vec<Vec<Option<Bytes>>> = Vec::new();
-        let mut follows = vec![None; self.end() + 1];
-        follows[self.end()] = Some(Bytes(0));
-        let begins = self.begins_of_sorts(limit);
-        for sort in self.sorts.of.iter().rev() {
-            let mut row = vec![None; self.end() + 1];
-            for (end, begin) in begins[*sort].iter().enumerate() {
-                let Some(sum) = follows[end] else { continue };
-                for least in &mut row[*begin..end] {
-                    *least = Some(least.map_or(sum, |least: Bytes| least.min(sum)));
+    /// Bounds all stages by a share of the room on their devices; whether they have that.
+    fn fits_filled(&mut self, share: u64) -> bool {
+        self.bound(|room| {
+            let part = u128::from(room) * u128::from(share) / u128::from(WHOLE);
+            u64::try_from(part).unwrap_or(u64::MAX)
+        });
+        all_fit(&self.of_stages(&self.reach(&self.timely(Nanos::NEVER))))
+    }
+
+    /// Bounds all stages by their units and by what they hold: at most so much of their room.
+    fn bound(&mut self, most: impl Fn(u64) -> u64) {
+        let Self { sorts, held, unit, .. } = self;
+        for sort in sorts {
+            let most = most(sort.room.unwrap_or(u64::MAX));
+            let mut last = 0;
+            let bound = held.iter().enumerate().map(|(start, before)| {
+                last = last.max(start);
+                let may = |end: usize| unit[end] <= start && held[end] - before <= most;
+                while last + 1 < held.len() && may(last + 1) {
+                    last += 1;
                 }
-            }
-            follows = row.iter().zip(&self.crossing).map(with).collect();
-            rows.push(row);
-        }
-        rows.reverse();
-        self.first_of(&rows, limit)
-    }
-
-    /// The first of the cuts with the least sums.
-    fn first_of(&self, rows: &[Vec<Option<Bytes>>], limit: Nanos) -> Vec<usize> {
-        let mut cuts: Vec<usize> = Vec::new();
-        for stage in 1..self.kinds.len() {
-            let start = cuts.last().copied().unwrap_or(0);
-            let next = (start + 1..self.end()).find(|next| {
-                self.unit[*next] <= start
-                    && !self.exceeds(stage - 1, (start, *next), limit)
-                    && with((&rows[stage][*next], &self.crossing[*next]))
-                        == rows[stage - 1][start]
+                last
             });
-            cuts.push(next.expect("all stages stay within the limit"));
+            sort.bound = bound.collect();
         }
-        cuts
+    }
+
+    /// How far each kind of device comes within a limit.
+    fn timely(&self, limit: Nanos) -> Vec<Timely> {
+        self.elapsed.iter().map(|elapsed| Timely::new(elapsed, limit)).collect()
+    }
+
+    /// How far stages of each sort come where devices come so far: as far as the slowest of their own.
+    fn reach(&self, timely: &[Timely]) -> Vec<Reach> {
+        let of_sort = |sort: &Sort| {
+            let bound = sort.bound.clone();
+            sort.kinds.iter().fold(bound, |bound, kind| timely[*kind].bounded(bound))
+        };
+        self.sorts.iter().map(of_sort).map(Reach::new).collect()
+    }
+
+    /// What holds for each sort, for each stage.
+    fn of_stages<'b>(&self, reach: &'b [Reach]) -> Vec<&'b Reach> {
+        self.stages.iter().map(|sort| &reach[*sort]).collect()
+    }
+
+    /// The least limit within which all stages can stay. What holds for one limit does for all others
+    /// within which devices come as far.
+    fn least_largest(&self) -> Nanos {
+        let all = self.elapsed.iter().map(|elapsed| elapsed[self.end()]);
+        let (mut low, mut high) = (self.even_share(), all.max().unwrap_or_default());
+        while low < high {
+            // It is hardly more than an even share.
+            let near = high.min(low * 3);
+            let timely = self.timely(Nanos(low.0 + (near.0 - low.0) / 2));
+            match all_fit(&self.of_stages(&self.reach(&timely))) {
+                true => high = timely.iter().map(Timely::longest).max().unwrap_or(high),
+                false => low = timely.iter().map(Timely::next).min().unwrap_or(high),
+            }
+        }
+        low
+    }
+
+    /// What the largest stage takes at least: its share of everything, on the fastest devices.
+    fn even_share(&self) -> Nanos {
+        let least = |end: usize| {
+            let each = self.elapsed.iter().map(|elapsed| elapsed[end] - elapsed[end - 1]);
+            each.min().unwrap_or_default()
+        };
+        let all: Nanos = (1..=self.end()).map(least).sum();
+        Nanos(all.0.div_ceil(self.stages.len().max(1) as u64))
     }
 }
 
-/// With what crosses.
-fn with((sum, crossing): (&Option<Bytes>, &Bytes)) -> Option<Bytes> {
-    sum.map(|sum| sum + *crossing)
+/// Where the unit begins that ends at each position or goes on there.
+fn units(chain: &Chain, positions: &[usize]) -> Vec<usize> {
+    let mut begin = 0;
+    let unit = |(index, at): (usize, &usize)| {
+        let own = begin;
+        if chain.boundaries.binary_search(at).is_ok() {
+            begin = index;
+        }
+        own
+    };
+    positions.iter().enumerate().map(unit).collect()
 }
+
+#[cfg(test)]
+mod plain;
 
 #[cfg(test)]
 mod tests {
@@ -364,6 +357,61 @@ mod tests {
         }
         assert!(compared > 500, "only {compared} chains can be cut");
         assert!(limited > 100, "only {limited} chains have room");
+    }
+
+    /// Chains of many stages, in which some nodes are too much for slow devices.
+    #[test]
+    fn cuts_of_long_chains_are_those_of_the_plain_form() {
+        let mut random = Random::new(13);
+        let (mut parted, mut roomy) = (0, 0);
+        for round in 0..90 {
+            let nodes = 12 + random.below(18);
+            let mut draw = |bound: u64| -> Vec<u64> {
+                (0..nodes).map(|_| random.below(bound)).collect()
+            };
+            let (fast, factor, heavy) = (draw(6), draw(4), draw(8));
+            let (crossing, elements) = (draw(4), draw(9));
+            let fast = fast.iter().zip(&heavy);
+            let fast = fast.map(|(time, heavy)| time + 12 * u64::from(*heavy == 0));
+            let fast: Vec<Nanos> = fast.map(Nanos).collect();
+            let slow = fast.iter().zip(&factor).map(|(time, more)| *time * (1 + more));
+            let times = [fast.clone(), slow.collect()];
+            let boundary = random.below(nodes) as usize;
+            let is_parted = round % 3 == 0 && boundary > 0;
+            let chain = Chain {
+                reads: Vec::new(),
+                times: fast,
+                crossing: crossing.into_iter().map(Bytes).collect(),
+                ties: Vec::new(),
+                boundaries: if is_parted { vec![boundary] } else { Vec::new() },
+                inside: InsideUnits::Cut,
+            };
+            let of: [&[usize]; 3] = [&[0], &[1], &[0, 1]];
+            let stages = 2 + random.below(nodes - 3);
+            let mut draw = || (random.below(3) as usize, 10 + random.below(120));
+            let drawn: Vec<(usize, u64)> = (0..stages).map(|_| draw()).collect();
+            let kinds =
+                drawn.iter().map(|(kind, _)| Kinds::new(of[*kind].iter().copied()));
+            let kinds: Vec<Kinds> = kinds.collect();
+            let rooms: Vec<u64> = match round % 2 {
+                0 => Vec::new(),
+                _ => drawn.iter().map(|(_, room)| *room).collect(),
+            };
+            let uneven = Uneven {
+                times: &times,
+                kinds: &kinds,
+                elements: &elements,
+                rooms: &rooms,
+            };
+            let positions = chain.positions();
+            let found = uneven.cut_at(&chain, &positions);
+            let plain = plain::cut_at(uneven, &chain, &positions);
+            assert_eq!(found.cuts, plain.cuts, "{chain:?} {uneven:?}");
+            assert_eq!(found.has_room, plain.has_room);
+            parted += usize::from(is_parted);
+            roomy += usize::from(!rooms.is_empty() && found.has_room);
+        }
+        assert!(parted > 20 && roomy > 20, "{parted} in units, {roomy} with room");
     }
 
     #[test]
