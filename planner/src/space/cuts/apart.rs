@@ -22,6 +22,15 @@ impl Speeds<'_> {
             Speeds::Uneven(uneven) => uneven.cut_at(chain, positions),
         }
     }
+
+    /// Whether the best cuts among some places are the best among fewer as well that have them: what is
+    /// best must not depend on the places, as how units share stages does, and how full devices may be.
+    fn stay_best(&self, chain: &Chain) -> bool {
+        match self {
+            Speeds::Alike => chain.boundaries.is_empty(),
+            Speeds::Uneven(uneven) => uneven.rooms.is_empty(),
+        }
+    }
 }
 
 /// What messages cost the stages that send them. It depends on the order, and on how many micro-batches
@@ -87,15 +96,7 @@ impl Apart {
         balanced: Roomy,
         (chain, stages, speeds): (&Chain, u32, Speeds<'_>),
     ) -> Self {
-        let all = chain.positions();
-        let narrow = limits(chain, &all, stages).into_iter().map(|limit| {
-            let places = narrow(chain, &all, limit);
-            speeds.cut_at(chain, &places, stages)
-        });
-        let keeps = |own: &Roomy| own.has_room || !balanced.has_room;
-        let narrow: Vec<Vec<u32>> = narrow.filter(keeps).map(|own| own.cuts).collect();
-        let mut all: Vec<Vec<u32>> = [balanced.cuts].into_iter().chain(narrow).collect();
-        all.dedup();
+        let all = ever_narrower(balanced, (chain, stages, speeds));
         let timed = |cuts: Vec<u32>| {
             let times = match speeds {
                 Speeds::Alike => chain.stage_times(&cuts),
@@ -123,6 +124,28 @@ impl Apart {
     }
 }
 
+/// The balanced cuts, and those among places where ever less crosses, as far as they differ and have room.
+fn ever_narrower(
+    balanced: Roomy,
+    (chain, stages, speeds): (&Chain, u32, Speeds<'_>),
+) -> Vec<Vec<u32>> {
+    let Roomy { cuts, has_room } = balanced;
+    let (positions, stay_best) = (chain.positions(), speeds.stay_best(chain));
+    let mut all = vec![cuts];
+    for limit in limits(chain, &positions, stages) {
+        let last = &all[all.len() - 1];
+        let is_left = |cut: &u32| is_left(chain, *cut as usize, limit);
+        if stay_best && last.iter().all(is_left) {
+            continue;
+        }
+        let own = speeds.cut_at(chain, &narrow(chain, &positions, limit), stages);
+        if (own.has_room || !has_room) && own.cuts != *last {
+            all.push(own.cuts);
+        }
+    }
+    all
+}
+
 /// What may cross where there is a cut, the most first: sizes of what does cross somewhere, of which
 /// each leaves a place for every stage, and the largest leaves out some place.
 fn limits(chain: &Chain, all: &[usize], stages: u32) -> Vec<Bytes> {
@@ -143,8 +166,11 @@ fn limits(chain: &Chain, all: &[usize], stages: u32) -> Vec<Bytes> {
 
 /// The ends, all boundaries, and of the others those where no more crosses than a limit.
 fn narrow(chain: &Chain, all: &[usize], limit: Bytes) -> Vec<usize> {
-    let is_left = |at: &usize| is_fixed(chain, *at) || crosses(chain, *at) <= limit;
-    all.iter().copied().filter(is_left).collect()
+    all.iter().copied().filter(|at| is_left(chain, *at, limit)).collect()
+}
+
+fn is_left(chain: &Chain, at: usize, limit: Bytes) -> bool {
+    is_fixed(chain, at) || crosses(chain, at) <= limit
 }
 
 /// Whether a place is an end or a boundary, where stages begin and end whatever crosses.
@@ -178,6 +204,7 @@ fn slowest(
 mod tests {
     use super::*;
     use crate::{
+        costs::calls::Kinds,
         sample::Random,
         space::cuts::{InsideUnits, cut},
     };
@@ -259,6 +286,46 @@ mod tests {
         };
         assert_eq!(only(0), Ok(vec![3]));
         assert_eq!(only(1), cut(&layers, 2));
+    }
+
+    /// Cuts that stand are not looked for again, and are what would be found.
+    #[test]
+    fn every_limit_has_its_best_cuts() {
+        let mut random = Random::new(8);
+        let mut kept = 0;
+        for round in 0..300 {
+            let nodes = 4 + random.below(20);
+            let mut draw =
+                |bound| -> Vec<u64> { (0..nodes).map(|_| random.below(bound)).collect() };
+            let (fast, slow, crossing) = (draw(6), draw(20), draw(9));
+            let chain = chain(&fast, &crossing);
+            let times = [fast, slow].map(|own| own.into_iter().map(Nanos).collect());
+            let stages = 1 + random.below(4);
+            let mut kind = |_| Kinds::new([random.below(2) as usize].into_iter());
+            let kinds: Vec<Kinds> = (0..stages).map(&mut kind).collect();
+            let speeds = match round % 2 {
+                0 => Speeds::Alike,
+                _ => Speeds::Uneven(Uneven {
+                    times: &times,
+                    kinds: &kinds,
+                    elements: &[],
+                    rooms: &[],
+                }),
+            };
+            let stages = u32::try_from(stages).unwrap();
+            let positions = chain.positions();
+            let of = |places: &[usize]| speeds.cut_at(&chain, places, stages).cuts;
+            let mut all = vec![of(&positions)];
+            let limits = limits(&chain, &positions, stages);
+            all.extend(limits.iter().map(|most| of(&narrow(&chain, &positions, *most))));
+            let before = all.len();
+            all.dedup();
+            kept += before - all.len();
+            let apart = Apart::new(&chain, stages, speeds).unwrap();
+            let found: Vec<Vec<u32>> = apart.0.into_iter().map(|own| own.cuts).collect();
+            assert_eq!(found, all, "{chain:?}");
+        }
+        assert!(kept > 100, "{kept} were kept");
     }
 
     /// By its own measure balancing alone is never better, and where as much crosses everywhere
