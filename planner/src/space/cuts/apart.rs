@@ -14,21 +14,20 @@ pub(crate) enum Speeds<'a> {
 }
 
 impl Speeds<'_> {
-    fn cut_at(&self, chain: &Chain, positions: &[usize], stages: u32) -> Roomy {
+    /// The best cuts among some positions, where those among more of them may be known.
+    fn cut_at(
+        &self,
+        chain: &Chain,
+        (positions, stages): (&[usize], u32),
+        wider: Option<&Roomy>,
+    ) -> Roomy {
         match self {
-            Speeds::Alike => {
-                Roomy { cuts: cut_at(chain, positions, stages), has_room: true }
-            }
-            Speeds::Uneven(uneven) => uneven.cut_at(chain, positions),
-        }
-    }
-
-    /// Whether the best cuts among some places are the best among fewer as well that have them: what is
-    /// best must not depend on the places, as how units share stages does, and how full devices may be.
-    fn stay_best(&self, chain: &Chain) -> bool {
-        match self {
-            Speeds::Alike => chain.boundaries.is_empty(),
-            Speeds::Uneven(uneven) => uneven.rooms.is_empty(),
+            // How units share stages depends on the places.
+            Speeds::Alike => match wider.filter(|_| chain.boundaries.is_empty()) {
+                Some(wider) if wider.is_at(positions) => wider.clone(),
+                _ => Roomy::anywhere(cut_at(chain, positions, stages)),
+            },
+            Speeds::Uneven(uneven) => uneven.cut_at(chain, positions, wider),
         }
     }
 }
@@ -82,14 +81,13 @@ impl Apart {
         speeds: Speeds<'_>,
     ) -> Result<Self, Uncuttable> {
         chain.check(stages)?;
-        let balanced = speeds.cut_at(chain, &chain.positions(), stages);
+        let balanced = speeds.cut_at(chain, (&chain.positions(), stages), None);
         Ok(Self::beside(balanced, (chain, stages, speeds)))
     }
 
     /// Those of stages that are alike, whose balanced cuts are known.
     pub(crate) fn of_alike(chain: &Chain, stages: u32, balanced: Vec<u32>) -> Self {
-        let balanced = Roomy { cuts: balanced, has_room: true };
-        Self::beside(balanced, (chain, stages, Speeds::Alike))
+        Self::beside(Roomy::anywhere(balanced), (chain, stages, Speeds::Alike))
     }
 
     fn beside(
@@ -124,24 +122,25 @@ impl Apart {
     }
 }
 
-/// The balanced cuts, and those among places where ever less crosses, as far as they differ and have room.
+/// The balanced cuts, and those among places where ever less crosses that differ, as long as they have
+/// room: among fewer places there is no more of it.
 fn ever_narrower(
     balanced: Roomy,
     (chain, stages, speeds): (&Chain, u32, Speeds<'_>),
 ) -> Vec<Vec<u32>> {
-    let Roomy { cuts, has_room } = balanced;
-    let (positions, stay_best) = (chain.positions(), speeds.stay_best(chain));
-    let mut all = vec![cuts];
+    let positions = chain.positions();
+    let mut all = vec![balanced.cuts.clone()];
+    let mut last = balanced;
     for limit in limits(chain, &positions, stages) {
-        let last = &all[all.len() - 1];
-        let is_left = |cut: &u32| is_left(chain, *cut as usize, limit);
-        if stay_best && last.iter().all(is_left) {
-            continue;
+        let places = narrow(chain, &positions, limit);
+        let own = speeds.cut_at(chain, (&places, stages), Some(&last));
+        if last.has_room() && !own.has_room() {
+            break;
         }
-        let own = speeds.cut_at(chain, &narrow(chain, &positions, limit), stages);
-        if (own.has_room || !has_room) && own.cuts != *last {
-            all.push(own.cuts);
+        if own.cuts != last.cuts {
+            all.push(own.cuts.clone());
         }
+        last = own;
     }
     all
 }
@@ -166,11 +165,8 @@ fn limits(chain: &Chain, all: &[usize], stages: u32) -> Vec<Bytes> {
 
 /// The ends, all boundaries, and of the others those where no more crosses than a limit.
 fn narrow(chain: &Chain, all: &[usize], limit: Bytes) -> Vec<usize> {
-    all.iter().copied().filter(|at| is_left(chain, *at, limit)).collect()
-}
-
-fn is_left(chain: &Chain, at: usize, limit: Bytes) -> bool {
-    is_fixed(chain, at) || crosses(chain, at) <= limit
+    let is_left = |at: &usize| is_fixed(chain, *at) || crosses(chain, *at) <= limit;
+    all.iter().copied().filter(is_left).collect()
 }
 
 /// Whether a place is an end or a boundary, where stages begin and end whatever crosses.
@@ -298,6 +294,7 @@ mod tests {
             let mut draw =
                 |bound| -> Vec<u64> { (0..nodes).map(|_| random.below(bound)).collect() };
             let (fast, slow, crossing) = (draw(6), draw(20), draw(9));
+            let (elements, rooms) = (draw(5), draw(60));
             let chain = chain(&fast, &crossing);
             let times = [fast, slow].map(|own| own.into_iter().map(Nanos).collect());
             let stages = 1 + random.below(4);
@@ -308,16 +305,20 @@ mod tests {
                 _ => Speeds::Uneven(Uneven {
                     times: &times,
                     kinds: &kinds,
-                    elements: &[],
-                    rooms: &[],
+                    elements: &elements,
+                    rooms: if round % 4 == 1 { &rooms[..kinds.len()] } else { &[] },
                 }),
             };
             let stages = u32::try_from(stages).unwrap();
             let positions = chain.positions();
-            let of = |places: &[usize]| speeds.cut_at(&chain, places, stages).cuts;
-            let mut all = vec![of(&positions)];
-            let limits = limits(&chain, &positions, stages);
-            all.extend(limits.iter().map(|most| of(&narrow(&chain, &positions, *most))));
+            let of = |places: &[usize]| speeds.cut_at(&chain, (places, stages), None);
+            let first = of(&positions);
+            let limits = limits(&chain, &positions, stages).into_iter();
+            let narrow = limits.map(|most| of(&narrow(&chain, &positions, most)));
+            let keeps = |own: &Roomy| own.has_room() || !first.has_room();
+            let narrow = narrow.filter(keeps).map(|own| own.cuts);
+            let mut all: Vec<Vec<u32>> =
+                [first.cuts.clone()].into_iter().chain(narrow).collect();
             let before = all.len();
             all.dedup();
             kept += before - all.len();

@@ -9,17 +9,13 @@
 //! the last quarter is for what passes keep. If not even the emptiest cuts have room there is no such
 //! limit.
 
-use super::{
-    Chain,
-    reach::{Reach, Timely, all_fit},
-    rows::least_crossing,
-};
+mod places;
+
+use self::places::Places;
+use super::{Chain, reach::Reach, rows::least_crossing};
 use crate::costs::{calls::Kinds, core::stages_between};
-use roundelay_schedule::{Bytes, Nanos};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Range,
-};
+use roundelay_schedule::Nanos;
+use std::ops::Range;
 
 /// What stages take on their devices.
 #[derive(Clone, Copy, Debug)]
@@ -34,45 +30,30 @@ pub(crate) struct Uneven<'a> {
     pub rooms: &'a [u64],
 }
 
-/// Cuts, and whether they leave room.
+/// Cuts, and how much room they leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Roomy {
     pub cuts: Vec<u32>,
-    pub has_room: bool,
+    /// The share of the room on the fullest device that the emptiest cuts among these places take, where
+    /// devices differ in memory; nothing where they have no room.
+    pub emptiest: Option<u64>,
 }
 
-/// A whole device, and how finely shares of it are told.
-const WHOLE: u64 = 1 << 10;
+impl Roomy {
+    /// Cuts of devices that do not differ in memory.
+    pub(super) fn anywhere(cuts: Vec<u32>) -> Self {
+        Self { cuts, emptiest: Some(0) }
+    }
 
-/// The places of a chain where stages may begin or end, and what they take between them.
-struct Places {
-    /// The sort of each stage.
-    stages: Vec<usize>,
-    /// What stages of each sort may take.
-    sorts: Vec<Sort>,
-    /// Time of everything before each place, on each kind of device that has a stage.
-    elapsed: Vec<Vec<Nanos>>,
-    /// Bytes that cross there.
-    crossing: Vec<Bytes>,
-    /// Elements of everything before each place.
-    held: Vec<u64>,
-    /// Where the unit of a local rule begins that ends at each place or goes on there: no stage that
-    /// ends there begins before.
-    unit: Vec<usize>,
-}
+    pub(super) fn has_room(&self) -> bool {
+        self.emptiest.is_some()
+    }
 
-/// Stages that take and have room for the same.
-struct Sort {
-    /// The kinds of their devices, by their number among those that have a stage.
-    kinds: Vec<usize>,
-    /// For how many elements they have room, where devices differ in memory.
-    room: Option<u64>,
-    /// The last place where one may end, by the place where it starts, however long it takes.
-    bound: Vec<usize>,
-}
-
-/// How far devices may be filled where the emptiest cuts fill them so far.
-fn filled(emptiest: u64) -> u64 {
-    emptiest + (WHOLE - emptiest) * 3 / 4
+    /// Whether all cuts are at some positions.
+    pub(super) fn is_at(&self, positions: &[usize]) -> bool {
+        let is_there = |cut: &u32| positions.binary_search(&(*cut as usize)).is_ok();
+        self.cuts.iter().all(is_there)
+    }
 }
 
 impl Uneven<'_> {
@@ -86,182 +67,29 @@ impl Uneven<'_> {
         stages.map(slowest).collect()
     }
 
-    /// The best cuts of a chain among some positions, the ends and all boundaries among them.
-    pub(super) fn cut_at(&self, chain: &Chain, positions: &[usize]) -> Roomy {
+    /// The best cuts of a chain among some positions, the ends and all boundaries among them, where
+    /// those among more positions may be known. These stay the best if they are at those that are left
+    /// and what stages may hold is the same.
+    pub(super) fn cut_at(
+        &self,
+        chain: &Chain,
+        positions: &[usize],
+        wider: Option<&Roomy>,
+    ) -> Roomy {
         let mut places = Places::new(self, chain, positions);
-        let has_room = places.leave_room();
-        let reach = places.reach(&places.timely(places.least_largest()));
+        let emptiest = places.emptiest(wider.map_or(Some(0), |wider| wider.emptiest));
+        let stays = |wider: &&Roomy| wider.emptiest == emptiest && wider.is_at(positions);
+        if let Some(wider) = wider.filter(stays) {
+            return wider.clone();
+        }
+        places.leave_room(emptiest);
+        let reach = places.within(places.least_largest());
         let reach: Vec<&[usize]> =
             places.of_stages(&reach).into_iter().map(Reach::last).collect();
         let chosen = least_crossing(&places.crossing, &reach);
         let cut = |index: usize| u32::try_from(positions[index]).unwrap_or(u32::MAX);
-        Roomy { cuts: chosen.into_iter().map(cut).collect(), has_room }
+        Roomy { cuts: chosen.into_iter().map(cut).collect(), emptiest }
     }
-
-    /// The kinds of devices that have a stage.
-    fn used(&self) -> Vec<usize> {
-        let used: BTreeSet<usize> = self.kinds.iter().flat_map(Kinds::each).collect();
-        used.into_iter().collect()
-    }
-
-    /// The sort of each stage, and all sorts, still without bounds.
-    fn sorts(&self, used: &[usize]) -> (Vec<usize>, Vec<Sort>) {
-        let mut known = BTreeMap::new();
-        let mut sorts = Vec::new();
-        let sort = |(stage, kinds)| {
-            let room = self.rooms.get(stage).copied();
-            *known.entry((kinds, room)).or_insert_with(|| {
-                let number = |kind| used.partition_point(|used| *used < kind);
-                let kinds = Kinds::each(kinds).map(number).collect();
-                sorts.push(Sort { kinds, room, bound: Vec::new() });
-                sorts.len() - 1
-            })
-        };
-        let stages = self.kinds.iter().enumerate().map(sort).collect();
-        (stages, sorts)
-    }
-}
-
-impl Places {
-    fn new(uneven: &Uneven<'_>, chain: &Chain, positions: &[usize]) -> Self {
-        let elapsed = |kind: &usize| {
-            let mut before = vec![Nanos(0)];
-            let mut sum = Nanos(0);
-            for time in &uneven.times[*kind] {
-                sum += *time;
-                before.push(sum);
-            }
-            positions.iter().map(|at| before[*at]).collect()
-        };
-        let crosses = |at: &usize| chain.crossing.get(*at).copied().unwrap_or_default();
-        let mut held = vec![0];
-        for own in uneven.elements {
-            held.push(held[held.len() - 1] + own);
-        }
-        let all = held[held.len() - 1];
-        let before = |at: &usize| held.get(*at).copied().unwrap_or(all);
-        let used = uneven.used();
-        let (stages, sorts) = uneven.sorts(&used);
-        Self {
-            stages,
-            sorts,
-            held: positions.iter().map(before).collect(),
-            elapsed: used.iter().map(elapsed).collect(),
-            crossing: positions.iter().map(crosses).collect(),
-            unit: units(chain, positions),
-        }
-    }
-
-    fn end(&self) -> usize {
-        self.crossing.len() - 1
-    }
-
-    /// Bounds all stages as the law of this file says; whether they have room.
-    fn leave_room(&mut self) -> bool {
-        if self.sorts.iter().all(|sort| sort.room.is_none()) {
-            self.bound(|_| u64::MAX);
-            return true;
-        }
-        if !self.fits_filled(WHOLE) {
-            self.bound(|_| u64::MAX);
-            return false;
-        }
-        let (mut low, mut high) = (0, WHOLE);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match self.fits_filled(middle) {
-                true => high = middle,
-                false => low = middle + 1,
-            }
-        }
-        self.fits_filled(filled(low))
-    }
-
-    /// Bounds all stages by a share of the room on their devices; whether they have that.
-    fn fits_filled(&mut self, share: u64) -> bool {
-        self.bound(|room| {
-            let part = u128::from(room) * u128::from(share) / u128::from(WHOLE);
-            u64::try_from(part).unwrap_or(u64::MAX)
-        });
-        all_fit(&self.of_stages(&self.reach(&self.timely(Nanos::NEVER))))
-    }
-
-    /// Bounds all stages by their units and by what they hold: at most so much of their room.
-    fn bound(&mut self, most: impl Fn(u64) -> u64) {
-        let Self { sorts, held, unit, .. } = self;
-        for sort in sorts {
-            let most = most(sort.room.unwrap_or(u64::MAX));
-            let mut last = 0;
-            let bound = held.iter().enumerate().map(|(start, before)| {
-                last = last.max(start);
-                let may = |end: usize| unit[end] <= start && held[end] - before <= most;
-                while last + 1 < held.len() && may(last + 1) {
-                    last += 1;
-                }
-                last
-            });
-            sort.bound = bound.collect();
-        }
-    }
-
-    /// How far each kind of device comes within a limit.
-    fn timely(&self, limit: Nanos) -> Vec<Timely> {
-        self.elapsed.iter().map(|elapsed| Timely::new(elapsed, limit)).collect()
-    }
-
-    /// How far stages of each sort come where devices come so far: as far as the slowest of their own.
-    fn reach(&self, timely: &[Timely]) -> Vec<Reach> {
-        let of_sort = |sort: &Sort| {
-            let bound = sort.bound.clone();
-            sort.kinds.iter().fold(bound, |bound, kind| timely[*kind].bounded(bound))
-        };
-        self.sorts.iter().map(of_sort).map(Reach::new).collect()
-    }
-
-    /// What holds for each sort, for each stage.
-    fn of_stages<'b>(&self, reach: &'b [Reach]) -> Vec<&'b Reach> {
-        self.stages.iter().map(|sort| &reach[*sort]).collect()
-    }
-
-    /// The least limit within which all stages can stay. What holds for one limit does for all others
-    /// within which devices come as far.
-    fn least_largest(&self) -> Nanos {
-        let all = self.elapsed.iter().map(|elapsed| elapsed[self.end()]);
-        let (mut low, mut high) = (self.even_share(), all.max().unwrap_or_default());
-        while low < high {
-            // It is hardly more than an even share.
-            let near = high.min(low * 3);
-            let timely = self.timely(Nanos(low.0 + (near.0 - low.0) / 2));
-            match all_fit(&self.of_stages(&self.reach(&timely))) {
-                true => high = timely.iter().map(Timely::longest).max().unwrap_or(high),
-                false => low = timely.iter().map(Timely::next).min().unwrap_or(high),
-            }
-        }
-        low
-    }
-
-    /// What the largest stage takes at least: its share of everything, on the fastest devices.
-    fn even_share(&self) -> Nanos {
-        let least = |end: usize| {
-            let each = self.elapsed.iter().map(|elapsed| elapsed[end] - elapsed[end - 1]);
-            each.min().unwrap_or_default()
-        };
-        let all: Nanos = (1..=self.end()).map(least).sum();
-        Nanos(all.0.div_ceil(self.stages.len().max(1) as u64))
-    }
-}
-
-/// Where the unit begins that ends at each position or goes on there.
-fn units(chain: &Chain, positions: &[usize]) -> Vec<usize> {
-    let mut begin = 0;
-    let unit = |(index, at): (usize, &usize)| {
-        let own = begin;
-        if chain.boundaries.binary_search(at).is_ok() {
-            begin = index;
-        }
-        own
-    };
-    positions.iter().enumerate().map(unit).collect()
 }
 
 #[cfg(test)]
@@ -269,11 +97,15 @@ mod plain;
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        places::{WHOLE, filled},
+        *,
+    };
     use crate::{
         sample::Random,
         space::cuts::{InsideUnits, Tie, cut, tests::all_cuts},
     };
+    use roundelay_schedule::Bytes;
 
     /// A chain of two kinds of devices, and the kinds of its stages.
     fn drawn(random: &mut Random) -> (Chain, [Vec<Nanos>; 2], Vec<Kinds>) {
@@ -350,68 +182,87 @@ mod tests {
                 roomy.min_by_key(|cuts| (largest(cuts), bytes(cuts), cuts.clone()));
             assert_eq!(chain.check(stages).is_ok(), best.is_some(), "{chain:?}");
             let Some(best) = best else { continue };
-            let found = uneven.cut_at(&chain, &chain.positions());
+            let found = uneven.cut_at(&chain, &chain.positions(), None);
             assert_eq!(found.cuts, best, "{chain:?} {uneven:?}");
-            assert_eq!(found.has_room, emptiest <= WHOLE);
+            assert_eq!(found.has_room(), emptiest <= WHOLE);
             compared += 1;
         }
         assert!(compared > 500, "only {compared} chains can be cut");
         assert!(limited > 100, "only {limited} chains have room");
     }
 
-    /// Chains of many stages, in which some nodes are too much for slow devices.
+    /// A chain of some nodes, of which some are heavy and some in units of their own, on two kinds of
+    /// devices, and their elements.
+    fn long(random: &mut Random, nodes: u64) -> (Chain, [Vec<Nanos>; 2], Vec<u64>) {
+        let mut draw = |bound: u64| -> Vec<u64> {
+            (0..nodes).map(|_| random.below(bound)).collect()
+        };
+        let (light, heavy, factor) = (draw(6), draw(8), draw(4));
+        let (crossing, elements) = (draw(4), draw(9));
+        let fast = light.iter().zip(&heavy);
+        let fast = fast.map(|(time, heavy)| time + 12 * u64::from(*heavy == 0));
+        let fast: Vec<Nanos> = fast.map(Nanos).collect();
+        let slow = fast.iter().zip(&factor).map(|(time, more)| *time * (1 + more));
+        let times = [fast.clone(), slow.collect()];
+        let boundary = random.below(3 * nodes) as usize;
+        let is_parted = boundary > 0 && boundary < fast.len();
+        let chain = Chain {
+            reads: Vec::new(),
+            times: fast,
+            crossing: crossing.into_iter().map(Bytes).collect(),
+            ties: Vec::new(),
+            boundaries: if is_parted { vec![boundary] } else { Vec::new() },
+            inside: InsideUnits::Cut,
+        };
+        (chain, times, elements)
+    }
+
+    /// Chains of many stages, in which some nodes are too much for slow devices: among all places, and
+    /// among fewer where there still is one for every stage.
     #[test]
     fn cuts_of_long_chains_are_those_of_the_plain_form() {
         let mut random = Random::new(13);
-        let (mut parted, mut roomy) = (0, 0);
+        let (mut parted, mut roomy, mut stayed, mut moved) = (0, 0, 0, 0);
         for round in 0..90 {
             let nodes = 12 + random.below(18);
-            let mut draw = |bound: u64| -> Vec<u64> {
-                (0..nodes).map(|_| random.below(bound)).collect()
-            };
-            let (fast, factor, heavy) = (draw(6), draw(4), draw(8));
-            let (crossing, elements) = (draw(4), draw(9));
-            let fast = fast.iter().zip(&heavy);
-            let fast = fast.map(|(time, heavy)| time + 12 * u64::from(*heavy == 0));
-            let fast: Vec<Nanos> = fast.map(Nanos).collect();
-            let slow = fast.iter().zip(&factor).map(|(time, more)| *time * (1 + more));
-            let times = [fast.clone(), slow.collect()];
-            let boundary = random.below(nodes) as usize;
-            let is_parted = round % 3 == 0 && boundary > 0;
-            let chain = Chain {
-                reads: Vec::new(),
-                times: fast,
-                crossing: crossing.into_iter().map(Bytes).collect(),
-                ties: Vec::new(),
-                boundaries: if is_parted { vec![boundary] } else { Vec::new() },
-                inside: InsideUnits::Cut,
-            };
-            let of: [&[usize]; 3] = [&[0], &[1], &[0, 1]];
+            let (chain, times, elements) = long(&mut random, nodes);
             let stages = 2 + random.below(nodes - 3);
-            let mut draw = || (random.below(3) as usize, 10 + random.below(120));
-            let drawn: Vec<(usize, u64)> = (0..stages).map(|_| draw()).collect();
-            let kinds =
-                drawn.iter().map(|(kind, _)| Kinds::new(of[*kind].iter().copied()));
-            let kinds: Vec<Kinds> = kinds.collect();
-            let rooms: Vec<u64> = match round % 2 {
-                0 => Vec::new(),
-                _ => drawn.iter().map(|(_, room)| *room).collect(),
-            };
+            let kinds: [&[usize]; 3] = [&[0], &[1], &[0, 1]];
+            let mut kind = || kinds[random.below(3) as usize].iter().copied();
+            let kinds: Vec<Kinds> = (0..stages).map(|_| Kinds::new(kind())).collect();
+            let rooms = if round % 2 == 0 { 0 } else { stages };
+            let rooms: Vec<u64> = (0..rooms).map(|_| 10 + random.below(120)).collect();
             let uneven = Uneven {
                 times: &times,
                 kinds: &kinds,
                 elements: &elements,
                 rooms: &rooms,
             };
-            let positions = chain.positions();
-            let found = uneven.cut_at(&chain, &positions);
-            let plain = plain::cut_at(uneven, &chain, &positions);
-            assert_eq!(found.cuts, plain.cuts, "{chain:?} {uneven:?}");
-            assert_eq!(found.has_room, plain.has_room);
-            parted += usize::from(is_parted);
-            roomy += usize::from(!rooms.is_empty() && found.has_room);
+            let all = chain.positions();
+            let found = uneven.cut_at(&chain, &all, None);
+            let plain = plain::cut_at(uneven, &chain, &all);
+            assert_eq!(found, plain, "{chain:?} {uneven:?}");
+            let kept = |at: &usize| {
+                let cut = found.cuts.iter().position(|cut| *cut as usize == *at);
+                cut.map_or(!at.is_multiple_of(3), |number| number > 0 || round % 5 > 1)
+                    || [0, all.len() - 1].contains(at)
+                    || chain.boundaries.contains(at)
+            };
+            let fewer: Vec<usize> = all.iter().copied().filter(kept).collect();
+            if fewer.len() > kinds.len() {
+                let own = uneven.cut_at(&chain, &fewer, Some(&found));
+                let plain = plain::cut_at(uneven, &chain, &fewer);
+                assert_eq!(own, plain, "{chain:?} {uneven:?} {fewer:?}");
+                (stayed, moved) = match own.cuts == found.cuts {
+                    true => (stayed + 1, moved),
+                    false => (stayed, moved + 1),
+                };
+            }
+            parted += usize::from(!chain.boundaries.is_empty());
+            roomy += usize::from(!rooms.is_empty() && found.has_room());
         }
         assert!(parted > 20 && roomy > 20, "{parted} in units, {roomy} with room");
+        assert!(stayed > 20 && moved > 10, "{stayed} stayed, {moved} moved");
     }
 
     #[test]
@@ -426,7 +277,7 @@ mod tests {
             let times = [times];
             let uneven =
                 Uneven { times: &times, kinds: &kinds, elements: &[], rooms: &[] };
-            let found = uneven.cut_at(&chain, &chain.positions()).cuts;
+            let found = uneven.cut_at(&chain, &chain.positions(), None).cuts;
             assert_eq!(found, cuts, "{chain:?}");
             assert_eq!(uneven.stage_times(&cuts), chain.stage_times(&cuts));
         }

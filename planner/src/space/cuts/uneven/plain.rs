@@ -1,6 +1,9 @@
 //! The best cuts by the plainest form of the law, for comparison: every stage at every place.
 
-use super::{Roomy, Uneven, WHOLE, filled};
+use super::{
+    Roomy, Uneven,
+    places::{WHOLE, filled},
+};
 use crate::space::cuts::Chain;
 use roundelay_schedule::{Bytes, Nanos};
 use std::ops::Range;
@@ -72,12 +75,15 @@ pub(super) fn cut_at(uneven: Uneven<'_>, chain: &Chain, positions: &[usize]) -> 
     let limits = |largest, share| Limits { uneven, chain, positions, largest, share };
     let fits = |largest: u64, share| limits(Nanos(largest), share).best().is_some();
     let is_limited = !uneven.rooms.is_empty();
-    let has_room = !is_limited || fits(u64::MAX, Some(WHOLE));
-    let emptiest = || least(WHOLE, |share| fits(u64::MAX, Some(share)));
-    let share = (is_limited && has_room).then(|| filled(emptiest()));
+    let fills = |share| fits(u64::MAX, Some(share));
+    let emptiest = match is_limited {
+        true => fills(WHOLE).then(|| least(WHOLE, fills)),
+        false => Some(0),
+    };
+    let share = emptiest.filter(|_| is_limited).map(filled);
     let most = uneven.times.iter().flatten().map(|time| time.0).sum();
     let largest = least(most, |largest| fits(largest, share));
     let best = limits(Nanos(largest), share).best().expect("all stages have a place");
     let cut = |index: usize| u32::try_from(positions[index]).unwrap_or(u32::MAX);
-    Roomy { cuts: best.into_iter().map(cut).collect(), has_room }
+    Roomy { cuts: best.into_iter().map(cut).collect(), emptiest }
 }
