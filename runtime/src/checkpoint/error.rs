@@ -1,6 +1,7 @@
 //! What can be wrong with checkpoints.
 
 use crate::{StateError, listed::listed, shown::shown};
+use roundelay_schedule::printable;
 use std::{
     io,
     path::{Path, PathBuf},
@@ -11,7 +12,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum CheckpointError {
     /// The system refused to read.
-    #[error("cannot read `{}`: {source}; {}", path.display(), self.hint())]
+    #[error("cannot read `{}`: {source}; {}", shown(path), self.hint())]
     Read {
         /// The file or folder.
         path: PathBuf,
@@ -19,7 +20,7 @@ pub enum CheckpointError {
         source: io::Error,
     },
     /// The system refused to write. Earlier checkpoints, if there are any, are whole.
-    #[error("cannot write `{}`: {source}; {}", path.display(), self.hint())]
+    #[error("cannot write `{}`: {source}; {}", shown(path), self.hint())]
     Write {
         /// The file or folder.
         path: PathBuf,
@@ -27,13 +28,13 @@ pub enum CheckpointError {
         source: io::Error,
     },
     /// Something else stands where the folder of checkpoints is to be.
-    #[error("`{}` is not a folder; {}", path.display(), self.hint())]
+    #[error("`{}` is not a folder; {}", shown(path), self.hint())]
     NoFolder {
         /// What stands there.
         path: PathBuf,
     },
     /// A file that is cut short or changed.
-    #[error("`{}` is not a whole checkpoint: {reason}; {}", path.display(), self.hint())]
+    #[error("`{}` is not a whole checkpoint: {reason}; {}", shown(path), self.hint())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -44,7 +45,7 @@ pub enum CheckpointError {
     #[error(
         "none of the {count} checkpoints in `{}` is whole, the newest one for this: {reason}; \
          {}",
-        folder.display(), self.hint()
+        shown(folder), self.hint()
     )]
     NoneWhole {
         /// The folder.
@@ -69,7 +70,7 @@ pub enum CheckpointError {
     /// A new run in a folder that holds checkpoints.
     #[error(
         "`{}` holds checkpoints, up to step {step}; {}",
-        folder.display(), self.hint()
+        shown(folder), self.hint()
     )]
     Occupied {
         /// The folder.
@@ -78,7 +79,7 @@ pub enum CheckpointError {
         step: u64,
     },
     /// A folder to which another run writes.
-    #[error("another run writes checkpoints to `{}`; {}", folder.display(), self.hint())]
+    #[error("another run writes checkpoints to `{}`; {}", shown(folder), self.hint())]
     Held {
         /// The folder.
         folder: PathBuf,
@@ -86,7 +87,7 @@ pub enum CheckpointError {
     /// A checkpoint of a model of another name, whose parameters do not fit.
     #[error(
         "`{}` is of model `{}`, the schedule is of `{own}`; {}",
-        path.display(), printable(model), self.hint()
+        shown(path), printable(model), self.hint()
     )]
     Stranger {
         /// The file.
@@ -97,7 +98,11 @@ pub enum CheckpointError {
         own: String,
     },
     /// A checkpoint whose parameters do not fit though its model has the schedule's name.
-    #[error("`{}` is of another model than the schedule:{}", path.display(), listed(mistakes))]
+    #[error(
+        "`{}` is of another model than the schedule:{}",
+        shown(path),
+        listed(mistakes)
+    )]
     Mismatch {
         /// The file.
         path: PathBuf,
