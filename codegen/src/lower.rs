@@ -7,6 +7,7 @@ mod arena;
 mod arrivals;
 mod calendar;
 mod code;
+mod common;
 mod compute;
 mod dense;
 mod draft;
@@ -224,7 +225,9 @@ fn buffers(draft: &Draft<'_>, rows: &Rows) -> Table<BufferId, Buffer> {
         home: row.home,
         subject: row.subject,
         offset: Bytes(0),
-        size: row.size.align_up(ALIGNMENT),
+        size: rows
+            .common(id)
+            .map_or_else(|| row.size.align_up(ALIGNMENT), |common| common.size),
         slots: rows.turns(id).slots,
         turn: rows.turns(id).turn,
         rest: row.rest.clone(),

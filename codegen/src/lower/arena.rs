@@ -6,8 +6,9 @@
 //! counted a time step longer than it is, so that a value can arrive while the one before it
 //! still leaves; else the messages of one step would wait for each other in a chain. Where one
 //! device makes all passes on one lane, values between stages, their gradients and what passes keep
-//! share addresses too: nothing but passes touches them, and these are in list order anyway. All else
-//! keeps its own addresses, so that lanes never wait for each other's scratch memory.
+//! share addresses too: nothing but passes touches them, and these are in list order anyway. What the
+//! stages of a device have slots in common for lies in one place. All else keeps its own addresses, so
+//! that lanes never wait for each other's scratch memory.
 
 use super::{
     draft::{DraftBuffer, Slotting},
@@ -44,7 +45,11 @@ pub(crate) fn lay_out(
         Slotting::PerStep(_) | Slotting::PerMicroBatch => None,
     };
     let mut homes: BTreeMap<(RingId, Kind), Vec<BufferId>> = BTreeMap::new();
+    let beside = |id: BufferId| rows.common(id).map(|common| common.first);
     for (id, buffer) in schedule.buffers.iter() {
+        if beside(id).is_some_and(|first| first != id) {
+            continue;
+        }
         homes.entry((buffer.home, buffer.subject.kind())).or_default().push(id);
     }
     let rings: Vec<RingId> = schedule.rings.ids().collect();
@@ -67,6 +72,12 @@ pub(crate) fn lay_out(
             });
             let parts: Vec<Option<Parts>> = parts.collect();
             start = pack(schedule, &own, parts, start);
+        }
+    }
+    let ids: Vec<BufferId> = schedule.buffers.ids().collect();
+    for id in ids {
+        if let Some(first) = beside(id) {
+            schedule.buffers[id].offset = schedule.buffers[first].offset;
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Slots: how many each buffer needs, and which one each action touches.
 
-use super::draft::{
-    Draft, DraftAction, DraftBuffer, DraftWork, Hold, Instance, Slotting,
+use super::{
+    common::{Common, in_common},
+    draft::{Draft, DraftAction, DraftBuffer, DraftWork, Hold, Instance, Slotting},
 };
 use roundelay_schedule::{BufferId, Id, Kind, MicroBatch, RingId, Row, Subject, Table};
+use std::collections::BTreeMap;
 
 /// From the first touch of a value to the last, as places in the endless list of all periods'
 /// actions: place k of period p counts p · lines + k.
@@ -75,6 +77,7 @@ pub(crate) struct Rows {
     /// The values of step (or version) 0: one per visitor, stream by stream, or just one.
     lives: Table<BufferId, Vec<Life>>,
     turns: Table<BufferId, Turns>,
+    commons: BTreeMap<BufferId, Common>,
 }
 
 impl Draft<'_> {
@@ -122,8 +125,17 @@ impl Rows {
             };
             Turns { home, slots, turn }
         };
-        let turns = draft.buffers.iter().map(turns).collect();
-        Self { visitors, lives, turns }
+        let mut turns: Table<BufferId, Turns> = draft.buffers.iter().map(turns).collect();
+        let commons = in_common(draft, (&lives, &turns));
+        for (id, Common { slots, .. }) in &commons {
+            turns[*id] = Turns { slots: *slots, turn: 0, ..turns[*id] };
+        }
+        Self { visitors, lives, turns, commons }
+    }
+
+    /// The slots that a buffer has in common with others, if it has.
+    pub(crate) fn common(&self, buffer: BufferId) -> Option<&Common> {
+        self.commons.get(&buffer)
     }
 
     /// The slots of a buffer.
@@ -143,7 +155,11 @@ impl Rows {
             return Row { buffer: hold.buffer, place: 0 };
         }
         let place = match hold.instance {
-            Instance::MicroBatch(i) if lag == 0 => self.visitors[home].number(i) % slots,
+            Instance::MicroBatch(i) if lag == 0 => {
+                let number = self.visitors[home].number(i);
+                let common = self.common(hold.buffer);
+                common.map_or(number % slots, |own| own.places[number as usize])
+            }
             Instance::MicroBatch(i) => {
                 let visitors = &self.visitors[home];
                 let before = i64::from(lag) * i64::from(visitors.count);

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps nothing")]
 
 mod closing;
+mod common;
 mod gathers;
 mod golden;
 mod hop;

@@ -5,9 +5,9 @@
 //! reads them runs and while the one before it does, and sums that are split while the pass behind
 //! theirs runs.
 //!
-//! The law of segments: an arena has a segment for each kind of memory, and in those of what passes
-//! keep a row of slots for each stage. So what a device takes is not the most at one time, but the
-//! sum of the most of each, whenever that is.
+//! The law of segments: an arena has a segment for each kind of memory, and what passes keep of each
+//! class has a row of slots for each stage, or one for all stages where that is smaller. So what a
+//! device takes is not the most at one time, but the sum of the most of each, whenever that is.
 
 use super::rest::{Held, share};
 use crate::costs::load::StageLoad;
@@ -105,7 +105,7 @@ fn taken(
         let own = Held { activation: 0, ..Held::all(load) };
         let device = &mut devices[seat.device as usize];
         device.rest = device.rest + share(plan, own);
-        device.kept += seat.kept(load);
+        device.keep(load, seat);
     }
     devices
 }
@@ -148,34 +148,50 @@ impl Seat {
     fn new(device: u32) -> Self {
         Self { device, flying: [Count::default(); 3], left: 0, summed: false }
     }
+}
 
-    fn pass(&mut self, pass: Pass) {
-        let [activation, retained, adjoint] = &mut self.flying;
-        match pass {
-            Pass::Forward => {
-                activation.begin();
-                retained.begin();
-            }
-            Pass::Backward => {
-                activation.end();
-                retained.end();
-            }
-            Pass::InputGradient => {
-                adjoint.begin();
-                activation.end();
-            }
-            Pass::WeightGradient => {
-                retained.end();
-                adjoint.end();
-            }
-            Pass::Combine | Pass::Norm | Pass::Update => {}
+/// Micro-batches that begin to be kept with a pass, and those that end.
+fn fly([activation, retained, adjoint]: [&mut Count; 3], pass: Pass) {
+    match pass {
+        Pass::Forward => {
+            activation.begin();
+            retained.begin();
         }
+        Pass::Backward => {
+            activation.end();
+            retained.end();
+        }
+        Pass::InputGradient => {
+            adjoint.begin();
+            activation.end();
+        }
+        Pass::WeightGradient => {
+            retained.end();
+            adjoint.end();
+        }
+        Pass::Combine | Pass::Norm | Pass::Update => {}
+    }
+}
+
+/// What the passes of all stages of a device keep of one class.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slots {
+    /// Of all stages together.
+    flying: Count,
+    /// What slots take if each stage has its own.
+    apart: u64,
+    /// One that is large enough for every stage.
+    largest: u64,
+}
+
+impl Slots {
+    fn add(&mut self, bytes: Bytes, most: u64) {
+        self.apart += bytes.0 * most;
+        self.largest = self.largest.max(bytes.0);
     }
 
-    /// Slots of all that its passes keep.
-    fn kept(&self, load: &StageLoad) -> u64 {
-        let each = [load.activation, load.retained, load.adjoint];
-        each.iter().zip(&self.flying).map(|(bytes, count)| bytes.0 * count.most).sum()
+    fn least(&self) -> u64 {
+        self.apart.min(self.largest * self.flying.most)
     }
 }
 
@@ -211,8 +227,8 @@ impl Seats {
 struct Device {
     /// What it holds at rest.
     rest: Held,
-    /// Slots of what passes keep.
-    kept: u64,
+    /// Slots of what passes keep, of each class.
+    kept: [Slots; 3],
     /// Parameters that are whole for the last pass, and the most of this pass and the next.
     whole: u64,
     most_whole: u64,
@@ -227,7 +243,8 @@ struct Device {
 
 impl Device {
     fn take(&mut self, plan: &Plan, load: &StageLoad, pass: Pass, seat: &mut Seat) {
-        seat.pass(pass);
+        fly(seat.flying.each_mut(), pass);
+        fly(self.kept.each_mut().map(|slots| &mut slots.flying), pass);
         let scratch = match pass {
             Pass::Forward => load.scratch[0],
             Pass::Backward | Pass::InputGradient => load.scratch[1],
@@ -238,6 +255,14 @@ impl Device {
         self.take_parameters(plan, read);
         self.take_gradient(plan, load, adds(pass).then_some(seat));
         self.scratch = self.scratch.max(scratch.0);
+    }
+
+    /// What the passes of a stage keep, when all are done.
+    fn keep(&mut self, load: &StageLoad, seat: &Seat) {
+        let each = [load.activation, load.retained, load.adjoint];
+        for ((slots, bytes), count) in self.kept.iter_mut().zip(each).zip(&seat.flying) {
+            slots.add(bytes, count.most);
+        }
     }
 
     fn take_parameters(&mut self, plan: &Plan, read: Bytes) {
@@ -291,7 +316,8 @@ impl Device {
             | States::Hsdp => self.rest.parameter + self.most_whole,
         };
         let optimizer = self.rest.optimizer;
-        let (activation, gradient) = (self.kept, self.most_sums);
+        let activation = self.kept.iter().map(Slots::least).sum();
+        let gradient = self.most_sums;
         let held = Held { parameter, optimizer, activation, gradient };
         (held, held.total() + self.scratch)
     }
