@@ -52,7 +52,7 @@ pub use costs::memory::shortfalls;
 pub use rewrite::{Algebra, Stop};
 pub use search::automatic::with_found_lists;
 pub use search::bound::Bound;
-pub use search::candidate::{Candidate, PoolUse, overlap};
+pub use search::candidate::{Candidate, PoolUse};
 pub use search::objective::{FemtoDollars, Goal};
 pub use search::progress::{End, Look, Observer};
 pub use search::ranking::{Compare, Options, Ranking, Weaker};

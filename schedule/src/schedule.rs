@@ -193,13 +193,25 @@ impl Schedule {
         arenas
     }
 
-    /// Bytes of one kind on one device.
+    /// Bytes of one kind on one device. Addresses that several buffers have count once.
     pub fn bytes_of(&self, device: DeviceId, kind: Kind) -> Bytes {
         let homes = |buffer: &&Buffer| self.rings[buffer.home].devices.contains(&device);
-        let own =
-            self.buffers.values().filter(homes).filter(|b| b.subject.kind() == kind);
-        own.map(Buffer::total).sum()
+        let own = self.buffers.values().filter(homes);
+        addresses(own.filter(|buffer| buffer.subject.kind() == kind))
     }
+}
+
+/// Bytes at which some buffers of a device lie.
+pub(crate) fn addresses<'a>(buffers: impl Iterator<Item = &'a Buffer>) -> Bytes {
+    let ends = |buffer: &Buffer| (buffer.offset, buffer.offset + buffer.total());
+    let mut ranges: Vec<(Bytes, Bytes)> = buffers.map(ends).collect();
+    ranges.sort_unstable();
+    let (mut bytes, mut reached) = (Bytes(0), Bytes(0));
+    for (start, end) in ranges {
+        bytes += end.max(reached) - start.max(reached);
+        reached = reached.max(end);
+    }
+    bytes
 }
 
 /// A queue of a machine.

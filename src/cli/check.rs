@@ -6,10 +6,7 @@ use super::{
     FORMAT, Form, args::CheckArgs, failure::Failure, load, print, print_json,
     problem::Problem,
 };
-use roundelay::{
-    Checked,
-    parts::{planner::overlap, schedule},
-};
+use roundelay::{Checked, parts::schedule};
 use serde::{Serialize, Serializer};
 use std::{collections::BTreeMap, fmt::Write, path::Path};
 
@@ -132,14 +129,6 @@ fn table(document: &Document) -> String {
             bytes(memory.live_peak_bytes),
             kinds.join(", ")
         );
-    }
-    let overlap = |memory: &Memory| {
-        let kinds = memory.memory.values().copied().map(schedule::Bytes);
-        overlap(kinds, schedule::Bytes(memory.arena_bytes))
-    };
-    let mut memories = document.devices.0.iter().map(|(_, memory)| memory);
-    if let Some(overlap) = memories.find_map(overlap) {
-        let _ = writeln!(text, "{overlap}");
     }
     for (name, count) in &document.link_bytes.0 {
         let _ = writeln!(text, "{name}: {} a step", bytes(*count));

@@ -237,24 +237,21 @@ train { data text("*.none"), batch 8, steps 2, optimizer sgd(lr = 0.1) }
     assert!(told.contains("no file matches `*.none` under `.`"), "{told}");
 }
 
-/// Bytes of kinds that share addresses add up to more than the arena, and the text says why.
+/// Addresses that several buffers have count once, so kinds add up to no more than the arena.
 #[test]
-fn kinds_that_share_addresses_are_told() {
-    let scratch = Scratch::new("overlap");
-    for (example, is_shared) in [("data-zero3", true), ("accumulate", false)] {
+fn kinds_add_up_to_no_more_than_the_arena() {
+    let scratch = Scratch::new("kinds");
+    for example in ["data-zero3", "accumulate", "slices"] {
         let program = root().join(format!("examples/{example}.rdl"));
         let schedule = scratch.path("one.schedule");
         printed(roundelay("compile").arg(program).arg("-o").arg(&schedule));
         let facts = document(roundelay("check").arg(&schedule), "check");
-        let devices = facts["devices"].as_object().expect("the schema holds");
-        let is_more = devices.values().any(|device| {
+        for device in facts["devices"].as_object().expect("the schema holds").values() {
             let kinds = device["memory"].as_object().expect("the schema holds");
             let sum: u64 = kinds.values().filter_map(|bytes| bytes.as_u64()).sum();
-            Some(sum) > device["arena_bytes"].as_u64()
-        });
-        assert_eq!(is_more, is_shared, "{example}: {facts}");
-        let told = printed(roundelay("check").arg(&schedule));
-        assert_eq!(told.contains("shares addresses"), is_shared, "{told}");
+            let arena = device["arena_bytes"].as_u64().expect("the schema holds");
+            assert!(sum > arena / 10 * 9 && sum <= arena, "{example}: {sum} of {device}");
+        }
     }
 }
 

@@ -210,8 +210,6 @@ pub fn diff_table(
         let mut rows = vec![["cost".to_owned(), one.to_owned(), other.to_owned()]];
         rows.extend(cost_lines(first, second, goal));
         text += &format!("\n{}", aligned(&rows, Side::Right));
-        let overlap = [first, second].into_iter().find_map(Candidate::overlap);
-        text.extend(overlap.map(|overlap| format!("{overlap}\n")));
     }
     text
 }
@@ -368,14 +366,6 @@ micro_batches  4       8
             assert!(text.contains(word), "{text}");
         }
         assert!(text.contains(&last.step_time.to_string()), "{text}");
-        let [mut small, mut large] = [first.clone(), last.clone()];
-        (small.device_peak, large.device_peak) = (Bytes(1 << 40), Bytes(1 << 40));
-        let told = |other: &Candidate| {
-            diff_table(&found, ("a", "b"), Some((&small, other, &ranking.goal)))
-        };
-        assert!(!told(&large).contains("shares addresses"));
-        large.device_peak = Bytes(1);
-        assert!(told(&large).contains("shares addresses"), "{}", told(&large));
     }
 
     #[test]

@@ -251,12 +251,7 @@ fn memory(candidate: &Candidate) -> String {
     let parts: Vec<String> =
         kinds.iter().take(3).map(|(bytes, kind)| format!("{kind} {bytes}")).collect();
     let (peak, parts) = (candidate.device_peak, parts.join(", "));
-    match candidate.overlap() {
-        None => format!("the fullest device takes {peak}; most of it is {parts}"),
-        Some(overlap) => format!(
-            "the fullest device takes {peak}; its largest kinds are {parts}; {overlap}"
-        ),
-    }
+    format!("the fullest device takes {peak}; most of it is {parts}")
 }
 
 /// Which neighbouring calls are one.

@@ -52,23 +52,7 @@ pub struct PoolUse {
     pub arena: Bytes,
 }
 
-/// What has to be said beside bytes by kind that add up to more than the whole.
-pub fn overlap(
-    kinds: impl IntoIterator<Item = Bytes>,
-    whole: Bytes,
-) -> Option<&'static str> {
-    let sum: Bytes = kinds.into_iter().sum();
-    (sum > whole).then_some(
-        "what is never needed at one time shares addresses, so kinds add up to more",
-    )
-}
-
 impl Candidate {
-    /// What has to be said beside its memory by kind.
-    pub(crate) fn overlap(&self) -> Option<&'static str> {
-        overlap(self.memory.values().copied(), self.device_peak)
-    }
-
     /// Its score.
     pub(crate) fn score(&self, goal: &Goal) -> Score {
         let standing = goal.standing(&self.plan);

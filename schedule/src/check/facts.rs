@@ -7,15 +7,16 @@ use super::{
     rounds,
 };
 use crate::{
-    Bytes, Collective, DeviceId, GroupId, Kind, Line, LinkId, Place, PoolId, Ring,
-    RingId, RoutineId, Row, Schedule, Spot, Table, Work, turned::Wheel,
+    Buffer, Bytes, Collective, DeviceId, GroupId, Kind, Line, LinkId, Place, PoolId,
+    Ring, RingId, RoutineId, Row, Schedule, Spot, Table, Work, schedule::addresses,
+    turned::Wheel,
 };
 use std::collections::BTreeMap;
 
 /// What the checker learned. Devices are those of the cell, at coordinate zero.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
-    /// Per device: bytes of each kind, all slots.
+    /// Per device: bytes of each kind, all slots. Addresses that several buffers have count once.
     pub kinds: BTreeMap<(DeviceId, Kind), Bytes>,
     /// Per device and kind: the most bytes that hold something needed at one time, in list order.
     pub live_peak: BTreeMap<(DeviceId, Kind), Bytes>,
@@ -59,12 +60,14 @@ pub(super) fn gather(
 }
 
 fn memory(schedule: &Schedule, facts: &mut Facts) {
+    let mut kinds: BTreeMap<(DeviceId, Kind), Vec<&Buffer>> = BTreeMap::new();
     for buffer in schedule.buffers.values() {
         for device in &schedule.rings[buffer.home].devices {
-            let kind = (*device, buffer.subject.kind());
-            *facts.kinds.entry(kind).or_default() += buffer.total();
+            kinds.entry((*device, buffer.subject.kind())).or_default().push(buffer);
         }
     }
+    let bytes = kinds.into_iter().map(|(kind, own)| (kind, addresses(own.into_iter())));
+    facts.kinds = bytes.collect();
     let shifts = schedule.shifts();
     for (device, (arena, _)) in schedule.arenas() {
         facts.device_arena.insert(device, arena);
