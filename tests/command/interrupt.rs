@@ -65,11 +65,28 @@ fn begun(command: &mut Command) -> (Child, BufReader<ChildStdout>, String) {
     let mut child = command.spawn().expect("the binary starts");
     let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
     let mut text = String::new();
-    while text.matches("\"event\":\"step\"").count() < 5 {
-        let read = out.read_line(&mut text).expect("output is UTF-8");
+    read_steps(5, &mut out, &mut text);
+    (child, out, text)
+}
+
+/// Reads on until so many steps are told.
+fn read_steps(count: usize, out: &mut impl BufRead, text: &mut String) {
+    while text.matches("\"event\":\"step\"").count() < count {
+        let read = out.read_line(text).expect("output is UTF-8");
         assert!(read > 0, "it ended on its own: {text}");
     }
-    (child, out, text)
+}
+
+/// A run that still goes on does so many steps, and then comes to rest.
+fn goes_on(
+    (mut child, mut out): (Child, BufReader<ChildStdout>),
+    mut text: String,
+    steps: usize,
+) {
+    read_steps(steps, &mut out, &mut text);
+    interrupt(&child);
+    out.read_to_string(&mut text).expect("output is UTF-8");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130), "{text}");
 }
 
 /// Sends some signals to a run after some steps.
@@ -180,15 +197,9 @@ fn a_closed_terminal_brings_a_run_to_rest_unless_hangups_are_ignored() {
     let mut ignoring = Command::new("sh");
     ignoring.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]);
     ignoring.arg(run.get_program()).args(run.get_args());
-    let (mut child, mut out, mut text) = begun(&mut ignoring);
+    let (child, out, text) = begun(&mut ignoring);
     signal(&child, "-HUP");
-    while text.matches("\"event\":\"step\"").count() < 50 {
-        let read = out.read_line(&mut text).expect("output is UTF-8");
-        assert!(read > 0, "it ended: {text}");
-    }
-    interrupt(&child);
-    out.read_to_string(&mut text).expect("output is UTF-8");
-    assert_eq!(child.wait().expect("it ends").code(), Some(130), "{text}");
+    goes_on((child, out), text, 50);
 }
 
 /// What is not whole may be many gigabytes.
@@ -284,18 +295,11 @@ fn a_run_that_is_suspended_for_longer_than_its_deadline_goes_on() {
     let wide = PROGRAM.replace(", 16]", ", 2048]").replace(", 16)", ", 2048)");
     let wide = wide.replace("batch 16", "batch 256").replace("repeat 4", "repeat 1");
     let mut run = roundelay("run --device cpu --json --deadline 2");
-    let (mut child, mut out, _) = begun(run.arg(scratch.file("wide.rdl", &wide)));
+    let (child, out, _) = begun(run.arg(scratch.file("wide.rdl", &wide)));
     signal(&child, "-STOP");
     thread::sleep(Duration::from_secs(5));
     signal(&child, "-CONT");
-    let mut text = String::new();
-    while text.matches("\"event\":\"step\"").count() < 5 {
-        let read = out.read_line(&mut text).expect("output is UTF-8");
-        assert!(read > 0, "it ended: {text}");
-    }
-    interrupt(&child);
-    out.read_to_string(&mut text).expect("output is UTF-8");
-    assert_eq!(child.wait().expect("it ends").code(), Some(130), "{text}");
+    goes_on((child, out), String::new(), 5);
 }
 
 #[test]

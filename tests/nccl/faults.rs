@@ -78,7 +78,7 @@ pub(crate) fn names_a_place(text: &str) -> bool {
     period.is_some_and(|(number, rest)| {
         number.parse::<i64>().is_ok()
             && rest.starts_with(|letter: char| letter.is_ascii_digit())
-    }) || text.contains(" at rest before step ")
+    }) || text.contains(" at rest after step ")
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn as_many_ranks_as_devices_or_it_says_so() {
 }
 
 /// Every rank hears of Ctrl-C when the launcher passes it on; here only one does, and all rest
-/// before the same step.
+/// after the same step.
 #[test]
 fn an_interrupt_of_one_rank_brings_all_to_rest() {
     if !has_compiler() {
@@ -274,10 +274,10 @@ fn an_interrupt_of_one_rank_brings_all_to_rest() {
     all_rest_together(&ended);
 }
 
-/// All were interrupted before one step, which they say.
+/// All were interrupted after one step, which they say.
 pub(crate) fn all_rest_together(ended: &[Ended]) {
     let before = |own: &Ended| {
-        let said = own.err.split("interrupted before step ").nth(1)?;
+        let said = own.err.split("interrupted after step ").nth(1)?;
         said.split(';').next()?.parse::<u64>().ok()
     };
     let step = before(&ended[0]);
