@@ -63,7 +63,7 @@ pub(super) fn in_common(
     draft: &Draft<'_>,
     (lives, turns): (&Table<BufferId, Vec<Life>>, &Table<BufferId, Turns>),
 ) -> BTreeMap<BufferId, Common> {
-    // Passes of a pair go on beside each other, so neither leaves its slot to the other.
+    // Pairs have two lanes on a device, and one would wait for slots of the other.
     if draft.plan.placement != Placement::Pipeline || draft.plan.has_pairs() {
         return BTreeMap::new();
     }

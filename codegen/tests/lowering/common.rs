@@ -9,10 +9,10 @@ use roundelay_schedule::{
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A pipeline of layers of two nodes, of which the second one keeps what the first one makes.
-fn compiled(order: Order, (p, chunks): (u32, u32), n: u32) -> Checked {
-    let plan = pipeline(order, p, chunks, n);
+fn compiled(plan: Plan) -> Checked {
     let plan = Plan { cuts: plan.cuts.iter().map(|cut| 2 * cut).collect(), ..plan };
-    let program = program_of("x = gelu(linear(x, 16))", plan.stages, n);
+    let batch = plan.all_micro_batches();
+    let program = program_of("x = gelu(linear(x, 16))", plan.stages, batch);
     check(lower(&program, &plan).unwrap(), &Kernels).unwrap_or_else(|w| panic!("{w}"))
 }
 
@@ -75,7 +75,7 @@ fn a_device_takes_as_many_slots_as_it_ever_keeps() {
         (Order::HalfV, 8, 2, 24),
         (Order::MinimalV, 8, 2, 24),
     ] {
-        let schedule = compiled(order, (p, chunks), n);
+        let schedule = compiled(pipeline(order, p, chunks, n));
         for (device, kept) in kept(&schedule) {
             let buffers = activations(&schedule, device);
             let sizes: BTreeSet<Bytes> = buffers.iter().map(|own| own.size).collect();
@@ -90,13 +90,20 @@ fn a_device_takes_as_many_slots_as_it_ever_keeps() {
     assert!(less > 8, "{less} devices take less than apart");
 }
 
-/// A pair of passes may go on at one time, so each has slots of its own.
+/// Pairs have two lanes on a device, and one would wait for slots of the other.
 #[test]
-fn pairs_have_no_slots_in_common() {
-    let schedule = compiled(Order::DualPipePaired, (4, 1), 8);
-    for device in kept(&schedule).into_keys() {
-        let places: BTreeSet<Bytes> =
-            activations(&schedule, device).iter().map(|own| own.offset).collect();
-        assert_eq!(places.len(), 2, "{device}");
+fn lists_with_pairs_have_no_slots_in_common() {
+    let other = "1F0 1F1 1F2 1F3 3F0 3B0 1B0 3F1 3B1 3F2 3B2 3F3 3B3 1B1 1B2 1B3";
+    let list = |text: &str| text.split(' ').map(|cell| cell.parse().unwrap()).collect();
+    for (places, passes) in [(1, "2F3 2B1"), (2, "(2F3;2B1)OVERLAP_F_B")] {
+        let own =
+            format!("0F0 0F1 0F2 0F3 2F0 2B0 0B0 2F1 2F2 {passes} 2B2 2B3 0B1 0B2 0B3");
+        let lists = [own.as_str(), other].map(list).into();
+        let plan = pipeline(Order::Listed, 2, 2, 4).with_chunks(1).with_lists(lists);
+        let schedule = compiled(plan);
+        let first = schedule.plan.devices[0];
+        let found: BTreeSet<Bytes> =
+            activations(&schedule, first).iter().map(|own| own.offset).collect();
+        assert_eq!(found.len(), places, "{passes}");
     }
 }
