@@ -126,9 +126,9 @@ impl Accumulation {
         let mut additions = Vec::new();
         let terms = step.terms.iter_mut().zip(again);
         for (term, _) in terms.filter(|(_, again)| **again) {
-            let detour = match is_parameter(term) {
-                true => Tensor::ParameterDetour(node, self.detours),
-                false => Tensor::Detour(node, self.detours),
+            let detour = match term.contribution() {
+                Some(Source::Node(value)) => Tensor::Detour(value, self.detours),
+                _ => Tensor::ParameterDetour(node, self.detours),
             };
             self.detours += 1;
             let on_its_way = Term { tensor: detour, ..term.clone() };

@@ -5,8 +5,7 @@ use super::{
     call::{Step, Term},
     layout::{Layout, SIZE_ALIGNMENT},
     lives::{Home, Lives},
-    memory::Packing,
-    replace::{Replaced, kept_until},
+    replace::{Places, shared},
 };
 use roundelay_schedule::{
     Access, Argument, Id, Nanos, Operand, Pass, Role, Routine, Stage,
@@ -25,18 +24,11 @@ pub(crate) fn assemble(
     let terms = steps.iter().flat_map(|step| &step.terms);
     let homes = terms.clone().map(|term| layout.home(term.tensor, (pass, stage)));
     let homes: Vec<Option<Home>> = homes.collect();
-    let kept = kept_until(pass);
-    let lives = Lives::new(layout, steps, &homes, kept);
-    let replaced = match kept {
-        Some(_) => Replaced::new(layout, steps, &lives),
-        None => Replaced::default(),
-    };
-    let scratch = lives.homeless().filter(|life| replaced.home(life.tensor).is_none());
-    let workspace = Packing::by_liveness(scratch.collect());
-    let inside = |term: &Term| (Role::Workspace, workspace.offsets[&term.tensor]);
+    let lives = Lives::new(layout, steps, &homes, shared(pass));
+    let places = Places::new(layout, steps, &lives, pass);
     let found = |(term, home): (&Term, Option<Home>)| {
-        let home = home.or_else(|| replaced.home(term.tensor));
-        home.unwrap_or_else(|| inside(term))
+        let home = home.or_else(|| places.home(term.tensor));
+        home.expect("what has no home is scratch, which has a place")
     };
     let homes: Vec<Home> = terms.zip(homes).map(found).collect();
     let roles = homes.iter().map(|(role, _)| *role);
@@ -45,12 +37,12 @@ pub(crate) fn assemble(
     roles.dedup();
     let arguments = roles.iter().map(|role| Argument {
         role: *role,
-        access: match kept == Some(*role) && !replaced.is_empty() {
-            true => Access::Update,
-            false => access(*role),
+        access: match access(*role) {
+            Access::Read if places.has_scratch_in(*role) => Access::Update,
+            own => own,
         },
         size: match role {
-            Role::Workspace => workspace.size.align_up(SIZE_ALIGNMENT),
+            Role::Workspace => places.workspace.align_up(SIZE_ALIGNMENT),
             role => layout.size(*role, stage),
         },
     });

@@ -23,7 +23,7 @@ pub(crate) enum Tensor {
     Adjoint(NodeId),
     /// What forward calls made again in a backward pass make, though it is still there.
     Again(NodeId, u32),
-    /// A contribution on its way to the gradient of a value that has others already.
+    /// A contribution on its way to the gradient of this node's result, which has others already.
     Detour(NodeId, u32),
     /// The same for a parameter, as wide as the sum that it is added to.
     ParameterDetour(NodeId, u32),

@@ -190,6 +190,11 @@ impl<'a> Graph<'a> {
         self.extents(source).fold(1, u64::saturating_mul)
     }
 
+    /// Whether a node makes something for each example.
+    pub(crate) fn is_of_examples(&self, id: NodeId) -> bool {
+        self.model.nodes[id].shape.iter().any(|extent| extent.per_example)
+    }
+
     /// Element type of what a source holds.
     pub(crate) fn element(&self, source: Source) -> Element {
         match self.root(source) {

@@ -12,6 +12,7 @@ use super::{
     hashed::{HashedMap, HashedSet},
     keep::Keep,
     memory::Packing,
+    replace::is_of_examples,
 };
 use roundelay_dsl::{ParameterId, Source};
 use roundelay_schedule::{
@@ -252,6 +253,10 @@ impl Kept {
             }
         };
         let all = keep.tensors.iter().map(|made| (made.tensor, made.size));
+        // What is made of examples lies together, so that what it leaves is room together.
+        let (of_examples, others): (Vec<_>, Vec<_>) =
+            all.partition(|(tensor, _)| is_of_examples(graph, *tensor));
+        let all = of_examples.into_iter().chain(others);
         let (retained, activation): (Vec<_>, Vec<_>) =
             all.partition(|(tensor, _)| late.contains(tensor));
         let [activation, retained, adjoint] =

@@ -20,20 +20,20 @@ pub(crate) struct Lives {
 }
 
 impl Lives {
-    /// Of tensors without a home, and of those in the argument `kept`; `homes` are those of the
+    /// Of tensors without a home, and of those in the arguments `shared`; `homes` are those of the
     /// terms of all steps.
     pub(crate) fn new(
         layout: &Layout<'_>,
         steps: &[Step],
         homes: &[Option<Home>],
-        kept: Option<Role>,
+        shared: &[Role],
     ) -> Self {
         let mut lives = Self::default();
         let numbered = steps.iter().enumerate();
         let terms = numbered
             .flat_map(|(index, step)| step.terms.iter().map(move |term| (index, term)));
         for ((index, term), home) in terms.zip(homes) {
-            if home.is_some_and(|(role, _)| Some(role) != kept) {
+            if home.is_some_and(|(role, _)| !shared.contains(&role)) {
                 continue;
             }
             let place = *lives.places.get_or_insert(term.tensor, lives.all.len());
@@ -57,21 +57,13 @@ impl Lives {
         lives
     }
 
-    /// The life of a tensor and its home, unless it lies elsewhere.
-    pub(crate) fn of(&self, tensor: Tensor) -> Option<(Life, Option<Home>)> {
-        self.places.get(&tensor).map(|place| self.all[*place])
+    /// All of them, each with the tensor's home if it has one.
+    pub(crate) fn all(&self) -> &[(Life, Option<Home>)] {
+        &self.all
     }
 
-    /// Of this many calls, the lives that end with each, and their homes; an exchange may go on to behind
-    /// the last.
-    pub(crate) fn ending(&self, calls: usize) -> Vec<Vec<(Life, Option<Home>)>> {
-        let mut ending = vec![Vec::new(); calls + 1];
-        self.all.iter().for_each(|own| ending[own.0.last].push(*own));
-        ending
-    }
-
-    /// The lives of tensors without a home.
-    pub(crate) fn homeless(&self) -> impl Iterator<Item = Life> {
-        self.all.iter().filter(|(_, home)| home.is_none()).map(|(life, _)| *life)
+    /// The place of a tensor's life among all, unless it lies elsewhere.
+    pub(crate) fn number_of(&self, tensor: Tensor) -> Option<usize> {
+        self.places.get(&tensor).copied()
     }
 }

@@ -1,8 +1,9 @@
 //! Where tensors lie inside one argument: packed one after another, or first-fit by liveness.
 
 use super::{call::Tensor, hashed::HashedMap};
-use crate::fit::{ALIGNMENT, lowest_gap};
+use crate::fit::{ALIGNMENT, Taken, lowest_gap};
 use roundelay_schedule::Bytes;
+use std::{cmp::Reverse, ops::Range};
 
 /// Offsets of the tensors of one argument.
 #[derive(Debug, Default)]
@@ -41,22 +42,64 @@ impl Packing {
     /// Largest first, each at the lowest offset where it meets no tensor of an overlapping
     /// life; ties go to the earlier life.
     pub(crate) fn by_liveness(mut lives: Vec<Life>) -> Self {
-        lives.sort_by_key(|life| (u64::MAX - life.size.0, life.first, life.tensor));
+        lives.sort_unstable_by_key(|life| (Reverse(life.size), life.first, life.tensor));
+        Self::first_fit(&[], Bytes(0)..Bytes(u64::MAX), lives).0
+    }
+
+    /// Each at the lowest offset in a range where it meets no tensor of an overlapping life, neither of
+    /// those before it nor of those that lie there, which are in order of their offsets; and what finds no
+    /// place. First come those that live first, so what later ones are changes nothing for them.
+    pub(crate) fn among(
+        there: &[(Life, Bytes)],
+        range: Range<Bytes>,
+        mut lives: Vec<Life>,
+    ) -> (Self, Vec<Life>) {
+        lives.sort_unstable_by_key(|life| (life.first, Reverse(life.size), life.tensor));
+        Self::first_fit(there, range, lives)
+    }
+
+    fn first_fit(
+        there: &[(Life, Bytes)],
+        Range { start, end }: Range<Bytes>,
+        lives: Vec<Life>,
+    ) -> (Self, Vec<Life>) {
         let mut packing = Self::default();
         let mut placed: Vec<(Life, Bytes)> = Vec::new();
-        let mut taken = Vec::new();
+        let (mut taken, mut left) = (Vec::new(), Vec::new());
         for life in lives {
-            let meets =
-                |other: &Life| other.first <= life.last && life.first <= other.last;
-            let met = placed.iter().filter(|(other, _)| meets(other));
             taken.clear();
-            taken.extend(met.map(|(other, offset)| (*offset, *offset + other.size)));
-            let offset = lowest_gap(Bytes(0), life.size, &mut taken);
+            for (other, offset) in there.iter().chain(&placed) {
+                if other.meets(&life) {
+                    take(&mut taken, (*offset, *offset + other.size));
+                }
+            }
+            let offset = lowest_gap(start, life.size, &mut taken);
+            if offset + life.size > end {
+                left.push(life);
+                continue;
+            }
             placed.push((life, offset));
             packing.offsets.insert(life.tensor, offset);
             packing.size = packing.size.max(offset + life.size);
         }
-        packing
+        (packing, left)
+    }
+}
+
+impl Life {
+    /// Whether some call finds both in use.
+    fn meets(&self, other: &Self) -> bool {
+        other.first <= self.last && self.first <= other.last
+    }
+}
+
+/// One more range that is taken: a part of the one before where nothing that is aligned fits between.
+fn take(taken: &mut Vec<Taken>, (first, end): Taken) {
+    match taken.last_mut() {
+        Some((_, before)) if *before <= first && first <= before.align_up(ALIGNMENT) => {
+            *before = end;
+        }
+        Some(_) | None => taken.push((first, end)),
     }
 }
 

@@ -194,7 +194,8 @@ fn first_layers_may_do_otherwise_than_the_last_ones() {
     }
 }
 
-/// What is made again lives one layer at a time.
+/// What is made again lives one layer at a time. Where the last layers keep more than the first ones, more
+/// of those leave more room.
 #[test]
 fn scratch_holds_one_layer() {
     for recompute in Recompute::STEPS {
@@ -202,7 +203,11 @@ fn scratch_holds_one_layer() {
             let code = code(layers, BackwardForm::Whole, *recompute);
             bytes(code.backward.next()[0], &[Role::Workspace])
         };
-        assert_eq!(scratch(3), scratch(6), "{recompute}");
+        let [few, many] = [3, 6].map(scratch);
+        match recompute {
+            Recompute::SelectiveIn(_) | Recompute::FullIn(_) => assert!(many <= few),
+            _ => assert_eq!(few, many, "{recompute}"),
+        }
     }
 }
 

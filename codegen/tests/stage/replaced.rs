@@ -1,6 +1,6 @@
-//! Gradients that lie where kept arrays lay: which do, what that saves to the byte, and that no call that
-//! makes one, nor a later one, reads the other, but in place. That it changes no bit, the tests of derivatives
-//! hold for every operation: halves, which keep gradients apart, have the bits of whole passes.
+//! Arrays that lie where others lay or will lie: which do, what that saves to the byte, and that each call reads
+//! what was written for it. That it changes no bit, the tests of derivatives hold for every operation: halves,
+//! which keep gradients apart, have the bits of whole passes.
 
 use crate::support::{
     build::{Build, Numbers, fixed, nodes, per_example},
@@ -12,8 +12,9 @@ use roundelay_codegen::{
 use roundelay_dsl::{Model, Operation, Source};
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{
-    Access, Call, Float, Id, Operand, Recompute, Role, Routine, Stage, Tensor,
+    Access, Call, Float, Id, Operand, Pass, Recompute, Role, Routine, Stage, Tensor,
 };
+use std::collections::BTreeMap;
 
 const ROWS: u64 = 6;
 const WIDTH: u64 = 4;
@@ -217,61 +218,166 @@ fn slopes_of_maps_lie_where_lay_what_went_into_them() {
     }
 }
 
-/// No call touches the range after one has replaced what was there, but by what replaced it, nor reads
-/// what it writes over, but in place: so no later call reads what forward wrote there.
-fn hold(routine: &Routine, reads: &mut usize) {
-    let kept = routine.place_of(Role::Activation);
-    let mut replaced: Vec<(u64, u64)> = Vec::new();
-    for call in &routine.calls {
-        let kernel = Kernel::parse(call).expect("stages admits calls");
-        let sizes = kernel.sizes(Float::F32);
-        let ranges = call.operands.iter().zip(sizes).zip(kernel.accesses());
-        for ((operand, size), access) in ranges {
-            if Some(operand.argument as usize) != kept {
-                continue;
-            }
-            let range = (operand.offset.0, operand.offset.0 + size.0);
-            let over = |other: &&(u64, u64)| other.0 < range.1 && range.0 < other.1;
-            // Neither a part of it, nor it and something else.
-            let known: Vec<_> = replaced.iter().filter(over).copied().collect();
-            assert!(known.is_empty() || known == [range], "{}: {call:?}", routine.name);
-            match access {
-                Access::Read => *reads += known.len(),
-                Access::Write => {
-                    let read = |other: &Operand, access: &Access| {
-                        other.argument == operand.argument
-                            && other.offset == operand.offset
-                            && *access == Access::Read
-                    };
-                    let mut uses = call.operands.iter().zip(kernel.accesses());
-                    let reads = uses.any(|(other, access)| read(other, access));
-                    assert!(!reads || is_in_place(call), "{}: {call:?}", routine.name);
-                    replaced.retain(|other| *other != range);
-                    replaced.push(range);
+/// Ranges of a pass's own memory, by the argument: what lies there, and all that was ever written.
+#[derive(Clone, Default)]
+struct Written {
+    there: BTreeMap<Role, Vec<Range>>,
+    ever: BTreeMap<Role, Vec<Range>>,
+}
+
+/// First byte, and one past the last.
+type Range = (u64, u64);
+
+const OWN: [Role; 4] = [Role::Activation, Role::Retained, Role::Adjoint, Role::Workspace];
+
+impl Written {
+    /// Follows the calls of a routine: each reads what calls before it wrote, in this routine or an earlier
+    /// one of the micro-batch, as a whole and with nothing written over it; and writes over nothing that it
+    /// reads, but in place.
+    fn follow(&mut self, routine: &Routine) {
+        for memory in [&mut self.there, &mut self.ever] {
+            memory.remove(&Role::Workspace);
+        }
+        for call in &routine.calls {
+            let kernel = Kernel::parse(call).expect("stages admits calls");
+            let sizes = kernel.sizes(Float::F32);
+            let ranges = call.operands.iter().zip(sizes);
+            let ranges = ranges.map(|(own, size)| (own, end_of(own, size.0)));
+            let uses: Vec<_> = ranges.zip(kernel.accesses()).collect();
+            for ((operand, range), access) in &uses {
+                let role = routine.arguments[operand.argument as usize].role;
+                if OWN.contains(&role) && **access != Access::Write {
+                    let there = self.there.entry(role).or_default();
+                    assert!(there.contains(range), "{}: {call:?}", routine.name);
                 }
-                Access::Update => assert_eq!(known, [range], "{}", routine.name),
+            }
+            for ((operand, range), access) in &uses {
+                let role = routine.arguments[operand.argument as usize].role;
+                if !OWN.contains(&role) || **access != Access::Write {
+                    continue;
+                }
+                let read = |((other, also), access): &((&Operand, Range), &Access)| {
+                    other.argument == operand.argument
+                        && meet(also, range)
+                        && **access == Access::Read
+                };
+                let reads = uses.iter().any(read);
+                assert!(!reads || is_in_place(call), "{}: {call:?}", routine.name);
+                let there = self.there.entry(role).or_default();
+                there.retain(|other| !meet(other, range));
+                there.push(*range);
+                self.ever.entry(role).or_default().push(*range);
             }
         }
     }
+
+    /// Places in an argument that have been written more than once, or in parts.
+    fn again(&self, role: Role) -> usize {
+        let ever = self.ever.get(&role).map_or(&[][..], Vec::as_slice);
+        let met = |at: usize| ever[..at].iter().any(|other| meet(other, &ever[at]));
+        (0..ever.len()).filter(|at| met(*at)).count()
+    }
+}
+
+fn end_of(operand: &Operand, size: u64) -> Range {
+    (operand.offset.0, operand.offset.0 + size)
+}
+
+fn meet(one: &Range, other: &Range) -> bool {
+    one.0 < other.1 && other.0 < one.1
+}
+
+/// A backward pass says that it writes over what was kept for it where it does.
+fn declares(routine: &Routine) {
+    let place = routine.place_of(Role::Activation);
+    let writes = routine.calls.iter().any(|call| {
+        let kernel = Kernel::parse(call).expect("stages admits calls");
+        let mut uses = call.operands.iter().zip(kernel.accesses());
+        uses.any(|(operand, access)| {
+            Some(operand.argument as usize) == place && *access != Access::Read
+        })
+    });
+    let expected = if writes { Access::Update } else { Access::Read };
     let declared = routine.access(Role::Activation);
-    let expected = if replaced.is_empty() { Access::Read } else { Access::Update };
     assert!(declared.is_none_or(|declared| declared == expected), "{}", routine.name);
 }
 
 #[test]
 fn no_call_writes_over_what_is_read_later() {
-    let mut reads = 0;
+    let (mut forward, mut backward) = (0, 0);
     for seed in 0..80 {
         let mut numbers = Numbers(3000 + seed);
         let model = random_model(&mut numbers, 10);
         let middle = numbers.below(u64::from(nodes(&model)) - 1) as u32 + 1;
-        for cuts in [vec![], vec![middle]] {
-            let Ok(stages) = stages(&model, &cuts, 3, Float::F32, 16) else { continue };
+        let ways = [BackwardForm::Whole, BackwardForm::Split]
+            .into_iter()
+            .flat_map(|form| Recompute::ALL.iter().map(move |way| (form, *way)));
+        for ((form, recompute), cuts) in
+            ways.flat_map(|way| [(way, vec![]), (way, vec![middle])])
+        {
+            let form = |_| StageForm { backward: form, recompute };
+            let storage = Storage { dtype: Float::F32, padding: 16 };
+            let cut = (&cuts[..], Tensor::WHOLE);
+            let Ok(stages) = stages_in(&model, cut, 3, storage, form, &Everywhere) else {
+                continue;
+            };
             for code in stages.stages.values() {
-                let routines = code.backward.routines();
-                routines.into_iter().for_each(|routine| hold(routine, &mut reads));
+                let mut made = Written::default();
+                made.follow(&code.forward);
+                forward += made.again(Role::Activation) + made.again(Role::Retained);
+                for routines in [code.backward.first(), code.backward.next()] {
+                    let mut written = made.clone();
+                    for routine in routines {
+                        written.follow(routine);
+                        if routine.pass != Pass::WeightGradient {
+                            declares(routine);
+                        }
+                    }
+                    let all = written.again(Role::Activation);
+                    backward += all - made.again(Role::Activation);
+                }
             }
         }
     }
-    assert!(reads > 0, "gradients that took a place are read there");
+    assert!(forward > 500 && backward > 2000, "{forward} and {backward} times");
+}
+
+/// Of stages of a pyramid, each half as large as the one before: what backward makes of one finds room where
+/// it is done with those behind it, and what forward makes and does not keep, where it keeps those. No array
+/// there has the size of one that is free.
+#[test]
+fn scratch_of_large_stages_lies_among_what_is_kept_of_small_ones() {
+    let widths = [64, 32, 16, 8, 4];
+    let scratch = |depth: usize| {
+        let mut build = Build::default();
+        let mut x = build.input("x", &[per_example(1), fixed(128)]);
+        let mut width = 128;
+        for next in &widths[..depth] {
+            let shape = [per_example(1), fixed(*next)];
+            let weight = build.parameter(&[*next, width]);
+            x = build.node(Operation::Linear, &[x, weight], &shape);
+            for _ in 0..4 {
+                let weight = build.parameter(&[*next, *next]);
+                let y = build.node(Operation::Gelu, &[x], &shape);
+                let y = build.node(Operation::Linear, &[y, weight], &shape);
+                x = build.node(Operation::Add, &[x, y], &shape);
+            }
+            width = *next;
+        }
+        let model = build.mean_squared_error(x, &[per_example(1), fixed(width)]);
+        let form = |_| StageForm {
+            backward: BackwardForm::Whole,
+            recompute: Recompute::Selective,
+        };
+        let storage = Storage { dtype: Float::F32, padding: 16 };
+        let whole = (&[][..], Tensor::WHOLE);
+        let stages = stages_in(&model, whole, ROWS, storage, form, &Everywhere)
+            .expect("an uncut model has no ties");
+        let code = &stages.stages[Stage::new(0)];
+        [&code.forward, backward(&stages)].map(|own| bytes(own, Role::Workspace))
+    };
+    // One array of the smallest stage, as wide as its numbers.
+    for (depth, width) in (1..).zip(widths) {
+        assert_eq!(scratch(depth), [ROWS * 4 * width; 2]);
+    }
 }
