@@ -81,7 +81,7 @@ impl<'a> Again<'a> {
             return vec![step];
         }
         let mut steps = self.graph.derivative(node).forward.clone();
-        let mut there: Vec<Tensor> = Vec::new();
+        let mut there = vec![Tensor::Source(Source::Node(node))];
         for term in steps.iter_mut().flat_map(|step| &mut step.terms) {
             let own = match term.tensor {
                 Tensor::Source(source) => source == Source::Node(node),

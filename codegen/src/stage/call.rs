@@ -21,7 +21,8 @@ pub(crate) enum Tensor {
     /// The whole gradient of a node's result, kept for the second half of a backward pass apart
     /// from the row in which it crosses stages.
     Adjoint(NodeId),
-    /// What forward calls made again in a backward pass make, though it is still there.
+    /// What forward calls made again in a backward pass make, though it is still there: 0 is the node's
+    /// result.
     Again(NodeId, u32),
     /// A contribution on its way to the gradient of this node's result, which has others already.
     Detour(NodeId, u32),

@@ -190,9 +190,26 @@ impl<'a> Graph<'a> {
         self.extents(source).fold(1, u64::saturating_mul)
     }
 
-    /// Whether a node makes something for each example.
-    pub(crate) fn is_of_examples(&self, id: NodeId) -> bool {
-        self.model.nodes[id].shape.iter().any(|extent| extent.per_example)
+    /// Whether there is something of a source for each example.
+    pub(crate) fn is_of_examples(&self, source: Source) -> bool {
+        let mut extents = match source {
+            Source::Node(id) => self.model.nodes[id].shape.iter(),
+            Source::Parameter(_) => [].iter(),
+            Source::Input(id) => self.model.inputs[id].shape.iter(),
+        };
+        extents.any(|extent| extent.per_example)
+    }
+
+    /// Whether there is something of an auxiliary of a node for each example: there is of all but the
+    /// statistics of channels and the gradient of a weight.
+    pub(crate) fn has_auxiliary_of_examples(&self, id: NodeId, number: u32) -> bool {
+        let Node { operation, operands, .. } = &self.model.nodes[id];
+        let of_others = match operation {
+            Operation::BatchNorm | Operation::Part { part: Part::BatchNorm, .. } => true,
+            Operation::LinearCrossEntropy { .. } => number > 0,
+            _ => false,
+        };
+        !of_others && self.is_of_examples(operands[0])
     }
 
     /// Element type of what a source holds.

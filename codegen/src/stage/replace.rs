@@ -53,17 +53,20 @@ fn held(pass: Pass) -> Held {
     }
 }
 
-/// Whether an array is as much larger as a micro-batch is.
+/// Whether there is something of an array for each example, so that it is as much larger as a
+/// micro-batch is.
 pub(crate) fn is_of_examples(graph: &Graph<'_>, tensor: Tensor) -> bool {
     match tensor {
-        Tensor::Source(Source::Node(node))
-        | Tensor::Gradient(Source::Node(node))
-        | Tensor::Detour(node, _) => graph.is_of_examples(node),
-        Tensor::Source(Source::Parameter(_) | Source::Input(_))
-        | Tensor::Gradient(Source::Parameter(_) | Source::Input(_))
-        | Tensor::Auxiliary(..)
-        | Tensor::Scratch(..)
-        | Tensor::Unwanted(..)
+        Tensor::Source(source) | Tensor::Gradient(source) => graph.is_of_examples(source),
+        Tensor::Again(node, 0) | Tensor::Detour(node, _) => {
+            graph.is_of_examples(Source::Node(node))
+        }
+        Tensor::Auxiliary(node, number) => graph.has_auxiliary_of_examples(node, number),
+        Tensor::Unwanted(node, operand) => {
+            let operands = &graph.model.nodes[node].operands;
+            operands.get(operand as usize).is_some_and(|own| graph.is_of_examples(*own))
+        }
+        Tensor::Scratch(..)
         | Tensor::Aside(..)
         | Tensor::Adjoint(_)
         | Tensor::Again(..)
