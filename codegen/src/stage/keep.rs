@@ -16,8 +16,10 @@
 //! Whole numbers are never kept: those that a stage makes it cuts out of an input, and each pass cuts
 //! them out for itself. So the checker knows in every pass what may be looked up by them.
 //!
-//! Either way may hold for the first layers of a stage alone. What these need comes from the layers
-//! before them, which do the same, so no chain of what is computed again grows longer by that.
+//! `selective` may hold for a share of what it saves: then those of its results are computed again that
+//! take least traffic for the bytes they save, up to the share; of equal ones those that are made first.
+//! `full` may hold for the first layers of a stage alone. What these need comes from the layers before
+//! them, which do the same, so no chain of what is computed again grows longer by that.
 
 use super::{
     call::Tensor,
@@ -28,7 +30,7 @@ use super::{
 };
 use roundelay_dsl::{Motion, NodeId, Operation, Part, Sliced, Source};
 use roundelay_schedule::{Bytes, Element, Float, Recompute, Share};
-use std::collections::BTreeSet;
+use std::{cmp::Ordering, collections::BTreeSet};
 
 /// What a stage keeps.
 #[derive(Clone, Debug)]
@@ -89,19 +91,45 @@ impl<'a> Keeping<'a> {
 
     /// What a way to compute again keeps.
     fn kept(&self, recompute: Recompute) -> HashedSet<Tensor> {
-        let Self { at, made, read, all } = self;
+        let Self { at, made, all, .. } = self;
         match recompute {
             Recompute::None => at.ungathered(tensors_of(all), made),
-            Recompute::Selective => {
-                let again = at.cheap(read, &tensors_of(all));
-                let all = all.iter().map(|made| made.tensor);
-                all.filter(|tensor| !again.contains(tensor)).collect()
-            }
+            Recompute::SelectiveIn(share) => self.without(&self.cheapest(share)),
+            Recompute::Selective => self.without(&self.cheap()),
+            Recompute::FullIn(share) => self.mixed(share, recompute.ways()),
             Recompute::Full => Full { at: *at, all }.kept(),
-            Recompute::SelectiveIn(share) | Recompute::FullIn(share) => {
-                self.mixed(share, recompute.ways())
+        }
+    }
+
+    /// Results that are computed again where that is cheap.
+    fn cheap(&self) -> HashedSet<Tensor> {
+        self.at.cheap(&self.read, &tensors_of(&self.all))
+    }
+
+    fn without(&self, again: &HashedSet<Tensor>) -> HashedSet<Tensor> {
+        let all = self.all.iter().map(|made| made.tensor);
+        all.filter(|tensor| !again.contains(tensor)).collect()
+    }
+
+    /// Of the cheap results those that take least traffic for what they save, until that is a share of
+    /// what all save.
+    fn cheapest(&self, share: Share) -> HashedSet<Tensor> {
+        let (cheap, there) = (self.cheap(), tensors_of(&self.all));
+        let made = self.all.iter().filter(|made| cheap.contains(&made.tensor));
+        let mut made: Vec<(&Made, Traffic)> =
+            made.map(|made| (made, self.at.traffic(made.node, &there))).collect();
+        made.sort_by(|(_, one), (_, other)| one.cmp(other));
+        let all = made.iter().map(|(made, _)| made.size).sum();
+        let wanted = share.of_bytes(all);
+        let mut saved = Bytes(0);
+        let mut again = HashedSet::default();
+        for (made, _) in made {
+            if saved < wanted {
+                again.insert(made.tensor);
+                saved += made.size;
             }
         }
+        again
     }
 
     /// What the first layers of the stage keep one way, and all else another.
@@ -237,6 +265,47 @@ impl Staged<'_> {
             had.insert(node, found);
         }
         again
+    }
+}
+
+/// Elements that pass between memory and chip where a result is computed again, and those of the result;
+/// the less of the first for each of the second, the less it is.
+#[derive(Clone, Copy, Debug)]
+struct Traffic {
+    moved: u64,
+    made: u64,
+}
+
+impl Traffic {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by =
+            |one: &Self, other: &Self| u128::from(one.moved) * u128::from(other.made);
+        by(self, other).cmp(&by(other, self))
+    }
+}
+
+impl Staged<'_> {
+    /// What a cheap result takes, from what is there: results between are made on the way.
+    fn traffic(self, node: NodeId, there: &HashedSet<Tensor>) -> Traffic {
+        let Self { graph, flow, stage } = self;
+        let elements = |node| graph.elements(Source::Node(node));
+        let made = elements(node);
+        let mut moved = made;
+        let (mut open, mut seen) = (vec![node], BTreeSet::new());
+        while let Some(user) = open.pop() {
+            for value in values(graph, user) {
+                if !seen.insert(value) {
+                    continue;
+                }
+                let is_here = flow.stage(value) == stage && flow.value(value).is_none();
+                if is_here && !there.contains(&Tensor::Source(Source::Node(value))) {
+                    open.push(value);
+                } else {
+                    moved = moved.saturating_add(elements(value));
+                }
+            }
+        }
+        Traffic { moved, made }
     }
 }
 

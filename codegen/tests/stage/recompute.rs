@@ -8,7 +8,7 @@ use roundelay_codegen::{
 use roundelay_dsl::Model;
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{
-    Call, Float, Id, Recompute, Role, Routine, Share, Stage, Tensor,
+    Bytes, Call, Float, Id, Recompute, Role, Routine, Share, Stage, Tensor,
 };
 
 const EXAMPLES: u64 = 4;
@@ -163,35 +163,87 @@ fn a_layer_computes_again_what_the_law_says() {
     assert_eq!(layer, [2, 1, 0, 0, 0, 0]);
 }
 
+fn kept_in_all(stages: &Stages) -> u64 {
+    bytes(&stages.stages[Stage::new(0)].forward, &[Role::Activation, Role::Retained])
+}
+
 /// A share of four layers keeps what this many layers keep one way, and the others another.
 #[test]
 fn first_layers_may_do_otherwise_than_the_last_ones() {
-    let share = |layers: u32| {
-        Share::nearest(f64::from(layers) / 4.0).expect("it is none and not all")
-    };
     for form in FORMS {
-        let all = |recompute| {
-            let forward = code(4, form, recompute).forward;
-            bytes(&forward, &[Role::Activation, Role::Retained])
+        let whole = [Recompute::Selective, Recompute::Full];
+        let [selective, full] = whole.map(|recompute| kept(form, recompute));
+        let kept_by = |layers: u32| {
+            let share = Share::nearest(f64::from(layers) / 4.0);
+            let way = Recompute::FullIn(share.expect("it is none and not all"));
+            bytes(&code(4, form, way).forward, &[Role::Activation, Role::Retained])
         };
-        let whole = [Recompute::None, Recompute::Selective, Recompute::Full];
-        let [none, selective, full] = whole.map(|recompute| kept(form, recompute));
-        let kept_by = |way: fn(Share) -> Recompute| {
-            (1..4).map(|layers| all(way(share(layers)))).collect::<Vec<u64>>()
-        };
-        for (way, saved) in [
-            (Recompute::SelectiveIn as fn(Share) -> Recompute, none - selective),
-            (Recompute::FullIn, selective - full),
-        ] {
-            let found = kept_by(way);
-            let steps = found.windows(2).map(|pair| pair[0] - pair[1]);
-            assert!(steps.into_iter().all(|step| step == saved), "{found:?} {form:?}");
-        }
-        assert_eq!(
-            all(Recompute::None) - kept_by(Recompute::SelectiveIn)[0],
-            none - selective
-        );
+        let found: Vec<u64> = (1..4).map(kept_by).collect();
+        let steps = found.windows(2).map(|pair| pair[0] - pair[1]);
+        let saved = selective - full;
+        assert!(steps.into_iter().all(|step| step == saved), "{found:?} {form:?}");
     }
+}
+
+/// A share of what `selective` saves is saved to within one result, by no more than its part of what
+/// there is to compute again.
+#[test]
+fn a_share_saves_what_it_says() {
+    let model = gpt(4);
+    let largest = EXAMPLES * TOKENS * 4 * WIDTH * 4;
+    for form in FORMS {
+        let of = |way| stages(&model, &[], form, way);
+        let all = |way| kept_in_all(&of(way));
+        let calls = |way| {
+            let code = &of(way).stages[Stage::new(0)];
+            code.backward.next().iter().map(|own| own.calls.len()).sum::<usize>()
+        };
+        let [none, selective] = [Recompute::None, Recompute::Selective].map(all);
+        let mut last = (none, calls(Recompute::None));
+        for sixteenths in 1..16 {
+            let share = Share::nearest(f64::from(sixteenths) / 16.0).expect("a share");
+            let way = Recompute::SelectiveIn(share);
+            let (wanted, saved) =
+                (share.of_bytes(Bytes(none - selective)), none - all(way));
+            assert!(saved + 64 * 16 >= wanted.0 && saved <= wanted.0 + largest, "{way}");
+            let own = (all(way), calls(way));
+            assert!(own.0 <= last.0 && own.1 >= last.1, "{way}");
+            last = own;
+        }
+        assert!(last.0 >= selective && last.1 <= calls(Recompute::Selective));
+    }
+}
+
+/// A rectified norm comes from one array, and the sum behind a residual unit from two, so that comes last.
+#[test]
+fn what_takes_least_traffic_is_computed_again_first() {
+    let job = crate::models::job(EXAMPLES as u32);
+    let inner = "relu(batch_norm(linear(x, 8)))";
+    let unit = format!("x = relu(x + batch_norm(linear({inner}, 8)))\n").repeat(4);
+    let program = crate::models::program(&format!(
+        "model units {{
+            input inputs: real[batch, 8]
+            input targets: real[batch, 8]
+            x = linear(inputs, 8)
+            {unit}
+            loss mse(linear(x, 8), targets)
+        }}
+        {job}"
+    ));
+    let again = |way| {
+        let code = stages(&program.model, &[], BackwardForm::Whole, way);
+        let calls = &code.stages[Stage::new(0)].backward.next()[0].calls;
+        let made = calls.iter().filter(|call| call.kernel == "batch_norm_again");
+        let sums = made.clone().filter(|c| c.attributes.contains_key("residual"));
+        [made.count(), sums.count()]
+    };
+    let some = |share| Recompute::SelectiveIn(Share::nearest(share).expect("a share"));
+    let [all, sums] = again(Recompute::Selective);
+    assert!(all == 4 + sums && sums > 0, "{all} and {sums}");
+    let part = 4.0 / all as f64;
+    assert_eq!(again(some(part / 2.0)), [2, 0]);
+    assert_eq!(again(some(part)), [4, 0]);
+    assert_eq!(again(some(part + 0.01)), [5, 1]);
 }
 
 /// What is made again lives one layer at a time. Where the last layers keep more than the first ones, more

@@ -8,7 +8,7 @@ use crate::{
 };
 use roundelay_schedule::{Recompute, Share};
 
-/// What may be said of a way: for which share of the layers of each stage it holds.
+/// What may be said of a way: for which share of each stage it holds.
 const FORMALS: &[Formal] = &[optional("share", Fallback::Number(1.0))];
 
 /// One way to compute again.

@@ -117,8 +117,8 @@ fn searched(
     Front { plans, candidates, pruned, clocked, open, elapsed }
 }
 
-/// The plans of the space that a ranking shows. One that computes again in fewer layers than its plan
-/// of the space is not that plan, which takes less memory.
+/// The plans of the space that a ranking shows. One that computes less again than its plan of
+/// the space is not that plan, which takes less memory.
 fn known(program: &Program, ranking: &Ranking) -> BTreeSet<Outline> {
     let shown = ranking.plans.iter().filter_map(|shown| {
         let outline = ranking.space.plans[shown.number];

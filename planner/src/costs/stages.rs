@@ -34,8 +34,8 @@ pub(crate) struct Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// The same with layers that are alike in what they compute again: as the last ones of each
-    /// stage are, and as the first ones, where these differ.
+    /// The same where a share of what is computed again is none of it, and where it is all, where these
+    /// differ.
     fn ways(&self) -> Vec<Self> {
         let way = |which: usize| {
             let form = |form: &StageForm| StageForm {

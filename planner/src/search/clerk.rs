@@ -45,10 +45,10 @@ struct Listed<'a> {
     grouping: Grouping,
 }
 
-/// Shares of layers are found so finely.
-const EIGHTHS: u32 = 8;
+/// Shares of what is computed again are found so finely.
+const SIXTEENTHS: u32 = 16;
 
-/// Of this many of the best plans shares of layers are found.
+/// Of this many of the best plans such shares are found.
 const LESSENED: usize = 4;
 
 /// Parts in which plans are looked at for the first time, this many for each thread: some parts
@@ -116,13 +116,13 @@ impl<'a> Clerk<'a> {
     }
 
     /// How many of the best plans of the space are kept where this many are asked for: a plan behind the
-    /// first may be better than that with fewer layers that compute again.
+    /// first may be better than that where it computes less again.
     pub(crate) fn kept(&self, top: usize) -> usize {
         if self.listed.may_lessen() { top.max(LESSENED) } else { top }
     }
 
-    /// The best plans, where the first of them that compute again because they must do so in as few of
-    /// their layers as fit. No plan of the space is like that: it is better than the one it comes from.
+    /// The best plans, where the first of them that compute again because they must compute as little again
+    /// as fits. No plan of the space is like that: it is better than the one it comes from.
     pub(crate) fn lessened(&mut self, mut best: Vec<Candidate>) -> Vec<Candidate> {
         for known in best.iter_mut().take(LESSENED) {
             if let Some(less) = self.less(known) {
@@ -132,18 +132,18 @@ impl<'a> Clerk<'a> {
         best
     }
 
-    /// A plan with as few layers that compute again as fit, in eighths; none where it need not, or where
-    /// that is the plan itself.
+    /// A plan that computes as little again as fits, in sixteenths; none where it need not, or where that
+    /// is the plan itself.
     fn less(&mut self, known: &Candidate) -> Option<Candidate> {
         let outline = self.listed.plans[known.number];
         let is_free = self.listed.is_alone(&outline) && !outline.is_sliced();
         if is_free || !self.listed.may_lessen() {
             return None;
         }
-        let (mut none, mut all, mut found) = (0, EIGHTHS, None);
+        let (mut none, mut all, mut found) = (0, SIXTEENTHS, None);
         while all - none > 1 {
             let some = none + (all - none) / 2;
-            let share = Share::nearest(f64::from(some) / f64::from(EIGHTHS))?;
+            let share = Share::nearest(f64::from(some) / f64::from(SIXTEENTHS))?;
             let outline = Outline { recompute: outline.recompute.of(share)?, ..outline };
             match self.evaluated(&outline, known.number) {
                 Ok(candidate) => (all, found) = (some, Some(candidate)),
@@ -250,8 +250,8 @@ impl Listed<'_> {
             || self.grouping == Grouping::None
     }
 
-    /// Whether a plan may compute again in fewer layers than a plan of the space: where nobody says how
-    /// many, and some only do because they must.
+    /// Whether a plan may compute less again than a plan of the space: where nobody says how much, and
+    /// some only do because they must.
     fn may_lessen(&self) -> bool {
         let is_open = self.program.search.recompute == Choice::Open;
         is_open && self.grouping == Grouping::Recompute

@@ -111,8 +111,7 @@ impl Ranking {
         self.open.is_none_or(|open| best.is_some_and(|best| best <= open))
     }
 
-    /// Whether the first plan is none of the space, but one of these with fewer layers that compute
-    /// again.
+    /// Whether the first plan is none of the space, but one of these that computes less again.
     pub(crate) fn is_first_lessened(&self) -> bool {
         let Some(first) = self.plans.first() else { return false };
         self.space.plans.get(first.number).is_some_and(|own| {

@@ -71,10 +71,10 @@ fn what_fits_is_not_computed_again() {
     assert!(refused.contains("- recompute selective(share = "), "{refused}");
 }
 
-/// Who lacks a little of the memory computes again in few layers, and in more the more it lacks; no
-/// fewer eighths of them fit. Where a program names the ways, one of these holds for all layers.
+/// Who lacks a little of the memory computes little again, and more the more it lacks; no fewer sixteenths
+/// fit. Where a program names the ways, one of these holds for all.
 #[test]
-fn the_first_plan_computes_again_in_as_few_layers_as_fit() {
+fn the_first_plan_computes_as_little_again_as_fits() {
     let mut program = program();
     program.model = sample::gpt(8, 32, 16, false);
     program.search.placement = Choice::OneOf(vec![Placement::Accumulate]);
@@ -108,10 +108,13 @@ fn the_first_plan_computes_again_in_as_few_layers_as_fit() {
         assert!(shares.last().is_none_or(|last| *last <= own), "{own} after {shares:?}");
         shares.insert(own);
         let whole = own.ways()[1];
-        let eighths = (1..8).map(|eighths| Share::nearest(f64::from(eighths) / 8.0));
-        let fewer = eighths.flatten().filter_map(|share| whole.of(share));
+        let sixteenths = (1..16).map(|some| Share::nearest(f64::from(some) / 16.0));
+        let fewer = sixteenths.flatten().filter_map(|share| whole.of(share));
         for fewer in fewer.filter(|fewer| *fewer < own) {
-            assert!(pinned(fewer).device_peak > limit, "{fewer} fits too");
+            let less = pinned(fewer);
+            // Two shares of few layers may be as many.
+            let is_less = less.step_time < found.step_time;
+            assert!(less.device_peak > limit || !is_less, "{fewer} fits too");
         }
         tight.search.recompute = Choice::OneOf(Recompute::ALL.to_vec());
         let named = first(&tight).expect("`full` fits");
@@ -121,7 +124,7 @@ fn the_first_plan_computes_again_in_as_few_layers_as_fit() {
     assert!(shares.len() > 12, "{shares:?}");
 }
 
-/// Plans behind the first compute again in few layers too: else one that was ranked behind it would
+/// Plans behind the first compute as little again as fits too: else one that was ranked behind it would
 /// be better. How many are ranked makes no difference to the first.
 #[test]
 fn more_memory_makes_no_plan_slower() {

@@ -1,6 +1,6 @@
 //! What the backward pass of a stage computes again.
 
-use crate::{Thousandths, spelled::held_as_text};
+use crate::{Bytes, Thousandths, spelled::held_as_text};
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
@@ -13,7 +13,8 @@ use std::{fmt, str::FromStr};
 pub enum Recompute {
     /// Nothing: forward keeps all that backward reads.
     None,
-    /// As `selective` in the first layers, as `none` behind them.
+    /// As `selective`, for the results that take least traffic, until they save a share of what all
+    /// save; as `none` for the others.
     SelectiveIn(Share),
     /// What is cheap: forward keeps results of products, convolutions and attention.
     Selective,
@@ -23,15 +24,16 @@ pub enum Recompute {
     Full,
 }
 
-/// A share of the layers of a stage: more than none of them, and less than all.
+/// A share of the layers of a stage, or of what a way saves there: more than none of it, and less than
+/// all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Share(Thousandths);
 
 impl Recompute {
-    /// Those of all layers, in the order in which they are tried and listed.
+    /// Those without shares, in the order in which they are tried and listed.
     pub const ALL: &'static [Self] = &[Self::None, Self::Selective, Self::Full];
 
-    /// The same in steps of a quarter of the layers.
+    /// The same with shares in steps of a quarter.
     pub const STEPS: &'static [Self] = &[
         Self::None,
         Self::SelectiveIn(Share::QUARTER),
@@ -44,7 +46,7 @@ impl Recompute {
         Self::Full,
     ];
 
-    /// The ways of the last layers and of the first ones.
+    /// The ways of that for which a share does not hold, and of that for which it does.
     pub fn ways(self) -> [Self; 2] {
         match self {
             Self::None | Self::Selective | Self::Full => [self; 2],
@@ -53,7 +55,7 @@ impl Recompute {
         }
     }
 
-    /// The same in a share of the layers alone; `none` is for all.
+    /// The same for a share alone; `none` has none.
     pub fn of(self, share: Share) -> Option<Self> {
         match self {
             Self::None => None,
@@ -62,7 +64,7 @@ impl Recompute {
         }
     }
 
-    /// Places among [`Recompute::ALL`], from `none` on; a share counts as the way of all layers.
+    /// Places among [`Recompute::ALL`], from `none` on; a share counts as the whole way.
     pub fn rank(self) -> u64 {
         match self {
             Self::None => 0,
@@ -87,6 +89,11 @@ impl Share {
     pub fn of(self, layers: usize) -> usize {
         let thousandths = layers.saturating_mul(self.0.0 as usize);
         (thousandths.saturating_add(500) / 1000).clamp(1.min(layers), layers)
+    }
+
+    /// How much that is of some memory, rounded down.
+    pub fn of_bytes(self, whole: Bytes) -> Bytes {
+        Bytes(self.0.of(whole.0))
     }
 }
 

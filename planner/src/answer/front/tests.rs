@@ -141,8 +141,8 @@ fn roomy(layers: u64) -> Program {
     program
 }
 
-/// A first plan that computes again in few layers is none of the space; the one that does so in
-/// all layers takes less memory.
+/// A first plan that computes some of it again is none of the space; the one that computes all again
+/// takes less memory.
 #[test]
 fn a_plan_outside_the_space_hides_none_of_it() {
     let mut program = roomy(8);
