@@ -17,7 +17,7 @@
 //! them out for itself. So the checker knows in every pass what may be looked up by them.
 //!
 //! `selective` may hold for a share of what it saves: then those of its results are computed again that
-//! take least traffic for the bytes they save, up to the share; of equal ones those that are made first.
+//! take least traffic for the bytes they save, up to the share; of equal ones the smaller, and those that are made first.
 //! `full` may hold for the first layers of a stage alone. What these need comes from the layers before
 //! them, which do the same, so no chain of what is computed again grows longer by that.
 
@@ -118,7 +118,10 @@ impl<'a> Keeping<'a> {
         let made = self.all.iter().filter(|made| cheap.contains(&made.tensor));
         let mut made: Vec<(&Made, Traffic)> =
             made.map(|made| (made, self.at.traffic(made.node, &there))).collect();
-        made.sort_by(|(_, one), (_, other)| one.cmp(other));
+        // What is small comes closer to the share.
+        made.sort_by(|(one, traffic), (other, others)| {
+            traffic.cmp(others).then(one.size.cmp(&other.size))
+        });
         let all = made.iter().map(|(made, _)| made.size).sum();
         let wanted = share.of_bytes(all);
         let mut saved = Bytes(0);
@@ -285,25 +288,26 @@ impl Traffic {
 }
 
 impl Staged<'_> {
-    /// What a cheap result takes, from what is there: results between are made on the way.
+    /// What a cheap result takes, from what is there. Results on the way are read where they are made, but
+    /// of several that go into one only one is: the others pass through memory.
     fn traffic(self, node: NodeId, there: &HashedSet<Tensor>) -> Traffic {
         let Self { graph, flow, stage } = self;
         let elements = |node| graph.elements(Source::Node(node));
         let made = elements(node);
         let mut moved = made;
+        let is_between = |value: &NodeId| {
+            let is_here = flow.stage(*value) == stage && flow.value(*value).is_none();
+            is_here && !there.contains(&Tensor::Source(Source::Node(*value)))
+        };
         let (mut open, mut seen) = (vec![node], BTreeSet::new());
         while let Some(user) = open.pop() {
-            for value in values(graph, user) {
-                if !seen.insert(value) {
-                    continue;
-                }
-                let is_here = flow.stage(value) == stage && flow.value(value).is_none();
-                if is_here && !there.contains(&Tensor::Source(Source::Node(value))) {
-                    open.push(value);
-                } else {
-                    moved = moved.saturating_add(elements(value));
-                }
-            }
+            let fresh =
+                values(graph, user).into_iter().filter(|value| seen.insert(*value));
+            let (between, read): (Vec<_>, Vec<_>) = fresh.partition(is_between);
+            let passed = between.iter().skip(1).flat_map(|value| [*value; 2]);
+            let through = passed.chain(read).map(elements);
+            moved = through.fold(moved, u64::saturating_add);
+            open.extend(between);
         }
         Traffic { moved, made }
     }
