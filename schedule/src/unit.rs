@@ -192,7 +192,10 @@ fn show_bytes(value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     scaled(value, ["B", "kB", "MB", "GB", "TB"], f)
 }
 fn show_nanos(value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    scaled(value, ["ns", "us", "ms", "s", "ks"], f)
+    match Nanos(value) {
+        Nanos::NEVER => f.pad("> 584 years"),
+        Nanos(value) => scaled(value, ["ns", "us", "ms", "s", "ks"], f),
+    }
 }
 fn show_flops(value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     scaled(value, ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"], f)
@@ -253,5 +256,6 @@ mod tests {
         assert_eq!(Nanos(999_994_999_999).to_string(), "999.99 s");
         assert_eq!(Nanos(999_995_000_000).to_string(), "1.00 ks");
         assert_eq!(Nanos(2_000).to_string(), "2.00 us");
+        assert_eq!(format!("{:>12}", Nanos::NEVER), " > 584 years");
     }
 }
