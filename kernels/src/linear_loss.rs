@@ -46,7 +46,7 @@ pub(crate) enum Wanted {
 
 /// The arrays of a call.
 pub(crate) struct Arrays<'a, R> {
-    pub(crate) x: &'a [R],
+    pub(crate) x: Current<'a, R>,
     pub(crate) weight: &'a [R],
     pub(crate) targets: &'a [i32],
     pub(crate) weights: Weights<'a, R>,
@@ -55,6 +55,8 @@ pub(crate) struct Arrays<'a, R> {
     pub(crate) lse: &'a mut [R],
     pub(crate) loss: &'a mut R,
     pub(crate) gradients: Option<Gradients<'a, R>>,
+    /// Whether gradients are made this time.
+    pub(crate) made: Wanted,
 }
 
 /// Where gradients go.
@@ -63,21 +65,35 @@ pub(crate) struct Gradients<'a, R> {
     pub(crate) weight: &'a mut [R],
 }
 
+impl<R> Gradients<'_, R> {
+    /// Those of a range of x, and of the weights.
+    fn part(&mut self, range: Range<usize>) -> Gradients<'_, R> {
+        Gradients { x: &mut self.x[range], weight: self.weight }
+    }
+}
+
 impl<'a, R: Real> Arrays<'a, R> {
     /// Out of training no gradient is made.
     fn new(call: &LinearCrossEntropy, mut operands: Operands<'a, R>, mode: Mode) -> Self {
-        let (x, weight, targets) =
-            (operands.read(), operands.read(), operands.integers());
+        let x = match call.slopes {
+            Wanted::Gradients => operands.current(call.behind() + 3),
+            Wanted::Loss => Current::Separate(operands.read()),
+        };
+        let (weight, targets) = (operands.read(), operands.integers());
         let weights = Weights::new(call.all, call.rows, &mut operands);
         let (logits, lse) = (operands.write(), operands.write());
         let loss = &mut operands.write()[0];
-        let gradients = match (call.slopes, mode) {
-            (Wanted::Gradients, Mode::Training) => {
+        let gradients = match call.slopes {
+            Wanted::Gradients => {
                 Some(Gradients { x: operands.write(), weight: operands.write() })
             }
-            (Wanted::Gradients, Mode::Evaluation) | (Wanted::Loss, _) => None,
+            Wanted::Loss => None,
         };
-        Self { x, weight, targets, weights, logits, lse, loss, gradients }
+        let made = match mode {
+            Mode::Training => call.slopes,
+            Mode::Evaluation => Wanted::Loss,
+        };
+        Self { x, weight, targets, weights, logits, lse, loss, gradients, made }
     }
 }
 
@@ -153,6 +169,9 @@ impl Define for LinearCrossEntropy {
         let multiplied = product([2 * products, rows, classes, depth]);
         multiplied.saturating_add(product([11 * passes, rows, classes]))
     }
+    fn replaces(&self) -> Option<[usize; 2]> {
+        (self.slopes == Wanted::Gradients).then_some([0, self.behind() + 3])
+    }
     fn packed<R: Real>(&self) -> usize {
         let rows = self.together;
         let own =
@@ -160,26 +179,40 @@ impl Define for LinearCrossEntropy {
         own.iter().map(Matmul::packed::<R>).max().unwrap_or(0)
     }
     fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
-        let Arrays { x, weight, targets, weights, logits, lse, loss, mut gradients } =
-            Arrays::new(self, operands, context.mode);
+        let arrays = Arrays::new(self, operands, context.mode);
+        let Arrays {
+            x,
+            weight,
+            targets,
+            weights,
+            logits,
+            lse,
+            loss,
+            mut gradients,
+            made,
+        } = arrays;
         let (classes, threads) = (Classes::whole(self.all), context.threads);
         let mut sum = 0.0;
         for rows in self.chunks() {
-            let x = &x[rows.start * self.depth..rows.end * self.depth];
+            let own = rows.start * self.depth..rows.end * self.depth;
+            let x = x.part(own.clone());
+            let mut gradients = gradients.as_mut().map(|all| all.part(own));
+            let dx = gradients.as_ref().map_or(&[][..], |gradients| &*gradients.x);
             let logits = &mut logits[..rows.len() * self.all.classes];
             let (targets, lse) = (&targets[rows.clone()], &mut lse[rows.clone()]);
             let weights = weights.behind(rows.start);
-            self.product(rows.len()).multiply(x, weight, logits, threads);
+            self.product(rows.len()).multiply(x.all(dx), weight, logits, threads);
             log_sums(logits, lse, self.all.classes, context);
             sum = classes.add_losses(sum, (logits, targets, lse), weights);
-            let Some(gradients) = &mut gradients else { continue };
+            let gradients = gradients.as_mut().filter(|_| made == Wanted::Gradients);
+            let Some(Gradients { x: dx, weight: dweight }) = gradients else { continue };
             let current = Current::InPlace;
             let slopes =
                 Slopes { logits: current, targets, weights, lse, dlogits: logits };
             classes.slopes(slopes, Store::Write, context);
-            let dx = &mut gradients.x[rows.start * self.depth..rows.end * self.depth];
+            // Rows of x may lie where their gradient goes.
+            self.towards_weight(&rows).multiply(logits, x.all(dx), dweight, threads);
             self.towards_x(rows.len()).multiply(logits, weight, dx, threads);
-            self.towards_weight(&rows).multiply(logits, x, gradients.weight, threads);
         }
         *loss = weights.mean(sum);
     }

@@ -9,7 +9,7 @@ use crate::support::{
 use roundelay_codegen::{
     BackwardForm, Everywhere, StageForm, Stages, Storage, stages, stages_in,
 };
-use roundelay_dsl::{Model, Operation, Source};
+use roundelay_dsl::{Masked, Model, Operation, Source};
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{
     Access, Call, Float, Id, Operand, Pass, Recompute, Role, Routine, Stage, Tensor,
@@ -155,6 +155,25 @@ fn gpt(vocabulary: u64) -> Model {
         crate::models::job(4)
     ));
     program.model
+}
+
+/// What goes into a classifier whose loss makes gradients lies where its gradient is kept: each row of it is
+/// read for the last time before its gradient is made.
+#[test]
+fn what_is_classified_lies_where_its_gradient_will() {
+    let mut build = Build::default();
+    let shape = [per_example(1), fixed(WIDTH)];
+    let x = build.input("x", &shape);
+    let [weight, classes] = [WIDTH, CLASSES].map(|rows| build.parameter(&[rows, WIDTH]));
+    let made = build.node(Operation::Linear, &[x, weight], &shape);
+    let targets = build.tokens("targets", &[per_example(1)], CLASSES);
+    let loss = Operation::LinearCrossEntropy { chunks: 2, masked: Masked::No };
+    let loss = build.node(loss, &[made, classes, targets], &[]);
+    let stages = uncut(&build.end(loss));
+    let forward = &stages.stages[Stage::new(0)].forward;
+    assert!(is_in_place(call(forward, "linear_cross_entropy")));
+    let kept = (ROWS * WIDTH * 4).next_multiple_of(64) + CLASSES * WIDTH * 4;
+    assert_eq!(bytes(forward, Role::Activation), kept);
 }
 
 /// One more class is one more number per token in what is kept, and none in scratch memory: the

@@ -257,9 +257,10 @@ impl Chunk<'_> {
         draft.narrow((LOSS, "class_both"), shape, arguments);
         let [dx, dweight] = [behind + 3, behind + 4].map(|made| draft.place(made));
         let dx = own(dx, all.depth * number);
+        // Rows of x may lie where their gradient goes.
         let back = [
-            (all.towards_x(rows.len()), weight, (dx, narrow)),
             (all.towards_weight(rows), x, (dweight, narrow.wide())),
+            (all.towards_x(rows.len()), weight, (dx, narrow)),
         ];
         for (map, other, out) in back {
             let product = between(&map, narrow, [logits, other], out);

@@ -3,7 +3,7 @@
 use crate::{
     Real,
     classes::Classes,
-    linear_loss::{Arrays, Gradients, LinearCrossEntropy},
+    linear_loss::{Arrays, Gradients, LinearCrossEntropy, Wanted},
     plain::loss::log_sum,
 };
 
@@ -16,14 +16,18 @@ pub(crate) fn linear_cross_entropy<R: Real>(
     call: &LinearCrossEntropy,
     arrays: Arrays<'_, R>,
 ) {
-    let Arrays { x, weight, targets, weights, logits, lse, loss, mut gradients } = arrays;
+    let Arrays { x, weight, targets, weights, logits, lse, loss, mut gradients, made } =
+        arrays;
     let (classes, depth) = (Classes::whole(call.all), call.depth);
-    if let Some(Gradients { x, weight }) = &mut gradients {
-        x.fill(R::ZERO);
-        weight.fill(R::ZERO);
+    if let (Some(gradients), Wanted::Gradients) = (&mut gradients, made) {
+        gradients.weight.fill(R::ZERO);
     }
     let mut total = 0.0;
-    for (i, x) in x.chunks(depth).enumerate() {
+    for i in 0..call.rows {
+        let row = i * depth..(i + 1) * depth;
+        // It may lie where its gradient goes.
+        let there = gradients.as_ref().map_or(&[][..], |all| &all.x[row.clone()]);
+        let x = x.part(row.clone()).all(there).to_vec();
         let place = i % call.together * call.all.classes;
         let logits = &mut logits[place..place + call.all.classes];
         for (logit, weight) in logits.iter_mut().zip(weight.chunks(depth)) {
@@ -32,15 +36,17 @@ pub(crate) fn linear_cross_entropy<R: Real>(
         lse[i] = log_sum(logits);
         let class = classes.place(targets[i]);
         total += class.map_or(0.0, |class| weights.term(i, lse[i] - logits[class]));
-        let Some(gradients) = &mut gradients else { continue };
+        let gradients = gradients.as_mut().filter(|_| made == Wanted::Gradients);
+        let Some(Gradients { x: dx, weight: dweight }) = gradients else { continue };
         let share = if class.is_some() { weights.share(i) } else { R::ZERO };
-        let dx = &mut gradients.x[i * depth..(i + 1) * depth];
+        let dx = &mut dx[row];
+        dx.fill(R::ZERO);
         for (k, logit) in logits.iter_mut().enumerate() {
             let certain = if class == Some(k) { R::ONE } else { R::ZERO };
             *logit = ((*logit - lse[i]).exp() - certain) * share;
             for l in 0..depth {
                 dx[l] += *logit * weight[k * depth + l];
-                gradients.weight[k * depth + l] += *logit * x[l];
+                dweight[k * depth + l] += *logit * x[l];
             }
         }
     }

@@ -2,7 +2,7 @@
 //! together, the bits are those of a product, its loss and their gradients.
 
 use crate::common::{
-    Array, Body, Build, CONTEXT, call, evaluate, run,
+    Array, Body, Build, CONTEXT, call, evaluate, run, run_at,
     sample::{Draw, contents},
 };
 use roundelay_kernels::{Context, Kernel, Mode};
@@ -146,5 +146,14 @@ fn evaluation_leaves_gradients() {
         run(&call, &mut arrays, body, &context);
         assert_eq!(arrays[6..], start[6..]);
         assert_ne!(arrays[5], start[5]);
+
+        let kernel = Kernel::parse(&call).expect("the call is well formed");
+        let [read, written] = kernel.replaces().expect("it makes gradients");
+        let mut together = start.clone();
+        let mut pointers: Vec<*mut u8> =
+            together.iter_mut().map(Array::pointer).collect();
+        pointers[written] = pointers[read];
+        run_at::<f32>(&kernel, &pointers, body, &context);
+        assert_eq!(together[..6], arrays[..6]);
     }
 }

@@ -20,13 +20,14 @@ use std::collections::BTreeSet;
 const CALLS_PER_KERNEL: u64 = 40;
 
 /// Kernels that say so of some of their calls.
-const REPLACING: [&str; 14] = [
+const REPLACING: [&str; 15] = [
     "adamw",
     "batch_norm_backward",
     "cross_entropy_backward",
     "cross_entropy_part_backward",
     "gelu_backward",
     "gelu_tanh_backward",
+    "linear_cross_entropy",
     "masked_cross_entropy_backward",
     "mse_backward",
     "multiply",
