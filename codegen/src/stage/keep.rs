@@ -17,8 +17,8 @@
 //! them out for itself. So the checker knows in every pass what may be looked up by them.
 //!
 //! `selective` may hold for a share of what it saves: then those of its results are computed again that
-//! take least traffic for the bytes they save, up to the share; of equal ones the smaller, and those that are made first.
-//! `full` may hold for the first layers of a stage alone. What these need comes from the layers before
+//! take least traffic for the bytes they save, up to the share; of equal ones the smaller, and those that
+//! are made first. `full` may hold for the first layers of a stage alone. What these need comes from the layers before
 //! them, which do the same, so no chain of what is computed again grows longer by that.
 
 use super::{

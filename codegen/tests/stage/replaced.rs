@@ -361,6 +361,45 @@ fn no_call_writes_over_what_is_read_later() {
     assert!(forward > 500 && backward > 2000, "{forward} and {backward} times");
 }
 
+/// The argument and the first byte of every operand of a stage's passes.
+fn homes(stages: &Stages) -> Vec<(Role, u64)> {
+    let code = &stages.stages[Stage::new(0)];
+    let routines = [vec![&code.forward], code.backward.routines()].concat();
+    let homes = routines.into_iter().flat_map(|routine| {
+        let operands = routine.calls.iter().flat_map(|call| &call.operands);
+        let role = |argument: u32| routine.arguments[argument as usize].role;
+        operands.map(move |own| (role(own.argument), own.offset.0))
+    });
+    homes.collect()
+}
+
+/// Two sizes of micro-batches say where everything lies among what is kept for a third one: on a line.
+#[test]
+fn what_takes_a_place_takes_it_for_micro_batches_of_all_sizes() {
+    let mut places = 0;
+    for (seed, recompute) in
+        (0..60).flat_map(|seed| Recompute::STEPS.iter().map(move |way| (seed, *way)))
+    {
+        let model = random_model(&mut Numbers(5000 + seed), 10);
+        let form = |_| StageForm { backward: BackwardForm::Whole, recompute };
+        let storage = Storage { dtype: Float::F32, padding: 16 };
+        let whole = (&[][..], Tensor::WHOLE);
+        let of = |examples| {
+            let stages = stages_in(&model, whole, examples, storage, form, &Everywhere);
+            stages.map(|stages| homes(&stages))
+        };
+        let [Ok(low), Ok(high), Ok(third)] = [16, 32, 48].map(of) else { continue };
+        for ((low, high), third) in low.into_iter().zip(high).zip(third) {
+            assert!(low.0 == high.0 && high.0 == third.0, "{low:?} and {third:?}");
+            if matches!(low.0, Role::Activation | Role::Retained) {
+                assert_eq!(third.1 + low.1, 2 * high.1, "{recompute}");
+                places += 1;
+            }
+        }
+    }
+    assert!(places > 1000, "{places}");
+}
+
 /// Of stages of a pyramid, each half as large as the one before: what backward makes of one finds room where
 /// it is done with those behind it, and what forward makes and does not keep, where it keeps those. No array
 /// there has the size of one that is free.
