@@ -204,11 +204,11 @@ impl<'a> Graph<'a> {
     /// statistics of channels and the gradient of a weight.
     pub(crate) fn has_auxiliary_of_examples(&self, id: NodeId, number: u32) -> bool {
         let Node { operation, operands, .. } = &self.model.nodes[id];
-        let of_others = match operation {
-            Operation::BatchNorm | Operation::Part { part: Part::BatchNorm, .. } => true,
-            Operation::LinearCrossEntropy { .. } => number > 0,
-            _ => false,
-        };
+        let of_others = matches!(
+            (operation, number),
+            (Operation::BatchNorm | Operation::Part { part: Part::BatchNorm, .. }, _)
+                | (Operation::LinearCrossEntropy { .. }, 1..)
+        );
         !of_others && self.is_of_examples(operands[0])
     }
 
