@@ -1,5 +1,5 @@
 //! From calls over symbolic tensors to a routine: every tensor gets a place in an argument,
-//! tensors without a home one in workspace, or in the place of what is not needed any more.
+//! tensors without a home one in workspace, or among what is kept while that holds nothing.
 
 use super::{
     call::{Step, Term},

@@ -7,7 +7,7 @@ use crate::support::{
     random::random_model,
 };
 use roundelay_codegen::{
-    BackwardForm, Everywhere, StageForm, Stages, Storage, stages, stages_in,
+    BackwardForm, Everywhere, StageError, StageForm, Stages, Storage, stages, stages_in,
 };
 use roundelay_dsl::{Masked, Model, Operation, Source};
 use roundelay_kernels::Kernel;
@@ -22,6 +22,18 @@ const CLASSES: u64 = 50;
 
 fn uncut(model: &Model) -> Stages {
     stages(model, &[], ROWS, Float::F32, 16).expect("an uncut model has no ties")
+}
+
+/// Stages whose passes all have one form.
+fn formed(
+    model: &Model,
+    cuts: &[u32],
+    examples: u64,
+    (backward, recompute): (BackwardForm, Recompute),
+) -> Result<Stages, StageError> {
+    let form = |_| StageForm { backward, recompute };
+    let storage = Storage { dtype: Float::F32, padding: 16 };
+    stages_in(model, (cuts, Tensor::WHOLE), examples, storage, form, &Everywhere)
 }
 
 fn backward(stages: &Stages) -> &Routine {
@@ -110,12 +122,8 @@ fn what_lives_on_between_halves_lies_apart() {
     let mut build = Build::default();
     let made = logits(&mut build);
     let model = classified(build, made);
-    let form =
-        |_| StageForm { backward: BackwardForm::Split, recompute: Recompute::None };
-    let whole = (&[][..], Tensor::WHOLE);
-    let storage = Storage { dtype: Float::F32, padding: 16 };
-    let stages = stages_in(&model, whole, ROWS, storage, form, &Everywhere)
-        .expect("an uncut model has no ties");
+    let form = (BackwardForm::Split, Recompute::None);
+    let stages = formed(&model, &[], ROWS, form).expect("an uncut model has no ties");
     let [input, weight] = stages.stages[Stage::new(0)].backward.next()[..] else {
         panic!("there are two halves");
     };
@@ -261,7 +269,7 @@ impl Written {
             let kernel = Kernel::parse(call).expect("stages admits calls");
             let sizes = kernel.sizes(Float::F32);
             let ranges = call.operands.iter().zip(sizes);
-            let ranges = ranges.map(|(own, size)| (own, end_of(own, size.0)));
+            let ranges = ranges.map(|(own, size)| (own, range_of(own, size.0)));
             let uses: Vec<_> = ranges.zip(kernel.accesses()).collect();
             for ((operand, range), access) in &uses {
                 let role = routine.arguments[operand.argument as usize].role;
@@ -298,7 +306,7 @@ impl Written {
     }
 }
 
-fn end_of(operand: &Operand, size: u64) -> Range {
+fn range_of(operand: &Operand, size: u64) -> Range {
     (operand.offset.0, operand.offset.0 + size)
 }
 
@@ -331,15 +339,8 @@ fn no_call_writes_over_what_is_read_later() {
         let ways = [BackwardForm::Whole, BackwardForm::Split]
             .into_iter()
             .flat_map(|form| Recompute::ALL.iter().map(move |way| (form, *way)));
-        for ((form, recompute), cuts) in
-            ways.flat_map(|way| [(way, vec![]), (way, vec![middle])])
-        {
-            let form = |_| StageForm { backward: form, recompute };
-            let storage = Storage { dtype: Float::F32, padding: 16 };
-            let cut = (&cuts[..], Tensor::WHOLE);
-            let Ok(stages) = stages_in(&model, cut, 3, storage, form, &Everywhere) else {
-                continue;
-            };
+        for (form, cuts) in ways.flat_map(|way| [(way, vec![]), (way, vec![middle])]) {
+            let Ok(stages) = formed(&model, &cuts, 3, form) else { continue };
             for code in stages.stages.values() {
                 let mut made = Written::default();
                 made.follow(&code.forward);
@@ -403,14 +404,10 @@ fn what_takes_a_place_takes_it_for_micro_batches_of_all_sizes() {
         .iter()
         .flat_map(|model| Recompute::STEPS.iter().map(move |way| (model, *way)))
     {
-        let form = |_| StageForm { backward: BackwardForm::Whole, recompute };
-        let storage = Storage { dtype: Float::F32, padding: 16 };
-        let whole = (&[][..], Tensor::WHOLE);
-        let of = |examples| {
-            let stages = stages_in(model, whole, examples, storage, form, &Everywhere);
-            stages.map(|stages| homes(&stages))
-        };
-        let [Ok(low), Ok(high), Ok(third)] = [16, 32, 48].map(of) else { continue };
+        let form = (BackwardForm::Whole, recompute);
+        let of = |examples| Ok(homes(&formed(model, &[], examples, form)?));
+        let all: [Result<_, StageError>; 3] = [16, 32, 48].map(of);
+        let [Ok(low), Ok(high), Ok(third)] = all else { continue };
         for ((low, high), third) in low.into_iter().zip(high).zip(third) {
             assert!(low.0 == high.0 && high.0 == third.0, "{low:?} and {third:?}");
             if matches!(low.0, Role::Activation | Role::Retained) {
@@ -445,14 +442,8 @@ fn scratch_of_large_stages_lies_among_what_is_kept_of_small_ones() {
             width = *next;
         }
         let model = build.mean_squared_error(x, &[per_example(1), fixed(width)]);
-        let form = |_| StageForm {
-            backward: BackwardForm::Whole,
-            recompute: Recompute::Selective,
-        };
-        let storage = Storage { dtype: Float::F32, padding: 16 };
-        let whole = (&[][..], Tensor::WHOLE);
-        let stages = stages_in(&model, whole, ROWS, storage, form, &Everywhere)
-            .expect("an uncut model has no ties");
+        let form = (BackwardForm::Whole, Recompute::Selective);
+        let stages = formed(&model, &[], ROWS, form).expect("an uncut model has no ties");
         let code = &stages.stages[Stage::new(0)];
         [&code.forward, backward(&stages)].map(|own| bytes(own, Role::Workspace))
     };
