@@ -103,7 +103,7 @@ const NORM_KEPT: &[&str] = &["x", "gain", "bias", "mean", "variance"];
 const NORM_KEPT_AND: &[&str] = &["x", "gain", "bias", "mean", "variance", "a"];
 const NORM_BETWEEN: &[&str] = &["t", "mean", "variance"];
 const NORM_MADE: &[&str] = &["y", "mean", "variance"];
-const NORM_GRADIENTS: &[&str] = &["dx", "dgain", "dbias"];
+const NORM_GRADIENTS: &[&str] = &["dx", "dgain", "dbias", "dmean", "dvariance"];
 
 const NORM_OPENED: &[&str] = &["x", "gain", "bias", "mean", "variance", "dy"];
 const NORM_AND_BIAS: &[&str] = &["x", "gain", "mean", "variance", "bias", "dy"];

@@ -185,11 +185,12 @@ __device__ void batch_slopes_again(const N* x, const Wide<N>* means, const N* ga
     sum_slopes(SlopesAgain<N>{x, dy, norm}, share, norm.mean, partial, rows, columns, per_segment);
 }
 
-// dgain = rstd · Σ dy · (x − mean), dbias = Σ dy; and for dx, per row, shifts = Σ dy / m and
-// slopes = rstd² · Σ dy · (x − mean) / m.
+// dgain = rstd · Σ dy · (x − mean), dbias = Σ dy; dmean and dvariance, what the micro-batch adds to the averages of
+// its statistics; and for dx, per row, shifts = Σ dy / m and slopes = rstd² · Σ dy · (x − mean) / m.
 template <class W, class G>
-__device__ void batch_slopes(const W* partial, const W* variances, G* dgain, G* dbias, W* shifts, W* slopes, u64 rows,
-                             u64 columns, u64 segments) {
+__device__ void batch_slopes(const W* partial, const W* means, const W* variances, G* dgain, G* dbias, G* dmean,
+                             G* dvariance, W* shifts, W* slopes, u64 rows, u64 columns, u64 segments, f64 unbiased,
+                             bool add) {
     u64 j = u64(blockIdx.x) * blockDim.x + threadIdx.x;
     W own[2] = {};
     if (j < columns)
@@ -199,9 +200,11 @@ __device__ void batch_slopes(const W* partial, const W* variances, G* dgain, G* 
         });
     join_rows(own, Plus());
     if (j >= columns || threadIdx.y) return;
-    W rstd = one_over_root(variances[j] + W(EPSILON));
-    put(dgain + j, own[0] * rstd, false);
-    put(dbias + j, own[1], false);
+    W variance = variances[j], rstd = one_over_root(variance + W(EPSILON));
+    put_whole(dgain + j, own[0] * rstd, add);
+    put_whole(dbias + j, own[1], add);
+    put_whole(dmean + j, means[j], add);
+    put_whole(dvariance + j, variance * W(unbiased), add);
     shifts[j] = own[1] / W(rows);
     slopes[j] = own[0] * rstd * rstd / W(rows);
 }
@@ -314,9 +317,10 @@ FOR_NUMBERS(EXPORT)
 
 #define EXPORT(W, G)                                                                                               \
     KERNEL(256, batch_slopes_##W##_##G,                                                                            \
-           (const W* partial, const W* variances, G* dgain, G* dbias, W* shifts, W* slopes, u64 rows, u64 columns, \
-            u64 segments),                                                                                         \
-           batch_slopes(partial, variances, dgain, dbias, shifts, slopes, rows, columns, segments))
+           (const W* partial, const W* means, const W* variances, G* dgain, G* dbias, G* dmean, G* dvariance,      \
+            W* shifts, W* slopes, u64 rows, u64 columns, u64 segments, f64 unbiased, u32 add),                     \
+           batch_slopes(partial, means, variances, dgain, dbias, dmean, dvariance, shifts, slopes, rows, columns,  \
+                        segments, unbiased, add))
 EXPORT(f32, f32)
 EXPORT(f64, f64)
 EXPORT(f32, bf16)

@@ -43,7 +43,7 @@ template <class W, class G>
 __device__ void join_segments(const W* partial, G* out, u64 columns, u64 segments, u64 stride, bool add) {
     u64 j = u64(blockIdx.x) * blockDim.x + threadIdx.x;
     W total = total_of_segments(partial, j, columns, segments, stride);
-    if (j < columns && threadIdx.y == 0) put(out + j, total, add);
+    if (j < columns && threadIdx.y == 0) put_whole(out + j, total, add);
 }
 
 #define EXPORT(N)                                                                                            \

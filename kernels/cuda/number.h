@@ -80,6 +80,12 @@ __device__ void put(T* place, W value, bool add) {
     *place = narrow<T>(value);
 }
 
+// The same of a sum that is whole: it is rounded before it is added, as where it lies aside between the two.
+template <class T, class W>
+__device__ void put_whole(T* place, W value, bool add) {
+    put(place, W(widen(narrow<T>(value))), add);
+}
+
 // −∞ and no number, in either type that is computed with.
 template <class W>
 __device__ W negative_infinity() {

@@ -22,13 +22,14 @@ pub(crate) struct BatchNorm {
     pub(crate) tail: Tail,
 }
 
-/// The gradients of x, gain and bias.
+/// The gradients of x, gain and bias, and the statistics that running ones are averages of.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BatchNormBackward {
     pub(crate) rows: usize,
     pub(crate) columns: usize,
     pub(crate) counted: Counted,
     pub(crate) store: Store,
+    pub(crate) sums: Store,
 }
 
 /// Which elements of dy count.
@@ -244,7 +245,8 @@ impl BatchNorm {
 
 impl Define for BatchNormBackward {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let (counted, store) = (Counted::parse(call)?, call.store()?);
+        let counted = Counted::parse(call)?;
+        let (store, sums) = (call.store()?, call.store_sums()?);
         let (rows, columns) = columns_of_many_rows(call)?;
         for name in ["gain", "mean", "variance"] {
             call.vector(name, Access::Read, columns)?;
@@ -256,9 +258,10 @@ impl Define for BatchNormBackward {
         }
         call.shaped("dy", Access::Read, (rows, columns))?;
         call.shaped("dx", store.access(), (rows, columns))?;
-        call.vector("dgain", Access::Write, columns)?;
-        call.vector("dbias", Access::Write, columns)?;
-        Ok(Self { rows, columns, counted, store })
+        for name in ["dgain", "dbias", "dmean", "dvariance"] {
+            call.vector(name, sums.access(), columns)?;
+        }
+        Ok(Self { rows, columns, counted, store, sums })
     }
     /// Whether an element counts is one operation, whoever says it: of the norm, x − mean is at hand.
     fn flops(&self) -> u64 {
@@ -276,7 +279,8 @@ impl Define for BatchNormBackward {
         let [gain, mean, variance] = operands.reads();
         let (said, dy) = self.said_and_gradient(&mut operands);
         let (y, bias) = self.result_and_bias(said, [dy, mean]);
-        let [dx, dgain, dbias] = operands.writes();
+        let [dx, dgain, dbias, dmean, dvariance] = operands.writes();
+        self.average([mean, variance], [dmean, dvariance]);
         with_scratch(self.scratch(), |scratch, _| {
             let (channels, partial) = scratch.split_at_mut(3 * self.columns);
             let (factor, _) = channels.split_at_mut(self.columns);
@@ -286,8 +290,8 @@ impl Define for BatchNormBackward {
             let (along, total) = first.split_at(self.columns);
             let sums = [gain, variance, along, total];
             fast::channel_factors(self.rows, sums, channels);
-            fast::gain_slopes([along, variance], dgain);
-            dbias.copy_from_slice(total);
+            fast::gain_slopes([along, variance], dgain, self.sums);
+            self.sums.put_all(dbias, total);
             let channels = Channels::new([mean, bias], channels);
             self.spread(context, (x, [y, dy]), channels, dx);
         });
@@ -296,7 +300,8 @@ impl Define for BatchNormBackward {
         let x = operands.current(self.made());
         let norm @ [gain, mean, variance] = operands.reads::<3>();
         let (said, dy) = self.said_and_gradient(&mut operands);
-        let [dx, dgain, dbias] = operands.writes();
+        let [dx, dgain, dbias, dmean, dvariance] = operands.writes();
+        self.average([mean, variance], [dmean, dvariance]);
         let open = |i: usize, x: R| match self.counted {
             Counted::All => true,
             Counted::Open => said[i] > R::ZERO,
@@ -306,7 +311,8 @@ impl Define for BatchNormBackward {
             }
         };
         let dy_at = |i: usize, x: R| if open(i, x) { dy[i] } else { R::ZERO };
-        plain::backward((x, norm), dy_at, [dx, dgain, dbias], self.store);
+        let stores = [self.store, self.sums];
+        plain::backward((x, norm), dy_at, [dx, dgain, dbias], stores);
     }
 }
 
@@ -344,6 +350,25 @@ impl BatchNormBackward {
     /// The operand dx.
     fn made(&self) -> usize {
         5 + usize::from(self.counted.is_said())
+    }
+
+    /// The variance of what the rows are samples of, in terms of the rows' own.
+    pub(crate) fn unbiased(&self) -> f64 {
+        self.rows as f64 / (self.rows as f64 - 1.0)
+    }
+
+    /// What a micro-batch adds to the averages of its statistics: the mean, and the variance of what its
+    /// rows are samples of.
+    fn average<R: Real>(
+        &self,
+        [mean, variance]: [&[R]; 2],
+        [dmean, dvariance]: [&mut [R]; 2],
+    ) {
+        self.sums.put_all(dmean, mean);
+        let unbiased = R::of(self.unbiased());
+        for (dvariance, variance) in dvariance.iter_mut().zip(variance) {
+            self.sums.put(dvariance, *variance * unbiased);
+        }
     }
 
     /// What says which elements count, and dy; dy twice where all do.

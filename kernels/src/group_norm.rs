@@ -26,6 +26,7 @@ pub(crate) struct GroupNorm {
 pub(crate) struct GroupNormBackward {
     pub(crate) extents: Groups,
     pub(crate) store: Store,
+    pub(crate) sums: Store,
 }
 
 /// x is (examples, positions, columns); a group has `width` columns.
@@ -113,16 +114,16 @@ impl Define for GroupNorm {
 
 impl Define for GroupNormBackward {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let store = call.store()?;
+        let (store, sums) = (call.store()?, call.store_sums()?);
         let extents = Groups::parse(call)?;
         call.vector("gain", Access::Read, extents.columns)?;
         call.vector("mean", Access::Read, extents.statistics())?;
         call.vector("rstd", Access::Read, extents.statistics())?;
         call.shaped("dy", Access::Read, extents.matrix())?;
         call.shaped("dx", store.access(), extents.matrix())?;
-        call.vector("dgain", Access::Write, extents.columns)?;
-        call.vector("dbias", Access::Write, extents.columns)?;
-        Ok(Self { extents, store })
+        call.vector("dgain", sums.access(), extents.columns)?;
+        call.vector("dbias", sums.access(), extents.columns)?;
+        Ok(Self { extents, store, sums })
     }
     fn flops(&self) -> u64 {
         self.extents.work(14)
@@ -156,14 +157,15 @@ impl Define for GroupNormBackward {
                 }
             });
             join_rows(scratch, row);
-            dgain.copy_from_slice(&scratch[..columns]);
-            dbias.copy_from_slice(&scratch[columns..2 * columns]);
+            self.sums.put_all(dgain, &scratch[..columns]);
+            self.sums.put_all(dbias, &scratch[columns..2 * columns]);
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let inputs = operands.reads::<5>();
         let outputs = operands.writes::<3>();
-        plain::group_norm_backward(self.extents, inputs, outputs, self.store);
+        let stores = [self.store, self.sums];
+        plain::group_norm_backward(self.extents, inputs, outputs, stores);
     }
 }
 

@@ -44,15 +44,15 @@
 //! | `dropout` | x r, y w | copies outside training; `rate`, `operator`, `parts`, `stride`, `columns`, `own`, `before`, `row_parts`, `row_stride` |
 //! | `dropout_backward` | dy r, dx w/u | the same attributes, `accumulate` |
 //! | `layer_norm` | x (m, n) r, gain (n) r, bias (n) r, y (m, n) w, mean (m) w, rstd (m) w | `epsilon` |
-//! | `layer_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u, dgain (n) w, dbias (n) w | `accumulate` |
+//! | `layer_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u, dgain (n) w/s, dbias (n) w/s | `accumulate`, `accumulate_sums` |
 //! | `layer_norm_parameters` | x r, mean r, rstd r, dy r, dgain (n) w/u, dbias (n) w/u | the latter two alone; `accumulate` |
 //! | `batch_norm` | x (m, n) r, gain, bias, running_mean, running_variance (n) r, residual (m, n) r (present when `residual`), y (m, n) w, mean (n) w, variance (n) w | m ≥ 2; `residual`, `relu` |
 //! | `batch_norm_again` | x r, gain r, bias r, mean (n) r, variance (n) r, residual (m, n) r (present when `residual`), y (m, n) w | y of the `batch_norm` that made mean and variance; `residual`, `relu` |
-//! | `batch_norm_backward` | x r, gain r, mean r, variance r, y r (present when `relu` and not `again`), bias (n) r (present when `again`), dy r, dx w/u, dgain (n) w, dbias (n) w | `relu`, `again`, `accumulate` |
+//! | `batch_norm_backward` | x r, gain r, mean r, variance r, y r (present when `relu` and not `again`), bias (n) r (present when `again`), dy r, dx w/u, dgain, dbias, dmean, dvariance (n) w/s | dmean is the mean, dvariance variance · m / (m − 1): what running statistics are averages of; `relu`, `again`, `accumulate`, `accumulate_sums` |
 //! | `group_norm` | x (b, s, n) r, gain (n) r, bias (n) r, y w, mean (b, groups) w, rstd (b, groups) w | `groups` |
-//! | `group_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u, dgain (n) w, dbias (n) w | `groups`, `accumulate` |
+//! | `group_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u, dgain (n) w/s, dbias (n) w/s | `groups`, `accumulate`, `accumulate_sums` |
 //! | `rms_norm` | x (m, n) r, gain (n) r, y (m, n) w, rstd (m) w | `epsilon` |
-//! | `rms_norm_backward` | x r, gain r, rstd r, dy r, dx w/u, dgain (n) w | `accumulate` |
+//! | `rms_norm_backward` | x r, gain r, rstd r, dy r, dx w/u, dgain (n) w/s | `accumulate`, `accumulate_sums` |
 //! | `embedding` | tokens i32 (m) r, table (v, n) r, y (m, n) w | |
 //! | `embedding_backward` | tokens i32 (m) r, dy (m, n) r, dtable (v, n) w/u | `accumulate` |
 //! | `attention` | q (b, s, n) r, k (b, t, m) r, v (b, t, m) r, or q, k and v in one (b, s, n + 2 m) when `packed`, o (b, s, n) w, lse (b, heads, s) w | `heads`, `key_heads`, `causal`, `window`, `scale`, `cap`, `packed` |
@@ -116,7 +116,8 @@
 //! Flags are false when absent, lists empty; every other attribute must be given unless it says otherwise.
 //!
 //! Of many kernels:
-//! - `accumulate` (flag): what is marked `w/u` is added to.
+//! - `accumulate` (flag): what is marked `w/u` is added to; `accumulate_sums` (flag): what is marked `w/s`,
+//!   by sums over all rows that are whole and rounded before.
 //! - `epsilon` (real): ε of a norm, 1e-5 when absent; or that of `adamw`, which must be given.
 //! - `groups` (integer): divides the channels.
 //! - `stride`, `padding`, `size` (integers): pixels from one place of a window to the next, pixels around

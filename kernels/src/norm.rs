@@ -55,6 +55,7 @@ pub(crate) struct LayerNormBackward {
     pub(crate) rows: usize,
     pub(crate) columns: usize,
     pub(crate) store: Store,
+    pub(crate) sums: Store,
 }
 
 /// The gradients of gain and bias alone.
@@ -147,16 +148,16 @@ impl Define for LayerNorm {
 
 impl Define for LayerNormBackward {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let store = call.store()?;
+        let (store, sums) = (call.store()?, call.store_sums()?);
         let (rows, columns) = call.matrix("x", Access::Read)?;
         call.vector("gain", Access::Read, columns)?;
         call.vector("mean", Access::Read, rows)?;
         call.vector("rstd", Access::Read, rows)?;
         call.shaped("dy", Access::Read, (rows, columns))?;
         call.shaped("dx", store.access(), (rows, columns))?;
-        call.vector("dgain", Access::Write, columns)?;
-        call.vector("dbias", Access::Write, columns)?;
-        Ok(Self { rows, columns, store })
+        call.vector("dgain", sums.access(), columns)?;
+        call.vector("dbias", sums.access(), columns)?;
+        Ok(Self { rows, columns, store, sums })
     }
     fn flops(&self) -> u64 {
         product([15, self.rows, self.columns])
@@ -176,8 +177,8 @@ impl Define for LayerNormBackward {
                 fast::layer_norm_backward([x, gain, mean, rstd, dy], dx, sums, store);
             });
             join_rows(sums, 2 * columns);
-            dgain.copy_from_slice(&sums[..columns]);
-            dbias.copy_from_slice(&sums[columns..2 * columns]);
+            self.sums.put_all(dgain, &sums[..columns]);
+            self.sums.put_all(dbias, &sums[columns..2 * columns]);
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
@@ -186,7 +187,7 @@ impl Define for LayerNormBackward {
         let [x, _, mean, rstd, dy] = inputs;
         let (dgain, dbias) = (operands.write(), operands.write());
         let inputs = [x, mean, rstd, dy];
-        plain::layer_norm_parameters(inputs, dgain, dbias, Store::Write);
+        plain::layer_norm_parameters(inputs, dgain, dbias, self.sums);
     }
 }
 

@@ -29,6 +29,7 @@ pub(crate) struct RmsNormBackward {
     pub(crate) rows: usize,
     pub(crate) columns: usize,
     pub(crate) store: Store,
+    pub(crate) sums: Store,
 }
 
 /// Operations per element, for the split over threads.
@@ -65,14 +66,14 @@ impl Define for RmsNorm {
 
 impl Define for RmsNormBackward {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        let store = call.store()?;
+        let (store, sums) = (call.store()?, call.store_sums()?);
         let (rows, columns) = call.matrix("x", Access::Read)?;
         call.vector("gain", Access::Read, columns)?;
         call.vector("rstd", Access::Read, rows)?;
         call.shaped("dy", Access::Read, (rows, columns))?;
         call.shaped("dx", store.access(), (rows, columns))?;
-        call.vector("dgain", Access::Write, columns)?;
-        Ok(Self { rows, columns, store })
+        call.vector("dgain", sums.access(), columns)?;
+        Ok(Self { rows, columns, store, sums })
     }
     fn flops(&self) -> u64 {
         product([10, self.rows, self.columns])
@@ -92,12 +93,12 @@ impl Define for RmsNormBackward {
                 fast::rms_norm_backward([x, gain, rstd, dy], dx, dgain, store);
             });
             join_rows(sums, columns);
-            dgain.copy_from_slice(&sums[..columns]);
+            self.sums.put_all(dgain, &sums[..columns]);
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let inputs = operands.reads::<4>();
         let (dx, dgain) = (operands.write(), operands.write());
-        plain::rms_norm_backward(inputs, dx, dgain, self.store);
+        plain::rms_norm_backward(inputs, [dx, dgain], [self.store, self.sums]);
     }
 }

@@ -255,7 +255,13 @@ impl<'a> Signature<'a> {
 
     /// What becomes of an output that is added to when the attribute `accumulate` is true.
     pub(crate) fn store(&mut self) -> Result<Store, String> {
-        Ok(if self.flag("accumulate")? { Store::Add } else { Store::Write })
+        Ok(Store::of(self.flag("accumulate")?))
+    }
+
+    /// What becomes of sums over rows that a call makes by the way: they are added to, each as a
+    /// whole, when the attribute `accumulate_sums` is true.
+    pub(crate) fn store_sums(&mut self) -> Result<Store, String> {
+        Ok(Store::of(self.flag("accumulate_sums")?))
     }
 
     /// A finite real attribute that satisfies `valid`, which `rule` says in words.

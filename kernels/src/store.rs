@@ -3,7 +3,8 @@
 use crate::Real;
 use roundelay_schedule::Access;
 
-/// What becomes of what a result held before: the meaning of the attribute `accumulate`.
+/// What becomes of what a result held before: the meaning of the attributes `accumulate` and
+/// `accumulate_sums`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Store {
     /// It is replaced.
@@ -13,6 +14,10 @@ pub enum Store {
 }
 
 impl Store {
+    /// Whether it is added to.
+    pub(crate) fn of(adds: bool) -> Self {
+        if adds { Store::Add } else { Store::Write }
+    }
     /// The access that it means.
     pub fn access(self) -> Access {
         match self {
@@ -41,6 +46,12 @@ impl Store {
         match self {
             Store::Write => *place = value,
             Store::Add => *place += value,
+        }
+    }
+    /// Stores a whole array.
+    pub(crate) fn put_all<R: Real>(self, places: &mut [R], values: &[R]) {
+        for (place, value) in places.iter_mut().zip(values) {
+            self.put(place, *value);
         }
     }
 }

@@ -106,14 +106,8 @@ impl Accumulation {
             laid.push(self.located(Step { kernel: "accumulate", ..made.into_step() }));
             return;
         }
-        match adding(&made, &again) {
-            Some((step, added)) => {
-                let left = again.iter().enumerate();
-                let left = left.map(|(place, again)| *again && !added.contains(&place));
-                laid.extend(self.detoured(node, step, &left.collect::<Vec<_>>()));
-            }
-            None => laid.extend(self.detoured(node, made.into_step(), &again)),
-        }
+        let (step, left) = adding(made, again);
+        laid.extend(self.detoured(node, step, &left));
     }
 
     /// Whether a contribution finds others in its sum, which holds it from now on.
@@ -153,27 +147,52 @@ impl Accumulation {
     }
 }
 
-/// The call that adds to what stands in its sums, and at which places, if all that the catalogue
-/// lets it add to are sums that hold something. What is made aside is whole before it is added,
-/// whoever adds it.
-fn adding(made: &Made, again: &[bool]) -> Option<(Step, Vec<usize>)> {
-    let step = made.step();
+/// A way in which kernels add to what stands in their results.
+struct Adding {
+    flag: &'static str,
+    /// Whether what is added was whole and rounded before.
+    is_whole: bool,
+}
+
+const WAYS: [Adding; 2] = [
+    Adding { flag: "accumulate", is_whole: false },
+    Adding { flag: "accumulate_sums", is_whole: true },
+];
+
+/// The call that adds to what stands in its sums, in each way in which all that the catalogue then
+/// lets it add to are sums that hold something; and which of these are left. What is made aside is
+/// whole before it is added, whoever adds it.
+fn adding(made: Made, mut again: Vec<bool>) -> (Step, Vec<bool>) {
+    let is_aside = matches!(made, Made::Aside(_));
+    let mut step = made.into_step();
     let targets: Vec<Source> = step.terms.iter().filter_map(Term::contribution).collect();
     let is_alone = |source| targets.iter().filter(|other| **other == source).count() == 1;
-    let adds = |place: &usize| {
-        let term = &step.terms[*place];
-        let aside = matches!(made, Made::Aside(_)) && is_parameter(term);
-        again[*place] && !aside && term.contribution().is_some_and(is_alone)
-    };
-    if !again.contains(&true) {
-        return None;
+    let mut added = Vec::new();
+    for Adding { flag, is_whole } in WAYS {
+        let adds = |place: &usize| {
+            let term = &step.terms[*place];
+            let splits = is_aside && !is_whole && is_parameter(term);
+            again[*place] && !splits && term.contribution().is_some_and(is_alone)
+        };
+        let adding = again.contains(&true).then(|| step.clone().flag(flag));
+        let Some((adding, mut places)) = adding.and_then(with_updated) else { continue };
+        places.retain(|place| !added.contains(place));
+        if places.iter().all(adds) {
+            places.iter().for_each(|place| again[*place] = false);
+            added.extend(places);
+            step = adding;
+        }
     }
-    let step = step.clone().flag("accumulate");
+    (step, again)
+}
+
+/// A call that the catalogue has, and at which places it updates what it is given.
+fn with_updated(step: Step) -> Option<(Step, Vec<usize>)> {
     let kernel = Kernel::parse(&step.unplaced(|term| term.element)).ok()?;
     let accesses = kernel.accesses().iter().enumerate();
     let updated = accesses.filter(|(_, access)| **access == Access::Update);
-    let places: Vec<usize> = updated.map(|(place, _)| place).collect();
-    places.iter().all(adds).then_some((step, places))
+    let places = updated.map(|(place, _)| place).collect();
+    Some((step, places))
 }
 
 impl Term {

@@ -286,7 +286,7 @@ fn apply(
     }
     let constants = |all: &Attributes| {
         let mut rest = all.clone();
-        rest.remove(ACCUMULATE);
+        rest.retain(|name, _| !ADDING.contains(&&**name));
         rest.retain(|name, _| both_cut || name != INNER);
         rest
     };
@@ -347,6 +347,9 @@ fn is_call(step: &Step) -> bool {
 }
 
 const ACCUMULATE: &str = "accumulate";
+
+/// What says of a call that it adds to something.
+const ADDING: [&str; 2] = [ACCUMULATE, "accumulate_sums"];
 
 /// Kernels of rules that cannot add what they make to what is there.
 const WRITING: [&str; 1] = ["matmul_gelu_tanh_backward"];

@@ -213,7 +213,7 @@ fn a_chain_is_counted_at_each_of_its_nodes() {
     let calls: Vec<[usize; 2]> = counts(|cost| cost.calls.len());
     let contained: Vec<[usize; 2]> = counts(|cost| cost.contained.len());
     assert_eq!(nodes(&model), 8);
-    let expected = [[1, 1], [1, 3], [1, 1], [1, 2], [1, 3], [1, 0], [1, 1], [1, 1]];
+    let expected = [[1, 1], [1, 1], [1, 1], [1, 2], [1, 1], [1, 0], [1, 1], [1, 1]];
     assert_eq!(calls, expected);
     let expected = [[0, 0], [0, 1], [1, 0], [0, 0], [0, 0], [1, 0], [1, 0], [0, 0]];
     assert_eq!(contained, expected);

@@ -5,12 +5,13 @@ use crate::support::{
     random::random_model,
 };
 use roundelay_codegen::{
-    Differentiated, Portion, StageError, Stages, UpdateForm, stages, update,
+    BackwardForm, Differentiated, Everywhere, Portion, StageError, StageForm, Stages,
+    Storage, UpdateForm, stages, stages_in, update,
 };
 use roundelay_dsl::{Extent, Model, NodeId, Operation, Source};
 use roundelay_schedule::{
     Access, Attribute, Bytes, Element, Float, GradientSums, Id, Method, Optimizer, Rate,
-    Role, Routine, Stage, ValueId,
+    Role, Routine, Stage, Tensor, ValueId,
 };
 
 const ROWS: [Extent; 2] =
@@ -245,10 +246,10 @@ fn losses_without_a_gradient_kernel_are_refused() {
     assert!(message(cut(&model, &[])).contains("used inside the model"));
 }
 
-/// What a norm makes of its gain and bias in a later micro-batch is added to the sums, and rounded
-/// no more than they are; gradients of values stay as their kernels make them.
+/// What a norm makes of its gain and bias in a later micro-batch is added to the sums, by its own call
+/// or, in halves, by W, and rounded no more than they are.
 #[test]
-fn detours_of_parameters_are_as_wide_as_their_sums() {
+fn what_norms_add_is_as_wide_as_the_sums_of_parameters() {
     let mut build = Build::default();
     let x = build.input("x", &ROWS);
     let below = linear(&mut build, x);
@@ -260,11 +261,22 @@ fn detours_of_parameters_are_as_wide_as_their_sums() {
     for (sums, element) in
         [(GradientSums::Same, Element::Real), (GradientSums::F32, Element::Wide)]
     {
-        let stages = stages(&model, &[], 3, Float::Bf16(sums), 16).expect("it is sound");
-        let backward = stages.stages[Stage::new(0)].backward.next()[0];
-        let added = backward.calls.iter().filter(|call| call.kernel == "accumulate");
-        let elements: Vec<_> =
-            added.flat_map(|call| &call.operands).map(|own| own.element).collect();
-        assert_eq!(elements, [element; 4], "gain and bias, made and summed");
+        let storage = Storage { dtype: Float::Bf16(sums), padding: 16 };
+        for backward in [BackwardForm::Whole, BackwardForm::Split] {
+            let form = StageForm { backward, ..StageForm::default() };
+            let whole = (&[][..], Tensor::WHOLE);
+            let stages = stages_in(&model, whole, 3, storage, |_| form, &Everywhere);
+            let stages = stages.expect("it is sound");
+            let backward = &stages.stages[Stage::new(0)].backward;
+            let calls = backward.next().into_iter().flat_map(|routine| &*routine.calls);
+            let elements = |kernel: &str, first: usize| -> Vec<Element> {
+                let calls = calls.clone().filter(|call| call.kernel == kernel);
+                let operands = calls.flat_map(|call| &call.operands[first..]);
+                operands.map(|operand| operand.element).collect()
+            };
+            assert_eq!(elements("layer_norm_backward", 6), [element; 2]);
+            let added = if form == StageForm::default() { 0 } else { 4 };
+            assert_eq!(elements("accumulate", 0), vec![element; added]);
+        }
     }
 }

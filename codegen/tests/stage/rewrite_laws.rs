@@ -52,7 +52,7 @@ fn shape(form: &RewriteForm, name: &str, sizes: Sizes) -> Vec<u64> {
         (_, "x") if is_affine => vec![m, k],
         (_, "weight") => vec![n, k],
         (_, "gain" | "bias" | "dgain" | "dbias") => vec![n],
-        (_, name) if name.starts_with("mean") || name.starts_with("variance") => vec![n],
+        (_, name) if name.contains("mean") || name.contains("variance") => vec![n],
         _ => vec![m, n],
     }
 }

@@ -88,7 +88,7 @@ impl Form for BatchNormBackward {
         let inputs = if self.counted.is_said() { 2 } else { 1 };
         let slopes = std::iter::repeat_n(Narrow, inputs + 1);
         let roles = [Narrow, Narrow, Wide, Wide].into_iter().chain(slopes);
-        roles.chain([Either, Either]).collect()
+        roles.chain([Either; 4]).collect()
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let [x, gain, mean, variance] = draft.operands(0);
@@ -96,7 +96,7 @@ impl Form for BatchNormBackward {
             true => (draft.operand(4), 5),
             false => (NOWHERE, 4),
         };
-        let [dy, dx, dgain, dbias] = draft.operands(next);
+        let [dy, dx] = draft.operands(next);
         let columns = Columns { rows: self.rows, columns: self.columns };
         let (sums, spread, counted): (_, _, &[Argument]) = match self.counted {
             Counted::All | Counted::Open => {
@@ -109,7 +109,8 @@ impl Form for BatchNormBackward {
             ),
         };
         let partial = columns.sum(draft, (BATCH_NORM, sums), [counted, &[]], 2);
-        let rest = self.write_joined(draft, partial, [variance, dgain, dbias]);
+        let sums = draft.operands(next + 2);
+        let rest = self.write_joined(draft, partial, ([mean, variance], sums));
         let mut arguments = vec![x, gain, mean, variance, said, dy];
         arguments.extend(rest);
         arguments.push(dx);
@@ -122,17 +123,18 @@ impl Form for BatchNormBackward {
 }
 
 impl BatchNormBackward {
-    /// dgain and dbias, and what of them every row of dx takes off.
+    /// dgain, dbias, dmean and dvariance, and what of the former two every row of dx takes off.
     fn write_joined(
         &self,
         draft: &mut Draft,
         partial: Partial,
-        [variance, dgain, dbias]: [Argument; 3],
+        (statistics, sums): ([Argument; 2], [Argument; 4]),
     ) -> [Argument; 2] {
         let rest = [(); 2].map(|()| draft.wide_scratch(self.columns));
-        let mut arguments = vec![partial.sums(), variance, dgain, dbias];
-        arguments.extend(rest);
+        let mut arguments = vec![partial.sums()];
+        arguments.extend(statistics.into_iter().chain(sums).chain(rest));
         arguments.extend([self.rows, self.columns, partial.segments].map(count));
+        arguments.extend([Argument::Double(self.unbiased()), adding(self.sums)]);
         let (wide, either) = (draft.types.narrow.wide(), draft.types.either);
         let symbol = format!("batch_slopes_{}_{}", wide.name(), either.name());
         let shape = joining(self.columns, partial.segments);

@@ -5,10 +5,7 @@ use super::{
     form::{Form, Role},
     pixel_norm::Stretches,
 };
-use crate::{
-    group_norm::{GroupNorm, GroupNormBackward},
-    store::Store,
-};
+use crate::group_norm::{GroupNorm, GroupNormBackward};
 use Role::{Either, Narrow, Wide};
 
 impl Form for GroupNorm {
@@ -42,8 +39,8 @@ impl Form for GroupNormBackward {
             "group_norm_backward",
             [&[x, gain, mean, rstd, dy, slopes, dx], &last],
         );
-        partial.join(draft, 0, dgain, Store::Write);
-        partial.join(draft, 1, dbias, Store::Write);
+        partial.join(draft, 0, dgain, self.sums);
+        partial.join(draft, 1, dbias, self.sums);
         Ok(())
     }
 }

@@ -84,11 +84,11 @@ impl Form for LayerNormBackward {
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let [x, gain, mean, rstd, dy, dx, dgain, dbias] = draft.operands(0);
-        let Self { rows, columns, store } = *self;
+        let Self { rows, columns, store, sums } = *self;
         let rows = Rows { rows, columns, store, around: Around::Mean };
         let partial = rows.slopes(draft, [x, gain, mean, rstd, dy, dx]);
-        partial.join(draft, 0, dgain, Store::Write);
-        partial.join(draft, 1, dbias, Store::Write);
+        partial.join(draft, 0, dgain, sums);
+        partial.join(draft, 1, dbias, sums);
         Ok(())
     }
 }
@@ -99,10 +99,10 @@ impl Form for RmsNormBackward {
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let [x, gain, rstd, dy, dx, dgain] = draft.operands(0);
-        let Self { rows, columns, store } = *self;
+        let Self { rows, columns, store, sums } = *self;
         let rows = Rows { rows, columns, store, around: Around::Zero };
         let partial = rows.slopes(draft, [x, gain, NOWHERE, rstd, dy, dx]);
-        partial.join(draft, 0, dgain, Store::Write);
+        partial.join(draft, 0, dgain, sums);
         Ok(())
     }
 }

@@ -306,9 +306,13 @@ pub(crate) fn channel_factors<R: Real>(
 }
 
 /// dgain = Σ dy · (x − mean) / √(variance + ε).
-pub(crate) fn gain_slopes<R: Real>([along, variance]: [&[R]; 2], dgain: &mut [R]) {
+pub(crate) fn gain_slopes<R: Real>(
+    [along, variance]: [&[R]; 2],
+    dgain: &mut [R],
+    sums: Store,
+) {
     for ((along, variance), dgain) in along.iter().zip(variance).zip(dgain) {
-        *dgain = *along * rstd(*variance);
+        sums.put(dgain, *along * rstd(*variance));
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn backward<R: Real>(
     (x, [gain, mean, variance]): (Current<'_, R>, [&[R]; 3]),
     dy: impl Fn(usize, R) -> R,
     [dx, dgain, dbias]: [&mut [R]; 3],
-    store: Store,
+    [store, sums]: [Store; 2],
 ) {
     let columns = gain.len();
     let rows = dx.len() / columns;
@@ -68,7 +68,8 @@ pub(crate) fn backward<R: Real>(
         let dy = |i, dx: &[R]| dy(at(i), x(i, dx));
         let total = (0..rows).map(|i| dy(i, dx)).sum::<R>();
         let along = (0..rows).map(|i| dy(i, dx) * normal(i, dx)).sum::<R>();
-        (dgain[j], dbias[j]) = (along, total);
+        sums.put(&mut dgain[j], along);
+        sums.put(&mut dbias[j], total);
         for i in 0..rows {
             let rest = dy(i, dx) - total / count - normal(i, dx) * (along / count);
             store.put(&mut dx[at(i)], gain[j] * rstd * rest);

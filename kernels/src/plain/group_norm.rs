@@ -46,12 +46,11 @@ pub(crate) fn group_norm_backward<R: Real>(
     extents: Groups,
     [x, gain, mean, rstd, dy]: [&[R]; 5],
     [dx, dgain, dbias]: [&mut [R]; 3],
-    store: Store,
+    [store, sums]: [Store; 2],
 ) {
     let Groups { columns, .. } = extents;
     let count = R::of((extents.positions * extents.width) as f64);
-    dgain.fill(R::ZERO);
-    dbias.fill(R::ZERO);
+    let [mut slopes, mut totals] = [(); 2].map(|()| vec![R::ZERO; columns]);
     for (at, (example, group)) in each(extents).enumerate() {
         let places = places(extents, example, group);
         let normal = |i: usize| (x[i] - mean[at]) * rstd[at];
@@ -60,8 +59,10 @@ pub(crate) fn group_norm_backward<R: Real>(
         let along = places.clone().map(|i| scaled(i) * normal(i)).sum::<R>() / count;
         for i in places {
             store.put(&mut dx[i], rstd[at] * (scaled(i) - average - normal(i) * along));
-            dgain[i % columns] += dy[i] * normal(i);
-            dbias[i % columns] += dy[i];
+            slopes[i % columns] += dy[i] * normal(i);
+            totals[i % columns] += dy[i];
         }
     }
+    sums.put_all(dgain, &slopes);
+    sums.put_all(dbias, &totals);
 }

@@ -25,13 +25,12 @@ pub(crate) fn rms_norm<R: Real>(
 /// dgain = Σ over rows of dy · x̂.
 pub(crate) fn rms_norm_backward<R: Real>(
     [x, gain, rstd, dy]: [&[R]; 4],
-    dx: &mut [R],
-    dgain: &mut [R],
-    store: Store,
+    [dx, dgain]: [&mut [R]; 2],
+    [store, sums]: [Store; 2],
 ) {
     let columns = gain.len();
     let count = R::of(columns as f64);
-    dgain.fill(R::ZERO);
+    let mut slopes = vec![R::ZERO; columns];
     for (i, dx) in dx.chunks_mut(columns).enumerate() {
         let start = i * columns;
         let normal = |j: usize| x[start + j] * rstd[i];
@@ -39,7 +38,8 @@ pub(crate) fn rms_norm_backward<R: Real>(
         let along = (0..columns).map(|j| scaled(j) * normal(j)).sum::<R>() / count;
         for (j, dx) in dx.iter_mut().enumerate() {
             store.put(dx, rstd[i] * (scaled(j) - normal(j) * along));
-            dgain[j] += dy[start + j] * normal(j);
+            slopes[j] += dy[start + j] * normal(j);
         }
     }
+    sums.put_all(dgain, &slopes);
 }

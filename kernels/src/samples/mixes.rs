@@ -52,15 +52,17 @@ fn statistics(name: &str, operands: usize) -> &'static [usize] {
     }
 }
 
-/// Operands that are sums of a parameter's gradients in the usual programs.
-fn gradients(name: &str) -> &'static [usize] {
+/// Operands that are sums of a parameter's gradients in the usual programs, of a call with this many.
+fn gradients(name: &str, operands: usize) -> &'static [usize] {
     match name {
         "matmul" | "multiply_sum_rows" | "embedding_backward" | "conv2d_weights" => &[2],
         "embedding_part_backward" => &[2],
         "zero" => &[0],
         "accumulate" | "sum_rows" | "scale" => &[1],
         "affine_gradients" => &[2, 3],
-        "layer_norm_backward" => &[6, 7],
+        "layer_norm_backward" | "group_norm_backward" => &[6, 7],
+        "batch_norm_backward" if operands == 10 => &[6, 7, 8, 9],
+        "batch_norm_backward" => &[7, 8, 9, 10],
         "layer_norm_parameters" => &[4, 5],
         "rms_norm_backward" => &[5],
         "norm_part_gain" => &[3],
@@ -88,7 +90,8 @@ pub fn mixed(mut call: Call, mix: Mix) -> Call {
         Mix::Narrow => vec![],
         Mix::Statistics => statistics(&name, call.operands.len()).to_vec(),
         Mix::Gradients => {
-            [statistics(&name, call.operands.len()), gradients(&name)].concat()
+            let operands = call.operands.len();
+            [statistics(&name, operands), gradients(&name, operands)].concat()
         }
     };
     if name == "batch_norm" && mix != Mix::Narrow {

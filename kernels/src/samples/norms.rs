@@ -27,7 +27,7 @@ pub(crate) fn sample(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
             let terms = [array, &[n], &[n], array, statistics, statistics];
             epsilon(call, draw).reals(&terms)
         }
-        "layer_norm_backward" => call.flag("accumulate", accumulate).reals(&[
+        "layer_norm_backward" => adding(call, accumulate, draw).reals(&[
             array,
             &[n],
             &[batch, m],
@@ -46,7 +46,7 @@ pub(crate) fn sample(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
             &[n],
         ]),
         "rms_norm" => epsilon(call, draw).reals(&[array, &[n], array, &[batch, m]]),
-        "rms_norm_backward" => call.flag("accumulate", accumulate).reals(&[
+        "rms_norm_backward" => adding(call, accumulate, draw).reals(&[
             array,
             &[n],
             &[batch, m],
@@ -56,6 +56,11 @@ pub(crate) fn sample(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
         ]),
         other => panic!("{other} is no such norm"),
     }
+}
+
+/// A gradient, whose sums may be added to as well.
+fn adding(call: Call, accumulate: bool, draw: &mut Draw) -> Call {
+    call.flag("accumulate", accumulate).flag("accumulate_sums", draw.flag())
 }
 
 /// Some calls say what is added before the root.
@@ -81,7 +86,7 @@ pub(crate) fn large(call: Call) -> Call {
             .flag("relu", true)
             .flag("again", true)
             .reals(&[rows, columns, columns, columns, columns, rows])
-            .reals(&[rows, columns, columns]),
+            .reals(&[rows, columns, columns, columns, columns]),
         "relu_backward_again" => {
             let (rows, row): (&[u64], &[u64]) = (&[300, 500], &[500]);
             call.reals(&[rows, row, row, row, row, rows, rows])
@@ -125,13 +130,12 @@ fn sample_batch_norm(
             .reals(&[array, row, row, row, row])
             .reals(some(other))
             .real(array),
-        _ => call
-            .flag("accumulate", accumulate)
+        _ => adding(call, accumulate, draw)
             .flag("relu", relu)
             .flag("again", relu && other)
             .reals(&[array, row, row, row])
             .reals(if relu && other { &rows } else { some(relu) })
-            .reals(&[array, array, row, row]),
+            .reals(&[array, array, row, row, row, row]),
     }
 }
 
@@ -148,8 +152,7 @@ fn sample_group_norm(
     let call = call.integer("groups", groups as i64);
     match &*call.kernel {
         "group_norm" => call.reals(&[array, row, row, array, statistics, statistics]),
-        _ => call
-            .flag("accumulate", accumulate)
+        _ => adding(call, accumulate, draw)
             .reals(&[array, row, statistics, statistics, array, array, row, row]),
     }
 }

@@ -100,22 +100,30 @@ fn keys_whose_scores_are_minus_infinity_weigh_nothing() {
     assert_same(&call, &fast, &plain, (CONTEXT.mode, 2e-5));
 }
 
+/// What says of a call that it adds to something.
+const ADDING: [&str; 2] = ["accumulate", "accumulate_sums"];
+
+/// The same call, adding to nothing.
+fn writing(mut call: Call) -> Call {
+    ADDING.iter().for_each(|flag| drop(call.attributes.remove(*flag)));
+    call
+}
+
 #[test]
 fn accumulation_adds_to_what_was_there() {
-    for name in NAMES {
+    for (name, flag) in NAMES.iter().flat_map(|name| ADDING.map(|flag| (name, flag))) {
         let draw = &mut Draw::new(5);
         let call = std::iter::repeat_with(|| sample(name, draw)).take(20);
-        let Some(call) =
-            call.into_iter().find(|call| call.attributes.contains_key("accumulate"))
+        let Some(call) = call.into_iter().find(|call| call.attributes.contains_key(flag))
         else {
             continue;
         };
         let before = contents::<f64>(&call, &mut Draw::new(6));
         let (mut added, mut written) = (before.clone(), before.clone());
-        let adding = call.clone().flag("accumulate", true);
-        run(&adding, &mut added, Body::Fast, &CONTEXT);
-        let writing = call.flag("accumulate", false);
+        let writing = writing(call);
         run(&writing, &mut written, Body::Plain, &CONTEXT);
+        let adding = writing.clone().flag(flag, true);
+        run(&adding, &mut added, Body::Fast, &CONTEXT);
         let kernel = roundelay_kernels::Kernel::parse(&adding).unwrap();
         assert!(kernel.accesses().contains(&Access::Update), "{name}");
         for index in results(&writing, CONTEXT.mode) {
@@ -127,20 +135,50 @@ fn accumulation_adds_to_what_was_there() {
             });
             for (sum, found) in sums.zip(added[index].values()) {
                 let near = (sum - found).abs() <= 1e-11 * sum.abs().max(1.0);
-                assert!(near || sum == *found, "{name}");
+                assert!(near || sum == *found, "{name} {flag}");
             }
         }
     }
+}
+
+/// What norms sum by the way is added as if it had been written aside before, bit for bit; what else
+/// they make stays as it is.
+#[test]
+fn sums_that_are_added_are_whole() {
+    let mut seen = 0;
+    for name in NAMES.iter().filter(|name| name.ends_with("_norm_backward")) {
+        for seed in 0..20 {
+            let draw = &mut Draw::new(seed);
+            let call = writing(sample(name, draw));
+            let before = contents::<f32>(&call, draw);
+            let adding = call.clone().flag("accumulate_sums", true);
+            let Ok(kernel) = roundelay_kernels::Kernel::parse(&adding) else { break };
+            for body in [Body::Fast, Body::Plain] {
+                let [mut added, mut written] = [(); 2].map(|()| before.clone());
+                run(&call, &mut written, body, &CONTEXT);
+                run(&adding, &mut added, body, &CONTEXT);
+                for (index, access) in kernel.accesses().iter().enumerate() {
+                    let was = before[index].values().iter().zip(written[index].values());
+                    let expected = was.map(|(before, written)| match access {
+                        Access::Update => before + written,
+                        Access::Read | Access::Write => *written,
+                    });
+                    let found = added[index].values().iter();
+                    let mut same = found.zip(expected);
+                    assert!(same.all(|(a, b)| a.to_bits() == b.to_bits()), "{name}");
+                }
+            }
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 4 * 20);
 }
 
 #[test]
 fn writing_disregards_what_was_there() {
     for name in NAMES {
         let draw = &mut Draw::new(9);
-        let mut call = sample(name, draw);
-        if call.attributes.contains_key("accumulate") {
-            call = call.flag("accumulate", false);
-        }
+        let call = writing(sample(name, draw));
         let start = contents::<f32>(&call, draw);
         let kernel = roundelay_kernels::Kernel::parse(&call).unwrap();
         let mut poisoned = start.clone();

@@ -16,8 +16,9 @@ fn refused(call: &Call, expected: &str) {
 }
 
 /// Attributes that a call may leave out, whatever its kernel.
-const OPTIONAL: [&str; 24] = [
+const OPTIONAL: [&str; 25] = [
     "accumulate",
+    "accumulate_sums",
     "again",
     "averaged",
     "causal",

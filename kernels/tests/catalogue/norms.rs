@@ -132,7 +132,7 @@ struct Apart {
     bias: Array<f32>,
     residual: Array<f32>,
     dy: Array<f32>,
-    /// y, mean, variance, dx, dgain, dbias.
+    /// y, mean, variance, dx, dgain, dbias, dmean, dvariance.
     made: Vec<Array<f32>>,
 }
 
@@ -157,10 +157,10 @@ impl Apart {
             open = apply("relu_backward", &[&y, &dy], body);
         }
         let back = call("batch_norm_backward")
-            .reals(&[array, row, row, row, array, array, row, row]);
+            .reals(&[array, row, row, row, array, array, row, row, row, row]);
         let mut parts = vec![x.clone(), gain.clone(), mean.clone(), variance.clone()];
         parts.push(open);
-        parts.extend([size, width, width].map(zeros));
+        parts.extend([size, width, width, width, width].map(zeros));
         run(&back, &mut parts, body, &CONTEXT);
         let made = [y, mean, variance].into_iter().chain(parts.split_off(5));
         Self { x, gain, bias, residual, dy, made: made.collect() }
@@ -193,28 +193,27 @@ fn fused(
     assert_eq!(bits(&[y]), bits(&made[..1]), "{tail:?} {body:?}");
     let backward = call("batch_norm_backward").flag("relu", tail.relu);
     let backward = backward.reals(&[array, row, row, row]).reals(some(tail.relu));
-    let backward = backward.reals(&[array, array, row, row]);
+    let backward = backward.reals(&[array, array, row, row, row, row]);
     let mut arrays = vec![apart.x.clone(), apart.gain.clone()];
     arrays.extend([made[1].clone(), made[2].clone()]);
     arrays.extend(tail.relu.then(|| made[0].clone()));
     arrays.push(apart.dy.clone());
     let read = arrays.len();
-    arrays.extend([size, width, width].map(zeros));
+    arrays.extend([size, width, width, width, width].map(zeros));
     run(&backward, &mut arrays, body, &CONTEXT);
     made.into_iter().chain(arrays.split_off(read)).collect()
 }
 
-/// The gradients of x, gain and bias where the norm says what of dy counts, which is made again.
+/// What backward makes where the norm says what of dy counts, which is made again.
 fn again(apart: &Apart, rows: u64, columns: u64, body: Body) -> Vec<Array<f32>> {
     let (array, row): (&[u64], &[u64]) = (&[rows, columns], &[columns]);
     let call = call("batch_norm_backward").flag("relu", true).flag("again", true);
-    let call = call.reals(&[array, row, row, row, row, array, array, row, row]);
+    let call = call.reals(&[array, row, row, row, row, array, array]).reals(&[row; 4]);
     let Apart { x, gain, bias, dy, made, .. } = apart;
     let [mean, variance] = [&made[1], &made[2]];
     let mut arrays = [x, gain, mean, variance, bias, dy].map(Clone::clone).to_vec();
-    arrays.extend(
-        [(rows * columns) as usize, columns as usize, columns as usize].map(zeros),
-    );
+    arrays.push(zeros((rows * columns) as usize));
+    arrays.extend([columns as usize; 4].map(zeros));
     run(&call, &mut arrays, body, &CONTEXT);
     arrays.split_off(6)
 }

@@ -104,14 +104,15 @@ impl Norm {
         let Case { x, gain, bias, dy } = case;
         let (images, statistics) = (x.len(), self.statistics());
         let made = [images, statistics, statistics];
-        let back = [images, COLUMNS, COLUMNS];
+        let mut back = vec![images, COLUMNS, COLUMNS];
         let running = vec![0.5; COLUMNS];
         let (forward, backward, given): (Call, Call, Vec<&[f64]>) = match self {
-            Norm::Batch => (
-                call("batch_norm"),
-                call("batch_norm_backward"),
-                vec![x, gain, bias, &running, &running],
-            ),
+            Norm::Batch => {
+                back.extend([COLUMNS; 2]);
+                let norms = [call("batch_norm"), call("batch_norm_backward")];
+                let [forward, backward] = norms;
+                (forward, backward, vec![x, gain, bias, &running, &running])
+            }
             Norm::Group(groups) => {
                 let of = |name| call(name).integer("groups", groups as i64);
                 (of("group_norm"), of("group_norm_backward"), vec![x, gain, bias])
@@ -121,7 +122,7 @@ impl Norm {
         let kept: [&[f64]; 5] = [x, gain, &all[1], &all[2], dy];
         let gradients = self.made(backward, POSITIONS, (&kept, &back), Body::Plain);
         all.truncate(1);
-        all.into_iter().chain(gradients).collect()
+        all.into_iter().chain(gradients.into_iter().take(3)).collect()
     }
     /// The same by those of parts; of y and dx the parts one after another.
     fn parts(self, case: &Case, body: Body) -> Vec<Vec<f64>> {

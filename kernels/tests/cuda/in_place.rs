@@ -109,7 +109,7 @@ fn one_memory_changes_no_bit_of_long_rows() {
             (true, false) => call.real(array),
             (false, _) => call,
         };
-        let call = call.reals(&[array, array, row, row]);
+        let call = call.reals(&[array, array, row, row, row, row]);
         let one = replaces(&call).expect("what adds nothing is in place");
         assert_alike::<f32>(&call, &mut Draw::new(5), one);
     }

@@ -15,4 +15,5 @@ mod rectifiers;
 mod sanitizers;
 mod sixteen_bits;
 mod small;
+mod summed;
 mod vision;

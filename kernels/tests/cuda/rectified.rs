@@ -104,12 +104,11 @@ impl Given {
         let [gain, bias, mean, variance] = self.channels.clone();
         let both = [(call.real(x), y.to_vec()), (again, bias)];
         both.map(|(call, said)| {
-            let call = call.reals(&[x, x, row, row]);
-            let [dx, dgain, dbias] =
-                [self.x.len(), gain.len(), gain.len()].map(|count| vec![0.0; count]);
+            let call = call.reals(&[x, x, row, row, row, row]);
             let norm = [self.x.clone(), gain.clone(), mean.clone(), variance.clone()];
-            let rest = [said, self.dy.clone(), dx, dgain, dbias];
-            (call, norm.into_iter().chain(rest).collect())
+            let sums = [(); 4].map(|()| vec![0.0; gain.len()]);
+            let rest = [said, self.dy.clone(), vec![0.0; self.x.len()]];
+            (call, norm.into_iter().chain(rest).chain(sums).collect())
         })
     }
 }
@@ -213,7 +212,7 @@ fn made(x: f64, [gain, bias, mean, variance]: [f64; 4]) -> f64 {
 fn again_is_a_way_to_say_where_a_rectifier_is_open() {
     let (x, row): (&[u64], &[u64]) = (&[4, 3], &[3]);
     let call = call("batch_norm_backward").flag("again", true);
-    let call = call.reals(&[x, row, row, row, row, x, x, row, row]);
+    let call = call.reals(&[x, row, row, row, row, x, x, row, row, row, row]);
     let mistake = Kernel::parse(&call).unwrap_err();
     assert!(mistake.contains("`again` needs `relu`"), "{mistake}");
 }

@@ -289,7 +289,7 @@ fn batch_norms(rows: u64, columns: u64, fused: bool) -> [Call; 2] {
     let forward = forward.reals(&[x, row, row, row, row]).reals(&some(x)).real(x);
     let backward = call("batch_norm_backward").flag("relu", fused);
     let backward = statistics(backward.reals(&[x, row])).reals(&some(x));
-    [statistics(forward), backward.reals(&[x, x, row, row])]
+    [statistics(forward), backward.reals(&[x, x, row, row, row, row])]
 }
 
 #[test]

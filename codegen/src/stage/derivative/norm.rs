@@ -33,29 +33,17 @@ pub(super) fn layer_norm(site: &Site<'_>, epsilon: f64) -> Derivative {
 pub(super) fn batch_norm(site: &Site<'_>) -> Derivative {
     let [x, gain, bias, running_mean, running_variance] = site.operands();
     let (x, y, dy) = (x.matrix(), site.result().matrix(), site.gradient().matrix());
-    let (rows, columns) = (x.shape[0], x.shape[1]);
+    let columns = x.shape[1];
     let [mean, variance] = [0, 1].map(|number| site.auxiliary(number, &[columns]));
-    let statistics = [mean.clone(), variance.clone()];
     let [running_mean, running_variance] =
         [running_mean, running_variance].map(Term::flat);
-    let [dx, dgain, dbias] =
-        [0, 1, 2].map(|operand| site.contribution_or_scratch(operand as usize, operand));
-    let terms = [x.clone(), gain.clone(), mean, variance, dy, dx.matrix(), dgain, dbias];
-    let [mean, variance] = statistics.clone();
-    let unbiased = rows as f64 / (rows as f64 - 1.0);
-    let averages = site.each([
-        (3, &|sum: Term| call("copy", [mean.clone(), sum.flat()])),
-        (4, &|sum: Term| {
-            call("scale", [variance.clone(), sum.flat()]).real("factor", unbiased)
-        }),
-    ]);
-    let [mean, variance] = statistics;
+    let kept = [x.clone(), gain.clone(), mean.clone(), variance.clone()];
+    let mut backward = call("batch_norm_backward", kept);
+    let [dx, sums @ ..] = [0, 1, 2, 3, 4]
+        .map(|operand| site.contribution_or_scratch(operand as usize, operand));
+    backward.terms.extend([dy, dx.matrix()].into_iter().chain(sums.map(Term::flat)));
     let forward = [x, gain, bias, running_mean, running_variance, y, mean, variance];
-    let backward = call("batch_norm_backward", terms);
-    Derivative {
-        forward: vec![call("batch_norm", forward)],
-        backward: [backward].into_iter().chain(averages).collect(),
-    }
+    Derivative { forward: vec![call("batch_norm", forward)], backward: vec![backward] }
 }
 
 /// The same y from the statistics of forward, which go over all rows again otherwise.

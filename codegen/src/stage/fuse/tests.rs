@@ -260,11 +260,11 @@ fn a_batch_norm_leaves_what_does_not_fit() {
     assert_eq!(kernels(&fused), ["batch_norm", "add"]);
 }
 
-/// dt from y and dy, nodes 1 to 3; the gradients of a norm from dt, nodes 0, 11 to 15.
+/// dt from y and dy, nodes 1 to 3; what a norm makes of dt, nodes 0, 11 to 17.
 fn opened() -> [Step; 2] {
     let rows = [11, 12, 13].map(row);
     let array = |number| node(number, &[6, 5]);
-    let made = vec![array(3), array(4), row(14), row(15)];
+    let made = vec![array(3), array(4), row(14), row(15), row(16), row(17)];
     let terms = [vec![array(0)], rows.into(), made].concat();
     let relu = call("relu_backward", [wide(1), wide(2), wide(3)]);
     [relu, Step { terms, ..call("batch_norm_backward", []) }]
@@ -273,8 +273,8 @@ fn opened() -> [Step; 2] {
 #[test]
 fn the_gradient_of_a_batch_norm_takes_in_that_of_its_activation() {
     let [relu, norm] = opened();
-    let expected = [0, 11, 12, 13, 1, 2, 4, 14, 15].map(|n| wide(n).tensor);
-    for attributes in [flagged(&[]), flagged(&["accumulate"])] {
+    let expected = [0, 11, 12, 13, 1, 2, 4, 14, 15, 16, 17].map(|n| wide(n).tensor);
+    for attributes in [&[][..], &["accumulate"], &["accumulate_sums"]].map(flagged) {
         let constants = Constants::from(attributes.clone());
         let norm = Step { attributes: constants, ..norm.clone() };
         let fused = fuse(vec![relu.clone(), norm], |_| false);
