@@ -104,6 +104,8 @@ const NORM_KEPT_AND: &[&str] = &["x", "gain", "bias", "mean", "variance", "a"];
 const NORM_BETWEEN: &[&str] = &["t", "mean", "variance"];
 const NORM_MADE: &[&str] = &["y", "mean", "variance"];
 const NORM_GRADIENTS: &[&str] = &["dx", "dgain", "dbias", "dmean", "dvariance"];
+const NORM_GRADIENTS_BESIDE: &[&str] =
+    &["dt", "dx", "dgain", "dbias", "dmean", "dvariance"];
 
 const NORM_OPENED: &[&str] = &["x", "gain", "bias", "mean", "variance", "dy"];
 const NORM_AND_BIAS: &[&str] = &["x", "gain", "mean", "variance", "bias", "dy"];
@@ -130,8 +132,10 @@ const fn norm_opened(
     making(NORM_GRADIENTS, with(flags, line("batch_norm_backward", read)))
 }
 
-/// All rules, in all their forms.
-pub const FORMS: [RewriteForm; 21] = [
+const RELU_BACKWARD: CallPattern = making(&["dt"], line("relu_backward", &["y", "dy"]));
+
+/// All rules, in all their forms. Of two that fit, the first is taken.
+pub const FORMS: [RewriteForm; 22] = [
     RewriteForm {
         rewrite: Rewrite::Affine,
         before: [
@@ -248,9 +252,19 @@ pub const FORMS: [RewriteForm; 21] = [
     },
     RewriteForm {
         rewrite: Rewrite::BatchNormBackwardRelu,
-        before: [making(&["dt"], line("relu_backward", &["y", "dy"])), NORM_BACKWARD],
+        before: [RELU_BACKWARD, NORM_BACKWARD],
         after: norm_opened(&["relu"], NORM_AND_RESULT),
         alike: &["y", "dy"],
+    },
+    // What a skip takes past the norm is read by others too.
+    RewriteForm {
+        rewrite: Rewrite::BatchNormBackwardRelu,
+        before: [RELU_BACKWARD, NORM_BACKWARD],
+        after: making(
+            NORM_GRADIENTS_BESIDE,
+            norm_opened(&["opened", "relu"], NORM_AND_RESULT),
+        ),
+        alike: &["y", "dy", "dt"],
     },
     moved(Rewrite::GatherOfScatter, ["reduce_scatter", "all_gather"], "all_reduce"),
     moved(Rewrite::GatherOfPart, ["part", "all_gather"], "copy"),

@@ -152,18 +152,24 @@ struct SlopesAgain {
     }
 };
 
-// Term 0: dy · (x − mean), term 1: dy.
+// Adds term 0: dy · (x − mean), and term 1: dy.
+template <class N>
+__device__ void add_slopes(Wide<N> (&sums)[2 * PACKED<N>], const Pack<Wide<N>, PACKED<N>>& x,
+                           const Pack<Wide<N>, PACKED<N>>& dy, const Wide<N> (&mean)[PACKED<N>]) {
+#pragma unroll
+    for (int k = 0; k < PACKED<N>; k++) {
+        sums[k] += dy.at[k] * (x.at[k] - mean[k]);
+        sums[PACKED<N> + k] += dy.at[k];
+    }
+}
+
 template <class N, class All>
 __device__ void sum_slopes(const All& all, const Share<N>& share, const Wide<N> (&mean)[PACKED<N>], Wide<N>* partial,
                            u64 rows, u64 columns, u64 per_segment) {
     auto read = [&](auto way, u64 place) { return all.read(way, place); };
     sum_segments<2, 2>(rows, columns, per_segment, share, partial, read, [&](auto& sums, const auto& met, u64) {
-        auto value = widen(met.x), slope = all.slopes(met, value);
-#pragma unroll
-        for (int k = 0; k < PACKED<N>; k++) {
-            sums[k] += slope.at[k] * (value.at[k] - mean[k]);
-            sums[PACKED<N> + k] += slope.at[k];
-        }
+        auto value = widen(met.x);
+        add_slopes<N>(sums, value, all.slopes(met, value), mean);
     });
 }
 
@@ -174,6 +180,27 @@ __device__ void batch_slopes_of_segments(const N* x, const Wide<N>* means, const
     Wide<N> mean[PACKED<N>];
     share.spread(means, mean);
     sum_slopes(Slopes<N>{x, y, dy}, share, mean, partial, rows, columns, per_segment);
+}
+
+// The same, and dt: dy where y > 0, else 0, which may lie where y does.
+template <class N>
+__device__ void batch_slopes_opened(const N* x, const Wide<N>* means, const N* y, const N* dy, N* dt,
+                                    Wide<N>* partial, u64 rows, u64 columns, u64 per_segment) {
+    Share<N> share(columns, is_aligned(x) && is_aligned(y) && is_aligned(dy) && is_aligned(dt));
+    Wide<N> mean[PACKED<N>], sums[2 * PACKED<N>] = {};
+    share.spread(means, mean);
+    Slopes<N> all{x, y, dy};
+    share.go([&](auto way) {
+        auto read = [&](u64 place) { return all.read(way, place); };
+        rows_of_segment(rows, columns, per_segment)
+            .template each<way.rows(2)>(read, [&](const auto& met, u64 place, u64) {
+                auto value = widen(met.x), slopes = all.slopes(met, value);
+                way.put(dt + place, slopes.at, false);
+                add_slopes<N>(sums, value, slopes, mean);
+            });
+    });
+    join_rows(sums, Plus());
+    store_segment<2>(sums, share, blockIdx.y, columns, partial);
 }
 
 template <class N>
@@ -294,6 +321,10 @@ __device__ void relu_backward_again(const N* x, const N* gain, const N* bias, co
            (const N* x, const Wide<N>* means, const N* y, const N* dy, Wide<N>* partial, u64 rows, u64 columns,    \
             u64 per_segment),                                                                                      \
            batch_slopes_of_segments(x, means, y, dy, partial, rows, columns, per_segment))                         \
+    KERNEL_TOGETHER(3, 256, batch_slopes_opened_##N,                                                               \
+           (const N* x, const Wide<N>* means, const N* y, const N* dy, N* dt, Wide<N>* partial, u64 rows,          \
+            u64 columns, u64 per_segment),                                                                         \
+           batch_slopes_opened(x, means, y, dy, dt, partial, rows, columns, per_segment))                          \
     KERNEL_TOGETHER(3, 256, batch_norm_backward_##N,                                                               \
            (const N* x, const N* gain, const Wide<N>* means, const Wide<N>* variances, const N* y, const N* dy,    \
             const Wide<N>* shifts, const Wide<N>* slopes, N* dx, u64 rows, u64 columns, u64 per_segment, u32 add), \

@@ -4,7 +4,7 @@ use crate::{
     Context, Real,
     fast::activation as fast,
     kernel::Define,
-    operand::Operands,
+    operand::{Current, Operands},
     plain::activation as plain,
     signature::{Signature, product},
     store::Store,
@@ -62,7 +62,7 @@ macro_rules! backward {
             fn flops(&self) -> u64 {
                 product([$flops, self.count])
             }
-            fn replaces(&self) -> Option<[usize; 2]> {
+            fn replaces(&self) -> Vec<[usize; 2]> {
                 self.store.replaces([0, 2])
             }
             fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
@@ -120,7 +120,16 @@ pub(crate) fn each_slope<R: Real>(
     share: usize,
     slope: impl Fn(&[R], &[R], &mut [R]) + Sync,
 ) {
-    let (kept, dy, dx) = (operands.current(2), operands.read(), operands.write());
+    let given = (operands.current(2), operands.read(), operands.write());
+    each_slope_of(given, share, slope);
+}
+
+/// The same of arrays that a call has among others.
+pub(crate) fn each_slope_of<R: Real>(
+    (kept, dy, dx): (Current<'_, R>, &[R], &mut [R]),
+    share: usize,
+    slope: impl Fn(&[R], &[R], &mut [R]) + Sync,
+) {
     for_each_part(dx.chunks_mut(share).enumerate(), |(part, dx)| {
         let range = part * share..part * share + dx.len();
         let dy = &dy[range.clone()];

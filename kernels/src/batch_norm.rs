@@ -2,7 +2,8 @@
 
 use crate::{
     Context, Mode, Real,
-    fast::batch_norm as fast,
+    activation::each_slope_of,
+    fast::{activation::relu_backward, batch_norm as fast},
     kernel::Define,
     operand::{Current, Operands},
     plain::batch_norm as plain,
@@ -39,6 +40,8 @@ pub(crate) enum Counted {
     All,
     /// Those of max(·, 0) of the norm where it is open: where y > 0.
     Open,
+    /// The same, and dy with zeros for all others is made for whoever reads it besides.
+    Opened,
     /// The same where nothing is added to the norm, so that y > 0 where the norm of x is, which is made
     /// again.
     OpenAgain,
@@ -59,6 +62,9 @@ pub(crate) enum Tail {
 
 /// Operations per element, for the split over threads.
 const COST: usize = 8;
+
+/// The operand that says which elements of dy count.
+pub(crate) const SAID: usize = 4;
 
 /// How rows are cut for sums over all of them.
 fn pieces(rows: usize, columns: usize) -> Pieces {
@@ -130,18 +136,31 @@ impl Tail {
 
 impl Counted {
     fn parse(call: &mut Signature<'_>) -> Result<Self, String> {
-        match (call.flag("relu")?, call.flag("again")?) {
-            (false, false) => Ok(Counted::All),
-            (true, false) => Ok(Counted::Open),
-            (true, true) => Ok(Counted::OpenAgain),
-            (false, true) => Err("attribute `again` needs `relu`".to_owned()),
+        let flags = [call.flag("relu")?, call.flag("again")?, call.flag("opened")?];
+        match flags {
+            [false, false, false] => Ok(Counted::All),
+            [true, false, false] => Ok(Counted::Open),
+            [true, false, true] => Ok(Counted::Opened),
+            [true, true, false] => Ok(Counted::OpenAgain),
+            [false, true, _] => Err("attribute `again` needs `relu`".to_owned()),
+            [false, false, true] => Err("attribute `opened` needs `relu`".to_owned()),
+            [true, true, true] => {
+                Err("attributes `again` and `opened` exclude each other".to_owned())
+            }
         }
     }
     /// Whether an operand says it: y, or the bias of the norm.
     pub(crate) fn is_said(self) -> bool {
         match self {
             Counted::All => false,
-            Counted::Open | Counted::OpenAgain => true,
+            Counted::Open | Counted::Opened | Counted::OpenAgain => true,
+        }
+    }
+    /// Whether dy is made anew.
+    pub(crate) fn opens(self) -> bool {
+        match self {
+            Counted::All | Counted::Open | Counted::OpenAgain => false,
+            Counted::Opened => true,
         }
     }
 }
@@ -253,10 +272,15 @@ impl Define for BatchNormBackward {
         }
         match counted {
             Counted::All => {}
-            Counted::Open => call.shaped("y", Access::Read, (rows, columns))?,
+            Counted::Open | Counted::Opened => {
+                call.shaped("y", Access::Read, (rows, columns))?;
+            }
             Counted::OpenAgain => call.vector("bias", Access::Read, columns)?,
         }
         call.shaped("dy", Access::Read, (rows, columns))?;
+        if counted.opens() {
+            call.shaped("dt", Access::Write, (rows, columns))?;
+        }
         call.shaped("dx", store.access(), (rows, columns))?;
         for name in ["dgain", "dbias", "dmean", "dvariance"] {
             call.vector(name, sums.access(), columns)?;
@@ -271,13 +295,15 @@ impl Define for BatchNormBackward {
     fn scratch(&self) -> usize {
         (2 * pieces(self.rows, self.columns).count() + 3) * self.columns
     }
-    fn replaces(&self) -> Option<[usize; 2]> {
-        self.store.replaces([0, self.made()])
+    fn replaces(&self) -> Vec<[usize; 2]> {
+        let mut pairs = self.store.replaces([0, self.made()]);
+        pairs.extend(self.counted.opens().then_some([SAID, self.made() - 1]));
+        pairs
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let x = operands.current(self.made());
         let [gain, mean, variance] = operands.reads();
-        let (said, dy) = self.said_and_gradient(&mut operands);
+        let (said, dy) = self.said_and_gradient(&mut operands, context);
         let (y, bias) = self.result_and_bias(said, [dy, mean]);
         let [dx, dgain, dbias, dmean, dvariance] = operands.writes();
         self.average([mean, variance], [dmean, dvariance]);
@@ -296,14 +322,14 @@ impl Define for BatchNormBackward {
             self.spread(context, (x, [y, dy]), channels, dx);
         });
     }
-    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let x = operands.current(self.made());
         let norm @ [gain, mean, variance] = operands.reads::<3>();
-        let (said, dy) = self.said_and_gradient(&mut operands);
+        let (said, dy) = self.said_and_gradient(&mut operands, context);
         let [dx, dgain, dbias, dmean, dvariance] = operands.writes();
         self.average([mean, variance], [dmean, dvariance]);
         let open = |i: usize, x: R| match self.counted {
-            Counted::All => true,
+            Counted::All | Counted::Opened => true,
             Counted::Open => said[i] > R::ZERO,
             Counted::OpenAgain => {
                 let channel = [gain, said, mean, variance].map(|own| own[i % own.len()]);
@@ -348,8 +374,8 @@ impl<'a, R> Channels<'a, R> {
 
 impl BatchNormBackward {
     /// The operand dx.
-    fn made(&self) -> usize {
-        5 + usize::from(self.counted.is_said())
+    pub(crate) fn made(&self) -> usize {
+        SAID + 1 + usize::from(self.counted.is_said()) + usize::from(self.counted.opens())
     }
 
     /// The variance of what the rows are samples of, in terms of the rows' own.
@@ -371,15 +397,27 @@ impl BatchNormBackward {
         }
     }
 
-    /// What says which elements count, and dy; dy twice where all do.
+    /// What says which elements count, and dy; twice a gradient of which all count where there is one.
     fn said_and_gradient<'a, R: Real>(
         &self,
         operands: &mut Operands<'a, R>,
+        context: &Context,
     ) -> (&'a [R], &'a [R]) {
-        let first = operands.read();
-        match self.counted.is_said() {
-            false => (first, first),
-            true => (first, operands.read()),
+        match self.counted {
+            Counted::All => {
+                let dy = operands.read();
+                (dy, dy)
+            }
+            Counted::Open | Counted::OpenAgain => (operands.read(), operands.read()),
+            Counted::Opened => {
+                let y = operands.current(self.made() - 1);
+                let (dy, dt) = (operands.read(), operands.write());
+                let share = rows_per_part(context.threads, dt.len(), 1);
+                each_slope_of((y, dy, &mut *dt), share, |y, dy, dt| {
+                    relu_backward(y, dy, dt, Store::Write);
+                });
+                (dt, dt)
+            }
         }
     }
 
@@ -391,7 +429,7 @@ impl BatchNormBackward {
         [dy, mean]: [&'a [R]; 2],
     ) -> (&'a [R], &'a [R]) {
         match self.counted {
-            Counted::All | Counted::Open => (said, mean),
+            Counted::All | Counted::Open | Counted::Opened => (said, mean),
             Counted::OpenAgain => (dy, said),
         }
     }
@@ -409,7 +447,7 @@ impl BatchNormBackward {
         let threads = context.threads;
         let join = |_, partial: &mut [R]| join_rows(partial, width);
         match self.counted {
-            Counted::All => {
+            Counted::All | Counted::Opened => {
                 let sums = |_, inputs: [&[R]; 2], partial: &mut [R]| {
                     fast::sums(inputs, mean, partial);
                 };
@@ -448,7 +486,9 @@ impl BatchNormBackward {
                 let [y, dy] = slopes.map(|slopes| &slopes[first..first + dx.len()]);
                 let channels = channels.part(first % columns, dx.len());
                 match self.counted {
-                    Counted::All => fast::spread([x, dy], channels, dx, store),
+                    Counted::All | Counted::Opened => {
+                        fast::spread([x, dy], channels, dx, store);
+                    }
                     Counted::Open => fast::open_spread([x, y, dy], channels, dx, store),
                     Counted::OpenAgain => {
                         fast::open_spread_again([x, dy], channels, dx, store);

@@ -234,8 +234,11 @@ impl Define for Multiply {
     fn flops(&self) -> u64 {
         product([self.count])
     }
-    fn replaces(&self) -> Option<[usize; 2]> {
-        self.store.replaces([1, 2]).filter(|_| self.repeats == self.count)
+    fn replaces(&self) -> Vec<[usize; 2]> {
+        match self.repeats == self.count {
+            true => self.store.replaces([1, 2]),
+            false => Vec::new(),
+        }
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (a, b, out) = (operands.read(), operands.current(1), operands.write());
@@ -308,7 +311,7 @@ impl Define for Scale {
     fn flops(&self) -> u64 {
         product([self.count])
     }
-    fn replaces(&self) -> Option<[usize; 2]> {
+    fn replaces(&self) -> Vec<[usize; 2]> {
         self.store.replaces([0, 1])
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {

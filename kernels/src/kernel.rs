@@ -35,10 +35,10 @@ pub(crate) trait Define: Sized {
     fn packed<R: Real>(&self) -> usize {
         0
     }
-    /// The operand that is read and the one that is written which may be one memory: whoever
+    /// Operands that are read, each with the one that is written which may be the same memory: whoever
     /// writes an element, in any form, is the last to read it, before. Nothing is added to.
-    fn replaces(&self) -> Option<[usize; 2]> {
-        None
+    fn replaces(&self) -> Vec<[usize; 2]> {
+        Vec::new()
     }
     /// What the devices that split a tensor do here together; most do nothing.
     fn exchange(&self) -> Option<Exchange> {
@@ -103,7 +103,7 @@ macro_rules! define_operations {
                     $(Self::$variant(definition) => definition.packed::<R>(),)*
                 }
             }
-            fn replaces(&self) -> Option<[usize; 2]> {
+            fn replaces(&self) -> Vec<[usize; 2]> {
                 match self {
                     $(Self::$variant(definition) => definition.replaces(),)*
                 }
@@ -274,9 +274,10 @@ impl Kernel {
         self.accesses.get_or_init(|| self.slots.iter().map(|slot| slot.access).collect())
     }
 
-    /// An operand that is read and one that is written which may be one memory, if their elements
-    /// are of one width: each element is read for the last time by whoever then writes it.
-    pub fn replaces(&self) -> Option<[usize; 2]> {
+    /// Operands that are read, each with the one that is written which may be the same memory, if their
+    /// elements are of one width: each element is read for the last time by whoever then writes it. No
+    /// operand stands in two pairs.
+    pub fn replaces(&self) -> Vec<[usize; 2]> {
         self.operation.replaces()
     }
 
@@ -374,7 +375,7 @@ impl Kernel {
     /// # Safety
     /// Every pointer is aligned and valid for the bytes of [`Kernel::sizes`] at `R::DTYPE`;
     /// operands that are written or updated overlap nothing and nobody else uses them
-    /// meanwhile, but the two of [`Kernel::replaces`] may be one memory.
+    /// meanwhile, but each two of [`Kernel::replaces`] may be one memory.
     #[allow(unsafe_code, reason = "operands arrive as addresses inside an arena")]
     pub unsafe fn run<R: Real>(&self, operands: &[*mut u8], context: &Context) {
         // SAFETY: the same promise.
@@ -453,8 +454,8 @@ impl Catalogue for Kernels {
             .map(|kernel| kernel.slots.iter().map(|slot| slot.access).collect())
     }
 
-    fn replaces(&self, call: &Call) -> Option<[usize; 2]> {
-        Kernel::parse(call).ok()?.replaces()
+    fn replaces(&self, call: &Call) -> Vec<[usize; 2]> {
+        Kernel::parse(call).map_or_else(|_| Vec::new(), |kernel| kernel.replaces())
     }
 
     fn exchange(&self, call: &Call, dtype: Float) -> Option<Exchanged> {

@@ -48,7 +48,7 @@
 //! | `layer_norm_parameters` | x r, mean r, rstd r, dy r, dgain (n) w/u, dbias (n) w/u | the latter two alone; `accumulate` |
 //! | `batch_norm` | x (m, n) r, gain, bias, running_mean, running_variance (n) r, residual (m, n) r (present when `residual`), y (m, n) w, mean (n) w, variance (n) w | m ≥ 2; `residual`, `relu` |
 //! | `batch_norm_again` | x r, gain r, bias r, mean (n) r, variance (n) r, residual (m, n) r (present when `residual`), y (m, n) w | y of the `batch_norm` that made mean and variance; `residual`, `relu` |
-//! | `batch_norm_backward` | x r, gain r, mean r, variance r, y r (present when `relu` and not `again`), bias (n) r (present when `again`), dy r, dx w/u, dgain, dbias, dmean, dvariance (n) w/s | dmean is the mean, dvariance variance · m / (m − 1): what running statistics are averages of; `relu`, `again`, `accumulate`, `accumulate_sums` |
+//! | `batch_norm_backward` | x r, gain r, mean r, variance r, y r (present when `relu` and not `again`), bias (n) r (present when `again`), dy r, dt (m, n) w (present when `opened`), dx w/u, dgain, dbias, dmean, dvariance (n) w/s | dmean is the mean, dvariance variance · m / (m − 1): what running statistics are averages of, dt what of dy counts; `relu`, `again`, `opened`, `accumulate`, `accumulate_sums` |
 //! | `group_norm` | x (b, s, n) r, gain (n) r, bias (n) r, y w, mean (b, groups) w, rstd (b, groups) w | `groups` |
 //! | `group_norm_backward` | x r, gain r, mean r, rstd r, dy r, dx w/u, dgain (n) w/s, dbias (n) w/s | `groups`, `accumulate`, `accumulate_sums` |
 //! | `rms_norm` | x (m, n) r, gain (n) r, y (m, n) w, rstd (m) w | `epsilon` |
@@ -146,7 +146,7 @@
 //! - `batch_norm`: `residual` (flag): it is added at the end; `relu` (flag): y = max(·, 0) of that.
 //!   Outside training mean and variance are the running ones. Backward `relu` lets dy count where y > 0,
 //!   and `again` (flag, only with `relu`) where the norm of x is, stored as x is, which says the same
-//!   where y had no residual.
+//!   where y had no residual. `opened` (flag, only with `relu`): dt is dy where it counts, else 0.
 //! - `attention`: `heads` and `key_heads` (integers): n = heads · d, m = key_heads · d. `causal` (flag):
 //!   no key behind the query's own is seen, and t ≥ s, for the queries are the last s; else t = s.
 //!   `window` (integer, may be absent): positions less than this many away are seen. `scale` (real, 1/√d

@@ -169,8 +169,11 @@ impl Define for LinearCrossEntropy {
         let multiplied = product([2 * products, rows, classes, depth]);
         multiplied.saturating_add(product([11 * passes, rows, classes]))
     }
-    fn replaces(&self) -> Option<[usize; 2]> {
-        (self.slopes == Wanted::Gradients).then_some([0, self.behind() + 3])
+    fn replaces(&self) -> Vec<[usize; 2]> {
+        match self.slopes {
+            Wanted::Gradients => vec![[0, self.behind() + 3]],
+            Wanted::Loss => Vec::new(),
+        }
     }
     fn packed<R: Real>(&self) -> usize {
         let rows = self.together;

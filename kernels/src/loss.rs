@@ -104,7 +104,7 @@ impl<const MASKED: bool> Define for CrossEntropyBackward<MASKED> {
     fn flops(&self) -> u64 {
         product([11, self.rows, self.all.classes])
     }
-    fn replaces(&self) -> Option<[usize; 2]> {
+    fn replaces(&self) -> Vec<[usize; 2]> {
         self.store.replaces([0, self.all.slopes_operand()])
     }
     fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
@@ -154,7 +154,7 @@ impl Define for MseBackward {
     fn flops(&self) -> u64 {
         product([2, self.count])
     }
-    fn replaces(&self) -> Option<[usize; 2]> {
+    fn replaces(&self) -> Vec<[usize; 2]> {
         self.store.replaces([0, 2])
     }
     fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {

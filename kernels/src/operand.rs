@@ -140,7 +140,7 @@ impl<'a, R: Real> Operands<'a, R> {
     /// # Safety
     /// For the lifetime of the slices every pointer is aligned and valid for its slot's
     /// elements of type `R` or i32; no operand that is not only read overlaps another one,
-    /// but the two of `Define::replaces` may be one memory.
+    /// but each two of `Define::replaces` may be one memory.
     pub(crate) unsafe fn new(slots: &'a [Slot], pointers: &'a [*mut u8]) -> Self {
         assert_eq!(
             slots.len(),

@@ -189,8 +189,8 @@ impl Define for Sgd {
         let (count, master) = counted(call, states, &common)?;
         Ok(Self { count, master, momentum, nesterov, common })
     }
-    fn replaces(&self) -> Option<[usize; 2]> {
-        Some([1, 2])
+    fn replaces(&self) -> Vec<[usize; 2]> {
+        vec![[1, 2]]
     }
     fn flops(&self) -> u64 {
         product([7, self.count])
@@ -292,8 +292,8 @@ impl Define for Adamw {
         let (count, master) = counted(call, &["mean", "square"], &common)?;
         Ok(Self { count, master, betas, epsilon, common })
     }
-    fn replaces(&self) -> Option<[usize; 2]> {
-        Some([1, 2])
+    fn replaces(&self) -> Vec<[usize; 2]> {
+        vec![[1, 2]]
     }
     fn flops(&self) -> u64 {
         product([14, self.count])

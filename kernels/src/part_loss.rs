@@ -138,7 +138,7 @@ impl Define for CrossEntropyPartBackward {
     fn flops(&self) -> u64 {
         product([11, self.rows, self.each])
     }
-    fn replaces(&self) -> Option<[usize; 2]> {
+    fn replaces(&self) -> Vec<[usize; 2]> {
         self.store.replaces([0, self.all.slopes_operand()])
     }
     fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {

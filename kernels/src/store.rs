@@ -26,10 +26,10 @@ impl Store {
         }
     }
     /// Operands that may be one memory where nothing is added to what the output held.
-    pub(crate) fn replaces(self, operands: [usize; 2]) -> Option<[usize; 2]> {
+    pub(crate) fn replaces(self, operands: [usize; 2]) -> Vec<[usize; 2]> {
         match self {
-            Store::Write => Some(operands),
-            Store::Add => None,
+            Store::Write => vec![operands],
+            Store::Add => Vec::new(),
         }
     }
     /// Prepares an output that is summed into.

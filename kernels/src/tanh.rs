@@ -72,7 +72,7 @@ impl Define for SoftCapBackward {
     fn flops(&self) -> u64 {
         product([4, self.count])
     }
-    fn replaces(&self) -> Option<[usize; 2]> {
+    fn replaces(&self) -> Vec<[usize; 2]> {
         self.store.replaces([0, 2])
     }
     fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {

@@ -145,8 +145,9 @@ impl LoweringChoice for Algebra {
 type Word = (Vec<&'static str>, Vec<u64>);
 
 /// The constants of calls that rules know.
-const CONSTANTS: [&str; 8] = [
+const CONSTANTS: [&str; 9] = [
     "accumulate",
+    "accumulate_sums",
     "inner",
     "parts",
     "relu",

@@ -271,9 +271,10 @@ pub trait Catalogue {
     /// What is wrong, as a sentence without full stop.
     fn accesses(&self, call: &Call) -> Result<Vec<Access>, String>;
 
-    /// An operand that the call reads and one that it writes which may be one memory, because each
-    /// element is read for the last time by whoever then writes it.
-    fn replaces(&self, call: &Call) -> Option<[usize; 2]>;
+    /// Operands that the call reads, each with the one that it writes which may be the same memory,
+    /// because each element is read for the last time by whoever then writes it. No operand stands in
+    /// two pairs.
+    fn replaces(&self, call: &Call) -> Vec<[usize; 2]>;
 
     /// What parts of a split tensor do together in this call, where real numbers are of this type,
     /// if it is such a call and well formed.

@@ -7,6 +7,7 @@
 //! product grows into an affine map, and that into one with an activation. Two that read one
 //! gradient are one call where both write sums, or both add to them.
 
+use self::past::past_copies;
 use super::{
     call::{Step, Tensor, Term},
     hashed::HashedMap,
@@ -90,6 +91,7 @@ pub(crate) fn fuse_nodes<N: Copy + PartialEq>(
     rewriting: &Rewriting<'_>,
     kept: impl Fn(Tensor) -> bool,
 ) -> Vec<Made<N>> {
+    let steps = past_copies(steps);
     let runs = runs(&steps);
     let mut touched = Touched::new(&steps, &runs);
     let chosen = chosen(&steps, runs, rewriting, &touched, &kept);
@@ -427,5 +429,6 @@ fn after(line: &CallPattern, names: &Names, rest: Attributes, strand: Strand) ->
     Step { kernel, attributes: Constants::default(), terms, node: None, strand }
 }
 
+mod past;
 #[cfg(test)]
 mod tests;

@@ -168,7 +168,7 @@ impl Chains {
             Some((number, self.all[number]))
         };
         let calls = steps.iter().enumerate();
-        calls.filter_map(|call| handed_over(layout, call, own)).collect()
+        calls.flat_map(|call| handed_over(layout, call, own)).collect()
     }
 
     /// The same where the second of each pair follows the first.
@@ -242,12 +242,13 @@ impl Chains {
     }
 }
 
-/// What a call touches last and what it makes in the place of that, by the numbers of their lives.
+/// All that a call touches last, each with what it makes in the place of that, by the numbers of their
+/// lives.
 fn handed_over(
     layout: &Layout<'_>,
     (index, step): (usize, &Step),
     own: impl Fn(&Term) -> Option<(usize, Chain)>,
-) -> Option<[usize; 2]> {
+) -> Vec<[usize; 2]> {
     let left = |term: &Term| {
         let (number, (life, home)) = own(term)?;
         let was_there = life.first < index || home.is_some();
@@ -262,20 +263,23 @@ fn handed_over(
         left(term).is_some_and(|(_, size)| made().any(|(_, other)| other == size))
     };
     if !step.terms.iter().any(fits) {
-        return None;
+        return Vec::new();
     }
-    let [read, written] = one_memory(layout, step)?;
     let alone = |term: &Term| {
         step.terms.iter().filter(|other| other.tensor == term.tensor).count() == 1
     };
-    let ((from, size), (to, fresh)) = (left(read)?, begun(written)?);
-    let alike = size == fresh && layout.element(read) == layout.element(written);
-    (alike && alone(read) && alone(written)).then_some([from, to])
+    let pair = |[read, written]: [&Term; 2]| {
+        let ((from, size), (to, fresh)) = (left(read)?, begun(written)?);
+        let alike = size == fresh && layout.element(read) == layout.element(written);
+        (alike && alone(read) && alone(written)).then_some([from, to])
+    };
+    one_memory(layout, step).into_iter().filter_map(pair).collect()
 }
 
-/// What a call reads and what it makes, where the two may be one memory.
-fn one_memory<'a>(layout: &Layout<'_>, step: &'a Step) -> Option<[&'a Term; 2]> {
+/// What a call reads and what it makes, where each two may be one memory.
+fn one_memory<'a>(layout: &Layout<'_>, step: &'a Step) -> Vec<[&'a Term; 2]> {
     let call = step.unplaced(|term| layout.element(term));
-    let operands = Kernel::parse(&call).ok()?.replaces()?;
-    Some(operands.map(|operand| &step.terms[operand]))
+    let pairs = Kernel::parse(&call).map_or_else(|_| Vec::new(), |call| call.replaces());
+    let terms = |pair: [usize; 2]| pair.map(|operand| &step.terms[operand]);
+    pairs.into_iter().map(terms).collect()
 }

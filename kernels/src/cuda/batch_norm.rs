@@ -8,7 +8,7 @@ use super::{
     source::BATCH_NORM,
 };
 use crate::{
-    batch_norm::{BatchNorm, BatchNormBackward, Counted, Tail},
+    batch_norm::{BatchNorm, BatchNormBackward, Counted, SAID, Tail},
     norm_again::BatchNormAgain,
     rectified::ReluBackwardAgain,
 };
@@ -85,34 +85,19 @@ impl BatchNorm {
 
 impl Form for BatchNormBackward {
     fn roles(&self) -> Vec<Role> {
-        let inputs = if self.counted.is_said() { 2 } else { 1 };
-        let slopes = std::iter::repeat_n(Narrow, inputs + 1);
+        let slopes = std::iter::repeat_n(Narrow, self.made() - 3);
         let roles = [Narrow, Narrow, Wide, Wide].into_iter().chain(slopes);
         roles.chain([Either; 4]).collect()
     }
     fn write(&self, draft: &mut Draft) -> Result<(), String> {
         let [x, gain, mean, variance] = draft.operands(0);
-        let (said, next) = match self.counted.is_said() {
-            true => (draft.operand(4), 5),
-            false => (NOWHERE, 4),
-        };
-        let [dy, dx] = draft.operands(next);
         let columns = Columns { rows: self.rows, columns: self.columns };
-        let (sums, spread, counted): (_, _, &[Argument]) = match self.counted {
-            Counted::All | Counted::Open => {
-                ("batch_slopes_of_segments", "batch_norm_backward", &[x, mean, said, dy])
-            }
-            Counted::OpenAgain => (
-                "batch_slopes_again",
-                "batch_norm_backward_again",
-                &[x, mean, gain, variance, said, dy],
-            ),
-        };
-        let partial = columns.sum(draft, (BATCH_NORM, sums), [counted, &[]], 2);
-        let sums = draft.operands(next + 2);
+        let Passes { sums, summed, spread, given } = self.passes(draft);
+        let partial = columns.sum(draft, (BATCH_NORM, sums), [&summed, &[]], 2);
+        let (dx, sums) = (draft.operand(self.made()), draft.operands(self.made() + 1));
         let rest = self.write_joined(draft, partial, ([mean, variance], sums));
-        let mut arguments = vec![x, gain, mean, variance, said, dy];
-        arguments.extend(rest);
+        let mut arguments = vec![x, gain, mean, variance];
+        arguments.extend(given.into_iter().chain(rest));
         arguments.push(dx);
         arguments.extend(columns.extents(draft));
         arguments.push(adding(self.store));
@@ -122,7 +107,47 @@ impl Form for BatchNormBackward {
     }
 }
 
+/// The functions that sum slopes and spread what they sum to.
+struct Passes {
+    sums: &'static str,
+    /// What the former reads and makes besides sums.
+    summed: Vec<Argument>,
+    spread: &'static str,
+    /// What says for the latter which elements of dy count, and dy.
+    given: [Argument; 2],
+}
+
 impl BatchNormBackward {
+    fn passes(&self, draft: &Draft) -> Passes {
+        let [x, gain, mean, variance] = draft.operands(0);
+        let [one, two] = draft.operands(SAID);
+        let of_segments = |said, dy| Passes {
+            sums: "batch_slopes_of_segments",
+            summed: vec![x, mean, said, dy],
+            spread: "batch_norm_backward",
+            given: [said, dy],
+        };
+        match self.counted {
+            Counted::All => of_segments(NOWHERE, one),
+            Counted::Open => of_segments(one, two),
+            Counted::Opened => {
+                let dt = draft.operand(SAID + 2);
+                Passes {
+                    sums: "batch_slopes_opened",
+                    summed: vec![x, mean, one, two, dt],
+                    spread: "batch_norm_backward",
+                    given: [NOWHERE, dt],
+                }
+            }
+            Counted::OpenAgain => Passes {
+                sums: "batch_slopes_again",
+                summed: vec![x, mean, gain, variance, one, two],
+                spread: "batch_norm_backward_again",
+                given: [one, two],
+            },
+        }
+    }
+
     /// dgain, dbias, dmean and dvariance, and what of the former two every row of dx takes off.
     fn write_joined(
         &self,

@@ -111,7 +111,7 @@ fn sample_batch_norm(
 ) -> Call {
     let (array, row): (&[u64], &[u64]) = (&shape, &shape[2..]);
     let (relu, other) = (draw.flag(), draw.flag());
-    let (one, rows) = ([array], [row]);
+    let one = [array];
     let some = |wanted: bool| &one[..usize::from(wanted)];
     match &*call.kernel {
         "relu_backward_again" => call
@@ -130,12 +130,19 @@ fn sample_batch_norm(
             .reals(&[array, row, row, row, row])
             .reals(some(other))
             .real(array),
-        _ => adding(call, accumulate, draw)
-            .flag("relu", relu)
-            .flag("again", relu && other)
-            .reals(&[array, row, row, row])
-            .reals(if relu && other { &rows } else { some(relu) })
-            .reals(&[array, array, row, row, row, row]),
+        _ => {
+            let call = adding(call, accumulate, draw).flag("relu", relu);
+            let call = call.reals(&[array, row, row, row]);
+            let (flag, said, opened): (_, &[&[u64]], _) = match (relu, other) {
+                (false, _) => ("again", &[], false),
+                (true, true) => ("again", &[row], false),
+                (true, false) => ("opened", &[array], draw.flag()),
+            };
+            call.flag(flag, relu && other || opened)
+                .reals(said)
+                .reals(some(opened))
+                .reals(&[array, array, row, row, row, row])
+        }
     }
 }
 

@@ -16,7 +16,7 @@ fn refused(call: &Call, expected: &str) {
 }
 
 /// Attributes that a call may leave out, whatever its kernel.
-const OPTIONAL: [&str; 25] = [
+const OPTIONAL: [&str; 26] = [
     "accumulate",
     "accumulate_sums",
     "again",
@@ -30,6 +30,7 @@ const OPTIONAL: [&str; 25] = [
     "inverse",
     "lowest",
     "masked",
+    "opened",
     "packed",
     "relu",
     "residual",

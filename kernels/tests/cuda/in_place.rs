@@ -38,43 +38,49 @@ const REPLACING: [&str; 15] = [
     "soft_cap_backward",
 ];
 
-/// Of a call, which operands may be one memory.
-fn replaces(call: &Call) -> Option<[usize; 2]> {
-    Kernel::parse(call).expect("the call is well formed").replaces()
+/// Operands that are one memory.
+type Pairs = Vec<[usize; 2]>;
+
+/// Of a call, which operands may be one memory: each two alone, and all at once.
+fn replaces(call: &Call) -> Vec<Pairs> {
+    let all = Kernel::parse(call).expect("the call is well formed").replaces();
+    let mut ways: Vec<Pairs> = all.iter().map(|pair| vec![*pair]).collect();
+    ways.extend((all.len() > 1).then_some(all));
+    ways
 }
 
-/// The bits of all that a call writes, where `one` says that two operands are one memory.
+/// Where what a call writes lies.
+fn place(pairs: &Pairs, index: usize) -> usize {
+    let pair = pairs.iter().find(|[_, written]| *written == index);
+    pair.map_or(index, |[read, _]| *read)
+}
+
+/// The bits of all that a call writes, where each pair of operands is one memory.
 fn bits<R: Real>(
     call: &Call,
     start: &[Array<R>],
-    one: Option<[usize; 2]>,
+    pairs: &Pairs,
     (body, context): (Body, &Context),
 ) -> Vec<u64> {
     let kernel = Kernel::parse(call).expect("the call is well formed");
     let mut arrays = start.to_vec();
     let mut pointers: Vec<*mut u8> = arrays.iter_mut().map(Array::pointer).collect();
-    if let Some([read, written]) = one {
-        pointers[written] = pointers[read];
-    }
+    pairs.iter().for_each(|[read, written]| pointers[*written] = pointers[*read]);
     run_at::<R>(&kernel, &pointers, body, context);
     let written = kernel.accesses().iter().enumerate();
     let written = written.filter(|(_, access)| **access != Access::Read);
-    let place = |index: usize| match one {
-        Some([read, written]) if written == index => read,
-        _ => index,
-    };
-    let numbers = written.flat_map(|(index, _)| arrays[place(index)].numbers());
+    let numbers = written.flat_map(|(index, _)| arrays[place(pairs, index)].numbers());
     numbers.map(|number| number.widen().to_bits()).collect()
 }
 
-fn assert_alike<R: Real>(call: &Call, draw: &mut Draw, one: [usize; 2]) {
+fn assert_alike<R: Real>(call: &Call, draw: &mut Draw, pairs: &Pairs) {
     let start = contents::<R>(call, draw);
     for body in [Body::Fast, Body::Plain] {
         for threads in [1, 3] {
             let context = &Context { threads, ..CONTEXT };
             let [apart, together] =
-                [None, Some(one)].map(|one| bits(call, &start, one, (body, context)));
-            assert_eq!(apart, together, "{} {body:?}", call.kernel);
+                [&vec![], pairs].map(|pairs| bits(call, &start, pairs, (body, context)));
+            assert_eq!(apart, together, "{} {body:?} {pairs:?}", call.kernel);
         }
     }
 }
@@ -87,10 +93,10 @@ fn one_memory_changes_no_bit() {
         for seed in 0..CALLS_PER_KERNEL {
             let draw = &mut Draw::new(seed);
             let call = if seed % 8 == 7 { large(name, draw) } else { sample(name, draw) };
-            if let Some(one) = replaces(&call) {
+            for pairs in replaces(&call) {
                 seen.insert(*name);
-                assert_alike::<f32>(&call, draw, one);
-                assert_alike::<f64>(&call, draw, one);
+                assert_alike::<f32>(&call, draw, &pairs);
+                assert_alike::<f64>(&call, draw, &pairs);
             }
         }
     }
@@ -101,33 +107,41 @@ fn one_memory_changes_no_bit() {
 #[test]
 fn one_memory_changes_no_bit_of_long_rows() {
     let (array, row): (&[u64], &[u64]) = (&[5, 1500], &[1500]);
-    for (relu, again) in [(false, false), (true, false), (true, true)] {
-        let call = call("batch_norm_backward").flag("relu", relu).flag("again", again);
-        let call = call.reals(&[array, row, row, row]);
-        let call = match (relu, again) {
-            (true, true) => call.real(row),
-            (true, false) => call.real(array),
-            (false, _) => call,
-        };
-        let call = call.reals(&[array, array, row, row, row, row]);
-        let one = replaces(&call).expect("what adds nothing is in place");
-        assert_alike::<f32>(&call, &mut Draw::new(5), one);
+    let forms: [(&[&str], &[&[u64]], usize); 4] = [
+        (&[], &[array], 1),
+        (&["relu"], &[array, array], 1),
+        (&["relu", "again"], &[row, array], 1),
+        (&["relu", "opened"], &[array, array, array], 3),
+    ];
+    for (flags, slopes, ways) in forms {
+        let call = call("batch_norm_backward").reals(&[array, row, row, row]);
+        let call = flags.iter().fold(call, |call, flag| call.flag(flag, true));
+        let call = call.reals(slopes).reals(&[array, row, row, row, row]);
+        assert_eq!(replaces(&call).len(), ways);
+        for pairs in replaces(&call) {
+            assert_alike::<f32>(&call, &mut Draw::new(5), &pairs);
+        }
     }
 }
 
 /// The two are a whole operand each, one read and one written: an element that is added to would
-/// be lost.
+/// be lost. None stands in two pairs.
 #[test]
 fn what_is_replaced_is_read_and_what_replaces_it_written() {
     for name in NAMES {
         for seed in 0..CALLS_PER_KERNEL {
             let call = sample(name, &mut Draw::new(seed));
             let kernel = Kernel::parse(&call).expect("the call is well formed");
-            let Some([read, written]) = kernel.replaces() else { continue };
-            assert_eq!(kernel.accesses()[read], Access::Read, "{name}");
-            assert_eq!(kernel.accesses()[written], Access::Write, "{name}");
-            let elements = [read, written].map(|place| call.operands[place].elements());
-            assert_eq!(elements[0], elements[1], "{name}");
+            let pairs = kernel.replaces();
+            for [read, written] in &pairs {
+                assert_eq!(kernel.accesses()[*read], Access::Read, "{name}");
+                assert_eq!(kernel.accesses()[*written], Access::Write, "{name}");
+                let elements =
+                    [read, written].map(|place| call.operands[*place].elements());
+                assert_eq!(elements[0], elements[1], "{name}");
+            }
+            let operands: BTreeSet<usize> = pairs.iter().flatten().copied().collect();
+            assert_eq!(operands.len(), 2 * pairs.len(), "{name}");
         }
     }
 }
@@ -137,7 +151,7 @@ fn device_bits(
     call: &Call,
     start: &[Array<f64>],
     (dtype, placement): (Float, Placement),
-    one: Option<[usize; 2]>,
+    pairs: &Pairs,
 ) -> Vec<u64> {
     let kernel = Kernel::parse(call).expect("the call is well formed");
     let operands = call.operands.iter().zip(start);
@@ -145,17 +159,11 @@ fn device_bits(
     let mut stored: Vec<Stored> =
         operands.map(|(operand, array)| store(array, operand.element)).collect();
     let mut pointers: Vec<*mut u8> = stored.iter_mut().map(Stored::pointer).collect();
-    if let Some([read, written]) = one {
-        pointers[written] = pointers[read];
-    }
+    pairs.iter().for_each(|[read, written]| pointers[*written] = pointers[*read]);
     let context = &CONTEXT;
     run_steps(&steps(call, dtype), &Bound { operands: &pointers, context });
     let written = (0..stored.len()).filter(|i| kernel.accesses()[*i] != Access::Read);
-    let place = |index| match one {
-        Some([read, written]) if written == index => read,
-        _ => index,
-    };
-    written.flat_map(|i| stored[place(i)].values()).map(f64::to_bits).collect()
+    written.flat_map(|i| stored[place(pairs, i)].values()).map(f64::to_bits).collect()
 }
 
 #[test]
@@ -169,14 +177,19 @@ fn one_memory_changes_no_bit_on_devices() {
         for seed in 0..6 {
             let draw = &mut Draw::new(seed);
             let call = sample_in(dtype, name, draw);
-            let Some(one) = replaces(&call) else { continue };
-            let elements = one.map(|place| call.operands[place].element);
-            assert_eq!(elements[0], elements[1], "{name}");
             let start = contents::<f64>(&call, draw);
-            for placement in [Placement::Aligned, Placement::Unaligned] {
-                let [apart, together] = [None, Some(one)]
-                    .map(|one| device_bits(&call, &start, (dtype, placement), one));
-                assert_eq!(apart, together, "{name} {dtype:?} {placement:?}");
+            let placements = [Placement::Aligned, Placement::Unaligned];
+            for (pairs, placement) in
+                replaces(&call).iter().flat_map(|pairs| placements.map(|p| (pairs, p)))
+            {
+                for pair in pairs {
+                    let [read, made] = pair.map(|place| call.operands[place].element);
+                    assert_eq!(read, made, "{name}");
+                }
+                let way = (dtype, placement);
+                let [apart, together] =
+                    [&vec![], pairs].map(|pairs| device_bits(&call, &start, way, pairs));
+                assert_eq!(apart, together, "{name} {pairs:?} {dtype:?} {placement:?}");
             }
         }
     }

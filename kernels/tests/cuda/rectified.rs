@@ -94,21 +94,24 @@ impl Given {
         ]
     }
 
-    /// All gradients by y, and by the norm that is made again.
-    fn backward(&self, y: &[f64]) -> [(Call, Vec<Vec<f64>>); 2] {
+    /// All gradients by y, by the norm that is made again, and by y with dt besides.
+    fn backward(&self, y: &[f64]) -> [(Call, Vec<Vec<f64>>); 3] {
         let [x, row] =
             [&[ROWS as u64, CHANNELS.len() as u64][..], &[CHANNELS.len() as u64]];
         let call = call("batch_norm_backward").flag("relu", true).reals(&[x, row]);
         let call = wide(call, 2, row);
         let again = call.clone().flag("again", true).real(row);
+        let opened = call.clone().flag("opened", true).reals(&[x, x]);
         let [gain, bias, mean, variance] = self.channels.clone();
-        let both = [(call.real(x), y.to_vec()), (again, bias)];
-        both.map(|(call, said)| {
+        let ways = [(call.real(x), y.to_vec()), (again, bias), (opened, y.to_vec())];
+        ways.map(|(call, said)| {
             let call = call.reals(&[x, x, row, row, row, row]);
             let norm = [self.x.clone(), gain.clone(), mean.clone(), variance.clone()];
             let sums = [(); 4].map(|()| vec![0.0; gain.len()]);
-            let rest = [said, self.dy.clone(), vec![0.0; self.x.len()]];
-            (call, norm.into_iter().chain(rest).chain(sums).collect())
+            let rows = call.operands.len() - norm.len() - sums.len() - 2;
+            let made = vec![vec![0.0; self.x.len()]; rows];
+            let given = norm.into_iter().chain([said, self.dy.clone()]);
+            (call, given.chain(made).chain(sums).collect())
         })
     }
 }
@@ -150,22 +153,26 @@ fn written(call: &Call) -> Vec<usize> {
     all.filter(|(_, access)| **access != Access::Read).map(|(index, _)| index).collect()
 }
 
+/// What is no number has no bits that anybody says.
 fn bits(all: &[Vec<f64>]) -> Vec<u64> {
-    all.iter().flatten().map(|value| value.to_bits()).collect()
+    let bits = |value: &f64| if value.is_nan() { u64::MAX } else { value.to_bits() };
+    all.iter().flatten().map(bits).collect()
 }
 
 /// Runs all calls one way, and holds both ways back to each other and to y.
 fn hold(given: &Given, run: impl Fn(&(Call, Vec<Vec<f64>>)) -> Vec<Vec<f64>>) {
     let y = &run(&given.forward())[0];
-    let [by_y, again] = given.rectified(y).map(|call| run(&call));
+    let [opened, again] = given.rectified(y).map(|call| run(&call));
     for (place, (y, dt)) in y.iter().zip(&again[0]).enumerate() {
         assert_eq!(*dt != 0.0, *y > 0.0, "{:?} {y}", CHANNELS[place % CHANNELS.len()]);
     }
-    assert_eq!(bits(&by_y), bits(&again));
+    assert_eq!(bits(&opened), bits(&again));
     let open = y.iter().filter(|y| **y > 0.0).count();
     assert!(open > y.len() / 4 && open < y.len() / 4 * 3, "{open} are open");
-    let [by_y, again] = given.backward(y).map(|call| run(&call));
+    let [by_y, again, besides] = given.backward(y).map(|call| run(&call));
     assert_eq!(bits(&by_y), bits(&again));
+    let (dt, rest) = besides.split_at(1);
+    assert!(bits(&opened) == bits(dt) && bits(&by_y) == bits(rest));
 }
 
 #[test]
@@ -209,10 +216,18 @@ fn made(x: f64, [gain, bias, mean, variance]: [f64; 4]) -> f64 {
 }
 
 #[test]
-fn again_is_a_way_to_say_where_a_rectifier_is_open() {
+fn what_a_rectifier_leaves_open_is_said_in_one_way() {
     let (x, row): (&[u64], &[u64]) = (&[4, 3], &[3]);
-    let call = call("batch_norm_backward").flag("again", true);
-    let call = call.reals(&[x, row, row, row, row, x, x, row, row, row, row]);
-    let mistake = Kernel::parse(&call).unwrap_err();
-    assert!(mistake.contains("`again` needs `relu`"), "{mistake}");
+    let all = call("batch_norm_backward");
+    let all = all.reals(&[x, row, row, row, row, x, x, row, row, row, row]);
+    for (flags, expected) in [
+        (&["again"][..], "`again` needs `relu`"),
+        (&["opened"], "`opened` needs `relu`"),
+        (&["again", "opened"], "`again` needs `relu`"),
+        (&["again", "opened", "relu"], "`again` and `opened` exclude each other"),
+    ] {
+        let call = flags.iter().fold(all.clone(), |call, flag| call.flag(flag, true));
+        let mistake = Kernel::parse(&call).unwrap_err();
+        assert!(mistake.contains(expected), "{mistake}");
+    }
 }

@@ -4,7 +4,7 @@
 //! an array that is needed anyway is not made twice. Products, norms and other passes that do
 //! more than move or map elements cost more than all passes together that rules could save.
 
-use super::{Term, Terms, rules::result};
+use super::{Term, Terms, rules::is_result};
 use egg::Id;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,9 +18,8 @@ pub(super) struct Cheapest {
 /// What a call costs, whatever its size.
 fn cost(term: &Term) -> u64 {
     let operator = term.op;
-    let is_free = term.children.is_empty()
-        || operator == "accumulated"
-        || (0..3).any(|number| operator == result(number));
+    let is_free =
+        term.children.is_empty() || operator == "accumulated" || is_result(operator);
     match operator {
         _ if is_free => 0,
         "add"
@@ -97,7 +96,7 @@ impl Cheapest {
     pub(super) fn maker<'a>(&'a self, terms: &Terms, array: Id) -> Option<&'a str> {
         let term = self.taken.get(&terms.find(array))?;
         let operator = term.op;
-        match (0..3).any(|number| operator == result(number)) {
+        match is_result(operator) {
             true => self.maker(terms, term.children[0]),
             false => Some(operator),
         }

@@ -88,24 +88,32 @@ pub(super) fn operator_of(line: &CallPattern) -> String {
     operator(line.kernel, line.flags.iter().copied())
 }
 
-/// How many arrays calls of a kernel make.
-pub(super) fn results(kernel: &str) -> usize {
-    line_of(kernel).map_or(1, |line| line.made.len())
+/// How many arrays calls with an operator make.
+pub(super) fn results(operator: &str) -> usize {
+    line_of(operator).map_or(1, |line| line.made.len())
 }
 
-/// Whether calls of a kernel make their array where the last one lay that they read.
-pub(super) fn is_in_place(kernel: &str) -> bool {
-    line_of(kernel).is_some_and(CallPattern::is_in_place)
+/// Whether calls with an operator make their array where the last one lay that they read.
+pub(super) fn is_in_place(operator: &str) -> bool {
+    line_of(operator).is_some_and(CallPattern::is_in_place)
 }
 
-fn line_of(kernel: &str) -> Option<&'static CallPattern> {
+fn line_of(operator: &str) -> Option<&'static CallPattern> {
     let mut lines = FORMS.iter().flat_map(|form| form.before.iter().chain([&form.after]));
-    lines.find(|line| line.kernel == kernel)
+    lines.find(|line| operator_of(line) == operator)
 }
+
+/// How the operator begins that takes one of several results.
+const RESULT: &str = "result";
 
 /// The operator that takes one of several results.
 pub(super) fn result(number: usize) -> String {
-    format!("result{number}")
+    format!("{RESULT}{number}")
+}
+
+/// Whether an operator takes one of several results.
+pub(super) fn is_result(operator: &str) -> bool {
+    operator.starts_with(RESULT)
 }
 
 fn equations(line: &CallPattern, call: &str) -> String {

@@ -74,9 +74,10 @@ impl Sketch {
         one: &'a Neighbour<'a>,
         arrays: &mut BTreeMap<u32, Id>,
     ) -> Vec<(&'a ArrayUse<'a>, Id)> {
-        let results = results(one.kernel);
+        let operator = spelled(one);
+        let results = results(&operator);
         let first = one.operands.len().saturating_sub(results);
-        let read = if is_in_place(one.kernel) { one.operands.len() } else { first };
+        let read = if is_in_place(&operator) { one.operands.len() } else { first };
         let mut operands = Vec::new();
         if MOVES.contains(&one.kernel) {
             let cut = ["parts", "stride", "inner"].map(|name| one.attributes.get(name));
@@ -85,14 +86,13 @@ impl Sketch {
         for place in &one.operands[..read] {
             operands.push(self.content(place, arrays));
         }
-        let operator = spelled(one);
         let call = self.term(operator.clone(), operands);
         let made: Vec<Id> = match results {
             1 => vec![call],
             _ => (0..results).map(|place| self.term(result(place), vec![call])).collect(),
         };
         self.calls.push(Call { operator, made: made.clone() });
-        let adds = one.attributes.contains_key("accumulate");
+        let adds = ADDING.iter().any(|flag| one.attributes.contains_key(*flag));
         let written = one.operands[first..].iter().zip(made);
         let content = |(place, made)| match adds {
             true => {
@@ -150,11 +150,15 @@ impl Sketch {
     }
 }
 
+/// What says that a call adds to something that it makes. Then nothing that it makes is taken for what
+/// a rule makes of the same.
+const ADDING: [&str; 2] = ["accumulate", "accumulate_sums"];
+
 /// The operator of a call. Where `add` repeats an operand it is no sum of equals, of which rules
 /// speak.
 fn spelled(one: &Neighbour<'_>) -> String {
     let flag = |(name, value): (&Name, &Attribute)| {
-        let set = *value == Attribute::Flag(true) && name != "accumulate";
+        let set = *value == Attribute::Flag(true) && !ADDING.contains(&&**name);
         set.then(|| name.to_string())
     };
     let flags: Vec<String> = one.attributes.iter().filter_map(flag).collect();

@@ -362,7 +362,7 @@ fn distinct(
                 continue;
             }
             let alike = first == second && read.element == written.element;
-            if !alike || catalogue.replaces(call) != Some([one, other]) {
+            if !alike || !catalogue.replaces(call).contains(&[one, other]) {
                 return Err(format!(
                     "operands {one} and {other} overlap, and one is written"
                 ));

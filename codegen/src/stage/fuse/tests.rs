@@ -288,18 +288,78 @@ fn the_gradient_of_a_batch_norm_takes_in_that_of_its_activation() {
 }
 
 #[test]
+fn a_gradient_that_others_read_is_made_besides() {
+    let [relu, norm] = opened();
+    let beside = [0, 11, 12, 13, 1, 2, 3, 4, 14, 15, 16, 17].map(|n| wide(n).tensor);
+    let other = call("gelu", [wide(3), wide(9)]);
+    let kept = fuse(vec![relu.clone(), norm.clone()], |tensor| tensor == wide(3).tensor);
+    let read = fuse(vec![relu, norm, other.clone()], |_| false);
+    for (fused, rest) in [(kept, &[][..]), (read, &[other][..])] {
+        assert_eq!(numbers(&fused[0]), beside);
+        assert_eq!(*fused[0].attributes, flagged(&["opened", "relu"]));
+        assert!([5, 6].iter().all(|made: &usize| *fused[0].terms[*made].shape == [6, 5]));
+        assert_eq!(fused[1..], *rest);
+    }
+}
+
+#[test]
 fn a_gradient_with_other_parts_stays() {
     let [relu, norm] = opened();
-    let steps = vec![relu.clone(), norm.clone()];
-    assert_eq!(fuse(steps.clone(), |tensor| tensor == wide(3).tensor), steps);
     let steps = vec![relu.clone().flag("accumulate"), norm.clone()];
-    assert_eq!(fuse(steps.clone(), |_| false), steps);
-    let other = call("copy", [wide(3), wide(9)]);
-    let steps = vec![relu.clone(), norm.clone(), other];
     assert_eq!(fuse(steps.clone(), |_| false), steps);
     let elsewhere = call("relu_backward", [wide(1), wide(2), wide(7)]);
     let steps = vec![elsewhere, norm];
     assert_eq!(fuse(steps.clone(), |_| false), steps);
+}
+
+/// The gradient of a node's result.
+fn sum(number: usize) -> Term {
+    let tensor = Tensor::Gradient(Source::Node(NodeId::new(number)));
+    Term { tensor, ..wide(number) }
+}
+
+/// A copy of one sum to another, as an operation hands it on.
+fn handing_on([from, to]: [usize; 2]) -> Step {
+    Step { node: Some(NodeId::new(to)), ..call("copy", [sum(from), sum(to)]) }
+}
+
+/// Sum 3 is opened, copied to 6 and that to 7, and a norm takes back one of them.
+fn copied(read: usize) -> Vec<((), Step)> {
+    let [mut relu, mut norm] = opened();
+    relu.terms[2] = sum(3);
+    norm.terms[4] = Term { shape: norm.terms[4].shape.clone(), ..sum(read) };
+    let steps = [relu, handing_on([3, 6]), handing_on([6, 7]), norm];
+    steps.map(|step| ((), step)).into()
+}
+
+#[test]
+fn copies_do_not_stand_between_two_calls_of_a_rule() {
+    for read in [3, 6, 7] {
+        let steps = copied(read);
+        let [relu, first, second, norm] = &steps[..] else { panic!("{steps:?}") };
+        let mut ahead = norm.clone();
+        ahead.1.terms[4].tensor = sum(3).tensor;
+        let expected = [relu, &ahead, first, second].map(Clone::clone);
+        assert_eq!(past_copies(steps.clone()), expected);
+        let fused = fuse(steps.into_iter().map(|(_, step)| step).collect(), |_| false);
+        assert_eq!(kernels(&fused), ["batch_norm_backward", "copy", "copy"]);
+    }
+}
+
+#[test]
+fn copies_stay_where_they_must_or_may_be() {
+    // What the norm makes is copied, or lies where a copy does; and what it reads is none of these.
+    for (read, made) in [(3, 3), (3, 7), (8, 4)] {
+        let mut steps = copied(read);
+        steps[3].1.terms[5].tensor = sum(made).tensor;
+        assert_eq!(past_copies(steps.clone()), steps);
+    }
+    let mut steps = copied(6);
+    steps[3].1.strand = Strand::Half(0);
+    assert_eq!(past_copies(steps.clone()), steps);
+    let mut steps = copied(6);
+    steps[3].1.kernel = "layer_norm_backward";
+    assert_eq!(past_copies(steps.clone()), steps);
 }
 
 /// A node that takes in two others in turn contains the first, and that with the second.

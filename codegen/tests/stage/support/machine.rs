@@ -335,7 +335,7 @@ impl<'a> Machine<'a> {
                 continue;
             }
             assert_ne!(argument.access, Access::Read, "{}: {call:?}", routine.name);
-            let replaced = |other| kernel.replaces() == Some([other, index]);
+            let replaced = |other| kernel.replaces().contains(&[other, index]);
             for other in (0..sizes.len()).filter(|other| *other != index) {
                 let (a, b) = (range(index), range(other));
                 let apart = a.0 != b.0 || a.2 <= b.1 || b.2 <= a.1;

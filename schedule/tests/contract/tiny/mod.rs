@@ -33,10 +33,11 @@ impl Catalogue for Letters {
 
     /// A wave in front: the first two operands may be one memory; the next parameters may lie where
     /// these do.
-    fn replaces(&self, call: &Call) -> Option<[usize; 2]> {
+    fn replaces(&self, call: &Call) -> Vec<[usize; 2]> {
         match &*call.kernel {
-            "sgd" => Some([1, 2]),
-            letters => letters.starts_with('~').then_some([0, 1]),
+            "sgd" => vec![[1, 2]],
+            letters if letters.starts_with('~') => vec![[0, 1]],
+            _ => Vec::new(),
         }
     }
 
