@@ -33,8 +33,9 @@ impl Training {
             "adamw(lr = RATE, beta1 = 0.8, beta2 = 0.9, epsilon = 1e-3",
         ]);
         let decay = of(&["", ", weight_decay = 0.1"]);
+        // Every model has a weight or a table; not every one has a bias.
         let spared =
-            if decay.is_empty() { "" } else { of(&["", "", ", no_decay = [\"*bias\"]"]) };
+            if decay.is_empty() { "" } else { of(&["", "", ", no_decay = [\"*e*\"]"]) };
         let clip = of(&["", "", "", "", "", "", ", clip = 0.5", ", clip = 10"]);
         let dtype = of(&[
             "f32",
