@@ -220,12 +220,7 @@ __device__ void batch_slopes(const W* partial, const W* means, const W* variance
                              bool add) {
     u64 j = u64(blockIdx.x) * blockDim.x + threadIdx.x;
     W own[2] = {};
-    if (j < columns)
-        each_segment<2>(partial + j, segments, 2 * columns, columns, [&](const W (&terms)[2], u64) {
-            own[0] += terms[0];
-            own[1] += terms[1];
-        });
-    join_rows(own, Plus());
+    add_segments(own, partial, j, columns, segments);
     if (j >= columns || threadIdx.y) return;
     W variance = variances[j], rstd = one_over_root(variance + W(EPSILON));
     put_whole(dgain + j, own[0] * rstd, add);

@@ -38,12 +38,15 @@ __device__ void slopes_of_segments(const N* x, const Wide<N>* means, const Wide<
     });
 }
 
-// out[j] = Σ over segments s of partial[s · stride + j].
-template <class W, class G>
-__device__ void join_segments(const W* partial, G* out, u64 columns, u64 segments, u64 stride, bool add) {
+// out[t][j] = Σ over segments s of partial[s, t, j].
+template <int TERMS, class W, class G>
+__device__ void join_segments(const W* partial, G* const (&out)[TERMS], u64 columns, u64 segments, bool add) {
     u64 j = u64(blockIdx.x) * blockDim.x + threadIdx.x;
-    W total = total_of_segments(partial, j, columns, segments, stride);
-    if (j < columns && threadIdx.y == 0) put_whole(out + j, total, add);
+    W totals[TERMS] = {};
+    add_segments(totals, partial, j, columns, segments);
+    if (j >= columns || threadIdx.y) return;
+#pragma unroll
+    for (int t = 0; t < TERMS; t++) put_whole(out[t] + j, totals[t], add);
 }
 
 #define EXPORT(N)                                                                                            \
@@ -64,10 +67,12 @@ __device__ void join_segments(const W* partial, G* out, u64 columns, u64 segment
 FOR_NUMBERS(EXPORT)
 #undef EXPORT
 
-#define EXPORT(W, G)                                                                                       \
-    KERNEL(256, join_segments_##W##_##G,                                                                   \
-           (const W* partial, G* out, u64 columns, u64 segments, u64 stride, u32 add),                     \
-           join_segments(partial, out, columns, segments, stride, add))
+#define EXPORT(W, G)                                                                                     \
+    KERNEL(256, join_segments_##W##_##G, (const W* partial, G* out, u64 columns, u64 segments, u32 add), \
+           join_segments<1>(partial, {out}, columns, segments, add))                                     \
+    KERNEL(256, join_both_##W##_##G,                                                                     \
+           (const W* partial, G* first, G* second, u64 columns, u64 segments, u32 add),                  \
+           join_segments<2>(partial, {first, second}, columns, segments, add))
 EXPORT(f32, f32)
 EXPORT(f64, f64)
 EXPORT(f32, bf16)

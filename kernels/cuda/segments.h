@@ -185,12 +185,11 @@ __device__ void each_segment(const W* partial, u64 segments, u64 stride, u64 apa
         [&](const Pack<W, TERMS>& terms, u64, u64 s) { meet(terms.at, s); });
 }
 
-// Σ over segments s of partial[s · stride + j], in row 0 of the block.
-template <class W>
-__device__ W total_of_segments(const W* partial, u64 j, u64 columns, u64 segments, u64 stride) {
-    W total[1] = {W(0)};
+// totals[t] += Σ over segments s of partial[s, t, j], in row 0 of the block.
+template <int TERMS, class W>
+__device__ void add_segments(W (&totals)[TERMS], const W* partial, u64 j, u64 columns, u64 segments) {
     if (j < columns)
-        each_segment<1>(partial + j, segments, stride, 0, [&](const W (&terms)[1], u64) { total[0] += terms[0]; });
-    join_rows(total, Plus());
-    return total[0];
+        each_segment<TERMS>(partial + j, segments, TERMS * columns, columns,
+                            [&](const W (&terms)[TERMS], u64) { Plus()(totals, terms); });
+    join_rows(totals, Plus());
 }

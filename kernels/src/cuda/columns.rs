@@ -158,26 +158,28 @@ impl Partial {
         let sums = draft.scratch(numbers.saturating_mul(size));
         Self { sums, segments, columns, terms }
     }
-    /// out = Σ over all segments of one term.
-    pub(crate) fn join(
+    /// out = Σ over all segments, of one term.
+    pub(crate) fn join(self, draft: &mut Draft, out: Argument, store: Store) {
+        self.join_terms(draft, "join_segments", [out], store);
+    }
+    /// The same of two terms.
+    pub(crate) fn join_both(self, draft: &mut Draft, out: [Argument; 2], store: Store) {
+        self.join_terms(draft, "join_both", out, store);
+    }
+    fn join_terms<const TERMS: usize>(
         self,
         draft: &mut Draft,
-        term: usize,
-        out: Argument,
+        name: &str,
+        out: [Argument; TERMS],
         store: Store,
     ) {
-        let Self { sums, columns, segments, terms } = self;
-        let size = draft.types.narrow.wide().size();
-        let arguments = vec![
-            Argument::Address(further(sums, term * columns * size)),
-            out,
-            count(columns),
-            count(segments),
-            count(terms * columns),
-            adding(store),
-        ];
+        let Self { columns, segments, terms, .. } = self;
+        assert_eq!(terms, TERMS, "every term is joined");
+        let mut arguments = vec![self.sums()];
+        arguments.extend(out);
+        arguments.extend([count(columns), count(segments), adding(store)]);
         let (wide, either) = (draft.types.narrow.wide(), draft.types.either);
-        let symbol = format!("join_segments_{}_{}", wide.name(), either.name());
+        let symbol = format!("{name}_{}_{}", wide.name(), either.name());
         draft.launch(COLUMNS, symbol, joining(columns, segments), arguments);
     }
 }
@@ -196,7 +198,7 @@ impl SumRows {
     pub(crate) fn written(&self, draft: &mut Draft, [x, out]: [Argument; 2]) {
         let columns = Columns { rows: self.count / self.columns, columns: self.columns };
         let partial = columns.sum(draft, (COLUMNS, "sum_of_segments"), [&[x], &[]], 1);
-        partial.join(draft, 0, out, self.store);
+        partial.join(draft, out, self.store);
     }
 }
 
@@ -220,7 +222,7 @@ impl Form for MultiplySumRows {
         let columns = Columns { rows: self.count / self.columns, columns: self.columns };
         let partial =
             columns.sum(draft, (COLUMNS, "product_of_segments"), [&[a, b], &[]], 1);
-        partial.join(draft, 0, out, self.store);
+        partial.join(draft, out, self.store);
         Ok(())
     }
 }
@@ -234,8 +236,7 @@ impl Form for LayerNormParameters {
         let [x, mean, rstd, dy, dgain, dbias] = draft.operands(0);
         let columns = Columns { rows: self.rows, columns: self.columns };
         let partial = columns.norm_slopes(draft, [x, mean, rstd, dy]);
-        partial.join(draft, 0, dgain, self.store);
-        partial.join(draft, 1, dbias, self.store);
+        partial.join_both(draft, [dgain, dbias], self.store);
         Ok(())
     }
 }

@@ -410,6 +410,6 @@ impl Conv2dWeights {
         arguments.extend([geometry.rows(), segments.places].map(count));
         arguments.extend(geometry.extents().chain(stages));
         draft.narrow(function, shape, arguments);
-        partial.join(draft, 0, dweight, self.store);
+        partial.join(draft, dweight, self.store);
     }
 }

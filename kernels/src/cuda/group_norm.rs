@@ -39,8 +39,7 @@ impl Form for GroupNormBackward {
             "group_norm_backward",
             [&[x, gain, mean, rstd, dy, slopes, dx], &last],
         );
-        partial.join(draft, 0, dgain, self.sums);
-        partial.join(draft, 1, dbias, self.sums);
+        partial.join_both(draft, [dgain, dbias], self.sums);
         Ok(())
     }
 }

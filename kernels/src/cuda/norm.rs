@@ -87,8 +87,7 @@ impl Form for LayerNormBackward {
         let Self { rows, columns, store, sums } = *self;
         let rows = Rows { rows, columns, store, around: Around::Mean };
         let partial = rows.slopes(draft, [x, gain, mean, rstd, dy, dx]);
-        partial.join(draft, 0, dgain, sums);
-        partial.join(draft, 1, dbias, sums);
+        partial.join_both(draft, [dgain, dbias], sums);
         Ok(())
     }
 }
@@ -102,7 +101,7 @@ impl Form for RmsNormBackward {
         let Self { rows, columns, store, sums } = *self;
         let rows = Rows { rows, columns, store, around: Around::Zero };
         let partial = rows.slopes(draft, [x, gain, NOWHERE, rstd, dy, dx]);
-        partial.join(draft, 0, dgain, sums);
+        partial.join(draft, dgain, sums);
         Ok(())
     }
 }

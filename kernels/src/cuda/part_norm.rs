@@ -138,7 +138,7 @@ impl Form for NormPartGain {
         let [x, rstd, dy, dgain] = draft.operands(0);
         let columns = Columns { rows: self.rows, columns: self.columns };
         let partial = columns.norm_slopes_around_zero(draft, [x, rstd, dy]);
-        partial.join(draft, 0, dgain, self.store);
+        partial.join(draft, dgain, self.store);
         Ok(())
     }
 }

@@ -193,8 +193,7 @@ impl Form for PixelNormParameters {
         let [x, mean, variance, dy, dgain, dbias] = draft.operands(0);
         let all = Stretches::of(draft, self.extents);
         let partial = all.slopes(draft, (SLOPES, [x, mean, variance, dy]));
-        partial.join(draft, 0, dgain, self.store);
-        partial.join(draft, 1, dbias, self.store);
+        partial.join_both(draft, [dgain, dbias], self.store);
         Ok(())
     }
 }
