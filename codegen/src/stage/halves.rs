@@ -12,8 +12,8 @@
 //! halved; I and W each take the trunk on their own.
 //!
 //! But for such trunks, which no whole backward pass takes back, bits are those of the whole
-//! backward pass: each half makes the same calls in the same order, and [`made_aside`] says, for
-//! both forms, which parameter gradients never add up inside the kernel that makes them.
+//! backward pass: each half makes the same calls in the same order, and [`made`] says, for both
+//! forms, which parameter gradients are whole and rounded before they are added to their sums.
 
 use super::{
     accumulate::{Accumulation, Kept},

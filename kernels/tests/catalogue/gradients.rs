@@ -118,7 +118,7 @@ fn layer_norm() {
 }
 
 /// A forward norm and what its backward kernel reads and makes: the gradients of operands 0, 1
-/// and, where there are three, 2.
+/// and, where there are three, 2. What it makes besides.
 fn hold_norm(
     forward: &Forward,
     backward: Call,
