@@ -14,7 +14,7 @@ use roundelay::{
     parts::{
         dsl::{ListMistake, SourcePlace},
         planner::{NoPlan, PlanMistake, PlanMistakes, Searched, Shortfall},
-        schedule::{Lines, Violations},
+        schedule::{Culprit, Lines, Violations},
     },
 };
 use serde::Serialize;
@@ -49,6 +49,10 @@ struct Problems<'a> {
     format: u32,
     diagnostics: &'a [Problem],
 }
+
+/// What to do with a schedule whose calls this version does not have.
+const OTHER_CALLS: &str = "calls are those of this version of Roundelay: if another one wrote the \
+                           schedule, compile its program again";
 
 /// The most mistakes of one file that are told.
 const LISTED_MAX: usize = 1000;
@@ -273,12 +277,20 @@ impl Failure {
         violations: &Violations,
         lines: &Lines,
     ) -> Self {
-        let of = |violation: &roundelay::parts::schedule::Violation| {
+        let mut of_call = None;
+        let mut told = Vec::new();
+        for violation in violations.iter() {
             let culprit = violation.culprit();
-            let found = culprit.and_then(|culprit| lines.line(culprit)).unwrap_or(0);
-            Problem::new(Code::Check, path, found as u64, violation.to_string())
-        };
-        let mut told: Vec<Problem> = violations.iter().map(of).collect();
+            let found = culprit.and_then(|culprit| lines.line(culprit));
+            let line = found.unwrap_or(0) as u64;
+            if let (Some(Culprit::Call(..)), Some(_)) = (culprit, found) {
+                of_call.get_or_insert(told.len());
+            }
+            told.push(Problem::new(Code::Check, path, line, violation.to_string()));
+        }
+        if let Some(first) = of_call {
+            told[first].hint = OTHER_CALLS.to_owned();
+        }
         let unlisted = violations.total() - told.len();
         told.extend(further(path, Code::Check, unlisted, "violations"));
         Self::listed(told)
