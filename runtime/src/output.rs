@@ -10,6 +10,7 @@ mod unfinished;
 
 pub(crate) use unfinished::{UNFINISHED, Unfinished};
 
+use crate::shown::shown;
 use roundelay_schedule::Bytes;
 use std::{
     fs::{self, File, FileType},
@@ -40,7 +41,7 @@ pub enum OutputError {
     /// The work reads it.
     #[error(
         "`{}` is an input, and would be written over; {}",
-        path.display(), self.hint()
+        shown(path), self.hint()
     )]
     Input {
         /// The file.
@@ -49,7 +50,7 @@ pub enum OutputError {
     /// It lies among checkpoints, of which a run reads and removes some.
     #[error(
         "`{}` lies among the checkpoints of `{}`, which have a folder of their own; {}",
-        path.display(), folder.display(), self.hint()
+        shown(path), shown(folder), self.hint()
     )]
     AmongCheckpoints {
         /// The file.
@@ -60,14 +61,14 @@ pub enum OutputError {
     /// The data would take it for their own.
     #[error(
         "`{}` lies among the data, and would be read as a part of them; {}",
-        path.display(), self.hint()
+        shown(path), self.hint()
     )]
     AmongData {
         /// The file, or the folder of checkpoints.
         path: PathBuf,
     },
     /// It cannot be, which is known before the work begins.
-    #[error("cannot write `{}`: {source}; {}", path.display(), self.hint())]
+    #[error("cannot write `{}`: {source}; {}", shown(path), self.hint())]
     Unwritable {
         /// The file.
         path: PathBuf,
@@ -77,7 +78,7 @@ pub enum OutputError {
     /// The disk is too small for it, which is known before the work begins.
     #[error(
         "`{}` has no room: at least {needed} are to be written, and {free} are free there; {}",
-        path.display(), self.hint()
+        shown(path), self.hint()
     )]
     NoRoom {
         /// The first file that has none.
@@ -88,7 +89,7 @@ pub enum OutputError {
         free: Bytes,
     },
     /// The work is done, and the system takes no more of the file.
-    #[error("cannot write `{}`: {source}; {}", path.display(), self.hint())]
+    #[error("cannot write `{}`: {source}; {}", shown(path), self.hint())]
     Write {
         /// The file.
         path: PathBuf,

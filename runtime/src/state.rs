@@ -12,7 +12,8 @@ pub use source::ArraySource;
 
 pub(crate) use source::Made;
 
-use roundelay_schedule::{Division, Float, Job, Parameter, Plan, Stage};
+use crate::shown::shown;
+use roundelay_schedule::{Division, Float, Job, Parameter, Plan, Stage, printable};
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -94,19 +95,25 @@ pub struct ParameterState<Array = Vec<u8>> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
     /// A parameter is not there.
-    #[error("the state has no parameter `{name}`, which the model trains")]
+    #[error("the state has no parameter `{}`, which the model trains", printable(name))]
     Missing {
         /// Global name.
         name: String,
     },
     /// A parameter is there that the model does not have.
-    #[error("the state has a parameter `{name}`, which the model does not have")]
+    #[error(
+        "the state has a parameter `{}`, which the model does not have",
+        printable(name)
+    )]
     Unknown {
         /// Global name.
         name: String,
     },
     /// A shape is another one.
-    #[error("`{name}` has shape {found:?} in the state, the model wants {expected:?}")]
+    #[error(
+        "`{}` has shape {found:?} in the state, the model wants {expected:?}",
+        printable(name)
+    )]
     Shape {
         /// Global name.
         name: String,
@@ -125,7 +132,8 @@ pub enum StateError {
     },
     /// Another optimizer's state.
     #[error(
-        "`{name}` has {found} optimizer arrays in the state, the optimizer wants {expected}"
+        "`{}` has {found} optimizer arrays in the state, the optimizer wants {expected}",
+        printable(name)
     )]
     Optimizer {
         /// Global name.
@@ -136,7 +144,10 @@ pub enum StateError {
         expected: usize,
     },
     /// An array has another length than its shape says.
-    #[error("an array of `{name}` has {found} bytes, its shape takes {expected}")]
+    #[error(
+        "an array of `{}` has {found} bytes, its shape takes {expected}",
+        printable(name)
+    )]
     Length {
         /// Global name.
         name: String,
@@ -155,8 +166,8 @@ pub enum StateError {
     },
     /// An older version that the rule reads is not there.
     #[error(
-        "version {version} of `{name}` is not in the state, but the rule still reads it; {}",
-        self.hint()
+        "version {version} of `{}` is not in the state, but the rule still reads it; {}",
+        printable(name), self.hint()
     )]
     Version {
         /// Global name.
@@ -173,7 +184,7 @@ pub enum StateError {
         age: u32,
     },
     /// The file of an array, which was whole before, does not give it.
-    #[error("cannot read `{}` any more: {reason}; {}", path.display(), self.hint())]
+    #[error("cannot read `{}` any more: {reason}; {}", shown(path), self.hint())]
     Read {
         /// The file.
         path: PathBuf,

@@ -103,11 +103,15 @@ fn one_memory_changes_no_bit() {
     assert_eq!(seen, REPLACING.into());
 }
 
+/// Flags of a batch norm that goes back, the shapes from what says which slopes count up to the last
+/// slopes but dx, and in how many ways its operands may be one memory.
+type Form<'a> = (&'a [&'a str], &'a [&'a [u64]], usize);
+
 /// Rows that are longer than what is set aside at once.
 #[test]
 fn one_memory_changes_no_bit_of_long_rows() {
     let (array, row): (&[u64], &[u64]) = (&[5, 1500], &[1500]);
-    let forms: [(&[&str], &[&[u64]], usize); 4] = [
+    let forms: [Form<'_>; 4] = [
         (&[], &[array], 1),
         (&["relu"], &[array, array], 1),
         (&["relu", "again"], &[row, array], 1),

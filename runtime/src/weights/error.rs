@@ -1,6 +1,7 @@
 //! What can be wrong with files of weights.
 
-use crate::listed::listed;
+use crate::{listed::listed, shown::shown};
+use roundelay_schedule::printable;
 use std::{
     fmt, io,
     path::{Path, PathBuf},
@@ -11,7 +12,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum WeightsError {
     /// The system refused to read.
-    #[error("cannot read `{}`: {source}; {}", path.display(), self.hint())]
+    #[error("cannot read `{}`: {source}; {}", shown(path), self.hint())]
     Read {
         /// The file.
         path: PathBuf,
@@ -19,7 +20,7 @@ pub enum WeightsError {
         source: io::Error,
     },
     /// A file that is cut short or changed.
-    #[error("`{}` is not a whole safetensors file: {reason}", path.display())]
+    #[error("`{}` is not a whole safetensors file: {}", shown(path), printable(reason))]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -27,7 +28,7 @@ pub enum WeightsError {
         reason: String,
     },
     /// Weights of another model.
-    #[error("`{}` does not fit the model:{}{names}", path.display(), listed(mistakes))]
+    #[error("`{}` does not fit the model:{}{names}", shown(path), listed(mistakes))]
     Mismatch {
         /// The file.
         path: PathBuf,
@@ -94,7 +95,7 @@ impl WeightsError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WeightsMistake {
     /// A parameter is not there.
-    #[error("`{name}` is missing{hint}")]
+    #[error("`{}` is missing{}", printable(name), printable(hint))]
     Missing {
         /// Global name.
         name: String,
@@ -102,7 +103,7 @@ pub enum WeightsMistake {
         hint: String,
     },
     /// An array is there that the model has no parameter for.
-    #[error("`{name}` is not a parameter of the model{hint}")]
+    #[error("`{}` is not a parameter of the model{}", printable(name), printable(hint))]
     Unknown {
         /// Name in the file.
         name: String,
@@ -110,7 +111,10 @@ pub enum WeightsMistake {
         hint: String,
     },
     /// A shape is another one.
-    #[error("`{name}` has shape {found:?} in the file, the model wants {expected:?}")]
+    #[error(
+        "`{}` has shape {found:?} in the file, the model wants {expected:?}",
+        printable(name)
+    )]
     Shape {
         /// Global name.
         name: String,
@@ -120,7 +124,10 @@ pub enum WeightsMistake {
         expected: Vec<u64>,
     },
     /// An element type that is not read.
-    #[error("`{name}` holds {found} numbers; f32, f64, bf16 and f16 are read")]
+    #[error(
+        "`{}` holds {found} numbers; f32, f64, bf16 and f16 are read",
+        printable(name)
+    )]
     Element {
         /// Global name.
         name: String,
@@ -129,7 +136,8 @@ pub enum WeightsMistake {
     },
     /// A number that the job's type does not have.
     #[error(
-        "number {place} of `{name}` is too large for f32; set `dtype` to f64 or clip it"
+        "number {place} of `{}` is too large for f32; set `dtype` to f64 or clip it",
+        printable(name)
     )]
     Range {
         /// Global name.

@@ -255,11 +255,14 @@ fn every_mistake_is_named_with_the_nearest_name() {
             ("layer.qery.weight", Dtype::F32, &[2, 3], f32s(6)),
             ("layer.query.bias", Dtype::F32, &[4], f32s(4)),
             ("something.else.altogether", Dtype::F32, &[1], f32s(1)),
+            // A name that would clear the screen.
+            ("\u{1b}[2J", Dtype::F32, &[1], f32s(1)),
         ],
     );
     assert_eq!(
         found,
         [
+            r"`\u{1b}[2J` is not a parameter of the model",
             "`layer.qery.weight` is not a parameter of the model; nearest is `layer.query.weight`",
             "`something.else.altogether` is not a parameter of the model",
             "`layer.query.weight` is missing; nearest is `layer.qery.weight`",
