@@ -35,16 +35,16 @@ pub fn run(
     mut listener: impl FnMut(RunEvent),
 ) -> Result<Outcome, RunError> {
     let RunOptions { seat, deadline, .. } = options;
-    let mut heard = |event| {
-        if seat.is_first() {
-            listener(event);
-        }
-    };
     let control = match seat.size {
         1 => None,
         _ => {
-            let tell = &mut |text| heard(RunEvent::Note(text));
+            let tell = &mut |text| listener(RunEvent::Note(text));
             Some(Arc::new(Control::meet_telling(seat, *deadline, tell)?))
+        }
+    };
+    let mut heard = |event| {
+        if seat.is_first() {
+            listener(event);
         }
     };
     let done = train(schedule, options, control.as_ref(), &mut heard);

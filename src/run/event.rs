@@ -6,7 +6,8 @@ use roundelay_runtime::{
 use roundelay_schedule::{DeviceId, Kind};
 use std::{collections::BTreeMap, time::Duration};
 
-/// What happens during a run, in order; told on the first rank.
+/// What happens during a run, in order; told on the first rank. Others tell one thing: that they do not
+/// reach the first one, where that takes long.
 #[derive(Clone, Debug)]
 pub enum RunEvent {
     /// Something is done otherwise than it might have been, with the reason.

@@ -251,12 +251,21 @@ fn a_rank_that_waits_for_others_ends_at_once() {
     assert!(found.err.contains("interrupted before the first step"), "{}", found.err);
 }
 
-/// A wrong number of ranks is no matter of ten minutes.
+/// A wrong number of ranks, or one that is started alone, is no matter of ten minutes.
 #[test]
-fn rank_0_says_for_whom_it_waits() {
+fn ranks_say_for_whom_they_wait() {
+    for (rank, waits) in [
+        (0, "note: rank 0 waits at 127.0.0.1:PORT for ranks 1, 2 of 3"),
+        (2, "note: rank 2 does not reach rank 0 at 127.0.0.1:PORT yet"),
+    ] {
+        says_for_whom_it_waits(rank, waits);
+    }
+}
+
+fn says_for_whom_it_waits(rank: u16, waits: &str) {
     let scratch = Scratch::new("interrupt-waits");
     let mut run = roundelay("run --deadline 3600");
-    let rank = [("RANK", 0), ("LOCAL_RANK", 0), ("WORLD_SIZE", 3)];
+    let rank = [("RANK", rank), ("LOCAL_RANK", 0), ("WORLD_SIZE", 3)];
     run.envs(rank.map(|(name, number)| (name, number.to_string())));
     let free = TcpListener::bind("127.0.0.1:0").and_then(|own| own.local_addr());
     let port = free.expect("a port is free").port();
@@ -266,7 +275,7 @@ fn rank_0_says_for_whom_it_waits() {
     let mut err = BufReader::new(child.stderr.take().expect("it is piped"));
     let mut line = String::new();
     err.read_line(&mut line).expect("messages are UTF-8");
-    let waits = format!("note: rank 0 waits at 127.0.0.1:{port} for ranks 1, 2 of 3");
+    let waits = waits.replace("PORT", &port.to_string());
     assert!(line.starts_with(&waits), "{line}");
     interrupt(&child);
     assert_eq!(child.wait().expect("it ends").code(), Some(130));

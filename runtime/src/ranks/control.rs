@@ -72,7 +72,8 @@ impl Control {
         Self::meet_telling(seat, deadline, &mut |_| {})
     }
 
-    /// As [`Control::meet`]; rank 0 tells for whom it waits where that takes long.
+    /// As [`Control::meet`]; rank 0 tells for whom it waits where that takes long, and others that they do
+    /// not reach it.
     ///
     /// # Errors
     /// Those of [`Control::meet`].

@@ -20,7 +20,7 @@ pub(super) const INTRODUCTION: Duration = Duration::from_secs(2);
 /// How long one attempt to reach a rank may take; the first address may be one that swallows it.
 pub(super) const ATTEMPT: Duration = Duration::from_secs(2);
 
-/// How long rank 0 waits before it says so.
+/// How long a rank waits for others before it says so.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long the door stays open behind a refusal, for those who hear of it when they come.
@@ -134,7 +134,8 @@ fn named(ranks: &[u32]) -> String {
 }
 
 /// The connections of a rank to the ones that it speaks with: of rank 0 with all others, in
-/// order, and of every other with rank 0, which tells for whom it waits where that takes long.
+/// order, and of every other with rank 0. Rank 0 tells for whom it waits where that takes long, and
+/// others that they do not reach it.
 pub(super) fn meet(
     seat: &Seat,
     deadline: Duration,
@@ -143,7 +144,10 @@ pub(super) fn meet(
     match seat {
         Seat { size: 1, .. } => Ok(Vec::new()),
         Seat { rank: 0, .. } => Host::open(seat, deadline)?.wait(PATIENCE, tell),
-        _ => Guest { seat, deadline, start: Instant::now() }.come().map(|one| vec![one]),
+        _ => {
+            let guest = Guest { seat, deadline, start: Instant::now() };
+            Ok(vec![guest.come(PATIENCE, tell)?])
+        }
     }
 }
 
@@ -406,8 +410,13 @@ struct Guest<'a> {
 }
 
 impl Guest<'_> {
-    fn come(&self) -> Result<TcpStream, MeetingError> {
-        let mut stream = self.connect()?;
+    /// Looks for rank 0, and tells so once where that takes long.
+    fn come(
+        &self,
+        patience: Duration,
+        tell: &mut dyn FnMut(String),
+    ) -> Result<TcpStream, MeetingError> {
+        let mut stream = self.connect(patience, tell)?;
         let begun = self.introduce(&mut stream);
         match begun {
             Ok(Message::Begin) => Ok(stream),
@@ -429,8 +438,13 @@ impl Guest<'_> {
     }
 
     /// Tries again, less and less often, because rank 0 may come later.
-    fn connect(&self) -> Result<TcpStream, MeetingError> {
+    fn connect(
+        &self,
+        patience: Duration,
+        tell: &mut dyn FnMut(String),
+    ) -> Result<TcpStream, MeetingError> {
         let mut tick = TICK;
+        let mut tell = Some(tell);
         loop {
             let refusal = match self.attempt() {
                 Ok(stream) => return Ok(stream),
@@ -439,9 +453,20 @@ impl Guest<'_> {
             if self.start.elapsed() > self.deadline {
                 return Err(refusal);
             }
+            if let Some(tell) = tell.take_if(|_| self.start.elapsed() >= patience) {
+                tell(self.looking());
+            }
             thread::sleep(tick);
             tick = LONGEST_TICK.min(tick * 2);
         }
+    }
+
+    fn looking(&self) -> String {
+        let Seat { rank, host, port, .. } = self.seat;
+        let deadline = self.deadline;
+        format!(
+            "rank {rank} does not reach rank 0 at {host}:{port} yet, up to {deadline:?}"
+        )
     }
 
     /// Tries all addresses once. A host that has none may get one.
@@ -533,6 +558,19 @@ mod tests {
             "{said}"
         );
         assert!(said.ends_with(ended.hint()) && said.contains("WORLD_SIZE"), "{said}");
+    }
+
+    #[test]
+    fn others_say_once_that_they_do_not_reach_rank_0() {
+        let host = "nowhere.invalid".to_owned();
+        let seat = Seat { rank: 2, size: 3, local: 0, host, port: 7 };
+        let (deadline, start) = (Duration::from_millis(100), Instant::now());
+        let mut told = Vec::new();
+        let guest = Guest { seat: &seat, deadline, start };
+        guest.come(Duration::ZERO, &mut |text| told.push(text)).unwrap_err();
+        let looking =
+            "rank 2 does not reach rank 0 at nowhere.invalid:7 yet, up to 100ms";
+        assert_eq!(told, [looking]);
     }
 
     #[test]
