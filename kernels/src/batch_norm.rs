@@ -3,10 +3,10 @@
 use crate::{
     Context, Mode, Real,
     activation::each_slope_of,
-    fast::{activation::relu_backward, batch_norm as fast},
+    fast::{activation as fast_activation, batch_norm as fast},
     kernel::Define,
     operand::{Current, Operands},
-    plain::batch_norm as plain,
+    plain::{activation as plain_activation, batch_norm as plain},
     product::with_scratch,
     segments::{Pieces, join_rows},
     signature::{Signature, product},
@@ -62,6 +62,9 @@ pub(crate) enum Tail {
 
 /// Operations per element, for the split over threads.
 const COST: usize = 8;
+
+/// Makes dt of y and dy.
+type Opening<R> = fn(&[R], &[R], &mut [R], Store);
 
 /// The operand that says which elements of dy count.
 pub(crate) const SAID: usize = 4;
@@ -303,7 +306,8 @@ impl Define for BatchNormBackward {
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let x = operands.current(self.made());
         let [gain, mean, variance] = operands.reads();
-        let (said, dy) = self.said_and_gradient(&mut operands, context);
+        let open = (context.threads, fast_activation::relu_backward as Opening<R>);
+        let (said, dy) = self.said_and_gradient(&mut operands, open);
         let (y, bias) = self.result_and_bias(said, [dy, mean]);
         let [dx, dgain, dbias, dmean, dvariance] = operands.writes();
         self.average([mean, variance], [dmean, dvariance]);
@@ -322,10 +326,11 @@ impl Define for BatchNormBackward {
             self.spread(context, (x, [y, dy]), channels, dx);
         });
     }
-    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
+    fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         let x = operands.current(self.made());
         let norm @ [gain, mean, variance] = operands.reads::<3>();
-        let (said, dy) = self.said_and_gradient(&mut operands, context);
+        let open = (1, plain_activation::relu_backward as Opening<R>);
+        let (said, dy) = self.said_and_gradient(&mut operands, open);
         let [dx, dgain, dbias, dmean, dvariance] = operands.writes();
         self.average([mean, variance], [dmean, dvariance]);
         let open = |i: usize, x: R| match self.counted {
@@ -401,7 +406,7 @@ impl BatchNormBackward {
     fn said_and_gradient<'a, R: Real>(
         &self,
         operands: &mut Operands<'a, R>,
-        context: &Context,
+        (threads, open): (usize, Opening<R>),
     ) -> (&'a [R], &'a [R]) {
         match self.counted {
             Counted::All => {
@@ -412,9 +417,9 @@ impl BatchNormBackward {
             Counted::Opened => {
                 let y = operands.current(self.made() - 1);
                 let (dy, dt) = (operands.read(), operands.write());
-                let share = rows_per_part(context.threads, dt.len(), 1);
+                let share = rows_per_part(threads, dt.len(), 1);
                 each_slope_of((y, dy, &mut *dt), share, |y, dy, dt| {
-                    relu_backward(y, dy, dt, Store::Write);
+                    open(y, dy, dt, Store::Write);
                 });
                 (dt, dt)
             }

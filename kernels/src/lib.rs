@@ -109,7 +109,8 @@
 //! | `sgd` | gradient r, parameter r, next w, momentum u (absent when `momentum` is 0), squares (1) r (present when `squares`) | `momentum`, `nesterov`, and those of both optimizers |
 //! | `adamw` | gradient r, parameter r, next w, mean u, square u, squares (1) r (present when `squares`) | `beta1`, `beta2`, `epsilon`, and those of both optimizers |
 //!
-//! `parameter` and `next` of an optimizer may be the same memory; nothing else may overlap.
+//! An operand that is read and one that is written may be the same memory where [`Kernel::replaces`] pairs
+//! them; nothing else may overlap.
 //! Extents count by their products: a reshape without a copy is a view of the same operand.
 //!
 //! # Attributes
