@@ -14,6 +14,7 @@ mod compile;
 mod data;
 mod devices;
 mod evaluate;
+mod export;
 mod failure;
 mod fmt;
 mod import;
@@ -68,6 +69,7 @@ fn run_command(cli: &Cli) -> ExitCode {
         Command::Show(args) => simulate::show(args),
         Command::Fmt(args) => fmt::fmt(args),
         Command::Import(args) => import::import(args),
+        Command::Export(args) => export::export(args),
         Command::Devices(args) => devices::devices(args),
         Command::Profile(args) => profile::profile(args),
         Command::Data(args) => data::data(args),
@@ -89,6 +91,7 @@ fn json_form(command: &Command) -> Option<Form> {
         Command::Simulate(args) => (args.json, Form::Document),
         Command::Devices(args) => (args.json, Form::Document),
         Command::Import(args) => (args.json, Form::Document),
+        Command::Export(args) => (args.json, Form::Document),
         Command::Profile(args) => (args.json, Form::Document),
         Command::Data(args) => (args.json, Form::Document),
         Command::Show(_) | Command::Fmt(_) => return None,

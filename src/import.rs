@@ -19,6 +19,7 @@ mod json;
 mod layer;
 mod llama;
 mod model;
+mod names;
 mod options;
 mod pattern;
 mod program;
@@ -33,7 +34,7 @@ use fields::Fields;
 use model::Model;
 use program::Program;
 use roundelay_dsl::{
-    Code, Diagnostic, Diagnostics, NoFiles, SourceFile, Span, format, parse,
+    self as dsl, Code, Diagnostic, Diagnostics, NoFiles, SourceFile, Span, format, parse,
 };
 use serde_json::Value;
 
@@ -110,8 +111,8 @@ fn written(
     warnings: Vec<Diagnostic>,
 ) -> Result<Imported, Diagnostics> {
     let restated = |wrong: Diagnostics| restated(source, &wrong);
-    let (parameters, device_bytes) =
-        sizes(&model.text(), options.cluster).map_err(restated)?;
+    let alone = alone(&model.text(), options.cluster).map_err(restated)?;
+    let parameters = alone.model.trained_numbers();
     let program = Program {
         model,
         source: &source.path,
@@ -120,7 +121,7 @@ fn written(
         batch: options.batch,
         dtype,
         cluster: options.cluster,
-        device_bytes,
+        device_bytes: least_memory(&alone),
         nodes: options.nodes,
     };
     let text = format(&program.text()).map_err(restated)?;
@@ -128,16 +129,20 @@ fn written(
     let option = options.batch.map(|batch| SourceFile::new("--batch", batch.to_string()));
     let blamed = option.as_ref().unwrap_or(source);
     parse(&own(&text), &NoFiles).map_err(|wrong| self::restated(blamed, &wrong))?;
-    Ok(Imported { text, family: family.model_type, parameters, warnings })
+    let weights = model.published.translation(&alone.model);
+    Ok(Imported { text, family: family.model_type, parameters, weights, warnings })
 }
 
-/// Numbers that a model trains, and bytes that each device of a cluster has for them.
-fn sizes(model: &str, cluster: ImportCluster) -> Result<(u64, u64), Diagnostics> {
+/// A model with the devices of a cluster.
+fn alone(model: &str, cluster: ImportCluster) -> Result<dsl::Program, Diagnostics> {
     let text = format!("import \"{}\"\n{model}", program::path(cluster));
-    let (program, _) = parse(&own(&text), &NoFiles)?;
-    let devices = program.target.devices.values();
-    let least = devices.map(|device| device.memory.0).min().unwrap_or_default();
-    Ok((program.model.trained_numbers(), least))
+    parse(&own(&text), &NoFiles).map(|(program, _)| program)
+}
+
+/// Bytes that each device has for a model.
+fn least_memory(alone: &dsl::Program) -> u64 {
+    let devices = alone.target.devices.values();
+    devices.map(|device| device.memory.0).min().unwrap_or_default()
 }
 
 fn own(text: &str) -> SourceFile {

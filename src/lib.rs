@@ -44,7 +44,7 @@ pub use import::{ImportCluster, ImportDtype, ImportOptions, Imported, families, 
 pub use machine::{check_kernels, compile_kernels, gpus, machine, self_check};
 pub use profile::{Measuring, ProfileError, ProfileEvent, ProfileOptions, profile};
 pub use run::{
-    Assessment, EvaluateOptions, Folder, Learned, On, Outcome, RunError, RunEvent,
+    Assessment, EvaluateOptions, Folder, Given, Learned, On, Outcome, RunError, RunEvent,
     RunOptions, Start, TokenFacts, evaluate, run,
 };
 pub use schedule_file::{
@@ -64,7 +64,8 @@ pub use roundelay_runtime::{
     Came, Compilation, Coverage, CudaError, DeviceFacts, Every, Graphs, HeldOut,
     Interrupt, KernelCheck, KernelRow, KernelTrials, LaunchError, Measures, Met, NoCuda,
     OptimizerState, OutputError, OutputFile, Report, Resumed, Seat, SelfCheck, Settling,
-    State, Touched, TriedKernel, TriedProducts, Untried, Weights, WeightsError,
+    State, Touched, Translation, TranslationError, TriedKernel, TriedProducts, Twin,
+    TwinLayout, TwinParameter, Untried, Weights, WeightsError, WeightsFiles,
     WeightsMistake, WeightsNames,
 };
 pub use roundelay_schedule::{

@@ -12,7 +12,7 @@ pub use error::RunError;
 pub use evaluate::{Assessment, EvaluateOptions, Learned, evaluate};
 pub use event::{Outcome, RunEvent, TokenFacts};
 pub(crate) use machine::{refuse_unscaled, turn_to_cpu};
-pub use options::{Folder, On, RunOptions, Start};
+pub use options::{Folder, Given, On, RunOptions, Start};
 
 use event::Listening;
 use machine::Settled;

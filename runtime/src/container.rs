@@ -8,7 +8,7 @@ use safetensors::{
     tensor::{Metadata, TensorInfo},
 };
 use std::{
-    borrow::Cow,
+    borrow::{Borrow, Cow},
     cmp::Reverse,
     collections::BTreeMap,
     fmt,
@@ -182,6 +182,11 @@ impl Container {
         Ok(Self { path: path.to_path_buf(), file, stamp, header, arrays })
     }
 
+    /// The name that it was opened under.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// A text of the file's metadata.
     pub(crate) fn entry(&self, key: &str) -> Option<&String> {
         self.header.metadata().as_ref().and_then(|all| all.get(key))
@@ -265,10 +270,11 @@ impl Header {
     /// Of arrays and one text of metadata. Arrays lie in the order of the format's own library: wide elements
     /// first, which keeps all of them aligned, and by name where they are as wide.
     pub(crate) fn of(
-        forms: &BTreeMap<String, Form>,
+        forms: &BTreeMap<String, impl Borrow<Form>>,
         (key, text): (&str, String),
     ) -> io::Result<Self> {
-        let mut ordered: Vec<(&String, &Form)> = forms.iter().collect();
+        let forms = forms.iter().map(|(name, form)| (name, form.borrow()));
+        let mut ordered: Vec<(&String, &Form)> = forms.collect();
         ordered.sort_by_key(|(name, form)| (Reverse(form.dtype), *name));
         let mut end = 0;
         let places = ordered.iter().map(|(name, form)| {
@@ -286,6 +292,19 @@ impl Header {
         let bytes = [&(text.len() as u64).to_le_bytes()[..], &text].concat();
         let places = places_of(&header, bytes.len() as u64);
         Ok(Self { bytes, places })
+    }
+
+    /// The bytes of the whole file.
+    pub(crate) fn file_length(&self) -> u64 {
+        let ends = self.places.values().map(|place| place.bytes.end);
+        ends.max().unwrap_or(self.bytes.len() as u64)
+    }
+
+    /// The arrays as they stand in the file.
+    pub(crate) fn in_file(&self) -> Vec<(&String, &Place)> {
+        let mut places: Vec<(&String, &Place)> = self.places.iter().collect();
+        places.sort_by_key(|(name, place)| (place.bytes.start, place.bytes.end, *name));
+        places
     }
 }
 

@@ -73,4 +73,7 @@ pub use train::{
     Checkpointing, Evaluating, Every, Progress, Report, Rests, TrainError, TrainObserver,
     Trainer,
 };
-pub use weights::{NotFinite, Weights, WeightsError, WeightsMistake, WeightsNames};
+pub use weights::{
+    NotFinite, Translation, TranslationError, Twin, TwinLayout, TwinParameter, Weights,
+    WeightsError, WeightsFiles, WeightsMistake, WeightsNames,
+};

@@ -6,9 +6,14 @@
 mod convert;
 mod converted;
 mod error;
+mod fresh;
 mod order;
+mod translation;
 
 pub use error::{WeightsError, WeightsMistake, WeightsNames};
+pub use translation::{
+    Translation, TranslationError, Twin, TwinLayout, TwinParameter, WeightsFiles,
+};
 
 use crate::{
     ArraySource, OutputError, OutputFile, ParameterState, State,
@@ -17,6 +22,7 @@ use crate::{
     state::{is_named_as_head, names},
 };
 use converted::Converted;
+use fresh::Fresh;
 use roundelay_schedule::{Belonging, Job, Parameter, ParameterKind, nearest_hint};
 use std::{
     borrow::Cow,
@@ -32,6 +38,7 @@ pub struct Weights {
     path: PathBuf,
     kind: FileKind,
     container: Arc<Container>,
+    fresh: Fresh,
 }
 
 /// What a file of parameters is.
@@ -52,10 +59,10 @@ impl FileKind {
         }
     }
 
-    /// What a parameter is where only a file in PyTorch's order has it in another one.
-    fn parameter_kind(self, parameter: &Parameter) -> ParameterKind {
+    /// What a parameter of a kind is where only a file in PyTorch's order has it in another one.
+    fn kind(self, own: ParameterKind) -> ParameterKind {
         match self {
-            Self::Weights => parameter.kind,
+            Self::Weights => own,
             Self::Checkpoint => ParameterKind::Plain,
         }
     }
@@ -82,10 +89,18 @@ impl Weights {
         let found = Container::open(&path)
             .and_then(|container| Ok((FileKind::of(&container)?, Arc::new(container))));
         match found {
-            Ok((kind, container)) => Ok(Self { path, kind, container }),
+            Ok((kind, container)) => {
+                Ok(Self { path, kind, container, fresh: Fresh::default() })
+            }
             Err(NotWhole::Damaged(reason)) => Err(WeightsError::Damaged { path, reason }),
             Err(NotWhole::Unread(source)) => Err(WeightsError::Read { path, source }),
         }
+    }
+
+    /// The same without these parameters and those of these modules (`logits`, `layer.11`), whether the
+    /// file has them or not: they begin as they are drawn.
+    pub fn without(self, fresh: &[String]) -> Self {
+        Self { fresh: Fresh::new(fresh), ..self }
     }
 
     /// The state of a new run of a job that starts from these parameters: before step 0, with
@@ -97,14 +112,17 @@ impl Weights {
     pub fn state(&self, job: &Job) -> Result<State<ArraySource>, WeightsError> {
         let arrays = self.arrays();
         let mut state = State::drawn(job);
-        let mut mistakes = strangers(&arrays, job);
+        let known = job.parameters.iter().map(|own| own.name.as_str()).collect();
+        let mut mistakes = strangers(&arrays, &known);
+        mistakes.extend(self.fresh.strangers(&known));
         for parameter in &job.parameters {
             match self.tensor(&arrays, job, parameter)? {
                 Ok(tensor) => {
                     state.tensors.insert(parameter.name.clone(), tensor);
                 }
                 Err(WeightsMistake::Missing { .. })
-                    if parameter.belonging == Belonging::Head => {}
+                    if parameter.belonging == Belonging::Head
+                        || self.fresh.has(&parameter.name) => {}
                 Err(mistake) => mistakes.push(mistake),
             }
         }
@@ -124,8 +142,9 @@ impl Weights {
         job: &Job,
         parameter: &Parameter,
     ) -> Result<Result<ParameterState<ArraySource>, WeightsMistake>, WeightsError> {
-        let kind = self.kind.parameter_kind(parameter);
-        let place = match place(arrays, parameter, kind) {
+        let kind = self.kind.kind(parameter.kind);
+        let expected = order::shape_in_file(kind, &parameter.whole_shape());
+        let place = match place(arrays, &parameter.name, expected) {
             Ok(place) => place,
             Err(mistake) => return Ok(Err(mistake)),
         };
@@ -156,7 +175,7 @@ impl Weights {
         let arrays = self.arrays();
         let heads = job.parameters.iter().filter(|own| own.belonging == Belonging::Head);
         let names = heads.map(|own| own.name.clone());
-        names.filter(|name| !arrays.contains_key(name)).collect()
+        names.filter(|name| !arrays.contains_key(name.as_str())).collect()
     }
 
     /// Parameters of a job that hold numbers which are not finite, in the job's order.
@@ -167,7 +186,7 @@ impl Weights {
         let arrays = self.arrays();
         let mut found = Vec::new();
         for parameter in &job.parameters {
-            let Some(place) = arrays.get(&parameter.name) else { continue };
+            let Some(place) = arrays.get(parameter.name.as_str()) else { continue };
             let mut count = 0;
             let counted = self
                 .container
@@ -181,25 +200,28 @@ impl Weights {
         Ok(found)
     }
 
-    /// What should be parameters: of a checkpoint not older versions and optimizer state.
+    /// What should be parameters: of a checkpoint not older versions and optimizer state, and nothing that
+    /// begins as it is drawn.
     fn arrays(&self) -> Arrays<'_> {
         let is_newest = |name: &str| match self.kind {
             FileKind::Weights => true,
             FileKind::Checkpoint => names::is_newest(name),
         };
         let arrays = self.container.arrays.iter();
-        arrays.filter(|(name, _)| is_newest(name)).collect()
+        arrays
+            .filter(|(name, _)| is_newest(name) && !self.fresh.has(name))
+            .map(|(name, place)| (name.as_str(), place))
+            .collect()
     }
 }
 
-type Arrays<'a> = BTreeMap<&'a String, &'a Place>;
+type Arrays<'a> = BTreeMap<&'a str, &'a Place>;
 
-/// Arrays that the job has no parameter for, but for heads.
-fn strangers(arrays: &Arrays<'_>, job: &Job) -> Vec<WeightsMistake> {
-    let known: BTreeSet<&str> = job.parameters.iter().map(|p| p.name.as_str()).collect();
-    let stranger = |name: &&String| {
+/// Arrays that are no parameter, but for heads.
+fn strangers(arrays: &Arrays<'_>, known: &BTreeSet<&str>) -> Vec<WeightsMistake> {
+    let stranger = |name: &&str| {
         let hint = nearest_hint(name, known.iter().copied());
-        WeightsMistake::Unknown { name: (*name).clone(), hint }
+        WeightsMistake::Unknown { name: (*name).to_owned(), hint }
     };
     let is_known = |name: &str| known.contains(name) || is_named_as_head(name);
     let unknown = arrays.keys().filter(|name| !is_known(name));
@@ -216,19 +238,24 @@ fn names(arrays: &Arrays<'_>, mistakes: &[WeightsMistake]) -> WeightsNames {
     }
 }
 
-/// Where a parameter lies in a file that has a parameter of this kind.
+/// Where a parameter lies that has these extents in the file.
 fn place<'a>(
     arrays: &Arrays<'a>,
-    parameter: &Parameter,
-    kind: ParameterKind,
+    name: &str,
+    expected: Vec<u64>,
 ) -> Result<&'a Place, WeightsMistake> {
-    let name = parameter.name.clone();
-    let Some(place) = arrays.get(&name) else {
-        let hint = nearest_hint(&name, arrays.keys().map(|name| name.as_str()));
-        return Err(WeightsMistake::Missing { name, hint });
+    let Some(place) = arrays.get(name) else {
+        let hint = nearest_hint(name, arrays.keys().copied());
+        return Err(WeightsMistake::Missing { name: name.to_owned(), hint });
     };
+    fits(name, place, expected)?;
+    Ok(place)
+}
+
+/// Whether an array is what its name promises.
+fn fits(name: &str, place: &Place, expected: Vec<u64>) -> Result<(), WeightsMistake> {
+    let name = name.to_owned();
     let found: Vec<u64> = place.shape.iter().map(|extent| *extent as u64).collect();
-    let expected = order::shape_in_file(kind, &parameter.whole_shape());
     if found != expected {
         return Err(WeightsMistake::Shape { name, found, expected });
     }
@@ -236,7 +263,7 @@ fn place<'a>(
         let found = format!("{:?}", place.dtype).to_lowercase();
         return Err(WeightsMistake::Element { name, found });
     }
-    Ok(place)
+    Ok(())
 }
 
 impl State {

@@ -37,8 +37,10 @@ pub(crate) enum Command {
     Show(ShowArgs),
     /// Format a program file.
     Fmt(FmtArgs),
-    /// Write a program for the model of a Hugging Face configuration.
+    /// Write a program for the model of a Hugging Face configuration, and its weights for that program.
     Import(ImportArgs),
+    /// Write weights of an imported program under the names of Hugging Face.
+    Export(ExportArgs),
     /// Say what this machine has, as a cluster file.
     Devices(DevicesArgs),
     /// Measure kernels and copies for the cost model.
@@ -162,6 +164,9 @@ pub(crate) struct RunArgs {
     /// where there is no checkpoint yet.
     #[arg(long, value_name = "FILE")]
     pub(crate) weights: Option<PathBuf>,
+    /// Of these, let a parameter or all of a module (`logits`, `layer.11`) begin as they are drawn.
+    #[arg(long, value_name = "NAME", requires = "weights")]
+    pub(crate) fresh: Vec<String>,
     /// Write the last parameters to this safetensors file, under their global names.
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
@@ -309,6 +314,35 @@ pub(crate) struct ImportArgs {
     pub(crate) ignore: Vec<String>,
     /// Where the program goes.
     #[arg(short, long, value_name = "FILE.RDL")]
+    pub(crate) output: PathBuf,
+    /// Weights of the model: a safetensors file, the index of several, or a folder with either.
+    #[arg(long, value_name = "FILE|DIR", requires = "save")]
+    pub(crate) weights: Option<PathBuf>,
+    /// Where these go for `run --weights`, under the names of the program.
+    #[arg(long, value_name = "FILE.SAFETENSORS", requires = "weights")]
+    pub(crate) save: Option<PathBuf>,
+    /// Of these, leave out a parameter or all of a module (`logits`), for `run --fresh`.
+    #[arg(long, value_name = "NAME", requires = "weights")]
+    pub(crate) fresh: Vec<String>,
+    /// One JSON document on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Options of `export`.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// The `config.json` that the program was imported from.
+    pub(crate) file: PathBuf,
+    /// What `run --save` wrote, or a checkpoint.
+    #[arg(long, value_name = "FILE.SAFETENSORS")]
+    pub(crate) weights: PathBuf,
+    /// Leave out an unknown field, as `import` does.
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) ignore: Vec<String>,
+    /// Where the weights go: `model.safetensors` in a folder with the configuration is what
+    /// `from_pretrained` takes.
+    #[arg(short, long, value_name = "FILE.SAFETENSORS")]
     pub(crate) output: PathBuf,
     /// One JSON document on standard output.
     #[arg(long)]

@@ -17,11 +17,16 @@ use super::{
 };
 use progress::{Beside, Progress};
 use roundelay::{
-    Checked, Every, Folder, Graphs, Interrupt, Met, On, Outcome, RunOptions,
+    Checked, Every, Folder, Given, Graphs, Interrupt, Met, On, Outcome, RunOptions,
     SearchOptions, Seat, Start, parts::planner,
 };
 use serde::Serialize;
-use std::{io, path::Path, slice, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    slice,
+    time::Duration,
+};
 use tell::Teller;
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
@@ -177,7 +182,8 @@ pub(super) fn needs_gpu<T>(
 fn choose_start(args: &RunArgs) -> Start {
     let every = Every::new(args.checkpoint_every).expect("its range begins at 1");
     let folder = args.checkpoint.clone().map(|path| Folder { path, every });
-    let weights = args.weights.clone();
+    let given = |file: &PathBuf| Given { file: file.clone(), fresh: args.fresh.clone() };
+    let weights = args.weights.as_ref().map(given);
     match folder {
         Some(folder) if args.resume => Start::Resume { folder, weights },
         keep => Start::Anew { weights, keep },

@@ -3,8 +3,9 @@
 use super::{
     call::{Call, number},
     fields::Fields,
-    layer::{Layer, Norm, USUAL, dropped},
+    layer::{Layer, Norm, USUAL, bound},
     model::Model,
+    names::Names,
     options::ImportOptions,
     pattern::Kind,
 };
@@ -43,6 +44,8 @@ pub(super) struct Decoder {
     /// The norm before the head.
     pub(super) last_norm: Option<Norm>,
     pub(super) head: Head,
+    /// What its weights are called where they are published.
+    pub(super) published: &'static Names,
     pub(super) notes: Vec<String>,
 }
 
@@ -187,8 +190,8 @@ impl Decoder {
         if self.head.table == Table::Shared {
             notes.push(TIED.to_owned());
         }
-        let Self { name, layer, kinds, head: Head { table, .. }, .. } = self;
-        Model { name, names, before, layer, kinds, after, table, notes }
+        let Self { name, layer, kinds, published, head: Head { table, .. }, .. } = self;
+        Model { name, names, before, layer, kinds, after, table, published, notes }
     }
 
     fn names(&self) -> Vec<(&'static str, String)> {
@@ -245,7 +248,7 @@ impl Decoder {
         if let Some(positions) = positions {
             x = format!("{x} + {}", positions.of("seq"));
         }
-        lines.push(format!("x = {}", dropped(&x, *dropout)));
+        lines.extend(bound(&x, *dropout));
         lines
     }
 

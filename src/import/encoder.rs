@@ -7,8 +7,9 @@ use super::{
     decoder::{Positions, Sizes, Table, sequence},
     family::{attention_dropout, head},
     fields::Fields,
-    layer::{Branches, Feed, Layer, Norm, USUAL, dropped},
+    layer::{Branches, Feed, Layer, Norm, USUAL, bound, dropped},
     model::Model,
+    names::{self, Names},
     options::ImportOptions,
     pattern::Kind,
 };
@@ -68,7 +69,7 @@ impl Encoder {
         self,
         name: &'static str,
         first: Vec<(&'static str, String)>,
-        table: Table,
+        (table, published): (Table, &'static Names),
         [before, after, notes]: [Vec<String>; 3],
     ) -> Model {
         let Sizes { width, heads, hidden, layers, .. } = self.sizes;
@@ -78,8 +79,8 @@ impl Encoder {
         let deviation = ("deviation", number(self.deviation));
         let names = first.into_iter().chain(sizes).chain(epsilon).chain([deviation]);
         let kinds = vec![Kind::OPEN; layers as usize];
-        let names = names.collect();
-        Model { name, names, before, layer: self.layer, kinds, after, table, notes }
+        let (names, layer) = (names.collect(), self.layer);
+        Model { name, names, before, layer, kinds, after, table, published, notes }
     }
 }
 
@@ -94,6 +95,28 @@ enum Task {
     MaskedTokens,
     SequenceClasses,
     TokenClasses,
+}
+
+impl Task {
+    /// The inputs as a program declares them.
+    fn inputs(self) -> Vec<String> {
+        let targets = match self {
+            Self::SequenceClasses => "input targets: i32[batch]",
+            Self::MaskedTokens | Self::TokenClasses => "input targets: i32[batch, seq]",
+        };
+        ["input tokens: i32[batch, seq]", "input types: i32[batch, seq]", targets]
+            .map(str::to_owned)
+            .into()
+    }
+
+    /// What weights are called where they are published.
+    fn published(self, table: Table) -> &'static Names {
+        match (self, table) {
+            (Self::MaskedTokens, Table::Shared) => &names::BERT,
+            (Self::MaskedTokens, Table::Own) => &names::BERT_APART,
+            (Self::SequenceClasses | Self::TokenClasses, _) => &names::BERT_CLASSES,
+        }
+    }
 }
 
 /// arXiv 1810.04805.
@@ -132,22 +155,13 @@ pub(super) fn bert(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     let tokens = format!("embedding(tokens, {rows_of_tokens})");
     let types = format!("embedding(types, {kinds}, width, deviation = deviation)");
     let x = norm.of(&format!("{tokens} + {types} + {positions}"));
-    let mut before = vec![
-        "input tokens: i32[batch, seq]".to_owned(),
-        "input types: i32[batch, seq]".to_owned(),
-    ];
-    let mut names = vec![("seq", length.to_string()), ("vocab", vocabulary.to_string())];
-    before.push(match task {
-        Task::SequenceClasses => "input targets: i32[batch]".to_owned(),
-        Task::MaskedTokens | Task::TokenClasses => {
-            "input targets: i32[batch, seq]".to_owned()
-        }
-    });
+    let mut sizes = vec![("seq", length.to_string()), ("vocab", vocabulary.to_string())];
+    let mut before = task.inputs();
     if table == Table::Shared {
         let drawn = number(encoder.deviation);
         before.push(format!("param table: [vocab, width] = normal({drawn})"));
     }
-    before.push(format!("x = {}", dropped(&x, encoder.dropout)));
+    before.extend(bound(&x, encoder.dropout));
     let rate = fields.open_real("classifier_dropout", None).unwrap_or(encoder.dropout);
     let (after, notes) = match task {
         Task::MaskedTokens => {
@@ -155,15 +169,15 @@ pub(super) fn bert(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
             (head, masked_notes(table))
         }
         Task::SequenceClasses => {
-            names.push(("classes", classes_of_examples(fields).to_string()));
+            sizes.push(("classes", classes_of_examples(fields).to_string()));
             (class_head(task, rate), vec![NO_PADDING.to_owned()])
         }
         Task::TokenClasses => {
-            names.push(("classes", classes(fields).to_string()));
+            sizes.push(("classes", classes(fields).to_string()));
             (class_head(task, rate), [UNCOUNTED, NO_PADDING].map(str::to_owned).into())
         }
     };
-    encoder.model("bert", names, table, [before, after, notes])
+    encoder.model("bert", sizes, (table, task.published(table)), [before, after, notes])
 }
 
 /// Which targets of tokens a loss leaves out.
@@ -286,7 +300,7 @@ pub(super) fn vit(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
         fields.refuse("image_size", Code::Value, message.to_owned(), "");
     }
     let side = image / patch;
-    let names = vec![
+    let sizes = vec![
         ("image", image.to_string()),
         ("patch", patch.to_string()),
         ("positions", format!("1 + {side} * {side}")),
@@ -297,11 +311,11 @@ pub(super) fn vit(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     let x = format!(
         "class_token({patches}, deviation = deviation) + positions(positions, width, deviation = deviation)"
     );
-    let before = vec![
+    let inputs = [
         format!("input images: real[batch, image, image, {channels}]"),
         "input targets: i32[batch]".to_owned(),
-        format!("x = {}", dropped(&x, encoder.dropout)),
     ];
+    let before = inputs.into_iter().chain(bound(&x, encoder.dropout)).collect();
     let last = encoder.layer.norm.of("x");
     let logits = map("classes").of(&format!("select({last}, 0)"));
     let after = vec![
@@ -309,5 +323,5 @@ pub(super) fn vit(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
         "loss cross_entropy(logits, targets)".to_owned(),
         "metric accuracy(logits, targets)".to_owned(),
     ];
-    encoder.model("vit", names, Table::Own, [before, after, Vec::new()])
+    encoder.model("vit", sizes, (Table::Own, &names::VIT), [before, after, Vec::new()])
 }

@@ -9,6 +9,7 @@ use super::{
     fields::Fields,
     layer::{Branches, Feed, Layer, Norm},
     model::Model,
+    names::{self, Names},
     options::ImportOptions,
     pattern::Kind,
     rotary::{THETA, Turns, angles, factors, kinds, pairs, turns, whole},
@@ -27,6 +28,8 @@ struct Defaults {
     vocabulary: u64,
     positions: u64,
     base: f64,
+    /// What weights are called where they are published.
+    published: &'static Names,
 }
 
 const GEMMA: Defaults = Defaults {
@@ -39,6 +42,7 @@ const GEMMA: Defaults = Defaults {
     vocabulary: 256_000,
     positions: 8192,
     base: 10_000.0,
+    published: &names::GEMMA,
 };
 
 const GEMMA2: Defaults = Defaults {
@@ -48,6 +52,7 @@ const GEMMA2: Defaults = Defaults {
     heads: 8,
     key_heads: 4,
     hidden: 9216,
+    published: &names::GEMMA_AROUND,
     ..GEMMA
 };
 
@@ -63,7 +68,7 @@ const GEMMA3: Defaults = Defaults {
 const HEAD_WIDTH: u64 = 256;
 
 const GAINS: &str = "Norms multiply by a gain that starts at one. The published weights of this \
-                     family hold gain − 1, which trains in the same way; add one to them.";
+                     family hold gain − 1; `import --weights` adds the one.";
 
 /// What the generations have in common.
 struct Reading {
@@ -123,7 +128,12 @@ impl Reading {
         self.attention = attention.maybe("cap", cap.map(number));
     }
 
-    fn model(self, fields: &mut Fields<'_>, name: &'static str, layers: Layers) -> Model {
+    fn model(
+        self,
+        fields: &mut Fields<'_>,
+        defaults: &Defaults,
+        layers: Layers,
+    ) -> Model {
         let Layers { activation, branches, kinds, base, cap } = layers;
         let Self { sizes, sequence, epsilon, deviation, attention } = self;
         let norm = Norm::new("rms_norm", epsilon);
@@ -139,7 +149,7 @@ impl Reading {
         let factor = (sizes.width as f64).sqrt();
         let one_base = kinds.iter().all(|kind| kind.rotary == kinds[0].rotary);
         let decoder = Decoder {
-            name,
+            name: defaults.name,
             sequence,
             sizes,
             deviation,
@@ -151,6 +161,7 @@ impl Reading {
             kinds,
             last_norm: Some(norm),
             head: Head { table: Table::of(fields, true), cap },
+            published: defaults.published,
             notes: vec![GAINS.to_owned()],
         };
         decoder.model()
@@ -187,7 +198,7 @@ pub(super) fn gemma(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     let (branches, base) = (Branches::NormsBefore, angles.base);
     let layers =
         Layers { activation, branches, kinds: of_one_base(kinds), base, cap: None };
-    reading.model(fields, GEMMA.name, layers)
+    reading.model(fields, &GEMMA, layers)
 }
 
 /// How many positions a layer with a window sees; releases may name it a second time.
@@ -215,7 +226,7 @@ pub(super) fn gemma2(fields: &mut Fields<'_>, options: &ImportOptions) -> Model 
     let kinds = kinds(fields, reading.sizes.layers, window, turns, even);
     let (branches, base) = (Branches::NormsAround, angles.base);
     let layers = Layers { activation, branches, kinds: of_one_base(kinds), base, cap };
-    reading.model(fields, GEMMA2.name, layers)
+    reading.model(fields, &GEMMA2, layers)
 }
 
 /// arXiv 2503.19786: of six layers the first five have a window and a base of their own, and
@@ -243,5 +254,5 @@ pub(super) fn gemma3(fields: &mut Fields<'_>, options: &ImportOptions) -> Model 
     let base = if alike && windows { sliding.base } else { full.base };
     let kinds = if alike { of_one_base(kinds) } else { kinds };
     let branches = Branches::NormsAround;
-    reading.model(fields, GEMMA3.name, Layers { activation, branches, kinds, base, cap })
+    reading.model(fields, &GEMMA3, Layers { activation, branches, kinds, base, cap })
 }

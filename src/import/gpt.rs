@@ -9,6 +9,7 @@ use super::{
     fields::Fields,
     layer::{Branches, Feed, Layer, Norm},
     model::Model,
+    names,
     options::ImportOptions,
     pattern::Kind,
     rotary::{self, Angles},
@@ -88,6 +89,7 @@ pub(super) fn gpt2(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
         kinds: open(sizes.layers),
         last_norm: Some(norm),
         head: Head { table: Table::of(fields, true), cap: None },
+        published: &names::GPT2,
         notes: vec![],
     };
     decoder.model()
@@ -172,6 +174,7 @@ pub(super) fn opt(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
         kinds: open(sizes.layers),
         last_norm: (before && !removed).then_some(norm),
         head: Head { table: Table::of(fields, true), cap: None },
+        published: &names::OPT,
         notes: vec![],
     };
     decoder.model()
@@ -236,6 +239,7 @@ pub(super) fn gpt_neox(fields: &mut Fields<'_>, options: &ImportOptions) -> Mode
         kinds: vec![kind; sizes.layers as usize],
         last_norm: Some(norm),
         head: Head { table: Table::of(fields, false), cap: None },
+        published: &names::GPT_NEOX,
         notes: vec![],
     };
     decoder.model()

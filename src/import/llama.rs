@@ -10,6 +10,7 @@ use super::{
     gpt::turned,
     layer::{Branches, Feed, Layer, Norm},
     model::Model,
+    names::{self, Names},
     options::ImportOptions,
     rotary::{Angles, THETA, Turns, angles, kinds, pairs, whole},
 };
@@ -29,6 +30,8 @@ struct Defaults {
     vocabulary: u64,
     positions: u64,
     epsilon: f64,
+    /// What weights are called where they are published.
+    published: &'static Names,
 }
 
 const LLAMA: Defaults = Defaults {
@@ -42,6 +45,7 @@ const LLAMA: Defaults = Defaults {
     vocabulary: 32000,
     positions: 2048,
     epsilon: 1e-6,
+    published: &names::LLAMA,
 };
 
 const MISTRAL: Defaults = Defaults {
@@ -70,6 +74,7 @@ const PHI3: Defaults = Defaults {
     vocabulary: 32064,
     positions: 4096,
     epsilon: 1e-5,
+    published: &names::PHI3,
     ..LLAMA
 };
 
@@ -151,6 +156,7 @@ impl Reading {
             kinds,
             last_norm: Some(norm),
             head: Head { table: Table::of(fields, false), cap: None },
+            published: defaults.published,
             notes: vec![],
         };
         decoder.model()

@@ -4,6 +4,7 @@ use super::{
     call::number,
     decoder::Table,
     layer::{FACTOR, Layer},
+    names::Names,
     pattern::{Kind, Run, groups},
 };
 use roundelay_dsl::Stretch;
@@ -25,6 +26,8 @@ pub(super) struct Model {
     pub(super) after: Vec<String>,
     /// Whether the head's matrix is the embedding's.
     pub(super) table: Table,
+    /// What its weights are called where they are published.
+    pub(super) published: &'static Names,
     /// What a reader should know.
     pub(super) notes: Vec<String>,
 }

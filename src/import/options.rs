@@ -1,6 +1,7 @@
 //! What is asked for besides the configuration, and what comes of it.
 
 use roundelay_dsl::Diagnostic;
+use roundelay_runtime::Translation;
 
 /// What a configuration does not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,6 +54,8 @@ pub struct Imported {
     pub family: &'static str,
     /// How many numbers the model trains.
     pub parameters: u64,
+    /// How weights that are published for the configuration hold the program's parameters.
+    pub weights: Translation,
     /// What is not as the configuration says, without changing the model.
     pub warnings: Vec<Diagnostic>,
 }

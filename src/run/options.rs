@@ -61,8 +61,8 @@ pub enum On {
 pub enum Start {
     /// From step zero.
     Anew {
-        /// With the parameters of this safetensors file instead of drawn ones.
-        weights: Option<PathBuf>,
+        /// With these parameters instead of drawn ones.
+        weights: Option<Given>,
         /// With checkpoints in this folder, which has none yet.
         keep: Option<Folder>,
     },
@@ -70,9 +70,25 @@ pub enum Start {
     Resume {
         /// The folder, which gets the checkpoints that follow too.
         folder: Folder,
-        /// Step zero has the parameters of this safetensors file instead of drawn ones.
-        weights: Option<PathBuf>,
+        /// Step zero has these parameters instead of drawn ones.
+        weights: Option<Given>,
     },
+}
+
+/// Parameters that a run begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// A safetensors file, under global names.
+    pub file: PathBuf,
+    /// Parameters, and modules with theirs (`logits`), that begin as they are drawn all the same.
+    pub fresh: Vec<String>,
+}
+
+impl From<PathBuf> for Given {
+    /// All parameters of a file.
+    fn from(file: PathBuf) -> Self {
+        Self { file, fresh: Vec::new() }
+    }
 }
 
 impl Start {
@@ -87,7 +103,7 @@ impl Start {
     /// The file of parameters that it may read.
     pub(super) fn weights(&self) -> Option<&Path> {
         let (Self::Anew { weights, .. } | Self::Resume { weights, .. }) = self;
-        weights.as_deref()
+        weights.as_ref().map(|given| given.file.as_path())
     }
 }
 

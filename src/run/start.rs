@@ -1,6 +1,6 @@
 //! Where a run begins: drawn parameters, a file of weights, or the newest checkpoint.
 
-use super::{Folder, RunError, RunEvent, RunOptions, Start, notes};
+use super::{Folder, Given, RunError, RunEvent, RunOptions, Start, notes};
 use roundelay_runtime::{
     ArraySource, Checkpointing, Checkpoints, Provenance, Resumed, Resumption, Seat,
     State, Weights,
@@ -27,10 +27,10 @@ pub(super) fn begin(
         })
     };
     match &options.start {
-        Start::Anew { weights: file, keep } => {
-            let (state, resumed) = match file {
+        Start::Anew { weights, keep } => {
+            let (state, resumed) = match weights {
                 None => (State::drawn(&schedule.job), Resumed::FromStart),
-                Some(file) => of_weights(schedule, file, &options.seat, listener)?,
+                Some(given) => of_weights(schedule, given, &options.seat, listener)?,
             };
             let kept = match keep {
                 None => Checkpointing::Never,
@@ -38,14 +38,14 @@ pub(super) fn begin(
             };
             Ok((Resumption { state, resumed, ignored: Vec::new() }, kept))
         }
-        Start::Resume { folder, weights: file } => {
+        Start::Resume { folder, weights } => {
             // Nobody else writes a checkpoint once this run has looked for the newest one.
             let kept = every(folder, Checkpoints::open, provenance.clone())?;
             let mut found = Resumption::of(&folder.path, schedule, &provenance)?;
             kept.goes_on_from(found.state.step);
-            if let (Resumed::WithoutCheckpoint, Some(file)) = (&found.resumed, file) {
+            if let (Resumed::WithoutCheckpoint, Some(given)) = (&found.resumed, weights) {
                 (found.state, found.resumed) =
-                    of_weights(schedule, file, &options.seat, listener)?;
+                    of_weights(schedule, given, &options.seat, listener)?;
             }
             Ok((found, kept))
         }
@@ -56,11 +56,11 @@ pub(super) fn begin(
 /// there is to tell of it.
 fn of_weights(
     schedule: &Checked,
-    file: &Path,
+    Given { file, fresh }: &Given,
     seat: &Seat,
     listener: &mut impl FnMut(RunEvent),
 ) -> Result<(State<ArraySource>, Resumed), RunError> {
-    let weights = Weights::open(file)?;
+    let weights = Weights::open(file)?.without(fresh);
     let state = weights.state(&schedule.job)?;
     if seat.is_first() {
         notes::tell_not_finite(file, &weights.not_finite(&schedule.job)?, listener);

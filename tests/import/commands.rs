@@ -2,10 +2,11 @@
 
 use super::{
     fixture,
-    support::{Scratch, document, ended, printed, roundelay, schema},
+    published::{cases, references, stored, write_file},
+    support::{Scratch, document, ended, printed, refused, roundelay, schema},
 };
 use serde_json::Value;
-use std::fs;
+use std::{fs, path::PathBuf};
 
 #[test]
 fn an_imported_model_is_planned_right_away() {
@@ -71,4 +72,111 @@ fn what_is_refused_ends_with_one_and_its_diagnostics() {
     let absent = ended(roundelay("import absent.json -o").arg(&program));
     assert_eq!(absent.code, 1, "{absent:?}");
     assert_eq!(ended(roundelay("import --seq 0 a.json -o b.rdl").arg("")).code, 2);
+}
+
+/// A small GPT-2 and weights of it, with one array that it has no parameter for.
+fn published(scratch: &Scratch) -> [PathBuf; 2] {
+    let (name, config) = cases().swap_remove(0);
+    let mut arrays = references().remove(name).expect("it has one").arrays;
+    arrays.insert("score.weight".to_owned(), vec![3]);
+    let weights = scratch.path("model.safetensors");
+    write_file(&weights, &arrays, false);
+    [scratch.file("config.json", &config), weights]
+}
+
+#[test]
+fn published_weights_are_trained_and_go_back() {
+    let scratch = Scratch::new("import-weights");
+    let [config, theirs] = published(&scratch);
+    let [program, ours, trained, back] =
+        ["gpt2.rdl", "ours", "trained", "back"].map(|name| scratch.path(name));
+    let mut import = roundelay("import --batch 4 --dtype f32");
+    import.arg(&config).arg("-o").arg(&program).arg("--weights").arg(&theirs);
+    let told = ended(import.arg("--save").arg(&ours));
+    assert_eq!(told.code, 0, "{told:?}");
+    let words = ["are left out, because the model has no parameter", "\n  score.weight"];
+    assert!(words.iter().all(|word| told.err.contains(word)), "{told:?}");
+    let said = document(&mut import, "import");
+    assert_eq!(said["weights"]["left_out"], serde_json::json!(["score.weight"]));
+    let mut export = roundelay("export");
+    export.arg(&config).arg("--weights").arg(&ours).arg("-o").arg(&back);
+    assert_eq!(document(&mut export, "export")["arrays"], 28);
+    let mut expected = stored(&theirs);
+    expected.remove("score.weight");
+    assert_eq!(stored(&back), expected);
+    let rule = "run --device cpu --steps 2 --set placement=accumulate --set replicas=1 --set \
+                micro_batches=1 --set stages=1";
+    let mut run = roundelay(rule);
+    run.arg(&program).arg("--weights").arg(&ours).arg("--save").arg(&trained);
+    printed(&mut run);
+    let mut export = roundelay("export");
+    printed(export.arg(&config).arg("--weights").arg(&trained).arg("-o").arg(&back));
+    let found = stored(&back);
+    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    assert_ne!(found, expected);
+}
+
+/// A head for other classes begins as it is drawn, where that is asked for.
+#[test]
+fn a_head_of_its_own_is_drawn() {
+    let scratch = Scratch::new("import-head");
+    let (name, config) =
+        cases().into_iter().find(|(name, _)| *name == "vit").expect("it is one");
+    let arrays = references().remove(name).expect("it has one").arrays;
+    let theirs = scratch.path("model.safetensors");
+    write_file(&theirs, &arrays, false);
+    let mut config: Value = serde_json::from_str(&config).expect("JSON");
+    config["id2label"] = serde_json::json!({"0": "cat", "1": "dog"});
+    let config = scratch.file("config.json", &config.to_string());
+    let [program, ours] = ["vit.rdl", "ours"].map(|name| scratch.path(name));
+    let import = |fresh: &str| {
+        let mut command = roundelay(&format!("import --batch 4 --dtype f32{fresh}"));
+        command.arg(&config).arg("-o").arg(&program).arg("--weights").arg(&theirs);
+        command.arg("--save").arg(&ours);
+        command
+    };
+    let words =
+        ["`classifier.weight` has shape [3, 16]", "wants [2, 16]", "--fresh logits"];
+    refused(&mut import(""), 1, &words);
+    assert!(!program.exists());
+    let words = ["no parameter lies in `logit`", "nearest is `logits`"];
+    refused(&mut import(" --fresh logit"), 2, &words);
+    printed(&mut import(" --fresh logits"));
+    let rule = "--device cpu --steps 1 --set placement=accumulate --set replicas=1 --set \
+                micro_batches=1 --set stages=1";
+    let run = |fresh: &str| {
+        let mut command = roundelay(&format!("run {rule}{fresh}"));
+        command.arg(&program).arg("--weights").arg(&ours);
+        command
+    };
+    refused(&mut run(""), 1, &["`logits.weight` is missing"]);
+    refused(&mut run(" --fresh logits --fresh x"), 1, &["no parameter lies in `x`"]);
+    printed(&mut run(" --fresh logits"));
+}
+
+#[test]
+fn outputs_of_an_import_are_none_of_its_files() {
+    let scratch = Scratch::new("import-outputs");
+    let [config, theirs] = published(&scratch);
+    let program = scratch.path("gpt2.rdl");
+    let import = |program: &PathBuf, save: &PathBuf| {
+        let mut command = roundelay("import");
+        command.arg(&config).arg("-o").arg(program).arg("--weights").arg(&theirs);
+        command.arg("--save").arg(save);
+        command
+    };
+    let before = fs::read(&theirs).expect("it is there");
+    for (program, save, words) in [
+        (&program, &theirs, "is an input, and would be written over"),
+        (&theirs, &program, "is an input, and would be written over"),
+        (&program, &config, "is an input, and would be written over"),
+        (&program, &program, "are two files"),
+    ] {
+        refused(&mut import(program, save), 2, &[words]);
+    }
+    assert_eq!(fs::read(&theirs).expect("it is there"), before);
+    assert!(!program.exists());
+    let mut export = roundelay("export");
+    export.arg(&config).arg("--weights").arg(&theirs).arg("-o").arg(&theirs);
+    refused(&mut export, 2, &["is an input, and would be written over"]);
 }

@@ -6,6 +6,7 @@ mod commands;
 mod counts;
 mod mutations;
 mod options;
+mod published;
 mod refusals;
 mod small;
 #[path = "../support/mod.rs"]

@@ -35,16 +35,33 @@ fn common() -> Edits {
     ]
 }
 
-/// Names of the cases, the configuration that each starts from, and what it has besides.
-fn cases() -> Vec<(&'static str, &'static str, Edits)> {
-    let head = |name: &str| ("architectures", json!([name]));
-    let labels = ("id2label", json!({"0": "a", "1": "b", "2": "c"}));
+/// A head with a table of its own.
+fn own() -> (&'static str, Value) {
+    ("tie_word_embeddings", json!(false))
+}
+
+/// Name of a case, the configuration that it starts from, and what it has besides.
+type Case = (&'static str, &'static str, Edits);
+
+/// Decoders with layer norms.
+fn gpts() -> Vec<Case> {
     vec![
         ("gpt2", "gpt2", vec![("scale_attn_weights", json!(false))]),
+        ("gpt2, a table of the head", "gpt2", vec![own()]),
         ("opt", "opt-125m", vec![]),
         ("opt, norms after", "opt-350m", vec![("word_embed_proj_dim", json!(8))]),
+        (
+            "opt, a table of the head",
+            "opt-350m",
+            vec![("word_embed_proj_dim", json!(8)), own()],
+        ),
         ("opt, no biases", "opt-125m", vec![("enable_bias", json!(false))]),
         ("gpt_neox", "pythia-160m", vec![("rotary_pct", json!(0.5))]),
+        (
+            "gpt_neox, one table",
+            "pythia-160m",
+            vec![("rotary_pct", json!(0.5)), ("tie_word_embeddings", json!(true))],
+        ),
         (
             "gpt_neox, dropout, one branch after another",
             "pythia-160m",
@@ -54,6 +71,12 @@ fn cases() -> Vec<(&'static str, &'static str, Edits)> {
                 ("use_parallel_residual", json!(false)),
             ],
         ),
+    ]
+}
+
+/// Decoders with root-mean-square norms.
+fn llamas() -> Vec<Case> {
+    vec![
         ("llama", "llama-2-7b", vec![]),
         (
             "llama, tied, biases",
@@ -69,6 +92,7 @@ fn cases() -> Vec<(&'static str, &'static str, Edits)> {
         ("qwen2, late windows", "qwen2-0.5b", vec![("use_sliding_window", json!(true))]),
         ("qwen3", "qwen3-0.6b", vec![]),
         ("gemma", "gemma-2b", vec![]),
+        ("gemma, a table of the head", "gemma-2b", vec![own()]),
         (
             "gemma2",
             "gemma-2-2b",
@@ -92,7 +116,15 @@ fn cases() -> Vec<(&'static str, &'static str, Edits)> {
                 ("partial_rotary_factor", json!(0.5)),
             ],
         ),
+    ]
+}
+
+fn encoders() -> Vec<Case> {
+    let head = |name: &str| ("architectures", json!([name]));
+    let labels = ("id2label", json!({"0": "a", "1": "b", "2": "c"}));
+    vec![
         ("bert", "bert-base-uncased", vec![]),
+        ("bert, a table of the head", "bert-base-uncased", vec![own()]),
         (
             "bert, sequences",
             "bert-base-uncased",
@@ -108,7 +140,7 @@ fn cases() -> Vec<(&'static str, &'static str, Edits)> {
 }
 
 /// The same with scaled positions; the release of Llama 3.2 has those of `llama3`.
-fn scaled() -> Vec<(&'static str, &'static str, Edits)> {
+fn scaled() -> Vec<Case> {
     vec![
         (
             "llama, scaled positions",
@@ -143,5 +175,5 @@ pub(crate) fn small() -> Vec<(&'static str, String)> {
         }
         (name, Value::Object(fields).to_string())
     };
-    cases().into_iter().chain(scaled()).map(made).collect()
+    [gpts(), llamas(), encoders(), scaled()].concat().into_iter().map(made).collect()
 }

@@ -13,7 +13,7 @@ use roundelay::{
 const RATE: f64 = 1e-6;
 
 /// The small program on two devices of this machine, with plain descent in f64.
-fn program(text: &str) -> Program {
+pub(crate) fn program(text: &str) -> Program {
     let (model, _) = text.split_once("\ncluster ").expect("a cluster follows the model");
     let text = format!(
         "{model}
@@ -27,7 +27,7 @@ fn program(text: &str) -> Program {
     roundelay::parse(&source).unwrap_or_else(|wrong| panic!("{wrong}"))
 }
 
-fn compiled(program: &Program) -> Checked {
+pub(crate) fn compiled(program: &Program) -> Checked {
     let ranking =
         roundelay::plan(program, &SearchOptions { top: 1, ..SearchOptions::default() });
     let ranking = ranking.unwrap_or_else(|refusal| panic!("{refusal}"));

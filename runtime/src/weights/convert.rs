@@ -50,6 +50,17 @@ pub(super) fn not_finite(from: Dtype, bytes: &[u8]) -> u64 {
     reals(from, bytes).filter(|value| !value.is_finite()).count() as u64
 }
 
+/// Little-endian real numbers of the first type and this much more, as those of the second one.
+pub(super) fn shifted([from, to]: [Dtype; 2], bytes: &[u8], more: f64) -> Vec<u8> {
+    let numbers = reals(from, bytes).map(|x| x + more);
+    match to {
+        Dtype::F64 => numbers.flat_map(f64::to_le_bytes).collect(),
+        Dtype::BF16 => numbers.flat_map(|x| bf16::from_f64(x).to_le_bytes()).collect(),
+        Dtype::F16 => numbers.flat_map(|x| f16::from_f64(x).to_le_bytes()).collect(),
+        _ => numbers.flat_map(|x| (x as f32).to_le_bytes()).collect(),
+    }
+}
+
 /// The numbers; none where the type is no real one.
 fn reals(from: Dtype, bytes: &[u8]) -> Box<dyn Iterator<Item = f64> + '_> {
     match from {

@@ -27,6 +27,23 @@ pub enum WeightsError {
         /// What does not hold.
         reason: String,
     },
+    /// An index that does not lead to files.
+    #[error(
+        "`{}` does not say where weights lie: {}; {}",
+        shown(path), printable(reason), self.hint()
+    )]
+    Index {
+        /// The index.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A folder without weights.
+    #[error("no weights lie in `{}`; {}", shown(path), self.hint())]
+    NoWeights {
+        /// The folder.
+        path: PathBuf,
+    },
     /// Weights of another model.
     #[error("`{}` does not fit the model:{}{names}", shown(path), listed(mistakes))]
     Mismatch {
@@ -55,7 +72,7 @@ impl WeightsNames {
             Self::Own => "",
             Self::Foreign => {
                 "most names are of another model or another program: weights are read under the \
-                 names that `run --save` writes, not under those of Hugging Face"
+                 names that `run --save` writes; `import --weights` reads those of Hugging Face"
             }
         }
     }
@@ -77,6 +94,13 @@ impl WeightsError {
         match self {
             Self::Read { .. } => "check that it exists and may be read",
             Self::Damaged { .. } => "",
+            Self::Index { .. } => {
+                "its `weight_map` has the name of a file beside it for every array"
+            }
+            Self::NoWeights { .. } => {
+                "they are read from `model.safetensors`, or from the files that \
+                 `model.safetensors.index.json` names; files of other kinds are not read"
+            }
             Self::Mismatch { names, .. } => names.hint(),
         }
     }
@@ -86,6 +110,8 @@ impl WeightsError {
         match self {
             Self::Read { path, .. }
             | Self::Damaged { path, .. }
+            | Self::Index { path, .. }
+            | Self::NoWeights { path }
             | Self::Mismatch { path, .. } => path,
         }
     }
@@ -133,6 +159,27 @@ pub enum WeightsMistake {
         name: String,
         /// In the file.
         found: String,
+    },
+    /// Nothing has the name of what begins as it is drawn.
+    #[error("no parameter lies in `{}`{}", printable(name), printable(hint))]
+    NothingFresh {
+        /// As it was given.
+        name: String,
+        /// The nearest name of a parameter or a module, or nothing.
+        hint: String,
+    },
+    /// Parameters that are one array elsewhere.
+    #[error(
+        "the parameters of `{}` hold {one} and {other} numbers, but are one array",
+        printable(name)
+    )]
+    Mixed {
+        /// Name of the array.
+        name: String,
+        /// The type of one.
+        one: String,
+        /// The type of another.
+        other: String,
     },
     /// A number that the job's type does not have.
     #[error(

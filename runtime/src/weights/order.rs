@@ -51,7 +51,11 @@ fn filters(kind: ParameterKind, own: &[u64]) -> Option<[u64; 4]> {
 }
 
 /// Matrices of numbers one behind the other, each of them transposed.
-fn transposed(numbers: &[u8], [rows, columns]: [u64; 2], size: u64) -> Vec<u8> {
+pub(super) fn transposed(
+    numbers: &[u8],
+    [rows, columns]: [u64; 2],
+    size: u64,
+) -> Vec<u8> {
     let [rows, columns, size] = [rows, columns, size].map(|count| count as usize);
     let mut all = Vec::with_capacity(numbers.len());
     for matrix in numbers.chunks_exact((rows * columns * size).max(1)) {

@@ -37,9 +37,9 @@ fn trained(dtype: Float) -> Job {
 }
 
 /// An array of a file: name, type, shape, bytes.
-type Row<'a> = (&'a str, Dtype, &'a [usize], Vec<u8>);
+pub(super) type Row<'a> = (&'a str, Dtype, &'a [usize], Vec<u8>);
 
-fn file(rows: &[Row<'_>]) -> Vec<u8> {
+pub(super) fn file(rows: &[Row<'_>]) -> Vec<u8> {
     let view = |(name, dtype, shape, bytes): &'_ Row<'_>| {
         ((*name).to_owned(), *dtype, shape.to_vec(), bytes.clone())
     };
@@ -50,13 +50,13 @@ fn file(rows: &[Row<'_>]) -> Vec<u8> {
     safetensors::serialize(views, None).unwrap()
 }
 
-fn numbers(count: usize) -> Vec<f64> {
+pub(super) fn numbers(count: usize) -> Vec<f64> {
     let stream = Stream::new(3, &[]);
     (0..count as u64).map(|k| 2.0 * stream.normal(k)).collect()
 }
 
 /// Numbers in a type, and what they are worth in it.
-fn stored(dtype: Dtype, values: &[f64]) -> (Vec<u8>, Vec<f64>) {
+pub(super) fn stored(dtype: Dtype, values: &[f64]) -> (Vec<u8>, Vec<f64>) {
     let one = |value: &f64| match dtype {
         Dtype::F64 => (value.to_le_bytes().to_vec(), *value),
         Dtype::F32 => ((*value as f32).to_le_bytes().to_vec(), f64::from(*value as f32)),
@@ -188,7 +188,7 @@ fn what_is_written_comes_back() {
 }
 
 /// A job of six filters, each of one row, two columns and three channels.
-fn convolving() -> Job {
+pub(super) fn convolving() -> Job {
     let mut job = trained(Float::F32);
     job.parameters.truncate(1);
     job.parameters[0].shape = vec![6, 1, 2, 3];
@@ -351,7 +351,7 @@ fn what_a_damaged_file_has_too_much_or_too_little_of_is_told() {
 }
 
 /// The file of a checkpoint of a state.
-fn kept(scratch: &Scratch, job: &Job, state: &State) -> PathBuf {
+pub(super) fn kept(scratch: &Scratch, job: &Job, state: &State) -> PathBuf {
     let schedule = crate::checkpoint::tests::scheduled(job.clone());
     let data = Dataset::open(job, None).unwrap();
     let folder = scratch.path().join("kept");

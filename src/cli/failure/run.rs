@@ -7,6 +7,7 @@ use crate::cli::{
 };
 use roundelay::{
     CudaError, ExamplesError, LaunchError, OutputError, ProfileError, RunError,
+    TranslationError, WeightsError,
     parts::{
         planner::Unproven,
         runtime::{
@@ -50,6 +51,22 @@ impl Failure {
             ExamplesError::Data(error) => Self::run(file, &error.into()),
             ExamplesError::Output(error) => Self::unwritten(&error),
         }
+    }
+
+    /// Weights that do not become those of another program, or come from them; the hint is for those
+    /// that are of another model.
+    pub(crate) fn untranslated(error: &TranslationError, hint: &str) -> Self {
+        match error {
+            TranslationError::Output(error) => Self::unwritten(error),
+            TranslationError::Weights(error) => Self::weights(error, hint),
+        }
+    }
+
+    /// Weights that are refused, with a hint where they have none.
+    pub(crate) fn weights(error: &WeightsError, hint: &str) -> Self {
+        let (own, path) = (error.hint(), error.path());
+        let hint = if own.is_empty() { hint } else { own };
+        Self::hinted(Kind::Refused, Code::Weights, path, error, hint)
     }
 
     /// A schedule that the compiler made and the checker refuses: no input is at fault.

@@ -1,0 +1,313 @@
+//! Weights of another program: the same numbers under other names, in arrays that lie otherwise.
+//!
+//! One description serves both directions. Numbers keep their element type, and no more than one array
+//! is in memory at a time.
+
+mod files;
+mod recipe;
+
+pub use files::WeightsFiles;
+
+use super::{
+    Weights, WeightsError, WeightsMistake, WeightsNames, convert, fits, fresh::Fresh,
+    names, order, strangers,
+};
+use crate::{OutputError, OutputFile};
+use files::Stored;
+use recipe::{Recipe, write};
+use roundelay_schedule::{ParameterKind, nearest_hint};
+use safetensors::Dtype;
+use std::collections::{BTreeMap, BTreeSet};
+use thiserror::Error;
+
+/// How the arrays of another program hold the parameters of a model.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Translation {
+    /// The arrays; together they hold every parameter once.
+    pub twins: Vec<Twin>,
+    /// What names of arrays end with that hold nothing of the model: constants, say.
+    pub idle: Vec<String>,
+}
+
+/// An array of another program, and whose numbers it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Twin {
+    /// What the other program calls it: first what it is written under, then what it is read under too.
+    pub names: Vec<String>,
+    /// The parameters, one behind the other along the first extent of each. There is at least one.
+    pub parameters: Vec<TwinParameter>,
+    /// What else is between the array and these.
+    pub layout: TwinLayout,
+}
+
+/// A parameter that stands in an array of another program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TwinParameter {
+    /// Global name.
+    pub name: String,
+    /// Its whole extents, in our order; there is at least one.
+    pub shape: Vec<u64>,
+    /// What these are.
+    pub kind: ParameterKind,
+}
+
+/// How an array of another program differs from its parameters, but for their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TwinLayout {
+    /// In nothing: extents are those of a file of weights.
+    Same,
+    /// Matrices have columns where we have rows.
+    Transposed,
+    /// Extents of one stand before the others, so many.
+    Within(usize),
+    /// Numbers are less by one.
+    LessOne,
+}
+
+/// Why weights are not translated.
+#[derive(Debug, Error)]
+pub enum TranslationError {
+    /// What is read does not serve.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    /// What is made is not written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+}
+
+impl Translation {
+    /// The same without arrays all of whose parameters begin as they are drawn ([`Weights::without`]).
+    ///
+    /// # Errors
+    /// [`WeightsMistake::NothingFresh`] for each name that no parameter lies in.
+    pub fn without(&self, fresh: &[String]) -> Result<Self, Vec<WeightsMistake>> {
+        let fresh = Fresh::new(fresh);
+        let mistakes = fresh.strangers(&self.parameters());
+        if !mistakes.is_empty() {
+            return Err(mistakes);
+        }
+        let begins =
+            |twin: &&Twin| twin.parameters.iter().all(|own| fresh.has(&own.name));
+        let (drawn, twins): (Vec<_>, Vec<_>) = self.twins.iter().partition(begins);
+        let names = drawn.iter().flat_map(|twin| &twin.names);
+        let idle = self.idle.iter().chain(names).cloned().collect();
+        Ok(Self { twins: twins.into_iter().cloned().collect(), idle })
+    }
+
+    /// The names of all parameters.
+    fn parameters(&self) -> BTreeSet<&str> {
+        let own = self.twins.iter().flat_map(|twin| &twin.parameters);
+        own.map(|own| own.name.as_str()).collect()
+    }
+
+    /// Writes weights of the other program as a file of weights. Numbers that are less by one become f32,
+    /// unless they are f64, because the sum may need more digits than 16 bits have. Returns which arrays
+    /// the model has nothing of.
+    ///
+    /// # Errors
+    /// [`WeightsError::Mismatch`] with everything that does not fit, [`WeightsError::Read`], and those of
+    /// [`OutputFile::write`].
+    pub fn ours(
+        &self,
+        from: &WeightsFiles,
+        to: &OutputFile,
+    ) -> Result<Vec<String>, TranslationError> {
+        let (mut recipes, mut mistakes) = (BTreeMap::new(), Vec::new());
+        let mut taken = BTreeSet::new();
+        for twin in &self.twins {
+            match twin.found(from) {
+                Ok((name, stored)) => {
+                    taken.insert(name);
+                    recipes.extend(twin.own_recipes(stored));
+                }
+                Err(mistake) => mistakes.push(mistake),
+            }
+        }
+        refuse(from.path(), mistakes, WeightsNames::Own)?;
+        write(&recipes, to)?;
+        let is_idle = |name: &String| self.idle.iter().any(|end| name.ends_with(end));
+        let rest = from.names().filter(|name| !taken.contains(name.as_str()));
+        Ok(rest.filter(|name| !is_idle(name)).cloned().collect())
+    }
+
+    /// Writes a file of weights, or the newest parameters of a checkpoint, as one safetensors file of the
+    /// other program. Heads of units are left out.
+    ///
+    /// # Errors
+    /// As [`Translation::ours`].
+    pub fn theirs(
+        &self,
+        from: &Weights,
+        to: &OutputFile,
+    ) -> Result<(), TranslationError> {
+        let arrays = from.arrays();
+        let mut mistakes = strangers(&arrays, &self.parameters());
+        let mut recipes = BTreeMap::new();
+        for twin in &self.twins {
+            match twin.stored(from) {
+                Ok(parts) => {
+                    recipes.insert(twin.names[0].clone(), twin.other_recipe(from, parts));
+                }
+                Err(mistake) => mistakes.extend(mistake),
+            }
+        }
+        let names = names(&arrays, &mistakes);
+        refuse(&from.path, mistakes, names)?;
+        write(&recipes, to)
+    }
+}
+
+/// Nothing is written of weights with mistakes.
+fn refuse(
+    path: &std::path::Path,
+    mistakes: Vec<WeightsMistake>,
+    names: WeightsNames,
+) -> Result<(), WeightsError> {
+    match mistakes.is_empty() {
+        true => Ok(()),
+        false => {
+            Err(WeightsError::Mismatch { path: path.to_path_buf(), mistakes, names })
+        }
+    }
+}
+
+impl TwinParameter {
+    /// Its extents in a file of weights.
+    fn shape_in_file(&self) -> Vec<u64> {
+        order::shape_in_file(self.kind, &self.shape)
+    }
+}
+
+impl Twin {
+    /// The extents of the array.
+    fn shape(&self) -> Vec<u64> {
+        let mut whole = self.parameters[0].shape_in_file();
+        whole[0] = self.parameters.iter().map(|own| own.shape[0]).sum();
+        match self.layout {
+            TwinLayout::Same | TwinLayout::LessOne => whole,
+            TwinLayout::Transposed => whole.into_iter().rev().collect(),
+            TwinLayout::Within(ones) => [vec![1; ones], whole].concat(),
+        }
+    }
+
+    /// Rows and columns of all parameters together, where the array has them the other way round.
+    fn turned(&self) -> Option<[u64; 2]> {
+        match self.layout {
+            TwinLayout::Transposed => {
+                let [columns, rows] = self.shape().try_into().ok()?;
+                Some([rows, columns])
+            }
+            TwinLayout::Same | TwinLayout::Within(_) | TwinLayout::LessOne => None,
+        }
+    }
+
+    /// Where the array lies among files of the other program, and under which name.
+    fn found<'a>(
+        &self,
+        files: &'a WeightsFiles,
+    ) -> Result<(&'a str, &'a Stored), WeightsMistake> {
+        let Some((name, stored)) = self.names.iter().find_map(|name| files.get(name))
+        else {
+            let name = self.names[0].clone();
+            let hint = nearest_hint(&name, files.names().map(String::as_str));
+            return Err(WeightsMistake::Missing { name, hint });
+        };
+        fits(name, &stored.place, self.shape()).map(|()| (name.as_str(), stored))
+    }
+
+    /// How each parameter comes from the array.
+    fn own_recipes<'a>(
+        &'a self,
+        stored: &'a Stored,
+    ) -> impl Iterator<Item = (String, Recipe<'a>)> {
+        let mut first = 0;
+        self.parameters.iter().map(move |own| {
+            let rows = first..first + own.shape[0];
+            first = rows.end;
+            let dtype = match (self.layout, stored.place.dtype) {
+                (TwinLayout::LessOne, Dtype::F64) => Dtype::F64,
+                (TwinLayout::LessOne, _) => Dtype::F32,
+                (_, dtype) => dtype,
+            };
+            let numbers = move || self.own_numbers(stored, &rows, dtype);
+            (own.name.clone(), Recipe::new(dtype, &own.shape_in_file(), numbers))
+        })
+    }
+
+    /// Rows of the parameters of the array.
+    fn own_numbers(
+        &self,
+        stored: &Stored,
+        rows: &std::ops::Range<u64>,
+        dtype: Dtype,
+    ) -> Result<Vec<u8>, WeightsError> {
+        let all: u64 = self.parameters.iter().map(|own| own.shape[0]).sum();
+        let row = stored.place.length() / (all as usize).max(1);
+        let bytes = rows.start as usize * row..rows.end as usize * row;
+        if let Some([rows, columns]) = self.turned() {
+            let size = (stored.place.dtype.bitsize() / 8) as u64;
+            let turned = order::transposed(&stored.read()?, [columns, rows], size);
+            return Ok(turned[bytes].to_vec());
+        }
+        let numbers = stored.part(bytes)?;
+        Ok(match self.layout {
+            TwinLayout::Same | TwinLayout::Transposed | TwinLayout::Within(_) => numbers,
+            TwinLayout::LessOne => {
+                convert::shifted([stored.place.dtype, dtype], &numbers, 1.0)
+            }
+        })
+    }
+
+    /// Where the parameters lie in a file of ours, all of one type.
+    fn stored(&self, from: &Weights) -> Result<Vec<Stored>, Vec<WeightsMistake>> {
+        let arrays = from.arrays();
+        let (mut parts, mut mistakes) = (Vec::<Stored>::new(), Vec::new());
+        for own in &self.parameters {
+            let kind = from.kind.kind(own.kind);
+            let expected = order::shape_in_file(kind, &own.shape);
+            match super::place(&arrays, &own.name, expected) {
+                Ok(place) => parts.push(Stored::new(&from.container, place)),
+                Err(mistake) => mistakes.push(mistake),
+            }
+        }
+        let dtypes =
+            parts.windows(2).find(|two| two[0].place.dtype != two[1].place.dtype);
+        if let Some([one, other]) = dtypes {
+            let [one, other] =
+                [one, other].map(|part| format!("{:?}", part.place.dtype).to_lowercase());
+            let name = self.names[0].clone();
+            mistakes.push(WeightsMistake::Mixed { name, one, other });
+        }
+        if mistakes.is_empty() { Ok(parts) } else { Err(mistakes) }
+    }
+
+    /// How the array comes from its parameters.
+    fn other_recipe<'a>(&'a self, from: &'a Weights, parts: Vec<Stored>) -> Recipe<'a> {
+        let dtype = parts[0].place.dtype;
+        let size = (dtype.bitsize() / 8) as u64;
+        Recipe::new(dtype, &self.shape(), move || {
+            let mut whole = Vec::new();
+            for (own, part) in self.parameters.iter().zip(&parts) {
+                let numbers = part.read()?;
+                let is_ours = from.kind.kind(own.kind) != own.kind;
+                let kind = if is_ours { own.kind } else { ParameterKind::Plain };
+                whole.extend_from_slice(&order::to_file(
+                    kind,
+                    numbers.into(),
+                    &own.shape,
+                    size,
+                ));
+            }
+            Ok(match (self.turned(), self.layout) {
+                (Some(extents), _) => order::transposed(&whole, extents, size),
+                (None, TwinLayout::LessOne) => {
+                    convert::shifted([dtype, dtype], &whole, -1.0)
+                }
+                (None, _) => whole,
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

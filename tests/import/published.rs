@@ -1,0 +1,224 @@
+//! Weights under the names that families publish them with: the loss of each small model is what
+//! transformers computes from the same arrays, and they come back as they were.
+//!
+//! `benches/transformers_losses.py` computes the losses and lists the arrays, from the cases that this
+//! test writes into the folder `ROUNDELAY_CASES`.
+
+use super::{
+    accepted,
+    small::small,
+    support::Scratch,
+    training::{compiled, program},
+};
+use roundelay::{
+    Checked, Imported, OutputFile, Weights, WeightsFiles,
+    parts::{
+        runtime::{Cpu, CpuOptions, Feed},
+        schedule::{Element, Float, InputId, Job},
+    },
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::{collections::BTreeMap, env, fs, path::Path};
+
+/// Examples of a step.
+const BATCH: u64 = 4;
+
+/// What transformers says of a case.
+#[derive(Deserialize)]
+pub(crate) struct Reference {
+    /// Extents of the arrays that its class saves.
+    pub(crate) arrays: BTreeMap<String, Vec<u64>>,
+    /// The loss of the formula's inputs, in 64 bits but where the class itself takes 32.
+    loss: f64,
+}
+
+/// The cases, without dropout.
+pub(crate) fn cases() -> Vec<(&'static str, String)> {
+    let plain = |text: String| {
+        let mut config: Value = serde_json::from_str(&text).expect("JSON");
+        let fields = config.as_object_mut().expect("an object");
+        for (name, value) in fields.iter_mut() {
+            if name.contains("drop") && value.is_number() {
+                *value = json!(0.0);
+            }
+        }
+        config.to_string()
+    };
+    small().into_iter().map(|(name, text)| (name, plain(text))).collect()
+}
+
+/// Number `index` of a name: a multiple of 2⁻¹², at least −1/2 and below 1/2.
+fn number(name: &str, index: u64) -> f64 {
+    let digest = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
+        (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let mut x = digest.wrapping_add(index).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((x ^ (x >> 31)) >> 52) as f64 / 4096.0 - 0.5
+}
+
+/// The numbers of an array; gains are about one, unless what is stored of them is less by one.
+fn array(name: &str, shape: &[u64], is_less: bool) -> Vec<f32> {
+    let count: u64 = shape.iter().product();
+    let is_gain = shape.len() == 1 && name.ends_with("weight");
+    let more = if is_gain && !is_less { 1.0 } else { 0.0 };
+    (0..count).map(|index| (number(name, index) + more) as f32).collect()
+}
+
+/// A safetensors file of arrays of the formula.
+pub(crate) fn write_file(
+    path: &Path,
+    arrays: &BTreeMap<String, Vec<u64>>,
+    is_less: bool,
+) {
+    let (mut header, mut numbers) = (serde_json::Map::new(), Vec::new());
+    for (name, shape) in arrays {
+        let start = numbers.len();
+        let own = array(name, shape, is_less);
+        numbers.extend(own.into_iter().flat_map(f32::to_le_bytes));
+        let offsets = [start, numbers.len()];
+        let entry = json!({"dtype": "F32", "shape": shape, "data_offsets": offsets});
+        header.insert(name.clone(), entry);
+    }
+    header.insert("__metadata__".to_owned(), json!({"format": "pt"}));
+    let header = Value::Object(header).to_string().into_bytes();
+    let length = (header.len() as u64).to_le_bytes();
+    fs::write(path, [&length[..], &header, &numbers].concat()).expect("it is written");
+}
+
+/// The extents and bytes of the arrays of a file.
+pub(crate) fn stored(path: &Path) -> BTreeMap<String, (Value, Vec<u8>)> {
+    let bytes = fs::read(path).expect("it is there");
+    let (length, rest) = bytes.split_at(8);
+    let length = u64::from_le_bytes(length.try_into().expect("eight bytes"));
+    let (header, numbers) = rest.split_at(length as usize);
+    let header: BTreeMap<String, Value> = serde_json::from_slice(header).expect("JSON");
+    let arrays = header.into_iter().filter(|(name, _)| name != "__metadata__");
+    arrays
+        .map(|(name, entry)| {
+            let place =
+                |end: usize| entry["data_offsets"][end].as_u64().expect("a place");
+            let own = numbers[place(0) as usize..place(1) as usize].to_vec();
+            (name, (entry["shape"].clone(), own))
+        })
+        .collect()
+}
+
+/// Inputs of the formula.
+struct Formula {
+    job: Job,
+}
+
+impl Feed for Formula {
+    fn fill(&mut self, input: InputId, _: u64, micro_batch: u64, bytes: &mut [u8]) {
+        let input = &self.job.inputs[input];
+        let count: u64 = input.shape.iter().product();
+        let first = micro_batch * count;
+        let numbers = (first..first + count).map(|index| number(&input.name, index));
+        let numbers: Vec<u8> = match input.element {
+            Element::Real | Element::Wide => numbers.flat_map(f64::to_ne_bytes).collect(),
+            Element::I32 => numbers
+                .flat_map(|x| (((x + 0.5) * input.bound as f64) as i32).to_ne_bytes())
+                .collect(),
+        };
+        bytes.copy_from_slice(&numbers);
+    }
+}
+
+/// The loss of a file of weights.
+fn loss(schedule: &Checked, weights: &Path) -> f64 {
+    let state = Weights::open(weights).expect("it is whole").state(&schedule.job);
+    let state = state.unwrap_or_else(|wrong| panic!("{wrong}"));
+    let feed = Box::new(Formula { job: schedule.job.clone() });
+    let mut cpu = Cpu::new(schedule, feed, CpuOptions::default()).expect("small");
+    cpu.load(&state.held().expect("it is there")).expect("a state of this model");
+    let mut losses = Vec::new();
+    cpu.replay(1, &mut |loss| losses.push(loss.loss)).expect("nothing fails");
+    losses.iter().sum::<f64>() / losses.len() as f64
+}
+
+fn schedule(imported: &Imported) -> Checked {
+    let mut program = program(&imported.text);
+    program.train.dtype = Float::F64;
+    compiled(&program)
+}
+
+/// The cases as the script takes them.
+fn write_cases(folder: &Path) {
+    let case = |(name, config): (&str, String)| {
+        let schedule = schedule(&accepted(&config));
+        let inputs: Vec<Value> = schedule
+            .job
+            .data_inputs()
+            .map(|(_, input)| {
+                let shape = [&[BATCH], &input.shape[1..]].concat();
+                json!({"name": input.name, "shape": shape, "bound": input.bound})
+            })
+            .collect();
+        let config: Value = serde_json::from_str(&config).expect("JSON");
+        json!({"name": name, "config": config, "inputs": inputs})
+    };
+    let cases: Vec<Value> = cases().into_iter().map(case).collect();
+    let text = serde_json::to_string_pretty(&cases).expect("JSON is text");
+    fs::write(folder.join("cases.json"), text).expect("it is written");
+}
+
+pub(crate) fn references() -> BTreeMap<String, Reference> {
+    let text = include_str!("../fixtures/transformers.json");
+    serde_json::from_str(text).expect("the script writes it")
+}
+
+/// The files that `export` writes for the cases.
+fn write_exported(folder: &Path) {
+    let references = references();
+    for (name, config) in cases() {
+        let Some(Reference { arrays, .. }) = references.get(name) else { continue };
+        let imported = accepted(&config);
+        let own = folder.join(name);
+        fs::create_dir_all(&own).expect("it is made");
+        let [theirs, ours, back] =
+            ["theirs", "ours", "model.safetensors"].map(|name| own.join(name));
+        write_file(&theirs, arrays, imported.family.starts_with("gemma"));
+        there_and_back(&imported, [&theirs, &ours, &back]);
+    }
+}
+
+/// Imports the first file as the second one, and exports that as the third one.
+fn there_and_back(imported: &Imported, [theirs, ours, back]: [&Path; 3]) {
+    let files = WeightsFiles::open(theirs).expect("it is whole");
+    let output = OutputFile::new(ours).expect("it can be written");
+    let rest = imported.weights.ours(&files, &output);
+    let rest = rest.unwrap_or_else(|wrong| panic!("{wrong}"));
+    assert_eq!(rest, Vec::<String>::new());
+    let output = OutputFile::new(back).expect("it can be written");
+    let own = Weights::open(ours).expect("it is whole");
+    imported.weights.theirs(&own, &output).expect("it is written");
+}
+
+#[test]
+fn losses_of_published_weights_are_those_of_transformers() {
+    if let Ok(folder) = env::var("ROUNDELAY_CASES") {
+        write_cases(Path::new(&folder));
+        return write_exported(Path::new(&folder));
+    }
+    let references = references();
+    let scratch = Scratch::new("import-published");
+    let [theirs, ours, back] = ["theirs", "ours", "back"].map(|name| scratch.path(name));
+    for (name, config) in cases() {
+        let imported = accepted(&config);
+        let Reference { arrays, loss: expected } = &references[name];
+        write_file(&theirs, arrays, imported.family.starts_with("gemma"));
+        there_and_back(&imported, [&theirs, &ours, &back]);
+        let found = loss(&schedule(&imported), &ours);
+        let error = (found / expected - 1.0).abs();
+        assert!(error < 1e-6, "{name}: {found}, but transformers says {expected}");
+        let (back, mut whole) = (stored(&back), stored(&theirs));
+        let idle = &imported.weights.idle;
+        whole.retain(|array, _| {
+            back.contains_key(array) || !idle.iter().any(|end| array.ends_with(end))
+        });
+        assert!(back == whole, "{name}: {:?}, not {:?}", back.keys(), whole.keys());
+    }
+}
