@@ -21,4 +21,4 @@ pub use stage::{
     Normed, PassCost, Piece, Portion, Samples, StageCode, StageError, StageForm, Stages,
     Storage, UpdateForm, needs, node_costs, norm, stages, stages_in, update,
 };
-pub use tensor::{Divided, Lie, Undivided, undivided};
+pub use tensor::{Divided, Lie, Undivided, divides_classes, undivided};

@@ -25,6 +25,7 @@ mod heads;
 mod images;
 mod layout;
 mod local;
+mod losses;
 mod maps;
 mod pixels;
 mod rules;
@@ -34,6 +35,7 @@ mod whole;
 
 pub use divided::{Divided, Lie};
 pub(crate) use halves::Strand;
+pub use losses::divides_classes;
 pub use whole::{Undivided, undivided};
 
 use crate::{

@@ -12,7 +12,9 @@ use roundelay::{
     Checked, Plan, Program,
     parts::{
         runtime::{Cpu, CpuOptions, Dataset, Fill, State},
-        schedule::{DeviceId, Float, Id, Kind, Order, Placement, Rule, States},
+        schedule::{
+            DeviceId, Float, Id, Kind, Order, Placement, Rule, Sequence, States, Tensor,
+        },
     },
 };
 
@@ -129,11 +131,38 @@ fn slices_replay_like_the_recursion() {
     compare_one(&program, &plan.with_slices(4), &RESTS[2..]);
 }
 
+/// Also of classes that parts do not divide evenly, and of fewer classes than parts.
 #[test]
 fn split_tensors_train_like_one_device() {
-    let program = descending(&text(CHUNKED), 4, "1e-1", Float::F64);
-    let few = grids().filter(|tensor| [2, 4].contains(&tensor.parts()));
-    trains_like_one_device(&program, few, 1e-12);
+    let masked = CHUNKED.replace("chunks = 3", "masked = true");
+    for (loss, classes) in [(CHUNKED, 60), (CHUNKED, 61), (&masked, 60), (&masked, 3)] {
+        let text = text(loss).replace("[60, 16]", &format!("[{classes}, 16]"));
+        let program = descending(&text, 4, "1e-1", Float::F64);
+        let few = grids().filter(|tensor| [2, 4].contains(&tensor.parts()));
+        trains_like_one_device(&program, few, 1e-12);
+    }
+}
+
+/// Each of two parts has the logits of its own classes alone.
+#[test]
+fn parts_divide_the_classes_of_a_loss_that_makes_its_logits() {
+    for (classes, tensor, divided) in [
+        (60, Tensor::rows(2, Sequence::Whole), true),
+        (61, Tensor::rows(2, Sequence::Whole), true),
+        (60, Tensor::grid(2, 2), true),
+        (61, Tensor::grid(2, 2), true),
+        (3, Tensor::rows(4, Sequence::Whole), false),
+    ] {
+        let text = text(CHUNKED).replace("[60, 16]", &format!("[{classes}, 16]"));
+        let program = program(&format!("{text}\n{}", job(4)));
+        let kind =
+            (Rule::Sync, Placement::Accumulate, Order::Sequential, States::Replicated);
+        let schedule =
+            compiled(&program, &plan(&program, kind, 1, 1).with_tensor(tensor));
+        let calls = schedule.routines.iter().flat_map(|(_, routine)| &routine.calls);
+        let whole = calls.filter(|call| &*call.kernel == "linear_cross_entropy").count();
+        assert_eq!(whole == 0, divided, "{classes} classes among {tensor:?}");
+    }
 }
 
 /// Two losses, of which one counts less, and chunks of which the last is short.

@@ -10,7 +10,7 @@ use super::{
     turns::is_channelwise,
 };
 use crate::stage::StageError;
-use roundelay_dsl::{Extent, Masked, Node, NodeId, Operation, Part, PartShare, Source};
+use roundelay_dsl::{Extent, Node, NodeId, Operation, Part, PartShare, Source};
 use roundelay_schedule::Direction;
 
 /// A table is split by rows when a part has at least this many: splitting costs a sum of results.
@@ -49,6 +49,9 @@ impl Local<'_> {
             Operation::Boundary(_) => self.boundary(operation, operands[0], shape),
             Operation::Add | Operation::Multiply => self.pair(operation, operands, shape),
             Operation::CrossEntropy { masked } => self.loss(operation, operands, masked),
+            Operation::LinearCrossEntropy { masked, .. } => {
+                self.classifier(operation, operands, masked)
+            }
             Operation::Conv2d { stride, padding, groups } => {
                 let of = |groups: u64| Operation::Conv2d { stride, padding, groups };
                 self.in_groups((of, groups), operands, shape)
@@ -329,31 +332,6 @@ impl Local<'_> {
         });
         let wanted = vec![self.want(a, layout), self.want(b, for_b)];
         (self.add("", operation, wanted, (shape, layout)), layout)
-    }
-
-    /// Over one part of the classes, or all of them.
-    fn loss(
-        &mut self,
-        operation: Operation,
-        operands: &[Source],
-        masked: Masked,
-    ) -> (Source, Layout) {
-        let logits = self.shape(operands[0]);
-        let split = Along::Split(last(&logits));
-        let layout = self.layout(operands[0]);
-        let divides_classes = match self.alternates() {
-            true if self.tensor.idle().is_some() => layout.columns == split,
-            true => layout == Layout::both(split),
-            false => layout.rows == split,
-        };
-        if !divides_classes {
-            return self.replicated(operation, operands, &[]);
-        }
-        let whole = logits.last().map_or(1, |extent| extent.size);
-        let mut wanted = vec![self.want(operands[0], layout)];
-        wanted.extend(operands[1..].iter().map(|all| self.want(*all, Layout::WHOLE)));
-        let part = (Part::CrossEntropy { whole, masked }, Direction::Both);
-        (self.part("", part, wanted, (&[], Layout::WHOLE)), Layout::WHOLE)
     }
 }
 

@@ -28,7 +28,8 @@ pub(super) const CROSS_ENTROPY: Operator = Operator {
 pub(super) const LINEAR_CROSS_ENTROPY: Operator = Operator {
     name: "linear_cross_entropy",
     summary: "x (.., m), targets (..) i32 → `cross_entropy` of the logits x · weightᵀ, computed in \
-              `chunks` groups of rows, so the full logits never exist; `classes`: their number v, or \
+              `chunks` groups of rows, so the full logits never exist (parts of tensors make those of \
+              their classes, of all rows at once); `classes`: their number v, or \
               `weight`: a parameter (v, m) that other operators use too; `deviation` as in `linear`; \
               `masked = true`: the mean leaves out rows whose target is v",
     formals: &[

@@ -6,9 +6,9 @@
 
 use super::{Operator, loss::targeted};
 use crate::{
-    Masked, Measure, Mistake, Operation, TensorValue,
+    Code, Masked, Measure, Mistake, Operation, Source, TensorValue,
     graph::Graph,
-    signature::{Arguments, Fallback, optional, required},
+    signature::{Arguments, Fallback, missing, optional, required},
 };
 use roundelay_schedule::Reading;
 
@@ -28,14 +28,16 @@ const ACCURACY: Operator<Measure> = Operator {
     build: accuracy,
 };
 
-/// logits (.., v), targets (..) i32 → exp of the mean of −log softmax(logits)[target].
+/// logits (.., v), targets (..) i32 → exp of the mean of −log softmax(logits)[target]; or of such a mean
+/// that is there.
 const PERPLEXITY: Operator<Measure> = Operator {
     name: "perplexity",
     summary: "logits (.., v), targets (..) i32 → exp of the mean of −log softmax(logits)[target]; \
-              `masked` as in `cross_entropy`",
+              `masked` as in `cross_entropy`; `perplexity(mean)`: of such a mean that is there, which \
+              `linear_cross_entropy` makes without logits",
     formals: &[
         required("logits"),
-        required("targets"),
+        optional("targets", Fallback::Absent),
         optional("masked", Fallback::Truth(false)),
     ],
     build: perplexity,
@@ -49,9 +51,39 @@ fn accuracy(arguments: &Arguments, graph: &mut Graph) -> Result<Measure, Mistake
 
 /// The loss makes the same number where its operands are the same; then it is computed once.
 fn perplexity(arguments: &Arguments, graph: &mut Graph) -> Result<Measure, Mistake> {
+    if arguments.given("targets").is_none() {
+        return perplexity_of_mean(arguments, graph);
+    }
     let masked = Masked::of(arguments)?;
     let operands = targeted(arguments, graph, masked)?;
     measure(&operands, graph, Operation::CrossEntropy { masked }, Reading::Exponential)
+}
+
+/// What a loss has computed says how it counts its rows.
+fn perplexity_of_mean(
+    arguments: &Arguments,
+    graph: &mut Graph,
+) -> Result<Measure, Mistake> {
+    let tensor = arguments.real_tensor("logits")?;
+    let operation = match tensor.source {
+        Source::Node(node) => Some(graph.model().nodes[node].operation),
+        Source::Input(_) | Source::Parameter(_) => None,
+    };
+    let is_mean = matches!(
+        operation,
+        Some(Operation::CrossEntropy { .. } | Operation::LinearCrossEntropy { .. })
+    );
+    if !is_mean {
+        let formals = &["logits", "targets"];
+        let hint =
+            "or give it the result of `cross_entropy` or `linear_cross_entropy` alone";
+        return Err(missing("perplexity", "targets", formals).hint(hint));
+    }
+    if arguments.truth("masked")? {
+        let message = "a mean that is there says itself which rows it leaves out";
+        return Err(Mistake::new(Code::Value, message).argument("masked"));
+    }
+    Ok(Measure { name: graph.place(), tensor, reading: Reading::Exponential })
 }
 
 fn measure(

@@ -87,6 +87,43 @@ fn perplexity_leaves_out_what_a_masked_loss_does() {
     assert_eq!(model.inputs.values().map(|input| input.bound).max(), Some(9));
 }
 
+/// A loss that makes its own logits has none for others, but the mean that it makes says as much.
+#[test]
+fn perplexity_reads_a_mean_that_is_there() {
+    let parsed = |loss: &str, metric: &str| {
+        let text = format!(
+            "model m {{
+                input x: real[batch, 8]
+                input y: i32[batch]
+                {loss}
+                metric {metric}
+            }}"
+        );
+        parse(&SourceFile::new("test.rdl", text), &NoFiles).map(|(program, _)| program)
+    };
+    let alone = "mean = linear_cross_entropy(x, y, 8, masked = true)\nloss mean";
+    let model = parsed(alone, "perplexity(mean)").expect("it is a mean").model;
+    let [metric] = &model.metrics[..] else { panic!("{model}") };
+    assert_eq!((Some(metric.node), metric.reading), (model.loss, Reading::Exponential));
+    let part = "mean = cross_entropy(linear(x, 8), y)\nloss 0.5 * mean";
+    let model = parsed(part, "perplexity(mean)").expect("it is a mean").model;
+    let [metric] = &model.metrics[..] else { panic!("{model}") };
+    assert_ne!(Some(metric.node), model.loss);
+    for (loss, metric, expected) in [
+        (alone, "perplexity(x)", "`perplexity` needs the argument `targets`"),
+        (part, "perplexity(0.5 * mean)", "`perplexity` needs the argument `targets`"),
+        (
+            alone,
+            "perplexity(mean, masked = true)",
+            "says itself which rows it leaves out",
+        ),
+        (alone, "accuracy(mean)", "`accuracy` needs the argument `targets`"),
+    ] {
+        let wrong = parsed(loss, metric).expect_err(metric).to_string();
+        assert!(wrong.contains(expected), "{wrong}");
+    }
+}
+
 /// A loss alone, and with a metric that leaves out masked rows; updates have the same digits.
 fn plain_and_measured(inputs: &str, masked: bool) -> [Program; 2] {
     let both = ["", "metric accuracy(logits, y, masked = true)"].map(|metric| {

@@ -8,8 +8,8 @@ use crate::{
     search::{candidate::Candidate, ranking::Ranking},
     space::{cuts::Chain, tied::Tied, values::left_out},
 };
-use roundelay_codegen::{Undivided, undivided};
-use roundelay_dsl::{Choice, Model, Node, Numbers, Operation, Program, Search};
+use roundelay_codegen::{Undivided, divides_classes, undivided};
+use roundelay_dsl::{Choice, Model, Numbers, Operation, Program, Search};
 use roundelay_schedule::{Exactness, Hop, Placement, Plan, PoolId, Rule};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -150,17 +150,19 @@ fn whole(model: &Model, plan: &Plan) -> Vec<String> {
     alike.into_iter().map(sentence).collect()
 }
 
-/// Classes that tensor parts could divide, were it not for who makes their logits.
+/// Classes that tensor parts do not divide, of a loss that makes its own logits.
 fn undivided_losses(model: &Model, plan: &Plan) -> Option<String> {
     let parts = plan.tensor.parts();
     let mut nodes = model.nodes.values();
-    let whole =
-        |node: &&Node| matches!(node.operation, Operation::LinearCrossEntropy { .. });
-    let loss = nodes.find(whole).filter(|_| parts > 1)?;
-    let name = &loss.name;
+    let (loss, classes) = nodes.find_map(|node| {
+        let is_loss = matches!(node.operation, Operation::LinearCrossEntropy { .. });
+        let weight = node.operands.get(1).filter(|_| is_loss)?;
+        let classes = model.shape(*weight).first()?.size;
+        (parts > 1 && !divides_classes(classes, plan.tensor)).then_some((node, classes))
+    })?;
     Some(format!(
-        "each of {parts} tensor parts makes all logits of `{name}`: \
-         `cross_entropy(linear(…), …)` divides its classes among them"
+        "each of {parts} tensor parts makes all logits of `{}`, which has only {classes} classes",
+        loss.name
     ))
 }
 
@@ -432,18 +434,17 @@ mod tests {
             "model it {
                 input tokens:  i32[batch, 8]
                 input targets: i32[batch, 8]
-                x = embedding(tokens, 24, 16)
-                loss linear_cross_entropy(x, targets, 24)
+                x = embedding(tokens, 3, 16)
+                loss linear_cross_entropy(x, targets, 3)
             }
-            plan { placement accumulate, stages 1, tensor { rows 2, columns 1 } }",
+            plan { placement accumulate, stages 1, tensor { rows 4, columns 1 } }",
         );
         let mut plan = sample::plan_on(1);
-        let mut told = |tensor| {
-            plan.tensor = tensor;
+        let mut told = |rows| {
+            plan.tensor = Tensor::rows(rows, Sequence::Whole);
             let notes = notes(&program, &plan);
-            notes.iter().any(|note| note.starts_with("each of 2 tensor parts makes all"))
+            notes.iter().any(|note| note.ends_with("`, which has only 3 classes"))
         };
-        assert!(told(Tensor::rows(2, Sequence::Whole)));
-        assert!(!told(Tensor::rows(1, Sequence::Whole)));
+        assert_eq!([1, 2, 4].map(&mut told), [false, false, true]);
     }
 }

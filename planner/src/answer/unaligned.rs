@@ -20,6 +20,8 @@ struct Classifier<'a> {
     loss: &'a Node,
     /// Metrics that read the logits.
     metrics: Vec<&'a str>,
+    /// Metrics that read the loss itself.
+    of_loss: Vec<&'a str>,
 }
 
 impl<'a> Classifier<'a> {
@@ -38,15 +40,19 @@ impl<'a> Classifier<'a> {
         };
         let reads =
             |other: NodeId| model.nodes[other].operands.contains(&Source::Node(*map));
-        // One of the same loss is that node.
-        let metrics = model.metrics.iter().filter(|metric| reads(metric.node));
+        let named = |of_loss: bool| {
+            let metrics = model.metrics.iter().filter(|metric| reads(metric.node));
+            let own = metrics.filter(move |metric| (metric.node == loss) == of_loss);
+            own.map(|metric| metric.name.as_str()).collect()
+        };
         let is_metric = |id| model.metrics.iter().any(|metric| metric.node == id);
         let mut readers = model.nodes.ids().filter(|id| reads(*id));
         readers.all(|id| id == loss || is_metric(id)).then(|| Self {
             map: *map,
             weight: *weight,
             loss: node,
-            metrics: metrics.map(|metric| metric.name.as_str()).collect(),
+            metrics: named(false),
+            of_loss: named(true),
         })
     }
 
@@ -73,8 +79,8 @@ impl<'a> Classifier<'a> {
     }
 }
 
-/// What unaligned logits cost in a plan, and what to write instead. A loss that makes its own logits divides no
-/// classes, so for split tensors there is nothing to say.
+/// What unaligned logits cost in a plan, and what to write instead. Parts of a grid make the logits of their own
+/// classes as an array in any case, so for split tensors there is nothing to say.
 pub(crate) fn unaligned_logits(
     program: &Program,
     model: &Model,
@@ -108,14 +114,16 @@ fn told(
     let calls = cost.forward.calls.iter().chain(&cost.backward.calls);
     let [now, aligned] = slowest(program, plan, calls)?;
     let name = &model.nodes[own.map].name;
-    let metrics = match &own.metrics[..] {
+    let told = |names: &[&str], what: &str| match names {
         [] => String::new(),
-        all => format!(" (it leaves no logits for `metric {}`)", all.join("`, `metric ")),
+        all => format!(" ({what} `metric {}`)", all.join("`, `metric ")),
     };
+    let metrics = told(&own.metrics, "it leaves no logits for");
+    let of_loss = told(&own.of_loss, "its result is what is left for");
     Some(format!(
         "rows of {classes} logits are no whole multiples of {LOADED} bytes, which tensor cores load at once: \
          the products of `{name}` take {now} of a micro-batch, where aligned rows would take {aligned}; \
-         `loss {}`, with x for what `{name}` reads, makes rows that are{metrics}",
+         `loss {}`, with x for what `{name}` reads, makes rows that are{metrics}{of_loss}",
         own.instead(model)
     ))
 }
@@ -219,9 +227,13 @@ mod tests {
         let text = note(&program([TIED, &measured], HALF, "bf16"), whole);
         let text = text.expect("a metric is no part of training");
         assert!(
-            text.ends_with("(it leaves no logits for `metric perplexity`)"),
+            text.ends_with("(its result is what is left for `metric perplexity`)"),
             "{text}"
         );
+        let measured = format!("{LOSS}\nmetric accuracy(logits, next)");
+        let text = note(&program([TIED, &measured], HALF, "bf16"), whole);
+        let text = text.expect("a metric is no part of training");
+        assert!(text.ends_with("(it leaves no logits for `metric accuracy`)"), "{text}");
     }
 
     #[test]
