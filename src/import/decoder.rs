@@ -152,8 +152,8 @@ pub(super) enum Positions {
 
 /// What a table with two users forbids.
 pub(super) const TIED: &str = "The head shares the table of tokens with the embedding. Stages do \
-                                not share parameters, so no cut parts first and last layer: \
-                                only what follows the head can be a stage of its own.";
+                                not share parameters, so no cut parts the first layer from the \
+                                last.";
 
 /// Positions of a sequence by default at most.
 const LONGEST: u64 = 2048;
@@ -258,6 +258,28 @@ impl Decoder {
             let map = Call::new("linear").then(self.table_width()).with("bias", "false");
             x = map.with("deviation", "deviation").of(&x);
         }
+        match self.head.cap {
+            None => self.entropy(&x),
+            Some(cap) => self.capped(&x, cap),
+        }
+    }
+
+    /// A loss that makes its own logits, some rows at a time or among parts of tensors some classes.
+    fn entropy(&self, x: &str) -> Vec<String> {
+        let entropy = Call::new("linear_cross_entropy").then("targets");
+        let entropy = match self.head.table {
+            Table::Shared => entropy.with("weight", "table"),
+            Table::Own => entropy.then("vocab").with("deviation", "deviation"),
+        };
+        vec![
+            format!("entropy = {}", entropy.of(x)),
+            "loss entropy".to_owned(),
+            "metric perplexity(entropy)".to_owned(),
+        ]
+    }
+
+    /// The loss of logits that are bounded.
+    fn capped(&self, x: &str, cap: f64) -> Vec<String> {
         let logits = Call::new("linear");
         let logits = match self.head.table {
             Table::Shared => logits.with("weight", "table").with("bias", "false"),
@@ -265,12 +287,9 @@ impl Decoder {
                 logits.then("vocab").with("bias", "false").with("deviation", "deviation")
             }
         };
-        let mut logits = logits.of(&x);
-        if let Some(cap) = self.head.cap {
-            logits = Call::new("soft_cap").then(number(cap)).of(&logits);
-        }
+        let capped = Call::new("soft_cap").then(number(cap)).of(&logits.of(x));
         vec![
-            format!("logits = {logits}"),
+            format!("logits = {capped}"),
             "loss cross_entropy(logits, targets)".to_owned(),
             "metric perplexity(logits, targets)".to_owned(),
         ]

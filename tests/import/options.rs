@@ -18,7 +18,7 @@ fn an_unknown_field_can_be_ignored_and_is_said_to_be() {
 #[test]
 fn an_option_that_does_not_go_with_it_is_to_blame() {
     let blamed = |options: ImportOptions, words: &[&str]| {
-        let wrong = imported(&fixture("gpt2"), &options).expect_err("it is refused");
+        let wrong = imported(&fixture("gpt2-xl"), &options).expect_err("it is refused");
         assert_eq!(wrong.iter().len(), 1, "{wrong}");
         let said = wrong.to_string();
         assert!(words.iter().all(|word| said.contains(word)), "{said}: {words:?}");

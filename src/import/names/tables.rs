@@ -37,7 +37,7 @@ pub(in crate::import) const GPT2: Names = Names {
         row("positions", "wpe"),
         row("layer_norm", "ln_f"),
     ],
-    heads: &[row("logits", "lm_head")],
+    heads: &[row("entropy", "lm_head")],
     idle: &[".attn.bias", ".attn.masked_bias", "lm_head.weight"],
 };
 
@@ -62,7 +62,7 @@ pub(in crate::import) const OPT: Names = Names {
         row("layer_norm", "decoder.final_layer_norm"),
         row("linear_1", "decoder.project_out"),
     ],
-    heads: &[row("logits", "lm_head")],
+    heads: &[row("entropy", "lm_head")],
     idle: &["lm_head.weight"],
 };
 
@@ -82,7 +82,7 @@ pub(in crate::import) const GPT_NEOX: Names = Names {
         row("x", "embed_in"),
         row("layer_norm", "final_layer_norm"),
     ],
-    heads: &[row("logits", "embed_out")],
+    heads: &[row("entropy", "embed_out")],
     idle: &[".attention.bias", ".attention.masked_bias", ".inv_freq", "embed_out.weight"],
 };
 
@@ -108,7 +108,7 @@ pub(in crate::import) const LLAMA: Names = Names {
         row("x", "embed_tokens"),
         row("rms_norm", "norm"),
     ],
-    heads: &[row("logits", "lm_head")],
+    heads: &[row("entropy", "lm_head"), row("logits", "lm_head")],
     idle: &[".inv_freq", "lm_head.weight"],
 };
 
