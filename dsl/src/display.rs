@@ -1,8 +1,8 @@
 //! A model as text: one line per input, parameter and operation.
 
 use crate::{
-    Cap, Heads, Masked, Model, ModelMetric, Node, NodeId, Operation, Projections, Scale,
-    Sight, Source, Still, Stretch, Turning, Window, value::spelled,
+    Cap, Chunks, Heads, Masked, Model, ModelMetric, Node, NodeId, Operation, Projections,
+    Scale, Sight, Source, Still, Stretch, Turning, Window, value::spelled,
 };
 use roundelay_schedule::{Element, Hop, Initial, Origin, Reading, Treatment};
 use std::fmt;
@@ -229,7 +229,10 @@ impl fmt::Display for Operation {
             Operation::CrossEntropy { masked } => {
                 write!(f, "{}cross_entropy", mask(*masked))
             }
-            Operation::LinearCrossEntropy { chunks, masked } => {
+            Operation::LinearCrossEntropy { chunks: Chunks::Usual, masked } => {
+                write!(f, "{}linear_cross_entropy", mask(*masked))
+            }
+            Operation::LinearCrossEntropy { chunks: Chunks::Number(chunks), masked } => {
                 write!(f, "{}linear_cross_entropy[chunks = {chunks}]", mask(*masked))
             }
             Operation::MeanSquaredError => f.write_str("mse"),

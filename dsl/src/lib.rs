@@ -50,7 +50,7 @@ pub use import::{Disk, Files, NoFiles};
 pub use lists::{ListMistake, Lists, begins_lists, read_lists, write_lists};
 pub use local::{Head, localised};
 pub use operators::{METRICS, OPERATORS, Operator};
-pub use part::{Masked, Motion, Padding, Part, PartShare};
+pub use part::{Chunks, Masked, Motion, Padding, Part, PartShare};
 pub use pattern::Pattern;
 pub use plan_lines::{PlanLine, PlanLines};
 pub use program::{

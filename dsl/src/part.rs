@@ -92,6 +92,33 @@ pub enum Masked {
     Yes,
 }
 
+/// In how many groups of rows a loss makes its own logits, one after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chunks {
+    /// In [`Chunks::MANY`], or in fewer where groups would have less than [`Chunks::LEAST_ROWS`]: each reads
+    /// the whole weight, and adds to its whole gradient.
+    Usual,
+    /// In so many, at least one.
+    Number(u64),
+}
+
+impl Chunks {
+    /// Groups of many rows.
+    pub const MANY: u64 = 8;
+
+    /// Rows of a group where there are more.
+    pub const LEAST_ROWS: u64 = 512;
+
+    /// Rows of a group, of so many in all; the last one may have less.
+    pub fn rows(self, all: u64) -> u64 {
+        let rows = match self {
+            Self::Usual => all.div_ceil(Self::MANY).max(Self::LEAST_ROWS).min(all),
+            Self::Number(chunks) => all.div_ceil(chunks.max(1)),
+        };
+        rows.max(1)
+    }
+}
+
 /// What becomes of an array when its layout changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Motion {
@@ -116,4 +143,17 @@ pub enum PartShare {
     Extent(u32),
     /// Part of all rows one behind the other, whatever the last extent counts.
     Tokens,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_have_as_many_rows_as_is_usual() {
+        let usual =
+            [0, 1, 511, 512, 513, 4096, 4097, 65_536].map(|all| Chunks::Usual.rows(all));
+        assert_eq!(usual, [1, 1, 511, 512, 512, 512, 513, 8192]);
+        assert_eq!([3, 100].map(|all| Chunks::Number(8).rows(all)), [1, 13]);
+    }
 }

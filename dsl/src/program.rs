@@ -1,7 +1,8 @@
 //! The resolved program: no text except for display, every name a handle, every shape checked.
 
 use crate::{
-    Cap, Head, Heads, Masked, Part, Pattern, Projections, Scale, Sight, Sliced, Turning,
+    Cap, Chunks, Head, Heads, Masked, Part, Pattern, Projections, Scale, Sight, Sliced,
+    Turning,
 };
 use roundelay_schedule::{
     Belonging, Bytes, Contraction, Data, DeviceId, DeviceList, Division, Element,
@@ -334,8 +335,8 @@ pub enum Operation {
     /// [`Operation::CrossEntropy`] of the logits x · weightᵀ, of which only this many rows are there at
     /// a time; shape ().
     LinearCrossEntropy {
-        /// How many times logits are made, of as many rows each; at least one.
-        chunks: u64,
+        /// How many times logits are made, of as many rows each.
+        chunks: Chunks,
         /// Whether targets may be v, for none.
         masked: Masked,
     },

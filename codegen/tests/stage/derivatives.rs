@@ -19,7 +19,9 @@ use attention::{
     stored_scores_with_and_without_mask,
 };
 use roundelay_codegen::{StageError, Stages, stages};
-use roundelay_dsl::{Extent, Masked, Model, Operation, Sliced, Source, Still, Turning};
+use roundelay_dsl::{
+    Chunks, Extent, Masked, Model, Operation, Sliced, Source, Still, Turning,
+};
 use roundelay_schedule::{Float, Id, Parameter, Role, Stage, Treatment};
 
 const EXAMPLES: u64 = 2;
@@ -379,7 +381,8 @@ fn a_loss_that_makes_its_logits() {
         let x = build.node(Operation::Gelu, &[x], &extents(&[7, 3]));
         let classes =
             build.tokens("classes", &[fixed(7)], 5 + u64::from(masked == Masked::Yes));
-        let operation = Operation::LinearCrossEntropy { chunks, masked };
+        let operation =
+            Operation::LinearCrossEntropy { chunks: Chunks::Number(chunks), masked };
         let mut operands = vec![x, table, classes];
         if masked == Masked::Yes {
             operands.push(build.shares(7));

@@ -9,7 +9,7 @@ use crate::support::{
 use roundelay_codegen::{
     BackwardForm, Everywhere, StageError, StageForm, Stages, Storage, stages, stages_in,
 };
-use roundelay_dsl::{Masked, Model, Operation, Source};
+use roundelay_dsl::{Chunks, Masked, Model, Operation, Source};
 use roundelay_kernels::Kernel;
 use roundelay_schedule::{
     Access, Call, Float, Id, Operand, Pass, Recompute, Role, Routine, Stage, Tensor,
@@ -177,7 +177,8 @@ fn what_is_classified_lies_where_its_gradient_will() {
     let [weight, classes] = [WIDTH, CLASSES].map(|rows| build.parameter(&[rows, WIDTH]));
     let made = build.node(Operation::Linear, &[x, weight], &shape);
     let targets = build.tokens("targets", &[per_example(1)], CLASSES);
-    let loss = Operation::LinearCrossEntropy { chunks: 2, masked: Masked::No };
+    let loss =
+        Operation::LinearCrossEntropy { chunks: Chunks::Number(2), masked: Masked::No };
     let loss = build.node(loss, &[made, classes, targets], &[]);
     let stages = uncut(&build.end(loss));
     let forward = &stages.stages[Stage::new(0)].forward;
@@ -394,7 +395,8 @@ fn classifier() -> Model {
     let [narrow, classes] = [[8, 64], [512, 8]].map(|shape| build.parameter(&shape));
     let x = build.node(Operation::Linear, &[x, narrow], &[per_example(1), fixed(8)]);
     let targets = build.tokens("targets", &[per_example(1)], 512);
-    let loss = Operation::LinearCrossEntropy { chunks: 1, masked: Masked::No };
+    let loss =
+        Operation::LinearCrossEntropy { chunks: Chunks::Number(1), masked: Masked::No };
     let loss = build.node(loss, &[x, classes, targets], &[]);
     build.end(loss)
 }

@@ -5,7 +5,7 @@ use super::{
     linear::{Drawn, Weight, last_extent},
 };
 use crate::{
-    Masked, Mistake, Operation, TensorValue,
+    Chunks, Masked, Mistake, Operation, TensorValue,
     graph::Graph,
     signature::{Arguments, Fallback, missing, optional, required, unfit_shapes},
 };
@@ -29,7 +29,8 @@ pub(super) const LINEAR_CROSS_ENTROPY: Operator = Operator {
     name: "linear_cross_entropy",
     summary: "x (.., m), targets (..) i32 → `cross_entropy` of the logits x · weightᵀ, computed in \
               `chunks` groups of rows, so the full logits never exist (parts of tensors make those of \
-              their classes, of all rows at once); `classes`: their number v, or \
+              their classes, of all rows at once); `chunks`: by default 8, or fewer if they would have \
+              less than 512 rows; `classes`: their number v, or \
               `weight`: a parameter (v, m) that other operators use too; `deviation` as in `linear`; \
               `masked = true`: the mean leaves out rows whose target is v",
     formals: &[
@@ -38,7 +39,7 @@ pub(super) const LINEAR_CROSS_ENTROPY: Operator = Operator {
         optional("classes", Fallback::Absent),
         optional("weight", Fallback::Absent),
         optional("deviation", Fallback::Absent),
-        optional("chunks", Fallback::Number(8.0)),
+        optional("chunks", Fallback::Absent),
         optional("masked", Fallback::Truth(false)),
     ],
     build: linear_cross_entropy,
@@ -126,7 +127,10 @@ fn linear_cross_entropy(
 ) -> Result<TensorValue, Mistake> {
     let x = arguments.real_tensor("x")?;
     let targets = targets_of(arguments, (&x, "x"))?;
-    let chunks = arguments.whole_in("chunks", (1, MOST_CHUNKS))?;
+    let chunks = arguments.optional("chunks", |arguments, name| {
+        arguments.whole_in(name, (1, MOST_CHUNKS))
+    })?;
+    let chunks = chunks.map_or(Chunks::Usual, Chunks::Number);
     let masked = Masked::of(arguments)?;
     let formals = &["x", "targets", "classes"];
     let no_classes = || missing("linear_cross_entropy", "classes", formals);

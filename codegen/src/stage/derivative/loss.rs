@@ -2,7 +2,7 @@
 
 use super::{Derivative, Site};
 use crate::stage::call::{Step, Term, call};
-use roundelay_dsl::Masked;
+use roundelay_dsl::{Chunks, Masked};
 use roundelay_schedule::Element;
 
 /// y = mean of −log softmax(logits)[target], or the sum of these times shares over the rows that count.
@@ -40,14 +40,13 @@ fn room_of(classes: u64) -> u64 {
 /// loss whose weight is one; backward hands them on.
 pub(super) fn linear_cross_entropy(
     site: &Site<'_>,
-    chunks: u64,
+    chunks: Chunks,
     masked: Masked,
 ) -> Derivative {
     let [x, weight, targets] = site.operands();
     let (x, targets) = (x.matrix(), targets.flat());
     let (rows, classes) = (targets.elements(), weight.shape[0]);
-    let together = rows.div_ceil(chunks.max(1)).max(1);
-    let logits = site.scratch(0, &[together, room_of(classes)]);
+    let logits = site.scratch(0, &[chunks.rows(rows), room_of(classes)]);
     let lse = Term { element: Element::Wide, ..site.scratch(1, &[rows]) };
     let loss = site.result().flat();
     let forward = call("linear_cross_entropy", [x.clone(), weight.clone(), targets]);
