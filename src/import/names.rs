@@ -39,6 +39,14 @@ struct Row {
     layout: TwinLayout,
 }
 
+/// What a parameter is called where it is published.
+struct Called {
+    name: String,
+    /// By older releases.
+    older: Vec<String>,
+    layout: TwinLayout,
+}
+
 /// The same numbers.
 const fn row(own: &'static str, theirs: &'static str) -> Row {
     Row { own, theirs, layout: TwinLayout::Same }
@@ -59,7 +67,7 @@ impl Names {
                     self.inside(own, layers.len() - 1)
                 }
             };
-            let here = || (vec![parameter.name.clone()], TwinLayout::Same);
+            let here = || Called::newest(parameter.name.clone(), TwinLayout::Same);
             add(&mut twins, known.unwrap_or_else(here), parameter);
         }
         let idle = self.idle.iter().map(|end| (*end).to_owned()).collect();
@@ -67,38 +75,52 @@ impl Names {
     }
 
     /// What a parameter of a layer is called.
-    fn inside(&self, own: &str, number: usize) -> Option<(Vec<String>, TwinLayout)> {
-        let (ends, layout) = theirs(self.layers, own)?;
+    fn inside(&self, own: &str, number: usize) -> Option<Called> {
         let layer = self.layer.replace("{}", &number.to_string());
-        let whole = ends.into_iter().map(|end| format!("{layer}{end}")).collect();
-        Some((self.based(whole), layout))
+        Some(called(self.layers, own)?.within(&layer).based(self.base))
     }
 
     /// What a parameter outside of the layers is called.
-    fn outside(&self, own: &str) -> Option<(Vec<String>, TwinLayout)> {
-        let other = theirs(self.others, own);
-        let other = other.map(|(names, layout)| (self.based(names), layout));
-        other.or_else(|| theirs(self.heads, own))
-    }
-
-    /// Names with and without the base.
-    fn based(&self, names: Vec<String>) -> Vec<String> {
-        let with: Vec<String> =
-            names.iter().map(|name| format!("{}{name}", self.base)).collect();
-        [with, names].concat()
+    fn outside(&self, own: &str) -> Option<Called> {
+        let other = called(self.others, own).map(|other| other.based(self.base));
+        other.or_else(|| called(self.heads, own))
     }
 }
 
-/// Adds a parameter to the array of these names.
+impl Called {
+    fn newest(name: String, layout: TwinLayout) -> Self {
+        Self { name, older: Vec::new(), layout }
+    }
+
+    /// The same behind a prefix.
+    fn within(mut self, prefix: &str) -> Self {
+        let names = std::iter::once(&mut self.name).chain(&mut self.older);
+        names.for_each(|name| name.insert_str(0, prefix));
+        self
+    }
+
+    /// The same behind a prefix that some releases leave out.
+    fn based(self, base: &str) -> Self {
+        let without = [vec![self.name.clone()], self.older.clone()].concat();
+        let Self { name, older, layout } = self.within(base);
+        Self { name, older: [older, without].concat(), layout }
+    }
+}
+
+/// Adds a parameter to the array that has this name.
 fn add(
     twins: &mut Vec<Twin>,
-    (names, layout): (Vec<String>, TwinLayout),
-    ModelParameter { name, shape, kind, .. }: &ModelParameter,
+    Called { name, older, layout }: Called,
+    parameter: &ModelParameter,
 ) {
-    let own = TwinParameter { name: name.clone(), shape: shape.clone(), kind: *kind };
-    match twins.iter_mut().rev().find(|twin| twin.names == names) {
+    let own = TwinParameter {
+        name: parameter.name.clone(),
+        shape: parameter.shape.clone(),
+        kind: parameter.kind,
+    };
+    match twins.iter_mut().rev().find(|twin| twin.name == name) {
         Some(twin) => twin.parameters.push(own),
-        None => twins.push(Twin { names, parameters: vec![own], layout }),
+        None => twins.push(Twin { name, older, parameters: vec![own], layout }),
     }
 }
 
@@ -123,21 +145,22 @@ fn in_layer(name: &str) -> (&str, &str) {
     name.split_at(name.len() - rest.len())
 }
 
-/// The names of theirs that a parameter has by these rows, the newest first.
-fn theirs(rows: &[Row], own: &str) -> Option<(Vec<String>, TwinLayout)> {
-    rows.iter().find_map(|row| {
-        if row.own == own {
-            return Some((vec![row.theirs.to_owned()], row.layout));
+/// What a parameter is called by these rows.
+fn called(rows: &[Row], own: &str) -> Option<Called> {
+    rows.iter().find_map(|Row { own: module, theirs, layout }| {
+        if *module == own {
+            return Some(Called::newest((*theirs).to_owned(), *layout));
         }
-        let leaf = own.strip_prefix(row.own)?.strip_prefix('.')?;
-        let words: &[&str] = match leaf {
-            "weight" | "table" => &["weight"],
-            "gain" => &["weight", "gamma"],
-            "bias" if row.theirs.to_lowercase().contains("norm") => &["bias", "beta"],
-            "bias" => &["bias"],
+        let leaf = own.strip_prefix(module)?.strip_prefix('.')?;
+        let is_norm = theirs.to_lowercase().contains("norm");
+        let (word, older) = match leaf {
+            "weight" | "table" => ("weight", None),
+            "gain" => ("weight", Some("gamma")),
+            "bias" => ("bias", is_norm.then_some("beta")),
             _ => return None,
         };
-        let names = words.iter().map(|word| format!("{}.{word}", row.theirs)).collect();
-        Some((names, row.layout))
+        let name = |word: &str| format!("{theirs}.{word}");
+        let older = older.into_iter().map(name).collect();
+        Some(Called { name: name(word), older, layout: *layout })
     })
 }

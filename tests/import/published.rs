@@ -67,17 +67,30 @@ fn array(name: &str, shape: &[u64], is_less: bool) -> Vec<f32> {
     (0..count).map(|index| (number(name, index) + more) as f32).collect()
 }
 
+/// Extents and bytes of arrays.
+type Arrays = BTreeMap<String, (Value, Vec<u8>)>;
+
 /// A safetensors file of arrays of the formula.
 pub(crate) fn write_file(
     path: &Path,
     arrays: &BTreeMap<String, Vec<u64>>,
     is_less: bool,
 ) {
+    let bytes = |name: &str, shape: &[u64]| {
+        array(name, shape, is_less).into_iter().flat_map(f32::to_le_bytes).collect()
+    };
+    let arrays = arrays
+        .iter()
+        .map(|(name, shape)| (name.clone(), (json!(shape), bytes(name, shape))));
+    write_arrays(path, &arrays.collect());
+}
+
+/// A safetensors file of numbers in f32.
+fn write_arrays(path: &Path, arrays: &Arrays) {
     let (mut header, mut numbers) = (serde_json::Map::new(), Vec::new());
-    for (name, shape) in arrays {
+    for (name, (shape, bytes)) in arrays {
         let start = numbers.len();
-        let own = array(name, shape, is_less);
-        numbers.extend(own.into_iter().flat_map(f32::to_le_bytes));
+        numbers.extend_from_slice(bytes);
         let offsets = [start, numbers.len()];
         let entry = json!({"dtype": "F32", "shape": shape, "data_offsets": offsets});
         header.insert(name.clone(), entry);
@@ -89,7 +102,7 @@ pub(crate) fn write_file(
 }
 
 /// The extents and bytes of the arrays of a file.
-pub(crate) fn stored(path: &Path) -> BTreeMap<String, (Value, Vec<u8>)> {
+pub(crate) fn stored(path: &Path) -> Arrays {
     let bytes = fs::read(path).expect("it is there");
     let (length, rest) = bytes.split_at(8);
     let length = u64::from_le_bytes(length.try_into().expect("eight bytes"));
@@ -220,5 +233,46 @@ fn losses_of_published_weights_are_those_of_transformers() {
             back.contains_key(array) || !idle.iter().any(|end| array.ends_with(end))
         });
         assert!(back == whole, "{name}: {:?}, not {:?}", back.keys(), whole.keys());
+    }
+}
+
+/// What an array was called before.
+type Renamed = fn(&str) -> String;
+
+/// Older releases have no prefix, other words for gains and biases of norms, and constants that later
+/// classes make themselves.
+#[test]
+fn names_of_older_releases_are_read_too() {
+    let old: [(&str, Renamed, &str); 3] = [
+        (
+            "bert",
+            |name| {
+                let gamma = name.replace("LayerNorm.weight", "LayerNorm.gamma");
+                gamma.replace("LayerNorm.bias", "LayerNorm.beta")
+            },
+            "cls.seq_relationship.bias",
+        ),
+        ("gpt2", |name| name.replace("transformer.", ""), "h.0.attn.bias"),
+        ("gpt_neox", str::to_owned, "gpt_neox.layers.0.attention.rotary_emb.inv_freq"),
+    ];
+    let scratch = Scratch::new("import-older");
+    let [newer, older, ours, same] =
+        ["newer", "older", "ours", "same"].map(|name| scratch.path(name));
+    for (case, renamed, idle) in old {
+        let (_, config) =
+            cases().into_iter().find(|(name, _)| *name == case).expect(case);
+        let imported = accepted(&config);
+        write_file(&newer, &references()[case].arrays, false);
+        let arrays = stored(&newer).into_iter().map(|(name, own)| (renamed(&name), own));
+        let mut arrays: Arrays = arrays.collect();
+        arrays.insert(idle.to_owned(), (json!([1]), vec![0; 4]));
+        write_arrays(&older, &arrays);
+        for (from, to) in [(&newer, &ours), (&older, &same)] {
+            let output = OutputFile::new(to).expect("it can be written");
+            let files = WeightsFiles::open(from).expect("it is whole");
+            let rest = imported.weights.ours(&files, &output);
+            assert_eq!(rest.expect("all is there"), Vec::<String>::new(), "{case}");
+        }
+        assert!(stored(&ours) == stored(&same), "{case}");
     }
 }

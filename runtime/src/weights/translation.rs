@@ -17,7 +17,12 @@ use files::Stored;
 use recipe::{Recipe, write};
 use roundelay_schedule::{ParameterKind, nearest_hint};
 use safetensors::Dtype;
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter,
+    ops::Range,
+    path::Path,
+};
 use thiserror::Error;
 
 /// How the arrays of another program hold the parameters of a model.
@@ -32,9 +37,11 @@ pub struct Translation {
 /// An array of another program, and whose numbers it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Twin {
-    /// What the other program calls it: first what it is written under, then what it is read under too.
-    pub names: Vec<String>,
-    /// The parameters, one behind the other along the first extent of each. There is at least one.
+    /// What the other program calls it.
+    pub name: String,
+    /// What it has called it before; arrays are read under these names too.
+    pub older: Vec<String>,
+    /// The parameters, one behind the other along the first extent of each.
     pub parameters: Vec<TwinParameter>,
     /// What else is between the array and these.
     pub layout: TwinLayout,
@@ -45,7 +52,7 @@ pub struct Twin {
 pub struct TwinParameter {
     /// Global name.
     pub name: String,
-    /// Its whole extents, in our order; there is at least one.
+    /// Its whole extents, in our order.
     pub shape: Vec<u64>,
     /// What these are.
     pub kind: ParameterKind,
@@ -89,7 +96,7 @@ impl Translation {
         let begins =
             |twin: &&Twin| twin.parameters.iter().all(|own| fresh.has(&own.name));
         let (drawn, twins): (Vec<_>, Vec<_>) = self.twins.iter().partition(begins);
-        let names = drawn.iter().flat_map(|twin| &twin.names);
+        let names = drawn.iter().flat_map(|twin| twin.names());
         let idle = self.idle.iter().chain(names).cloned().collect();
         Ok(Self { twins: twins.into_iter().cloned().collect(), idle })
     }
@@ -146,7 +153,7 @@ impl Translation {
         for twin in &self.twins {
             match twin.stored(from) {
                 Ok(parts) => {
-                    recipes.insert(twin.names[0].clone(), twin.other_recipe(from, parts));
+                    recipes.insert(twin.name.clone(), twin.other_recipe(from, parts));
                 }
                 Err(mistake) => mistakes.extend(mistake),
             }
@@ -159,7 +166,7 @@ impl Translation {
 
 /// Nothing is written of weights with mistakes.
 fn refuse(
-    path: &std::path::Path,
+    path: &Path,
     mistakes: Vec<WeightsMistake>,
     names: WeightsNames,
 ) -> Result<(), WeightsError> {
@@ -172,6 +179,11 @@ fn refuse(
 }
 
 impl TwinParameter {
+    /// How many of its rows the array has.
+    fn rows(&self) -> u64 {
+        self.shape.first().copied().unwrap_or(1)
+    }
+
     /// Its extents in a file of weights.
     fn shape_in_file(&self) -> Vec<u64> {
         order::shape_in_file(self.kind, &self.shape)
@@ -179,10 +191,23 @@ impl TwinParameter {
 }
 
 impl Twin {
+    /// All its names, the newest first.
+    fn names(&self) -> impl Iterator<Item = &String> {
+        iter::once(&self.name).chain(&self.older)
+    }
+
+    /// Rows of all its parameters.
+    fn rows(&self) -> u64 {
+        self.parameters.iter().map(TwinParameter::rows).sum()
+    }
+
     /// The extents of the array.
     fn shape(&self) -> Vec<u64> {
-        let mut whole = self.parameters[0].shape_in_file();
-        whole[0] = self.parameters.iter().map(|own| own.shape[0]).sum();
+        let first = self.parameters.first();
+        let mut whole = first.map_or_else(|| vec![0], TwinParameter::shape_in_file);
+        if let Some(rows) = whole.first_mut() {
+            *rows = self.rows();
+        }
         match self.layout {
             TwinLayout::Same | TwinLayout::LessOne => whole,
             TwinLayout::Transposed => whole.into_iter().rev().collect(),
@@ -206,9 +231,8 @@ impl Twin {
         &self,
         files: &'a WeightsFiles,
     ) -> Result<(&'a str, &'a Stored), WeightsMistake> {
-        let Some((name, stored)) = self.names.iter().find_map(|name| files.get(name))
-        else {
-            let name = self.names[0].clone();
+        let Some((name, stored)) = self.names().find_map(|name| files.get(name)) else {
+            let name = self.name.clone();
             let hint = nearest_hint(&name, files.names().map(String::as_str));
             return Err(WeightsMistake::Missing { name, hint });
         };
@@ -222,7 +246,7 @@ impl Twin {
     ) -> impl Iterator<Item = (String, Recipe<'a>)> {
         let mut first = 0;
         self.parameters.iter().map(move |own| {
-            let rows = first..first + own.shape[0];
+            let rows = first..first + own.rows();
             first = rows.end;
             let dtype = match (self.layout, stored.place.dtype) {
                 (TwinLayout::LessOne, Dtype::F64) => Dtype::F64,
@@ -238,11 +262,10 @@ impl Twin {
     fn own_numbers(
         &self,
         stored: &Stored,
-        rows: &std::ops::Range<u64>,
+        rows: &Range<u64>,
         dtype: Dtype,
     ) -> Result<Vec<u8>, WeightsError> {
-        let all: u64 = self.parameters.iter().map(|own| own.shape[0]).sum();
-        let row = stored.place.length() / (all as usize).max(1);
+        let row = stored.place.length() / (self.rows() as usize).max(1);
         let bytes = rows.start as usize * row..rows.end as usize * row;
         if let Some([rows, columns]) = self.turned() {
             let size = (stored.place.dtype.bitsize() / 8) as u64;
@@ -275,7 +298,7 @@ impl Twin {
         if let Some([one, other]) = dtypes {
             let [one, other] =
                 [one, other].map(|part| format!("{:?}", part.place.dtype).to_lowercase());
-            let name = self.names[0].clone();
+            let name = self.name.clone();
             mistakes.push(WeightsMistake::Mixed { name, one, other });
         }
         if mistakes.is_empty() { Ok(parts) } else { Err(mistakes) }
@@ -283,20 +306,19 @@ impl Twin {
 
     /// How the array comes from its parameters.
     fn other_recipe<'a>(&'a self, from: &'a Weights, parts: Vec<Stored>) -> Recipe<'a> {
-        let dtype = parts[0].place.dtype;
+        let dtype = parts.first().map_or(Dtype::F32, |part| part.place.dtype);
         let size = (dtype.bitsize() / 8) as u64;
         Recipe::new(dtype, &self.shape(), move || {
             let mut whole = Vec::new();
             for (own, part) in self.parameters.iter().zip(&parts) {
-                let numbers = part.read()?;
-                let is_ours = from.kind.kind(own.kind) != own.kind;
-                let kind = if is_ours { own.kind } else { ParameterKind::Plain };
-                whole.extend_from_slice(&order::to_file(
-                    kind,
-                    numbers.into(),
-                    &own.shape,
-                    size,
-                ));
+                let numbers = part.read()?.into();
+                // What the file has in another order already is not turned again.
+                let kind = match from.kind.kind(own.kind) == own.kind {
+                    true => ParameterKind::Plain,
+                    false => own.kind,
+                };
+                let numbers = order::to_file(kind, numbers, &own.shape, size);
+                whole.extend_from_slice(&numbers);
             }
             Ok(match (self.turned(), self.layout) {
                 (Some(extents), _) => order::transposed(&whole, extents, size),

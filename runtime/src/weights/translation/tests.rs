@@ -14,8 +14,9 @@ fn parameter(name: &str, shape: &[u64]) -> TwinParameter {
 }
 
 fn twin(names: &[&str], layout: TwinLayout, parameters: Vec<TwinParameter>) -> Twin {
-    let names = names.iter().map(|name| (*name).to_owned()).collect();
-    Twin { names, parameters, layout }
+    let mut names = names.iter().map(|name| (*name).to_owned());
+    let name = names.next().unwrap();
+    Twin { name, older: names.collect(), parameters, layout }
 }
 
 /// An array of each layout.
@@ -163,6 +164,26 @@ fn what_begins_as_it_is_drawn_is_not_asked_for() {
     let found = translation.without(&["x.tokn".to_owned(), "b".to_owned()]);
     let told = found.unwrap_err().iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(told, ["no parameter lies in `x.tokn`; nearest is `x.token`"]);
+}
+
+/// What a description leaves open is no array and no panic.
+#[test]
+fn descriptions_may_be_empty() {
+    let scratch = Scratch::new("translation-empty");
+    let rows = [
+        ("nothing", Dtype::F32, &[0][..], vec![]),
+        ("scalar", Dtype::F32, &[], vec![0, 0, 128, 63]),
+    ];
+    let files = opened(&scratch, &rows);
+    let nothing = twin(&["nothing"], TwinLayout::Same, vec![]);
+    let scalar = twin(&["scalar"], TwinLayout::LessOne, vec![parameter("one", &[])]);
+    let translation = Translation { twins: vec![nothing, scalar], idle: vec![] };
+    let (ours, to) = output(&scratch, "ours");
+    assert!(translation.ours(&files, &to).unwrap().is_empty());
+    assert_eq!(arrays(&ours)["one"].2, 2_f32.to_le_bytes());
+    let (back, to) = output(&scratch, "back");
+    translation.theirs(&Weights::open(&ours).unwrap(), &to).unwrap();
+    assert_eq!(arrays(&back), arrays(&scratch.path().join("theirs")));
 }
 
 #[test]
