@@ -24,8 +24,8 @@ from safetensors.torch import save_file
 # The file of a folder that has one.
 FILE = "model.safetensors"
 
-# What the class makes and does not read, where BERT's head has a table of its own.
-UNREAD = {"cls.predictions.bias"}
+# What classes make and do not read, where the head has a table of its own.
+UNREAD = {"cls.predictions.bias", "lm_head.bias"}
 
 
 def number(name: str, count: int) -> numpy.ndarray:
@@ -85,7 +85,12 @@ def loss(model: torch.nn.Module, inputs: list[dict]) -> float:
     names = {"tokens": "input_ids", "types": "token_type_ids", "images": "pixel_values"}
     if "images" in given:
         given["images"] = given["images"].permute(0, 3, 1, 2)
-    logits = model(**{names[name]: value for name, value in given.items()}).logits
+    given = {names[name]: value for name, value in given.items()}
+    if "roberta" in model.config.model_type:
+        # Positions begin behind that of padding; the class counts them by tokens that are none.
+        length = given["input_ids"].shape[1]
+        given["position_ids"] = model.config.pad_token_id + 1 + torch.arange(length)[None]
+    logits = model(**given).logits
     logits, targets = logits.flatten(0, -2).double(), targets.flatten()
     # A target that is no class stands for one that does not count.
     targets = targets.masked_fill(targets == logits.shape[-1], -100)
@@ -96,8 +101,10 @@ def main(cases: str, output: str, back: str | None = None) -> None:
     found = {}
     scratch = pathlib.Path(cases).parent / "saved"
     for case in json.loads(pathlib.Path(cases).read_text()):
-        # Tokens of padding lie beyond the small vocabularies.
-        config, name = dict(case["config"], pad_token_id=None), case["name"]
+        config, name = case["config"], case["name"]
+        if config.get("pad_token_id", 0) is not None and config.get("pad_token_id", 0) >= 19:
+            # Tokens of padding lie beyond the small vocabularies.
+            config = dict(config, pad_token_id=None)
         shapes = saved(config, scratch)
         is_less = config["model_type"].startswith("gemma")
         arrays = {name: array(name, shape, is_less) for name, shape in shapes.items()}

@@ -7,6 +7,7 @@
 //! This module must not know: how the model is planned or run.
 
 mod activation;
+mod bert;
 mod call;
 mod decoder;
 mod encoder;

@@ -167,7 +167,9 @@ pub(super) fn sequence(
 ) -> u64 {
     let Some(asked) = options.sequence else { return most.min(LONGEST) };
     if asked > most && fields.is_clean() {
-        let message = format!("a sequence of {asked} is longer than `{name}`, {most}");
+        let message = format!(
+            "a sequence of {asked} is longer than the {most} positions of `{name}`"
+        );
         match positions {
             Positions::Trained => {
                 let hint =

@@ -1,13 +1,13 @@
-//! BERT and ViT: encoders, whose positions see all others. Defaults are those of transformers'
-//! configuration classes.
+//! Encoders, whose positions see all others, and ViT. Defaults are those of transformers' configuration
+//! classes.
 
 use super::{
     activation::activation,
     call::{Call, number},
-    decoder::{Positions, Sizes, Table, sequence},
+    decoder::{Sizes, Table},
     family::{attention_dropout, head},
     fields::Fields,
-    layer::{Branches, Feed, Layer, Norm, USUAL, bound, dropped},
+    layer::{Branches, Feed, Layer, Norm, USUAL, bound},
     model::Model,
     names::{self, Names},
     options::ImportOptions,
@@ -16,19 +16,19 @@ use super::{
 use roundelay_dsl::Code;
 use serde_json::{Value, json};
 
-/// What both encoders say about their layers.
-struct Encoder {
+/// What encoders say about their layers.
+pub(super) struct Encoder {
     sizes: Sizes,
     epsilon: f64,
-    deviation: f64,
-    activation: &'static str,
-    layer: Layer,
-    dropout: f64,
+    pub(super) deviation: f64,
+    pub(super) activation: &'static str,
+    pub(super) layer: Layer,
+    pub(super) dropout: f64,
 }
 
 impl Encoder {
     /// `bias` of queries, keys and values; `vocabulary` where there is one.
-    fn new(
+    pub(super) fn new(
         fields: &mut Fields<'_>,
         (bias, vocabulary): (bool, u64),
         (branches, dropout): (Branches, f64),
@@ -65,7 +65,7 @@ impl Encoder {
         Self { sizes, epsilon, deviation, activation, layer, dropout }
     }
 
-    fn model(
+    pub(super) fn model(
         self,
         name: &'static str,
         first: Vec<(&'static str, String)>,
@@ -85,167 +85,12 @@ impl Encoder {
 }
 
 /// An affine map to a width.
-fn map(width: &str) -> Call {
+pub(super) fn map(width: &str) -> Call {
     Call::new("linear").then(width).with("deviation", "deviation")
 }
 
-/// What BERT is trained on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Task {
-    MaskedTokens,
-    SequenceClasses,
-    TokenClasses,
-}
-
-impl Task {
-    /// The inputs as a program declares them.
-    fn inputs(self) -> Vec<String> {
-        let targets = match self {
-            Self::SequenceClasses => "input targets: i32[batch]",
-            Self::MaskedTokens | Self::TokenClasses => "input targets: i32[batch, seq]",
-        };
-        ["input tokens: i32[batch, seq]", "input types: i32[batch, seq]", targets]
-            .map(str::to_owned)
-            .into()
-    }
-
-    /// What weights are called where they are published.
-    fn published(self, table: Table) -> &'static Names {
-        match (self, table) {
-            (Self::MaskedTokens, Table::Shared) => &names::BERT,
-            (Self::MaskedTokens, Table::Own) => &names::BERT_APART,
-            (Self::SequenceClasses | Self::TokenClasses, _) => &names::BERT_CLASSES,
-        }
-    }
-}
-
-/// arXiv 1810.04805.
-pub(super) fn bert(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
-    let tasks = [
-        ("BertForMaskedLM", Task::MaskedTokens),
-        ("BertForSequenceClassification", Task::SequenceClasses),
-        ("BertForTokenClassification", Task::TokenClasses),
-    ];
-    let task = head(fields, &tasks, &["BertModel"]);
-    let vocabulary = fields.size_or("vocab_size", 30522);
-    let kinds = fields.size_or("type_vocab_size", 2);
-    let why = "positions are a trained table";
-    fields.only("position_embedding_type", &json!("absolute"), why);
-    let encoder = Encoder::new(fields, (true, vocabulary), (Branches::NormsAfter, 0.1));
-    let most = fields.size_or("max_position_embeddings", 512);
-    let most_named = ("max_position_embeddings", most);
-    let length = sequence(fields, options, most_named, Positions::Trained);
-    for pooler in POOLER {
-        fields.value(pooler);
-    }
-    let norm = &encoder.layer.norm;
-    let rows = (most != length).then_some(most);
-    let positions = Call::new("positions").then("width").maybe("rows", rows);
-    let positions = positions.with("deviation", "deviation").of("seq");
-    let table = match (Table::of(fields, true), task) {
-        (Table::Shared, Task::MaskedTokens) => Table::Shared,
-        (Table::Shared, Task::SequenceClasses | Task::TokenClasses) | (Table::Own, _) => {
-            Table::Own
-        }
-    };
-    let rows_of_tokens = match table {
-        Table::Shared => "table",
-        Table::Own => "vocab, width, deviation = deviation",
-    };
-    let tokens = format!("embedding(tokens, {rows_of_tokens})");
-    let types = format!("embedding(types, {kinds}, width, deviation = deviation)");
-    let x = norm.of(&format!("{tokens} + {types} + {positions}"));
-    let mut sizes = vec![("seq", length.to_string()), ("vocab", vocabulary.to_string())];
-    let mut before = task.inputs();
-    if table == Table::Shared {
-        let drawn = number(encoder.deviation);
-        before.push(format!("param table: [vocab, width] = normal({drawn})"));
-    }
-    before.extend(bound(&x, encoder.dropout));
-    let rate = fields.open_real("classifier_dropout", None).unwrap_or(encoder.dropout);
-    let (after, notes) = match task {
-        Task::MaskedTokens => {
-            let head = masked_head(norm, encoder.activation, table);
-            (head, masked_notes(table))
-        }
-        Task::SequenceClasses => {
-            sizes.push(("classes", classes_of_examples(fields).to_string()));
-            (class_head(task, rate), vec![NO_PADDING.to_owned()])
-        }
-        Task::TokenClasses => {
-            sizes.push(("classes", classes(fields).to_string()));
-            (class_head(task, rate), [UNCOUNTED, NO_PADDING].map(str::to_owned).into())
-        }
-    };
-    encoder.model("bert", sizes, (table, task.published(table)), [before, after, notes])
-}
-
-/// Which targets of tokens a loss leaves out.
-const UNCOUNTED: &str = "A target of `classes` stands for a token that does not count, as −100 does \
-                         in transformers.";
-
-/// What sequences of different lengths would need.
-const NO_PADDING: &str = "There is no mask of padding: every token of a sequence sees all others, \
-                          so sequences must be whole.";
-
-/// Fields of a pooler in multilingual releases, which the class does not read.
-const POOLER: [&str; 6] = [
-    "directionality",
-    "pooler_fc_size",
-    "pooler_num_attention_heads",
-    "pooler_num_fc_layers",
-    "pooler_size_per_head",
-    "pooler_type",
-];
-
-/// A map, an activation and a norm before the table.
-fn masked_head(norm: &Norm, activation: &str, table: Table) -> Vec<String> {
-    let x = norm.of(&format!("{activation}({})", map("width").of("x")));
-    let logits = Call::new("linear");
-    let logits = match table {
-        Table::Shared => logits.with("weight", "table"),
-        Table::Own => logits.then("vocab"),
-    };
-    let logits = logits.with("deviation", "deviation").of(&x);
-    vec![
-        format!("logits = {logits}"),
-        "loss cross_entropy(logits, targets, masked = true)".to_owned(),
-    ]
-}
-
-fn masked_notes(table: Table) -> Vec<String> {
-    let mut notes = vec![
-        "Trained on masked tokens: the head is that of BertForMaskedLM, there is no pooler. A \
-         target of `vocab` stands for a token that was not masked and does not count; the data \
-         must bring tokens with masks in them, types of 0 and 1, and such targets."
-            .to_owned(),
-    ];
-    if table == Table::Shared {
-        notes.push(super::decoder::TIED.to_owned());
-    }
-    notes
-}
-
-/// Classes of what a first token's pooled row, or every row, stands for.
-fn class_head(task: Task, rate: f64) -> Vec<String> {
-    let x = match task {
-        Task::SequenceClasses => format!("tanh({})", map("width").of("select(x, 0)")),
-        Task::MaskedTokens | Task::TokenClasses => "x".to_owned(),
-    };
-    let logits = map("classes").of(&dropped(&x, rate));
-    let masked = match task {
-        Task::SequenceClasses => "",
-        Task::MaskedTokens | Task::TokenClasses => ", masked = true",
-    };
-    vec![
-        format!("logits = {logits}"),
-        format!("loss cross_entropy(logits, targets{masked})"),
-        format!("metric accuracy(logits, targets{masked})"),
-    ]
-}
-
 /// The number of classes: as many as `id2label` names, or `num_labels`, or two.
-fn classes(fields: &mut Fields<'_>) -> u64 {
+pub(super) fn classes(fields: &mut Fields<'_>) -> u64 {
     let named = match fields.value("id2label") {
         None => None,
         Some(Value::Object(names)) if !names.is_empty() => Some(names.len() as u64),
@@ -268,7 +113,7 @@ fn classes(fields: &mut Fields<'_>) -> u64 {
 
 /// The number of classes of which every example has one: transformers takes other losses by
 /// `problem_type`, and where there is but one class.
-fn classes_of_examples(fields: &mut Fields<'_>) -> u64 {
+pub(super) fn classes_of_examples(fields: &mut Fields<'_>) -> u64 {
     let why = "the loss is the cross-entropy of one class among several";
     fields.only("problem_type", &json!("single_label_classification"), why);
     let classes = classes(fields);

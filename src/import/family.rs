@@ -1,7 +1,8 @@
 //! The families that can be imported, and what their heads and dropouts have in common.
 
 use super::{
-    encoder, fields::Fields, gemma, gpt, llama, model::Model, options::ImportOptions,
+    bert, encoder, fields::Fields, gemma, gpt, llama, model::Model,
+    options::ImportOptions,
 };
 use roundelay_dsl::Code;
 
@@ -15,8 +16,8 @@ pub(super) struct Family {
 }
 
 /// All families.
-pub(super) const FAMILIES: [Family; 13] = [
-    Family { model_type: "bert", read: encoder::bert },
+pub(super) const FAMILIES: [Family; 15] = [
+    Family { model_type: "bert", read: bert::bert },
     Family { model_type: "gemma", read: gemma::gemma },
     Family { model_type: "gemma2", read: gemma::gemma2 },
     Family { model_type: "gemma3_text", read: gemma::gemma3 },
@@ -28,7 +29,9 @@ pub(super) const FAMILIES: [Family; 13] = [
     Family { model_type: "phi3", read: llama::phi3 },
     Family { model_type: "qwen2", read: llama::qwen2 },
     Family { model_type: "qwen3", read: llama::qwen3 },
+    Family { model_type: "roberta", read: bert::roberta },
     Family { model_type: "vit", read: encoder::vit },
+    Family { model_type: "xlm-roberta", read: bert::xlm_roberta },
 ];
 
 /// What `architectures` says is trained; the first of `known` where it says nothing, or one of

@@ -105,7 +105,7 @@ const SUMMARIES: [&str; 5] = [
 ];
 
 /// Rows `first` .. of a table of positions, as many as a sequence has.
-fn positions(rows: u64, length: u64, first: u64) -> Call {
+pub(super) fn positions(rows: u64, length: u64, first: u64) -> Call {
     let whole = rows == length && first == 0;
     let call = Call::new("positions").then("width");
     let call = call.maybe("rows", (!whole).then_some(rows));

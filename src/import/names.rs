@@ -4,7 +4,7 @@ mod tables;
 
 pub(super) use tables::{
     BERT, BERT_APART, BERT_CLASSES, GEMMA, GEMMA_AROUND, GPT_NEOX, GPT2, LLAMA, OPT,
-    PHI3, VIT,
+    PHI3, ROBERTA, ROBERTA_APART, ROBERTA_CLASSES, ROBERTA_TOKENS, VIT,
 };
 
 use roundelay_dsl::{Model, ModelParameter};
@@ -82,8 +82,8 @@ impl Names {
 
     /// What a parameter outside of the layers is called.
     fn outside(&self, own: &str) -> Option<Called> {
-        let other = called(self.others, own).map(|other| other.based(self.base));
-        other.or_else(|| called(self.heads, own))
+        let other = || Some(called(self.others, own)?.based(self.base));
+        called(self.heads, own).or_else(other)
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 /// Configurations with the numbers of parameters that are published for them; tied tables count
 /// once.
-const PUBLISHED: [(&str, u64); 17] = [
+const PUBLISHED: [(&str, u64); 19] = [
     ("bert-base-uncased", 109_514_298),
     ("gemma-2-2b", 2_614_341_888),
     ("gemma-2b", 2_506_172_416),
@@ -24,7 +24,9 @@ const PUBLISHED: [(&str, u64); 17] = [
     ("pythia-160m", 162_322_944),
     ("qwen2-0.5b", 494_032_768),
     ("qwen3-0.6b", 596_049_920),
+    ("roberta-base", 124_697_433),
     ("vit-base-patch16-224", 86_567_656),
+    ("xlm-roberta-base", 278_295_186),
 ];
 
 #[test]

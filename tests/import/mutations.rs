@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// One release of every family.
-const RELEASES: [&str; 13] = [
+const RELEASES: [&str; 15] = [
     "bert-base-uncased",
     "gemma-2-2b",
     "gemma-2b",
@@ -19,7 +19,9 @@ const RELEASES: [&str; 13] = [
     "pythia-160m",
     "qwen2-0.5b",
     "qwen3-0.6b",
+    "roberta-base",
     "vit-base-patch16-224",
+    "xlm-roberta-base",
 ];
 
 fn values() -> Vec<Value> {

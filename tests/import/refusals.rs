@@ -490,7 +490,7 @@ fn sequences_are_as_long_as_asked_for_and_as_the_table_has_rows() {
     assert!(short.text.contains("rows = 1024"), "{}", short.text);
     assert_eq!(short.parameters, 124_439_808);
     let wrong = of("gpt2", 1025).expect_err("the table ends").to_string();
-    assert!(wrong.contains("`n_positions`, 1024"), "{wrong}");
+    assert!(wrong.contains("1024 positions of `n_positions`"), "{wrong}");
     let long = of("llama-2-7b", 8192).expect("angles have no end");
     assert!(long.warnings.iter().any(|said| said.message.contains("longer than")));
     assert!(

@@ -135,6 +135,18 @@ fn encoders() -> Vec<Case> {
             "bert-base-uncased",
             vec![head("BertForTokenClassification"), labels.clone()],
         ),
+        ("roberta", "roberta-base", vec![("hidden_act", json!("relu"))]),
+        ("roberta, a table of the head", "roberta-base", vec![own()]),
+        (
+            "roberta, sequences",
+            "roberta-base",
+            vec![head("RobertaForSequenceClassification"), labels.clone()],
+        ),
+        (
+            "xlm-roberta, tokens",
+            "xlm-roberta-base",
+            vec![head("XLMRobertaForTokenClassification"), labels.clone()],
+        ),
         ("vit", "vit-base-patch16-224", vec![labels, ("qkv_bias", json!(false))]),
     ]
 }

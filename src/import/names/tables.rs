@@ -218,7 +218,7 @@ pub(in crate::import) const BERT_APART: Names = Names {
     ..BERT
 };
 
-/// With a head for classes of sequences or of tokens; the former has the pooler.
+/// With a head for classes of sequences, which has the pooler, or of tokens.
 pub(in crate::import) const BERT_CLASSES: Names = Names {
     others: &[
         row("embedding", "embeddings.word_embeddings"),
@@ -230,6 +230,46 @@ pub(in crate::import) const BERT_CLASSES: Names = Names {
     heads: &[row("logits", "classifier")],
     ..BERT
 };
+
+/// RoBERTa and XLM-RoBERTa with the head for masked tokens, and one table.
+pub(in crate::import) const ROBERTA: Names = Names {
+    base: "roberta.",
+    heads: &[
+        row("linear", "lm_head.dense"),
+        row("layer_norm", "lm_head.layer_norm"),
+        row("logits.bias", "lm_head.bias"),
+    ],
+    idle: &[
+        ".position_ids",
+        "lm_head.bias",
+        "lm_head.decoder.weight",
+        "lm_head.decoder.bias",
+        "pooler.dense.weight",
+        "pooler.dense.bias",
+    ],
+    ..BERT
+};
+
+/// With a head for masked tokens that has a table of its own; the class then reads no other bias.
+pub(in crate::import) const ROBERTA_APART: Names = Names {
+    heads: &[
+        row("linear", "lm_head.dense"),
+        row("layer_norm", "lm_head.layer_norm"),
+        row("logits", "lm_head.decoder"),
+    ],
+    ..ROBERTA
+};
+
+/// With a head for classes of sequences.
+pub(in crate::import) const ROBERTA_CLASSES: Names = Names {
+    others: BERT_CLASSES.others,
+    heads: &[row("linear", "classifier.dense"), row("logits", "classifier.out_proj")],
+    ..ROBERTA
+};
+
+/// With a head for classes of tokens.
+pub(in crate::import) const ROBERTA_TOKENS: Names =
+    Names { heads: &[row("logits", "classifier")], ..ROBERTA_CLASSES };
 
 pub(in crate::import) const VIT: Names = Names {
     base: "vit.",
