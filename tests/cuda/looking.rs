@@ -114,16 +114,31 @@ fn images_that_are_split_by_pixels() {
     holds("pixels", WINDOWS, plan);
 }
 
-/// Its gradients come with the loss, which a look does not need.
-#[test]
-fn a_loss_by_chunks() {
+/// The model of text with a loss that makes its own logits.
+fn chunked() -> String {
     let whole = "logits = linear(layer_norm(x), vocab)
     loss cross_entropy(logits, targets)
     metric perplexity(logits, targets)";
-    let chunked = "loss linear_cross_entropy(layer_norm(x), targets, vocab, chunks = 3)";
+    let chunked = "mean = linear_cross_entropy(layer_norm(x), targets, vocab, chunks = 3)
+    loss mean
+    metric perplexity(mean)";
     assert!(TEXT.contains(whole));
+    TEXT.replace(whole, chunked)
+}
+
+/// Its gradients come with the loss, which a look does not need.
+#[test]
+fn a_loss_by_chunks() {
     let plan = "rule cyclic_v2, placement shared, micro_batches 2, stages 2";
-    holds("chunks", &TEXT.replace(whole, chunked), plan);
+    holds("chunks", &chunked(), plan);
+}
+
+/// Each part has the logits of its own classes.
+#[test]
+fn parts_of_a_loss_that_makes_its_logits() {
+    let plan = "rule sync, placement accumulate, stages 1, micro_batches 2, \
+                tensor { rows 2, columns 2 }";
+    holds("parts-of-chunks", &chunked(), plan);
 }
 
 #[test]

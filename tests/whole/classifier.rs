@@ -13,7 +13,8 @@ use roundelay::{
     parts::{
         runtime::{Cpu, CpuOptions, Dataset, Fill, State},
         schedule::{
-            DeviceId, Float, Id, Kind, Order, Placement, Rule, Sequence, States, Tensor,
+            Contraction, DeviceId, Float, Id, Kind, Order, Placement, Rule, Sequence,
+            States, Tensor,
         },
     },
 };
@@ -131,27 +132,43 @@ fn slices_replay_like_the_recursion() {
     compare_one(&program, &plan.with_slices(4), &RESTS[2..]);
 }
 
-/// Also of classes that parts do not divide evenly, and of fewer classes than parts.
+/// Also of classes that parts do not divide evenly, of fewer classes than parts, of a table that is stored in
+/// parts, and of a matrix of the loss's own.
 #[test]
 fn split_tensors_train_like_one_device() {
     let masked = CHUNKED.replace("chunks = 3", "masked = true");
-    for (loss, classes) in [(CHUNKED, 60), (CHUNKED, 61), (&masked, 60), (&masked, 3)] {
-        let text = text(loss).replace("[60, 16]", &format!("[{classes}, 16]"));
+    let own =
+        |classes: u64| format!("linear_cross_entropy(layer_norm(x), targets, {classes})");
+    let (few, many) = (own(5), own(61));
+    for (loss, rows) in [
+        (CHUNKED, 60),
+        (CHUNKED, 61),
+        (CHUNKED, 600),
+        (&masked, 60),
+        (&masked, 3),
+        (&few, 5),
+        (&many, 60),
+    ] {
+        let text = text(loss).replace("[60, 16]", &format!("[{rows}, 16]"));
         let program = descending(&text, 4, "1e-1", Float::F64);
-        let few = grids().filter(|tensor| [2, 4].contains(&tensor.parts()));
-        trains_like_one_device(&program, few, 1e-12);
+        let grids = grids().filter(|tensor| [2, 4].contains(&tensor.parts()));
+        trains_like_one_device(&program, grids, 1e-12);
     }
+    let program = descending(&text(CHUNKED), 4, "1e-1", Float::F64);
+    let halves = Tensor::rows(2, Sequence::Split).in_halves();
+    let gathered = Tensor { contraction: Contraction::Gather, ..Tensor::grid(1, 2) };
+    trains_like_one_device(&program, [halves, gathered], 1e-12);
 }
 
-/// Each of two parts has the logits of its own classes alone.
+/// Each part has the logits of its own classes alone, of all tokens.
 #[test]
 fn parts_divide_the_classes_of_a_loss_that_makes_its_logits() {
-    for (classes, tensor, divided) in [
-        (60, Tensor::rows(2, Sequence::Whole), true),
-        (61, Tensor::rows(2, Sequence::Whole), true),
-        (60, Tensor::grid(2, 2), true),
-        (61, Tensor::grid(2, 2), true),
-        (3, Tensor::rows(4, Sequence::Whole), false),
+    for (classes, tensor, own) in [
+        (60, Tensor::rows(2, Sequence::Whole), Some(30)),
+        (61, Tensor::rows(2, Sequence::Whole), Some(31)),
+        (60, Tensor::grid(2, 2), Some(15)),
+        (61, Tensor::grid(2, 2), Some(16)),
+        (3, Tensor::rows(4, Sequence::Whole), None),
     ] {
         let text = text(CHUNKED).replace("[60, 16]", &format!("[{classes}, 16]"));
         let program = program(&format!("{text}\n{}", job(4)));
@@ -159,9 +176,13 @@ fn parts_divide_the_classes_of_a_loss_that_makes_its_logits() {
             (Rule::Sync, Placement::Accumulate, Order::Sequential, States::Replicated);
         let schedule =
             compiled(&program, &plan(&program, kind, 1, 1).with_tensor(tensor));
-        let calls = schedule.routines.iter().flat_map(|(_, routine)| &routine.calls);
-        let whole = calls.filter(|call| &*call.kernel == "linear_cross_entropy").count();
-        assert_eq!(whole == 0, divided, "{classes} classes among {tensor:?}");
+        let calls = || schedule.routines.iter().flat_map(|(_, routine)| &routine.calls);
+        let whole = calls().any(|call| &*call.kernel == "linear_cross_entropy");
+        assert_eq!(whole, own.is_none(), "{classes} classes among {tensor:?}");
+        let parts = calls().filter(|call| &*call.kernel == "cross_entropy_part");
+        let shapes: Vec<&[u64]> = parts.map(|call| &call.operands[0].shape[..]).collect();
+        let expected: Vec<[u64; 3]> = own.map(|own| [4, 8, own]).into_iter().collect();
+        assert_eq!(shapes, expected, "{classes} classes among {tensor:?}");
     }
 }
 

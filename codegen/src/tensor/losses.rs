@@ -4,10 +4,11 @@
 use super::{
     layout::{Along, Layout},
     local::Local,
+    maps::Map,
     rules::last,
 };
 use roundelay_dsl::{Extent, Masked, Operation, Part, Source};
-use roundelay_schedule::{Direction, Tensor};
+use roundelay_schedule::{Direction, MapWay, Tensor};
 
 /// Whether a loss that makes its own logits makes those of a part of so many classes on each part of a grid:
 /// whatever the parts, if there is a class for each.
@@ -26,12 +27,12 @@ impl Local<'_> {
         let logits = self.shape(operands[0]);
         let split = Along::Split(last(&logits));
         let layout = self.layout(operands[0]);
-        let divides_classes = match self.alternates() {
+        let is_divided = match self.alternates() {
             true if self.tensor.idle().is_some() => layout.columns == split,
             true => layout == Layout::both(split),
             false => layout.rows == split,
         };
-        if !divides_classes {
+        if !is_divided {
             return self.replicated(operation, operands, &[]);
         }
         let logits_of_part = self.want(operands[0], layout);
@@ -54,10 +55,13 @@ impl Local<'_> {
         if let Some(features) = logits.last_mut() {
             *features = classes;
         }
-        let x = self.want(operands[0], Layout::both(Along::Varying));
-        let weight = self.want(operands[1], Layout::both(Along::Split(0)));
-        let made = (&logits[..], Layout::both(Along::Split(last(&logits))));
-        let own = self.add("logits", Operation::Linear, vec![x, weight], made);
+        let map = Map {
+            id: self.at,
+            operation: Operation::Linear,
+            operands: &operands[..2],
+            shape: &logits,
+        };
+        let (own, _) = self.split(map, MapWay::WholeToAll);
         self.over_classes((own, &logits), &operands[2..], masked)
     }
 

@@ -63,7 +63,7 @@ impl Local<'_> {
     }
 
     /// Own parts of what is read and made: whoever divides what is read has a summand.
-    fn split(&mut self, map: Map<'_>, way: MapWay) -> (Source, Layout) {
+    pub(super) fn split(&mut self, map: Map<'_>, way: MapWay) -> (Source, Layout) {
         let Map { id, operation, operands, shape } = map;
         let (from, to) = (way.from(), way.to().filter(|to| Some(*to) != way.from()));
         let x = along(from, Along::Split(last(&self.shape(operands[0]))));

@@ -108,7 +108,8 @@ fn perplexity_reads_a_mean_that_is_there() {
     let part = "mean = cross_entropy(linear(x, 8), y)\nloss 0.5 * mean";
     let model = parsed(part, "perplexity(mean)").expect("it is a mean").model;
     let [metric] = &model.metrics[..] else { panic!("{model}") };
-    assert_ne!(Some(metric.node), model.loss);
+    let plain = Operation::CrossEntropy { masked: Masked::No };
+    assert_eq!(model.nodes[metric.node].operation, plain);
     for (loss, metric, expected) in [
         (alone, "perplexity(x)", "`perplexity` needs the argument `targets`"),
         (part, "perplexity(0.5 * mean)", "`perplexity` needs the argument `targets`"),

@@ -9,7 +9,7 @@ use crate::{
     space::{cuts::Chain, tied::Tied, values::left_out},
 };
 use roundelay_codegen::{Undivided, divides_classes, undivided};
-use roundelay_dsl::{Choice, Model, Numbers, Operation, Program, Search};
+use roundelay_dsl::{Choice, Chunks, Model, Node, Numbers, Operation, Program, Search};
 use roundelay_schedule::{Exactness, Hop, Placement, Plan, PoolId, Rule};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -93,7 +93,7 @@ fn is_virtual(candidate: &Candidate, program: &Program) -> bool {
 fn of_first(plan: &Plan, program: &Program) -> Vec<String> {
     let Ok(own) = program.under(plan.rule) else { return Vec::new() };
     let mut notes = whole(&own.model, plan);
-    notes.extend(undivided_losses(&own.model, plan));
+    notes.extend(losses_among_parts(&own.model, plan));
     notes.extend(unaligned_logits(program, &own.model, plan));
     notes.extend(loss_alone(&own.model, plan));
     notes.extend(clipped_apart(plan, program));
@@ -150,20 +150,29 @@ fn whole(model: &Model, plan: &Plan) -> Vec<String> {
     alike.into_iter().map(sentence).collect()
 }
 
-/// Classes that tensor parts do not divide, of a loss that makes its own logits.
-fn undivided_losses(model: &Model, plan: &Plan) -> Option<String> {
+/// What a loss that makes its own logits does not do among tensor parts: divide too few classes, or make as many
+/// groups of rows as it is told to.
+fn losses_among_parts(model: &Model, plan: &Plan) -> Option<String> {
     let parts = plan.tensor.parts();
-    let mut nodes = model.nodes.values();
-    let (loss, classes) = nodes.find_map(|node| {
-        let is_loss = matches!(node.operation, Operation::LinearCrossEntropy { .. });
-        let weight = node.operands.get(1).filter(|_| is_loss)?;
-        let classes = model.shape(*weight).first()?.size;
-        (parts > 1 && !divides_classes(classes, plan.tensor)).then_some((node, classes))
-    })?;
-    Some(format!(
-        "each of {parts} tensor parts makes all logits of `{}`, which has only {classes} classes",
-        loss.name
-    ))
+    let told = |node: &Node| {
+        let Operation::LinearCrossEntropy { chunks, .. } = node.operation else {
+            return None;
+        };
+        let classes = model.shape(*node.operands.get(1)?).first()?.size;
+        let name = &node.name;
+        match (divides_classes(classes, plan.tensor), chunks) {
+            (false, _) => Some(format!(
+                "each of {parts} tensor parts makes all logits of `{name}`, which has only {classes} \
+                 classes"
+            )),
+            (true, Chunks::Number(chunks)) if chunks > u64::from(parts) => Some(format!(
+                "`chunks = {chunks}` of `{name}` counts only where tensors are not split: {parts} tensor \
+                 parts make the logits of their classes, of all rows at once"
+            )),
+            (true, Chunks::Number(_) | Chunks::Usual) => None,
+        }
+    };
+    model.nodes.values().find_map(told).filter(|_| parts > 1)
 }
 
 /// A last stage that shared parameters leave nothing but the loss.
@@ -429,22 +438,30 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_parts_do_not_divide_is_told() {
-        let program = sample::parsed(
-            "model it {
-                input tokens:  i32[batch, 8]
-                input targets: i32[batch, 8]
-                x = embedding(tokens, 3, 16)
-                loss linear_cross_entropy(x, targets, 3)
-            }
-            plan { placement accumulate, stages 1, tensor { rows 4, columns 1 } }",
-        );
-        let mut plan = sample::plan_on(1);
-        let mut told = |rows| {
+    fn what_a_loss_does_not_do_among_parts_is_told() {
+        let told = |loss: &str, rows| {
+            let program = sample::parsed(&format!(
+                "model it {{
+                    input tokens:  i32[batch, 8]
+                    input targets: i32[batch, 8]
+                    x = embedding(tokens, 3, 16)
+                    loss linear_cross_entropy(x, targets, {loss})
+                }}
+                plan {{ placement accumulate, stages 1, tensor {{ rows {rows}, columns 1 }} }}",
+            ));
+            let mut plan = sample::plan_on(1);
             plan.tensor = Tensor::rows(rows, Sequence::Whole);
+            let is_told = |note: &&String| note.contains("`linear_cross_entropy`");
             let notes = notes(&program, &plan);
-            notes.iter().any(|note| note.ends_with("`, which has only 3 classes"))
+            notes.iter().find(is_told).cloned().unwrap_or_default()
         };
-        assert_eq!([1, 2, 4].map(&mut told), [false, false, true]);
+        assert_eq!([1, 2].map(|rows| told("3", rows)), ["", ""]);
+        assert!(told("3", 4).ends_with("which has only 3 classes"), "{}", told("3", 4));
+        assert_eq!([1, 2].map(|rows| told("30, chunks = 2", rows)), ["", ""]);
+        let many = told("30, chunks = 3", 2);
+        assert!(
+            many.starts_with("`chunks = 3` of `linear_cross_entropy` counts only"),
+            "{many}"
+        );
     }
 }

@@ -119,7 +119,8 @@ fn told(
         all => format!(" ({what} `metric {}`)", all.join("`, `metric ")),
     };
     let metrics = told(&own.metrics, "it leaves no logits for");
-    let of_loss = told(&own.of_loss, "its result is what is left for");
+    let of_loss =
+        told(&own.of_loss, "bound to a name, it is all that `perplexity(…)` needs for");
     Some(format!(
         "rows of {classes} logits are no whole multiples of {LOADED} bytes, which tensor cores load at once: \
          the products of `{name}` take {now} of a micro-batch, where aligned rows would take {aligned}; \
@@ -227,7 +228,7 @@ mod tests {
         let text = note(&program([TIED, &measured], HALF, "bf16"), whole);
         let text = text.expect("a metric is no part of training");
         assert!(
-            text.ends_with("(its result is what is left for `metric perplexity`)"),
+            text.ends_with("(bound to a name, it is all that `perplexity(…)` needs for `metric perplexity`)"),
             "{text}"
         );
         let measured = format!("{LOSS}\nmetric accuracy(logits, next)");
