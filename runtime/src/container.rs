@@ -245,8 +245,12 @@ impl Container {
 impl Form {
     /// An array of a state.
     pub(crate) fn new(dtype: Float, shape: &[u64]) -> Self {
-        let shape = shape.iter().map(|extent| *extent as usize).collect();
-        Self { dtype: element(dtype), shape }
+        Self::of(element(dtype), shape)
+    }
+
+    /// An array of a file.
+    pub(crate) fn of(dtype: Dtype, shape: &[u64]) -> Self {
+        Self { dtype, shape: shape.iter().map(|extent| *extent as usize).collect() }
     }
 
     /// How many bytes its shape says.

@@ -169,6 +169,16 @@ impl OutputFile {
         &self.path
     }
 
+    /// Whether it is another one, under whatever name, so that one would be written over the other.
+    pub fn is(&self, other: &Self) -> bool {
+        match (&self.place, &other.place) {
+            (Place::File(one), Place::File(other)) => {
+                one.file_name() == other.file_name() && self.lies_in(folder_of(other))
+            }
+            (Place::Stream, _) | (_, Place::Stream) => false,
+        }
+    }
+
     /// Whether it lies in a folder itself, behind all links.
     pub fn lies_in(&self, folder: &Path) -> bool {
         let Place::File(file) = &self.place else { return false };

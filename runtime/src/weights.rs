@@ -60,7 +60,7 @@ impl FileKind {
     }
 
     /// What a parameter of a kind is where only a file in PyTorch's order has it in another one.
-    fn kind(self, own: ParameterKind) -> ParameterKind {
+    fn as_stored(self, own: ParameterKind) -> ParameterKind {
         match self {
             Self::Weights => own,
             Self::Checkpoint => ParameterKind::Plain,
@@ -85,16 +85,10 @@ impl Weights {
     /// # Errors
     /// [`WeightsError::Read`] and [`WeightsError::Damaged`].
     pub fn open(path: &Path) -> Result<Self, WeightsError> {
-        let path = path.to_path_buf();
-        let found = Container::open(&path)
+        let found = Container::open(path)
             .and_then(|container| Ok((FileKind::of(&container)?, Arc::new(container))));
-        match found {
-            Ok((kind, container)) => {
-                Ok(Self { path, kind, container, fresh: Fresh::default() })
-            }
-            Err(NotWhole::Damaged(reason)) => Err(WeightsError::Damaged { path, reason }),
-            Err(NotWhole::Unread(source)) => Err(WeightsError::Read { path, source }),
-        }
+        let (kind, container) = found.map_err(|error| WeightsError::of(path, error))?;
+        Ok(Self { path: path.to_path_buf(), kind, container, fresh: Fresh::default() })
     }
 
     /// The same without these parameters and those of these modules (`logits`, `layer.11`), whether the
@@ -142,7 +136,7 @@ impl Weights {
         job: &Job,
         parameter: &Parameter,
     ) -> Result<Result<ParameterState<ArraySource>, WeightsMistake>, WeightsError> {
-        let kind = self.kind.kind(parameter.kind);
+        let kind = self.kind.as_stored(parameter.kind);
         let expected = order::shape_in_file(kind, &parameter.whole_shape());
         let place = match place(arrays, &parameter.name, expected) {
             Ok(place) => place,

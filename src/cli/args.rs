@@ -321,7 +321,8 @@ pub(crate) struct ImportArgs {
     /// Where these go for `run --weights`, under the names of the program.
     #[arg(long, value_name = "FILE.SAFETENSORS", requires = "weights")]
     pub(crate) save: Option<PathBuf>,
-    /// Of these, leave out a parameter or all of a module (`logits`), for `run --fresh`.
+    /// Of these, leave out a parameter or all of a module (`logits`; `entropy` in decoders), for `run
+    /// --fresh`.
     #[arg(long, value_name = "NAME", requires = "weights")]
     pub(crate) fresh: Vec<String>,
     /// One JSON document on standard output.

@@ -3,7 +3,7 @@
 use super::{
     FORMAT, Form, args::ExportArgs, failure::Failure, import, load, print, print_json,
 };
-use roundelay::{ImportOptions, Weights};
+use roundelay::{ImportDtype, ImportOptions, Weights};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -16,8 +16,12 @@ struct Document {
 
 pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
     let output = load::output(&args.output, [&args.file, &args.weights])?;
-    let options =
-        ImportOptions { ignored: args.ignore.clone(), ..ImportOptions::default() };
+    let options = ImportOptions {
+        ignored: args.ignore.clone(),
+        // Names and shapes do not depend on what is trained in, which a configuration need not say.
+        dtype: Some(ImportDtype::F32),
+        ..ImportOptions::default()
+    };
     let imported = import::imported(&args.file, &options)?;
     let weights =
         Weights::open(&args.weights).map_err(|wrong| Failure::weights(&wrong, ""))?;

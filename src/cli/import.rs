@@ -5,8 +5,8 @@ use super::{
     problem::Problem,
 };
 use roundelay::{
-    ImportOptions, Imported, OutputFile, SourceFile, WeightsFiles,
-    parts::schedule::printable,
+    ImportOptions, Imported, OutputFile, SourceFile, Translation, TranslationError,
+    WeightsError, WeightsFiles, WeightsMistake, parts::schedule::printable,
 };
 use serde::Serialize;
 use std::{iter, path::Path, slice};
@@ -28,10 +28,6 @@ struct Written {
     /// Arrays that the model has nothing of.
     left_out: Vec<String>,
 }
-
-/// What to do about weights without the head that a configuration names.
-const HEAD: &str =
-    "if only a head is another one, `--fresh logits` leaves it out, here and in `run`";
 
 /// Weights that are there, where they go, and what of them does not.
 struct Weights<'a> {
@@ -77,9 +73,9 @@ fn weights(args: &ImportArgs) -> Result<Option<Weights<'_>>, Failure> {
     };
     let files =
         WeightsFiles::open(weights).map_err(|wrong| Failure::weights(&wrong, ""))?;
-    load::output(&args.output, files.files())?;
+    let program = load::output(&args.output, files.files())?;
     let output = load::output(save, files.files().iter().chain(iter::once(&args.file)))?;
-    if *save == args.output {
+    if program.is(&output) {
         let message = "the program and its weights are two files: `--save` names another";
         return Err(Failure::usage(save, message));
     }
@@ -94,7 +90,9 @@ impl Weights<'_> {
             Failure::usage(self.files.path(), &message.join("; "))
         })?;
         let left_out = translation.ours(&self.files, &self.output);
-        let left_out = left_out.map_err(|error| Failure::untranslated(&error, HEAD))?;
+        let left_out = left_out.map_err(|error| {
+            Failure::untranslated(&error, &fresh_hint(&translation, &error))
+        })?;
         if !left_out.is_empty() {
             note(&format!(
                 "warning: arrays of `{}` are left out, because the model has no parameter for \
@@ -105,6 +103,27 @@ impl Weights<'_> {
         }
         Ok(Written { output: self.output.path().display().to_string(), left_out })
     }
+}
+
+/// What to do about a head that weights do not have, or have for other classes: its names here.
+fn fresh_hint(translation: &Translation, error: &TranslationError) -> String {
+    const NAMED: usize = 4;
+    let TranslationError::Weights(WeightsError::Mismatch { mistakes, .. }) = error else {
+        return String::new();
+    };
+    let own = mistakes.iter().filter_map(|mistake| match mistake {
+        WeightsMistake::Missing { name, .. } | WeightsMistake::Shape { name, .. } => {
+            Some(translation.parameters_of(name))
+        }
+        _ => None,
+    });
+    let names: Vec<String> =
+        own.flatten().map(|own| format!("`--fresh {}`", own.name)).collect();
+    let more = if names.len() > NAMED { ", …" } else { "" };
+    let named = names[..names.len().min(NAMED)].join(", ");
+    format!(
+        "what is to begin as it is drawn is left out, here and in `run`: {named}{more}"
+    )
 }
 
 /// The first names, each on a line of its own.

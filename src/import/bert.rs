@@ -158,10 +158,7 @@ impl Release {
                     Head::Bert => encoder.activation,
                     Head::Roberta => "gelu",
                 };
-                (
-                    masked_head(norm, activation, table),
-                    masked_notes(self.tasks[0].0, table),
-                )
+                (masked_head(norm, activation, table), self.masked_notes(table))
             }
             Task::SequenceClasses => {
                 sizes.push(("classes", classes_of_examples(fields).to_string()));
@@ -176,6 +173,17 @@ impl Release {
         };
         let published = self.kind.published(task, table);
         encoder.model(self.name, sizes, (table, published), [before, after, notes])
+    }
+
+    fn masked_notes(&self, table: Table) -> Vec<String> {
+        let (class, _) = self.tasks[0];
+        let trained = format!(
+            "Trained on masked tokens: the head is that of {class}, there is no pooler. A target of \
+             `vocab` stands for a token that was not masked and does not count; the data must bring \
+             tokens with masks in them, their types, and such targets."
+        );
+        let tied = (table == Table::Shared).then(|| TIED.to_owned());
+        [trained, NO_PADDING.to_owned()].into_iter().chain(tied).collect()
     }
 
     /// The length of a sequence, and what comes before the layers.
@@ -195,7 +203,11 @@ impl Release {
             fields.refuse("pad_token_id", Code::Value, message, "");
         }
         let most = ("max_position_embeddings", rows.saturating_sub(first).max(1));
-        let length = sequence(fields, options, most, Positions::Trained);
+        let kind = match first {
+            0 => Positions::Trained,
+            rows => Positions::Behind(rows),
+        };
+        let length = sequence(fields, options, most, kind);
         let rows_of_tokens = match table {
             Table::Shared => "table",
             Table::Own => "vocab, width, deviation = deviation",
@@ -220,8 +232,8 @@ const UNCOUNTED: &str = "A target of `classes` stands for a token that does not 
                          in transformers.";
 
 /// What sequences of different lengths would need.
-const NO_PADDING: &str = "There is no mask of padding: every token of a sequence sees all others, \
-                          so sequences must be whole.";
+const NO_PADDING: &str = "There is no mask of padding: every token of a sequence sees all others and \
+                          has the next position, so sequences must be whole.";
 
 /// Fields of a pooler in multilingual releases, which the class does not read.
 const POOLER: [&str; 6] = [
@@ -246,18 +258,6 @@ fn masked_head(norm: &Norm, activation: &str, table: Table) -> Vec<String> {
         format!("logits = {logits}"),
         "loss cross_entropy(logits, targets, masked = true)".to_owned(),
     ]
-}
-
-fn masked_notes(class: &str, table: Table) -> Vec<String> {
-    let mut notes = vec![format!(
-        "Trained on masked tokens: the head is that of {class}, there is no pooler. A target of \
-         `vocab` stands for a token that was not masked and does not count; the data must bring tokens \
-         with masks in them, their types, and such targets."
-    )];
-    if table == Table::Shared {
-        notes.push(TIED.to_owned());
-    }
-    notes
 }
 
 /// What a pooler makes of the first token.

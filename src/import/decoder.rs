@@ -146,6 +146,8 @@ impl Sizes {
 pub(super) enum Positions {
     /// A table of this many rows.
     Trained,
+    /// A table whose first rows, so many, are for padding.
+    Behind(u64),
     /// Angles, which have no end.
     Angles,
 }
@@ -170,10 +172,11 @@ pub(super) fn sequence(
         let message = format!(
             "a sequence of {asked} is longer than the {most} positions of `{name}`"
         );
+        let hint = "the table of positions has no more rows; take a shorter `--seq`";
         match positions {
-            Positions::Trained => {
-                let hint =
-                    "the table of positions has no more rows; take a shorter `--seq`";
+            Positions::Trained => fields.refuse(name, Code::Value, message, hint),
+            Positions::Behind(rows) => {
+                let message = format!("{message}, whose first {rows} are for padding");
                 fields.refuse(name, Code::Value, message, hint);
             }
             Positions::Angles => fields.warn(name, message),
@@ -269,12 +272,8 @@ impl Decoder {
     /// A loss that makes its own logits, some rows at a time or among parts of tensors some classes.
     fn entropy(&self, x: &str) -> Vec<String> {
         let entropy = Call::new("linear_cross_entropy").then("targets");
-        let entropy = match self.head.table {
-            Table::Shared => entropy.with("weight", "table"),
-            Table::Own => entropy.then("vocab").with("deviation", "deviation"),
-        };
         vec![
-            format!("entropy = {}", entropy.of(x)),
+            format!("entropy = {}", self.classifier(entropy).of(x)),
             "loss entropy".to_owned(),
             "metric perplexity(entropy)".to_owned(),
         ]
@@ -282,18 +281,20 @@ impl Decoder {
 
     /// The loss of logits that are bounded.
     fn capped(&self, x: &str, cap: f64) -> Vec<String> {
-        let logits = Call::new("linear");
-        let logits = match self.head.table {
-            Table::Shared => logits.with("weight", "table").with("bias", "false"),
-            Table::Own => {
-                logits.then("vocab").with("bias", "false").with("deviation", "deviation")
-            }
-        };
+        let logits = self.classifier(Call::new("linear")).with("bias", "false");
         let capped = Call::new("soft_cap").then(number(cap)).of(&logits.of(x));
         vec![
             format!("logits = {capped}"),
             "loss cross_entropy(logits, targets)".to_owned(),
             "metric perplexity(logits, targets)".to_owned(),
         ]
+    }
+
+    /// A call with the matrix of the head.
+    fn classifier(&self, call: Call) -> Call {
+        match self.head.table {
+            Table::Shared => call.with("weight", "table"),
+            Table::Own => call.then("vocab").with("deviation", "deviation"),
+        }
     }
 }

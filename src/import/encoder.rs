@@ -160,7 +160,7 @@ pub(super) fn vit(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
         format!("input images: real[batch, image, image, {channels}]"),
         "input targets: i32[batch]".to_owned(),
     ];
-    let before = inputs.into_iter().chain(bound(&x, encoder.dropout)).collect();
+    let before = [&inputs[..], &bound(&x, encoder.dropout)].concat();
     let last = encoder.layer.norm.of("x");
     let logits = map("classes").of(&format!("select({last}, 0)"));
     let after = vec![

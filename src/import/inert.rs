@@ -20,6 +20,7 @@ const INERT: &[&str] = &[
     "_commit_hash",
     "_flash_attn_2_enabled",
     "_name_or_path",
+    "_num_labels",
     "architectures",
     "attn_implementation",
     "auto_map",

@@ -6,7 +6,6 @@ use super::{
     rotary::stretched,
 };
 use roundelay_dsl::Stretch;
-use std::iter;
 
 /// A layer: attention and a feed-forward block, each on a branch of its own.
 #[derive(Clone, Debug)]
@@ -80,10 +79,10 @@ pub(super) fn dropped(x: &str, rate: f64) -> String {
     if rate == 0.0 { x.to_owned() } else { format!("dropout({x}, {})", number(rate)) }
 }
 
-/// What binds x first. A drop is a statement of its own, so that no name depends on whether there is one.
-pub(super) fn bound(x: &str, rate: f64) -> Vec<String> {
-    let drop = (rate > 0.0).then(|| format!("x = {}", dropped("x", rate)));
-    iter::once(format!("x = {x}")).chain(drop).collect()
+/// What x is first. It is bound under a name that nothing binds again, so that its parameters have that name
+/// whether there is dropout or not.
+pub(super) fn bound(x: &str, rate: f64) -> [String; 2] {
+    [format!("embedded = {x}"), format!("x = {}", dropped("embedded", rate))]
 }
 
 impl Layer {

@@ -27,7 +27,7 @@ pub(super) struct Names {
     others: &'static [Row],
     /// Modules without the base.
     heads: &'static [Row],
-    /// What names of arrays end with that hold nothing of the model.
+    /// What names of arrays end with that hold constants.
     idle: &'static [&'static str],
 }
 
@@ -71,7 +71,7 @@ impl Names {
             add(&mut twins, known.unwrap_or_else(here), parameter);
         }
         let idle = self.idle.iter().map(|end| (*end).to_owned()).collect();
-        Translation { twins, idle }
+        Translation { twins, idle, ..Translation::default() }
     }
 
     /// What a parameter of a layer is called.

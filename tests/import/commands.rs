@@ -154,6 +154,25 @@ fn a_head_of_its_own_is_drawn() {
     printed(&mut run(" --fresh logits"));
 }
 
+/// What a model trains in changes no name, and an export has no option to say it.
+#[test]
+fn configurations_that_say_no_type_are_exported() {
+    let scratch = Scratch::new("import-typeless");
+    let [config, theirs] = published(&scratch);
+    let text = fs::read_to_string(&config).expect("it is text");
+    let mut fields: Value = serde_json::from_str(&text).expect("JSON");
+    fields["torch_dtype"] = "auto".into();
+    let config = scratch.file("config.json", &fields.to_string());
+    let [program, ours, back] =
+        ["gpt2.rdl", "ours", "back"].map(|name| scratch.path(name));
+    let mut import = roundelay("import --dtype f32");
+    import.arg(&config).arg("-o").arg(&program).arg("--weights").arg(&theirs);
+    printed(import.arg("--save").arg(&ours));
+    let mut export = roundelay("export");
+    printed(export.arg(&config).arg("--weights").arg(&ours).arg("-o").arg(&back));
+    assert_eq!(stored(&back).len(), 28);
+}
+
 #[test]
 fn outputs_of_an_import_are_none_of_its_files() {
     let scratch = Scratch::new("import-outputs");
@@ -166,11 +185,15 @@ fn outputs_of_an_import_are_none_of_its_files() {
         command
     };
     let before = fs::read(&theirs).expect("it is there");
+    let link = scratch.path("link");
+    std::os::unix::fs::symlink(&program, &link).expect("a link is made");
     for (program, save, words) in [
         (&program, &theirs, "is an input, and would be written over"),
         (&theirs, &program, "is an input, and would be written over"),
         (&program, &config, "is an input, and would be written over"),
         (&program, &program, "are two files"),
+        (&program, &scratch.path("./").join("./gpt2.rdl"), "are two files"),
+        (&program, &link, "are two files"),
     ] {
         refused(&mut import(program, save), 2, &[words]);
     }

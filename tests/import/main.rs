@@ -4,6 +4,7 @@
 mod clusters;
 mod commands;
 mod counts;
+mod encoders;
 mod mutations;
 mod options;
 mod published;

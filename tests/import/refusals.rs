@@ -491,6 +491,10 @@ fn sequences_are_as_long_as_asked_for_and_as_the_table_has_rows() {
     assert_eq!(short.parameters, 124_439_808);
     let wrong = of("gpt2", 1025).expect_err("the table ends").to_string();
     assert!(wrong.contains("1024 positions of `n_positions`"), "{wrong}");
+    assert!(of("roberta-base", 512).is_ok());
+    let wrong = of("roberta-base", 513).expect_err("the table ends").to_string();
+    assert!(wrong.contains("the 512 positions of"), "{wrong}");
+    assert!(wrong.contains("whose first 2 are for padding"), "{wrong}");
     let long = of("llama-2-7b", 8192).expect("angles have no end");
     assert!(long.warnings.iter().any(|said| said.message.contains("longer than")));
     assert!(

@@ -90,6 +90,11 @@ fn llamas() -> Vec<Case> {
         ("mistral", "mistral-7b-v0.1", vec![]),
         ("qwen2", "qwen2-0.5b", vec![]),
         ("qwen2, late windows", "qwen2-0.5b", vec![("use_sliding_window", json!(true))]),
+        (
+            "qwen2, late windows, a table of the head",
+            "qwen2-0.5b",
+            vec![("use_sliding_window", json!(true)), own()],
+        ),
         ("qwen3", "qwen3-0.6b", vec![]),
         ("gemma", "gemma-2b", vec![]),
         ("gemma, a table of the head", "gemma-2b", vec![own()]),
@@ -101,6 +106,11 @@ fn llamas() -> Vec<Case> {
                 ("attn_logit_softcapping", json!(0.7)),
                 ("final_logit_softcapping", json!(1.5)),
             ],
+        ),
+        (
+            "gemma2, a table of the head",
+            "gemma-2-2b",
+            vec![("final_logit_softcapping", json!(1.5)), own()],
         ),
         (
             "gemma3",

@@ -1,6 +1,6 @@
 //! What can be wrong with files of weights.
 
-use crate::{listed::listed, shown::shown};
+use crate::{container::NotWhole, listed::listed, shown::shown};
 use roundelay_schedule::printable;
 use std::{
     fmt, io,
@@ -63,6 +63,8 @@ pub enum WeightsNames {
     Own,
     /// Most are not.
     Foreign,
+    /// Of what another program has for the model less than half is there.
+    Other,
 }
 
 impl WeightsNames {
@@ -70,6 +72,7 @@ impl WeightsNames {
     fn hint(self) -> &'static str {
         match self {
             Self::Own => "",
+            Self::Other => "they are of another model than the configuration says",
             Self::Foreign => {
                 "most names are of another model or another program: weights are read under the \
                  names that `run --save` writes; `import --weights` reads those of Hugging Face"
@@ -83,12 +86,21 @@ impl fmt::Display for WeightsNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Own => Ok(()),
-            Self::Foreign => write!(f, "\n{}", self.hint()),
+            Self::Foreign | Self::Other => write!(f, "\n{}", self.hint()),
         }
     }
 }
 
 impl WeightsError {
+    /// What says that a file of weights does not read.
+    pub(super) fn of(path: &Path, error: NotWhole) -> Self {
+        let path = path.to_path_buf();
+        match error {
+            NotWhole::Damaged(reason) => Self::Damaged { path, reason },
+            NotWhole::Unread(source) => Self::Read { path, source },
+        }
+    }
+
     /// What would repair it, as the message ends with; empty where the message is all.
     pub fn hint(&self) -> &'static str {
         match self {
@@ -167,6 +179,16 @@ pub enum WeightsMistake {
         name: String,
         /// The nearest name of a parameter or a module, or nothing.
         hint: String,
+    },
+    /// A description of an array of another program that no array can keep.
+    #[error(
+        "the description of `{}` does not hold: its parameters differ in more than their rows, it is \
+         transposed and no matrix, or it is too large",
+        printable(name)
+    )]
+    Description {
+        /// Name of the array.
+        name: String,
     },
     /// Parameters that are one array elsewhere.
     #[error(

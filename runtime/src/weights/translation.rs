@@ -30,8 +30,10 @@ use thiserror::Error;
 pub struct Translation {
     /// The arrays; together they hold every parameter once.
     pub twins: Vec<Twin>,
-    /// What names of arrays end with that hold nothing of the model: constants, say.
+    /// What names of arrays end with that hold constants, of which nobody needs to be told.
     pub idle: Vec<String>,
+    /// Arrays that are left out on purpose.
+    pub skipped: BTreeSet<String>,
 }
 
 /// An array of another program, and whose numbers it holds.
@@ -97,8 +99,23 @@ impl Translation {
             |twin: &&Twin| twin.parameters.iter().all(|own| fresh.has(&own.name));
         let (drawn, twins): (Vec<_>, Vec<_>) = self.twins.iter().partition(begins);
         let names = drawn.iter().flat_map(|twin| twin.names());
-        let idle = self.idle.iter().chain(names).cloned().collect();
-        Ok(Self { twins: twins.into_iter().cloned().collect(), idle })
+        let skipped = self.skipped.iter().chain(names).cloned().collect();
+        let twins = twins.into_iter().cloned().collect();
+        Ok(Self { twins, idle: self.idle.clone(), skipped })
+    }
+
+    /// The parameters of an array, by any of its names.
+    pub fn parameters_of(&self, array: &str) -> &[TwinParameter] {
+        let twin = self.twins.iter().find(|twin| twin.names().any(|name| name == array));
+        twin.map_or(&[], |twin| &twin.parameters)
+    }
+
+    /// Descriptions that no array can keep.
+    fn faults(&self) -> Vec<WeightsMistake> {
+        let faulty = self.twins.iter().filter(|twin| !twin.is_sound());
+        faulty
+            .map(|twin| WeightsMistake::Description { name: twin.name.clone() })
+            .collect()
     }
 
     /// The names of all parameters.
@@ -109,16 +126,17 @@ impl Translation {
 
     /// Writes weights of the other program as a file of weights. Numbers that are less by one become f32,
     /// unless they are f64, because the sum may need more digits than 16 bits have. Returns which arrays
-    /// the model has nothing of.
+    /// are left out, but for constants and those that are skipped.
     ///
     /// # Errors
-    /// [`WeightsError::Mismatch`] with everything that does not fit, [`WeightsError::Read`], and those of
+    /// [`WeightsError::Mismatch`] with everything that does not fit, or a description that no array can keep, [`WeightsError::Read`], and those of
     /// [`OutputFile::write`].
     pub fn ours(
         &self,
         from: &WeightsFiles,
         to: &OutputFile,
     ) -> Result<Vec<String>, TranslationError> {
+        refuse(from.path(), self.faults(), WeightsNames::Own)?;
         let (mut recipes, mut mistakes) = (BTreeMap::new(), Vec::new());
         let mut taken = BTreeSet::new();
         for twin in &self.twins {
@@ -130,11 +148,17 @@ impl Translation {
                 Err(mistake) => mistakes.push(mistake),
             }
         }
-        refuse(from.path(), mistakes, WeightsNames::Own)?;
+        let names = match 2 * taken.len() < self.twins.len() {
+            true => WeightsNames::Other,
+            false => WeightsNames::Own,
+        };
+        refuse(from.path(), mistakes, names)?;
         write(&recipes, to)?;
-        let is_idle = |name: &String| self.idle.iter().any(|end| name.ends_with(end));
-        let rest = from.names().filter(|name| !taken.contains(name.as_str()));
-        Ok(rest.filter(|name| !is_idle(name)).cloned().collect())
+        let is_told = |name: &&String| {
+            let is_idle = self.idle.iter().any(|end| name.ends_with(end));
+            !taken.contains(name.as_str()) && !is_idle && !self.skipped.contains(*name)
+        };
+        Ok(from.names().filter(is_told).cloned().collect())
     }
 
     /// Writes a file of weights, or the newest parameters of a checkpoint, as one safetensors file of the
@@ -147,6 +171,7 @@ impl Translation {
         from: &Weights,
         to: &OutputFile,
     ) -> Result<(), TranslationError> {
+        refuse(&from.path, self.faults(), WeightsNames::Own)?;
         let arrays = from.arrays();
         let mut mistakes = strangers(&arrays, &self.parameters());
         let mut recipes = BTreeMap::new();
@@ -199,6 +224,27 @@ impl Twin {
     /// Rows of all its parameters.
     fn rows(&self) -> u64 {
         self.parameters.iter().map(TwinParameter::rows).sum()
+    }
+
+    /// Whether there can be such an array: parameters that differ in their rows alone, matrices where these
+    /// are transposed, and no more bytes than memory has places.
+    fn is_sound(&self) -> bool {
+        let shapes: Vec<Vec<u64>> =
+            self.parameters.iter().map(TwinParameter::shape_in_file).collect();
+        let alike = shapes.windows(2).all(|two| {
+            two[0].len() == two[1].len()
+                && two[0].iter().skip(1).eq(two[1].iter().skip(1))
+        });
+        let rank = shapes.first().map_or(1, Vec::len);
+        let bytes = |shape: &Vec<u64>| {
+            let widest = size_of::<f64>() as u64;
+            shape.iter().try_fold(widest, |all, extent| all.checked_mul(*extent))
+        };
+        let all = shapes.iter().try_fold(0_u64, |all, own| all.checked_add(bytes(own)?));
+        alike
+            && (self.layout != TwinLayout::Transposed || rank <= 2)
+            && (self.parameters.len() < 2 || rank > 0)
+            && all.is_some_and(|all| isize::try_from(all).is_ok())
     }
 
     /// The extents of the array.
@@ -286,7 +332,7 @@ impl Twin {
         let arrays = from.arrays();
         let (mut parts, mut mistakes) = (Vec::<Stored>::new(), Vec::new());
         for own in &self.parameters {
-            let kind = from.kind.kind(own.kind);
+            let kind = from.kind.as_stored(own.kind);
             let expected = order::shape_in_file(kind, &own.shape);
             match super::place(&arrays, &own.name, expected) {
                 Ok(place) => parts.push(Stored::new(&from.container, place)),
@@ -313,7 +359,7 @@ impl Twin {
             for (own, part) in self.parameters.iter().zip(&parts) {
                 let numbers = part.read()?.into();
                 // What the file has in another order already is not turned again.
-                let kind = match from.kind.kind(own.kind) == own.kind {
+                let kind = match from.kind.as_stored(own.kind) == own.kind {
                     true => ParameterKind::Plain,
                     false => own.kind,
                 };

@@ -38,7 +38,7 @@ pub(in crate::import) const GPT2: Names = Names {
         row("layer_norm", "ln_f"),
     ],
     heads: &[row("entropy", "lm_head")],
-    idle: &[".attn.bias", ".attn.masked_bias", "lm_head.weight"],
+    idle: &[".attn.bias", ".attn.masked_bias"],
 };
 
 pub(in crate::import) const OPT: Names = Names {
@@ -63,7 +63,7 @@ pub(in crate::import) const OPT: Names = Names {
         row("linear_1", "decoder.project_out"),
     ],
     heads: &[row("entropy", "lm_head")],
-    idle: &["lm_head.weight"],
+    idle: &[],
 };
 
 pub(in crate::import) const GPT_NEOX: Names = Names {
@@ -79,11 +79,11 @@ pub(in crate::import) const GPT_NEOX: Names = Names {
     ],
     others: &[
         row("table", "embed_in.weight"),
-        row("x", "embed_in"),
+        row("embedded", "embed_in"),
         row("layer_norm", "final_layer_norm"),
     ],
     heads: &[row("entropy", "embed_out")],
-    idle: &[".attention.bias", ".attention.masked_bias", ".inv_freq", "embed_out.weight"],
+    idle: &[".attention.bias", ".attention.masked_bias", ".inv_freq"],
 };
 
 /// Llama, Mistral, Qwen2 and Qwen3.
@@ -105,11 +105,11 @@ pub(in crate::import) const LLAMA: Names = Names {
     ],
     others: &[
         row("table", "embed_tokens.weight"),
-        row("x", "embed_tokens"),
+        row("embedded", "embed_tokens"),
         row("rms_norm", "norm"),
     ],
-    heads: &[row("entropy", "lm_head"), row("logits", "lm_head")],
-    idle: &[".inv_freq", "lm_head.weight"],
+    heads: &[row("entropy", "lm_head"), row("linear", "lm_head")],
+    idle: &[".inv_freq"],
 };
 
 pub(in crate::import) const PHI3: Names = Names {
@@ -189,23 +189,14 @@ pub(in crate::import) const BERT: Names = Names {
         row("embedding", "embeddings.word_embeddings"),
         row("embedding_1", "embeddings.token_type_embeddings"),
         row("positions", "embeddings.position_embeddings"),
-        row("x", "embeddings.LayerNorm"),
+        row("embedded", "embeddings.LayerNorm"),
     ],
     heads: &[
         row("linear", "cls.predictions.transform.dense"),
         row("layer_norm", "cls.predictions.transform.LayerNorm"),
         row("logits.bias", "cls.predictions.bias"),
     ],
-    idle: &[
-        ".position_ids",
-        "cls.predictions.bias",
-        "cls.predictions.decoder.weight",
-        "cls.predictions.decoder.bias",
-        "pooler.dense.weight",
-        "pooler.dense.bias",
-        "cls.seq_relationship.weight",
-        "cls.seq_relationship.bias",
-    ],
+    idle: &[".position_ids"],
 };
 
 /// With a head for masked tokens that has a table of its own; the class then reads no other bias.
@@ -224,7 +215,7 @@ pub(in crate::import) const BERT_CLASSES: Names = Names {
         row("embedding", "embeddings.word_embeddings"),
         row("embedding_1", "embeddings.token_type_embeddings"),
         row("positions", "embeddings.position_embeddings"),
-        row("x", "embeddings.LayerNorm"),
+        row("embedded", "embeddings.LayerNorm"),
         row("linear", "pooler.dense"),
     ],
     heads: &[row("logits", "classifier")],
@@ -238,14 +229,6 @@ pub(in crate::import) const ROBERTA: Names = Names {
         row("linear", "lm_head.dense"),
         row("layer_norm", "lm_head.layer_norm"),
         row("logits.bias", "lm_head.bias"),
-    ],
-    idle: &[
-        ".position_ids",
-        "lm_head.bias",
-        "lm_head.decoder.weight",
-        "lm_head.decoder.bias",
-        "pooler.dense.weight",
-        "pooler.dense.bias",
     ],
     ..BERT
 };
@@ -291,5 +274,5 @@ pub(in crate::import) const VIT: Names = Names {
         row("layer_norm", "layernorm"),
     ],
     heads: &[row("logits", "classifier")],
-    idle: &["pooler.dense.weight", "pooler.dense.bias"],
+    idle: &[],
 };

@@ -2,7 +2,7 @@
 
 use crate::{
     WeightsError,
-    container::{Container, NotWhole, Place},
+    container::{Container, Place},
     regular,
 };
 use serde::Deserialize;
@@ -60,7 +60,9 @@ impl WeightsFiles {
         };
         let mut arrays = BTreeMap::new();
         for file in &files {
-            let container = Arc::new(opened(file)?);
+            let container = Container::open(file);
+            let container = container.map_err(|error| WeightsError::of(file, error))?;
+            let container = Arc::new(container);
             for (name, place) in &container.arrays {
                 let stored = Stored::new(&container, place);
                 if arrays.insert(name.clone(), stored).is_some() {
@@ -140,15 +142,6 @@ fn listed(path: &Path) -> Result<Vec<PathBuf>, WeightsError> {
         }
     };
     names.into_iter().map(beside).collect()
-}
-
-fn opened(path: &Path) -> Result<Container, WeightsError> {
-    Container::open(path).map_err(|error| match error {
-        NotWhole::Damaged(reason) => {
-            WeightsError::Damaged { path: path.to_path_buf(), reason }
-        }
-        NotWhole::Unread(source) => unread(path, source),
-    })
 }
 
 fn unread(path: &Path, source: io::Error) -> WeightsError {

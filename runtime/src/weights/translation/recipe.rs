@@ -25,8 +25,7 @@ impl<'a> Recipe<'a> {
         shape: &[u64],
         numbers: impl Fn() -> Result<Vec<u8>, WeightsError> + 'a,
     ) -> Self {
-        let shape = shape.iter().map(|extent| *extent as usize).collect();
-        Self { form: Form { dtype, shape }, numbers: Box::new(numbers) }
+        Self { form: Form::of(dtype, shape), numbers: Box::new(numbers) }
     }
 }
 

@@ -39,6 +39,7 @@ fn translation() -> Translation {
             twin(&["norm"], LessOne, vec![parameter("norm.gain", &[2])]),
         ],
         idle: vec![".mask".to_owned()],
+        skipped: BTreeSet::from(["planned".to_owned()]),
     }
 }
 
@@ -143,11 +144,16 @@ fn arrays_without_a_parameter_are_told_unless_they_hold_nothing() {
     let mut rows = theirs(Dtype::F32);
     rows.push(("layer.mask", Dtype::U8, &[1], vec![1]));
     rows.push(("pooler", Dtype::F32, &[1], vec![0; 4]));
+    rows.push(("planned", Dtype::F32, &[1], vec![0; 4]));
+    rows.push(("unplanned", Dtype::F32, &[1], vec![0; 4]));
     // The newer name of an array is taken, and the older one is left.
     rows.push(("base.table", Dtype::F32, &[3, 2], vec![0; 24]));
     let files = opened(&scratch, &rows);
     let (path, to) = output(&scratch, "ours");
-    assert_eq!(translation().ours(&files, &to).unwrap(), ["pooler", "table"]);
+    assert_eq!(
+        translation().ours(&files, &to).unwrap(),
+        ["pooler", "table", "unplanned"]
+    );
     assert_eq!(arrays(&path)["table"].2, [0; 24]);
 }
 
@@ -177,13 +183,54 @@ fn descriptions_may_be_empty() {
     let files = opened(&scratch, &rows);
     let nothing = twin(&["nothing"], TwinLayout::Same, vec![]);
     let scalar = twin(&["scalar"], TwinLayout::LessOne, vec![parameter("one", &[])]);
-    let translation = Translation { twins: vec![nothing, scalar], idle: vec![] };
+    let translation =
+        Translation { twins: vec![nothing, scalar], ..Translation::default() };
     let (ours, to) = output(&scratch, "ours");
     assert!(translation.ours(&files, &to).unwrap().is_empty());
     assert_eq!(arrays(&ours)["one"].2, 2_f32.to_le_bytes());
     let (back, to) = output(&scratch, "back");
     translation.theirs(&Weights::open(&ours).unwrap(), &to).unwrap();
     assert_eq!(arrays(&back), arrays(&scratch.path().join("theirs")));
+}
+
+#[test]
+fn descriptions_that_no_array_can_keep_are_refused() {
+    use TwinLayout::{Same, Transposed};
+    let scratch = Scratch::new("translation-unsound");
+    let files = opened(&scratch, &theirs(Dtype::F32));
+    scratch.write("ours", &file(&[]));
+    let own = Weights::open(&scratch.path().join("ours")).unwrap();
+    let (_, to) = output(&scratch, "out");
+    for (layout, shapes) in [
+        (Transposed, &[&[2, 2, 2][..]][..]),
+        (Same, &[&[1, 2], &[1, 3]]),
+        (Same, &[&[1, 2], &[2]]),
+        (Same, &[&[], &[]]),
+        (Same, &[&[1, 1 << 63]]),
+        (Same, &[&[1 << 59], &[1 << 59], &[1 << 59], &[1 << 59]]),
+    ] {
+        let parameters = shapes.iter().map(|shape| parameter("a", shape)).collect();
+        let twins = vec![twin(&["pair.weight"], layout, parameters)];
+        let translation = Translation { twins, ..Translation::default() };
+        let expected = "the description of `pair.weight` does not hold";
+        for error in [
+            translation.ours(&files, &to).unwrap_err(),
+            translation.theirs(&own, &to).unwrap_err(),
+        ] {
+            let told = error.to_string();
+            assert!(told.contains(expected), "{shapes:?}: {told}");
+        }
+    }
+}
+
+/// Weights of another model are told as such, instead of what to do about each array.
+#[test]
+fn weights_of_another_model_are_told_as_such() {
+    let scratch = Scratch::new("translation-other");
+    let files = opened(&scratch, &theirs(Dtype::F32)[..2]);
+    let (_, to) = output(&scratch, "ours");
+    let told = translation().ours(&files, &to).unwrap_err().to_string();
+    assert!(told.ends_with("of another model than the configuration says"), "{told}");
 }
 
 #[test]
@@ -223,7 +270,7 @@ fn filters_of_a_checkpoint_are_turned() {
     let (name, shape) = (own.name.clone(), own.shape.clone());
     let filters = TwinParameter { name, shape, kind: ParameterKind::Filters };
     let twins = vec![twin(&["conv.weight"], TwinLayout::Same, vec![filters])];
-    let translation = Translation { twins, idle: vec![] };
+    let translation = Translation { twins, ..Translation::default() };
     let state = State::initial(&job);
     let checkpoint = kept(&scratch, &job, &state);
     let (weights, to) = output(&scratch, "weights");
