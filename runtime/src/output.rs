@@ -169,7 +169,7 @@ impl OutputFile {
         &self.path
     }
 
-    /// Whether it is another one, under whatever name, so that one would be written over the other.
+    /// Whether both are one file, under whatever names, so that one would be written over the other.
     pub fn is(&self, other: &Self) -> bool {
         match (&self.place, &other.place) {
             (Place::File(one), Place::File(other)) => {

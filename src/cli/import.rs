@@ -119,6 +119,9 @@ fn fresh_hint(translation: &Translation, error: &TranslationError) -> String {
     });
     let names: Vec<String> =
         own.flatten().map(|own| format!("`--fresh {}`", own.name)).collect();
+    if names.is_empty() {
+        return String::new();
+    }
     let more = if names.len() > NAMED { ", …" } else { "" };
     let named = names[..names.len().min(NAMED)].join(", ");
     format!(

@@ -19,9 +19,9 @@ use serde_json::json;
 /// What a family has where its configuration says nothing, and how its heads differ.
 struct Release {
     name: &'static str,
+    /// What the names of its classes begin with.
+    class: &'static str,
     vocabulary: u64,
-    tasks: [(&'static str, Task); 3],
-    headless: &'static str,
     kind: Head,
 }
 
@@ -34,39 +34,16 @@ enum Head {
     Roberta,
 }
 
-const BERT: Release = Release {
-    name: "bert",
-    vocabulary: 30522,
-    tasks: [
-        ("BertForMaskedLM", Task::MaskedTokens),
-        ("BertForSequenceClassification", Task::SequenceClasses),
-        ("BertForTokenClassification", Task::TokenClasses),
-    ],
-    headless: "BertModel",
-    kind: Head::Bert,
-};
+const BERT: Release =
+    Release { name: "bert", class: "Bert", vocabulary: 30522, kind: Head::Bert };
 
-const ROBERTA: Release = Release {
-    name: "roberta",
-    vocabulary: 50265,
-    tasks: [
-        ("RobertaForMaskedLM", Task::MaskedTokens),
-        ("RobertaForSequenceClassification", Task::SequenceClasses),
-        ("RobertaForTokenClassification", Task::TokenClasses),
-    ],
-    headless: "RobertaModel",
-    kind: Head::Roberta,
-};
+const ROBERTA: Release =
+    Release { name: "roberta", class: "Roberta", vocabulary: 50265, kind: Head::Roberta };
 
 const XLM_ROBERTA: Release = Release {
     name: "xlm_roberta",
+    class: "XLMRoberta",
     vocabulary: 30522,
-    tasks: [
-        ("XLMRobertaForMaskedLM", Task::MaskedTokens),
-        ("XLMRobertaForSequenceClassification", Task::SequenceClasses),
-        ("XLMRobertaForTokenClassification", Task::TokenClasses),
-    ],
-    headless: "XLMRobertaModel",
     kind: Head::Roberta,
 };
 
@@ -94,6 +71,18 @@ enum Task {
 }
 
 impl Task {
+    const ALL: [Self; 3] =
+        [Self::MaskedTokens, Self::SequenceClasses, Self::TokenClasses];
+
+    /// What the name of its class ends with.
+    fn class(self) -> &'static str {
+        match self {
+            Self::MaskedTokens => "ForMaskedLM",
+            Self::SequenceClasses => "ForSequenceClassification",
+            Self::TokenClasses => "ForTokenClassification",
+        }
+    }
+
     /// The inputs as a program declares them.
     fn inputs(self) -> Vec<String> {
         let targets = match self {
@@ -132,8 +121,20 @@ impl Head {
 }
 
 impl Release {
+    /// The name of a class of the family.
+    fn class(&self, end: &str) -> String {
+        format!("{}{end}", self.class)
+    }
+
+    /// What is trained by what the configuration says.
+    fn task(&self, fields: &mut Fields<'_>) -> Task {
+        let classes = Task::ALL.map(|task| (self.class(task.class()), task));
+        let known = classes.each_ref().map(|(class, task)| (class.as_str(), *task));
+        head(fields, &known, &[&self.class("Model")])
+    }
+
     fn model(&self, fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
-        let task = head(fields, &self.tasks, &[self.headless]);
+        let task = self.task(fields);
         let vocabulary = fields.size_or("vocab_size", self.vocabulary);
         let why = "positions are a trained table";
         fields.only("position_embedding_type", &json!("absolute"), why);
@@ -176,7 +177,7 @@ impl Release {
     }
 
     fn masked_notes(&self, table: Table) -> Vec<String> {
-        let (class, _) = self.tasks[0];
+        let class = self.class(Task::MaskedTokens.class());
         let trained = format!(
             "Trained on masked tokens: the head is that of {class}, there is no pooler. A target of \
              `vocab` stands for a token that was not masked and does not count; the data must bring \

@@ -9,8 +9,8 @@ mod recipe;
 pub use files::WeightsFiles;
 
 use super::{
-    Weights, WeightsError, WeightsMistake, WeightsNames, convert, fits, fresh::Fresh,
-    names, order, strangers,
+    Arrays, Weights, WeightsError, WeightsMistake, WeightsNames, convert, fits,
+    fresh::Fresh, names, order, strangers,
 };
 use crate::{OutputError, OutputFile};
 use files::Stored;
@@ -129,8 +129,8 @@ impl Translation {
     /// are left out, but for constants and those that are skipped.
     ///
     /// # Errors
-    /// [`WeightsError::Mismatch`] with everything that does not fit, or a description that no array can keep, [`WeightsError::Read`], and those of
-    /// [`OutputFile::write`].
+    /// [`WeightsError::Mismatch`] with everything that does not fit, or with descriptions that no array can
+    /// keep; [`WeightsError::Read`], and those of [`OutputFile::write`].
     pub fn ours(
         &self,
         from: &WeightsFiles,
@@ -148,7 +148,10 @@ impl Translation {
                 Err(mistake) => mistakes.push(mistake),
             }
         }
-        let names = match 2 * taken.len() < self.twins.len() {
+        let is_missing =
+            |mistake: &&WeightsMistake| matches!(mistake, WeightsMistake::Missing { .. });
+        let missing = mistakes.iter().filter(is_missing).count();
+        let names = match 2 * missing > self.twins.len() {
             true => WeightsNames::Other,
             false => WeightsNames::Own,
         };
@@ -176,7 +179,7 @@ impl Translation {
         let mut mistakes = strangers(&arrays, &self.parameters());
         let mut recipes = BTreeMap::new();
         for twin in &self.twins {
-            match twin.stored(from) {
+            match twin.stored(from, &arrays) {
                 Ok(parts) => {
                     recipes.insert(twin.name.clone(), twin.other_recipe(from, parts));
                 }
@@ -328,13 +331,16 @@ impl Twin {
     }
 
     /// Where the parameters lie in a file of ours, all of one type.
-    fn stored(&self, from: &Weights) -> Result<Vec<Stored>, Vec<WeightsMistake>> {
-        let arrays = from.arrays();
+    fn stored(
+        &self,
+        from: &Weights,
+        arrays: &Arrays<'_>,
+    ) -> Result<Vec<Stored>, Vec<WeightsMistake>> {
         let (mut parts, mut mistakes) = (Vec::<Stored>::new(), Vec::new());
         for own in &self.parameters {
             let kind = from.kind.as_stored(own.kind);
             let expected = order::shape_in_file(kind, &own.shape);
-            match super::place(&arrays, &own.name, expected) {
+            match super::place(arrays, &own.name, expected) {
                 Ok(place) => parts.push(Stored::new(&from.container, place)),
                 Err(mistake) => mistakes.push(mistake),
             }

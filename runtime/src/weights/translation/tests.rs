@@ -231,6 +231,14 @@ fn weights_of_another_model_are_told_as_such() {
     let (_, to) = output(&scratch, "ours");
     let told = translation().ours(&files, &to).unwrap_err().to_string();
     assert!(told.ends_with("of another model than the configuration says"), "{told}");
+    // All are there, in a type that is not read.
+    let mut rows = theirs(Dtype::F32);
+    rows.iter_mut().for_each(|row| row.1 = Dtype::I32);
+    let told = translation().ours(&opened(&scratch, &rows), &to).unwrap_err().to_string();
+    assert!(
+        told.ends_with("`norm` holds i32 numbers; f32, f64, bf16 and f16 are read"),
+        "{told}"
+    );
 }
 
 #[test]
