@@ -329,6 +329,27 @@ impl Arguments {
     }
 }
 
+impl From<Mistake> for Vec<Mistake> {
+    fn from(mistake: Mistake) -> Self {
+        vec![mistake]
+    }
+}
+
+/// Both, or all that is wrong with either.
+pub(crate) fn both<A, B>(
+    one: Result<A, impl Into<Vec<Mistake>>>,
+    other: Result<B, impl Into<Vec<Mistake>>>,
+) -> Result<(A, B), Vec<Mistake>> {
+    match (one.map_err(Into::into), other.map_err(Into::into)) {
+        (Ok(one), Ok(other)) => Ok((one, other)),
+        (Err(mut all), Err(others)) => {
+            all.extend(others);
+            Err(all)
+        }
+        (Err(all), Ok(_)) | (Ok(_), Err(all)) => Err(all),
+    }
+}
+
 /// The extents of a list.
 pub(crate) fn shape(items: &[Value]) -> Result<Vec<Extent>, Mistake> {
     items.iter().map(Value::extent).collect()

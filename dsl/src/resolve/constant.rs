@@ -4,7 +4,7 @@ use crate::{
     Code, Mistake, Span, Value, near,
     quantity::quantity,
     report::{Known, Report},
-    signature::{Arguments, Fallback, Formal, optional, required},
+    signature::{Arguments, Fallback, Formal, both, optional, required},
     syntax::{Argument, Expression, ExpressionKind, Name},
     value::{arithmetic, negative},
 };
@@ -85,24 +85,27 @@ const COSINE: &[Formal] =
 const WARMUP: &[Formal] = &[required("steps"), required("rate")];
 
 /// `step(lr, factor, every)`, `cosine(lr, steps, last)`, `warmup(steps, rate)`.
-const RATES: [Callee<Rate>; 3] =
+const RATES: [Callee<Rate, Vec<Mistake>>; 3] =
     [("step", STEP, step), ("cosine", COSINE, cosine), ("warmup", WARMUP, warmup)];
 
-fn step(arguments: &Arguments) -> Result<Rate, Mistake> {
-    let initial = arguments.real_in("lr", 0.0, f64::MAX)?;
-    let factor = arguments.real_in("factor", 0.0, f64::MAX)?;
-    Ok(Rate::Step { initial, factor, every: arguments.size("every")? })
+fn step(arguments: &Arguments) -> Result<Rate, Vec<Mistake>> {
+    let at_least_zero = |name| arguments.real_in(name, 0.0, f64::MAX);
+    let rates = both(at_least_zero("lr"), at_least_zero("factor"));
+    let ((initial, factor), every) = both(rates, arguments.size("every"))?;
+    Ok(Rate::Step { initial, factor, every })
 }
 
-fn cosine(arguments: &Arguments) -> Result<Rate, Mistake> {
-    let initial = arguments.real_in("lr", 0.0, f64::MAX)?;
-    let last = arguments.real_in("last", 0.0, f64::MAX)?;
-    Ok(Rate::Cosine { initial, steps: arguments.size("steps")?, last })
+fn cosine(arguments: &Arguments) -> Result<Rate, Vec<Mistake>> {
+    let at_least_zero = |name| arguments.real_in(name, 0.0, f64::MAX);
+    let rates = both(at_least_zero("lr"), at_least_zero("last"));
+    let ((initial, last), steps) = both(rates, arguments.size("steps"))?;
+    Ok(Rate::Cosine { initial, steps, last })
 }
 
-fn warmup(arguments: &Arguments) -> Result<Rate, Mistake> {
-    let after = Box::new(learning_rate(arguments, "rate")?);
-    Ok(Rate::Warmup { steps: arguments.whole_in("steps", (0, STEPS_MAX))?, after })
+fn warmup(arguments: &Arguments) -> Result<Rate, Vec<Mistake>> {
+    let steps = arguments.whole_in("steps", (0, STEPS_MAX));
+    let (after, steps) = both(learning_rate(arguments, "rate"), steps)?;
+    Ok(Rate::Warmup { steps, after: Box::new(after) })
 }
 
 /// An argument that is a number or a rate.
@@ -117,13 +120,13 @@ pub(super) fn learning_rate(
 }
 
 /// A call with constant arguments: its name, what it takes, and what it makes of that.
-pub(super) type Callee<T> =
-    (&'static str, &'static [Formal], fn(&Arguments) -> Result<T, Mistake>);
+pub(super) type Callee<T, E = Mistake> =
+    (&'static str, &'static [Formal], fn(&Arguments) -> Result<T, E>);
 
 /// What a call makes, which is one of these.
-pub(super) fn one_of<T>(
+pub(super) fn one_of<T, E: Into<Vec<Mistake>>>(
     what: &str,
-    known: &[Callee<T>],
+    known: &[Callee<T, E>],
     (name, given): (&Name, &[Argument]),
     span: Span,
     report: &mut Report,
@@ -133,7 +136,7 @@ pub(super) fn one_of<T>(
         let names = known.iter().map(|(callee, ..)| *callee);
         return Err(report.error(name.span, near::unknown(what, &name.text, names)));
     };
-    made(callee, formals, given, span, report, make)
+    made_of_all(callee, formals, given, span, report, |all| make(all).map_err(E::into))
 }
 
 /// What a call makes of its constant arguments.
@@ -145,8 +148,25 @@ pub(super) fn made<T>(
     report: &mut Report,
     make: impl FnOnce(&Arguments) -> Result<T, Mistake>,
 ) -> Known<T> {
+    made_of_all(callee, formals, given, span, report, |all| Ok(make(all)?))
+}
+
+/// The same of a call that says all that is wrong with them.
+fn made_of_all<T>(
+    callee: &'static str,
+    formals: &'static [Formal],
+    given: &[Argument],
+    span: Span,
+    report: &mut Report,
+    make: impl FnOnce(&Arguments) -> Result<T, Vec<Mistake>>,
+) -> Known<T> {
     let arguments = bind(callee, formals, given, span, report)?;
-    make(&arguments).map_err(|m| report.error(place(&m, formals, given, span), m))
+    make(&arguments).map_err(|wrong| {
+        for mistake in wrong {
+            report.error(place(&mistake, formals, given, span), mistake);
+        }
+        report.earlier()
+    })
 }
 
 /// Binds the constant arguments of a call.

@@ -4,7 +4,7 @@ use super::constant::{Callee, learning_rate, one_of, place_of};
 use crate::{
     Code, Mistake, Model, Pattern, Program, Span, limit,
     report::{Known, Report},
-    signature::{Arguments, Fallback, Formal, optional, required},
+    signature::{Arguments, Fallback, Formal, both, optional, required},
     syntax::{Argument, Expression, ExpressionKind, Name, Operator},
 };
 use roundelay_schedule::{Initial, Method, Optimizer, Rate};
@@ -49,7 +49,8 @@ const ADAMW: &[Formal] = &[
 
 /// `sgd(lr, momentum, nesterov, weight_decay, clip, no_decay)`,
 /// `adamw(lr, beta1, beta2, epsilon, weight_decay, clip, no_decay)`.
-const OPTIMIZERS: [Callee<Written>; 2] = [("sgd", SGD, sgd), ("adamw", ADAMW, adamw)];
+const OPTIMIZERS: [Callee<Written, Vec<Mistake>>; 2] =
+    [("sgd", SGD, sgd), ("adamw", ADAMW, adamw)];
 
 /// An optimizer, and the patterns of what its weight decay spares.
 type Written = (Optimizer, Vec<Pattern>);
@@ -66,35 +67,49 @@ pub(super) fn optimizer(
     Ok((optimizer, NoDecay { patterns, span }))
 }
 
-fn common(method: Method, arguments: &Arguments) -> Result<Written, Mistake> {
-    let optimizer = Optimizer {
-        method,
-        rate: learning_rate(arguments, "lr")?,
-        weight_decay: arguments.real_in("weight_decay", 0.0, f64::MAX)?,
-        clip: arguments.real_in("clip", 0.0, f64::MAX)?,
-    };
+fn common(
+    method: Result<Method, Vec<Mistake>>,
+    arguments: &Arguments,
+) -> Result<Written, Vec<Mistake>> {
+    let at_least_zero = |name| arguments.real_in(name, 0.0, f64::MAX);
+    let bounds = both(at_least_zero("weight_decay"), at_least_zero("clip"));
+    let method = both(method, learning_rate(arguments, "lr"));
+    let written = both(both(method, bounds), spared(arguments));
+    let (((method, rate), (weight_decay, clip)), patterns) = written?;
+    Ok((Optimizer { method, rate, weight_decay, clip }, patterns))
+}
+
+fn spared(arguments: &Arguments) -> Result<Vec<Pattern>, Mistake> {
     let patterns = arguments.texts("no_decay")?;
     if patterns.len() > limit::PATTERNS {
         let message = format!("at most {} patterns can be given", limit::PATTERNS);
         return Err(Mistake::new(Code::Limit, message).argument("no_decay"));
     }
-    Ok((optimizer, patterns.into_iter().map(Pattern::new).collect()))
+    Ok(patterns.into_iter().map(Pattern::new).collect())
 }
 
-fn sgd(arguments: &Arguments) -> Result<Written, Mistake> {
-    let momentum = arguments.share("momentum")?;
-    let nesterov = arguments.truth("nesterov")?;
-    if nesterov && momentum == 0.0 {
-        let mistake = Mistake::new(Code::Value, "`nesterov` needs a momentum");
-        return Err(mistake.hint("write `momentum = 0.9`").argument("nesterov"));
-    }
-    common(Method::Sgd { momentum, nesterov }, arguments)
+fn sgd(arguments: &Arguments) -> Result<Written, Vec<Mistake>> {
+    let momentum = both(arguments.share("momentum"), arguments.truth("nesterov"));
+    let method = momentum.and_then(|(momentum, nesterov)| {
+        if nesterov && momentum == 0.0 {
+            let mistake = Mistake::new(Code::Value, "`nesterov` needs a momentum");
+            let mistake = mistake.hint("write `momentum = 0.9`").argument("nesterov");
+            return Err(mistake.into());
+        }
+        Ok(Method::Sgd { momentum, nesterov })
+    });
+    common(method, arguments)
 }
 
-fn adamw(arguments: &Arguments) -> Result<Written, Mistake> {
-    let [beta1, beta2] = [arguments.share("beta1")?, arguments.share("beta2")?];
-    let epsilon = arguments.above_zero("epsilon")?;
-    common(Method::Adamw { beta1, beta2, epsilon }, arguments)
+fn adamw(arguments: &Arguments) -> Result<Written, Vec<Mistake>> {
+    let betas = both(arguments.share("beta1"), arguments.share("beta2"));
+    let constants = both(betas, arguments.above_zero("epsilon"));
+    let method = constants.map(|((beta1, beta2), epsilon)| Method::Adamw {
+        beta1,
+        beta2,
+        epsilon,
+    });
+    common(method, arguments)
 }
 
 const NOTHING: &[Formal] = &[];

@@ -263,3 +263,31 @@ fn what_is_not_told_is_told_to_be_there() {
     let again = "repeat 300 {\n y = linear(x, 4)\n }\n z = linear(x, none)".to_owned();
     assert_eq!(told(&[again]).len(), 1);
 }
+
+/// What is said of a model whose loss this is, behind a statement.
+#[test]
+#[test]
+#[test]
+#[test]
+#[test]
+/// Each in its place, in the order of the text.
+#[test]
+fn all_mistakes_of_an_optimizer_and_its_rate_are_told() {
+    for (optimizer, wrong) in [
+        (
+            "adamw(-1, beta1 = 2, beta2 = 3, epsilon = 0, clip = -1)",
+            &["lr", "beta1", "beta2", "epsilon", "clip"][..],
+        ),
+        ("adamw(clip = -1, lr = -1, weight_decay = -2)", &["clip", "lr", "weight_decay"]),
+        ("sgd(0.1, momentum = 1, no_decay = [3])", &["momentum", "no_decay"]),
+        ("sgd(-1, nesterov = true)", &["lr", "nesterov"]),
+        ("sgd(step(-1, -2, 0))", &["lr", "factor", "every"]),
+        ("sgd(warmup(-3, cosine(-1, 0, -1)))", &["lr", "steps", "last"]),
+    ] {
+        let refused = told(&format!("train {{ optimizer {optimizer} }}"));
+        assert_eq!(refused.matches("error[").count(), wrong.len(), "{refused}");
+        let places = wrong.iter().map(|name| refused.find(&format!("]: `{name}`")));
+        let places: Vec<usize> = places.map(|found| found.expect(&refused)).collect();
+        assert!(places.is_sorted(), "{refused}");
+    }
+}
