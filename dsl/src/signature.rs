@@ -64,6 +64,9 @@ pub(crate) fn assign(
         };
         match taken.get_mut(slot) {
             None => return Err(misfit(too_many(callee, formals.len(), given.len()))),
+            Some(Some(_)) if name.is_none() => {
+                return Err(misfit(behind_a_name(callee, formals, slot, &taken)));
+            }
             Some(Some(_)) => return Err(misfit(given_twice(callee, formals[slot]))),
             Some(free) => *free = Some(index),
         }
@@ -85,6 +88,25 @@ fn too_many(callee: &str, known: usize, given: usize) -> Mistake {
 fn given_twice(callee: &str, name: &str) -> Mistake {
     let message = format!("argument `{name}` of `{callee}` is given twice");
     Mistake::new(Code::Duplicate, message)
+}
+
+/// An argument without a name whose place one with a name before it has taken.
+fn behind_a_name(
+    callee: &str,
+    formals: &[&str],
+    slot: usize,
+    taken: &[Option<usize>],
+) -> Mistake {
+    let named = formals[slot];
+    let message = format!(
+        "an argument of `{callee}` without a name stands behind `{named} = …`, which has its \
+         place"
+    );
+    let mistake = Mistake::new(Code::Type, message);
+    let free = formals.iter().zip(taken).find(|(_, taken)| taken.is_none());
+    let name =
+        free.map_or(String::new(), |(free, _)| format!(", or name it: `{free} = …`"));
+    mistake.hint(format!("write arguments without a name first{name}"))
 }
 
 /// An argument that must be given is not.

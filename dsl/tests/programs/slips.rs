@@ -267,6 +267,14 @@ fn what_is_not_told_is_told_to_be_there() {
 /// What is said of a model whose loss this is, behind a statement.
 #[test]
 #[test]
+fn an_argument_without_a_name_behind_one_with_a_name_is_told_of() {
+    let refused = model("y = linear(width = 4, x)");
+    assert!(refused.contains("without a name stands behind `width = …`"), "{refused}");
+    assert!(refused.contains("or name it: `x = …`"), "{refused}");
+    let refused = model("y = linear(x, 4, width = 4)");
+    assert!(refused.contains("`width` of `linear` is given twice"), "{refused}");
+}
+
 #[test]
 #[test]
 #[test]
