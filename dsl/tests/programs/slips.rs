@@ -265,6 +265,17 @@ fn what_is_not_told_is_told_to_be_there() {
 }
 
 /// What is said of a model whose loss this is, behind a statement.
+fn minimising(statement: &str, loss: &str) -> String {
+    let text = format!(
+        "model m {{\n input x: real[batch, 8]\n input s: real[batch, 3, 20]\n {statement}\n \
+         loss {loss} + mse(linear(s, 20), s)\n}}"
+    );
+    match parse(&SourceFile::new("m.rdl", text), &NoFiles) {
+        Ok((_, warnings)) => warnings.iter().map(ToString::to_string).collect(),
+        Err(refused) => refused.to_string(),
+    }
+}
+
 #[test]
 #[test]
 fn an_argument_without_a_name_behind_one_with_a_name_is_told_of() {
@@ -276,6 +287,18 @@ fn an_argument_without_a_name_behind_one_with_a_name_is_told_of() {
 }
 
 #[test]
+fn heads_that_do_not_turn_in_pairs_are_hinted_at_where_their_width_is_given() {
+    for (arguments, hint) in [
+        ("4", "the width must be an even multiple"),
+        ("4, head_width = 5", "`head_width` must be even"),
+        ("4, head_width = 6, turned = 3", "write an even number"),
+    ] {
+        let call = format!("y = attention(s, {arguments}, rotary = true)");
+        let refused = minimising(&call, "mse(linear(x, 8), x)");
+        assert!(refused.contains(&format!("hint: {hint}")), "{arguments}: {refused}");
+    }
+}
+
 #[test]
 #[test]
 /// Each in its place, in the order of the text.

@@ -23,8 +23,12 @@ pub(super) fn rotary(arguments: &Arguments, depth: u64) -> Result<Rotary, Mistak
         Some(_) => arguments.real_in("rotary", 1.0, f64::MAX)?,
     };
     let turned = |arguments: &Arguments, name| arguments.whole_in(name, (2, depth));
+    let is_wide = arguments.given("head_width").is_some();
     let (elements, said, what, hint) = match arguments.optional("turned", turned)? {
         Some(elements) => (elements, "turned", "`turned` is", "write an even number"),
+        None if is_wide => {
+            (depth, "head_width", "a head has", "`head_width` must be even")
+        }
         None => (
             depth,
             "rotary",
