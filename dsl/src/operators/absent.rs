@@ -83,6 +83,14 @@ const ABSENT: &[(&[&str], &str)] = &[
         &["sigmoid", "elu", "leaky_relu", "selu", "mish"],
         "there are `relu`, `gelu`, `gelu_tanh`, `silu` and `tanh`",
     ),
+    (
+        &[
+            "exp", "log", "sqrt", "rsqrt", "abs", "sin", "cos", "pow", "square", "sum",
+            "min", "max", "clamp",
+        ],
+        "of single elements there are `relu`, `gelu`, `gelu_tanh`, `silu`, `tanh` and \
+         `soft_cap`, besides sums, differences and products",
+    ),
     (&["dense", "fc", "fully_connected", "matmul", "mm"], "write `linear(x, width)`"),
     (&["flatten", "view", "unsqueeze", "squeeze"], "write `reshape(x, [batch, …])`"),
     (

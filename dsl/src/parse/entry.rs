@@ -42,11 +42,12 @@ pub(crate) fn entry(input: Tokens<'_>) -> Parsed<'_, Entry> {
     Ok((rest, Entry { key, value, entries }))
 }
 
-/// What others write behind a key: `key = value`, `key < value`, `key.inner value`.
+/// What others write behind a key: `key = value`, `key: value`, `key < value`, `key.inner value`.
 fn slip<'a>(key: &Name, behind: Tokens<'a>) -> Option<SyntaxError<'a>> {
     let key = &key.text;
     let (expected, hint) = match behind.peek().text {
         "=" => ("a value", format!("write `{key} …` without `=`")),
+        ":" => ("a value", format!("write `{key} …` without `:`")),
         "<" => ("a value, `<=` or `>=`", format!("write `{key} <= …`")),
         ">" => ("a value, `<=` or `>=`", format!("write `{key} >= …`")),
         "." => ("a value or `{`", {

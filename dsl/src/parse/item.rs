@@ -18,8 +18,9 @@ use nom::{
     Err, Parser,
     branch::alt,
     combinator::{cut, map, opt},
-    sequence::{delimited, pair, preceded, terminated},
+    sequence::{pair, preceded, terminated},
 };
+use roundelay_schedule::nearest;
 
 /// One item.
 pub(crate) fn item(input: Tokens<'_>) -> Parsed<'_, Item> {
@@ -33,7 +34,17 @@ pub(crate) fn item(input: Tokens<'_>) -> Parsed<'_, Item> {
         (Kind::Name, "cluster") => cluster(input),
         (Kind::Name, "train") => map(section("train"), Item::Train).parse(input),
         (Kind::Name, "plan") => map(section("plan"), Item::Plan).parse(input),
-        _ => refuse(input, "import, model, block, device, link, cluster, train or plan"),
+        _ => Err(Err::Error(unknown_item(input))),
+    }
+}
+
+fn unknown_item(input: Tokens<'_>) -> SyntaxError<'_> {
+    let what = "import, model, block, device, link, cluster, train or plan";
+    let unknown = SyntaxError::expected(input, what);
+    let words = what.split([',', ' ']).filter(|word| !["", "or"].contains(word));
+    match nearest(input.peek().text, words) {
+        Some(word) => unknown.hint(format!("did you mean `{word}`?")),
+        None => unknown,
     }
 }
 
@@ -52,12 +63,22 @@ fn model(input: Tokens<'_>) -> Parsed<'_, Item> {
 
 /// `block NAME(a, b) { … }`.
 fn block(input: Tokens<'_>) -> Parsed<'_, Item> {
-    let formals = delimited(symbol("("), list(name), symbol(")"));
     let parts = (name, formals, statements);
     map(preceded(keyword("block"), cut(parts)), |(name, formals, body)| {
         Item::Block(Block { name, formals, body })
     })
     .parse(input)
+}
+
+/// `(a, b)`.
+fn formals(input: Tokens<'_>) -> Parsed<'_, Vec<Name>> {
+    let (rest, names) = preceded(symbol("("), list(name)).parse(input)?;
+    if rest.at("=") {
+        let hint = "arguments of blocks have no default: every call gives all of them";
+        return Err(Err::Failure(SyntaxError::expected(rest, "`)`").hint(hint)));
+    }
+    let (rest, _) = symbol(")")(rest)?;
+    Ok((rest, names))
 }
 
 /// `device NAME { … }`, `link NAME { … }`.

@@ -21,9 +21,9 @@ pub(super) fn unknown_part(program: &Program, entry: &Entry) -> Mistake {
     let name = entry.key.text.as_str();
     let what = "decision, device, link or shared memory";
     let mistake = Mistake::new(Code::UnknownName, format!("unknown {what} `{name}`"));
+    let inner = entry.entries.iter().map(|inner| inner.key.text.as_str());
+    let key = inner.filter_map(Key::named).next();
     if name == program.target.name {
-        let keys = entry.entries.iter().map(|inner| inner.key.text.as_str());
-        let key = keys.filter_map(Key::named).next();
         return mistake.hint(match key {
             Some(key) => key.told(program),
             None => format!(
@@ -43,13 +43,14 @@ pub(super) fn unknown_part(program: &Program, entry: &Entry) -> Mistake {
     }
     let known = names.iter().map(String::as_str);
     let inner = full.iter().map(|(key, _)| *key);
-    match nearest(name, known.clone().chain(inner)) {
-        Some(found) if !names.iter().any(|name| name == found) => {
+    match (nearest(name, known.clone().chain(inner)), key) {
+        (Some(found), _) if !names.iter().any(|name| name == found) => {
             let meant = full.iter().filter(|(key, _)| *key == found);
             let meant: Vec<String> = meant.map(|(_, full)| format!("`{full}`")).collect();
             mistake.hint(format!("did you mean {}?", meant.join(" or ")))
         }
-        _ => mistake.near(name, known),
+        (None, Some(key)) => mistake.hint(key.told(program)),
+        (Some(_), _) | (None, None) => mistake.near(name, known),
     }
 }
 

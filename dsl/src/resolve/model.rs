@@ -14,12 +14,13 @@ use crate::{
     report::{Known, Report},
     signature::{assign, missing},
     syntax::{
-        self, Argument, Block, Expression, ExpressionKind, Name, Statement, StatementKind,
+        self, Argument, Block, Expression, ExpressionKind, Name, Operator, Statement,
+        StatementKind,
     },
     value::spelled,
 };
 use roundelay_schedule::{Element, Id, Initial};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Where a statement stands; inputs, losses and returns are not welcome everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,21 +100,50 @@ pub(super) fn resolve(
     graph.state_heads(bodies);
     let finished = graph.finish(&loss, &metrics);
     let (model, unused) = finished.map_err(|m| report.error(span, m))?;
-    unused.iter().for_each(|source| warn_unused(*source, &origins, report));
+    warn_unused(&unused, &origins, report);
     for (head, place) in model.heads.iter().zip(&heads) {
         local::fits(&model, head).map_err(|m| report.error(*place, m))?;
     }
     Ok(Resolved { model, places, heads, constants })
 }
 
-fn warn_unused(source: Source, origins: &[Vec<Span>; 3], report: &mut Report) {
-    let (kind, index, what) = match source {
-        Source::Input(id) => (0, id.index(), "this input"),
-        Source::Parameter(id) => (1, id.index(), "a parameter made here"),
-        Source::Node(id) => (2, id.index(), "what is computed here"),
+/// Warns of each place once: whoever computes something that is left out need not hear of its parameters.
+fn warn_unused(unused: &[Source], origins: &[Vec<Span>; 3], report: &mut Report) {
+    let told = |source: &Source| match source {
+        Source::Input(id) => (origins[0][id.index()], "this input"),
+        Source::Parameter(id) => (origins[1][id.index()], "a parameter made here"),
+        Source::Node(id) => (origins[2][id.index()], "what is computed here"),
     };
-    let message = format!("{what} does not reach the loss and is left out");
-    report.warning(origins[kind][index], Mistake::new(Code::Unused, message));
+    let is_node = |source: &&Source| matches!(source, Source::Node(_));
+    let (nodes, others): (Vec<&Source>, Vec<&Source>) = unused.iter().partition(is_node);
+    let mut seen = BTreeSet::new();
+    for source in nodes.into_iter().chain(others) {
+        let (span, what) = told(source);
+        if seen.insert(span) {
+            let message = format!("{what} does not reach the loss and is left out");
+            report.warning(span, Mistake::new(Code::Unused, message));
+        }
+    }
+}
+
+/// Whether an expression is a quotient, or made of one.
+fn divides(expression: &Expression) -> bool {
+    match &expression.kind {
+        ExpressionKind::Chain(first, others) => {
+            let mut all = others.iter().map(|(operator, other)| (*operator, other));
+            divides(first)
+                || all.any(|(operator, other)| {
+                    operator == Operator::Divide || divides(other)
+                })
+        }
+        ExpressionKind::Negative(inner) => divides(inner),
+        ExpressionKind::Number(..)
+        | ExpressionKind::Text(_)
+        | ExpressionKind::Name(_)
+        | ExpressionKind::Shape(_)
+        | ExpressionKind::Call(..)
+        | ExpressionKind::Index(..) => false,
+    }
 }
 
 impl<'a> Evaluator<'a> {
@@ -387,7 +417,11 @@ impl<'a> Evaluator<'a> {
                     _ => other.kind().to_owned(),
                 };
                 let message = format!("expected a number of repeats, found {found}");
-                self.fail(times.span, Mistake::new(Code::Type, message))
+                let mistake = Mistake::new(Code::Type, message);
+                let hint = "`/` makes a real number where it does not divide evenly";
+                let is_quotient = matches!(other, Value::Real(_)) && divides(times);
+                let mistake = if is_quotient { mistake.hint(hint) } else { mistake };
+                self.fail(times.span, mistake)
             }
         }
     }

@@ -542,6 +542,18 @@ fn units_and_names_as_others_write_them_are_hinted() {
     }
 }
 
+/// No name is near, so those that there are help.
+#[test]
+fn a_part_that_nobody_knows_is_answered_with_those_that_have_the_key() {
+    for (setting, hint) in [
+        ("gpu.memory = 4 GB", "the devices of cluster `flat` are `core`"),
+        ("ethernet.latency = 4 us", "the links of cluster `flat` are `bus`"),
+    ] {
+        let refused = set(FLAT, &[setting]).expect_err(setting);
+        assert!(refused.contains(hint), "{setting}: {refused}");
+    }
+}
+
 /// Neither takes the place of the other without a word.
 #[test]
 fn stages_that_cuts_do_not_make_are_refused_whichever_is_set() {

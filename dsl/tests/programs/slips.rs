@@ -46,6 +46,13 @@ fn slips_are_answered_with_what_is_read() {
             "found `=`",
             "write `bandwidth …` without `=`",
         ),
+        ("train { batch: 3 }".to_owned(), "found `:`", "write `batch …` without `:`"),
+        ("trian { batch 3 }".to_owned(), "found `trian`", "did you mean `train`?"),
+        (
+            "block f(a, n = 3) { return linear(a, n) }".to_owned(),
+            "expected `)`, found `=`",
+            "arguments of blocks have no default",
+        ),
         (plan("memory < 1 GB"), "found stray character `<`", "write `memory <= …`"),
         (plan("stages > 2"), "found stray character `>`", "write `stages >= …`"),
         (plan("tensor.rows 2"), "found stray character `.`", "write `tensor { rows … }`"),
@@ -105,6 +112,7 @@ fn operators_and_arguments_of_other_libraries_are_answered() {
         ("depthwise_conv(x)", "`conv2d(x, channels, groups = channels)`"),
         ("concat(x, x)", "`linear(a, width) + linear(b, width, bias = false)`"),
         ("split(x, 2)", "make each part by a map of its own"),
+        ("exp(x)", "there are `relu`, `gelu`"),
         ("alibi(x)", "biases of scores by distance are not supported"),
         ("x / x", "a tensor can be divided by a number: `x / 2`"),
     ] {
@@ -277,6 +285,16 @@ fn minimising(statement: &str, loss: &str) -> String {
 }
 
 #[test]
+fn a_quotient_with_a_rest_is_no_number_of_repeats_and_the_hint_says_why() {
+    let hint = "hint: `/` makes a real number where";
+    for times in ["7 / 2", "3 * (5 / 2)", "-(7 / 2)"] {
+        let refused = model(&format!("repeat {times} {{ x = relu(x) }}"));
+        assert!(refused.contains(hint), "{times}: {refused}");
+    }
+    let refused = model("repeat 3.5 { x = relu(x) }");
+    assert!(!refused.contains("hint:"), "{refused}");
+}
+
 #[test]
 fn an_argument_without_a_name_behind_one_with_a_name_is_told_of() {
     let refused = model("y = linear(width = 4, x)");
@@ -300,6 +318,15 @@ fn heads_that_do_not_turn_in_pairs_are_hinted_at_where_their_width_is_given() {
 }
 
 #[test]
+fn what_is_left_out_is_warned_of_once() {
+    let loss = "mse(linear(x, 8), x)";
+    let warned = minimising("w = linear(x, 8)", loss);
+    assert_eq!(warned.matches("warning[unused]").count(), 1, "{warned}");
+    assert!(warned.contains("what is computed here"), "{warned}");
+    let warned = minimising("param own: [8]\n input y: i32[batch]", loss);
+    assert_eq!(warned.matches("warning[unused]").count(), 2, "{warned}");
+}
+
 #[test]
 /// Each in its place, in the order of the text.
 #[test]
