@@ -113,6 +113,16 @@ fn minimised(model: &Model, trained: &[bool]) -> Result<(), Mistake> {
     Err(Mistake::new(Code::Type, message).hint(hint))
 }
 
+/// What is said of the losses that count nothing.
+pub(crate) fn weightless(model: &Model) -> impl Iterator<Item = Mistake> {
+    model.weightless().into_iter().map(|id| {
+        let loss = called(model, Source::Node(id));
+        let message =
+            format!("the factor of the loss {loss} is 0, so nothing is learned of it");
+        Mistake::new(Code::Unused, message)
+    })
+}
+
 /// What something is called in a message.
 fn called(model: &Model, source: Source) -> String {
     match source {

@@ -64,6 +64,15 @@ impl Model {
         Ok(weights)
     }
 
+    /// The losses that are terms with a factor of zero, so that nothing is learned of them.
+    pub(crate) fn weightless(&self) -> Vec<NodeId> {
+        let weights = self.terms(&self.trained()).unwrap_or_default();
+        let is_weightless = |(id, weight): (NodeId, Option<f64>)| {
+            (weight == Some(0.0) && self.nodes[id].operation.is_loss()).then_some(id)
+        };
+        self.nodes.ids().zip(weights).filter_map(is_weightless).collect()
+    }
+
     /// The losses that are minimised: that of the model, and those of heads.
     pub fn minimised(&self) -> impl Iterator<Item = NodeId> {
         self.auxiliary.iter().copied().chain(self.loss)

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     Code, Extent, Measure, Mistake, Model, Source, Span, TensorValue, Value,
+    finish::weightless,
     held::Constant,
     local,
     operators::spelled_metrics,
@@ -101,6 +102,9 @@ pub(super) fn resolve(
     let finished = graph.finish(&loss, &metrics);
     let (model, unused) = finished.map_err(|m| report.error(span, m))?;
     warn_unused(&unused, &origins, report);
+    for mistake in weightless(&model) {
+        report.warning(span, mistake);
+    }
     for (head, place) in model.heads.iter().zip(&heads) {
         local::fits(&model, head).map_err(|m| report.error(*place, m))?;
     }

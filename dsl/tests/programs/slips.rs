@@ -328,6 +328,20 @@ fn what_is_left_out_is_warned_of_once() {
 }
 
 #[test]
+fn a_loss_that_counts_nothing_is_warned_of() {
+    let one = "mse(linear(x, 8), x)";
+    for (loss, count) in [
+        (one.to_owned(), 0),
+        (format!("0.5 * {one} - {one}"), 0),
+        (format!("0 * {one}"), 1),
+        (format!("{one} + 0.0 * (0.5 * {one})"), 1),
+    ] {
+        let warned = minimising("", &loss);
+        let found = warned.matches("is 0, so nothing is learned of it").count();
+        assert_eq!(found, count, "{loss}: {warned}");
+    }
+}
+
 /// Each in its place, in the order of the text.
 #[test]
 fn all_mistakes_of_an_optimizer_and_its_rate_are_told() {
