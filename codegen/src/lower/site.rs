@@ -221,12 +221,30 @@ impl Sites {
             false => vec![self.rings[at.ring].devices[at.place as usize]],
         };
         let (from, to) = (own(from), own(to));
+        if let Some(link) = self.innermost(levels, &from, &to) {
+            return Ok(link);
+        }
         let pairs = from.iter().flat_map(|one| to.iter().map(|two| (*one, *two)));
         let at = |(one, two): (DeviceId, DeviceId)| {
             let pair = move |shift| (shifted(one, shift), shifted(two, shift));
             self.shifts(&[]).into_iter().map(pair).collect::<Vec<_>>()
         };
         common_link(levels, pairs.flat_map(at))
+    }
+
+    /// The link of the innermost domain that holds devices and all that repeat them: it joins every pair of
+    /// them, and a ring of thousands has too many pairs to ask for each.
+    fn innermost(
+        &self,
+        levels: &Levels<'_>,
+        from: &[DeviceId],
+        to: &[DeviceId],
+    ) -> Option<LinkId> {
+        let all = || from.iter().chain(to).copied();
+        let (first, last) = (all().min()?, all().max()?);
+        let last_of_all = shifted(last, self.axes.values().map(reach).sum());
+        let (level, link) = levels.level_between(first, last_of_all)?;
+        (first != last && level == 0).then_some(link)
     }
 
     /// All members along some axes at one place, and the link level that joins them wherever
@@ -238,11 +256,7 @@ impl Sites {
         axes: Vec<AxisId>,
     ) -> Result<(Group, LinkId), LowerError> {
         let device = self.rings[ring].devices[0];
-        let along = |id: &AxisId| {
-            let Axis { extent, stride, .. } = &self.axes[*id];
-            (extent - 1) as usize * *stride as usize
-        };
-        let reach: usize = axes.iter().map(along).sum();
+        let reach: usize = axes.iter().map(|id| reach(&self.axes[*id])).sum();
         let ends = |shift| (shifted(device, shift), shifted(device, shift + reach));
         let link = common_link(levels, self.shifts(&axes).into_iter().map(ends))?;
         Ok((Group { places: vec![Place { ring, place: 0 }], axes }, link))
@@ -301,6 +315,11 @@ fn axes(plan: &Plan) -> Table<AxisId, Axis> {
     axes.into_iter().collect()
 }
 
+/// How far the last coordinate of an axis lies behind the first.
+fn reach(axis: &Axis) -> usize {
+    (axis.extent - 1) as usize * axis.stride as usize
+}
+
 fn shifted(device: DeviceId, by: usize) -> DeviceId {
     DeviceId::new(device.index() + by)
 }
@@ -326,4 +345,73 @@ fn common_link(
 pub(crate) fn group_of(groups: &mut Table<GroupId, Group>, group: Group) -> GroupId {
     let known = groups.iter().find(|(_, row)| **row == group).map(|(id, _)| id);
     known.unwrap_or_else(|| groups.push(group))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roundelay_schedule::{BytesPerSecond, Domain, Link, Nanos, Target};
+
+    /// Four devices to a node, four nodes.
+    fn nodes() -> Target {
+        let mut target = Target::default();
+        let link = |name| Link::plain(name, BytesPerSecond(1), Nanos(1));
+        let [inner, outer] =
+            ["nvlink", "infiniband"].map(|name| target.links.push(link(name)));
+        let node = |first: u32| Domain { link: inner, devices: first..first + 4 };
+        target.domains = (0..4).map(|number| node(4 * number)).collect();
+        target.domains.push(Domain { link: outer, devices: 0..16 });
+        target
+    }
+
+    /// Two rings that turn, and what repeats them.
+    fn sites(rings: [std::ops::Range<usize>; 2], axis: (u32, u32)) -> Sites {
+        let ring = |devices: std::ops::Range<usize>| Ring {
+            devices: devices.map(DeviceId::new).collect(),
+            turn: 1,
+            lanes: 1,
+        };
+        let (name, splits, (extent, stride)) =
+            ("replica".to_owned(), Splits::Batch, axis);
+        Sites {
+            axes: [Axis { name, extent, stride, splits }].into_iter().collect(),
+            rings: rings.map(ring).into_iter().collect(),
+            shape: Shape::PerStage,
+            seats: vec![0, 1],
+            up: Vec::new(),
+            micro_batches: 1,
+        }
+    }
+
+    /// Whatever is left out because it is known, the answer is that of all pairs.
+    #[test]
+    fn the_link_between_rings_is_that_of_every_pair_of_their_devices() {
+        let target = nodes();
+        let levels = Levels::new(&target);
+        let places = [0, 1].map(|ring| Place { ring: RingId::new(ring), place: 0 });
+        let (mut joined, mut mixed) = (0, 0);
+        for (first, second) in (0..6).flat_map(|one| (0..6).map(move |two| (one, two))) {
+            for (length, axis) in [(1, (1, 1)), (2, (1, 1)), (2, (2, 4)), (1, (2, 8))] {
+                let sites = sites([first..first + length, second..second + length], axis);
+                let found = sites.link(&levels, places[0], places[1]);
+                let devices = |ring| &sites.rings[RingId::new(ring)].devices;
+                let pairs = devices(0)
+                    .iter()
+                    .flat_map(|one| devices(1).iter().map(|two| (*one, *two)));
+                let shifts = sites.shifts(&[]);
+                let each = pairs.flat_map(|(one, two)| {
+                    shifts.iter().map(move |by| (shifted(one, *by), shifted(two, *by)))
+                });
+                let expected = common_link(&levels, each);
+                joined += usize::from(found.is_ok());
+                mixed += usize::from(found.is_err());
+                assert_eq!(
+                    found.ok(),
+                    expected.ok(),
+                    "{first} {second} {length} {axis:?}"
+                );
+            }
+        }
+        assert!(joined > 0 && mixed > 0, "{joined} are joined, {mixed} are not");
+    }
 }
