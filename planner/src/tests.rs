@@ -210,6 +210,17 @@ fn replicas_that_cannot_be_are_refused_with_the_reason() {
     assert!(cyclic.contains("workers never meet: use rule sync"), "{cyclic}");
 }
 
+/// No batch and no number of stages would give them replicas.
+#[test]
+fn pipelines_in_opposite_directions_are_refused_replicas_for_what_they_are() {
+    let mut program = sample::program(4, 32);
+    program.search.order = Choice::OneOf(vec![Order::Chimera]);
+    program.search.replicas = Numbers::Ranges(vec![(2, 2)]);
+    let refused = refusal(&program);
+    let law = "two pipelines in opposite directions have no replicas";
+    assert!(refused.binding.contains(law), "{refused}");
+}
+
 #[test]
 fn each_objective_puts_its_own_first() {
     let program = |objective| priced(&delayed(3, 4), objective);

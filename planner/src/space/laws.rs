@@ -23,6 +23,7 @@ pub(crate) fn check_sizes(
     counts: Counts,
     lists: &[DeviceList],
 ) -> Result<(), Reason> {
+    check_direction(family, counts)?;
     let Counts { micro_batches: n, stages: s, .. } = counts;
     let (batch, all) = (program.train.batch, counts.all_micro_batches());
     if all == 0 || !batch.is_multiple_of(all) {
@@ -58,6 +59,16 @@ pub(crate) fn check_sizes(
     check_replicas(family, counts)
 }
 
+/// Whether pipelines in opposite directions are asked to have replicas, which no sizes would give them.
+fn check_direction(family: Family, counts: Counts) -> Result<(), Reason> {
+    let is_mirrored =
+        family.placement == Placement::Pipeline && family.order.fold() == Fold::Mirror;
+    match is_mirrored && counts.replicas > 1 {
+        true => Err(Reason::MirroredReplicas),
+        false => Ok(()),
+    }
+}
+
 /// Whether tensors can be split like this, whatever the model.
 fn check_tensor(program: &Program, counts: Counts) -> Result<(), Reason> {
     check_halves(program, counts)?;
@@ -84,7 +95,7 @@ fn check_order(
     counts: Counts,
     lists: &[DeviceList],
 ) -> Result<(), Reason> {
-    let Counts { micro_batches: n, stages: s, chunks, slices, replicas, .. } = counts;
+    let Counts { micro_batches: n, stages: s, chunks, slices, .. } = counts;
     family.order.fits_slices(slices).map_err(Reason::Misfit)?;
     if family.placement != Placement::Pipeline {
         return if chunks == 1 { Ok(()) } else { Err(Reason::Misfit(Misfit::Chunks(1))) };
@@ -94,11 +105,7 @@ fn check_order(
         let first = faults.into_iter().next();
         return first.map_or(Ok(()), |fault| Err(Reason::WrongLists(fault.to_string())));
     }
-    family.order.fits(chunks, s, n).map_err(Reason::Misfit)?;
-    match (family.order.fold(), replicas) {
-        (Fold::Mirror, 2..) => Err(Reason::MirroredReplicas),
-        _ => Ok(()),
-    }
+    family.order.fits(chunks, s, n).map_err(Reason::Misfit)
 }
 
 /// Whether a family has this many replicas.
