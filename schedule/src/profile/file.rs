@@ -96,6 +96,8 @@ fn mistakes(profile: &Profile, text: &str) -> Vec<ProfileMistake> {
     expect(profile.threads > 0, "threads", "a device has at least one thread");
     let rate = profile.copies.bandwidth.0;
     expect(rate > 0, "bandwidth", "a copy moves at more than 0 bytes per second");
+    let residual = "`residual` is a finite number of at least 0";
+    expect(is_share(profile.copies.residual), "residual", residual);
     let rows = profile.calls.len();
     let cut = format!("{} rows are announced, here are {rows}", profile.rows);
     expect(profile.rows == rows, "rows", &cut);
@@ -108,12 +110,26 @@ fn mistakes(profile: &Profile, text: &str) -> Vec<ProfileMistake> {
             let message = format!("this call stands in line {first} already");
             found.push(ProfileMistake { line, message });
         }
-        if row.busy == 0 || row.nanos.0 == 0 {
-            let message = "a call keeps a device busy for at least a nanosecond";
-            found.push(ProfileMistake { line, message: message.to_owned() });
-        }
+        found.extend(wrong(row).map(|message| ProfileMistake { line, message }));
     }
     found
+}
+
+/// What is wrong with a row alone.
+fn wrong(row: &CallTime) -> impl Iterator<Item = String> {
+    let CallTime { busy, nanos, samples, spread, flops: _, bytes: _, call: _ } = row;
+    let all = [
+        (*busy > 0, "`busy` counts the devices that compute, which are at least 1"),
+        (nanos.0 > 0, "a call keeps a device busy for at least a nanosecond"),
+        (*samples > 0, "`samples` counts what was measured, which is at least 1"),
+        (is_share(*spread), "`spread` is a finite number of at least 0"),
+    ];
+    all.into_iter().filter(|(holds, _)| !holds).map(|(_, message)| message.to_owned())
+}
+
+/// Whether a number may be a part of another one.
+fn is_share(number: f64) -> bool {
+    number.is_finite() && number >= 0.0
 }
 
 /// The lines of the rows under `calls`.
@@ -219,6 +235,10 @@ mod tests {
         assert_eq!(lines("busy: 2", "busy: 1"), [16]);
         assert_eq!(lines("nanos: 700", "nanos: 0"), [15]);
         assert_eq!(lines("samples: 40", "samples: -40"), [15]);
+        assert_eq!(lines("samples: 40", "samples: 0"), [15]);
+        assert_eq!(lines("spread: 0.25", "spread: .nan"), [15]);
+        assert_eq!(lines("residual: 0.03125", "residual: .nan"), [10]);
+        assert_eq!(lines("busy: 2", "busy: 0"), [16]);
         assert_eq!(lines("busy: 2", "idle: 2"), [16]);
     }
 
@@ -230,6 +250,10 @@ mod tests {
             ("launch: 300", "launch: -300", "expected a whole number below 2^64; write"),
             ("residual: 0.03125", "residual: small", "expected a number"),
             ("launch:", "lauch:", "unknown field `lauch`"),
+            ("busy: 2", "busy: 0", "`busy` counts the devices"),
+            ("nanos: 700", "nanos: 0", "a call keeps a device busy"),
+            ("samples: 40", "samples: 0", "`samples` counts what was measured"),
+            ("residual: 0.03125", "residual: .inf", "`residual` is a finite number"),
         ] {
             assert!(text.contains(from), "{from} stands in\n{text}");
             let ProfileMistakes(told) =
