@@ -75,6 +75,17 @@ pub enum OutputError {
         /// What the system says.
         source: io::Error,
     },
+    /// It would lie in a folder that is not there.
+    #[error(
+        "cannot write `{}`: there is no folder `{}`; {}",
+        shown(path), shown(folder), self.hint()
+    )]
+    NoFolder {
+        /// The file.
+        path: PathBuf,
+        /// The folder.
+        folder: PathBuf,
+    },
     /// The disk is too small for it, which is known before the work begins.
     #[error(
         "`{}` has no room: at least {needed} are to be written, and {free} are free there; {}",
@@ -108,6 +119,7 @@ impl OutputError {
             Self::Unwritable { .. } | Self::Write { .. } => {
                 "check space and permissions, or name another file"
             }
+            Self::NoFolder { .. } => "make it first, or name another file",
             Self::NoRoom { .. } => "write less, or name a place elsewhere",
         }
     }
@@ -119,6 +131,7 @@ impl OutputError {
             | Self::AmongCheckpoints { path, .. }
             | Self::AmongData { path }
             | Self::Unwritable { path, .. }
+            | Self::NoFolder { path, .. }
             | Self::NoRoom { path, .. }
             | Self::Write { path, .. } => path,
         }
@@ -129,7 +142,7 @@ impl OutputFile {
     /// Proves that a file can be written, as far as that is known before. What is there stays until it is.
     ///
     /// # Errors
-    /// [`OutputError::Unwritable`], also for folders, sockets and disks.
+    /// [`OutputError::NoFolder`], or [`OutputError::Unwritable`], also for folders, sockets and disks.
     pub fn new(path: &Path) -> Result<Self, OutputError> {
         let place = place(path).and_then(|place| {
             if let Place::File(file) = &place {
@@ -140,6 +153,10 @@ impl OutputFile {
         let path = path.to_path_buf();
         match place {
             Ok(place) => Ok(Self { path, place }),
+            Err(_) if !folder_of(&path).exists() => {
+                let folder = folder_of(&path).to_path_buf();
+                Err(OutputError::NoFolder { path, folder })
+            }
             Err(source) => Err(OutputError::Unwritable { path, source }),
         }
     }

@@ -158,6 +158,7 @@ impl RunError {
                 | OutputError::AmongCheckpoints { .. }
                 | OutputError::AmongData { .. }
                 | OutputError::Unwritable { .. }
+                | OutputError::NoFolder { .. }
                 | OutputError::NoRoom { .. },
             )
             | RunError::Weights(_)

@@ -130,7 +130,7 @@ fn what_is_wrong_is_told_of_the_file_at_fault_with_its_hint_apart() {
     told("evaluate --device cpu --checkpoint", [&nowhere, &line], named, &nowhere);
     let own = ["checkpoint", "name one for checkpoints"];
     told("run --device cpu --checkpoint", [&torn, &line], own, &torn);
-    let room = ["file", "check space and permissions, or name another file"];
+    let room = ["file", "make it first, or name another file"];
     told("run --device cpu --save", [&within, &line], room, &within);
     let drawn = "drop --data, or name `text`, `tokens`, `cifar10` or `images` in `train`";
     told("run --device cpu --data", [&folder, &line], ["data", drawn], &line);

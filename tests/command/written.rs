@@ -44,7 +44,19 @@ fn a_full_disk_is_a_run_that_failed() {
     let file = scratch.file("line.rdl", PROGRAM);
     let full = ["cannot write `/dev/full`", "space"];
     refused(roundelay("run --steps 1 --save /dev/full").arg(&file), 3, &full);
-    refused(roundelay("run --steps 1 --save /nowhere/x").arg(&file), 1, &["/nowhere/x"]);
+}
+
+/// Neither space nor permissions would make it.
+#[test]
+fn a_folder_that_is_not_there_is_told_of() {
+    let scratch = Scratch::new("no-folder");
+    let file = scratch.file("line.rdl", PROGRAM);
+    let missing =
+        ["cannot write `nowhere/x`: there is no folder `nowhere`", "make it first"];
+    for words in ["run --steps 1 --save", "compile -o", "plan -o", "profile -o"] {
+        let mut command = roundelay(words);
+        refused(command.arg("nowhere/x").arg(&file), 1, &missing);
+    }
 }
 
 /// Nor what a program imports, nor the corpus of its training.

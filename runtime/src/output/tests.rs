@@ -7,11 +7,12 @@ use std::thread;
 #[test]
 fn what_cannot_be_written_is_said_before_and_harms_nothing() {
     let scratch = Scratch::new("output-unwritable");
-    let missing = scratch.path().join("nowhere/kept");
-    for wrong in [&missing, scratch.path()] {
-        let refused = OutputFile::new(wrong);
-        assert!(matches!(refused, Err(OutputError::Unwritable { .. })));
-    }
+    let refused = OutputFile::new(scratch.path());
+    assert!(matches!(refused, Err(OutputError::Unwritable { .. })));
+    let refused = OutputFile::new(&scratch.path().join("nowhere/kept")).unwrap_err();
+    let told = refused.to_string();
+    assert!(told.contains("/nowhere/kept`: there is no folder `"), "{told}");
+    assert!(told.ends_with("/nowhere`; make it first, or name another file"), "{told}");
     let path = scratch.path().join("kept");
     scratch.write("kept", b"earlier");
     let output = OutputFile::new(&path).unwrap();

@@ -80,9 +80,9 @@ impl Failure {
             OutputError::Input { .. }
             | OutputError::AmongCheckpoints { .. }
             | OutputError::AmongData { .. } => (Kind::Usage, Code::Usage),
-            OutputError::Unwritable { .. } | OutputError::NoRoom { .. } => {
-                (Kind::Refused, Code::File)
-            }
+            OutputError::Unwritable { .. }
+            | OutputError::NoFolder { .. }
+            | OutputError::NoRoom { .. } => (Kind::Refused, Code::File),
             OutputError::Write { .. } => (Kind::Run, Code::File),
         };
         Self::hinted(kind, code, error.path(), error, error.hint())
