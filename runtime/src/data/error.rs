@@ -74,8 +74,8 @@ pub enum DataError {
     },
     /// A file or folder that cannot be read.
     #[error(
-        "cannot read `{}` for `{pattern}`: {source}; {}",
-        shown(path), self.hint(), pattern = printable(pattern)
+        "cannot read `{}`{}: {source}; {}",
+        shown(path), wanted_for(pattern, path), self.hint()
     )]
     Unreadable {
         /// The file or folder.
@@ -317,6 +317,12 @@ pub enum DataError {
         /// The declared limit.
         limit: u64,
     },
+}
+
+/// What a program names a file by, unless that is its path.
+fn wanted_for(pattern: &str, path: &Path) -> String {
+    let (pattern, path) = (printable(pattern), shown(path));
+    if *pattern == *path { String::new() } else { format!(" for `{pattern}`") }
 }
 
 impl DataError {
