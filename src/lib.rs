@@ -62,11 +62,11 @@ pub use roundelay_planner::{
 };
 pub use roundelay_runtime::{
     Came, Compilation, Coverage, CudaError, DeviceFacts, Every, Graphs, HeldOut,
-    Interrupt, KernelCheck, KernelRow, KernelTrials, LaunchError, Measures, Met, NoCuda,
-    OptimizerState, OutputError, OutputFile, Report, Resumed, Seat, SelfCheck, Settling,
-    State, Touched, Translation, TranslationError, TriedKernel, TriedProducts, Twin,
-    TwinLayout, TwinParameter, Untried, Weights, WeightsError, WeightsFiles,
-    WeightsMistake, WeightsNames,
+    ImageFacts, Interrupt, KernelCheck, KernelRow, KernelTrials, LaunchError, Measures,
+    Met, NoCuda, OptimizerState, OutputError, OutputFile, Report, Resumed, Seat,
+    SelfCheck, Settling, State, Touched, Translation, TranslationError, TriedKernel,
+    TriedProducts, Twin, TwinLayout, TwinParameter, Untried, Weights, WeightsError,
+    WeightsFiles, WeightsMistake, WeightsNames,
 };
 pub use roundelay_schedule::{
     Bytes, Catalogue, Checked, DeviceId, Element, FileErrors, Initial, Kind, Lines,

@@ -87,6 +87,7 @@ fn train(
     let from_weights = start.resumed == Resumed::FromWeights;
     listener(RunEvent::Begin {
         tokens: options.seat.is_first().then(|| TokenFacts::of(&data)).flatten(),
+        images: data.images().filter(|_| options.seat.is_first()),
         resumed: start.resumed,
         first: start.state.step,
         end,

@@ -83,6 +83,17 @@ pub struct Coverage {
     pub of: Option<u64>,
 }
 
+/// What is known of images before anything is trained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageFacts {
+    /// Images to train on, and images that are held out; none where they are drawn without end.
+    pub parts: Option<[u64; 2]>,
+    /// Their classes.
+    pub classes: u64,
+    /// Entries of the folders of classes that are no images.
+    pub left_out: u64,
+}
+
 #[derive(Clone, Debug)]
 enum Source {
     Windows(Windows),
@@ -196,6 +207,15 @@ impl Dataset {
                 Some((training.end - training.start, held_out.end - held_out.start))
             }
             Source::Images(_) | Source::Shapes(_) | Source::Synthetic(_) => None,
+        }
+    }
+
+    /// What is known of images; none for other data.
+    pub fn images(&self) -> Option<ImageFacts> {
+        match &self.source {
+            Source::Images(images) => Some(images.facts()),
+            Source::Shapes(shapes) => Some(shapes.facts()),
+            Source::Windows(_) | Source::Synthetic(_) => None,
         }
     }
 

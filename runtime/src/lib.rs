@@ -51,8 +51,8 @@ pub use cuda::{
     check_kernels, compile_kernels, gpu_copies, self_check,
 };
 pub use data::{
-    Coverage, DataError, Dataset, HeldOut, Written, data_files, refuse_among_data,
-    unless_lost,
+    Coverage, DataError, Dataset, HeldOut, ImageFacts, Written, data_files,
+    refuse_among_data, unless_lost,
 };
 pub use evaluate::{EvaluateError, Evaluated, Evaluator, Measures, OnGpu};
 pub use feed::Feed;

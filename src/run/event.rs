@@ -1,7 +1,7 @@
 //! What a run says while it goes on, and what it leaves.
 
 use roundelay_runtime::{
-    Dataset, Measures, Progress, Report, Resumed, Touched, TrainObserver,
+    Dataset, ImageFacts, Measures, Progress, Report, Resumed, Touched, TrainObserver,
 };
 use roundelay_schedule::{DeviceId, Kind};
 use std::{collections::BTreeMap, time::Duration};
@@ -18,6 +18,8 @@ pub enum RunEvent {
     Begin {
         /// The tokens, where data are some; on the first of several ranks alone, which tells them.
         tokens: Option<TokenFacts>,
+        /// The images, where data are some; on the first rank alone too.
+        images: Option<ImageFacts>,
         /// How the run relates to an earlier one.
         resumed: Resumed,
         /// The first training step that the run takes.

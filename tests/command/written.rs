@@ -59,6 +59,20 @@ fn a_folder_that_is_not_there_is_told_of() {
     }
 }
 
+#[test]
+fn what_a_run_trains_on_is_told_of_images_too() {
+    let scratch = Scratch::new("data-line");
+    let at = PROGRAM.find("device core").expect("it has one");
+    let drawn = "data shapes(classes = 3, size = 16)";
+    let rest = PROGRAM[at..].replace("data synthetic", drawn);
+    let model = "model figures {\n input images: real[batch, 16, 16, 3]\n \
+                 input targets: i32[batch]\n \
+                 loss cross_entropy(linear(reshape(images, [batch, 768]), 3), targets)\n}\n";
+    let file = scratch.file("figures.rdl", &format!("{model}{rest}"));
+    let told = printed(roundelay("run --device cpu --steps 1").arg(&file));
+    assert!(told.contains("data: images without end, 3 classes\n"), "{told}");
+}
+
 /// Nor what a program imports, nor the corpus of its training.
 #[test]
 fn no_file_is_written_over_what_is_read_by_a_file() {

@@ -246,7 +246,7 @@ pub enum DataError {
         /// The folder.
         folder: String,
     },
-    /// A folder of a class that holds nothing.
+    /// A folder of a class that holds no image.
     #[error("the class folder `{}` has no image; {}", shown(path), self.hint())]
     EmptyClass {
         /// The folder.
@@ -366,7 +366,7 @@ impl DataError {
                 "it needs one folder per class, and every tenth file of a class is held out"
             }
             Self::EmptyClass { .. } => {
-                "put some there, or remove it: classes count in the order of the folders"
+                "put `.png`, `.jpg` or `.jpeg` there, or remove it: classes count in the order of the folders"
             }
             Self::Image { .. } => "repair or remove it",
             Self::Records { .. } | Self::Class { .. } => {

@@ -10,7 +10,7 @@ mod resize;
 mod stock;
 
 use super::{
-    DataError, Example,
+    DataError, Example, ImageFacts,
     pictures::{Part, Pictures},
 };
 use crate::digest::Digest;
@@ -73,6 +73,11 @@ impl Images {
     /// Examples of one micro-batch.
     pub(super) fn examples(&self) -> u64 {
         self.pictures.examples
+    }
+
+    /// What is known of them.
+    pub(super) fn facts(&self) -> ImageFacts {
+        self.stock.facts()
     }
 
     /// All that examples are made of.

@@ -9,7 +9,7 @@ mod canvas;
 mod figure;
 
 use super::{
-    DataError, Example,
+    DataError, Example, ImageFacts,
     pictures::{Part, Pictures},
 };
 use canvas::Canvas;
@@ -59,6 +59,11 @@ impl Shapes {
     /// Examples of one micro-batch.
     pub(super) fn examples(&self) -> u64 {
         self.pictures.examples
+    }
+
+    /// What is known of them.
+    pub(super) fn facts(&self) -> ImageFacts {
+        ImageFacts { parts: None, classes: self.classes, left_out: 0 }
     }
 
     /// What tells one source from another.

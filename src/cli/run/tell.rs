@@ -2,7 +2,10 @@
 
 use super::{end::End, progress::Progress};
 use crate::cli::{FORMAT, Form, failure::Failure, json_text, note, print_json, put};
-use roundelay::{Interrupt, Measures, OptimizerState, Resumed, RunEvent, TokenFacts};
+use roundelay::{
+    ImageFacts, Interrupt, Measures, OptimizerState, Resumed, RunEvent, TokenFacts,
+    parts::schedule::counted,
+};
 use serde::Serialize;
 use std::{collections::BTreeMap, io};
 
@@ -31,7 +34,7 @@ impl Event {
             RunEvent::Note(_) | RunEvent::PassedOver(_) => {
                 return Note::of(&event).map(Self::Note);
             }
-            RunEvent::Begin { tokens, resumed, first, end } => {
+            RunEvent::Begin { tokens, images: _, resumed, first, end } => {
                 let bigram_entropy = tokens.and_then(|tokens| tokens.bigram_entropy);
                 Self::Begin { resumed: how(&resumed), first, end, bigram_entropy }
             }
@@ -94,8 +97,10 @@ impl Teller {
 fn tell_human(progress: &mut Progress, event: RunEvent) -> io::Result<()> {
     match event {
         RunEvent::Note(_) | RunEvent::PassedOver(_) => Ok(()),
-        RunEvent::Begin { tokens, resumed, first, end } => {
-            progress.put(&begun(tokens, &resumed, [first, end]))?;
+        RunEvent::Begin { tokens, images, resumed, first, end } => {
+            let data = tokens.map(of_tokens).or_else(|| images.map(of_images));
+            progress.put(&data.unwrap_or_default())?;
+            progress.put(&begun(&resumed, [first, end]))?;
             progress.begin(first, end);
             Ok(())
         }
@@ -150,19 +155,33 @@ pub(super) fn print_line(event: Event) -> Result<(), Failure> {
     print_json(&Line { format: FORMAT, event }, Form::Line)
 }
 
-fn begun(
-    tokens: Option<TokenFacts>,
-    resumed: &Resumed,
-    [first, end]: [u64; 2],
-) -> String {
-    let mut said = String::new();
-    if let Some(TokenFacts { training, held_out, bigram_entropy }) = tokens {
-        said += &format!("data: {training} tokens to train on, {held_out} held out");
-        if let Some(entropy) = bigram_entropy {
-            said += &format!("; held-out bigram entropy {entropy:.4}");
+fn of_tokens(TokenFacts { training, held_out, bigram_entropy }: TokenFacts) -> String {
+    let entropy =
+        bigram_entropy.map(|nats| format!("; held-out bigram entropy {nats:.4}"));
+    let entropy = entropy.unwrap_or_default();
+    format!("data: {training} tokens to train on, {held_out} held out{entropy}\n")
+}
+
+fn of_images(ImageFacts { parts, classes, left_out }: ImageFacts) -> String {
+    let images = match parts {
+        Some([training, held_out]) => {
+            format!("{} to train on, {held_out} held out", counted(training, "image"))
         }
-        said += "\n";
-    }
+        None => "images without end".to_owned(),
+    };
+    let others = match left_out {
+        0 => String::new(),
+        files => format!("; {} left out that are no images", counted(files, "file")),
+    };
+    let classes = match classes {
+        1 => "1 class".to_owned(),
+        _ => format!("{classes} classes"),
+    };
+    format!("data: {images}, {classes}{others}\n")
+}
+
+fn begun(resumed: &Resumed, [first, end]: [u64; 2]) -> String {
+    let mut said = String::new();
     if *resumed != Resumed::FromStart {
         said += &format!("step {first}: {}\n", how(resumed));
     }
@@ -206,6 +225,25 @@ pub(in crate::cli) fn held_out(measures: &Measures) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn images_are_counted_by_what_they_are_for() {
+        let facts = |parts, classes, left_out| ImageFacts { parts, classes, left_out };
+        for (facts, told) in [
+            (
+                facts(Some([90, 10]), 2, 0),
+                "data: 90 images to train on, 10 held out, 2 classes\n",
+            ),
+            (
+                facts(Some([1, 0]), 1, 3),
+                "data: 1 image to train on, 0 held out, 1 class; 3 files left out that are no \
+                 images\n",
+            ),
+            (facts(None, 10, 0), "data: images without end, 10 classes\n"),
+        ] {
+            assert_eq!(of_images(facts), told);
+        }
+    }
 
     /// Whoever reads that parameters go on alone takes momentum and means for lost.
     #[test]

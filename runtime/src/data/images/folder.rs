@@ -22,19 +22,33 @@ const NORMS: Norms = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)];
 
 /// All images below a folder at the size of the model's input: the shorter side is scaled to it,
 /// what stands out on both ends of the longer one is cut off. The tenth, twentieth, … file of
-/// each class, by name, are held out. Names that begin with a dot are passed over.
+/// each class, by name, are held out. Names that begin with a dot are passed over, and so is what is in the
+/// folder of a class and has no name of an image.
 pub(super) fn read(folder: &Path, extent: [u64; 2]) -> Result<Stock, DataError> {
-    let (training, held_out) = files(folder)?;
+    let Files { training, held_out, left_out } = files(folder)?;
     let mut stock = Stock::new(folder.display().to_string(), extent, NORMS);
     stock.reserve((training.len() + held_out.len()) as u64)?;
     add(&mut stock, training, extent)?;
     stock.end_training();
     add(&mut stock, held_out, extent)?;
+    stock.leave_out(left_out);
     Ok(stock)
 }
 
 /// A file and its class.
 type Labelled = (PathBuf, u32);
+
+/// What the folders of classes hold.
+#[derive(Default)]
+struct Files {
+    training: Vec<Labelled>,
+    held_out: Vec<Labelled>,
+    /// Entries that are no images by their names.
+    left_out: u64,
+}
+
+/// Endings of images' names, in small letters.
+const ENDINGS: [&str; 3] = ["png", "jpg", "jpeg"];
 
 fn add(
     stock: &mut Stock,
@@ -51,7 +65,7 @@ fn add(
 
 /// All image files below a folder.
 pub(in crate::data) fn paths(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
-    let (training, held_out) = files(folder)?;
+    let Files { training, held_out, left_out: _ } = files(folder)?;
     Ok(training.into_iter().chain(held_out).map(|(path, _)| path).collect())
 }
 
@@ -65,8 +79,8 @@ pub(in crate::data) fn would_take(folder: &Path, place: &Path) -> bool {
 }
 
 /// The files to train on, and those that are held out.
-fn files(folder: &Path) -> Result<(Vec<Labelled>, Vec<Labelled>), DataError> {
-    let (mut training, mut held_out) = (Vec::new(), Vec::new());
+fn files(folder: &Path) -> Result<Files, DataError> {
+    let mut files = Files::default();
     let mut classes = Vec::new();
     for path in entries(folder, folder)? {
         let found = fs::metadata(&path);
@@ -75,17 +89,27 @@ fn files(folder: &Path) -> Result<(Vec<Labelled>, Vec<Labelled>), DataError> {
         }
     }
     for (class, of_class) in (0..).zip(classes) {
-        let own = entries(&of_class, folder)?;
+        let all = entries(&of_class, folder)?;
+        let (own, others): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|path| is_image(path));
+        files.left_out += others.len() as u64;
         if own.is_empty() {
             return Err(DataError::EmptyClass { path: of_class });
         }
         for (index, path) in own.into_iter().enumerate() {
             let is_held_out = index % HELD_OUT == HELD_OUT - 1;
-            let part = if is_held_out { &mut held_out } else { &mut training };
+            let part =
+                if is_held_out { &mut files.held_out } else { &mut files.training };
             part.push((path, class));
         }
     }
-    Ok((training, held_out))
+    Ok(files)
+}
+
+/// Whether a name says that it is an image's.
+fn is_image(path: &Path) -> bool {
+    let ending = path.extension().unwrap_or_default();
+    ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known))
 }
 
 /// What a folder holds, by name, without hidden entries.

@@ -2,7 +2,7 @@
 
 use crate::{
     data::{
-        DataError,
+        DataError, ImageFacts,
         pictures::{CHANNELS, Colour},
     },
     digest::Digest,
@@ -22,6 +22,8 @@ pub(in crate::data) struct Stock {
     pixels: Vec<u8>,
     classes: Vec<u32>,
     training: u64,
+    /// Files of the folder that are no images.
+    left_out: u64,
     /// What a byte becomes, by channel.
     numbers: [[f32; 256]; CHANNELS as usize],
 }
@@ -53,6 +55,7 @@ impl Stock {
             pixels: Vec::new(),
             classes: Vec::new(),
             training: 0,
+            left_out: 0,
             numbers: norms.map(number),
         }
     }
@@ -88,6 +91,17 @@ impl Stock {
     /// What was added so far is for training; what comes is held out.
     pub(super) fn end_training(&mut self) {
         self.training = self.classes.len() as u64;
+    }
+
+    /// So many files of the folder are no images.
+    pub(super) fn leave_out(&mut self, files: u64) {
+        self.left_out = files;
+    }
+
+    /// What is known of the images.
+    pub(super) fn facts(&self) -> ImageFacts {
+        let parts = Some([self.training(), self.held_out()]);
+        ImageFacts { parts, classes: self.classes(), left_out: self.left_out }
     }
 
     /// Refuses a part without images.

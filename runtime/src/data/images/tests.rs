@@ -4,7 +4,7 @@
 use super::*;
 use crate::{
     data::{
-        Dataset, HeldOut,
+        Dataset, HeldOut, ImageFacts,
         tests::{input, job},
     },
     feed::Feed,
@@ -306,4 +306,27 @@ fn a_folder_without_images_is_refused() {
     std::fs::create_dir(folder.path().join("b")).unwrap();
     let said = say(images_data(&folder));
     assert!(said.contains("/b` has no image"), "{said}");
+}
+
+/// What systems and people leave in folders is no image, whatever it holds.
+#[test]
+fn files_are_images_by_their_names() {
+    let folder = Scratch::new("images-stray");
+    for name in ["a/1.png", "a/2.PNG", "b/1.jpg", "b/2.Jpeg"] {
+        folder.write(name, &plain_png(2, 2, [0; 3]));
+    }
+    let clean = Dataset::open(&job(images_data(&folder), &inputs(4, 8, 8)), None);
+    for name in ["a/Thumbs.db", "a/notes.txt", "b/png"] {
+        folder.write(name, b"not an image");
+    }
+    std::fs::create_dir(folder.path().join("b/more")).unwrap();
+    let data = Dataset::open(&job(images_data(&folder), &inputs(4, 8, 8)), None);
+    let (clean, data) = (clean.unwrap(), data.unwrap());
+    assert_eq!(data.digest(), clean.digest());
+    let facts = ImageFacts { parts: Some([4, 0]), classes: 2, left_out: 4 };
+    assert_eq!(data.images(), Some(facts));
+    assert_eq!(clean.images(), Some(ImageFacts { left_out: 0, ..facts }));
+    folder.write("c/notes.txt", b"not an image");
+    let said = refusal(images_data(&folder), &inputs(4, 8, 8));
+    assert!(said.contains("/c` has no image; put `.png`"), "{said}");
 }
