@@ -57,7 +57,8 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     let end = args.steps.unwrap_or(schedule.job.steps);
     let early = options.interrupt.is_raised() && outcome.report.end < end;
-    ended(printed, early.then(|| stopped(args, &outcome)))
+    let stopped = early.then(|| stopped(args, &outcome, is_unread(&printed)));
+    ended(printed, stopped)
 }
 
 /// How a run ended that came to rest: with all steps, or with those before it was stopped. A reader that
@@ -70,6 +71,12 @@ fn ended(printed: io::Result<()>, stopped: Option<String>) -> Result<(), Failure
         (Ok(()) | Err(_), Some(stopped)) => Err(Failure::interrupted(&stopped)),
         (Ok(()) | Err(_), None) => Ok(()),
     }
+}
+
+/// Whether whoever read standard output has gone away.
+fn is_unread(printed: &io::Result<()>) -> bool {
+    let error = printed.as_ref().err();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Which of several ranks tells what happens.
@@ -121,8 +128,8 @@ fn interrupt(watch: Watch, beside: Beside) -> Interrupt {
     interrupt
 }
 
-/// Where an interrupted run stands, and how it goes on.
-fn stopped(args: &RunArgs, outcome: &Outcome) -> String {
+/// Where an interrupted run stands, why where nobody has interrupted it, and how it goes on.
+fn stopped(args: &RunArgs, outcome: &Outcome, is_unread: bool) -> String {
     let kept = match &args.checkpoint {
         Some(folder) => {
             let folder = quoted(&folder.display().to_string());
@@ -132,7 +139,11 @@ fn stopped(args: &RunArgs, outcome: &Outcome) -> String {
         }
         None => "no checkpoint was kept; `--checkpoint` keeps them".to_owned(),
     };
-    format!("interrupted after step {}; {kept}", outcome.report.end)
+    let cause = match is_unread {
+        true => ", for whoever read standard output has closed it",
+        false => "",
+    };
+    format!("interrupted after step {}{cause}; {kept}", outcome.report.end)
 }
 
 /// A word as a shell takes it for one.

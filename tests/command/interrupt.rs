@@ -162,6 +162,8 @@ fn a_run_ends_with_its_reader() {
     let found = Ended::from(child.wait_with_output().expect("it ends"));
     assert_eq!(found.code, 130, "{}", found.err);
     assert!(found.err.contains("go on with `--checkpoint"), "{}", found.err);
+    let cause = ", for whoever read standard output has closed it; ";
+    assert!(found.err.contains(cause), "{}", found.err);
     assert!(!found.err.contains("cannot print"), "{}", found.err);
     let mut again = train(&schedule, &kept);
     let begin = &lines(&printed(again.args(["--resume", "--steps", "1"])))[0];
