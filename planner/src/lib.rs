@@ -54,7 +54,7 @@ pub use search::automatic::with_found_lists;
 pub use search::bound::Bound;
 pub use search::candidate::{Candidate, PoolUse};
 pub use search::objective::{FemtoDollars, Goal};
-pub use search::progress::{End, Look, Observer};
+pub use search::progress::{End, Look, Observer, Wish};
 pub use search::ranking::{Compare, Options, Ranking, Weaker};
 pub use space::Space;
 pub use space::counts::Counts;

@@ -14,7 +14,16 @@ pub(crate) fn parallel<T: Sync, R: Send>(
     items: &[T],
     work: &(impl Fn(&T) -> R + Sync),
 ) -> Vec<R> {
-    on(threads(), items, work)
+    on(threads(), items, work, &|| false)
+}
+
+/// The same of the first items, until an end is wished; what was begun then is done.
+pub(crate) fn parallel_until<T: Sync, R: Send>(
+    items: &[T],
+    work: &(impl Fn(&T) -> R + Sync),
+    is_over: &(impl Fn() -> bool + Sync),
+) -> Vec<R> {
+    on(threads(), items, work, is_over)
 }
 
 /// How many threads there are; the system is asked once, for it reads files to tell.
@@ -29,14 +38,18 @@ fn on<T: Sync, R: Send>(
     threads: usize,
     items: &[T],
     work: &(impl Fn(&T) -> R + Sync),
+    is_over: &(impl Fn() -> bool + Sync),
 ) -> Vec<R> {
     if threads <= 1 || items.len() <= 1 {
-        return items.iter().map(work).collect();
+        return items.iter().take_while(|_| !is_over()).map(work).collect();
     }
     let next = AtomicUsize::new(0);
     let share = || {
         let mut own = Vec::new();
         loop {
+            if is_over() {
+                return own;
+            }
             let number = next.fetch_add(1, Ordering::Relaxed);
             match items.get(number) {
                 Some(item) => own.push((number, work(item))),
@@ -69,10 +82,26 @@ mod tests {
     fn results_stand_in_the_order_of_the_items() {
         let items: Vec<u64> = (0..100).collect();
         for threads in [1, 2, 7] {
-            let squares = on(threads, &items, &|item| item * item);
+            let squares = on(threads, &items, &|item| item * item, &|| false);
             assert!(
                 squares.iter().zip(&items).all(|(square, item)| *square == item * item)
             );
+        }
+    }
+
+    #[test]
+    fn what_was_done_before_the_end_are_the_first_items() {
+        let items: Vec<u64> = (0..1000).collect();
+        for threads in [1, 2, 7] {
+            let done = AtomicUsize::new(0);
+            let work = |item: &u64| {
+                done.fetch_add(1, Ordering::Relaxed);
+                *item
+            };
+            let is_over = || done.load(Ordering::Relaxed) >= 10;
+            let found = on(threads, &items, &work, &is_over);
+            assert!(found.len() >= 10 && found.len() < 10 + threads, "{}", found.len());
+            assert_eq!(found, items[..found.len()]);
         }
     }
 }

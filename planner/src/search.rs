@@ -87,7 +87,8 @@ pub(crate) trait Judge {
     /// Sharper bounds of some plans.
     fn sharper(&mut self, open: &[Open]) -> Vec<Result<(Bound, Sharpness), Reason>>;
 
-    /// Lowers and clocks some plans on several threads.
+    /// Lowers and clocks some plans on several threads; where an end is wished meanwhile, the first of
+    /// them.
     fn clock(&mut self, round: &[Open]) -> Vec<Result<Candidate, Reason>>;
 
     /// A plan turned out to be none; another may take its place.
@@ -198,7 +199,9 @@ impl Found {
         (aim, judge): (Aim<'_>, &mut impl Judge),
     ) {
         let round: Vec<Open> = taken.iter().map(|place| *queue.at(*place)).collect();
-        for (open, result) in round.iter().zip(judge.clock(&round)) {
+        let results = judge.clock(&round);
+        queue.give_back(&taken[results.len()..]);
+        for (open, result) in round.iter().zip(results) {
             self.clocked += 1;
             match result {
                 Ok(candidate) => self.best.push(candidate),

@@ -14,7 +14,7 @@ mod unproven;
 pub(crate) use brute_force::{pick, random_program, some};
 
 use crate::{
-    Candidate, Goal, Look, NoPlan, Observer, Options, Ranking, Refusal,
+    Candidate, Goal, Look, NoPlan, Observer, Options, Ranking, Refusal, Wish,
     costs::calls::tests::measured, document, explain, plan, plan_watched, sample,
     sample::Random, search::ranking::best, table,
 };
@@ -22,7 +22,13 @@ use roundelay_dsl::{Choice, Learning, NanoDollarsPerHour, Numbers, Objective, Pr
 use roundelay_schedule::{
     BytesPerSecond, Exactness, Nanos, Order, Placement, Recompute, Rule, States,
 };
-use std::ops::ControlFlow;
+use std::{
+    ops::ControlFlow,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 /// Every plan of the space, clocked.
 fn everything() -> Options {
@@ -287,6 +293,48 @@ impl Observer for Patient {
     fn look(&mut self, _: Look) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
+}
+
+/// Wishes an end once there is a plan, but says so at a look a while later alone.
+#[derive(Default)]
+struct Hesitant {
+    wishes: Arc<AtomicBool>,
+    /// Plans that were clocked at the wish.
+    clocked: usize,
+    looks: usize,
+}
+
+impl Observer for Hesitant {
+    fn look(&mut self, look: Look) -> ControlFlow<()> {
+        let Look::Best { clocked, best, .. } = look else { unreachable!("no front") };
+        if !self.wishes.load(Ordering::Relaxed) && best.is_some() {
+            self.wishes.store(true, Ordering::Relaxed);
+            self.clocked = clocked;
+        }
+        self.looks += usize::from(self.wishes.load(Ordering::Relaxed));
+        match self.looks < 100 {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    }
+
+    fn wish(&self) -> Wish {
+        let wishes = Arc::clone(&self.wishes);
+        Wish::asked(move || wishes.load(Ordering::Relaxed))
+    }
+}
+
+/// One plan may take longer than anybody waits, and a round has several.
+#[test]
+fn no_plan_is_begun_after_an_end_is_wished_and_what_was_found_stays() {
+    let program = sample::program(4, 16);
+    let whole = plan(&program, &Options::default()).unwrap();
+    let mut hesitant = Hesitant::default();
+    let cut = plan_watched(&program, &Options::default(), &mut hesitant).unwrap();
+    assert!(cut.interrupted && !cut.is_optimal() && !cut.plans.is_empty());
+    assert_eq!(cut.clocked, hesitant.clocked);
+    assert!(cut.clocked < whole.clocked, "{} of {}", cut.clocked, whole.clocked);
+    assert!(cut.left_open() > 0);
 }
 
 #[test]

@@ -6,18 +6,23 @@ use super::{Form, failure::Failure, note, print, signals};
 use indicatif::ProgressBar;
 use roundelay::{
     Interrupt, Met, OutputFile,
-    parts::planner::{End, Look, Observer},
+    parts::planner::{End, Look, Observer, Wish},
 };
 use std::{
     ops::ControlFlow,
     path::Path,
     process,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
     time::{Duration, Instant},
 };
 
 /// Shorter searches say nothing.
 const UNTOLD: Duration = Duration::from_secs(1);
+
+/// So long a search that is to stop may go on: whoever wants an end does not wait until a plan for thousands
+/// of devices is lowered, and what was found before it is best told.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Draws how far a search is on standard error, where that is a terminal.
 pub(super) struct Progress {
@@ -70,7 +75,7 @@ pub(super) struct Watch {
 enum Phase {
     /// What has not looked here yet, if it ever does, and what to tell instead of it.
     Known(Known),
-    /// A search that looks here before it goes on, and what to tell where it takes too long.
+    /// A search that looks here before it goes on, and what to tell where that takes too long.
     Searching(Known),
     /// The same, when somebody wants an end.
     Stopping(Known),
@@ -123,7 +128,10 @@ impl Watch {
         let (shared, wish) = (Arc::clone(&phase), Interrupt::default());
         let handler = move || match wish.raise() {
             Met::Echo => {}
-            Met::Preparation | Met::Run | Met::Wish => change(&shared, interrupted),
+            Met::Preparation | Met::Run | Met::Wish => {
+                change(&shared, interrupted);
+                leave_unless_stopped(&shared);
+            }
         };
         signals::listen(handler).map_err(|error| Failure::unheard(&error))?;
         Ok(Self { progress: Progress::new(), phase })
@@ -193,6 +201,22 @@ fn interrupted(phase: Phase) -> Phase {
     }
 }
 
+/// Ends the program where a search does not look here for too long after it was told to stop.
+fn leave_unless_stopped(phase: &Arc<Mutex<Phase>>) {
+    if !matches!(*locked(phase), Phase::Stopping(_)) {
+        return;
+    }
+    let phase = Arc::clone(phase);
+    let waits = move || {
+        thread::sleep(PATIENCE);
+        if let Phase::Stopping(known) = &*locked(&phase) {
+            leave_with(known);
+        }
+    };
+    // Without a thread the next signal ends the program.
+    let _ = thread::Builder::new().spawn(waits);
+}
+
 fn leave_with(Known { text, missing }: &Known) -> ! {
     // Whoever reads no more has interrupted all the same.
     let _ = print(text);
@@ -221,6 +245,17 @@ impl Observer for Watch {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
+    }
+
+    fn wish(&self) -> Wish {
+        let phase = Arc::clone(&self.phase);
+        Wish::asked(move || match *locked(&phase) {
+            Phase::Stopping(_) | Phase::Wanted | Phase::Over => true,
+            Phase::Known(_)
+            | Phase::Searching(_)
+            | Phase::Printing
+            | Phase::Handed(_) => false,
+        })
     }
 
     /// A signal that came too late for the search is one that came after it: plans are told first.

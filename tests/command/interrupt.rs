@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// A run that would take hours.
@@ -434,6 +434,31 @@ fn a_search_that_is_interrupted_before_it_found_a_plan_says_so() {
         let document: Value = serde_json::from_str(&found.out).expect("it is whole");
         schema::hold("diagnostics", &document);
         assert_eq!(document["diagnostics"][0]["code"], "interrupted");
+    }
+}
+
+/// A plan for thousands of devices alone may take longer than anybody waits for an end.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_search_over_a_large_flat_cluster_ends_soon_after_an_interruption() {
+    let scratch = Scratch::new("interrupt-flat");
+    let flat =
+        PROGRAM.replace("2 x core", "4096 x core").replace("batch 16", "batch 4096");
+    let plan = flat.find("plan {").expect("it has one");
+    let program = scratch.file("flat.rdl", &flat[..plan]);
+    for later in [1, 3] {
+        let mut command = roundelay("plan");
+        command.arg(&program).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().expect("the binary starts");
+        until_it_listens(&child);
+        thread::sleep(Duration::from_secs(later));
+        let wished = Instant::now();
+        interrupt(&child);
+        let found = Ended::from(child.wait_with_output().expect("it ends"));
+        // A fast machine may have ended it before.
+        let is_told = found.code == 130 && found.err.contains("interrupted");
+        assert!(is_told || found.code == 0, "{found:?}");
+        assert!(wished.elapsed() < Duration::from_secs(15), "{:?}", wished.elapsed());
     }
 }
 

@@ -107,6 +107,9 @@ pub(crate) fn leaders(
     let once = Options { top: 1, ..*options };
     for program in local::programs(program) {
         for program in of_each_class(&program, ranking) {
+            if progress.stopped {
+                break;
+            }
             let costs = Costs::new(&program);
             for (approach, plans) in approaches(&program) {
                 let is_settled = approach == own && ranking.is_optimal();

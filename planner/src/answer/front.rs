@@ -101,6 +101,7 @@ fn searched(
         let costs = Costs::new(&program);
         let own = plans(&program);
         let (mut clerk, classes) = Clerk::new(&program, &costs, own, Grouping::None);
+        clerk.heed(progress.wish());
         let allowed = |plan: &&Outline| plan.exactness(&program) <= ranking.allowed;
         candidates += clerk.plans().iter().filter(allowed).count();
         let allowed = classes.into_iter().filter(|(class, _)| *class <= ranking.allowed);
@@ -164,8 +165,11 @@ impl Search {
             }
             if first.is_sharp() {
                 let round = rest.take((aspect, room), Open::is_sharp, is_beaten);
-                self.clocked += round.len();
-                judge.clock(&round).into_iter().flatten().for_each(|own| self.add(own));
+                let clocked = judge.clock(&round);
+                self.clocked += clocked.len();
+                let unseen = &round[clocked.len()..];
+                unseen.iter().for_each(|open| rest.give_back(*open));
+                clocked.into_iter().flatten().for_each(|own| self.add(own));
             } else {
                 let dull = |open: &Open| !open.is_sharp();
                 let dull = rest.take((aspect, SHARPENED), dull, is_beaten);

@@ -3,12 +3,13 @@
 
 use crate::{
     costs::calls::Costs,
-    parallel::{parallel, threads},
+    parallel::{parallel, parallel_until, threads},
     search::{
         Judge, Open,
         bound::{Bound, Network},
         candidate::Candidate,
         evaluate::Evaluator,
+        progress::Wish,
         sharpen::{Bounds, Sharpness},
     },
     space::{
@@ -34,6 +35,8 @@ pub(crate) struct Clerk<'a> {
     network: Network<'a>,
     /// Plans that turned out to be none.
     unfit: Exclusions,
+    /// What ends work on several plans before all is done.
+    wish: Wish,
 }
 
 /// The plans of a program and what is known of all of them.
@@ -101,7 +104,13 @@ impl<'a> Clerk<'a> {
         }
         let network = Network::new(&program.target);
         let evaluator = Evaluator::new(program, costs);
-        (Self { evaluator, listed, network, unfit }, classes)
+        let wish = Wish::default();
+        (Self { evaluator, listed, network, unfit, wish }, classes)
+    }
+
+    /// From now on it begins no plan when this is wished.
+    pub(crate) fn heed(&mut self, wish: Wish) {
+        self.wish = wish;
     }
 
     /// The first plan of a group from this one on that may fit.
@@ -141,7 +150,7 @@ impl<'a> Clerk<'a> {
             return None;
         }
         let (mut none, mut all, mut found) = (0, SIXTEENTHS, None);
-        while all - none > 1 {
+        while all - none > 1 && !self.wish.is_made() {
             let some = none + (all - none) / 2;
             let share = Share::nearest(f64::from(some) / f64::from(SIXTEENTHS))?;
             let outline = Outline { recompute: outline.recompute.of(share)?, ..outline };
@@ -300,10 +309,11 @@ impl Judge for Clerk<'_> {
     }
 
     fn clock(&mut self, round: &[Open]) -> Vec<Result<Candidate, Reason>> {
-        parallel(round, &|open: &Open| {
+        let evaluated = |open: &Open| {
             let plan = self.listed.bounds.plan(&open.outline)?;
             self.evaluator.evaluate(&plan, (open.bound, open.number))
-        })
+        };
+        parallel_until(round, &evaluated, &|| self.wish.is_made())
     }
 
     fn refuse(&mut self, open: &Open, reason: &Reason) -> Option<Open> {

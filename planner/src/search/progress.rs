@@ -1,6 +1,6 @@
 //! What a search tells while it goes on, and the wish of others that it stops.
 
-use std::{fmt, ops::ControlFlow};
+use std::{fmt, ops::ControlFlow, sync::Arc};
 
 /// How far a search is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,34 @@ pub trait Observer {
 
     /// Called once when the search for the best plans is over.
     fn end(&mut self, _end: End) {}
+
+    /// What says between two looks, on any thread, that the next one will end the search: a step may take
+    /// long, and what of it has not begun is left then.
+    fn wish(&self) -> Wish {
+        Wish::default()
+    }
+}
+
+/// Whether somebody wishes that a search ends; by default nobody ever does.
+#[derive(Clone, Default)]
+pub struct Wish(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
+
+impl Wish {
+    /// A wish that is made once `ask` says so.
+    pub fn asked(ask: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(ask)))
+    }
+
+    /// Whether it is made.
+    pub fn is_made(&self) -> bool {
+        self.0.as_ref().is_some_and(|ask| ask())
+    }
+}
+
+impl fmt::Debug for Wish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Wish {{ made: {} }}", self.is_made())
+    }
 }
 
 /// The observer of a search, if there is one, and whether it wished to stop.
@@ -61,6 +89,11 @@ impl<'a> Progress<'a> {
             self.stopped |= observer.look(look).is_break();
         }
         if self.stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// What says between two looks that the search is to stop.
+    pub(crate) fn wish(&self) -> Wish {
+        self.observer.as_ref().map(|observer| observer.wish()).unwrap_or_default()
     }
 
     /// Tells that the search is over.

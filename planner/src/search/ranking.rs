@@ -254,6 +254,7 @@ impl Ranking {
         let without = plans.len();
         let grouping = Grouping::of(program.search.objective);
         let (mut clerk, mut classes) = Clerk::new(program, costs, plans, grouping);
+        clerk.heed(progress.wish());
         let all = clerk.plans().len();
         (self.candidates, self.pruned) = (all, all);
         self.space.combinations += (all - without) as u64;
@@ -317,6 +318,7 @@ impl Ranking {
             classes.into_iter().partition(|(class, _)| *class <= self.allowed);
         let found = self.of_allowed(mine, clerk, options, progress);
         (self.plans, self.open) = (clerk.lessened(found.best), found.open);
+        progress.stopped |= progress.wish().is_made();
         self.goal.keep_best(&mut self.plans, top);
         for (exactness, plans) in others {
             let weaker = self.of_weaker((exactness, plans), clerk, options, progress);
