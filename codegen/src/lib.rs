@@ -19,6 +19,6 @@ pub use rewrite::{ArrayUse, CallPattern, FORMS, LoweringChoice, Neighbour, Rewri
 pub use stage::{
     BackwardCode, BackwardForm, CrossingValue, Cut, Differentiated, Needs, NodeCost,
     Normed, PassCost, Piece, Portion, Samples, StageCode, StageError, StageForm, Stages,
-    Storage, UpdateForm, needs, node_costs, norm, stages, stages_in, update,
+    Storage, UpdateForm, combine, needs, node_costs, norm, stages, stages_in, update,
 };
 pub use tensor::{Divided, Lie, Undivided, divides_classes, undivided};

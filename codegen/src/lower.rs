@@ -98,6 +98,7 @@ fn drafted<T>(
     (order, code): (order::Slots, &Stages),
     finish: impl FnOnce(Draft<'_>) -> Result<T, LowerError>,
 ) -> Result<T, LowerError> {
+    tied(plan, code)?;
     let (rewrites, maps) = (code.rewrites.clone(), code.maps.clone());
     let plan = &Plan { rewrites, maps, ..plan.clone() };
     let job = job(program, code);
@@ -106,9 +107,20 @@ fn drafted<T>(
     for stage in draft.keepers() {
         states.push(state::lay_out(&mut draft, stage)?);
     }
+    state::tie(&mut draft, &mut states)?;
     state::close(&mut draft)?;
     compute::add(&mut draft, &states)?;
     finish(draft)
+}
+
+/// The ties of a plan are those of its stages, and it can have them.
+fn tied(plan: &Plan, code: &Stages) -> Result<(), LowerError> {
+    if plan.ties == code.ties {
+        return Ok(());
+    }
+    let expected = code.ties.clone();
+    plan.clone().with_ties(expected.clone()).check_ties()?;
+    Err(LowerError::Ties { found: plan.ties.clone(), expected })
 }
 
 /// The program with the model that the plan's rule trains, which the plan fits.

@@ -11,6 +11,7 @@ mod assemble;
 mod average;
 mod backward;
 mod call;
+mod combine;
 mod cost;
 mod derivative;
 mod error;
@@ -33,6 +34,7 @@ mod replace;
 mod share;
 mod update;
 
+pub use combine::combine;
 pub use cost::{NodeCost, PassCost, node_costs};
 pub use error::StageError;
 pub use needs::{Needs, needs};
@@ -56,7 +58,7 @@ use layout::Layout;
 use roundelay_dsl::{Model, NodeId};
 use roundelay_schedule::{
     Bytes, Float, Id, Input, InputId, MapWays, Parameter, Pass, Recompute, Rewrites,
-    Role, Routine, Stage, Table, Tensor, ValueId,
+    Role, Routine, Stage, Table, Tensor, Tie, ValueId,
 };
 use std::{cell::OnceCell, collections::BTreeMap, ops::Range};
 
@@ -105,10 +107,13 @@ pub struct Stages {
     pub values: Table<ValueId, CrossingValue>,
     /// What a micro-batch brings, in the model's order.
     pub inputs: Table<InputId, Input>,
-    /// All parameters that the loss depends on, by stage, then offset.
+    /// All parameters that the loss depends on, by state, then offset.
     pub parameters: Vec<Parameter>,
-    /// Number of elements of each stage's flat parameters, padding included; zero in all slices of a
-    /// stage but the first, which has the parameters of all, and nowhere else.
+    /// Which stages use the same parameters, in order of first use.
+    pub ties: Vec<Tie>,
+    /// Number of elements of the flat parameters of each state: of stages, then of ties. Padding is
+    /// included; zero in all slices of a stage but the first, which has the parameters of all, and
+    /// nowhere else.
     pub elements: Table<Stage, u64>,
     /// Which calls of their routines are two in one.
     pub rewrites: Rewrites,
@@ -149,8 +154,6 @@ pub struct StageCode {
     pub forward: Routine,
     /// Its backward pass.
     pub backward: BackwardCode,
-    /// Adds the gradient sum of another device to the stage's gradient.
-    pub combine: Routine,
     /// The model's nodes that the stage computes.
     pub nodes: Range<usize>,
 }
@@ -251,10 +254,11 @@ impl BackwardCode {
 /// parameters lie in one flat array in order of first use, every start a multiple of 16
 /// elements, its length a multiple of `padding`. Gradients have the same layout. The first
 /// backward pass writes the gradient everywhere: what no kernel reaches is zero, padding included.
+/// Parameters that several stages use lie in arrays of their own, one for all that the same stages
+/// use.
 ///
 /// # Errors
-/// Wrong cuts, a malformed model, a loss without a gradient kernel, a parameter that two stages
-/// use.
+/// Wrong cuts, a malformed model, a loss without a gradient kernel.
 pub fn stages(
     model: &Model,
     cuts: &[u32],
@@ -474,6 +478,7 @@ fn frame(layout: &Layout<'_>, variant: &Variant) -> Stages {
         values: layout.values(),
         inputs: inputs(layout),
         parameters: layout.parameters(),
+        ties: layout.flow.ties.clone(),
         elements: layout.elements.clone(),
         rewrites: layout.rewriting.all_done(),
         maps: variant.maps(),
@@ -484,7 +489,6 @@ fn code(layout: &Layout<'_>, stage: Stage, variant: &Variant) -> StageCode {
     StageCode {
         forward: forward::forward(layout, stage),
         backward: backward_code(layout, stage),
-        combine: backward::combine(layout, stage),
         nodes: variant.given_nodes(layout.flow.nodes(stage)),
     }
 }

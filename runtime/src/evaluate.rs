@@ -60,6 +60,13 @@ pub(crate) struct ForwardPass {
     pub(crate) keeper: Stage,
 }
 
+impl ForwardPass {
+    /// What the parameters of a state are to the stage, if it uses them.
+    pub(crate) fn role_of(self, state: Stage) -> Role {
+        if state == self.keeper { Role::Parameter } else { Role::Tied(state) }
+    }
+}
+
 /// Which GPU looks at held-out data, and for how long it is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnGpu {
@@ -72,8 +79,10 @@ pub struct OnGpu {
 /// The passes that an evaluator runs.
 pub(crate) const PASSES: [Pass; 1] = [Pass::Forward];
 
-/// What it has besides the blocks of these.
-pub(crate) const BOUND: [Role; 1] = [Role::Parameter];
+/// Whether an argument is what it has besides the blocks of these.
+pub(crate) fn is_bound(role: Role) -> bool {
+    matches!(role, Role::Parameter | Role::Tied(_))
+}
 
 /// What is measured on held-out data.
 #[derive(Clone, Debug, PartialEq)]
@@ -177,7 +186,7 @@ impl Evaluator {
         let elements: u64 = job.elements.values().sum();
         let parts = u64::from(schedule.tensor_parts());
         let flat = Bytes(elements) * job.dtype.size() * parts;
-        flat + Plain::bytes(schedule, &PASSES, &BOUND)
+        flat + Plain::bytes(schedule, &PASSES, is_bound)
     }
 
     /// Memory that it takes of a GPU.
@@ -268,5 +277,5 @@ pub(crate) fn forward_passes(schedule: &Schedule) -> Vec<ForwardPass> {
         let (routine, _) = own.expect("every stage has a forward pass");
         ForwardPass { routine, keeper: schedule.plan.keeper(stage) }
     };
-    schedule.job.stages().map(pass).collect()
+    schedule.plan.each_stage().map(pass).collect()
 }

@@ -7,7 +7,7 @@
 //! Where sequences are cut into slices, a stage takes them from the first to the last, and back.
 //! Whatever a machine replays must equal this bit for bit.
 
-mod stage;
+mod state;
 mod tree;
 
 use crate::{
@@ -18,14 +18,15 @@ use crate::{
     state::{Extent, Moment, State, StateError, gather::Gathered, updates},
 };
 use roundelay_kernels::{Context, Mode};
-use roundelay_schedule::{Checked, Id, MicroBatch, Pass, Role};
-use stage::{Backward, OracleStage, Squares};
+use roundelay_schedule::{Checked, Id, MicroBatch, Pass, Plan, Role, Stage};
+use state::{OracleState, Routines, Squares, Target, Used};
 
 /// What an oracle is made of: the schedule's job, plan and routines, but none of its actions.
 pub struct Oracle {
     schedule: Checked,
     plain: Plain,
-    stages: Vec<OracleStage>,
+    /// Of stages, slices left out, then of ties.
+    states: Vec<OracleState>,
     squares: Squares,
     shares: Shares,
     /// T, and the origins of the state.
@@ -43,14 +44,10 @@ pub enum OracleError {
     State(#[from] StateError),
 }
 
-/// Roles whose memory the oracle keeps per stage.
-const KEPT: [Role; 5] = [
-    Role::Parameter,
-    Role::NextParameter,
-    Role::Gradient,
-    Role::Squares,
-    Role::Optimizer,
-];
+/// Whether the oracle keeps the memory of a role per state.
+fn is_kept(role: Role) -> bool {
+    role.is_state() && role != Role::Received
+}
 
 impl Oracle {
     /// An oracle at the state's step.
@@ -67,16 +64,16 @@ impl Oracle {
             Pass::Norm,
             Pass::Update,
         ];
-        let plain = Plain::new(schedule, &passes, &KEPT)?;
-        let stage = |stage| OracleStage::new(schedule, &plain, state, stage);
-        let keepers = schedule.job.stages().step_by(schedule.plan.slices as usize);
-        let stages = keepers.map(stage).collect::<Result<_, _>>()?;
+        let plain = Plain::new(schedule, &passes, is_kept)?;
+        let own = |own| OracleState::new(schedule, &plain, state, own);
+        let keepers = schedule.job.states().step_by(schedule.plan.slices as usize);
+        let states = keepers.map(own).collect::<Result<_, _>>()?;
         let moment = state.moment();
         let squares = Squares::new(schedule);
         let all = u64::from(schedule.plan.all_micro_batches());
         let shares = Shares::new(&schedule.job, all);
         let schedule = schedule.clone();
-        Ok(Self { schedule, plain, stages, squares, shares, moment })
+        Ok(Self { schedule, plain, states, squares, shares, moment })
     }
 
     /// T: the next training step.
@@ -93,7 +90,7 @@ impl Oracle {
             self.backward(i);
         }
         let dtype = self.schedule.job.dtype;
-        self.stages.iter_mut().for_each(|stage| stage.join(dtype));
+        self.states.iter_mut().for_each(|state| state.join(dtype));
         self.update();
         self.moment.step += 1;
         losses
@@ -101,9 +98,9 @@ impl Oracle {
 
     /// The training state, in global terms.
     pub fn state(&mut self) -> State {
-        let Self { schedule, stages, moment, .. } = self;
+        let Self { schedule, states, moment, .. } = self;
         let mut gathered = Gathered::new(*moment, Extent::Whole);
-        stages.iter_mut().for_each(|stage| stage.save(schedule, &mut gathered));
+        states.iter_mut().for_each(|state| state.save(schedule, &mut gathered));
         gathered.state(&schedule.job)
     }
 
@@ -114,36 +111,53 @@ impl Oracle {
         plain.feed(&schedule.job, |input, bytes| {
             shares.fill(feed, (input, step, i as u64), bytes);
         });
-        for stage in self.schedule.job.elements.ids() {
-            let plan = &self.schedule.plan;
-            let (whole, slice) = (plan.whole_stage(stage) as usize, plan.slice(stage));
-            let age = self.age(i, whole);
-            let own = &mut self.stages[whole];
-            let routine = own.routines[slice as usize].forward;
-            let bound = &mut [(Role::Parameter, own.version(age))];
-            self.plain.run(routine, &context, bound);
+        let i = MicroBatch::new(i);
+        for stage in self.schedule.plan.each_stage() {
+            let routine = self.routines(stage).forward;
+            let Self { schedule, plain, states, moment, .. } = self;
+            let pass = Passing { plan: &schedule.plan, moment: *moment, stage, i };
+            let used = pass.used(states);
+            let mut bound: Vec<_> = used.map(|(own, used)| own.theta(used)).collect();
+            plain.run(routine, &context, &mut bound);
         }
         self.plain.loss(&self.schedule.job)
     }
 
     fn backward(&mut self, i: usize) {
         let context = self.context(i as u64);
-        for stage in self.schedule.job.elements.ids().rev() {
-            let plan = &self.schedule.plan;
-            let (whole, slice) = (plan.whole_stage(stage) as usize, plan.slice(stage));
-            let addition = plan.addition(stage, MicroBatch::new(i)).index();
-            let age = self.age(i, whole);
-            let dtype = self.schedule.job.dtype;
-            let pass = Backward { slice: slice as usize, addition, age };
-            self.stages[whole].backward(&mut self.plain, &context, pass, dtype);
+        let i = MicroBatch::new(i);
+        for stage in self.schedule.plan.each_stage().rev() {
+            let Routines { input, first, next, forward: _ } = self.routines(stage);
+            let Self { schedule, plain, states, moment, .. } = self;
+            let pass = Passing { plan: &schedule.plan, moment: *moment, stage, i };
+            if let Some(input) = input {
+                let used = pass.used(states);
+                let mut bound: Vec<_> = used.map(|(own, used)| own.theta(used)).collect();
+                plain.run(input, &context, &mut bound);
+            }
+            // Whoever begins the sum of one state begins those of all.
+            let begins = pass.used(states).all(|(own, used)| own.begins(used));
+            let routine = if begins { first } else { next };
+            let target = if routine.is_some() { Target::Sum } else { Target::Single };
+            let single = || first.expect("every stage has a backward pass");
+            let mut bound = Vec::new();
+            for (own, used) in pass.used(states) {
+                bound.extend(own.lend(used, target));
+            }
+            plain.run(routine.unwrap_or_else(single), &context, &mut bound);
+            drop(bound);
+            if target == Target::Single {
+                let used = pass.used(states);
+                used.for_each(|(own, used)| own.add_single(used, schedule.job.dtype));
+            }
         }
     }
 
-    /// T − v for the version that micro-batch i reads: τ, but no further back than the origin.
-    fn age(&self, i: usize, stage: usize) -> usize {
-        let delays = &self.schedule.plan.delays;
-        let delay = u64::from(delays.delay(i % delays.size().0, stage));
-        delay.min(self.moment.step - self.moment.origin) as usize
+    /// What a stage runs.
+    fn routines(&self, stage: Stage) -> Routines {
+        let plan = &self.schedule.plan;
+        let (whole, slice) = (plan.whole_stage(stage), plan.slice(stage));
+        self.states[whole as usize].routines[slice as usize]
     }
 
     fn update(&mut self) {
@@ -154,16 +168,16 @@ impl Oracle {
         let (schedule, plain, squares) =
             (&self.schedule, &mut self.plain, &mut self.squares);
         let normed = match schedule.plan.has_joint_norm() {
-            true => self.stages.len(),
+            true => self.states.len(),
             false => 1,
         };
-        for stages in self.stages.chunks_mut(normed) {
-            for stage in stages.iter_mut().rev() {
-                stage.measure(plain, &schedule.job, &context, squares);
+        for states in self.states.chunks_mut(normed) {
+            for state in states.iter_mut().rev() {
+                state.measure(plain, &schedule.job, &context, squares);
             }
             squares.add_up(schedule);
-            for stage in stages {
-                stage.update(plain, &schedule.job, &context, squares);
+            for state in states {
+                state.update(plain, &schedule.job, &context, squares);
             }
         }
     }
@@ -182,4 +196,46 @@ impl Oracle {
             threads: 1,
         }
     }
+}
+
+/// The passes of a stage on a micro-batch.
+#[derive(Clone, Copy)]
+struct Passing<'a> {
+    plan: &'a Plan,
+    moment: Moment,
+    stage: Stage,
+    i: MicroBatch,
+}
+
+impl Passing<'_> {
+    /// The states that they use, each with how they do.
+    fn used(
+        self,
+        states: &mut [OracleState],
+    ) -> impl Iterator<Item = (&mut OracleState, Used)> {
+        states.iter_mut().filter_map(move |own| {
+            let used = self.uses(own.state)?;
+            Some((own, used))
+        })
+    }
+
+    fn uses(self, state: Stage) -> Option<Used> {
+        let Self { plan, moment, stage, i } = self;
+        let roles = match plan.tie(state) {
+            None if state == plan.keeper(stage) => [Role::Parameter, Role::Gradient],
+            Some(tie) if tie.place_of(stage).is_some() => {
+                [Role::Tied(state), Role::TiedGradient(state)]
+            }
+            None | Some(_) => return None,
+        };
+        let addition = plan.addition(state, stage, i).index();
+        Some(Used { roles, addition, age: age(plan, moment, (state, i)) })
+    }
+}
+
+/// T − v for the version of a state that micro-batch i reads: τ, but no further back than the origin.
+fn age(plan: &Plan, moment: Moment, (state, i): (Stage, MicroBatch)) -> usize {
+    let own = MicroBatch::new(i.index() % plan.micro_batches as usize);
+    let delay = u64::from(plan.delay(state, own));
+    delay.min(moment.step - moment.origin) as usize
 }

@@ -31,11 +31,11 @@ pub(crate) type Lent<'a> = Vec<&'a mut [u8]>;
 pub(crate) type Key = (Role, Option<Stage>);
 
 impl Plain {
-    /// Blocks for everything that routines of `passes` work on, but not for `bound` roles.
+    /// Blocks for everything that routines of `passes` work on, but not for roles that are `bound`.
     pub(crate) fn new(
         schedule: &Schedule,
         passes: &[Pass],
-        bound: &[Role],
+        bound: fn(Role) -> bool,
     ) -> Result<Self, CodeError> {
         let code = Code::parse(schedule)?;
         let sizes = sizes(schedule, passes, bound);
@@ -53,7 +53,11 @@ impl Plain {
     }
 
     /// Bytes of these blocks, on all rows together.
-    pub(crate) fn bytes(schedule: &Schedule, passes: &[Pass], bound: &[Role]) -> Bytes {
+    pub(crate) fn bytes(
+        schedule: &Schedule,
+        passes: &[Pass],
+        bound: fn(Role) -> bool,
+    ) -> Bytes {
         let sizes = sizes(schedule, passes, bound);
         let row: Bytes = sizes.into_values().map(Bytes).sum();
         row * u64::from(schedule.tensor_parts())
@@ -141,16 +145,16 @@ impl Plain {
 }
 
 /// Bytes of the blocks of one row, by what they are, for everything that routines of `passes` work on, but not for
-/// `bound` roles.
+/// roles that are `bound`.
 pub(crate) fn sizes(
     schedule: &Schedule,
     passes: &[Pass],
-    bound: &[Role],
+    bound: fn(Role) -> bool,
 ) -> BTreeMap<Key, u64> {
     let mut sizes: BTreeMap<Key, u64> = BTreeMap::new();
     let served = |routine: &&Routine| passes.contains(&routine.pass);
     for routine in schedule.routines.values().filter(served) {
-        for argument in routine.arguments.iter().filter(|a| !bound.contains(&a.role)) {
+        for argument in routine.arguments.iter().filter(|a| !bound(a.role)) {
             let size = sizes.entry(key(argument.role, routine.stage)).or_default();
             *size = argument.size.0.max(*size);
         }
@@ -170,7 +174,9 @@ pub(crate) fn key(role: Role, stage: Stage) -> Key {
         | Role::Activation
         | Role::Retained
         | Role::Adjoint => (role, Some(stage)),
-        Role::Value(_)
+        Role::Tied(_)
+        | Role::TiedGradient(_)
+        | Role::Value(_)
         | Role::ValueGradient(_)
         | Role::Input(_)
         | Role::Metric

@@ -58,7 +58,7 @@ pub(crate) struct Moment {
 impl Moment {
     /// How many versions before the newest one the rule of a plan still reads of a stage.
     pub(crate) fn reach(self, plan: &Plan, stage: Stage) -> u32 {
-        let staleness = plan.delays.staleness(plan.whole_stage(stage) as usize);
+        let staleness = plan.staleness(stage);
         let done = u32::try_from(self.step - self.origin);
         staleness.min(done.unwrap_or(u32::MAX))
     }

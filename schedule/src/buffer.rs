@@ -310,6 +310,8 @@ impl Subject {
             | (Subject::Activation(own), Role::Activation)
             | (Subject::Retained(own), Role::Retained)
             | (Subject::Adjoint(own), Role::Adjoint) => own == stage,
+            (Subject::Parameter(own, _), Role::Tied(state))
+            | (Subject::Gradient(own, _), Role::TiedGradient(state)) => own == state,
             (Subject::Value(own), Role::Value(value))
             | (Subject::ValueGradient(own), Role::ValueGradient(value)) => own == value,
             (Subject::Input(own), Role::Input(input)) => own == input,

@@ -512,8 +512,8 @@ impl Job {
     pub fn parameters_of(&self, stage: Stage) -> impl Iterator<Item = &Parameter> {
         self.parameters.iter().filter(move |parameter| parameter.stage == stage)
     }
-    /// All stages, in their order.
-    pub fn stages(&self) -> impl Iterator<Item = Stage> + use<> {
+    /// All states, in their order: those of stages, then those of ties.
+    pub fn states(&self) -> impl Iterator<Item = Stage> + use<> {
         (0..self.elements.len()).map(Stage::new)
     }
 }

@@ -46,6 +46,7 @@ mod sum;
 mod target;
 mod tensor;
 mod text;
+mod ties;
 mod timeline;
 mod turned;
 mod unit;
@@ -115,6 +116,7 @@ pub use tensor::{
     Contraction, Direction, Division, Images, Line, Sequence, Split, Tensor,
 };
 pub use text::{printable, unmarked};
+pub use ties::Tie;
 pub use timeline::{Endless, Simulation, Trace, grid, page, simulate_steady, trace};
 pub use turned::{Cells, Turned};
 pub use unit::{

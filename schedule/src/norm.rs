@@ -13,8 +13,13 @@ impl Plan {
         let own = self.keeper(stage);
         match self.rule {
             Rule::Sync => {
-                let last = self.stages.saturating_sub(1).saturating_mul(self.slices);
-                [Stage::new(0), Stage::numbered(last)]
+                let last = match self.tied().next_back() {
+                    Some((last, _)) => last,
+                    None => Stage::numbered(
+                        self.stages.saturating_sub(1).saturating_mul(self.slices),
+                    ),
+                };
+                [Stage::new(0), last]
             }
             Rule::CyclicV1
             | Rule::CyclicV2

@@ -15,7 +15,7 @@ pub use sum::Reduction;
 
 use crate::{
     Delays, DeviceId, DeviceList, Fold, Id, Item, MapWays, Order, Rewrites, Rule, Tensor,
-    listed_in,
+    Tie, listed_in,
 };
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +48,9 @@ pub struct Plan {
     pub slices: u32,
     /// S − 1 ascending node numbers: stage j starts at node `cuts[j − 1]`.
     pub cuts: Vec<u32>,
+    /// Which stages use the same parameters, once for all that the same stages use, in order of first use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ties: Vec<Tie>,
     /// The cuts between units of a local rule, ascending: gradients stop there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub boundaries: Vec<u32>,
@@ -107,6 +110,7 @@ impl Plan {
             chunks: 1,
             slices: 1,
             cuts,
+            ties: Vec::new(),
             boundaries: Vec::new(),
             micro_batches,
             states,

@@ -108,8 +108,12 @@ pub enum Role {
     Parameter,
     /// Flat parameters of version t + 1, when they are not updated in place.
     NextParameter,
+    /// Flat parameters of a tie, which several stages use.
+    Tied(Stage),
     /// Flat gradient sum of the stage.
     Gradient,
+    /// Flat sum of what one stage adds to the gradient of a tie.
+    TiedGradient(Stage),
     /// Another device's gradient sum, for `Combine`.
     Received,
     /// Flat optimizer state of the stage.
@@ -136,12 +140,40 @@ pub enum Role {
 }
 
 impl Role {
+    /// The state of a tie that it is part of.
+    pub fn tied(self) -> Option<Stage> {
+        match self {
+            Role::Tied(state) | Role::TiedGradient(state) => Some(state),
+            Role::Parameter
+            | Role::NextParameter
+            | Role::Gradient
+            | Role::Received
+            | Role::Optimizer
+            | Role::Squares
+            | Role::Activation
+            | Role::Retained
+            | Role::Adjoint
+            | Role::Value(_)
+            | Role::ValueGradient(_)
+            | Role::Input(_)
+            | Role::Metric
+            | Role::Workspace => None,
+        }
+    }
+
+    /// Whether it is a gradient sum that a backward pass adds to.
+    pub fn is_sum(self) -> bool {
+        matches!(self, Role::Gradient | Role::TiedGradient(_))
+    }
+
     /// Whether it is part of a stage's state, which all slices of the stage share.
     pub fn is_state(self) -> bool {
         match self {
             Role::Parameter
             | Role::NextParameter
+            | Role::Tied(_)
             | Role::Gradient
+            | Role::TiedGradient(_)
             | Role::Received
             | Role::Optimizer
             | Role::Squares => true,
@@ -301,6 +333,8 @@ impl fmt::Display for Role {
             Role::Value(value) => return write!(f, "value({value})"),
             Role::ValueGradient(value) => return write!(f, "value_gradient({value})"),
             Role::Input(input) => return write!(f, "input({input})"),
+            Role::Tied(state) => return write!(f, "tied({state})"),
+            Role::TiedGradient(state) => return write!(f, "tied_gradient({state})"),
             Role::Parameter => "parameter",
             Role::NextParameter => "next_parameter",
             Role::Gradient => "gradient",

@@ -86,7 +86,7 @@ impl Schedule {
     }
     /// Whether a stage is the last, which makes the loss.
     pub fn ends(&self, stage: Stage) -> bool {
-        stage.index() + 1 == self.job.elements.len()
+        stage.number() + 1 == self.plan.pass_stages()
     }
 
     /// The routines that some action launches; a schedule may have others, which its plan had no use for.

@@ -1,7 +1,7 @@
 //! Slices of sequences: how stages are counted where each stands once per slice, who keeps their
 //! state, and which plans have them.
 
-use crate::{Id, MicroBatch, Placement, Plan, PlanFault, Rule, Stage, States};
+use crate::{Id, MicroBatch, Placement, Plan, PlanFault, Rule, Stage, States, Tie};
 
 impl Plan {
     /// The same with each sequence in this many slices.
@@ -13,6 +13,11 @@ impl Plan {
     /// Stages as lists, routines and actions count them: one for each slice of a stage.
     pub fn pass_stages(&self) -> u32 {
         self.stages.saturating_mul(self.slices)
+    }
+
+    /// These stages.
+    pub fn each_stage(&self) -> impl DoubleEndedIterator<Item = Stage> + use<> {
+        (0..self.pass_stages()).map(Stage::numbered)
     }
 
     /// The stage, counted without slices, that a stage of lists, routines and actions is a slice of.
@@ -31,9 +36,22 @@ impl Plan {
         Stage::new(stage.index() / slices * slices)
     }
 
-    /// Which gradient of a cell a backward pass adds to the sum of its stage: gradients are counted
-    /// micro-batch by micro-batch, in each from the last slice to the first.
-    pub fn addition(&self, stage: Stage, micro_batch: MicroBatch) -> MicroBatch {
+    /// Which gradient a backward pass of a stage adds to the sum of a state. Those of a stage are
+    /// counted micro-batch by micro-batch, in each from the last slice to the first; those of a tie in
+    /// each cell stage by stage.
+    pub fn addition(
+        &self,
+        state: Stage,
+        stage: Stage,
+        micro_batch: MicroBatch,
+    ) -> MicroBatch {
+        if let Some(tie) = self.tie(state) {
+            let each = self.cell_micro_batches().max(1) as usize;
+            let (member, own) = (micro_batch.index() / each, micro_batch.index() % each);
+            let before =
+                member * tie.sums() as usize + tie.place_of(stage).unwrap_or(0) as usize;
+            return MicroBatch::new(before * each + own);
+        }
         let slices = self.slices.max(1) as usize;
         let last = slices - 1 - stage.index() % slices;
         MicroBatch::new(micro_batch.index() * slices + last)
@@ -63,8 +81,13 @@ impl Plan {
         }
     }
 
-    /// Gradients that the sum of a stage adds up in one cell.
-    pub fn cell_additions(&self) -> u32 {
-        self.cell_micro_batches().saturating_mul(self.slices.max(1))
+    /// Gradients that a micro-batch adds to the sum of a state.
+    pub fn additions_each(&self, state: Stage) -> u32 {
+        self.tie(state).map_or(self.slices.max(1), Tie::sums)
+    }
+
+    /// Gradients that the sum of a state adds up in one cell.
+    pub fn cell_additions(&self, state: Stage) -> u32 {
+        self.cell_micro_batches().saturating_mul(self.additions_each(state))
     }
 }

@@ -1,6 +1,6 @@
 //! Sums of micro-batch gradients as trees, and the tree of each plan.
 
-use crate::{Id, MicroBatch, Plan, Reduction};
+use crate::{Id, MicroBatch, Plan, Reduction, Stage, Tie};
 
 /// A sum of micro-batch gradients, from left to right. Floating-point addition does not
 /// associate, so the shape matters. Where sequences are cut into slices each adds a gradient of its
@@ -46,9 +46,14 @@ impl Default for Sum {
 }
 
 impl Plan {
-    /// The sum in which `stage` (counted from zero) adds its gradients.
+    /// The sum in which a state adds its gradients: that of `stage`, counted from zero and without
+    /// slices, or of a tie, counted on.
     pub fn sum(&self, stage: u32) -> Sum {
-        let (members, cell) = (self.members(), self.cell_additions());
+        let state = Stage::numbered(stage);
+        if let Some(tie) = self.tie(state) {
+            return self.by_user(tie);
+        }
+        let (members, cell) = (self.members(), self.cell_additions(state));
         let one =
             |member: u32, i: u32| Sum::One(MicroBatch::new((member * cell + i) as usize));
         let by_micro_batch = |group: std::ops::Range<u32>| {
@@ -82,6 +87,24 @@ impl Plan {
                     starts.map(|start| by_micro_batch(start..start + shards)).collect(),
                 )
             }
+        }
+    }
+
+    /// In each replica the micro-batches of each stage of a tie, then the stages' sums; then the
+    /// replicas'.
+    fn by_user(&self, tie: &Tie) -> Sum {
+        let (members, each) =
+            (self.members() as usize, self.cell_micro_batches() as usize);
+        let users = tie.sums() as usize;
+        let user = |number: usize| {
+            Sum::list((number * each..(number + 1) * each).map(MicroBatch::new))
+        };
+        let member = |number: usize| {
+            Sum::All((number * users..(number + 1) * users).map(user).collect())
+        };
+        match members {
+            1 => member(0),
+            _ => Sum::All((0..members).map(member).collect()),
         }
     }
 

@@ -29,6 +29,7 @@ mod replicas;
 mod rows;
 mod slices;
 mod support;
+mod tied;
 mod traffic;
 mod updates;
 mod volume;

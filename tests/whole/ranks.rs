@@ -197,7 +197,7 @@ fn a_rank_makes_what_it_holds_once_and_nothing_else() {
         made.sort();
         made
     });
-    for (stage, made) in schedule.job.stages().zip(made) {
+    for (stage, made) in schedule.job.states().zip(made) {
         let arrays = 1 + schedule.job.optimizer.arrays(schedule.job.dtype) as usize;
         let own = schedule.job.parameters_of(stage);
         let mut own: Vec<String> =

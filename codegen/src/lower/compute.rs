@@ -134,6 +134,10 @@ enum Seat {
     Parameter,
     /// Where the stage adds to gradients.
     Gradient,
+    /// Where the stage has the parameters of a tie.
+    Tied(Stage),
+    /// Where the stage adds to the gradients of a tie.
+    TiedGradient(Stage),
     /// In a buffer with one value per micro-batch.
     Value(BufferId),
     /// In scratch memory.
@@ -187,6 +191,8 @@ fn seats(draft: &mut Draft<'_>, turn: Turn) -> Vec<Seat> {
         let subject = match role {
             Role::Parameter => return Seat::Parameter,
             Role::Gradient => return Seat::Gradient,
+            Role::Tied(state) => return Seat::Tied(state),
+            Role::TiedGradient(state) => return Seat::TiedGradient(state),
             Role::Workspace => {
                 return Seat::Scratch(draft.workspace(home, site.lane, size));
             }
@@ -218,6 +224,8 @@ fn launch(draft: &mut Draft<'_>, turn: Turn, state: &StageRows, seats: &[Seat]) 
     let row = |seat: &Seat| match seat {
         Seat::Parameter => state.parameter[&(pass, i)],
         Seat::Gradient => state.gradient[&i].0,
+        Seat::Tied(tie) => state.tied[tie][0],
+        Seat::TiedGradient(tie) => state.tied[tie][1],
         Seat::Value(buffer) => {
             Hold { buffer: *buffer, instance: Instance::MicroBatch(i) }
         }

@@ -388,9 +388,12 @@ impl<'a> Draft<'a> {
         self.order.stages().step_by(slices)
     }
 
-    /// The gradients that the sum of a stage adds up in one cell, in order.
-    pub(crate) fn additions(&self) -> impl Iterator<Item = MicroBatch> + use<> {
-        (0..self.plan.cell_additions() as usize).map(MicroBatch::new)
+    /// The gradients that the sum of a state adds up in one cell, in order.
+    pub(crate) fn additions(
+        &self,
+        state: Stage,
+    ) -> impl Iterator<Item = MicroBatch> + use<> {
+        (0..self.plan.cell_additions(state) as usize).map(MicroBatch::new)
     }
 
     /// The last micro-batch of the cell.

@@ -1,7 +1,9 @@
 //! Why a plan cannot be lowered.
 
 use crate::StageError;
-use roundelay_schedule::{DeviceId, Listed, MapWay, PlanFault, Queues, Rewrite, Stuck};
+use roundelay_schedule::{
+    DeviceId, Listed, MapWay, PlanFault, Queues, Rewrite, Stuck, Tie,
+};
 use thiserror::Error;
 
 /// Why a plan cannot be lowered.
@@ -54,6 +56,18 @@ pub enum LowerError {
         /// Its way.
         way: MapWay,
     },
+    /// Ties that are not those of the model.
+    #[error(
+        "the `ties` of the plan are {}, but with its cuts the stages that use the same parameters are \
+         {}: write these",
+        shown(.found), shown(.expected)
+    )]
+    Ties {
+        /// Those of the plan.
+        found: Vec<Tie>,
+        /// Those of the model.
+        expected: Vec<Tie>,
+    },
     /// Units that are not those of the model.
     #[error("the units of the plan do not fit: {0}")]
     Units(String),
@@ -97,6 +111,7 @@ impl LowerError {
             LowerError::Cut { .. } => Some("cuts"),
             LowerError::Rewrite { .. } => Some("rewrites"),
             LowerError::Maps { .. } => Some("maps"),
+            LowerError::Ties { .. } => Some("ties"),
             LowerError::Units(_) => Some("boundaries"),
             LowerError::Descending(_) => Some("lists"),
             LowerError::Queues(_) => Some("placement"),
@@ -105,4 +120,10 @@ impl LowerError {
             LowerError::NoLinks => None,
         }
     }
+}
+
+/// Ties as a plan file has them.
+fn shown(ties: &[Tie]) -> String {
+    let each: Vec<String> = ties.iter().map(|Tie(users)| format!("{users:?}")).collect();
+    format!("[{}]", each.join(", "))
 }

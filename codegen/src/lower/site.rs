@@ -3,7 +3,7 @@
 use super::LowerError;
 use roundelay_schedule::{
     Axis, AxisId, DeviceId, Fold, Group, GroupId, Id, Levels, LinkId, MicroBatch, Place,
-    Placement, Plan, Ring, RingId, Splits, Stage, States, Table,
+    Placement, Plan, Ring, RingId, Splits, Stage, States, Table, Tie,
 };
 
 /// The devices of one cell.
@@ -12,7 +12,7 @@ pub(crate) struct Sites {
     pub(crate) axes: Table<AxisId, Axis>,
     pub(crate) rings: Table<RingId, Ring>,
     shape: Shape,
-    /// The ring of each slice of a stage, where it depends on the stage.
+    /// The ring of each slice of a stage, and of each tie, where it depends on the stage.
     seats: Vec<usize>,
     /// The micro-batches that go up, where that makes a difference.
     up: Vec<bool>,
@@ -75,7 +75,10 @@ impl Sites {
             }
             _ => stage,
         };
-        let seats = (0..plan.pass_stages()).map(|stage| seat(stage) as usize).collect();
+        // A tie is where the first of its stages is.
+        let ties = plan.ties.iter().filter_map(|Tie(users)| users.first().copied());
+        let seats = (0..plan.pass_stages()).chain(ties);
+        let seats = seats.map(|stage| seat(stage) as usize).collect();
         let micro_batches = plan.micro_batches;
         Self { axes: Table::new(), rings, shape, seats, up: Vec::new(), micro_batches }
     }

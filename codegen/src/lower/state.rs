@@ -7,6 +7,7 @@ mod mirror;
 mod norm;
 mod pool;
 mod shards;
+mod tied;
 mod update;
 mod workers;
 
@@ -16,9 +17,10 @@ use super::{
     draft::{Draft, End, Hold, Instance, Moment},
 };
 use roundelay_schedule::{
-    BufferId, Content, Id, MicroBatch, Pass, Place, Placement, RingId, Stage, States,
-    Subject,
+    BufferId, Content, MicroBatch, Pass, Place, Placement, RingId, Stage, States, Subject,
 };
+use std::collections::BTreeMap;
+pub(crate) use tied::lay_out as tie;
 pub(crate) use update::Update;
 use update::UpdateRows;
 
@@ -29,6 +31,8 @@ pub(crate) struct StageRows {
     pub(crate) parameter: Dense<(Pass, MicroBatch), Hold>,
     /// Gradient sum that a micro-batch's backward adds to.
     pub(crate) gradient: Dense<MicroBatch, (Hold, Addition)>,
+    /// Parameters of each tie of the stage, and the sum to which the stage adds.
+    pub(crate) tied: BTreeMap<Stage, [Hold; 2]>,
 }
 
 /// What a micro-batch's gradient does to the sum.
@@ -132,8 +136,7 @@ impl Draft<'_> {
 
     /// Updates that the parameters of a pass lag behind.
     fn delay(&self, stage: Stage, i: MicroBatch) -> i32 {
-        let stage = self.plan.whole_stage(stage) as usize;
-        let delay = self.plan.delays.delay(i.index(), stage);
+        let delay = self.plan.delay(stage, i);
         i32::try_from(delay).expect("a delay is a small number")
     }
 

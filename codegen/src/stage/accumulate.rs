@@ -209,7 +209,7 @@ impl Term {
             | Tensor::Detour(..)
             | Tensor::ParameterDetour(..)
             | Tensor::Gradient(_)
-            | Tensor::Gradients(_)
+            | Tensor::Gradients(..)
             | Tensor::Metric(_) => None,
         }
     }

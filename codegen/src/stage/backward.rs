@@ -1,5 +1,4 @@
-//! The backward routines of a stage, whole and in halves, and the routine that joins two gradient
-//! sums.
+//! The backward routines of a stage, whole and in halves.
 
 use super::{
     accumulate::Accumulation,
@@ -15,9 +14,7 @@ use super::{
     share::share,
 };
 use roundelay_dsl::{NodeId, Source};
-use roundelay_schedule::{
-    Access, Argument, Call, Constants, Id, Nanos, Operand, Pass, Role, Routine, Stage,
-};
+use roundelay_schedule::{Access, Id, Pass, Role, Routine, Stage};
 
 /// Which micro-batch of a gradient sum a backward pass serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +88,7 @@ impl Half<'_> {
         let steps = interleave(fuse(steps, &layout.rewriting, kept));
         let steps = share(layout, steps, kept);
         let access = |role| match role {
-            Role::Gradient => match sum {
+            Role::Gradient | Role::TiedGradient(_) => match sum {
                 Sum::First => Access::Write,
                 Sum::Next => Access::Update,
             },
@@ -107,6 +104,7 @@ impl Half<'_> {
             Role::Workspace => Access::Write,
             Role::Parameter
             | Role::NextParameter
+            | Role::Tied(_)
             | Role::Received
             | Role::Optimizer
             | Role::Squares
@@ -121,21 +119,22 @@ impl Half<'_> {
             Sum::First => "",
             Sum::Next => "+",
         };
-        let sums = [Role::Gradient];
-        let always: &[Role] = match pass {
-            Pass::InputGradient => &[],
-            _ => &sums,
+        let sums = |state| layout.flow.roles(state)[1];
+        let always: Vec<Role> = match pass {
+            Pass::InputGradient => Vec::new(),
+            _ => layout.flow.states(stage).map(sums).collect(),
         };
-        assemble(layout, name(pass, stage) + plus, (pass, stage), &steps, always, access)
+        assemble(layout, name(pass, stage) + plus, (pass, stage), &steps, &always, access)
     }
 }
 
 /// Gradient sums as a stage's backward finds them: with what later stages added.
 pub(crate) fn begin(flow: &Flow, stage: Stage, sum: Sum) -> Accumulation {
-    let keeper = flow.keeper(stage);
-    let parameters = flow.parameters.iter().filter(|(_, user)| *user == keeper);
-    let parameters: Vec<Source> =
-        parameters.map(|(id, _)| Source::Parameter(*id)).collect();
+    let parameters: Vec<Source> = flow
+        .states(stage)
+        .flat_map(|state| flow.parameters_of(state))
+        .map(Source::Parameter)
+        .collect();
     let crossing = flow.crossing.iter();
     let later = crossing.clone().filter(|row| row.returns > Some(stage));
     let mut written: HashedSet<Source> = later.map(|row| Source::Node(row.sum)).collect();
@@ -150,46 +149,34 @@ pub(crate) fn begin(flow: &Flow, stage: Stage, sum: Sum) -> Accumulation {
 /// Writes zeros where no call writes the gradient: gaps, the tail, parameters without
 /// contribution. Optimizers and norms see the whole flat array.
 fn zeros(layout: &Layout<'_>, stage: Stage, gradients: &Accumulation) -> Vec<Step> {
-    let (parameters, keeper) = (layout.flow.parameters.iter(), layout.flow.keeper(stage));
+    let flow = layout.flow;
+    let zero = |(state, from, to)| {
+        call("zero", [Term::real(Tensor::Gradients(state, from), &[to - from])])
+    };
+    flow.states(stage)
+        .flat_map(|state| gaps(layout, state, gradients))
+        .map(zero)
+        .collect()
+}
+
+/// Where no call writes the gradient of a state.
+fn gaps(
+    layout: &Layout<'_>,
+    state: Stage,
+    gradients: &Accumulation,
+) -> Vec<(Stage, u64, u64)> {
+    let parameters = layout.flow.parameters_of(state);
     let written = parameters
-        .filter(|(id, user)| *user == keeper && gradients.added(Source::Parameter(*id)))
-        .map(|(id, _)| layout.range(*id));
-    let end = layout.flat(stage);
+        .filter(|id| gradients.added(Source::Parameter(*id)))
+        .map(|id| layout.range(id));
+    let end = layout.elements[state];
     let mut from = 0;
     let mut gaps = Vec::new();
     for (first, next) in written.chain([(end, end)]) {
         if from < first {
-            gaps.push((from, first));
+            gaps.push((state, from, first));
         }
         from = next;
     }
-    let zero =
-        |(from, to)| call("zero", [Term::real(Tensor::Gradients(from), &[to - from])]);
-    gaps.into_iter().map(zero).collect()
-}
-
-/// own += received, over the whole flat gradient.
-pub(crate) fn combine(layout: &Layout<'_>, stage: Stage) -> Routine {
-    let roles = [(Role::Gradient, Access::Update), (Role::Received, Access::Read)];
-    let size = layout.size(Role::Gradient, stage);
-    let arguments = roles.map(|(role, access)| Argument { role, access, size });
-    let operand = |argument| Operand {
-        argument,
-        offset: roundelay_schedule::Bytes(0),
-        element: layout.dtype.gradient(),
-        shape: [layout.flat(stage)][..].into(),
-    };
-    let add = Call {
-        kernel: "accumulate".into(),
-        attributes: Constants::default(),
-        operands: vec![operand(1), operand(0)],
-    };
-    Routine {
-        name: name(Pass::Combine, stage),
-        pass: Pass::Combine,
-        stage,
-        arguments: arguments.into(),
-        calls: vec![add].into(),
-        predicted: Nanos(0),
-    }
+    gaps
 }

@@ -2,7 +2,9 @@
 
 use crate::tensor::Strand;
 use roundelay_dsl::{NodeId, Source};
-use roundelay_schedule::{Attribute, Bytes, Call, Constants, Element, Extents, Operand};
+use roundelay_schedule::{
+    Attribute, Bytes, Call, Constants, Element, Extents, Operand, Stage,
+};
 
 /// A dense array of a routine. Reshapes are views, so no `Source` here names a reshape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,8 +32,8 @@ pub(crate) enum Tensor {
     ParameterDetour(NodeId, u32),
     /// The gradient sum of a node's result or a parameter.
     Gradient(Source),
-    /// A range of the stage's flat gradient, from this element on.
-    Gradients(u64),
+    /// A range of a state's flat gradient, from this element on.
+    Gradients(Stage, u64),
     /// The place of this metric's number behind the loss.
     Metric(u32),
     /// One contribution to such a sum; accumulation turns it into `Gradient` or `Detour`.

@@ -177,10 +177,10 @@ pub enum StageError {
         /// The first node's name.
         node: String,
     },
-    /// One parameter is used by two stages.
+    /// One parameter is used by two stages whose sequences are in slices.
     #[error(
-        "stages {} and {} both use parameter `{parameter}`; weights tied across stages are \
-         not supported: cut so that one stage has all its uses",
+        "stages {} and {} both use parameter `{parameter}`, which slices of sequences cannot: cut \
+         so that one stage has all its uses, or set `slices 1`",
         stages[0], stages[1]
     )]
     Shared {

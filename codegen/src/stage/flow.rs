@@ -2,8 +2,8 @@
 
 use super::{StageError, call::Step, graph::Graph, hashed::HashedMap};
 use roundelay_dsl::{NodeId, ParameterId, Source};
-use roundelay_schedule::{Id, Stage, ValueId};
-use std::ops::Range;
+use roundelay_schedule::{Id, Role, Stage, Tie, ValueId};
+use std::{collections::BTreeSet, ops::Range};
 
 /// A cut model.
 pub(crate) struct Flow {
@@ -12,8 +12,12 @@ pub(crate) struct Flow {
     slices: usize,
     /// Values that cross, in the order of their nodes; a value's place here is its handle.
     pub(crate) crossing: Vec<Crossing>,
-    /// The stage of every used parameter, the first of its slices, in the order of first use.
+    /// The state of every used parameter, state by state in the order of first use: that of the only
+    /// stage that uses it, the first of its slices, or that of a tie, which is numbered behind the
+    /// stages.
     pub(crate) parameters: Vec<(ParameterId, Stage)>,
+    /// Which stages use the same parameters, in order of first use.
+    pub(crate) ties: Vec<Tie>,
     handles: HashedMap<NodeId, ValueId>,
     returning: HashedMap<NodeId, ValueId>,
 }
@@ -66,10 +70,11 @@ impl Flow {
             slices: slices as usize,
             crossing: vec![],
             parameters: vec![],
+            ties: vec![],
             handles: HashedMap::default(),
             returning: HashedMap::default(),
         };
-        flow.parameters = flow.place_parameters(graph)?;
+        flow.place_parameters(graph)?;
         flow.crossing = flow.find_crossing(graph);
         let handles = flow.crossing.iter().enumerate();
         flow.handles = handles.map(|(v, row)| (row.node, ValueId::new(v))).collect();
@@ -86,6 +91,28 @@ impl Flow {
     /// The stage that has the parameters of a stage: the first of its slices.
     pub(crate) fn keeper(&self, stage: Stage) -> Stage {
         Stage::new(stage.index() / self.slices * self.slices)
+    }
+    /// The states that a stage uses: its own, then those of ties.
+    pub(crate) fn states(&self, stage: Stage) -> impl Iterator<Item = Stage> + '_ {
+        let own = self.keeper(stage);
+        let ties = self.ties.iter().enumerate();
+        let ties = ties.filter(move |(_, tie)| tie.place_of(own).is_some());
+        [own].into_iter().chain(ties.map(|(number, _)| Stage::new(self.count() + number)))
+    }
+    /// The parameters of a state, in the order of first use.
+    pub(crate) fn parameters_of(
+        &self,
+        state: Stage,
+    ) -> impl Iterator<Item = ParameterId> + '_ {
+        let own = self.parameters.iter().filter(move |(_, other)| *other == state);
+        own.map(|(id, _)| *id)
+    }
+    /// What parameters and gradients of a state are to the stages that use it.
+    pub(crate) fn roles(&self, state: Stage) -> [Role; 2] {
+        match state.index() < self.count() {
+            true => [Role::Parameter, Role::Gradient],
+            false => [Role::Tied(state), Role::TiedGradient(state)],
+        }
     }
     /// The nodes of a stage.
     pub(crate) fn nodes(&self, stage: Stage) -> Range<usize> {
@@ -170,30 +197,53 @@ impl Flow {
         crossing.filter(|row| row.producer < row.last).collect()
     }
 
-    fn place_parameters(
-        &self,
-        graph: &Graph<'_>,
-    ) -> Result<Vec<(ParameterId, Stage)>, StageError> {
-        let mut places: Vec<Option<Stage>> = vec![None; graph.model.parameters.len()];
+    /// Ties are those of parameters that several stages use.
+    fn place_parameters(&mut self, graph: &Graph<'_>) -> Result<(), StageError> {
+        let (users, order) = self.users(graph);
+        for parameter in order {
+            let own: Vec<u32> = users[parameter.index()].iter().copied().collect();
+            let state = match own.as_slice() {
+                [only] => Stage::numbered(*only),
+                [first, second, ..] if self.slices > 1 => {
+                    return Err(StageError::Shared {
+                        parameter: graph.model.parameters[parameter].name.clone(),
+                        stages: [first, second].map(|own| *own as usize / self.slices),
+                    });
+                }
+                _ => self.tied(Tie(own)),
+            };
+            self.parameters.push((parameter, state));
+        }
+        self.parameters.sort_by_key(|(_, state)| *state);
+        Ok(())
+    }
+
+    /// The stages that use each parameter, and the parameters in the order of their first use.
+    fn users(&self, graph: &Graph<'_>) -> (Vec<BTreeSet<u32>>, Vec<ParameterId>) {
+        let mut users = vec![BTreeSet::new(); graph.model.parameters.len()];
         let mut order = Vec::new();
         for user in graph.computed() {
-            let stage = self.keeper(self.stage(user));
+            let stage = self.keeper(self.stage(user)).number();
             for operand in &graph.model.nodes[user].operands {
                 let Source::Parameter(parameter) = graph.root(*operand) else { continue };
-                match places[parameter.index()].replace(stage) {
-                    None => order.push((parameter, stage)),
-                    Some(first) if first == stage => {}
-                    Some(first) => {
-                        return Err(StageError::Shared {
-                            parameter: graph.model.parameters[parameter].name.clone(),
-                            stages: [first, stage]
-                                .map(|stage| stage.index() / self.slices),
-                        });
-                    }
+                let own = &mut users[parameter.index()];
+                if own.is_empty() {
+                    order.push(parameter);
                 }
+                own.insert(stage);
             }
         }
-        Ok(order)
+        (users, order)
+    }
+
+    /// The state of a tie.
+    fn tied(&mut self, tie: Tie) -> Stage {
+        let known = self.ties.iter().position(|other| *other == tie);
+        let number = known.unwrap_or_else(|| {
+            self.ties.push(tie);
+            self.ties.len() - 1
+        });
+        Stage::new(self.count() + number)
     }
 }
 

@@ -32,7 +32,9 @@ pub(crate) fn forward(layout: &Layout<'_>, stage: Stage) -> Routine {
         }
         Role::Parameter
         | Role::NextParameter
+        | Role::Tied(_)
         | Role::Gradient
+        | Role::TiedGradient(_)
         | Role::Received
         | Role::Optimizer
         | Role::Squares

@@ -33,11 +33,12 @@ pub(crate) struct Layout<'a> {
     pub(crate) flow: &'a Flow,
     /// The real type.
     pub(crate) dtype: Float,
-    /// Elements of each stage's flat parameters.
+    /// Elements of each state's flat parameters.
     pub(crate) elements: Table<Stage, u64>,
     /// Which calls become one.
     pub(crate) rewriting: Rewriting<'a>,
-    offsets: HashedMap<ParameterId, u64>,
+    /// The state of every parameter, and where in its flat array it begins.
+    places: HashedMap<ParameterId, (Stage, u64)>,
     kept: BTreeMap<Stage, Kept>,
 }
 
@@ -70,13 +71,14 @@ impl<'a> Layout<'a> {
         (stages, form): (impl IntoIterator<Item = Stage>, impl Fn(Stage) -> StageForm),
         rewriting: Rewriting<'a>,
     ) -> Self {
-        let mut elements: Table<Stage, u64> = (0..flow.count()).map(|_| 0).collect();
-        let mut offsets = HashedMap::default();
-        for (parameter, stage) in &flow.parameters {
-            let start = align_up(elements[*stage], PARAMETER_ALIGNMENT);
+        let states = flow.count() + flow.ties.len();
+        let mut elements: Table<Stage, u64> = (0..states).map(|_| 0).collect();
+        let mut places = HashedMap::default();
+        for (parameter, state) in &flow.parameters {
+            let start = align_up(elements[*state], PARAMETER_ALIGNMENT);
             let size = graph.elements(Source::Parameter(*parameter));
-            elements[*stage] = start.saturating_add(size);
-            offsets.insert(*parameter, start);
+            elements[*state] = start.saturating_add(size);
+            places.insert(*parameter, (*state, start));
         }
         for (stage, count) in elements.iter_mut() {
             if flow.keeper(stage) == stage {
@@ -94,7 +96,7 @@ impl<'a> Layout<'a> {
             (stage, Kept::new(graph, keep, backward, dtype))
         };
         let kept = stages.into_iter().map(keep).collect();
-        Self { graph, flow, dtype, elements, rewriting, offsets, kept }
+        Self { graph, flow, dtype, elements, rewriting, places, kept }
     }
 
     /// What a stage keeps for its backward pass.
@@ -122,7 +124,9 @@ impl<'a> Layout<'a> {
                 start(Role::Input(InputId::new(id.index())))
             }
             Tensor::Source(Source::Parameter(id)) => {
-                Some((Role::Parameter, self.parameter_offset(id)))
+                let (state, start) = self.places[&id];
+                let [parameters, _] = self.flow.roles(state);
+                Some((parameters, Bytes(start) * self.dtype.size()))
             }
             Tensor::Source(Source::Node(node)) if node == self.graph.loss => {
                 start(Role::Metric)
@@ -133,13 +137,18 @@ impl<'a> Layout<'a> {
             },
             Tensor::Auxiliary(..) | Tensor::Aside(..) | Tensor::Adjoint(_) => kept(),
             Tensor::Gradient(Source::Parameter(id)) => {
-                Some((Role::Gradient, self.sum(self.offsets[&id])))
+                let (state, start) = self.places[&id];
+                let [_, gradients] = self.flow.roles(state);
+                Some((gradients, self.sum(start)))
             }
             Tensor::Gradient(Source::Node(node)) => match self.flow.gradient(node) {
                 Some(value) => start(Role::ValueGradient(value)),
                 None => kept(),
             },
-            Tensor::Gradients(from) => Some((Role::Gradient, self.sum(from))),
+            Tensor::Gradients(state, from) => {
+                let [_, gradients] = self.flow.roles(state);
+                Some((gradients, self.sum(from)))
+            }
             Tensor::Metric(number) => {
                 let place = 1 + u64::from(number);
                 Some((Role::Metric, Bytes(place) * self.dtype.wide_size()))
@@ -161,6 +170,8 @@ impl<'a> Layout<'a> {
         match role {
             Role::Parameter | Role::NextParameter => real(self.flat(stage)),
             Role::Gradient | Role::Received => self.sum(self.flat(stage)),
+            Role::Tied(state) => real(self.elements[state]),
+            Role::TiedGradient(state) => self.sum(self.elements[state]),
             Role::Activation => self.kept[&stage].activation.size,
             Role::Retained => self.kept[&stage].retained.size,
             Role::Adjoint => self.kept[&stage].adjoint.size,
@@ -186,14 +197,14 @@ impl<'a> Layout<'a> {
         self.elements[self.flow.keeper(stage)]
     }
 
-    /// First and end element of a parameter in its stage's flat array.
+    /// First and end element of a parameter in its state's flat array.
     pub(crate) fn range(&self, parameter: ParameterId) -> (u64, u64) {
-        let start = self.offsets[&parameter];
+        let (_, start) = self.places[&parameter];
         let size = self.graph.elements(Source::Parameter(parameter));
         (start, start.saturating_add(size))
     }
 
-    /// The parameters of all stages, by stage, then offset.
+    /// The parameters of all states, by state, then offset.
     pub(crate) fn parameters(&self) -> Vec<Parameter> {
         let parameter = |(id, stage): &(ParameterId, Stage)| {
             let parameter = &self.graph.model.parameters[*id];
@@ -201,7 +212,7 @@ impl<'a> Layout<'a> {
                 name: parameter.name.clone(),
                 belonging: parameter.belonging,
                 stage: *stage,
-                offset: self.offsets[id],
+                offset: self.places[id].1,
                 shape: parameter.shape.clone(),
                 kind: parameter.kind,
                 split: parameter.split,
@@ -232,10 +243,6 @@ impl<'a> Layout<'a> {
     /// Bytes of gradient sums of this many parameters.
     fn sum(&self, elements: u64) -> Bytes {
         Bytes(elements) * self.dtype.gradient().size(self.dtype)
-    }
-
-    fn parameter_offset(&self, parameter: ParameterId) -> Bytes {
-        Bytes(self.offsets[&parameter]) * self.dtype.size()
     }
 }
 
@@ -293,7 +300,7 @@ pub(crate) fn element(
         Tensor::Metric(_) => Element::Wide,
         Tensor::Source(Source::Node(node)) if node == graph.loss => Element::Wide,
         Tensor::Gradient(Source::Parameter(_))
-        | Tensor::Gradients(_)
+        | Tensor::Gradients(..)
         | Tensor::Aside(..)
         | Tensor::ParameterDetour(..) => dtype.gradient(),
         // What an exchange brings of a sum it brings as the sum is kept.

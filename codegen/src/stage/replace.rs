@@ -71,7 +71,7 @@ pub(crate) fn is_of_examples(graph: &Graph<'_>, tensor: Tensor) -> bool {
         | Tensor::Adjoint(_)
         | Tensor::Again(..)
         | Tensor::ParameterDetour(..)
-        | Tensor::Gradients(_)
+        | Tensor::Gradients(..)
         | Tensor::Metric(_)
         | Tensor::Contribution(_) => false,
     }

@@ -18,7 +18,7 @@ use attention::{
     open_attention, products_of_stored_scores, rotary_positions,
     stored_scores_with_and_without_mask,
 };
-use roundelay_codegen::{StageError, Stages, stages};
+use roundelay_codegen::{Stages, stages};
 use roundelay_dsl::{
     Chunks, Extent, Masked, Model, Operation, Sliced, Source, Still, Turning,
 };
@@ -65,7 +65,7 @@ fn hold_gradients(name: &str, stages: &Stages) {
     }
 }
 
-/// Uncut, at every single cut, and with a stage per node, where parameters allow it.
+/// Uncut, at every single cut, and with a stage per node.
 fn hold(name: &str, model: &Model) {
     if coverage::gathers(model) {
         return;
@@ -81,7 +81,6 @@ fn hold(name: &str, model: &Model) {
                 halves::hold::<f64>(&name, model, &cuts, EXAMPLES);
                 halves::hold::<f32>(&name, model, &cuts, EXAMPLES);
             }
-            Err(StageError::Shared { .. }) if !cuts.is_empty() => {}
             Err(error) => panic!("{name} at {cuts:?}: {error}"),
         }
     }
@@ -469,8 +468,6 @@ fn a_tied_head() {
     let loss = build.cross_entropy(z, classes);
     let model = build.end(loss);
     hold("a tied head", &model);
-    let tied = StageError::Shared { parameter: "p0".into(), stages: [0, 1] };
-    assert_eq!(stages(&model, &[2], EXAMPLES, Float::F64, 16), Err(tied));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use roundelay_codegen::{
 use roundelay_dsl::{Extent, Model, NodeId, Operation, Source};
 use roundelay_schedule::{
     Access, Attribute, Bytes, Element, Float, GradientSums, Id, Method, Optimizer, Rate,
-    Role, Routine, Stage, Tensor, ValueId,
+    Role, Routine, Stage, Tensor, Tie, ValueId,
 };
 
 const ROWS: [Extent; 2] =
@@ -213,8 +213,8 @@ fn wrong_models_and_cuts_are_refused_with_a_reason() {
     let a = build.node(Operation::Linear, &[x, tied], &ROWS);
     let b = build.node(Operation::Linear, &[a, tied], &ROWS);
     let model = build.mean_squared_error(b, &ROWS);
-    let shared = StageError::Shared { parameter: "p0".to_owned(), stages: [0, 1] };
-    assert_eq!(cut(&model, &[1]), Err(shared));
+    let tied = cut(&model, &[1]).expect("both stages use the table");
+    assert_eq!((tied.ties, tied.elements.len()), (vec![Tie(vec![0, 1])], 3));
 
     let mut missing = skipping();
     missing.nodes[NodeId::new(2)].operands.pop();

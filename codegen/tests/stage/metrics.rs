@@ -93,8 +93,9 @@ fn metrics_change_no_bit_at_any_cut() {
         }
         for cuts in all {
             match cut(&model, &cuts) {
+                // Ties are summed stage by stage.
+                Ok(stages) if !stages.ties.is_empty() => continue,
                 Ok(stages) => assert!(train(&stages) == whole, "{seed} at {cuts:?}"),
-                Err(StageError::Shared { .. }) => continue,
                 Err(error) => panic!("model {seed} at {cuts:?}: {error}"),
             }
             compared += 1;

@@ -10,7 +10,7 @@ use crate::{
         objective::{FemtoDollars, Goal},
     },
 };
-use roundelay_schedule::{Id, Kind, Plan};
+use roundelay_schedule::{Id, Kind, Plan, Tie};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -132,7 +132,7 @@ impl Item {
 
 /// What follows from all decisions together, item by item. A new field of plans breaks this: it is
 /// told here, in [`diff`], or as a decision.
-fn following(plan: &Plan) -> [(&'static str, BTreeSet<Item>); 4] {
+fn following(plan: &Plan) -> [(&'static str, BTreeSet<Item>); 5] {
     let Plan {
         rule: _,
         placement: _,
@@ -144,6 +144,7 @@ fn following(plan: &Plan) -> [(&'static str, BTreeSet<Item>); 4] {
         chunks: _,
         slices: _,
         cuts: _,
+        ties,
         boundaries,
         micro_batches: _,
         states: _,
@@ -159,6 +160,10 @@ fn following(plan: &Plan) -> [(&'static str, BTreeSet<Item>); 4] {
         sites.iter().map(move |site| Item::at(site, format!("{rewrite} at o{site}")))
     });
     let maps = maps.iter().map(|(site, way)| Item::at(site, format!("{way} at o{site}")));
+    let ties = (0..).zip(ties).map(|(number, Tie(users))| Item {
+        place: [number, 0],
+        text: format!("of stages {users:?}"),
+    });
     let boundaries =
         boundaries.iter().map(|&site| Item::at(site, format!("before o{site}")));
     let delays = delays.iter().map(|(micro_batch, stage, delay)| Item {
@@ -167,6 +172,7 @@ fn following(plan: &Plan) -> [(&'static str, BTreeSet<Item>); 4] {
         text: format!("{delay} for {stage} {micro_batch}"),
     });
     [
+        ("ties", ties.collect()),
         ("boundaries", boundaries.collect()),
         ("delays", delays.collect()),
         ("rewrites", rewrites.collect()),

@@ -3,7 +3,7 @@
 use crate::costs::calls::{Costs, Priced, Unpriced};
 use roundelay_codegen::{
     BackwardCode, CrossingValue, Normed, Piece, Portion, Samples, StageCode, StageError,
-    StageForm, Stages, Storage, UpdateForm, norm, update,
+    StageForm, Stages, Storage, UpdateForm, combine, norm, update,
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{
@@ -203,7 +203,9 @@ fn sample<'c>(
     let [received, received_late] = received(frame, row, stage);
     let update = update_time(program, (frame, micro_batches), stage, costs)?;
     let split = match program.profiles.is_empty() {
-        true => Split { combine: launch_time(&row.combine, costs)?, update },
+        true => {
+            Split { combine: launch_time(&combine(frame, stage, dtype), costs)?, update }
+        }
         false => Split::default(),
     };
     let load = StageLoad {
@@ -272,6 +274,7 @@ pub(crate) fn update_of(
         values: Table::new(),
         inputs: Table::new(),
         parameters: Vec::new(),
+        ties: Vec::new(),
         elements: [elements].into_iter().collect(),
         rewrites: Rewrites::default(),
         maps: MapWays::default(),

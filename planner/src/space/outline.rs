@@ -111,6 +111,7 @@ impl Outline {
             chunks,
             slices,
             cuts: Vec::new(),
+            ties: Vec::new(),
             boundaries: Vec::new(),
             micro_batches,
             states,

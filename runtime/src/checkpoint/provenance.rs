@@ -4,8 +4,8 @@ mod differences;
 
 use crate::{Dataset, digest::Digest};
 use roundelay_schedule::{
-    Contraction, Images, Job, MapWays, Parameter, Plan, Schedule, Sequence, Sum, Tensor,
-    Treatment,
+    Contraction, Id, Images, Job, MapWays, MicroBatch, Parameter, Plan, Schedule,
+    Sequence, Sum, Tensor, Treatment,
 };
 use std::collections::BTreeMap;
 
@@ -118,9 +118,9 @@ fn delays(schedule: &Schedule) -> String {
 
 /// The delays of a parameter in all micro-batches of a step.
 fn delays_of(plan: &Plan, parameter: &Parameter) -> impl Iterator<Item = u32> {
-    let (own, whole) = (plan.delays.size().0, plan.whole_stage(parameter.stage));
+    let own = plan.delays.size().0;
     let micro_batches = 0..plan.all_micro_batches() as usize;
-    micro_batches.map(move |i| plan.delays.delay(i % own, whole as usize))
+    micro_batches.map(move |i| plan.delay(parameter.stage, MicroBatch::new(i % own)))
 }
 
 /// In an order that no plan changes.

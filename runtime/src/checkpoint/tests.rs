@@ -50,6 +50,7 @@ fn of(rule: Rule, job: Job) -> Schedule {
         stages: 2,
         chunks: 1,
         slices: 1,
+        ties: Vec::new(),
         cuts: vec![1],
         boundaries: Vec::new(),
         micro_batches: 2,

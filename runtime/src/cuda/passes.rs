@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     MachineError,
-    evaluate::{BOUND, ForwardPass, ForwardPasses, OnGpu, PASSES, forward_passes},
+    evaluate::{ForwardPass, ForwardPasses, OnGpu, PASSES, forward_passes, is_bound},
     native::number_of,
     plain::{Key, key, sizes},
 };
@@ -84,7 +84,7 @@ impl Places {
     fn new(schedule: &Schedule, code: &Code, start: Address) -> Self {
         let mut shelf = Shelf { next: start, bytes: Bytes(0) };
         let job = &schedule.job;
-        let blocks = sizes(schedule, &PASSES, &BOUND);
+        let blocks = sizes(schedule, &PASSES, is_bound);
         let flat = |(stage, elements): (Stage, &u64)| {
             (key(Role::Parameter, stage), elements * job.dtype.size())
         };
@@ -226,6 +226,7 @@ impl Gallery {
             let own =
                 self.arguments[pass.routine].iter().map(|argument| match argument {
                     (Role::Parameter, _) => blocks[&key(Role::Parameter, pass.keeper)],
+                    (Role::Tied(state), _) => blocks[&key(Role::Parameter, *state)],
                     other => blocks[other],
                 });
             own.collect()

@@ -1,8 +1,12 @@
 //! Forward passes on threads of the host.
 
-use super::{BOUND, ForwardPass, ForwardPasses, PASSES, forward_passes};
+use super::{ForwardPass, ForwardPasses, PASSES, forward_passes, is_bound};
 use crate::{
-    CpuError, MachineError, code::CodeError, cpu::said, memory::Memory, plain::Plain,
+    CpuError, MachineError,
+    code::CodeError,
+    cpu::said,
+    memory::Memory,
+    plain::{Lent, Plain},
 };
 use roundelay_kernels::Context;
 use roundelay_schedule::{Bytes, Id, InputId, Job, Role, Schedule, Stage};
@@ -13,7 +17,7 @@ pub(super) struct HostPasses {
     job: Job,
     plain: Plain,
     passes: Vec<ForwardPass>,
-    /// By stage, then part.
+    /// By state, then part.
     parameters: Vec<Vec<Memory>>,
 }
 
@@ -24,7 +28,7 @@ impl HostPasses {
     /// When a kernel call is malformed.
     pub(super) fn new(schedule: &Schedule) -> Result<Self, CodeError> {
         let job = schedule.job.clone();
-        let plain = Plain::new(schedule, &PASSES, &BOUND)?;
+        let plain = Plain::new(schedule, &PASSES, is_bound)?;
         let (size, parts) = (job.dtype.size(), schedule.tensor_parts());
         let flats = |n: &u64| (0..parts).map(|_| Memory::new(n * size)).collect();
         let parameters = job.elements.values().map(flats).collect();
@@ -51,10 +55,13 @@ impl ForwardPasses for HostPasses {
     ) -> Result<Vec<f64>, MachineError> {
         self.plain.feed(&self.job, fill);
         for pass in &self.passes {
-            let parameters = &mut self.parameters[pass.keeper.index()];
-            let parameters = parameters.iter_mut().map(Memory::bytes_mut).collect();
-            let bound = &mut [(Role::Parameter, parameters)];
-            let run = AssertUnwindSafe(|| self.plain.run(pass.routine, context, bound));
+            let mut bound: Vec<(Role, Lent<'_>)> = Vec::new();
+            for (state, flats) in self.parameters.iter_mut().enumerate() {
+                let flats = flats.iter_mut().map(Memory::bytes_mut).collect();
+                bound.push((pass.role_of(Stage::new(state)), flats));
+            }
+            let run =
+                AssertUnwindSafe(|| self.plain.run(pass.routine, context, &mut bound));
             catch_unwind(run).map_err(|panic| CpuError::Forward {
                 routine: pass.routine,
                 message: said(panic.as_ref()),

@@ -172,7 +172,8 @@ impl Line<'_> {
                 self.stage(*stage);
                 let all = sum.micro_batches();
                 let plan = &self.schedule.plan;
-                let most = u64::from(plan.all_micro_batches()) * u64::from(plan.slices);
+                let each = plan.additions_each(*stage);
+                let most = u64::from(plan.all_micro_batches()) * u64::from(each);
                 let distinct: BTreeSet<_> = all.iter().collect();
                 let known = all.iter().all(|i| (i.index() as u64) < most);
                 let filled = !sum.has_gaps();

@@ -14,9 +14,13 @@ pub(super) fn check(
     faults: &mut Faults,
 ) {
     let culprit = Culprit::Routine(id);
-    let stages = schedule.job.elements.len();
-    faults.require(routine.stage.index() < stages, culprit, || {
-        format!("belongs to {}, but there are {stages} stages", routine.stage)
+    let plan = &schedule.plan;
+    let states = match routine.pass.is_on_micro_batch() {
+        true => plan.pass_stages(),
+        false => plan.state_count(),
+    };
+    faults.require(routine.stage.number() < states, culprit, || {
+        format!("belongs to {}, but there are {states} stages", routine.stage)
     });
     let mut roles = BTreeSet::new();
     for Argument { role, access, size } in &routine.arguments {
@@ -25,6 +29,10 @@ pub(super) fn check(
                 value.index() < limit::VALUES
             }
             Role::Input(input) => schedule.job.inputs.get(*input).is_some(),
+            Role::Tied(state) | Role::TiedGradient(state) => {
+                let tie = plan.tie(*state);
+                tie.is_some_and(|tie| tie.place_of(routine.stage).is_some())
+            }
             _ => true,
         };
         faults.require(known, culprit, || {
@@ -47,20 +55,22 @@ fn allowed(pass: Pass, role: Role, access: Access) -> bool {
     use Access::{Read, Update, Write};
     match (pass, role) {
         (_, Role::Workspace) => access != Read,
-        (Pass::Forward, Role::Parameter | Role::Input(_)) => access == Read,
+        (Pass::Forward, Role::Parameter | Role::Tied(_) | Role::Input(_)) => {
+            access == Read
+        }
         (Pass::Forward, Role::Activation | Role::Retained | Role::Metric) => {
             access == Write
         }
         (Pass::Forward, Role::Value(_)) => access != Update,
         (
             Pass::Backward | Pass::InputGradient | Pass::WeightGradient,
-            Role::Parameter | Role::Value(_) | Role::Input(_),
+            Role::Parameter | Role::Tied(_) | Role::Value(_) | Role::Input(_),
         ) => access == Read,
         (Pass::Backward | Pass::InputGradient, Role::Activation) => access != Write,
         (Pass::Backward | Pass::InputGradient, Role::ValueGradient(_)) => true,
         // What hops back between units of a local rule is for weights alone.
         (Pass::WeightGradient, Role::ValueGradient(_)) => access == Read,
-        (Pass::Backward | Pass::WeightGradient, Role::Gradient) => access != Read,
+        (Pass::Backward | Pass::WeightGradient, role) if role.is_sum() => access != Read,
         (Pass::InputGradient | Pass::WeightGradient, Role::Retained) => access == Read,
         (Pass::InputGradient, Role::Adjoint) => access == Write,
         (Pass::WeightGradient, Role::Adjoint) => access == Read,
@@ -119,6 +129,15 @@ pub(super) fn demands(
         Pass::Backward | Pass::WeightGradient => {
             let gathers = access(Role::Gradient).is_some();
             demand(gathers || !trained, "must write or update the gradient of its stage");
+            let mut own = schedule
+                .plan
+                .tied()
+                .filter(|(_, tie)| tie.place_of(routine.stage).is_some());
+            let gathers = own.all(|(tie, _)| access(Role::TiedGradient(tie)).is_some());
+            demand(
+                gathers,
+                "must write or update the gradients of the ties of its stage",
+            );
         }
         Pass::Combine => {
             let both = [Role::Gradient, Role::Received].map(access);

@@ -348,8 +348,10 @@ impl<'a> Run<'a> {
 fn trees(schedule: &Schedule, sums: &mut Sums) -> Vec<Option<std::rc::Rc<Tree>>> {
     let mut known: BTreeMap<_, std::rc::Rc<Tree>> = BTreeMap::new();
     let mut all = Vec::new();
-    for stage in 0..schedule.plan.stages {
-        let sum = schedule.plan.sum(stage);
+    let plan = &schedule.plan;
+    let ties = plan.state_count() - plan.pass_stages();
+    for stage in 0..plan.stages + ties {
+        let sum = plan.sum(stage);
         if let Some(tree) = known.get(&sum) {
             all.push(Some(tree.clone()));
             continue;

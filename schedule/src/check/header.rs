@@ -85,6 +85,13 @@ fn sizes(plan: &Plan, faults: &mut Faults) {
             limit::ALL_MICRO_BATCHES
         )
     });
+    let users: u64 = plan.ties.iter().map(|tie| u64::from(tie.sums())).sum();
+    faults.limit(users.saturating_mul(all.max(n)) <= limit::TASKS, culprit, || {
+        format!(
+            "ties of {users} stages, each with {all} gradients; their product is at most {}",
+            limit::TASKS
+        )
+    });
     let slack = match plan.rule {
         Rule::CyclicSlack(slack) => slack,
         Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::Local { .. } => 0,
@@ -111,10 +118,10 @@ fn job(schedule: &Schedule, faults: &mut Faults) {
     let culprit = Culprit::Header("job");
     let (job, plan) = (&schedule.job, &schedule.plan);
     let stages = job.elements.len();
-    faults.require(stages as u64 == u64::from(plan.pass_stages()), culprit, || {
+    faults.require(stages as u64 == u64::from(plan.state_count()), culprit, || {
         format!(
-            "has elements of {stages} stages, but the plan has {}",
-            plan.pass_stages()
+            "has elements of {stages} stages and ties, but the plan has {}",
+            plan.state_count()
         )
     });
     let kept =

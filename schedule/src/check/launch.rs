@@ -5,7 +5,9 @@ use super::{
     held::Held,
     sums::SumId,
 };
-use crate::{Access, Id, MicroBatch, Pass, Place, Role, Routine, Row, Spot, ValueId};
+use crate::{
+    Access, Id, MicroBatch, Pass, Place, Role, Routine, Row, Spot, Stage, ValueId,
+};
 
 /// A launch that executes.
 #[derive(Clone, Copy, Debug)]
@@ -37,9 +39,7 @@ impl Run<'_> {
             | Pass::Combine => true,
         };
         for (number, argument) in launch.routine.arguments.iter().enumerate() {
-            if argument.access == Access::Write
-                || added && argument.role == Role::Gradient
-            {
+            if argument.access == Access::Write || added && argument.role.is_sum() {
                 continue;
             }
             if let Some(expected) = self.expected(launch, argument.role) {
@@ -49,7 +49,9 @@ impl Run<'_> {
         }
         for (number, argument) in launch.routine.arguments.iter().enumerate() {
             if argument.access != Access::Read {
-                let held = self.made(launch, argument.role, argument.access, gathered);
+                let sum = gathered.iter().find(|(place, _)| *place == number);
+                let sum = sum.map_or(Held::Nothing, |(_, held)| *held);
+                let held = self.made(launch, argument.role, argument.access, sum);
                 self.write(launch.step, launch.spot(number), held);
             }
         }
@@ -62,10 +64,10 @@ impl Run<'_> {
         let keeper = plan.keeper(stage);
         match role {
             Role::Parameter => {
-                let whole = plan.whole_stage(stage) as usize;
-                let delay = launch.i.map_or(0, |i| plan.delays.delay(i.index(), whole));
+                let delay = launch.i.map_or(0, |i| plan.delay(keeper, i));
                 Some(Held::Parameter(keeper, t - i64::from(delay)))
             }
+            Role::Tied(state) => Some(Held::Parameter(state, t)),
             Role::Optimizer => Some(Held::Optimizer(keeper, t)),
             Role::Gradient => {
                 self.tree(stage).map(|tree| Held::Gradient(keeper, t, tree.whole))
@@ -80,7 +82,10 @@ impl Run<'_> {
             }
             Role::Input(input) => Some(Held::Input(input, i, t)),
             Role::Metric => Some(Held::Metric(i, t)),
-            Role::NextParameter | Role::Received | Role::Workspace => None,
+            Role::NextParameter
+            | Role::TiedGradient(_)
+            | Role::Received
+            | Role::Workspace => None,
         }
     }
 
@@ -98,7 +103,7 @@ impl Run<'_> {
             Role::Parameter | Role::NextParameter => Held::Parameter(stage, t + 1),
             Role::Optimizer => Held::Optimizer(stage, t + 1),
             Role::Gradient if pass == Pass::Update => Held::Nothing,
-            Role::Gradient => gathered,
+            Role::Gradient | Role::TiedGradient(_) => gathered,
             Role::Squares => self.norm_with(launch, access),
             Role::Activation if access == Access::Update => Held::Nothing,
             Role::Activation => Held::Activation(stage, i, t),
@@ -108,7 +113,9 @@ impl Run<'_> {
             Role::ValueGradient(value) => self.contributed(launch, value, i),
             Role::Metric if self.schedule.ends(stage) => Held::Metric(i, t),
             Role::Metric => Held::Nothing,
-            Role::Received | Role::Input(_) | Role::Workspace => Held::Nothing,
+            Role::Tied(_) | Role::Received | Role::Input(_) | Role::Workspace => {
+                Held::Nothing
+            }
         }
     }
 
@@ -145,75 +152,91 @@ impl Run<'_> {
         }
     }
 
-    /// The gradient sum that a backward pass or a combination makes.
-    fn gather(&mut self, launch: Launch<'_>) -> Held<SumId> {
-        let (t, stage) = (launch.step.t, launch.routine.stage);
-        let keeper = self.schedule.plan.keeper(stage);
-        let addition = |i| self.schedule.plan.addition(stage, i);
-        let Some(tree) = self.tree(stage) else { return Held::Nothing };
-        let made = match (launch.routine.pass, launch.i) {
-            (Pass::Forward | Pass::InputGradient | Pass::Norm | Pass::Update, _)
-            | (Pass::Backward | Pass::WeightGradient, None) => return Held::Nothing,
-            (Pass::Backward | Pass::WeightGradient, Some(i)) => {
-                self.accumulate(launch, addition(i))
+    /// The gradient sums that a backward pass or a combination makes, each with its argument.
+    fn gather(&mut self, launch: Launch<'_>) -> Vec<(usize, Held<SumId>)> {
+        match launch.routine.pass {
+            Pass::Forward | Pass::InputGradient | Pass::Norm | Pass::Update => Vec::new(),
+            Pass::Backward | Pass::WeightGradient | Pass::Combine => {
+                let arguments = launch.routine.arguments.iter().enumerate();
+                let sums = arguments.filter(|(_, argument)| argument.role.is_sum());
+                sums.map(|(place, _)| (place, self.sum(launch, place))).collect()
             }
-            (Pass::Combine, _) => self.combine(launch),
-        };
-        let planned = launch.i.map_or(tree.whole, |i| tree.with(addition(i)));
-        match made {
-            Ok(Some(sum)) if tree.has(sum) => Held::Gradient(keeper, t, sum),
-            Ok(sum) => {
-                let place = launch.routine.place_of(Role::Gradient);
-                let place = place.expect("who makes a sum has a row for it");
-                self.misplan(launch.step, keeper, launch.spot(place), sum);
-                Held::Gradient(keeper, t, planned)
-            }
-            Err(Refused) => Held::Gradient(keeper, t, planned),
         }
+    }
+
+    /// The gradient sum that is made in an argument.
+    fn sum(&mut self, launch: Launch<'_>, place: usize) -> Held<SumId> {
+        let (t, state) = (launch.step.t, self.state(launch, place));
+        let addition = |i| self.schedule.plan.addition(state, launch.routine.stage, i);
+        let addition = launch.i.map(addition);
+        let Some(tree) = self.tree(state) else { return Held::Nothing };
+        let made = match (launch.routine.pass, addition) {
+            (Pass::Combine, _) => self.combine(launch, place),
+            (_, None) => return Held::Nothing,
+            (_, Some(addition)) => self.accumulate(launch, place, addition),
+        };
+        let planned = addition.map_or(tree.whole, |addition| tree.with(addition));
+        match made {
+            Ok(Some(sum)) if tree.has(sum) => Held::Gradient(state, t, sum),
+            Ok(sum) => {
+                self.misplan(launch.step, state, launch.spot(place), sum);
+                Held::Gradient(state, t, planned)
+            }
+            Err(Refused) => Held::Gradient(state, t, planned),
+        }
+    }
+
+    /// The state that an argument is a part of.
+    fn state(&self, launch: Launch<'_>, place: usize) -> Stage {
+        let Routine { stage, arguments, .. } = launch.routine;
+        self.schedule.plan.state_of(arguments[place].role, *stage)
     }
 
     fn accumulate(
         &mut self,
         launch: Launch<'_>,
-        i: MicroBatch,
+        own: usize,
+        addition: MicroBatch,
     ) -> Result<Option<SumId>, Refused> {
-        let own = launch.routine.place_of(Role::Gradient).ok_or(Refused)?;
         match launch.routine.arguments[own].access {
-            Access::Write => Ok(Some(self.sums.first(i))),
+            Access::Write => Ok(Some(self.sums.first(addition))),
             Access::Read | Access::Update => {
-                let before = self.partial(launch, own, Some(i))?;
-                Ok(Some(self.sums.add(before, i)))
+                let before = self.partial(launch, own, Some(addition))?;
+                Ok(Some(self.sums.add(before, addition)))
             }
         }
     }
 
-    fn combine(&mut self, launch: Launch<'_>) -> Result<Option<SumId>, Refused> {
-        let place_of = |role| launch.routine.place_of(role).ok_or(Refused);
-        let (received, own) = (place_of(Role::Received)?, place_of(Role::Gradient)?);
+    fn combine(
+        &mut self,
+        launch: Launch<'_>,
+        own: usize,
+    ) -> Result<Option<SumId>, Refused> {
+        let received = launch.routine.place_of(Role::Received).ok_or(Refused)?;
         let received = self.partial(launch, received, None)?;
+        let tree = self.tree(self.state(launch, own));
         let own = self.partial(launch, own, None)?;
         // a + b = b + a, bit for bit: the plan says which of the two it means.
         let sums = [(received, own), (own, received)].map(|(a, b)| self.sums.join(a, b));
-        let tree = self.tree(launch.routine.stage);
         let planned = tree.filter(|tree| tree.has(sums[1]) && !tree.has(sums[0]));
         Ok(Some(sums[usize::from(planned.is_some())]))
     }
 
-    /// The gradient sum that an argument holds, of the right stage and step.
+    /// The gradient sum that an argument holds, of the right state and step.
     fn partial(
         &mut self,
         launch: Launch<'_>,
         argument: usize,
-        i: Option<MicroBatch>,
+        addition: Option<MicroBatch>,
     ) -> Result<SumId, Refused> {
-        let (t, stage) = (launch.step.t, self.schedule.plan.keeper(launch.routine.stage));
+        let (t, state) = (launch.step.t, self.state(launch, argument));
         let spot = launch.spot(argument);
         match self.read(spot) {
-            Held::Gradient(own, step, sum) if own == stage && step == t => Ok(sum),
+            Held::Gradient(own, step, sum) if own == state && step == t => Ok(sum),
             _ => {
-                let tree = self.tree(stage).ok_or(Refused)?;
-                let sum = i.map_or(tree.whole, |i| tree.before(i));
-                let expected = Held::Gradient(stage, t, sum);
+                let tree = self.tree(state).ok_or(Refused)?;
+                let sum = addition.map_or(tree.whole, |addition| tree.before(addition));
+                let expected = Held::Gradient(state, t, sum);
                 self.refuse(launch.step, spot, argument, expected);
                 Err(Refused)
             }

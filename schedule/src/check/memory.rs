@@ -212,10 +212,7 @@ fn rest(schedule: &Schedule, id: BufferId, buffer: &Buffer, faults: &mut Faults)
     let Rest::Carried(ages) = &buffer.rest else { return };
     let culprit = Culprit::Buffer(id);
     let oldest = match buffer.subject {
-        Subject::Parameter(stage, _) => {
-            let whole = schedule.plan.whole_stage(stage) as usize;
-            schedule.plan.delays.staleness(whole)
-        }
+        Subject::Parameter(stage, _) => schedule.plan.staleness(stage),
         Subject::Optimizer(..) => 0,
         _ => {
             return faults.malformed(

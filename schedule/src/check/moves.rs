@@ -105,7 +105,7 @@ impl Run<'_> {
                 }
             }
         }
-        let total = self.total(group, &own);
+        let total = self.total(stage, group, &own);
         match total {
             Some(sum) if tree.has(sum) => {
                 let named = sum == carried || own.iter().all(|own| *own == carried);
@@ -122,9 +122,9 @@ impl Run<'_> {
         }
     }
 
-    fn total(&mut self, group: &Group, own: &[SumId]) -> Option<SumId> {
+    fn total(&mut self, state: Stage, group: &Group, own: &[SumId]) -> Option<SumId> {
         let mut all = None;
-        for shift in shifts(self.schedule, group) {
+        for shift in shifts(self.schedule, state, group) {
             for sum in own {
                 let sum = self.sums.shifted(*sum, shift);
                 all = Some(self.sums.append(all, sum));
@@ -134,11 +134,11 @@ impl Run<'_> {
     }
 }
 
-/// How many gradients each coordinate of a group's axes lies behind the first one's.
-fn shifts(schedule: &Schedule, group: &Group) -> Vec<usize> {
+/// How many gradients of a state each coordinate of a group's axes lies behind the first one's.
+fn shifts(schedule: &Schedule, state: Stage, group: &Group) -> Vec<usize> {
     let mut all = vec![0];
-    let mut stride =
-        schedule.cell_micro_batches() as usize * schedule.plan.slices as usize;
+    let each = schedule.plan.additions_each(state);
+    let mut stride = schedule.cell_micro_batches() as usize * each as usize;
     let mut strides = Vec::new();
     for (id, axis) in schedule.axes.iter().rev() {
         if group.axes.contains(&id) {

@@ -20,12 +20,15 @@ pub(super) struct Needs<'a> {
 fn array(schedule: &Schedule, role: Role, stage: Stage) -> Option<Array> {
     match role {
         Role::Activation | Role::Retained | Role::Adjoint => Some((role, Some(stage))),
-        Role::Parameter => Some((role, Some(schedule.plan.keeper(stage)))),
+        Role::Parameter | Role::Tied(_) => {
+            Some((Role::Parameter, Some(schedule.plan.state_of(role, stage))))
+        }
         Role::Value(_) | Role::ValueGradient(_) | Role::Input(_) | Role::Metric => {
             Some((role, None))
         }
         Role::NextParameter
         | Role::Gradient
+        | Role::TiedGradient(_)
         | Role::Received
         | Role::Optimizer
         | Role::Squares

@@ -221,7 +221,7 @@ impl<'a> Body<'a> {
         let Argument { role, access: declared, size: _ } =
             self.routine.arguments[argument];
         let gathers =
-            matches!(role, Role::Gradient | Role::ValueGradient(_) | Role::Squares);
+            role.is_sum() || matches!(role, Role::ValueGradient(_) | Role::Squares);
         let defined = self.written[argument].covers(range);
         let fresh = role == Role::Workspace || declared == Access::Write;
         match (declared, access) {
@@ -262,13 +262,15 @@ impl<'a> Body<'a> {
     /// loaded or kept under a name.
     fn drawn(&self, argument: usize, declared: &Argument) -> Result<(), String> {
         let Routine { pass, stage, .. } = *self.routine;
-        if !pass.is_on_micro_batch() || declared.role != Role::Parameter {
+        let is_read = matches!(declared.role, Role::Parameter | Role::Tied(_));
+        if !pass.is_on_micro_batch() || !is_read {
             return Ok(());
         }
+        let state = self.schedule.plan.state_of(declared.role, stage);
         let job = &self.schedule.job;
         let real = Element::Real.size(job.dtype);
         let mut known = Ranges::default();
-        for parameter in job.parameters_of(self.schedule.plan.keeper(stage)) {
+        for parameter in job.parameters_of(state) {
             let end = parameter.offset + parameter.elements();
             known.add(parameter.offset * real..end * real);
         }
@@ -298,13 +300,13 @@ impl<'a> Body<'a> {
         let reached = match (self.routine.pass, declared.role, declared.access) {
             (
                 Pass::Backward | Pass::WeightGradient | Pass::Combine,
-                Role::Gradient,
+                Role::Gradient | Role::TiedGradient(_),
                 Access::Write,
             )
             | (Pass::Update, Role::NextParameter, _) => &self.written[argument],
             (
                 Pass::Backward | Pass::WeightGradient | Pass::Combine,
-                Role::Gradient,
+                Role::Gradient | Role::TiedGradient(_),
                 _,
             )
             | (Pass::Update, Role::Parameter, Access::Update) => &self.updated[argument],
@@ -319,25 +321,25 @@ impl<'a> Body<'a> {
             _ => return Ok(()),
         };
         let job = &self.schedule.job;
-        let real = match declared.role {
-            Role::Gradient => job.gradient_width(),
-            _ => Element::Real.size(job.dtype),
+        let real = match declared.role.is_sum() {
+            true => job.gradient_width(),
+            false => Element::Real.size(job.dtype),
         };
-        let keeper = self.schedule.plan.keeper(self.routine.stage);
-        let whole = job.elements[keeper] * real;
+        let state = self.schedule.plan.state_of(declared.role, self.routine.stage);
+        let whole = job.elements[state] * real;
         let sums = matches!(self.routine.pass, Pass::Backward | Pass::WeightGradient);
         if declared.size.0 < whole && !sums {
             let all = reached.covers(&(0..declared.size.0));
             return if all { Ok(()) } else { Err(missed(argument, "its shard")) };
         }
-        for parameter in job.parameters_of(keeper) {
+        for parameter in job.parameters_of(state) {
             let start = parameter.offset * real;
             if !reached.covers(&(start..start + parameter.elements() * real)) {
                 return Err(missed(argument, &parameter.name));
             }
         }
         // Norms and sums read it too.
-        let begun = (declared.role, declared.access) == (Role::Gradient, Access::Write);
+        let begun = declared.role.is_sum() && declared.access == Access::Write;
         if begun && !reached.covers(&(0..whole)) {
             return Err(missed(argument, "what lies between and behind its parameters"));
         }

@@ -55,7 +55,7 @@ impl Form {
 /// is whole.
 fn forms(schedule: &Schedule, faults: &mut Faults) -> Table<Stage, Form> {
     let mut firsts: Table<Stage, Option<(ActionId, Task, Form)>> =
-        schedule.job.stages().map(|_| None).collect();
+        schedule.plan.each_stage().map(|_| None).collect();
     for (action, line) in schedule.actions.iter() {
         let Some(task) = schedule.task(line) else { continue };
         let Some(form) = Form::of(task.pass) else { continue };
@@ -71,7 +71,7 @@ fn forms(schedule: &Schedule, faults: &mut Faults) -> Table<Stage, Form> {
 /// Every stage has one forward pass, whatever the micro-batch.
 fn check_forward(schedule: &Schedule, faults: &mut Faults) {
     let mut firsts: Table<Stage, Option<RoutineId>> =
-        schedule.job.stages().map(|_| None).collect();
+        schedule.plan.each_stage().map(|_| None).collect();
     for (action, line) in schedule.actions.iter() {
         let Some((routine, _)) = line.work.routine() else { continue };
         let Routine { pass: Pass::Forward, stage, .. } = &schedule.routines[routine]

@@ -72,6 +72,7 @@ fn plan() -> Plan {
         chunks: 1,
         slices: 1,
         cuts: vec![],
+        ties: vec![],
         boundaries: Vec::new(),
         micro_batches: 1,
         states: States::Replicated,

@@ -36,6 +36,9 @@ pub enum PlanFault {
     /// Slices that the plan's other decisions do not take.
     #[error("{0}")]
     Slices(String),
+    /// Parameters of several stages that the plan's other decisions do not take.
+    #[error("{0}")]
+    Ties(String),
     /// An order that is not defined for the plan's numbers.
     #[error("order {order}: {misfit}")]
     Order {
@@ -151,6 +154,7 @@ impl PlanFault {
             PlanFault::Delays { .. } => "wrong_delays",
             PlanFault::Units(_) => "wrong_units",
             PlanFault::Slices(_) => "wrong_slices",
+            PlanFault::Ties(_) => "wrong_ties",
             PlanFault::SlicedTensor(_) => "slices_need_whole_tensors",
             PlanFault::Order { .. } => "order_not_defined",
             PlanFault::WrongOrder { .. } => "wrong_order",
@@ -182,6 +186,7 @@ impl PlanFault {
             PlanFault::Delays { .. } => "delays",
             PlanFault::Units(_) => "boundaries",
             PlanFault::Slices(_) | PlanFault::SlicedTensor(_) => "slices",
+            PlanFault::Ties(_) => "ties",
             PlanFault::Order { .. } | PlanFault::WrongOrder { .. } => "order",
             PlanFault::States(_) | PlanFault::OneReplica(_) => "states",
             PlanFault::Lists(_) => "lists",

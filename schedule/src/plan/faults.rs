@@ -10,12 +10,13 @@ use std::collections::BTreeSet;
 type Check = fn(&Plan, &Target) -> Result<(), PlanFault>;
 
 /// All checks of a plan whose numbers are at least one, what others count on before those.
-const CHECKS: [Check; 16] = [
+const CHECKS: [Check; 17] = [
     |plan, _| plan.check_cuts(),
     |plan, _| plan.check_recompute(),
     |plan, _| plan.check_delays(),
     |plan, _| plan.check_units(),
     |plan, _| plan.check_slices(),
+    |plan, _| plan.check_ties(),
     |plan, _| plan.check_replicas(),
     |plan, _| plan.check_shards(),
     |plan, _| plan.check_reduction(),

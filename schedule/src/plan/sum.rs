@@ -68,7 +68,12 @@ impl Plan {
             1 => Exactness::Exact,
             _ => Exactness::Reordered,
         };
-        rule.max(tree).max(parts).max(slices)
+        // So are those of parameters that several stages use, stage by stage.
+        let ties = match self.ties.as_slice() {
+            [] => Exactness::Exact,
+            _ => Exactness::Reordered,
+        };
+        rule.max(tree).max(parts).max(slices).max(ties)
     }
 }
 

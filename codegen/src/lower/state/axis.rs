@@ -62,7 +62,7 @@ pub(super) fn lay_out(
     let all = members.along(draft, draft.sites.batch_axes())?;
     let last = members.turn(draft, draft.order.closing(stage), draft.last());
     let gradient = version(state.gradient, 0);
-    let sum = Box::new(Sum::list(draft.additions()));
+    let sum = Box::new(Sum::list(draft.additions(stage)));
     let content = Content::Gradient(stage, sum);
     let kind = Collective::AllReduce;
     let exchange = Exchange { along: all, kind, from: gradient, to: gradient, content };

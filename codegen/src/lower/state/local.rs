@@ -17,8 +17,7 @@ pub(super) fn lay_out(
 /// The whole state of a stage on its ring; gradients are added up where they are made.
 pub(super) fn kept(draft: &mut Draft<'_>, stage: Stage) -> (StageRows, UpdateRows) {
     let ring = draft.sites.ring(stage, draft.last());
-    let whole = draft.plan.whole_stage(stage) as usize;
-    let versions = 1 + draft.plan.delays.staleness(whole);
+    let versions = 1 + draft.plan.staleness(stage);
     let state = draft.whole_state(ring, stage, versions);
     let all = draft.order.micro_batches().enumerate();
     (StageRows::alike(draft, stage, &state, all), state)

@@ -2,7 +2,7 @@
 
 use super::{norm, norm::Split, version};
 use crate::{
-    Normed, Portion, UpdateForm,
+    Normed, Portion, UpdateForm, combine,
     lower::{
         LowerError,
         draft::{Draft, Hold, Moment, Slotting},
@@ -135,7 +135,7 @@ impl Draft<'_> {
             .find(|(_, routine)| routine.pass == Pass::Combine && routine.stage == stage);
         let known = known.map(|(id, _)| id);
         known.unwrap_or_else(|| {
-            let whole = self.code.stages[stage].combine.clone();
+            let whole = combine(self.code, stage, self.job.dtype);
             self.routines.push(part_of(whole, shards))
         })
     }

@@ -47,7 +47,7 @@ fn spread(
     copies: &[BufferId],
 ) -> Result<(), LowerError> {
     let made = created(draft, stage);
-    for delay in 0..=draft.plan.delays.staleness(stage.index()) {
+    for delay in 0..=draft.plan.staleness(stage) {
         let delay = i32::try_from(delay).expect("a delay is a small number");
         let (mut source, mut ready) = (owner, made);
         let readers = draft.order.micro_batches().filter(|i| *i != owner);
@@ -130,7 +130,7 @@ pub(super) fn handoff(
     stage: Stage,
 ) -> Result<StageRows, LowerError> {
     let owner = owner(draft, stage);
-    let staleness = draft.plan.delays.staleness(stage.index());
+    let staleness = draft.plan.staleness(stage);
     let kept = draft.state_buffer(ring(owner), Subject::Parameter, stage, 1 + staleness);
     let mut rows = gradients(draft, stage, owner, kept)?;
     let (mut holder, mut left) = ((owner, kept), created(draft, stage));

@@ -2,7 +2,7 @@
 //! before, so a read of what it has not written shows as NaN.
 
 use super::build::Numbers;
-use roundelay_codegen::{Portion, StageCode, Stages, UpdateForm, update};
+use roundelay_codegen::{Portion, StageCode, Stages, UpdateForm, combine, update};
 use roundelay_kernels::{Context, Kernel, Mode, Real};
 use roundelay_schedule::{
     Access, Argument, Bytes, Call, Element, Float, Id, Operand, Optimizer, Role, Routine,
@@ -143,6 +143,25 @@ impl<'a> Machine<'a> {
             let first = context.micro_batch == 0;
             let routines = if first { backward.first() } else { backward.next() };
             routines.iter().for_each(|routine| self.launch::<R>(routine, context));
+        }
+        self.add_up::<R>(context);
+    }
+
+    /// The gradients of ties, from what each of their stages has so far.
+    fn add_up<R: Real>(&mut self, context: &Context) {
+        let stages = self.stages;
+        let first = stages.stages.len();
+        for (number, tie) in stages.ties.iter().enumerate() {
+            let state = Stage::new(first + number);
+            let routine = combine(stages, state, self.dtype);
+            for (place, stage) in tie.users() {
+                let role = if place == 0 { Role::Gradient } else { Role::Received };
+                let own = self.rows[&key(stage, Role::TiedGradient(state))].clone();
+                self.rows.insert(key(state, role), own);
+                if place > 0 {
+                    self.launch::<R>(&routine, context);
+                }
+            }
         }
     }
 
@@ -371,7 +390,7 @@ pub(crate) fn context(step: u64, micro_batch: u64) -> Context {
     }
 }
 
-/// Rows of a stage are its own; values, inputs and workspace belong to all.
+/// Rows of a state are its own; values, inputs and workspace belong to all.
 fn key(stage: Stage, role: Role) -> (Stage, Role) {
     match role {
         Role::Parameter
@@ -381,9 +400,11 @@ fn key(stage: Stage, role: Role) -> (Stage, Role) {
         | Role::Optimizer
         | Role::Squares
         | Role::Activation
+        | Role::TiedGradient(_)
         | Role::Retained
         | Role::Adjoint
         | Role::Metric => (stage, role),
+        Role::Tied(state) => (state, Role::Parameter),
         Role::Value(_) | Role::ValueGradient(_) | Role::Input(_) | Role::Workspace => {
             (Stage::new(0), role)
         }

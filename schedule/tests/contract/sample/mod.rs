@@ -115,6 +115,7 @@ fn plan() -> Plan {
         chunks: 1,
         slices: 1,
         cuts: vec![5],
+        ties: Vec::new(),
         boundaries: Vec::new(),
         micro_batches: 4,
         states: States::Handoff,

@@ -98,6 +98,7 @@ pub(crate) fn empty(rule: Rule, n: u32, s: u32, devices: u32) -> Schedule {
             chunks: 1,
             slices: 1,
             cuts: (1..s).collect(),
+            ties: Vec::new(),
             boundaries: Vec::new(),
             micro_batches: n,
             states: States::Replicated,

@@ -1,4 +1,5 @@
-//! One stage of the oracle: its versions, its optimizer state, its gradient sum.
+//! One state of the oracle, of a stage or of a tie: its versions, its optimizer state, its gradient
+//! sum.
 
 use super::{OracleError, tree::GradientTree};
 use crate::{
@@ -9,23 +10,22 @@ use crate::{
 };
 use roundelay_kernels::{Context, Real};
 use roundelay_schedule::{
-    Access, Checked, Float, Id, Job, Native, Pass, Role, RoutineId, Schedule, Stage,
-    Subject,
+    Access, Checked, Float, Job, Native, Pass, Role, RoutineId, Schedule, Stage, Subject,
 };
 use std::{collections::VecDeque, mem, ops::Range};
 
-/// A stage's state, and its gradients summed in the plan's tree. Rows of split tensors lie one
+/// The state of a stage or of a tie, and its gradients summed in the plan's tree. Rows of split tensors lie one
 /// behind the other in every memory.
-pub(super) struct OracleStage {
-    stage: Stage,
-    /// Of each slice of its sequences; one where these are whole.
+pub(super) struct OracleState {
+    pub(super) state: Stage,
+    /// Of each slice of its sequences; one where these are whole, none of a tie.
     pub(super) routines: Vec<Routines>,
     /// Rows of split tensors.
     rows: u32,
     update: RoutineId,
     /// Finds the square of the norm of a shard, where that of the whole is bounded.
     norm: Option<RoutineId>,
-    /// Bytes of the stage's flat parameters on one row.
+    /// Bytes of the flat parameters on one row.
     size: usize,
     /// Equal shards that update one by one.
     parts: usize,
@@ -50,7 +50,7 @@ pub(super) struct Squares(Memory);
 
 impl Squares {
     pub(super) fn new(schedule: &Checked) -> Self {
-        let parts = schedule.job.stages().map(|stage| parts(schedule, stage)).max();
+        let parts = schedule.job.states().map(|state| parts(schedule, state)).max();
         let numbers = schedule.tensor_parts() as usize * (parts.unwrap_or(1) + 1);
         Self(Memory::new(numbers as u64 * schedule.job.dtype.size()))
     }
@@ -71,61 +71,70 @@ impl Squares {
 pub(super) struct Routines {
     pub(super) forward: RoutineId,
     /// I, where the backward pass stands in halves.
-    input: Option<RoutineId>,
+    pub(super) input: Option<RoutineId>,
     /// B or W, of the first gradient of a sum; slices that never begin one have none.
-    first: Option<RoutineId>,
+    pub(super) first: Option<RoutineId>,
     /// B or W, of later ones.
-    next: Option<RoutineId>,
+    pub(super) next: Option<RoutineId>,
 }
 
-/// A backward pass of a stage.
+/// How a pass uses a state.
 #[derive(Clone, Copy)]
-pub(super) struct Backward {
-    pub(super) slice: usize,
+pub(super) struct Used {
+    /// What parameters and gradients are to its routine.
+    pub(super) roles: [Role; 2],
     /// Number of its gradient in the sum.
     pub(super) addition: usize,
     /// Of θ that it takes.
     pub(super) age: usize,
 }
 
+/// Where a gradient goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    /// Into its sum, which the pass begins or adds to.
+    Sum,
+    /// Apart, to be added.
+    Single,
+}
+
 /// Whatever a routine does with a gradient.
 const ANY: [Access; 3] = [Access::Read, Access::Write, Access::Update];
 
-impl OracleStage {
-    /// The stage at rest, as the state has it.
+impl OracleState {
+    /// At rest, as a state of training has it.
     pub(super) fn new(
         schedule: &Checked,
         plain: &Plain,
-        state: &State,
-        stage: Stage,
+        trained: &State,
+        state: Stage,
     ) -> Result<Self, OracleError> {
         let job = &schedule.job;
         let rows = schedule.tensor_parts();
-        let size = job.elements[stage] * job.dtype.size();
+        let size = job.elements[state] * job.dtype.size();
         let bytes = size * u64::from(rows);
         let plan = &schedule.plan;
-        let whole = plan.whole_stage(stage);
-        let staleness = plan.delays.staleness(whole as usize);
-        let kept = state.moment().reach(plan, stage);
+        let kept = trained.moment().reach(plan, state);
         let version = |age| -> Result<Memory, OracleError> {
-            let part = |row| state.parameters(job, stage, row, age);
+            let part = |row| trained.parameters(job, state, row, age);
             let parts: Vec<Vec<u8>> = (0..rows).map(part).collect::<Result<_, _>>()?;
             Ok(filled(&parts.concat()))
         };
-        let cell = schedule.cell_micro_batches() as usize * plan.slices as usize;
-        let tree = GradientTree::new(&plan.sum(whole), cell);
-        let slices = (0..plan.slices as usize).map(|q| Stage::new(stage.index() + q));
-        let update = plain.find(Pass::Update, stage, &ANY);
+        let each = plan.additions_each(state) as usize;
+        let cell = schedule.cell_micro_batches() as usize * each;
+        let tree = GradientTree::new(&plan.sum(plan.whole_stage(state)), cell);
+        let slices = plan.each_stage().filter(|stage| plan.keeper(*stage) == state);
+        let update = plain.find(Pass::Update, state, &ANY);
         let mut own = Self {
-            stage,
+            state,
             routines: slices.map(|slice| Routines::find(plain, slice)).collect(),
             rows,
-            update: update.expect("every stage is updated"),
-            norm: plain.find(Pass::Norm, stage, &ANY),
+            update: update.expect("every state is updated"),
+            norm: plain.find(Pass::Norm, state, &ANY),
             size: size as usize,
-            parts: parts(schedule, stage),
+            parts: parts(schedule, state),
             versions: (0..=kept).map(version).collect::<Result<_, _>>()?,
-            depth: staleness as usize + 1,
+            depth: plan.staleness(state) as usize + 1,
             optimizer: Memory::new(bytes * job.optimizer.method.states()),
             runs: (0..tree.runs()).map(|_| Memory::new(bytes)).collect(),
             tree,
@@ -133,7 +142,7 @@ impl OracleStage {
             single: Memory::new(bytes),
         };
         for row in 0..rows {
-            for (array, flat) in state.optimizer(job, stage, row)?.iter().enumerate() {
+            for (array, flat) in trained.optimizer(job, state, row)?.iter().enumerate() {
                 own.optimizer_parts(job, (row, array), |part, shard| {
                     part.copy_from_slice(&flat[shard]);
                 });
@@ -142,41 +151,36 @@ impl OracleStage {
         Ok(own)
     }
 
-    /// θ of this age.
-    pub(super) fn version(&mut self, age: usize) -> Lent<'_> {
-        lent(&mut self.versions[age], self.rows, 0..self.size)
+    /// The version that a pass takes.
+    pub(super) fn theta(&mut self, used: Used) -> (Role, Lent<'_>) {
+        let [parameters, _] = used.roles;
+        let theta = &mut self.versions[used.age];
+        (parameters, lent(theta, self.rows, 0..self.size))
     }
 
-    /// A backward pass, which adds its gradient to the sum.
-    pub(super) fn backward(
-        &mut self,
-        plain: &mut Plain,
-        context: &Context,
-        Backward { slice, addition, age }: Backward,
-        dtype: Float,
-    ) {
-        let (run, access) = self.tree.place(addition);
-        let Routines { input, first, next, forward: _ } = self.routines[slice];
-        let routine = if access == Access::Write { first } else { next };
-        let target = match routine {
-            Some(_) => &mut self.runs[run],
-            None => &mut self.single,
+    /// Whether a pass begins a run of the sum.
+    pub(super) fn begins(&self, used: Used) -> bool {
+        let (_, access) = self.tree.place(used.addition);
+        access == Access::Write
+    }
+
+    /// What a pass takes, and where it puts its gradient.
+    pub(super) fn lend(&mut self, used: Used, target: Target) -> [(Role, Lent<'_>); 2] {
+        let Used { roles: [parameters, gradients], addition, age } = used;
+        let (run, _) = self.tree.place(addition);
+        let sum = match target {
+            Target::Sum => &mut self.runs[run],
+            Target::Single => &mut self.single,
         };
         let (rows, all) = (self.rows, 0..self.size);
-        let theta = &mut self.versions[age];
-        if let Some(input) = input {
-            let theta = lent(theta, rows, all.clone());
-            plain.run(input, context, &mut [(Role::Parameter, theta)]);
-        }
-        let bound = &mut [
-            (Role::Parameter, lent(theta, rows, all.clone())),
-            (Role::Gradient, lent(target, rows, all)),
-        ];
-        let single = || first.expect("every stage has a backward pass");
-        plain.run(routine.unwrap_or_else(single), context, bound);
-        if routine.is_none() {
-            add(dtype, &mut self.single, &mut self.runs[run]);
-        }
+        let theta = lent(&mut self.versions[age], rows, all.clone());
+        [(parameters, theta), (gradients, lent(sum, rows, all))]
+    }
+
+    /// Adds the gradient of a pass that stands apart.
+    pub(super) fn add_single(&mut self, used: Used, dtype: Float) {
+        let (run, _) = self.tree.place(used.addition);
+        add(dtype, &mut self.single, &mut self.runs[run]);
     }
 
     /// Adds the runs up, as the tree says.
@@ -201,7 +205,7 @@ impl OracleStage {
     ) {
         let Some(norm) = self.norm else { return };
         let (own, width) = (self.size / self.parts, job.dtype.size() as usize);
-        let elements = job.elements[self.stage] / self.parts as u64;
+        let elements = job.elements[self.state] / self.parts as u64;
         for part in 0..self.parts {
             let shard = part * own..(part + 1) * own;
             let place = part * width..(part + 1) * width;
@@ -230,7 +234,7 @@ impl OracleStage {
         next.bytes_mut().copy_from_slice(newest.bytes_mut());
         let routine = self.update;
         let in_place = plain.access(routine, Role::NextParameter).is_none();
-        let elements = job.elements[self.stage] / self.parts as u64;
+        let elements = job.elements[self.state] / self.parts as u64;
         let states = job.optimizer.method.states() as usize;
         let width = job.dtype.size() as usize;
         let whole = self.parts * width..(self.parts + 1) * width;
@@ -263,7 +267,7 @@ impl OracleStage {
         for (age, version) in (0..).zip(self.versions.iter_mut().take(self.depth)) {
             let own = lent(version, self.rows, all.clone());
             let flats: Vec<Vec<u8>> = own.iter().map(|own| own.to_vec()).collect();
-            gathered.cut(schedule, Array::Parameter(self.stage, age), &flats);
+            gathered.cut(schedule, Array::Parameter(self.state, age), &flats);
         }
         for array in 0..job.optimizer.method.states() as usize {
             let mut flats = vec![vec![0; self.size]; self.rows as usize];
@@ -272,7 +276,7 @@ impl OracleStage {
                     flat[shard].copy_from_slice(part);
                 });
             }
-            gathered.cut(schedule, Array::Optimizer(self.stage, array, 0), &flats);
+            gathered.cut(schedule, Array::Optimizer(self.state, array, 0), &flats);
         }
     }
 
@@ -309,10 +313,10 @@ impl Routines {
     }
 }
 
-/// In how many shards a stage is updated.
-fn parts(schedule: &Checked, stage: Stage) -> usize {
+/// In how many shards a state is updated.
+fn parts(schedule: &Checked, state: Stage) -> usize {
     let subjects = schedule.buffers.values().map(|buffer| buffer.subject);
-    let own = subjects.filter_map(Subject::shard).filter(|(own, _)| *own == stage);
+    let own = subjects.filter_map(Subject::shard).filter(|(own, _)| *own == state);
     own.map(|(_, axis)| schedule.axes[axis].extent as usize).max().unwrap_or(1)
 }
 
