@@ -23,7 +23,7 @@ use crate::{
     parallel::parallel,
     space::{
         counts::Counts,
-        cuts::{Chain, Messages},
+        cuts::{Chain, Messages, Users},
         equal::{SameRules, Superior, equal},
         excluded::{Excluded, Exclusions, Sizes},
         family::{Clash, Family},
@@ -123,19 +123,23 @@ struct Ground<'a> {
     pinned: u32,
     /// Where the model can be cut.
     uncosted: Chain,
-    /// Whether it can be cut as wanted, by the number of stages.
-    cuttable: BTreeMap<u32, Result<(), Reason>>,
+    /// Whether it can be cut as wanted, by the number of stages and where users may be.
+    cuttable: BTreeMap<(u32, Users), Result<(), Reason>>,
 }
 
 impl<'a> Ground<'a> {
     fn new(program: &'a Program, values: &'a Values, grid: &Grid) -> Self {
         let uncosted = Chain::uncosted(&program.model);
-        let check = |stages: u32| match &program.search.cuts {
-            Some(cuts) => check_cuts(&uncosted, cuts, stages),
-            None => uncosted.check(stages).map_err(Reason::Uncuttable),
+        let check = |stages: u32, chain: &Chain| match &program.search.cuts {
+            Some(cuts) => check_cuts(chain, cuts, stages),
+            None => chain.check(stages).map_err(Reason::Uncuttable),
         };
         let stages: BTreeSet<u32> = grid.points.iter().map(|(_, s)| *s).collect();
-        let cuttable = stages.into_iter().map(|s| (s, check(s))).collect();
+        let mut cuttable = BTreeMap::new();
+        for users in [Users::Together, Users::Apart] {
+            let chain = uncosted.clone().with(users);
+            cuttable.extend(stages.iter().map(|s| ((*s, users), check(*s, &chain))));
+        }
         Self { program, values, pinned: pinned(program), cuttable, uncosted }
     }
 }
@@ -277,7 +281,8 @@ impl<'a> Filler<'a> {
         if let Some(stage) = pins.filter(|last| *last >= s).max() {
             return Err(Reason::NoStage { stage });
         }
-        self.ground.cuttable[&s].clone()?;
+        let users = family.users(program, counts.slices);
+        self.ground.cuttable[&(s, users)].clone()?;
         check_delay(family, n, s)?;
         if family.states != States::Hsdp {
             self.check_depth(family, counts)?;

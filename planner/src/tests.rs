@@ -20,7 +20,7 @@ use crate::{
 };
 use roundelay_dsl::{Choice, Learning, NanoDollarsPerHour, Numbers, Objective, Program};
 use roundelay_schedule::{
-    BytesPerSecond, Exactness, Nanos, Order, Placement, Recompute, Rule, States,
+    Bytes, BytesPerSecond, Exactness, Nanos, Order, Placement, Recompute, Rule, States,
 };
 use std::{
     ops::ControlFlow,
@@ -152,11 +152,22 @@ fn the_same_program_gives_the_same_document() {
     assert_eq!(text(), text());
 }
 
+/// Synchronous pipelines of whole states part the users of a table; whatever else has three stages
+/// does not, nor may a program that wants exact sums.
 #[test]
-fn a_tied_parameter_keeps_its_users_in_one_stage() {
-    let mut program = sample::program(2, 2);
+fn a_tied_parameter_is_parted_in_pipelines_alone() {
+    let mut program = sample::program(3, 6);
     program.model = sample::gpt(1, 8, 8, true);
+    sample::give_room(&mut program, Bytes(1 << 30));
     program.search.stages = Numbers::Ranges(vec![(3, 3)]);
+    let found = all(&program).plans;
+    assert!(!found.is_empty());
+    for Candidate { plan, .. } in &found {
+        assert_eq!((plan.placement, plan.rule), (Placement::Pipeline, Rule::Sync));
+        assert_eq!((plan.ties.len(), plan.ties[0].0.len()), (1, 2), "{plan:?}");
+        assert_eq!(plan.exactness(), Exactness::Reordered);
+    }
+    program.search.exactness = Some(Exactness::Exact);
     let refused = refusal(&program).to_string();
     assert!(refused.contains("at most 2") && refused.contains("table"), "{refused}");
     program.model = sample::gpt(1, 8, 8, false);

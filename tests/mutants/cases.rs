@@ -5,7 +5,7 @@ use crate::plans::{Kind, kinds, plan};
 use roundelay::{Schedule, SourceFile};
 use roundelay_codegen::{lower, lower_halved};
 use roundelay_dsl::{Operation, Program};
-use roundelay_schedule::{Id, Order, Placement, Rule, States};
+use roundelay_schedule::{Id, Order, Placement, Rule, States, Tie};
 
 /// Three layers, a skip over two cuts, and dropout: a mask tells a wrong step or micro-batch.
 const PROGRAM: &str = "
@@ -27,6 +27,13 @@ train {
     steps 4
 }
 ";
+
+/// The first and the last layer with one map.
+const TIED: [&str; 2] = [
+    "param map: [4, 4] = normal(0.5)
+    first = dropout(linear(x, weight = map), 0.1)",
+    "third = dropout(linear(second, weight = map), 0.1)",
+];
 
 /// A plan's name, for messages, and its schedule.
 pub(crate) struct Case {
@@ -66,7 +73,28 @@ pub(crate) fn cases() -> Vec<Case> {
         let schedule = lower(&program, &plan).expect("every plan can be lowered");
         Case { name: format!("{kind:?} that clips"), schedule }
     }));
+    cases.extend(tied());
     cases
+}
+
+/// Pipelines whose first and last stage use one map.
+fn tied() -> impl Iterator<Item = Case> {
+    use Order as O;
+    let mut text = PROGRAM.replace("first = dropout(linear(x, 4), 0.1)", TIED[0]);
+    text = text.replace("third = dropout(linear(second, 4), 0.1)", TIED[1]);
+    let program =
+        roundelay::parse(&SourceFile::new("tied.rdl", text)).expect("a program");
+    [(O::OneForwardOneBackward, 1, 0.0), (O::Gpipe, 2, 0.0), (O::ZeroBubbleH1, 1, 0.01)]
+        .into_iter()
+        .map(move |(order, replicas, clip)| {
+            let mut program = program.clone();
+            program.train.optimizer.clip = clip;
+            let kind = (Rule::Sync, Placement::Pipeline, order, States::Replicated);
+            let plan = plan(kind, 2, cuts(&program, 3)).replicated(replicas, 1);
+            let plan = plan.with_ties(vec![Tie(vec![0, 2])]);
+            let schedule = lower(&program, &plan).expect("every plan can be lowered");
+            Case { name: format!("{order} of tied stages"), schedule }
+        })
 }
 
 /// Stages and shards whose norms are added up to bound the gradient of the whole.

@@ -68,6 +68,11 @@ impl Accumulation {
         Kept::InPlace(Tensor::Gradient(holder))
     }
 
+    /// Takes a sum as if nothing were in it.
+    pub(crate) fn renew(&mut self, source: Source) {
+        self.written.remove(&source);
+    }
+
     /// Whether a contribution to this sum was laid down.
     pub(crate) fn added(&self, source: Source) -> bool {
         self.added.contains(&source)

@@ -24,7 +24,8 @@ use roundelay_schedule::{Bytes, Call, Element, Float, Id, Pass, Stage, Tensor};
 pub struct NodeCost {
     /// Its forward calls.
     pub forward: PassCost,
-    /// Its backward calls, as the uncut model makes them for its first micro-batch.
+    /// Its backward calls, as the uncut model makes them for its first micro-batch if no other node
+    /// uses its parameters.
     pub backward: PassCost,
     /// The backward calls of the first half, where the backward pass is in two.
     pub turn: PassCost,
@@ -168,6 +169,13 @@ fn laid(
     let mut gradients = Accumulation::new(HashedSet::default(), fixed.clone());
     let backward = graph.computed().rev().flat_map(|node| {
         let steps = taken(node, flow.backward(graph, node).to_vec());
+        // Another stage may have the other users of its parameters.
+        for operand in &graph.model.nodes[node].operands {
+            let source = graph.root(*operand);
+            if matches!(source, Source::Parameter(_)) {
+                gradients.renew(source);
+            }
+        }
         gradients.lay(node, steps).into_iter().map(move |step| (node, step))
     });
     backward.collect()

@@ -16,7 +16,8 @@ use origin::Origin;
 use roundelay_codegen::{Divided, LowerError, LoweringChoice, Neighbour, node_costs};
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    MapWays, Misfit, Nanos, Plan, PlanFault, Rewrite, YamlError, YamlFault, read_yaml,
+    MapWays, Misfit, Nanos, Plan, PlanFault, Rewrite, Tie, YamlError, YamlFault,
+    read_yaml,
 };
 use std::{collections::BTreeSet, fmt};
 
@@ -140,7 +141,8 @@ fn check_trained(plan: &Plan, program: &Program) -> Vec<(&'static str, String)> 
     let (dtype, all) = (program.train.dtype, counts.all_micro_batches());
     let none = vec![Nanos(0); program.model.nodes.len()];
     let chain =
-        Chain::new(&program.model, none, u64::from(program.train.batch / all), dtype);
+        Chain::new(&program.model, none, u64::from(program.train.batch / all), dtype)
+            .with(family.users(program, plan.slices));
     let boundaries = program.model.boundaries();
     if plan.boundaries != boundaries {
         let message = format!("units of {} begin at {boundaries:?}", plan.rule);
@@ -148,6 +150,13 @@ fn check_trained(plan: &Plan, program: &Program) -> Vec<(&'static str, String)> 
     }
     if let Err(reason) = check_cuts(&chain, &plan.cuts, s) {
         mistakes.push(("cuts", reason.to_string()));
+    }
+    let ties = chain.stage_ties(&plan.cuts);
+    if plan.ties != ties && mistakes.is_empty() {
+        let ties: Vec<_> = ties.into_iter().map(|Tie(users)| users).collect();
+        let message =
+            format!("between its cuts stages use the same parameters: {ties:?}");
+        mistakes.push(("ties", message));
     }
     let enough = has_devices(program, plan.device_count());
     mistakes.extend(

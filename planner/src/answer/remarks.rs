@@ -6,7 +6,12 @@ use crate::{
         unaligned::unaligned_logits,
     },
     search::{candidate::Candidate, ranking::Ranking},
-    space::{cuts::Chain, tied::Tied, values::left_out},
+    space::{
+        cuts::{Chain, Users},
+        family::Family,
+        tied::Tied,
+        values::left_out,
+    },
 };
 use roundelay_codegen::{Undivided, divides_classes, undivided};
 use roundelay_dsl::{Choice, Chunks, Model, Node, Numbers, Operation, Program, Search};
@@ -95,7 +100,7 @@ fn of_first(plan: &Plan, program: &Program) -> Vec<String> {
     let mut notes = whole(&own.model, plan);
     notes.extend(losses_among_parts(&own.model, plan));
     notes.extend(unaligned_logits(program, &own.model, plan));
-    notes.extend(loss_alone(&own.model, plan));
+    notes.extend(loss_alone(&own, plan));
     notes.extend(clipped_apart(plan, program));
     notes
 }
@@ -176,10 +181,11 @@ fn losses_among_parts(model: &Model, plan: &Plan) -> Option<String> {
 }
 
 /// A last stage that shared parameters leave nothing but the loss.
-fn loss_alone(model: &Model, plan: &Plan) -> Option<String> {
-    let last = *plan.cuts.last()? as usize;
+fn loss_alone(program: &Program, plan: &Plan) -> Option<String> {
+    let (last, model) = (*plan.cuts.last()? as usize, &program.model);
     let tied = Tied::new(model, &Chain::uncosted(model))?;
-    (last + 1 == model.cuttable()).then(|| {
+    let users = Family::from(plan).users(program, plan.slices);
+    (users == Users::Together && last + 1 == model.cuttable()).then(|| {
         let stage = plan.cuts.len();
         format!(
             "stage {stage} of the first plan is the loss alone: {tied}; {}",
@@ -204,11 +210,11 @@ fn uncut(plan: &Plan, ranking: &Ranking, program: &Program) -> Option<String> {
     let wanted = program.target.devices.len().min(tied.nodes);
     let open = program.search.stages == Numbers::Open && program.search.cuts.is_none();
     // A stage that is the loss alone has a note of its own, which says as much.
-    let told = loss_alone(&program.model, plan).is_some();
+    let told = loss_alone(program, plan).is_some();
     (open && !told && tied.most < wanted).then(|| {
         format!(
-            "{tied}: pipelines of more stages, and gathering split parameters layer by layer, are \
-             left out; {}",
+            "{tied}: cyclic pipelines of more stages, and gathering split parameters layer by layer, \
+             are left out; {}",
             untied(tied)
         )
     })
@@ -319,11 +325,15 @@ mod tests {
     #[test]
     fn a_stage_that_is_the_loss_alone_is_told_with_what_ties_the_others() {
         let mut program = sample::program(2, 8);
-        let rule = (Rule::Sync, Placement::Pipeline, Order::Gpipe);
-        let mut plan = sample::plan(rule.0, rule.1, rule.2, 2, 2);
-        for (is_tied, behind, told) in
-            [(true, 1, true), (true, 2, false), (false, 1, false)]
-        {
+        let cyclic =
+            sample::plan(Rule::CyclicV2, Placement::Pipeline, Order::Cyclic, 2, 2);
+        let sync = sample::plan(Rule::Sync, Placement::Pipeline, Order::Gpipe, 2, 2);
+        for (mut plan, is_tied, behind, told) in [
+            (cyclic.clone(), true, 1, true),
+            (cyclic.clone(), true, 2, false),
+            (cyclic, false, 1, false),
+            (sync, true, 1, false),
+        ] {
             program.model = sample::gpt(2, 8, 16, is_tied);
             let cut = program.model.cuttable() - behind;
             plan.cuts = vec![u32::try_from(cut).unwrap()];

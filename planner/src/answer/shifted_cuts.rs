@@ -8,7 +8,7 @@ use crate::{
         candidate::Candidate,
         objective::{Goal, Score},
     },
-    space::{cuts::Chain, laws::check_cuts},
+    space::{cuts::Chain, family::Family, laws::check_cuts},
 };
 use roundelay_dsl::Program;
 use roundelay_schedule::{MapWays, Plan, Rewrites};
@@ -27,9 +27,10 @@ pub(crate) fn better_cuts(program: &Program, first: &Candidate) -> Option<Vec<u3
     }
     let trained = program.under(first.plan.rule).ok()?;
     let costs = Costs::new(&trained);
+    let users = Family::from(&first.plan).users(&trained, first.plan.slices);
     let mut climber = Climber {
         goal: Goal::new(&trained),
-        chain: Chain::uncosted(&trained.model),
+        chain: Chain::uncosted(&trained.model).with(users),
         appraiser: Appraiser::new(&trained, &costs),
         left: CLOCKED,
     };
@@ -89,6 +90,7 @@ fn moved(chain: &Chain, plan: &Plan) -> Vec<Plan> {
     let with = |number: usize, cut: u32| {
         let mut own = plan.clone();
         own.cuts[number] = cut;
+        own.ties = chain.stage_ties(&own.cuts);
         if plan.order.is_found() {
             own.lists.clear();
         }

@@ -16,7 +16,7 @@ use crate::{
     },
     space::{
         counts::Counts,
-        cuts::Messages,
+        cuts::{Chain, Messages, Users},
         cutting::{CutKey, Cuttings, DeviceSorts, ELEMENTS, Grain, Seating, Seats},
         family::Family,
         outline::Outline,
@@ -95,7 +95,8 @@ impl<'a> Bounds<'a> {
     pub(crate) fn new(program: &'a Program, costs: &'a Costs, plans: &[Outline]) -> Self {
         let room = Room::new(program);
         let (sorts, has_uneven_room) = (DeviceSorts::of(costs, &room), room.is_uneven());
-        let differ = Differ { sorts, has_uneven_room };
+        let has_ties = !Chain::uncosted(&program.model).ties.is_empty();
+        let differ = Differ { sorts, has_uneven_room, has_ties };
         let wanted = wanted(program, plans, differ);
         let core = Core::new(program);
         let wanted = in_both_ways(program, wanted);
@@ -172,7 +173,7 @@ impl<'a> Bounds<'a> {
     /// Why it is no plan.
     pub(crate) fn plan(&self, outline: &Outline) -> Result<Plan, Reason> {
         let cutting = self.cuttings.get(self.cut_key(outline))?;
-        Ok(outline.plan(self.program, &cutting.cuts))
+        Ok(outline.plan(self.program, &cutting.cuts).with_ties(cutting.ties.clone()))
     }
 
     /// The next sharper bounds of some plans, in their order.
@@ -312,6 +313,8 @@ struct Differ {
     sorts: DeviceSorts,
     /// Whether they do in memory.
     has_uneven_room: bool,
+    /// Whether several nodes of the model use one parameter.
+    has_ties: bool,
 }
 
 /// What decides where the plans are cut; most are cut where the one before is.
@@ -360,7 +363,11 @@ fn cut_key(program: &Program, outline: &Outline, differ: Differ) -> CutKey {
     let spread = differs.then(|| outline.spread());
     let seating = Seating { seats, messages, spread, held };
     let micro_batches = outline.counts.all_micro_batches();
-    CutKey { grain: Grain { micro_batches, tensor }, stages, seating }
+    let users = match differ.has_ties {
+        true => outline.users(program),
+        false => Users::Together,
+    };
+    CutKey { grain: Grain { micro_batches, tensor }, stages, users, seating }
 }
 
 fn list_key(outline: &Outline) -> ListKey {

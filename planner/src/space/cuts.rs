@@ -12,8 +12,8 @@ pub(crate) use apart::{Apart, Speeds};
 pub(crate) use uneven::Uneven;
 
 use crate::costs::{alike::needed, core::stages_between};
-use roundelay_dsl::{Model, Node, NodeId, Operation, Source};
-use roundelay_schedule::{Bytes, Float, Hop, Id, Nanos};
+use roundelay_dsl::{Model, Node, NodeId, Operation, ParameterId, Source};
+use roundelay_schedule::{Bytes, Float, Hop, Id, Nanos, Tie as StageTie};
 use std::fmt;
 
 /// A model's node list as the cutter sees it. Positions run from 0 to the number of nodes; a
@@ -26,8 +26,10 @@ pub(crate) struct Chain {
     pub crossing: Vec<Bytes>,
     /// Who reads a value that a gradient comes back for, by reader: the node that makes it.
     pub reads: Vec<(usize, usize)>,
-    /// Positions between two users of one parameter, with that parameter's name.
+    /// The users of each parameter that several nodes use, in order of first use.
     pub ties: Vec<Tie>,
+    /// Where these may be.
+    pub users: Users,
     /// Positions at which a unit of a local rule starts: all of them are cuts.
     pub boundaries: Vec<usize>,
     /// Where units may be cut besides.
@@ -43,15 +45,37 @@ pub enum InsideUnits {
     Whole,
 }
 
-/// Users of one parameter, which must stay in one stage.
+/// Whether several stages may use one parameter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Users {
+    /// All users of a parameter are in one stage.
+    #[default]
+    Together,
+    /// They are wherever cuts put them.
+    Apart,
+}
+
+/// Users of one parameter: nodes, ascending; at least two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tie {
     /// The parameter.
     pub parameter: String,
-    /// Its first user.
-    pub first: usize,
-    /// Its last user.
-    pub last: usize,
+    /// Its users.
+    pub users: Vec<usize>,
+    /// Its elements.
+    pub elements: u64,
+}
+
+impl Tie {
+    /// The first user.
+    pub(crate) fn first(&self) -> usize {
+        self.users.first().copied().unwrap_or(0)
+    }
+
+    /// The last user.
+    pub(crate) fn last(&self) -> usize {
+        self.users.last().copied().unwrap_or(0)
+    }
 }
 
 /// A model cannot be cut into that many stages.
@@ -83,6 +107,7 @@ impl Chain {
             crossing: Vec::new(),
             reads: reads(model),
             ties: ties(model),
+            users: Users::Together,
             boundaries: model.boundaries().iter().map(|at| *at as usize).collect(),
             inside: if model.hop() == Hop::None {
                 InsideUnits::Cut
@@ -145,9 +170,45 @@ impl Chain {
         Err(Uncuttable { stages, least, most, inside: self.inside, tied })
     }
 
+    /// The same chain with the users of parameters where they may be.
+    pub(crate) fn with(self, users: Users) -> Self {
+        Self { users, ..self }
+    }
+
     /// The tie that a cut at a position would break.
     pub(crate) fn tie_at(&self, position: usize) -> Option<&Tie> {
-        self.ties.iter().find(|tie| tie.first < position && position <= tie.last)
+        let broken = |tie: &&Tie| tie.first() < position && position <= tie.last();
+        match self.users {
+            Users::Together => self.ties.iter().find(broken),
+            Users::Apart => None,
+        }
+    }
+
+    /// The parameters whose users cuts put into several stages, each with these.
+    pub(crate) fn parted<'a>(
+        &'a self,
+        cuts: &'a [u32],
+    ) -> impl Iterator<Item = (&'a Tie, StageTie)> + 'a {
+        let stage = |node: &usize| {
+            let stage = cuts.partition_point(|cut| *cut as usize <= *node);
+            u32::try_from(stage).unwrap_or(u32::MAX)
+        };
+        self.ties.iter().filter_map(move |tie| {
+            let mut stages: Vec<u32> = tie.users.iter().map(stage).collect();
+            stages.dedup();
+            (stages.len() > 1).then_some((tie, StageTie(stages)))
+        })
+    }
+
+    /// The ties of the stages between cuts, as a plan has them.
+    pub(crate) fn stage_ties(&self, cuts: &[u32]) -> Vec<StageTie> {
+        let mut all: Vec<StageTie> = Vec::new();
+        for (_, tie) in self.parted(cuts) {
+            if !all.contains(&tie) {
+                all.push(tie);
+            }
+        }
+        all
     }
 
     /// Forward plus backward of the nodes `first..end`.
@@ -270,30 +331,48 @@ fn last_uses(model: &Model) -> Vec<usize> {
 fn root(model: &Model, mut source: Source) -> Source {
     while let Source::Node(id) = source {
         let node = &model.nodes[id];
-        match (node.operation, node.operands.first()) {
-            (Operation::Reshape | Operation::Boundary(_), Some(below)) => source = *below,
+        match node.operands.first() {
+            Some(below) if is_view(node.operation) => source = *below,
             _ => break,
         }
     }
     source
 }
 
+fn is_view(operation: Operation) -> bool {
+    matches!(operation, Operation::Reshape | Operation::Boundary(_))
+}
+
+/// The users of each parameter that several nodes use, in order of first use, as stages are made of
+/// nodes: what neither a loss nor a metric needs is none of them, and what stands behind the loss
+/// counts as part of it.
 fn ties(model: &Model) -> Vec<Tie> {
     let end = model.cuttable().saturating_sub(1);
-    let users = |parameter| {
-        let reads = move |(id, node): (NodeId, &Node)| {
-            let is_it =
-                |operand: &Source| root(model, *operand) == Source::Parameter(parameter);
-            node.operands.iter().any(is_it).then(|| id.index().min(end))
-        };
-        model.nodes.iter().filter_map(reads)
+    let metrics = model.metrics.iter().map(|metric| metric.node);
+    let needed = model.needed(model.minimised().chain(metrics), |_| true);
+    let mut users: Vec<Vec<usize>> = vec![Vec::new(); model.parameters.len()];
+    let mut order = Vec::new();
+    for (id, node) in model.nodes.iter().filter(|(id, _)| needed[id.index()]) {
+        if is_view(node.operation) {
+            continue;
+        }
+        for operand in &node.operands {
+            let Source::Parameter(parameter) = root(model, *operand) else { continue };
+            let own = &mut users[parameter.index()];
+            if own.is_empty() {
+                order.push(parameter);
+            }
+            own.push(id.index().min(end));
+        }
+    }
+    let tie = |parameter: ParameterId| {
+        let mut users = std::mem::take(&mut users[parameter.index()]);
+        users.dedup();
+        let row = &model.parameters[parameter];
+        let (parameter, elements) = (row.name.clone(), row.shape.iter().product());
+        (users.len() > 1).then_some(Tie { parameter, users, elements })
     };
-    let tie = |parameter| {
-        let (first, last) = (users(parameter).next()?, users(parameter).next_back()?);
-        let parameter = model.parameters[parameter].name.clone();
-        (first < last).then_some(Tie { parameter, first, last })
-    };
-    model.parameters.ids().filter_map(tie).collect()
+    order.into_iter().filter_map(tie).collect()
 }
 
 impl fmt::Display for Uncuttable {
@@ -366,12 +445,14 @@ mod tests {
             let (times, crossing): (Vec<u64>, Vec<u64>) = (draw(6), draw(3));
             let first = random.below(nodes) as usize;
             let last = first + random.below(nodes - first as u64) as usize;
-            let tie = Tie { parameter: "shared".into(), first, last };
+            let tie =
+                Tie { parameter: "shared".into(), users: vec![first, last], elements: 1 };
             let chain = Chain {
                 reads: Vec::new(),
                 times: times.into_iter().map(Nanos).collect(),
                 crossing: crossing.into_iter().map(Bytes).collect(),
-                ties: if round % 2 == 0 { vec![tie] } else { Vec::new() },
+                ties: if round % 3 > 0 { vec![tie] } else { Vec::new() },
+                users: if round % 3 == 1 { Users::Together } else { Users::Apart },
                 boundaries: Vec::new(),
                 inside: InsideUnits::Cut,
             };
@@ -390,7 +471,8 @@ mod tests {
             reads: Vec::new(),
             times: vec![Nanos(1); 4],
             crossing: vec![Bytes(4); 4],
-            ties: vec![Tie { parameter: "table".into(), first: 0, last: 2 }],
+            ties: vec![Tie { parameter: "table".into(), users: vec![0, 2], elements: 1 }],
+            users: Users::Together,
             boundaries: Vec::new(),
             inside: InsideUnits::Cut,
         };
@@ -415,6 +497,6 @@ mod tests {
         let user = model.nodes.push(user);
         model.loss = Some(user);
         let found = ties(&model);
-        assert_eq!((found.len(), found[0].first, found[0].last), (1, 0, user.index()));
+        assert_eq!((found.len(), &found[0].users[..]), (1, &[0, user.index()][..]));
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     },
     parallel::parallel,
     space::{
-        cuts::{Apart, Chain, Messages, Speeds, Uneven, cut, until_loss},
+        cuts::{Apart, Chain, Messages, Speeds, Uneven, Users, cut, until_loss},
         laws::check_cuts,
         reason::Reason,
         spread::Spread,
@@ -20,7 +20,7 @@ use crate::{
 use roundelay_dsl::Program;
 use roundelay_schedule::{
     Bytes, DeviceId, DeviceList, Fold, Id, Images, Levels, LinkId, Nanos, Sequence,
-    Tensor, listed_in,
+    Tensor, Tie as StageTie, listed_in,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,6 +40,8 @@ pub(crate) struct CutKey {
     pub grain: Grain,
     /// How many.
     pub stages: u32,
+    /// Whether they may part the users of a parameter.
+    pub users: Users,
     /// Where they are.
     pub seating: Seating,
 }
@@ -154,7 +156,9 @@ pub(crate) struct Cutting {
     pub passes: InARow,
     /// Forward, and what the backward pass makes for the stage before where it is in halves.
     pub turns: InARow,
-    /// Elements of each stage's parameters, without padding.
+    /// Which stages use the same parameters.
+    pub ties: Vec<StageTie>,
+    /// Elements at least of each stage's own parameters, without padding.
     pub elements: Vec<u64>,
     /// Whether the backward pass of every stage that has parameters reads some.
     pub reads: bool,
@@ -203,17 +207,19 @@ impl Cuttings {
         let (sorts, levels) =
             (DeviceSorts::of(costs, room), Levels::new(&program.target));
         let (nodes, chains) = chains((program, core), (costs, sorts), &grains);
-        let mut groups: BTreeMap<(Grain, u32), Vec<Seating>> = BTreeMap::new();
-        for CutKey { grain, stages, seating } in wanted {
-            groups.entry((*grain, *stages)).or_default().push(*seating);
+        let mut groups: BTreeMap<(Grain, u32, Users), Vec<Seating>> = BTreeMap::new();
+        for CutKey { grain, stages, users, seating } in wanted {
+            groups.entry((*grain, *stages, *users)).or_default().push(*seating);
         }
         let groups: Vec<_> = groups.into_iter().collect();
-        let found = parallel(&groups, &|((grain, stages), seatings)| {
+        let found = parallel(&groups, &|((grain, stages, users), seatings)| {
             let costed = chains[grain].as_ref().map_err(Clone::clone)?;
+            let chain = costed.chain.clone().with(*users);
             let cutter = Cutter {
                 program,
                 levels: &levels,
                 costed,
+                chain: &chain,
                 tensor: grain.tensor,
                 stages: *stages,
                 balanced: None,
@@ -222,7 +228,7 @@ impl Cuttings {
             cut_all(cutter, (costs, sorts, room), seatings)
         });
         let mut cuttings = Self { nodes, ..Self::default() };
-        for (((grain, stages), seatings), found) in groups.into_iter().zip(found) {
+        for (((grain, stages, users), seatings), found) in groups.into_iter().zip(found) {
             let first = cuttings.distinct.len();
             let of = match found {
                 Ok((distinct, of)) => {
@@ -231,8 +237,12 @@ impl Cuttings {
                 }
                 Err(reason) => vec![Err(reason); seatings.len()],
             };
-            let counts =
-                seatings.into_iter().map(|seating| CutKey { grain, stages, seating });
+            let counts = seatings.into_iter().map(|seating| CutKey {
+                grain,
+                stages,
+                users,
+                seating,
+            });
             cuttings.known.extend(counts.zip(of));
         }
         cuttings
@@ -271,7 +281,7 @@ fn cut_all(
     (costs, sorts, room): (&Costs, DeviceSorts, &Room),
     seatings: &[Seating],
 ) -> Result<(Vec<Cutting>, Vec<usize>), Reason> {
-    let Cutter { program, costed, stages, .. } = cutter;
+    let Cutter { program, costed, chain, stages, .. } = cutter;
     let lists = &program.search.lists;
     let mut all = Vec::with_capacity(seatings.len());
     for seating in seatings {
@@ -298,7 +308,7 @@ fn cut_all(
     distinct.dedup();
     let of = all.iter().map(|own| distinct.partition_point(|other| other < own));
     let of = of.collect();
-    let cutting = |(cuts, kinds)| Cutting::at(costed, cuts, kinds);
+    let cutting = |(cuts, kinds)| Cutting::at((costed, chain), cuts, kinds);
     Ok((distinct.into_iter().map(cutting).collect(), of))
 }
 
@@ -307,6 +317,8 @@ struct Cutter<'a> {
     program: &'a Program,
     levels: &'a Levels<'a>,
     costed: &'a CostedChain,
+    /// Its chain, whose users may be apart.
+    chain: &'a Chain,
     tensor: Tensor,
     stages: u32,
     /// Balanced cuts of stages that are alike, once they are known.
@@ -321,8 +333,7 @@ impl Cutter<'_> {
         seating: Seating,
         (kinds, rooms): (&[Kinds], &[u64]),
     ) -> Result<Vec<u32>, Reason> {
-        let Self { program, levels, costed, tensor, stages, .. } = *self;
-        let chain = &costed.chain;
+        let Self { program, levels, costed, chain, tensor, stages, .. } = *self;
         if let Some(cuts) = &program.search.cuts {
             check_cuts(chain, cuts, stages)?;
             return Ok(cuts.clone());
@@ -355,8 +366,7 @@ impl Cutter<'_> {
 
     fn balanced(&mut self) -> Result<Vec<u32>, Reason> {
         if self.balanced.is_none() {
-            let cuts =
-                cut(&self.costed.chain, self.stages).map_err(Reason::Uncuttable)?;
+            let cuts = cut(self.chain, self.stages).map_err(Reason::Uncuttable)?;
             self.balanced = Some(cuts);
         }
         Ok(self.balanced.clone().unwrap_or_default())
@@ -474,12 +484,21 @@ impl Costing<'_> {
 }
 
 impl Cutting {
-    fn at(costed: &CostedChain, cuts: Vec<u32>, kinds: Vec<Kinds>) -> Self {
-        let CostedChain { chain, elements, reads, update, .. } = costed;
+    fn at(
+        (costed, chain): (&CostedChain, &Chain),
+        cuts: Vec<u32>,
+        kinds: Vec<Kinds>,
+    ) -> Self {
+        let CostedChain { elements, reads, update, .. } = costed;
         let stages: Vec<_> = stages_between(&cuts, elements.len()).collect();
         let own = stages.iter().cloned();
-        let elements: Vec<u64> =
+        let mut elements: Vec<u64> =
             own.clone().map(|own| elements[own].iter().sum()).collect();
+        let updated: u64 = elements.iter().sum();
+        for (tie, StageTie(users)) in chain.parted(&cuts) {
+            let first = &mut elements[users[0] as usize];
+            *first = first.saturating_sub(tie.elements);
+        }
         let read = own.clone().map(|own| reads[own].contains(&true));
         let reads = read.zip(&elements).all(|(reads, elements)| reads || *elements == 0);
         let in_a_row = |times: fn(&NodeTimes) -> &[Nanos]| {
@@ -496,7 +515,8 @@ impl Cutting {
         let (widest, largest) = most.unwrap_or_default();
         let all: u64 = elements.iter().sum();
         let part = |own: &u64| {
-            let part = u128::from(update.0) * u128::from(*own) / u128::from(all.max(1));
+            let part =
+                u128::from(update.0) * u128::from(*own) / u128::from(updated.max(1));
             Nanos(u64::try_from(part).unwrap_or(u64::MAX))
         };
         Self {
@@ -506,6 +526,7 @@ impl Cutting {
             updates: elements.iter().map(part).collect(),
             widest,
             linked: chain.links(&cuts),
+            ties: chain.stage_ties(&cuts),
             passes: in_a_row(|times| &times.passes),
             turns: in_a_row(|times| &times.turns),
             elements,
@@ -544,7 +565,8 @@ mod tests {
         let seating = Seating::default();
         let counts = |tensor| {
             let grain = Grain { micro_batches: 2, tensor };
-            (1..=9).map(move |stages| CutKey { grain, stages, seating })
+            let users = Users::Together;
+            (1..=9).map(move |stages| CutKey { grain, stages, users, seating })
         };
         let wanted: BTreeSet<CutKey> =
             sample::SPLITS.into_iter().flat_map(counts).collect();

@@ -1,6 +1,10 @@
 //! Families: the decisions without a number, and the laws that say which of them go together.
 
-use roundelay_schedule::{Order, Placement, Plan, Rule, States, StatesFault};
+use crate::space::cuts::Users;
+use roundelay_dsl::Program;
+use roundelay_schedule::{
+    Exactness, Fold, Order, Placement, Plan, Rule, States, StatesFault,
+};
 use std::fmt;
 
 /// All decisions without a number.
@@ -61,6 +65,20 @@ impl Family {
     /// its own device, as only the first one begins a sum, and holds what the others do not.
     pub(crate) fn has_workers_apart(self) -> bool {
         self.placement == Placement::Data && !self.rule.is_synchronous()
+    }
+
+    /// Whether several stages may use one parameter, with this many slices of each sequence, in a
+    /// program: the gradients that they make are added up in another order than in one stage.
+    pub(crate) fn users(self, program: &Program, slices: u32) -> Users {
+        let Self { rule, placement, order, states } = self;
+        let is_pipeline = (placement, rule, states)
+            == (Placement::Pipeline, Rule::Sync, States::Replicated);
+        let in_one_direction = order.fold() != Fold::Mirror && slices == 1;
+        let is_allowed = program.search.weakest() >= Exactness::Reordered;
+        match is_pipeline && in_one_direction && is_allowed {
+            true => Users::Apart,
+            false => Users::Together,
+        }
     }
 
     /// Whether these decisions are a plan together, whatever the numbers.

@@ -1,7 +1,12 @@
 //! A plan before it is written out: the decisions of the search, and what follows from them by
 //! arithmetic alone. A space has many of them, so they are small.
 
-use crate::space::{counts::Counts, cuts::Messages, family::Family, spread::Spread};
+use crate::space::{
+    counts::Counts,
+    cuts::{Messages, Users},
+    family::Family,
+    spread::Spread,
+};
 use roundelay_dsl::Program;
 use roundelay_schedule::{Exactness, Order, Plan, Recompute, Rule};
 
@@ -52,6 +57,11 @@ impl Outline {
     pub(crate) fn is_alike(&self, other: &Self) -> bool {
         let own = |outline: &Self| (outline.family, outline.counts, outline.messages);
         own(self) == own(other)
+    }
+
+    /// Whether stages may part the users of a parameter.
+    pub(crate) fn users(&self, program: &Program) -> Users {
+        self.family.users(program, self.counts.slices)
     }
 
     /// Whether slices of sequences flow.

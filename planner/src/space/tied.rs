@@ -26,11 +26,11 @@ impl Tied {
         let name = |at: usize| model.nodes[NodeId::new(at)].name.clone();
         let mut ties: Vec<&Tie> = chain.ties.iter().collect();
         let nodes = chain.times.len();
-        ties.sort_by_key(|tie| (nodes - (tie.last - tie.first), tie.first));
+        ties.sort_by_key(|tie| (nodes - (tie.last() - tie.first()), tie.first()));
         let row = |tie: &Tie| {
-            let operation = model.nodes[NodeId::new(tie.first)].operation.to_string();
-            let first = format!("{operation} `{}`", name(tie.first));
-            [tie.parameter.clone(), first, name(tie.last)]
+            let operation = model.nodes[NodeId::new(tie.first())].operation.to_string();
+            let first = format!("{operation} `{}`", name(tie.first()));
+            [tie.parameter.clone(), first, name(tie.last())]
         };
         let parameters: Vec<[String; 3]> = ties.into_iter().map(row).collect();
         let most = chain.positions().len() - 1;
@@ -51,8 +51,8 @@ impl fmt::Display for Tied {
         let shown = shown.collect::<Vec<_>>().join(", ");
         write!(
             f,
-            "{shown}{others}; no cut may part the users of a parameter, so of {nodes} \
-             stages at most {most} are possible"
+            "{shown}{others}; cuts part the users of a parameter in synchronous pipelines of \
+             replicated states alone, so elsewhere at most {most} of {nodes} stages are possible"
         )
     }
 }
@@ -75,11 +75,13 @@ mod tests {
         let tied = Tied::new(&model, &chain(&model)).expect("the table has two users");
         let count = model.nodes.len();
         let last = format!("node.{}", count - 2);
-        let said = format!("embedding `node.0` and `{last}` both use `table`; no cut ");
+        let said =
+            format!("embedding `node.0` and `{last}` both use `table`; cuts part ");
         let row = ["table".to_owned(), "embedding `node.0`".to_owned(), last];
         assert_eq!((tied.parameters.as_slice(), tied.most), (&[row][..], 2));
         assert!(tied.to_string().starts_with(&said), "{tied}");
-        assert!(tied.to_string().ends_with("at most 2 are possible"), "{tied}");
+        let most = format!("at most 2 of {count} stages are possible");
+        assert!(tied.to_string().ends_with(&most), "{tied}");
         let before_loss = u32::try_from(count - 1).unwrap();
         assert_eq!(cut(&chain(&model), 2), Ok(vec![before_loss]));
     }

@@ -253,6 +253,36 @@ fn the_search_finds_what_clocking_every_plan_finds() {
     assert!(late > 5, "only {late} plans begin behind the first device");
 }
 
+/// Of models whose first and last stage use one table too.
+#[test]
+fn the_search_finds_the_best_pipeline_of_tied_stages() {
+    let mut random = Random::new(19);
+    let mut parted = 0;
+    for round in 0..16 {
+        let mut program = sample::program(pick(&mut random, &[2, 3, 4]), 8);
+        program.model = sample::gpt(2, 8, 16, true);
+        sample::give_room(&mut program, Bytes(60_000 << random.below(5)));
+        cluster(&mut random, &mut program);
+        program.search.placement =
+            Choice::OneOf(vec![Placement::Pipeline, Placement::Accumulate]);
+        program.search.stages = Numbers::Ranges(vec![(1, 4)]);
+        program.search.objective = pick(&mut random, &Objective::ALL[..2]);
+        let best_first = Options { top: 1, ..everything() };
+        let ranking = survey(&program, &best_first, &mut Progress::default());
+        let every = survey(&program, &everything(), &mut Progress::default()).plans;
+        every.iter().for_each(within_bounds);
+        let [best, least] = [ranking.plans.first(), every.first()];
+        assert!(ranking.is_optimal(), "round {round}: gap {}", ranking.gap());
+        assert_eq!(
+            best.map(|own| &own.plan),
+            least.map(|own| &own.plan),
+            "round {round}"
+        );
+        parted += every.iter().filter(|own| !own.plan.ties.is_empty()).count();
+    }
+    assert!(parted > 100, "only {parted} plans part a table");
+}
+
 /// Where the limit is met, no plan that differs from the first in two decisions at most is better.
 #[test]
 fn no_plan_near_the_first_is_better_whatever_the_limit() {

@@ -152,7 +152,7 @@ fn rows_beyond_the_innermost_links_are_tried_where_memory_is_short() {
     let wider = refused.repairs.iter().find(|own| own.lines == ["tensor { rows 4 }"]);
     let wider = wider.unwrap_or_else(|| panic!("{refused}"));
     assert_eq!(wider.amount, "where 2 are tried at most");
-    assert!(refused.binding.contains("both use `table`; no cut"), "{refused}");
+    assert!(refused.binding.contains("both use `table`; cuts part"), "{refused}");
     hold(&program, &refused);
 }
 

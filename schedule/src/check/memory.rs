@@ -142,7 +142,7 @@ fn subject(schedule: &Schedule, id: BufferId, buffer: &Buffer, faults: &mut Faul
         Subject::Squares(slice) => is_axis(schedule, slice),
         Subject::Activation(stage)
         | Subject::Retained(stage)
-        | Subject::Adjoint(stage) => stage.index() < stages,
+        | Subject::Adjoint(stage) => stage.number() < schedule.plan.pass_stages(),
         Subject::Value(value) | Subject::ValueGradient(value) => {
             value.index() < limit::VALUES
         }

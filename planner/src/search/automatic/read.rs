@@ -15,12 +15,12 @@ pub(super) fn pipe(program: &Program, schedule: &Schedule) -> Limited {
     let plan = &schedule.plan;
     let mut stages = vec![StageHalves::default(); plan.stages as usize];
     for (_, routine) in schedule.routines.iter() {
+        let Some(half) = half(routine.pass) else { continue };
         let stage = &mut stages[routine.stage.index()];
-        let time = match half(routine.pass) {
-            Some(Half::Forward) => &mut stage.forward,
-            Some(Half::Input) => &mut stage.input,
-            Some(Half::Weight) => &mut stage.weight,
-            None => continue,
+        let time = match half {
+            Half::Forward => &mut stage.forward,
+            Half::Input => &mut stage.input,
+            Half::Weight => &mut stage.weight,
         };
         *time = routine.predicted.max(*time);
     }

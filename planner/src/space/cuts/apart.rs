@@ -202,7 +202,7 @@ mod tests {
     use crate::{
         costs::calls::Kinds,
         sample::Random,
-        space::cuts::{InsideUnits, cut},
+        space::cuts::{InsideUnits, Users, cut},
     };
 
     fn chain(times: &[u64], crossing: &[u64]) -> Chain {
@@ -211,6 +211,7 @@ mod tests {
             times: times.iter().copied().map(Nanos).collect(),
             crossing: crossing.iter().copied().map(Bytes).collect(),
             ties: Vec::new(),
+            users: Users::Together,
             boundaries: Vec::new(),
             inside: InsideUnits::Cut,
         }

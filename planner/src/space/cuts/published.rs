@@ -4,7 +4,7 @@
 
 mod resnet50;
 
-use super::{Chain, cut};
+use super::{Chain, InsideUnits, Users, cut};
 use roundelay_schedule::{Bytes, Nanos};
 
 /// Forward plus backward in microseconds, bytes of the output, bytes of weights.
@@ -184,8 +184,9 @@ fn the_cuts_are_those_of_one_machine_per_stage() {
             times: layers.iter().map(|layer| Nanos(1000 * layer.0)).collect(),
             crossing: layers.iter().map(|layer| Bytes(layer.1)).collect(),
             ties: Vec::new(),
+            users: Users::Together,
             boundaries: Vec::new(),
-            inside: crate::space::cuts::InsideUnits::Cut,
+            inside: InsideUnits::Cut,
         };
         for count in 1..=10 {
             let cuts = cut(&chain, u32::try_from(count).unwrap()).unwrap();

@@ -103,7 +103,7 @@ mod tests {
     };
     use crate::{
         sample::Random,
-        space::cuts::{InsideUnits, Tie, cut, tests::all_cuts},
+        space::cuts::{InsideUnits, Tie, Users, cut, tests::all_cuts},
     };
     use roundelay_schedule::Bytes;
 
@@ -117,13 +117,15 @@ mod tests {
         let (one, other) = (nanos(one), nanos(other));
         let first = random.below(nodes) as usize;
         let last = first + random.below(nodes - first as u64) as usize;
-        let tie = Tie { parameter: "shared".into(), first, last };
+        let tie =
+            Tie { parameter: "shared".into(), users: vec![first, last], elements: 1 };
         let boundary = random.below(nodes) as usize;
         let chain = Chain {
             reads: Vec::new(),
             times: one.clone(),
             crossing: crossing.into_iter().map(Bytes).collect(),
             ties: if random.below(3) == 0 { vec![tie] } else { Vec::new() },
+            users: Users::Together,
             boundaries: Vec::new(),
             inside: InsideUnits::Cut,
         };
@@ -211,6 +213,7 @@ mod tests {
             times: fast,
             crossing: crossing.into_iter().map(Bytes).collect(),
             ties: Vec::new(),
+            users: Users::Together,
             boundaries: if is_parted { vec![boundary] } else { Vec::new() },
             inside: InsideUnits::Cut,
         };
