@@ -173,7 +173,7 @@ impl Release {
             }
         };
         let published = self.kind.published(task, table);
-        encoder.model(self.name, sizes, (table, published), [before, after, notes])
+        encoder.model(self.name, sizes, published, [before, after, notes])
     }
 
     fn masked_notes(&self, table: Table) -> Vec<String> {

@@ -152,10 +152,10 @@ pub(super) enum Positions {
     Angles,
 }
 
-/// What a table with two users forbids.
-pub(super) const TIED: &str = "The head shares the table of tokens with the embedding. Stages do \
-                                not share parameters, so no cut parts the first layer from the \
-                                last.";
+/// What a table with two users leaves to cuts.
+pub(super) const TIED: &str = "The head shares the table of tokens with the embedding: cuts part \
+                               the first layer from the last in synchronous pipelines of \
+                               replicated states alone.";
 
 /// Positions of a sequence by default at most.
 const LONGEST: u64 = 2048;
@@ -195,8 +195,8 @@ impl Decoder {
         if self.head.table == Table::Shared {
             notes.push(TIED.to_owned());
         }
-        let Self { name, layer, kinds, published, head: Head { table, .. }, .. } = self;
-        Model { name, names, before, layer, kinds, after, table, published, notes }
+        let Self { name, layer, kinds, published, .. } = self;
+        Model { name, names, before, layer, kinds, after, published, notes }
     }
 
     fn names(&self) -> Vec<(&'static str, String)> {

@@ -4,7 +4,7 @@
 use super::{
     activation::activation,
     call::{Call, number},
-    decoder::{Sizes, Table},
+    decoder::Sizes,
     family::{attention_dropout, head},
     fields::Fields,
     layer::{Branches, Feed, Layer, Norm, USUAL, bound},
@@ -69,7 +69,7 @@ impl Encoder {
         self,
         name: &'static str,
         first: Vec<(&'static str, String)>,
-        (table, published): (Table, &'static Names),
+        published: &'static Names,
         [before, after, notes]: [Vec<String>; 3],
     ) -> Model {
         let Sizes { width, heads, hidden, layers, .. } = self.sizes;
@@ -80,7 +80,7 @@ impl Encoder {
         let names = first.into_iter().chain(sizes).chain(epsilon).chain([deviation]);
         let kinds = vec![Kind::OPEN; layers as usize];
         let (names, layer) = (names.collect(), self.layer);
-        Model { name, names, before, layer, kinds, after, table, published, notes }
+        Model { name, names, before, layer, kinds, after, published, notes }
     }
 }
 
@@ -168,5 +168,5 @@ pub(super) fn vit(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
         "loss cross_entropy(logits, targets)".to_owned(),
         "metric accuracy(logits, targets)".to_owned(),
     ];
-    encoder.model("vit", sizes, (Table::Own, &names::VIT), [before, after, Vec::new()])
+    encoder.model("vit", sizes, &names::VIT, [before, after, Vec::new()])
 }

@@ -2,7 +2,6 @@
 
 use super::{
     call::number,
-    decoder::Table,
     layer::{FACTOR, Layer},
     names::Names,
     pattern::{Kind, Run, groups},
@@ -24,8 +23,6 @@ pub(super) struct Model {
     pub(super) kinds: Vec<Kind>,
     /// What the last x becomes; the loss.
     pub(super) after: Vec<String>,
-    /// Whether the head's matrix is the embedding's.
-    pub(super) table: Table,
     /// What its weights are called where they are published.
     pub(super) published: &'static Names,
     /// What a reader should know.

@@ -1,7 +1,6 @@
 //! Around the model: what a reader should know, a cluster that holds it, and how it is trained.
 
 use super::{
-    decoder::Table,
     model::Model,
     options::{ImportCluster, ImportDtype},
 };
@@ -14,10 +13,6 @@ const NODE: u64 = 8;
 const STATE_BYTES: u64 = 16;
 /// Nodes of the largest cluster that is chosen.
 const NODES: u32 = 1024;
-
-/// Why a plan has more rows of tensors than a node has devices.
-const WIDE: &str = "Only parts of tensors divide its parameters and gradients, which are too large \
-                    for the devices of one node; `tensor { rows … }` splits them across nodes.";
 
 /// A program without its model.
 pub(super) struct Program<'a> {
@@ -51,23 +46,6 @@ impl Program<'_> {
         self.nodes.unwrap_or_else(|| nodes(self.parameters, self.device_bytes))
     }
 
-    /// Rows of tensors that a plan needs and does not try unasked, for they cross nodes: no cut
-    /// parts a model of one table, so that rows alone divide parameters and gradients.
-    fn rows(&self) -> Option<u64> {
-        let bytes = match self.dtype {
-            ImportDtype::F32 => 8,
-            ImportDtype::Bf16 => 4,
-        };
-        let held = u128::from(self.parameters) * bytes;
-        let room = (u128::from(self.device_bytes) * 4 / 5).max(1);
-        let rows = u64::try_from(held.div_ceil(room).next_power_of_two()).ok()?;
-        let helps = rows > NODE && rows <= u64::from(self.nodes()) * NODE;
-        match self.model.table {
-            Table::Shared => helps.then_some(rows),
-            Table::Own => None,
-        }
-    }
-
     /// The whole text.
     pub(super) fn text(&self) -> String {
         let mut out = String::new();
@@ -96,9 +74,6 @@ impl Program<'_> {
         for note in [how.as_str()].into_iter().chain(notes) {
             comment(out, "", note);
         }
-        if self.rows().is_some() {
-            comment(out, "", WIDE);
-        }
         if !warnings.is_empty() {
             comment(out, "", "Not as the configuration says:");
             for warning in warnings {
@@ -125,11 +100,7 @@ impl Program<'_> {
              seed 7\n    dtype {}\n}}",
             self.dtype.name()
         );
-        out.push_str("plan {\n    minimize step_time\n");
-        if let Some(rows) = self.rows() {
-            let _ = writeln!(out, "    tensor {{ rows {rows} }}");
-        }
-        out.push_str("}\n");
+        out.push_str("plan {\n    minimize step_time\n}\n");
     }
 }
 
