@@ -7,18 +7,18 @@
 
 use super::{
     Bench, MEMBERS, Moment, Product, STEP, Seat, compiled, hold, in_doubles,
-    models::{even_cuts, gpt, mlp},
+    models::{even_cuts, gpt, job, mlp, program},
     plans::{kinds, pipelines, plan},
     random,
 };
 use roundelay_schedule::{
     Access, Checked, Content, Id, MicroBatch, Order, Pass, Placement, Plan, Role,
-    Routine, Rule, Slice, Splits, Stage, States, Subject, Work,
+    Routine, Rule, Slice, Splits, Stage, States, Subject, Tie, Work,
 };
 use std::collections::BTreeMap;
 
-/// A pass that has read parameters: its stage, micro-batch and coordinate.
-type Reader = (Stage, MicroBatch, usize);
+/// A pass that has read parameters: their state, its stage, micro-batch and coordinate.
+type Reader = (Stage, Stage, MicroBatch, usize);
 
 /// What a walk over the actions of a step finds, and how many moves it made.
 #[derive(Default)]
@@ -120,13 +120,14 @@ fn read(
     (routine, i): (&Routine, MicroBatch),
     found: &mut Found,
 ) {
-    let plan = &bench.schedule().plan;
-    let stage = plan.whole_stage(routine.stage) as usize;
-    if moment.step - i64::from(plan.delays.delay(i.index(), stage)) != STEP {
-        return;
-    }
-    for (_, _, seat) in bench.bound(moment, |role, _| role == Role::Parameter) {
-        let (numbers, reader) = (bench.read(seat), (routine.stage, i, seat.coordinate));
+    let (plan, stage) = (&bench.schedule().plan, routine.stage);
+    let is_read = |role, _| matches!(role, Role::Parameter | Role::Tied(_));
+    for (role, _, seat) in bench.bound(moment, is_read) {
+        let state = plan.state_of(role, stage);
+        if moment.step - i64::from(plan.delay(state, i)) != STEP {
+            continue;
+        }
+        let (numbers, reader) = (bench.read(seat), (state, stage, i, seat.coordinate));
         let known = found.parameters.entry(reader).or_insert_with(|| numbers.clone());
         assert!(*known == numbers, "{} reads another version", routine.name);
     }
@@ -164,16 +165,18 @@ fn add(
     (routine, i): (&Routine, MicroBatch),
     found: &mut Found,
 ) {
-    for (_, access, seat) in bench.bound(moment, |role, _| role == Role::Gradient) {
+    for (role, access, seat) in bench.bound(moment, |role, _| role.is_sum()) {
         let (stage, coordinate) = (routine.stage, seat.coordinate);
-        let labels = [2, stage.index() as u64, i.index() as u64, coordinate as u64];
+        let state = bench.schedule().plan.state_of(role, stage);
+        let labels = [2, state.index(), stage.index(), i.index(), coordinate];
+        let labels = labels.map(|label| label as u64);
         let own = random(&labels, bench.read(seat).len());
         bench.change(seat, |k, sum| match access {
             Access::Write => own[k],
             Access::Update => sum + own[k],
             Access::Read => panic!("{} makes gradients", routine.name),
         });
-        let made = found.gradients.insert((stage, i, coordinate), own);
+        let made = found.gradients.insert((state, stage, i, coordinate), own);
         assert!(made.is_none(), "{} makes one gradient", routine.name);
     }
 }
@@ -283,4 +286,30 @@ fn gradients_of_pipelines_go_back_the_way_of_parameters_in_every_order() {
         }
     }
     assert!(moves > 0, "some pipelines go in both directions");
+}
+
+/// The first and the last stage use one map, and replicas of both do.
+#[test]
+fn gradients_of_ties_go_back_the_way_of_parameters() {
+    let text = "model tied {
+        input x: real[batch, 8]
+        input y: real[batch, 8]
+        param map: [8, 8] = normal(0.3)
+        h = linear(x, weight = map)
+        repeat 6 as layer { h = h + tanh(linear(h, 8)) }
+        loss mse(linear(h, weight = map), y)
+    }";
+    for stages in [2, 4, 6] {
+        let program = in_doubles(program(&format!("{text}\n{}", job(2 * stages))));
+        for plan in pipelines(stages, &even_cuts(&program, stages)) {
+            if plan.is_mirrored() {
+                continue;
+            }
+            let plan = plan.with_ties(vec![Tie(vec![0, stages - 1])]);
+            for plan in [plan.clone(), plan.replicated(2, 1)] {
+                let what = format!("{stages} {} {}", plan.order, plan.chunks);
+                holds(&compiled(&program, &plan), &what);
+            }
+        }
+    }
 }
