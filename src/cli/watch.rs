@@ -12,7 +12,10 @@ use std::{
     ops::ControlFlow,
     path::Path,
     process,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -20,8 +23,8 @@ use std::{
 /// Shorter searches say nothing.
 const UNTOLD: Duration = Duration::from_secs(1);
 
-/// So long a search that is to stop may go on: whoever wants an end does not wait until a plan for thousands
-/// of devices is lowered, and what was found before it is best told.
+/// So long a search that has found nothing may go on when it is to stop: whoever wants an end does not wait
+/// until a plan for thousands of devices is lowered.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Draws how far a search is on standard error, where that is a terminal.
@@ -68,6 +71,8 @@ impl Drop for Progress {
 pub(super) struct Watch {
     progress: Progress,
     phase: Arc<Mutex<Phase>>,
+    /// Whether a search has found what only it can tell.
+    has_found: Arc<AtomicBool>,
 }
 
 /// What Ctrl-C finds.
@@ -126,15 +131,17 @@ impl Watch {
     pub(super) fn new(nothing: Known) -> Result<Self, Failure> {
         let phase = Arc::new(Mutex::new(Phase::Known(nothing)));
         let (shared, wish) = (Arc::clone(&phase), Interrupt::default());
+        let has_found = Arc::new(AtomicBool::new(false));
+        let found = Arc::clone(&has_found);
         let handler = move || match wish.raise() {
             Met::Echo => {}
             Met::Preparation | Met::Run | Met::Wish => {
                 change(&shared, interrupted);
-                leave_unless_stopped(&shared);
+                leave_unless_stopped(&shared, &found);
             }
         };
         signals::listen(handler).map_err(|error| Failure::unheard(&error))?;
-        Ok(Self { progress: Progress::new(), phase })
+        Ok(Self { progress: Progress::new(), phase, has_found })
     }
 
     /// Does what follows a search that found plans. Ctrl-C meanwhile, or since the search, tells what
@@ -144,6 +151,7 @@ impl Watch {
         known: Known,
         work: impl FnOnce(&mut Self) -> T,
     ) -> T {
+        self.has_found.store(false, Ordering::Relaxed);
         change(&self.phase, |phase| match phase {
             Phase::Stopping(_) | Phase::Wanted => leave_with(&known),
             Phase::Known(_)
@@ -201,10 +209,14 @@ fn interrupted(phase: Phase) -> Phase {
     }
 }
 
-/// Ends the program where a search does not look here for too long after it was told to stop.
-fn leave_unless_stopped(phase: &Arc<Mutex<Phase>>) {
+/// Ends the program where a search that has found nothing does not look here for too long after it was told
+/// to stop.
+fn leave_unless_stopped(phase: &Arc<Mutex<Phase>>, has_found: &AtomicBool) {
     if !matches!(*locked(phase), Phase::Stopping(_)) {
         return;
+    }
+    if has_found.load(Ordering::Relaxed) {
+        return note("interrupted: finishes the plans that were begun; again to end now");
     }
     let phase = Arc::clone(phase);
     let waits = move || {
@@ -215,6 +227,14 @@ fn leave_unless_stopped(phase: &Arc<Mutex<Phase>>) {
     };
     // Without a thread the next signal ends the program.
     let _ = thread::Builder::new().spawn(waits);
+}
+
+/// Whether a search has found a plan.
+fn found(look: Look) -> bool {
+    match look {
+        Look::Best { best, .. } => best.is_some(),
+        Look::Front { found, .. } => found > 0,
+    }
 }
 
 fn leave_with(Known { text, missing }: &Known) -> ! {
@@ -233,6 +253,9 @@ pub(super) fn leave() -> ! {
 impl Observer for Watch {
     fn look(&mut self, look: Look) -> ControlFlow<()> {
         self.progress.look(look)?;
+        if found(look) {
+            self.has_found.store(true, Ordering::Relaxed);
+        }
         change(&self.phase, |phase| match phase {
             Phase::Known(known) | Phase::Searching(known) => Phase::Searching(known),
             Phase::Stopping(_)

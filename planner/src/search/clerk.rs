@@ -150,7 +150,7 @@ impl<'a> Clerk<'a> {
             return None;
         }
         let (mut none, mut all, mut found) = (0, SIXTEENTHS, None);
-        while all - none > 1 && !self.wish.is_made() {
+        while all - none > 1 {
             let some = none + (all - none) / 2;
             let share = Share::nearest(f64::from(some) / f64::from(SIXTEENTHS))?;
             let outline = Outline { recompute: outline.recompute.of(share)?, ..outline };

@@ -317,7 +317,13 @@ impl Ranking {
         let (mine, others): (Classes, Classes) =
             classes.into_iter().partition(|(class, _)| *class <= self.allowed);
         let found = self.of_allowed(mine, clerk, options, progress);
-        (self.plans, self.open) = (clerk.lessened(found.best), found.open);
+        // Less is looked for only behind a search that was not cut short, whose first plan is then proven.
+        let is_cut = progress.stopped || progress.wish().is_made();
+        self.plans = match is_cut && found.open.is_some() {
+            true => found.best,
+            false => clerk.lessened(found.best),
+        };
+        self.open = found.open;
         progress.stopped |= progress.wish().is_made();
         self.goal.keep_best(&mut self.plans, top);
         for (exactness, plans) in others {
