@@ -27,7 +27,7 @@ use std::{
     slice,
     time::Duration,
 };
-use tell::Teller;
+use tell::{StoppedBy, Teller};
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let seat = Seat::of_environment().map_err(|error| Failure::ranks(&error))?;
@@ -49,7 +49,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     };
     let mut teller = Teller::new(args.json, progress, options.interrupt.clone());
     let outcome = roundelay::run(&schedule, &options, |event| teller.tell(event));
-    let printed = teller.done();
+    let (printed, stopped_by) = teller.done();
     let outcome = outcome.map_err(|error| Failure::run(&args.program.file, &error))?;
     if told == Told::Here && printed.is_ok() {
         end::tell(&schedule, &outcome, args.json)?;
@@ -57,7 +57,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     let end = args.steps.unwrap_or(schedule.job.steps);
     let early = options.interrupt.is_raised() && outcome.report.end < end;
-    let stopped = early.then(|| stopped(args, &outcome, is_unread(&printed)));
+    let stopped = early.then(|| stopped(args, &outcome, stopped_by));
     ended(printed, stopped)
 }
 
@@ -71,12 +71,6 @@ fn ended(printed: io::Result<()>, stopped: Option<String>) -> Result<(), Failure
         (Ok(()) | Err(_), Some(stopped)) => Err(Failure::interrupted(&stopped)),
         (Ok(()) | Err(_), None) => Ok(()),
     }
-}
-
-/// Whether whoever read standard output has gone away.
-fn is_unread(printed: &io::Result<()>) -> bool {
-    let error = printed.as_ref().err();
-    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Which of several ranks tells what happens.
@@ -129,7 +123,7 @@ fn interrupt(watch: Watch, beside: Beside) -> Interrupt {
 }
 
 /// Where an interrupted run stands, why where nobody has interrupted it, and how it goes on.
-fn stopped(args: &RunArgs, outcome: &Outcome, is_unread: bool) -> String {
+fn stopped(args: &RunArgs, outcome: &Outcome, by: StoppedBy) -> String {
     let kept = match &args.checkpoint {
         Some(folder) => {
             let folder = quoted(&folder.display().to_string());
@@ -139,9 +133,9 @@ fn stopped(args: &RunArgs, outcome: &Outcome, is_unread: bool) -> String {
         }
         None => "no checkpoint was kept; `--checkpoint` keeps them".to_owned(),
     };
-    let cause = match is_unread {
-        true => ", for whoever read standard output has closed it",
-        false => "",
+    let cause = match by {
+        StoppedBy::Reader => ", for whoever read standard output has closed it",
+        StoppedBy::Other => "",
     };
     format!("interrupted after step {}{cause}; {kept}", outcome.report.end)
 }

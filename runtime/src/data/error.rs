@@ -363,10 +363,11 @@ impl DataError {
             Self::ImageSize { .. } => "change the input `images`",
             Self::Classes { .. } => "give the model an output for each class",
             Self::NoImages { .. } => {
-                "it needs one folder per class, and every tenth file of a class is held out"
+                "it needs one folder per class, and every tenth image of a class is held out"
             }
             Self::EmptyClass { .. } => {
-                "put `.png`, `.jpg` or `.jpeg` there, or remove it: classes count in the order of the folders"
+                "put PNG or JPEG files there, or remove it: classes count in the order of the \
+                 folders"
             }
             Self::Image { .. } => "repair or remove it",
             Self::Records { .. } | Self::Class { .. } => {

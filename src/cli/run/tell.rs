@@ -55,6 +55,16 @@ pub(super) struct Teller {
     progress: Progress,
     interrupt: Interrupt,
     printed: io::Result<()>,
+    stopped_by: StoppedBy,
+}
+
+/// Who was the first to wish for the end of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StoppedBy {
+    /// Whoever read standard output, and has closed it.
+    Reader,
+    /// Somebody else, or nobody.
+    Other,
 }
 
 /// How events are shown on standard output.
@@ -68,7 +78,8 @@ enum Sink {
 impl Teller {
     pub(super) fn new(json: bool, progress: Progress, interrupt: Interrupt) -> Self {
         let sink = if json { Sink::Lines } else { Sink::Text };
-        Self { sink, progress, interrupt, printed: Ok(()) }
+        let (printed, stopped_by) = (Ok(()), StoppedBy::Other);
+        Self { sink, progress, interrupt, printed, stopped_by }
     }
 
     pub(super) fn tell(&mut self, event: RunEvent) {
@@ -82,15 +93,18 @@ impl Teller {
             Sink::Lines => tell_line(event),
             Sink::Text => tell_human(&mut self.progress, event),
         };
-        if self.printed.is_err() {
+        if let Err(error) = &self.printed {
+            if error.kind() == io::ErrorKind::BrokenPipe && !self.interrupt.is_raised() {
+                self.stopped_by = StoppedBy::Reader;
+            }
             self.interrupt.raise();
         }
     }
 
-    /// The run is over: whether all could be printed.
-    pub(super) fn done(self) -> io::Result<()> {
+    /// The run is over: whether all could be printed, and who stopped it.
+    pub(super) fn done(self) -> (io::Result<()>, StoppedBy) {
         self.progress.clear();
-        self.printed
+        (self.printed, self.stopped_by)
     }
 }
 
@@ -171,7 +185,8 @@ fn of_images(ImageFacts { parts, classes, left_out }: ImageFacts) -> String {
     };
     let others = match left_out {
         0 => String::new(),
-        files => format!("; {} left out that are no images", counted(files, "file")),
+        1 => "; 1 entry of a class left out that is no image".to_owned(),
+        count => format!("; {count} entries of classes left out that are no images"),
     };
     let classes = match classes {
         1 => "1 class".to_owned(),
@@ -236,8 +251,8 @@ mod tests {
             ),
             (
                 facts(Some([1, 0]), 1, 3),
-                "data: 1 image to train on, 0 held out, 1 class; 3 files left out that are no \
-                 images\n",
+                "data: 1 image to train on, 0 held out, 1 class; 3 entries of classes left out \
+                 that are no images\n",
             ),
             (facts(None, 10, 0), "data: images without end, 10 classes\n"),
         ] {

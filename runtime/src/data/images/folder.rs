@@ -7,11 +7,12 @@ use super::{
 };
 use crate::data::DataError;
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read},
     path::{Component, Path, PathBuf},
 };
 
-/// Every this many files of a class one is held out.
+/// Every this many images of a class one is held out.
 const HELD_OUT: usize = 10;
 
 /// The most files of all classes.
@@ -21,9 +22,9 @@ const FILES: usize = 1 << 22;
 const NORMS: Norms = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)];
 
 /// All images below a folder at the size of the model's input: the shorter side is scaled to it,
-/// what stands out on both ends of the longer one is cut off. The tenth, twentieth, … file of
+/// what stands out on both ends of the longer one is cut off. The tenth, twentieth, … image of
 /// each class, by name, are held out. Names that begin with a dot are passed over, and so is what is in the
-/// folder of a class and has no name of an image.
+/// folder of a class and is no image by its name, nor by how it begins.
 pub(super) fn read(folder: &Path, extent: [u64; 2]) -> Result<Stock, DataError> {
     let Files { training, held_out, left_out } = files(folder)?;
     let mut stock = Stock::new(folder.display().to_string(), extent, NORMS);
@@ -43,12 +44,15 @@ type Labelled = (PathBuf, u32);
 struct Files {
     training: Vec<Labelled>,
     held_out: Vec<Labelled>,
-    /// Entries that are no images by their names.
+    /// Entries that are no images.
     left_out: u64,
 }
 
 /// Endings of images' names, in small letters.
 const ENDINGS: [&str; 3] = ["png", "jpg", "jpeg"];
+
+/// How PNG and JPEG begin.
+const BEGINNINGS: [[u8; 3]; 2] = [*b"\x89PN", [0xff, 0xd8, 0xff]];
 
 fn add(
     stock: &mut Stock,
@@ -106,10 +110,17 @@ fn files(folder: &Path) -> Result<Files, DataError> {
     Ok(files)
 }
 
-/// Whether a name says that it is an image's.
+/// Whether a file is an image by its name, or else by how it begins.
 fn is_image(path: &Path) -> bool {
     let ending = path.extension().unwrap_or_default();
     ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known))
+        || begins_as_image(path)
+}
+
+fn begins_as_image(path: &Path) -> bool {
+    let mut first = [0; 3];
+    let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut first));
+    read.is_ok() && BEGINNINGS.contains(&first)
 }
 
 /// What a folder holds, by name, without hidden entries.
