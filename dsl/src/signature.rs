@@ -65,7 +65,7 @@ pub(crate) fn assign(
         match taken.get_mut(slot) {
             None => return Err(misfit(too_many(callee, formals.len(), given.len()))),
             Some(Some(_)) if name.is_none() => {
-                return Err(misfit(behind_a_name(callee, formals, slot, &taken)));
+                return Err(misfit(behind_a_name(callee, formals[slot])));
             }
             Some(Some(_)) => return Err(misfit(given_twice(callee, formals[slot]))),
             Some(free) => *free = Some(index),
@@ -91,22 +91,13 @@ fn given_twice(callee: &str, name: &str) -> Mistake {
 }
 
 /// An argument without a name whose place one with a name before it has taken.
-fn behind_a_name(
-    callee: &str,
-    formals: &[&str],
-    slot: usize,
-    taken: &[Option<usize>],
-) -> Mistake {
-    let named = formals[slot];
+fn behind_a_name(callee: &str, named: &str) -> Mistake {
     let message = format!(
         "an argument of `{callee}` without a name stands behind `{named} = …`, which has its \
          place"
     );
     let mistake = Mistake::new(Code::Type, message);
-    let free = formals.iter().zip(taken).find(|(_, taken)| taken.is_none());
-    let name =
-        free.map_or(String::new(), |(free, _)| format!(", or name it: `{free} = …`"));
-    mistake.hint(format!("write arguments without a name first{name}"))
+    mistake.hint("write arguments without a name first")
 }
 
 /// An argument that must be given is not.

@@ -153,7 +153,10 @@ impl OutputFile {
         let path = path.to_path_buf();
         match place {
             Ok(place) => Ok(Self { path, place }),
-            Err(_) if !folder_of(&path).exists() => {
+            Err(source)
+                if source.kind() == io::ErrorKind::NotFound
+                    && matches!(folder_of(&path).try_exists(), Ok(false)) =>
+            {
                 let folder = folder_of(&path).to_path_buf();
                 Err(OutputError::NoFolder { path, folder })
             }

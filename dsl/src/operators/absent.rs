@@ -84,10 +84,7 @@ const ABSENT: &[(&[&str], &str)] = &[
         "there are `relu`, `gelu`, `gelu_tanh`, `silu` and `tanh`",
     ),
     (
-        &[
-            "exp", "log", "sqrt", "rsqrt", "abs", "sin", "cos", "pow", "square", "sum",
-            "min", "max", "clamp",
-        ],
+        &["exp", "log", "sqrt", "rsqrt", "abs", "sin", "cos", "pow", "square", "clamp"],
         "of single elements there are `relu`, `gelu`, `gelu_tanh`, `silu`, `tanh` and \
          `soft_cap`, besides sums, differences and products",
     ),

@@ -38,11 +38,14 @@ pub(crate) fn item(input: Tokens<'_>) -> Parsed<'_, Item> {
     }
 }
 
+/// What items begin with.
+const ITEMS: [&str; 8] =
+    ["import", "model", "block", "device", "link", "cluster", "train", "plan"];
+
 fn unknown_item(input: Tokens<'_>) -> SyntaxError<'_> {
     let what = "import, model, block, device, link, cluster, train or plan";
     let unknown = SyntaxError::expected(input, what);
-    let words = what.split([',', ' ']).filter(|word| !["", "or"].contains(word));
-    match nearest(input.peek().text, words) {
+    match nearest(input.peek().text, ITEMS) {
         Some(word) => unknown.hint(format!("did you mean `{word}`?")),
         None => unknown,
     }
