@@ -277,7 +277,7 @@ fn program(row: &Row, cluster: &str) -> Result<String, Box<dyn Error>> {
     let vocabulary = vocabulary / parts * parts;
     let shape = Shape { layers, hidden, heads, sequence, vocabulary, examples };
     let scores = if megatron { Scores::Memory } else { Scores::Chip };
-    // Stages do not share parameters, so a table is tied where one device has the whole model.
+    // A table is tied where one device has the whole model.
     let head = match (megatron, row.whole("pp"), devices) {
         (true, 1, _) | (false, 1, 1) => Head::Tied,
         (true | false, ..) => Head::Own,

@@ -4,7 +4,8 @@
 //! For t, for i = 1..RN: forward and backward through all stages with θ̂^j = θ^j_{t−τ(i,j)}, τ the
 //! same for every replica; sum in the plan's tree; θ^j_{t+1} = optimizer(θ^j_t, 1/(RN) Σ g^j_i), where the
 //! optimizer bounds the norm of all stages that have one, added up from the last to the first.
-//! Where sequences are cut into slices, a stage takes them from the first to the last, and back.
+//! Where sequences are cut into slices, a stage takes them from the first to the last, and back. What
+//! several stages use is a state of its own, to which each adds in a sum of its own.
 //! Whatever a machine replays must equal this bit for bit.
 
 mod state;

@@ -71,7 +71,7 @@ impl Plain {
         gradient: &[Access],
     ) -> Option<RoutineId> {
         let fits = |argument: &Argument| {
-            argument.role != Role::Gradient || gradient.contains(&argument.access)
+            !argument.role.is_sum() || gradient.contains(&argument.access)
         };
         let found = self.routines.iter().find(|(_, routine)| {
             (routine.pass, routine.stage) == (pass, stage)

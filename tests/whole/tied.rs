@@ -5,16 +5,16 @@ use crate::{
     models::{even_cuts, job, program},
     oracle::{RESTS, STEPS, compare_one, recursion, replay},
     plans::pipelines,
-    support::{compiled, plan},
+    support::{compiled, plan, saved},
 };
 use roundelay::{
     Checked, Plan, Program,
     parts::{
         codegen::{LowerError, lower, stages},
-        runtime::{Dataset, State},
+        runtime::{Cpu, CpuOptions, Dataset, Oracle, State},
         schedule::{
-            Id, Kind, Order, Placement, PlanFault, Rule, States, Subject, Tensor, Tie,
-            Work,
+            Id, Item, Kind, Order, Pass, Placement, PlanFault, Rule, States, Subject,
+            Tensor, Tie, Work,
         },
     },
 };
@@ -116,8 +116,33 @@ fn a_run_goes_on_elsewhere() {
     let kind = (Rule::Sync, Placement::Accumulate, Order::Sequential, States::Replicated);
     for plan in [plan(&program, kind, 4, 1), plans[1].clone()] {
         let other = compiled(&program, &plan);
-        assert!(state.fits(&other.job).is_ok(), "{plan:?}");
+        let mut oracle = Oracle::new(&other, &state).unwrap();
+        let expected = oracle.advance(&mut data.clone());
+        let mut cpu =
+            Cpu::new(&other, Box::new(data.clone()), CpuOptions::default()).unwrap();
+        cpu.load(&state).unwrap();
+        let mut losses = vec![0.0; 4];
+        cpu.replay(STEPS + 1, &mut |loss| losses[loss.micro_batch as usize] = loss.loss)
+            .unwrap();
+        assert_eq!(losses, expected, "{plan:?}");
+        assert!(saved(&mut cpu) == oracle.state(), "{plan:?}");
     }
+}
+
+/// Lists may begin with any micro-batch; backward passes go up.
+#[test]
+fn a_copy_is_there_for_the_first_pass_whichever_micro_batch_that_is() {
+    let program = tied(LOGITS, 2);
+    let cuts = even_cuts(&program, 2);
+    let ties = ties(&program, &cuts);
+    let list = |stage| {
+        let item = |pass, i| Item::new(pass, stage, i);
+        let (forward, backward) = (Pass::Forward, Pass::Backward);
+        vec![item(forward, 1), item(forward, 0), item(backward, 0), item(backward, 1)]
+    };
+    let (rule, place, states) = (Rule::Sync, Placement::Pipeline, States::Replicated);
+    let plan = Plan::new(rule, place, Order::Listed, states, 2, cuts).with_ties(ties);
+    compare_one(&program, &plan.with_lists(vec![list(0), list(1)]), &RESTS[1..]);
 }
 
 /// One stage keeps a table and its optimizer state; another one has a copy and adds up gradients.

@@ -261,7 +261,7 @@ fn layers(model: &Model) -> Option<Layers> {
     let best = runs
         .rev()
         .max_by_key(|layers| layers.count.saturating_sub(LAYERS) * layers.length)?;
-    // No cut parts users of one parameter, so few stages have layers between them.
+    // What parts of split tensors keep of a parameter between its users depends on all layers there.
     let behind = best.first + best.count * best.length;
     let spans = |(first, last): &(usize, usize)| *first < best.first && *last >= behind;
     (!alike.users.iter().any(spans)).then_some(best)

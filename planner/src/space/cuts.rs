@@ -11,8 +11,11 @@ pub use apart::Messages;
 pub(crate) use apart::{Apart, Speeds};
 pub(crate) use uneven::Uneven;
 
-use crate::costs::{alike::needed, core::stages_between};
-use roundelay_dsl::{Model, Node, NodeId, Operation, ParameterId, Source};
+use crate::costs::{
+    alike::{is_view, needed},
+    core::stages_between,
+};
+use roundelay_dsl::{Model, Node, NodeId, ParameterId, Source};
 use roundelay_schedule::{Bytes, Float, Hop, Id, Nanos, Tie as StageTie};
 use std::fmt;
 
@@ -339,10 +342,6 @@ fn root(model: &Model, mut source: Source) -> Source {
     source
 }
 
-fn is_view(operation: Operation) -> bool {
-    matches!(operation, Operation::Reshape | Operation::Boundary(_))
-}
-
 /// The users of each parameter that several nodes use, in order of first use, as stages are made of
 /// nodes: what neither a loss nor a metric needs is none of them, and what stands behind the loss
 /// counts as part of it.
@@ -487,7 +486,7 @@ mod tests {
         let table = model.nodes[NodeId::new(0)].operands[1];
         let view = Node {
             name: "view".into(),
-            operation: Operation::Reshape,
+            operation: roundelay_dsl::Operation::Reshape,
             operands: vec![table],
             shape: Vec::new(),
         };

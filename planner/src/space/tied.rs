@@ -52,7 +52,8 @@ impl fmt::Display for Tied {
         write!(
             f,
             "{shown}{others}; cuts part the users of a parameter in synchronous pipelines of \
-             replicated states alone, so elsewhere at most {most} of {nodes} stages are possible"
+             replicated states alone, where sums may be reordered, so elsewhere at most {most} of \
+             {nodes} stages are possible"
         )
     }
 }

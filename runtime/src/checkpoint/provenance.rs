@@ -135,7 +135,8 @@ fn by_name(job: &Job) -> Vec<&Parameter> {
 /// shards and stages add up.
 /// Coordinates count because a kernel goes on with the sum that it finds, term by term, while a
 /// collective adds whole gradients. Rows of split tensors sum products part by part, and what
-/// they split ends at cuts. Plans with one digest train to the same bits.
+/// they split ends at cuts; so do the sums of stages that use the same parameters. Plans with one
+/// digest train to the same bits.
 fn arithmetic(schedule: &Schedule) -> String {
     let Schedule { job, plan, .. } = schedule;
     let parameters = by_name(job);
@@ -145,6 +146,9 @@ fn arithmetic(schedule: &Schedule) -> String {
     if !plan.tensor.is_whole() {
         digest.add(format!("{} {:?}", spelled(plan.tensor), plan.cuts).as_bytes());
         digest.add(maps(&plan.maps).as_bytes());
+    }
+    if !plan.ties.is_empty() {
+        digest.add(format!("{:?}", plan.cuts).as_bytes());
     }
     for parameter in &parameters {
         let (stage, whole) = (parameter.stage, plan.whole_stage(parameter.stage));

@@ -4,7 +4,8 @@ use super::{Placement, Plan, States};
 use crate::{Exactness, spelled::spelled};
 
 spelled! {
-    /// In which tree the micro-batch gradients of a stage are summed.
+    /// In which tree the micro-batch gradients of a stage are summed; parameters that several stages
+    /// use have a tree of their own ([`Plan::sum`]).
     pub enum Reduction: "reduction" {
         /// g_1 + g_2 + … + g_N, from left to right.
         Sequential = "sequential",

@@ -12,8 +12,7 @@ use crate::lower::{
     draft::{Draft, Moment, Side},
 };
 use roundelay_schedule::{
-    BufferId, Collective, Content, Id, MicroBatch, Pass, Place, Stage, Subject, Sum,
-    Table, Tie,
+    BufferId, Collective, Content, Pass, Place, Stage, Subject, Sum, Table, Tie,
 };
 use std::collections::BTreeSet;
 
@@ -78,15 +77,16 @@ impl<'a> Tied<'a> {
         draft.push_update(update)
     }
 
-    /// Another device has the version before until its first pass comes.
+    /// Another device has the version before until its first pass comes, of whichever micro-batch.
     fn give(
         &self,
         draft: &mut Draft<'_>,
         (stage, at): (Stage, Place),
         parameter: BufferId,
     ) -> Result<(), LowerError> {
-        let first = MicroBatch::new(0);
-        let moment = draft.beside(Pass::Forward, stage, first, Side::Before);
+        let forward = |i| draft.beside(Pass::Forward, stage, i, Side::Before);
+        let first = draft.order.micro_batches().map(forward).min();
+        let moment = first.expect("there is a micro-batch");
         let ends = [end(self.home, self.rows.parameter), end(at, parameter)];
         draft.carry(moment, ends, Content::Parameter(self.state))?;
         Ok(())
