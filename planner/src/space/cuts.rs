@@ -49,10 +49,9 @@ pub enum InsideUnits {
 }
 
 /// Whether several stages may use one parameter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Users {
     /// All users of a parameter are in one stage.
-    #[default]
     Together,
     /// They are wherever cuts put them.
     Apart,

@@ -67,15 +67,20 @@ impl Family {
         self.placement == Placement::Data && !self.rule.is_synchronous()
     }
 
+    /// Whether two pipelines run in opposite directions.
+    pub(crate) fn is_mirrored(self) -> bool {
+        self.placement == Placement::Pipeline && self.order.fold() == Fold::Mirror
+    }
+
     /// Whether several stages may use one parameter, with this many slices of each sequence, in a
     /// program: the gradients that they make are added up in another order than in one stage.
     pub(crate) fn users(self, program: &Program, slices: u32) -> Users {
-        let Self { rule, placement, order, states } = self;
+        let Self { rule, placement, states, order: _ } = self;
         let is_pipeline = (placement, rule, states)
             == (Placement::Pipeline, Rule::Sync, States::Replicated);
-        let in_one_direction = order.fold() != Fold::Mirror && slices == 1;
+        let is_one_way = !self.is_mirrored() && slices == 1;
         let is_allowed = program.search.weakest() >= Exactness::Reordered;
-        match is_pipeline && in_one_direction && is_allowed {
+        match is_pipeline && is_one_way && is_allowed {
             true => Users::Apart,
             false => Users::Together,
         }

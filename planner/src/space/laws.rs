@@ -8,8 +8,8 @@ use crate::space::{
 };
 use roundelay_dsl::{Numbers, Program};
 use roundelay_schedule::{
-    DeviceList, Fold, LANES_MAX, MICRO_BATCHES_MAX, Misfit, Order, Placement, Rule,
-    States, list_faults,
+    DeviceList, LANES_MAX, MICRO_BATCHES_MAX, Misfit, Order, Placement, Rule, States,
+    list_faults,
 };
 
 /// Whether the numbers make sense for a family in this program; cheap checks first, so that no
@@ -61,9 +61,7 @@ pub(crate) fn check_sizes(
 
 /// Whether pipelines in opposite directions are asked to have replicas, which no sizes would give them.
 fn check_direction(family: Family, counts: Counts) -> Result<(), Reason> {
-    let is_mirrored =
-        family.placement == Placement::Pipeline && family.order.fold() == Fold::Mirror;
-    match is_mirrored && counts.replicas > 1 {
+    match family.is_mirrored() && counts.replicas > 1 {
         true => Err(Reason::MirroredReplicas),
         false => Ok(()),
     }

@@ -117,7 +117,11 @@ fn is_image(path: &Path) -> bool {
         || begins_as_image(path)
 }
 
+/// Only files are opened: a pipe would wait for whoever writes to it.
 fn begins_as_image(path: &Path) -> bool {
+    if !path.is_file() {
+        return false;
+    }
     let mut first = [0; 3];
     let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut first));
     read.is_ok() && BEGINNINGS.contains(&first)
