@@ -88,7 +88,7 @@ fn lower_in(
     let code = CodeKey::new(program, plan, &order).derive(program, choice)?;
     let finish = |draft: Draft<'_>| Ok(arranged(draft)?.with_waits());
     let schedule = drafted(program, plan, (order, &code), finish)?;
-    Ok(Schedule { fingerprint: roundelay_dsl::fingerprint(program), ..schedule })
+    Ok(schedule.compiled_from(&roundelay_dsl::fingerprint(program)))
 }
 
 /// What `finish` makes of the draft of a plan whose stages have this code.

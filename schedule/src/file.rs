@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! roundelay schedule 1
-//! fingerprint: "0f3c5a7700aa11bb-93e0a2c4d1b75f68"
+//! fingerprint: "0f3c5a7700aa11bb-93e0a2c4d1b75f68-5b1e90c27d3f4a86"
 //! target:
 //!   name: laptop
 //!   …
@@ -25,6 +25,7 @@
 //! The hash covers everything but its own line, whether lines end with `\n` or `\r\n`. Reading is linear in the length of the text.
 
 mod action;
+mod code;
 mod cursor;
 mod error;
 mod header;

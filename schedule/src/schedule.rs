@@ -14,8 +14,9 @@ pub const FORMAT: u32 = 1;
 /// proof.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// Hashes of what the model computes, and of model and cluster, as 16 hexadecimal digits each with a
-    /// dash in between.
+    /// Hashes of what the model computes, of model and cluster, and of the routines as they were compiled
+    /// ([`Schedule::code_digest`]), as 16 hexadecimal digits each with dashes in between. Without the
+    /// last, nothing is said of routines.
     pub fingerprint: String,
     /// The pools, devices and links that it was made for.
     pub target: Target,

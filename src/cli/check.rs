@@ -22,7 +22,8 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
         true => seal(&args.file)?,
         false => load::schedule(&args.file)?,
     };
-    tell_facts(&checked, Vec::new(), args.json)
+    let warnings = load::warning(&args.file, &checked).into_iter().collect();
+    tell_facts(&checked, warnings, args.json)
 }
 
 /// Writes the new hash only when the edited schedule still holds.

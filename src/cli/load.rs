@@ -1,6 +1,11 @@
 //! Reading programs, plans and schedules from files.
 
-use super::{args::ProgramArgs, failure::Failure, note, problem::Code};
+use super::{
+    args::ProgramArgs,
+    failure::Failure,
+    note,
+    problem::{Code, Problem},
+};
 use roundelay::{
     Checked, OutputFile, Program, ReadError, SourceFile, Unnameable, WriteError,
     parts::{
@@ -174,16 +179,25 @@ pub(super) fn plan_text(path: &Path) -> Result<String, Failure> {
     ))
 }
 
-/// A schedule that was read and holds.
+/// A schedule that was read and holds; a warning is printed.
 pub(super) fn checked(path: &Path, text: &str) -> Result<Checked, Failure> {
-    roundelay::read_as(path, text).map_err(|error| match error {
+    let checked = roundelay::read_as(path, text).map_err(|error| match error {
         ReadError::File { path, source } => Failure::file(&path, &source),
         ReadError::Text { path, errors } => Failure::schedule_file(&path, &errors),
         ReadError::Check { path, violations, lines } => {
             Failure::violations(&path, &violations, &lines)
         }
         ReadError::Folder(folder) => Failure::unnameable(&folder),
-    })
+    })?;
+    if let Some(warning) = warning(path, &checked) {
+        note(&warning.to_string());
+    }
+    Ok(checked)
+}
+
+/// What is odd about a schedule that holds.
+pub(super) fn warning(path: &Path, schedule: &Checked) -> Option<Problem> {
+    schedule.is_recoded().then(|| Problem::recoded(path))
 }
 
 /// What can be trained.

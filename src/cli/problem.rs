@@ -136,6 +136,15 @@ impl Problem {
         Self { severity: "warning", ..problem }
     }
 
+    /// A schedule whose routines were changed, which is taken all the same.
+    pub(super) fn recoded(path: &Path) -> Self {
+        let message = "the routines of this schedule are not those that were compiled";
+        let problem = Self::new(Code::Schedule, path, 0, message.to_owned());
+        let hint = "what they compute is taken as it stands: it is proven who computes when and from \
+                    what, not that this is what the model computes";
+        Self { severity: "warning", hint: hint.to_owned(), ..problem }
+    }
+
     /// Whether its message names the file, or there is none.
     fn tells_file(&self) -> bool {
         let named = |file: &str| self.message.contains(&format!("`{file}`"));

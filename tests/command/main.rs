@@ -14,6 +14,7 @@ mod page;
 mod plan_options;
 mod profile;
 mod pytorch;
+mod recoded;
 mod roots;
 mod shipped;
 mod slices;

@@ -5,7 +5,7 @@ mod differences;
 use crate::{Dataset, digest::Digest};
 use roundelay_schedule::{
     Contraction, Id, Images, Job, MapWays, MicroBatch, Parameter, Plan, Schedule,
-    Sequence, Sum, Tensor, Treatment,
+    Sequence, Stage, Sum, Tensor, Treatment,
 };
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ impl Provenance {
             ("spared", spared(job)),
             ("data", format!("{:016x}", data.digest())),
             ("data_size", size(data)),
-            ("fingerprint", schedule.fingerprint.clone()),
+            ("fingerprint", fingerprint(schedule)),
         ];
         Self { entries: entries.map(|(name, value)| (name.to_string(), value)).into() }
     }
@@ -81,6 +81,18 @@ impl Provenance {
     /// What was otherwise in an earlier run, so that this one is another run.
     pub(super) fn differences(&self, earlier: &Provenance) -> Vec<String> {
         differences::between(earlier, self)
+    }
+}
+
+/// The fingerprint; where routines were changed behind the compiler, with what they are now in place of
+/// what the model computes.
+fn fingerprint(schedule: &Schedule) -> String {
+    let own = &schedule.fingerprint;
+    match own.split_once('-') {
+        Some((_, rest)) if schedule.is_recoded() => {
+            format!("{:016x}-{rest}", schedule.code_digest())
+        }
+        Some(_) | None => own.clone(),
     }
 }
 
@@ -150,23 +162,28 @@ fn arithmetic(schedule: &Schedule) -> String {
     if !plan.ties.is_empty() {
         digest.add(format!("{:?}", plan.cuts).as_bytes());
     }
+    let mut by_stage: BTreeMap<Stage, String> = BTreeMap::new();
     for parameter in &parameters {
-        let (stage, whole) = (parameter.stage, plan.whole_stage(parameter.stage));
-        let delays: Vec<u32> = delays_of(plan, parameter).collect();
-        let sum = plan.sum(whole);
-        let clipped = job.optimizer.clip != 0.0;
-        let norm = parameters.iter().find(|other| clipped && other.stage == stage);
-        let norm = norm.map_or(String::new(), |first| {
-            let joint = if plan.has_joint_norm() { " of all stages" } else { "" };
-            match plan.parts() {
-                1 => format!("{}{joint}", first.name),
-                shards => format!("{}{joint} in {shards} shards", first.name),
-            }
-        });
+        let stage = by_stage.entry(parameter.stage);
+        let summed = stage.or_insert_with(|| summed(schedule, parameter));
         digest.add(parameter.name.as_bytes());
-        digest.add(format!("{delays:?} {} {norm}", added(&sum)).as_bytes());
+        digest.add(summed.as_bytes());
     }
     format!("{:016x}", digest.value())
+}
+
+/// How gradients of a stage are made and summed; `first` is the first of its parameters by name.
+fn summed(schedule: &Schedule, first: &Parameter) -> String {
+    let Schedule { job, plan, .. } = schedule;
+    let delays: Vec<u32> = delays_of(plan, first).collect();
+    let sum = plan.sum(plan.whole_stage(first.stage));
+    let joint = if plan.has_joint_norm() { " of all stages" } else { "" };
+    let norm = match (job.optimizer.clip != 0.0, plan.parts()) {
+        (false, _) => String::new(),
+        (true, 1) => format!("{}{joint}", first.name),
+        (true, shards) => format!("{}{joint} in {shards} shards", first.name),
+    };
+    format!("{delays:?} {} {norm}", added(&sum))
 }
 
 /// How each map is split.

@@ -60,7 +60,10 @@ pub(super) fn read(block: Block<'_>, mistakes: &mut Mistakes) -> Option<Schedule
 
 /// How the sections and rows look, for hints.
 const EXAMPLES: [(&str, &str); 9] = [
-    ("fingerprint", "fingerprint: \"0f3c5a7700aa11bb-93e0a2c4d1b75f68\""),
+    (
+        "fingerprint",
+        "fingerprint: \"0f3c5a7700aa11bb-93e0a2c4d1b75f68-5b1e90c27d3f4a86\"",
+    ),
     ("target", "target: with name, pools, devices, links, domains below it"),
     ("plan", "plan: with rule, placement, order, … below it"),
     ("job", "job: with model, data, batch, … below it"),

@@ -64,7 +64,7 @@ fn block(out: &mut String, value: &Node, indent: usize) {
 }
 
 /// Writes a value on one line.
-fn flow(out: &mut String, value: &Node) {
+pub(super) fn flow(out: &mut String, value: &Node) {
     match value {
         Node::Text(text) => out.push_str(text),
         Node::List(items) => {

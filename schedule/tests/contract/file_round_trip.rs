@@ -2,8 +2,8 @@
 
 use crate::sample;
 use roundelay_schedule::{
-    ActionId, Augmentation, Culprit, Data, Evaluation, Float, Id, Lines, Method, Rate,
-    RoutineId, Schedule, TokenWidth, read, seal, write,
+    ActionId, Attribute, Augmentation, Culprit, Data, Division, Evaluation, Float, Id,
+    Lines, Method, Rate, RoutineId, Schedule, Split, TokenWidth, read, seal, write,
 };
 
 fn returns(schedule: &Schedule) {
@@ -207,4 +207,29 @@ fn calls_on_one_line_have_it() {
     let (lines, routine) = (Lines::of(&text), RoutineId::new(number));
     assert_eq!(lines.line(Culprit::Routine(routine)), Some(row + 1));
     assert_eq!(lines.line(Culprit::Call(routine, 0)), Some(place + 1));
+}
+
+#[test]
+fn changed_code_is_known_by_its_digest_whether_written_or_not() {
+    let compiled = sample::schedule().compiled_from("0123-4567");
+    let changed = |change: &dyn Fn(&mut Schedule)| {
+        let mut schedule = compiled.clone();
+        change(&mut schedule);
+        let back = read(&write(&schedule)).unwrap();
+        assert_eq!(back.is_recoded(), schedule.is_recoded());
+        back.is_recoded()
+    };
+    assert!(!changed(&|_| {}));
+    assert!(!changed(&|own| own.routines[RoutineId::new(0)].predicted.0 += 1));
+    assert!(!changed(&|own| own.routines[RoutineId::new(0)].name += "x"));
+    assert!(!changed(&|own| own.job.seed -= 1));
+    assert!(!changed(&|own| own.fingerprint = "0123-4567".to_owned()));
+    assert!(changed(&|own| {
+        let calls = &mut own.routines[RoutineId::new(0)].calls;
+        calls[0].attributes.insert("factor".into(), Attribute::Real(2.0));
+    }));
+    assert!(changed(&|own| own.routines[RoutineId::new(0)].calls.truncate(1)));
+    assert!(changed(&|own| own.job.parameters[0].offset += 1));
+    let split = Division::One(Split { extent: 0, whole: 8, line: None });
+    assert!(changed(&|own| own.job.parameters[0].split = split));
 }
