@@ -404,7 +404,7 @@ impl Shared {
             let known = rank == self.seat.rank || rank == 0 || self.seat.is_first();
             known.then_some(Seen { rank, position: *position, silent })
         });
-        Trouble::Stuck { deadline: self.deadline, seen: seen.collect() }
+        Trouble::stuck(self.deadline, seen.collect())
     }
 
     /// Sends signs of life until this rank is done.

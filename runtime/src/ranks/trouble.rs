@@ -1,6 +1,6 @@
 //! What ends a run of several ranks, and where each of them was.
 
-use roundelay_schedule::ActionId;
+use roundelay_schedule::{ActionId, counted};
 use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
 
@@ -46,8 +46,18 @@ pub struct Seen {
     pub silent: Duration,
 }
 
+impl Seen {
+    /// Whether it does not run, as far as anybody knows.
+    fn is_mute(&self) -> bool {
+        self.silent > SILENCE
+    }
+}
+
 /// Ranks speak many times in this; one that has not spoken for so long does not run.
 pub(super) const SILENCE: Duration = Duration::from_secs(5);
+
+/// So many ranks are told of: nobody reads of thousands, and what tells of them has to fit a message.
+const TOLD: usize = 16;
 
 /// The first thing that went wrong on any rank; it ends all of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -73,13 +83,26 @@ pub enum Trouble {
         what: String,
     },
     /// Nothing moves.
-    #[error("nothing was completed for {deadline:?}: {}", culprits(seen))]
+    #[error("nothing was completed for {deadline:?}: {}", culprits(seen, *others))]
     Stuck {
         /// The deadline.
         deadline: Duration,
-        /// All ranks.
+        /// The ranks that may hold all others up, and some more, in their order.
         seen: Vec<Seen>,
+        /// How many more there are.
+        others: usize,
     },
+}
+
+impl Trouble {
+    /// Nothing moves, and this is known of ranks.
+    pub(super) fn stuck(deadline: Duration, mut seen: Vec<Seen>) -> Self {
+        let others = seen.len().saturating_sub(TOLD);
+        seen.sort_by_key(|own| (!own.is_mute(), own.position, own.rank));
+        seen.truncate(TOLD);
+        seen.sort_by_key(|own| own.rank);
+        Self::Stuck { deadline, seen, others }
+    }
 }
 
 /// The end of a rank: something went wrong on one of them, which ends all.
@@ -116,10 +139,10 @@ impl Ended {
 /// Which ranks may hold all others up: those that do not speak any more, else those that are
 /// furthest behind; and where the others are. Of two ranks that a message does not get across, neither
 /// is known to be at fault.
-fn culprits(seen: &[Seen]) -> String {
-    let mute: Vec<&Seen> = seen.iter().filter(|own| own.silent > SILENCE).collect();
+fn culprits(seen: &[Seen], others: usize) -> String {
     let least = seen.iter().map(|own| own.position).min();
-    let is_last = |own: &&Seen| Some(own.position) == least;
+    let (mute, spoken): (Vec<&Seen>, Vec<&Seen>) =
+        seen.iter().partition(|own| own.is_mute());
     let mut text = Vec::new();
     for Seen { rank, position, silent } in &mute {
         let seconds = silent.as_secs_f64();
@@ -127,20 +150,24 @@ fn culprits(seen: &[Seen]) -> String {
             "rank {rank} has not answered for {seconds:.1} s; it was last seen {position}"
         ));
     }
-    let others = seen.iter().filter(|own| mute.iter().all(|one| one.rank != own.rank));
-    for own in others {
-        let Seen { rank, position, .. } = own;
-        text.push(match mute.is_empty() && is_last(&own) {
+    for Seen { rank, position, .. } in spoken {
+        text.push(match mute.is_empty() && Some(*position) == least {
             true => format!("rank {rank} is furthest behind, {position}"),
             false => format!("rank {rank} waits {position}"),
         });
+    }
+    if others > 0 {
+        text.push(format!("and {}", counted(others as u64, "more rank")));
     }
     text.join("; ")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::wire::{self, Frame, Message},
+        *,
+    };
     use roundelay_schedule::Id;
 
     fn seen(rank: u32, period: i64, silent: u64) -> Seen {
@@ -151,7 +178,7 @@ mod tests {
     #[test]
     fn who_does_not_speak_is_to_blame_else_who_is_last() {
         let deadline = Duration::from_secs(9);
-        let stuck = |seen| Trouble::Stuck { deadline, seen }.to_string();
+        let stuck = |seen| Trouble::stuck(deadline, seen).to_string();
         let mute = stuck(vec![seen(0, 4, 0), seen(1, 5, 8)]);
         let silent =
             "9s: rank 1 has not answered for 8.0 s; it was last seen in period 5";
@@ -165,6 +192,23 @@ mod tests {
         ] {
             assert!(last.contains(word), "{last}");
         }
+    }
+
+    /// Wherever they stand among the others, and in a message that is read.
+    #[test]
+    fn of_thousands_those_to_blame_are_told() {
+        let mut all: Vec<Seen> = (0..60_000).map(|rank| seen(rank, 4, 0)).collect();
+        all[50_000] = seen(50_000, 4, 8);
+        all[40_000] = seen(40_000, 3, 0);
+        let stuck = Trouble::stuck(Duration::from_secs(9), all);
+        let told = stuck.to_string();
+        let words = ["rank 50000 has not answered", "rank 40000 waits in period 3"];
+        assert!(words.iter().all(|word| told.contains(word)), "{told}");
+        assert!(told.ends_with("; and 59984 more ranks"), "{told}");
+        let mut sent = Vec::new();
+        let frame = Frame::Said(Message::Trouble(stuck));
+        wire::write(&mut sent, &frame).unwrap();
+        assert_eq!(wire::read(&mut &*sent).unwrap(), frame);
     }
 
     #[test]
