@@ -24,9 +24,15 @@ impl Sum {
 
     /// Every micro-batch that is added, in order.
     pub fn micro_batches(&self) -> Vec<MicroBatch> {
+        let mut all = Vec::new();
+        self.collect_into(&mut all);
+        all
+    }
+
+    fn collect_into(&self, all: &mut Vec<MicroBatch>) {
         match self {
-            Self::One(i) => vec![*i],
-            Self::All(parts) => parts.iter().flat_map(Self::micro_batches).collect(),
+            Self::One(i) => all.push(*i),
+            Self::All(parts) => parts.iter().for_each(|part| part.collect_into(all)),
         }
     }
 

@@ -41,6 +41,10 @@ pub(crate) struct Draft<'a> {
     /// The values that cross from each stage to the next one, of slices to the same slice of the
     /// next stage, in order.
     crossing: Table<Stage, Rc<[Crossing]>>,
+    /// The passes of each ring in list order, as numbers of slots.
+    turns: Table<RingId, Rc<[u32]>>,
+    /// What adds up two gradient sums of a stage, in so many shards each.
+    pub(super) combinations: BTreeMap<(Stage, u64), RoutineId>,
     links: BTreeMap<(Place, Place), LinkId>,
 }
 
@@ -266,6 +270,8 @@ impl<'a> Draft<'a> {
             job,
             code,
             arrivals: Arrivals::new(&sites.rings),
+            turns: turns(&sites, &order),
+            combinations: BTreeMap::new(),
             sites,
             order,
             routines: Table::new(),
@@ -401,6 +407,11 @@ impl<'a> Draft<'a> {
         MicroBatch::new(self.sites.micro_batches as usize - 1)
     }
 
+    /// The passes of a ring in list order, as numbers of slots.
+    pub(crate) fn turns(&self, ring: RingId) -> Rc<[u32]> {
+        Rc::clone(&self.turns[ring])
+    }
+
     /// The values that cross from a stage to the next one, in order.
     pub(crate) fn crossing(&self, stage: Stage) -> Rc<[Crossing]> {
         Rc::clone(&self.crossing[stage])
@@ -475,6 +486,16 @@ impl<'a> Draft<'a> {
             self.buffer(home, Subject::Workspace, lane, size, Slotting::PerStep(1));
         Hold { buffer, instance: Instance::Step(0) }
     }
+}
+
+/// The passes of each ring.
+fn turns(sites: &Sites, order: &Slots) -> Table<RingId, Rc<[u32]>> {
+    let mut turns: Table<RingId, Vec<u32>> =
+        sites.rings.ids().map(|_| Vec::new()).collect();
+    for (number, slot) in order.iter() {
+        turns[sites.ring(slot.stage, slot.micro_batch)].push(number);
+    }
+    turns.values().map(|own| Rc::from(own.as_slice())).collect()
 }
 
 fn crossing(code: &Stages, plan: &Plan) -> Table<Stage, Rc<[Crossing]>> {

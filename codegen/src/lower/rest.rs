@@ -120,7 +120,6 @@ impl Versions {
     fn touch(&mut self, cell: usize, access: Access, written: i64) {
         if access != Access::Write && self.held[cell].is_none() {
             self.read_first.insert(cell);
-            self.held[cell] = Some(i64::MIN);
         }
         if access != Access::Read {
             self.held[cell] = Some(written);

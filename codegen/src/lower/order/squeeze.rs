@@ -1,9 +1,12 @@
 //! List scheduling: passes start as early as memory and the other devices allow, near the order
 //! that a pattern gives; weight gradients fill the gaps.
 
-use roundelay_schedule::pass_length;
-use roundelay_schedule::{DeviceList, Id, Item, Listed, Pass};
-use std::{cmp::Reverse, collections::VecDeque};
+use roundelay_schedule::{DeviceList, Id, Item, Listed, Pass, pass_length};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, VecDeque},
+    mem,
+};
 
 /// A pattern: the passes of each device but for weight gradients, in the order in which the
 /// pattern repeats them.
@@ -112,15 +115,19 @@ impl<'a> Press<'a> {
         let devices = self.todo.len();
         let mut offers: Vec<Option<Offer>> =
             (0..devices).map(|d| self.offer(d)).collect();
-        loop {
-            let open = offers.iter().enumerate();
-            let best = open.filter_map(|(device, offer)| Some(((*offer)?, device))).min();
-            let Some((offer, device)) = best else { break };
+        let open = offers.iter().zip(0..);
+        let mut open: BTreeSet<(Offer, usize)> =
+            open.filter_map(|(offer, device)| Some(((*offer)?, device))).collect();
+        while let Some((offer, device)) = open.pop_first() {
             self.take(device, offer);
-            for changed in [device.checked_sub(1), Some(device), Some(device + 1)] {
-                if let Some(changed) = changed.filter(|changed| *changed < devices) {
-                    offers[changed] = self.offer(changed);
+            // Its neighbours alone wait for what ended.
+            let near = device.saturating_sub(1)..devices.min(device + 2);
+            for (changed, known) in near.clone().zip(&mut offers[near]) {
+                let offer = self.offer(changed);
+                if let Some(former) = mem::replace(known, offer) {
+                    open.remove(&(former, changed));
                 }
+                open.extend(offer.map(|offer| (offer, changed)));
             }
         }
         let done = self.todo.iter().all(VecDeque::is_empty);

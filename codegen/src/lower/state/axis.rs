@@ -16,13 +16,14 @@ use roundelay_schedule::{
     AxisId, Collective, Content, GroupId, Id, LinkId, MicroBatch, Pass, Placement,
     RingId, Stage, Sum,
 };
+use std::rc::Rc;
 
 /// One stage on every coordinate of the axes.
 pub(super) struct Members {
     pub(super) stage: Stage,
     pub(super) ring: RingId,
     /// The passes of the stage's device in list order, as numbers of slots.
-    turns: Vec<u32>,
+    turns: Rc<[u32]>,
     /// Turns that what a pass made possible may stand later; none without a flush, nor where
     /// micro-batches have lanes of their own.
     patience: usize,
@@ -96,11 +97,7 @@ fn update_moment(members: &Members, draft: &Draft<'_>, last: usize) -> Moment {
 impl Members {
     pub(super) fn new(draft: &Draft<'_>, stage: Stage) -> Self {
         let ring = draft.sites.ring(stage, draft.last());
-        let passes = draft
-            .order
-            .iter()
-            .filter(|(_, slot)| draft.sites.ring(slot.stage, slot.micro_batch) == ring);
-        let turns = passes.map(|(number, _)| number).collect();
+        let turns = draft.turns(ring);
         let in_turn =
             draft.plan.rule.is_synchronous() && draft.sites.rings[ring].lanes == 1;
         Self { stage, ring, turns, patience: usize::from(in_turn) }

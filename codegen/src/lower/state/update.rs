@@ -10,7 +10,7 @@ use crate::{
     },
     update,
 };
-use roundelay_schedule::{BufferId, MicroBatch, Pass, Role, Routine, RoutineId, Stage};
+use roundelay_schedule::{BufferId, MicroBatch, Role, Routine, RoutineId, Stage};
 
 /// The rows that an update binds.
 #[derive(Clone, Copy)]
@@ -129,14 +129,9 @@ impl Draft<'_> {
 
     /// The routine that adds up two gradient sums of a stage, each in this many shards.
     fn combination(&mut self, stage: Stage, shards: u64) -> RoutineId {
-        let known = self
-            .routines
-            .iter()
-            .find(|(_, routine)| routine.pass == Pass::Combine && routine.stage == stage);
-        let known = known.map(|(id, _)| id);
-        known.unwrap_or_else(|| {
-            let whole = combine(self.code, stage, self.job.dtype);
-            self.routines.push(part_of(whole, shards))
+        let Self { combinations, routines, code, job, .. } = self;
+        *combinations.entry((stage, shards)).or_insert_with(|| {
+            routines.push(part_of(combine(code, stage, job.dtype), shards))
         })
     }
 

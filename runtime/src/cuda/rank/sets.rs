@@ -168,16 +168,25 @@ impl Sets {
     }
 
     fn unite(&mut self, set: usize, other: usize) {
+        for device in self.open_ends(other) {
+            self.open.insert(device, set);
+        }
         let moved = std::mem::take(&mut self.sets[other].crossings);
         self.sets[other].part_of = Some(set);
         self.sets[set].crossings.extend(moved);
-        let devices = self.open.values_mut().filter(|own| **own == other);
-        devices.for_each(|own| *own = set);
     }
 
     fn close(&mut self, set: usize) {
         self.sets[set].is_closed = true;
-        self.open.retain(|_, own| *own != set);
+        for device in self.open_ends(set) {
+            self.open.remove(&device);
+        }
+    }
+
+    /// The devices that have a set open: ends of its own transfers, and no others.
+    fn open_ends(&self, set: usize) -> Vec<DeviceId> {
+        let ends = self.sets[set].crossings.iter().flat_map(Crossing::ends);
+        ends.filter(|end| self.of(*end) == Some(set)).collect()
     }
 }
 
