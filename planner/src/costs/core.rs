@@ -2,10 +2,11 @@
 //!
 //! Law: what a stage takes is a sum over its nodes, each of which depends on its neighbours alone.
 //! So a stage of many equal layers takes what one of few takes, and for each further layer what a
-//! layer between others adds ([`Core::slope`]).
+//! layer between others adds ([`Core::slope`]). Parts of a split tensor that keep a parameter from the
+//! first of its users to the last are neighbours of all that lies between ([`Core::keeps`]).
 
 use roundelay_dsl::{Model, Node, NodeId, Program, Source};
-use roundelay_schedule::{Id, Table};
+use roundelay_schedule::{Id, Table, Tensor};
 use std::ops::Range;
 
 /// Where a stage is in a list of nodes.
@@ -68,12 +69,26 @@ pub(crate) struct Core {
     /// Nodes of the model up to the loss.
     end: usize,
     layers: Option<Layers>,
+    /// The first and the last user, in the model, of each parameter that is used on both sides of all
+    /// layers.
+    spans: Vec<(usize, usize)>,
 }
 
-/// A stage of the short model that does what one of the model does, but for whole layers.
+/// Which model has a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Within {
+    /// The short one.
+    Short,
+    /// The model itself.
+    Whole,
+}
+
+/// A stage that does what one of the model does, but for whole layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Shortened {
-    /// The stage of the short model.
+    /// Which model has it.
+    pub within: Within,
+    /// Where it is there.
     pub place: Place,
     /// Layers that are missing.
     pub missing: u64,
@@ -83,7 +98,7 @@ impl Core {
     /// The model itself, whatever repeats.
     pub(crate) fn whole(program: &Program) -> Self {
         let model = program.model.clone();
-        Self { end: model.cuttable(), model, layers: None }
+        Self { end: model.cuttable(), model, layers: None, spans: Vec::new() }
     }
 
     /// The model of a program with few of its layers.
@@ -95,16 +110,29 @@ impl Core {
         let short = found.and_then(|layers| Some((shortened(model, layers)?, layers)));
         // A table may say different times of the same calls in different places.
         match short.filter(|_| program.profiles.is_empty()) {
-            Some((short, layers)) => {
-                Self { model: short, end: model.cuttable(), layers: Some(layers) }
-            }
+            Some((short, layers)) => Self {
+                model: short,
+                end: model.cuttable(),
+                layers: Some(layers),
+                spans: layers.spans(model),
+            },
             None => Self::whole(program),
         }
     }
 
-    /// The stages between cuts of the model.
-    pub(crate) fn stages(&self, cuts: &[u32]) -> Vec<Shortened> {
-        places(cuts, self.end).map(|place| self.short(place)).collect()
+    /// The stages between cuts of the model, with tensors split like this.
+    pub(crate) fn stages(&self, cuts: &[u32], tensor: Tensor) -> Vec<Shortened> {
+        let of = |place| match self.keeps(place) && !tensor.is_whole() {
+            true => Shortened { within: Within::Whole, place, missing: 0 },
+            false => self.short(place),
+        };
+        places(cuts, self.end).map(of).collect()
+    }
+
+    /// Whether a stage has both ends of a span: what parts of split tensors keep of a parameter between
+    /// its users depends on all layers there.
+    fn keeps(&self, Place { start, end, .. }: Place) -> bool {
+        self.spans.iter().any(|(first, last)| start <= *first && *last < end)
     }
 
     /// Two stages of the short model that a whole layer makes differ: what each further layer adds
@@ -139,7 +167,10 @@ impl Core {
     }
 
     fn short(&self, place: Place) -> Shortened {
-        let Some(layers) = self.layers else { return Shortened { place, missing: 0 } };
+        let within = Within::Short;
+        let Some(layers) = self.layers else {
+            return Shortened { within, place, missing: 0 };
+        };
         let Place { before, start, end } = place;
         let Layers { length, count, .. } = layers;
         let end_at = layers.of(end);
@@ -166,7 +197,8 @@ impl Core {
             (At::Inside(..), At::Before) => unreachable!("a stage ends behind its start"),
         };
         let before = self.short_before(layers, before, (place.start, start));
-        Shortened { place: Place { before, start, end }, missing: missing as u64 }
+        let place = Place { before, start, end };
+        Shortened { within, place, missing: missing as u64 }
     }
 
     /// Where the stage before starts: as far from the stage's own start as it is, or as far as a
@@ -202,6 +234,14 @@ impl Layers {
             Some(inside) if inside >= self.count * self.length => At::Behind,
             Some(inside) => At::Inside(inside / self.length, inside % self.length),
         }
+    }
+
+    /// The first and the last user of each parameter that is used on both sides of all layers.
+    fn spans(self, model: &Model) -> Vec<(usize, usize)> {
+        let behind = self.first + self.count * self.length;
+        let spans =
+            |(first, last): &(usize, usize)| *first < self.first && *last >= behind;
+        Alike::new(model).users.into_iter().filter(spans).collect()
     }
 
     /// The node of the short model that is as far from the end as a node of the model.
@@ -258,13 +298,7 @@ fn layers(model: &Model) -> Option<Layers> {
         let count = (run / length + 1).saturating_sub(2);
         (count > 0).then_some(Layers { first: first + length, length, count })
     });
-    let best = runs
-        .rev()
-        .max_by_key(|layers| layers.count.saturating_sub(LAYERS) * layers.length)?;
-    // What parts of split tensors keep of a parameter between its users depends on all layers there.
-    let behind = best.first + best.count * best.length;
-    let spans = |(first, last): &(usize, usize)| *first < best.first && *last >= behind;
-    (!alike.users.iter().any(spans)).then_some(best)
+    runs.rev().max_by_key(|layers| layers.count.saturating_sub(LAYERS) * layers.length)
 }
 
 /// Start and length of the longest run.

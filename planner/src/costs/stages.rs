@@ -5,7 +5,7 @@ use crate::{
         alike::{Kind, Shapes},
         bill::Reach,
         calls::{Costs, Kinds},
-        core::{Core, Place, Shortened},
+        core::{Core, Place, Shortened, Within},
         load::StageLoad,
         nodes::Nodes,
         pattern::{Pattern, Taken, in_a_row, patterns},
@@ -73,6 +73,7 @@ pub(crate) fn backward_form(
 /// What decides what a stage takes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct PatternKey {
+    within: Within,
     tensor: Tensor,
     reach: Reach,
     form: StageForm,
@@ -82,12 +83,13 @@ struct PatternKey {
 /// Patterns whose stages are at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Group {
+    within: Within,
     tensor: Tensor,
     reach: Reach,
     place: Place,
 }
 
-/// The pattern of a stage of the short model, and where one is.
+/// The pattern of a stage, and where one is.
 #[derive(Clone, Debug)]
 struct Placed {
     place: Place,
@@ -203,19 +205,23 @@ impl<'a> KnownStages<'a> {
         // What a table says of a call may depend on more than shapes.
         let shapes = self.shapes.get(&tensor);
         let shapes = shapes.filter(|_| self.program.profiles.is_empty());
-        let at = |place: Place, form: StageForm| {
-            let kind = shapes.map_or(Kind::Own(place), |shapes| shapes.kind(place));
-            Placed { place, key: PatternKey { tensor, reach, form, kind } }
+        let at = |within: Within, place: Place, form: StageForm| {
+            let kind = match (within, shapes) {
+                (Within::Short, Some(shapes)) => shapes.kind(place),
+                (Within::Short, None) | (Within::Whole, _) => Kind::Own(place),
+            };
+            Placed { place, key: PatternKey { within, tensor, reach, form, kind } }
         };
         let stage = |(short, form): (Shortened, &StageForm)| {
             let slope = self.core.slope().filter(|_| short.missing > 0);
             StagePatterns {
-                short: at(short.place, *form),
+                short: at(short.within, short.place, *form),
                 missing: short.missing,
-                slope: slope.map(|places| places.map(|place| at(place, *form))),
+                slope: slope
+                    .map(|places| places.map(|place| at(Within::Short, place, *form))),
             }
         };
-        let stages = self.core.stages(cell.cuts).into_iter().zip(&cell.forms);
+        let stages = self.core.stages(cell.cuts, tensor).into_iter().zip(&cell.forms);
         Wanted { cell, stages: stages.map(stage).collect() }
     }
 
@@ -236,8 +242,9 @@ impl<'a> KnownStages<'a> {
         // Forms of one place share its graph.
         let mut groups: BTreeMap<Group, Vec<&PatternKey>> = BTreeMap::new();
         for (key, place) in fresh {
-            let PatternKey { tensor, reach, .. } = *key;
-            groups.entry(Group { tensor, reach, place }).or_default().push(key);
+            let PatternKey { within, tensor, reach, .. } = *key;
+            let group = Group { within, tensor, reach, place };
+            groups.entry(group).or_default().push(key);
         }
         let groups: Vec<(Group, Vec<&PatternKey>)> = groups.into_iter().collect();
         let found = parallel(&groups, &|(group, keys)| {
@@ -259,11 +266,14 @@ impl<'a> KnownStages<'a> {
     /// lines.
     fn patterns_at(
         &self,
-        Group { tensor, reach, place }: Group,
+        Group { within, tensor, reach, place }: Group,
         forms: &[StageForm],
     ) -> Vec<Result<Option<Pattern>, Reason>> {
         let Place { before, start, end } = place;
-        let model = (self.program, &self.core.model);
+        let model = match within {
+            Within::Short => (self.program, &self.core.model),
+            Within::Whole => (self.program, &self.program.model),
+        };
         let ends = [before, start, end].into_iter();
         let cuts: BTreeSet<usize> =
             ends.filter(|cut| (1..model.1.cuttable()).contains(cut)).collect();
@@ -356,22 +366,37 @@ mod tests {
 
     #[test]
     fn stages_of_many_layers_follow_from_those_of_few() {
+        [false, true].into_iter().for_each(follow_from_few);
+    }
+
+    /// Where the table of the embedding is that of the head too, or is not.
+    fn follow_from_few(is_tied: bool) {
         let mut program = sample::program(4, 4);
-        program.model = sample::gpt(12, 32, 16, true);
-        assert_eq!(Core::new(&program).model, program.model, "a tie holds all layers");
-        program.model = sample::gpt(12, 32, 16, false);
+        program.model = sample::gpt(12, 32, 16, is_tied);
         let (costs, core) = (Costs::new(&program), Core::new(&program));
         assert!(core.model.nodes.len() < program.model.nodes.len());
-        let (whole, none) = (Core::whole(&program), BTreeMap::new());
-        let mut exact = KnownStages::new(&program, &costs, whole, &none);
         let mut missing = 0;
         for (phase, tensor) in sample::SPLITS.into_iter().enumerate() {
-            let nodes = Nodes::new((&program, &core.model), (2, tensor), &costs).unwrap();
-            let nodes = [(tensor, nodes)].into();
-            let mut known = KnownStages::new(&program, &costs, core.clone(), &nodes);
+            let known = |core: &Core| {
+                let model = (&program, &core.model);
+                let nodes = Nodes::new(model, (2, tensor), &costs).unwrap();
+                let nodes = [(tensor, nodes)].into();
+                KnownStages::new(&program, &costs, core.clone(), &nodes)
+            };
+            let mut exact = match is_tied {
+                false => {
+                    let (whole, none) = (Core::whole(&program), BTreeMap::new());
+                    KnownStages::new(&program, &costs, whole, &none)
+                }
+                // Parts gather a whole table, however few examples there are; lines through larger
+                // micro-batches say less.
+                true => known(&Core::whole(&program)),
+            };
+            let mut known = known(&core);
             let cuts = some_cuts(program.model.cuttable(), phase);
-            let layers =
-                |cuts| core.stages(cuts).iter().map(|one| one.missing).sum::<u64>();
+            let layers = |cuts| {
+                core.stages(cuts, tensor).iter().map(|one| one.missing).sum::<u64>()
+            };
             missing += cuts.iter().map(|cuts| layers(cuts)).sum::<u64>();
             let cells = cells(&cuts, tensor);
             let (short, own) = (known.loads(&cells), exact.loads(&cells));
