@@ -33,7 +33,7 @@ mod world;
 use bench::has_compiler;
 use judge::Verdict;
 use program::Program;
-use std::{env, ops::Range, panic};
+use std::{env, iter, ops::Range, panic, sync::Mutex, thread};
 
 /// Seeds of every run.
 const USUAL: Range<u64> = 0..30;
@@ -44,19 +44,43 @@ fn seeds() -> Range<u64> {
     first.parse().expect("a number")..last.parse().expect("a number")
 }
 
-/// Judges all programs.
+/// What came of a program.
+enum Outcome {
+    Judged(Verdict),
+    Fault(String),
+}
+
+fn outcome(seed: u64, judge: fn(&Program) -> Result<Verdict, String>) -> Outcome {
+    let program = Program::of(seed);
+    match panic::catch_unwind(|| judge(&program)) {
+        Ok(Ok(verdict)) => Outcome::Judged(verdict),
+        Ok(Err(fault)) => Outcome::Fault(format!("seed {seed}: {fault}")),
+        Err(_) => Outcome::Fault(format!("seed {seed}: a panic, see above")),
+    }
+}
+
+/// Judges all programs, so many at a time.
 ///
 /// # Panics
 /// With all that does not hold, or when fewer than `least` of a hundred were trained, which would show little.
-fn hunt(least: u64, judge: fn(&Program) -> Result<Verdict, String>) {
+fn hunt(least: u64, hunters: usize, judge: fn(&Program) -> Result<Verdict, String>) {
+    let next = Mutex::new(seeds());
+    let hunter = || -> Vec<Outcome> {
+        let taken = || next.lock().expect("no judge has it").next();
+        iter::from_fn(taken).map(|seed| outcome(seed, judge)).collect()
+    };
+    let outcomes: Vec<Outcome> = thread::scope(|scope| {
+        let hunters: Vec<_> = (0..hunters).map(|_| scope.spawn(hunter)).collect();
+        let found =
+            hunters.into_iter().map(|own| own.join().expect("panics are outcomes"));
+        found.flatten().collect()
+    });
     let (mut trained, mut faults) = (0, Vec::new());
-    for seed in seeds() {
-        let program = Program::of(seed);
-        match panic::catch_unwind(|| judge(&program)) {
-            Ok(Ok(Verdict::Trained)) => trained += 1,
-            Ok(Ok(Verdict::Refused)) => {}
-            Ok(Err(fault)) => faults.push(format!("seed {seed}: {fault}")),
-            Err(_) => faults.push(format!("seed {seed}: a panic, see above")),
+    for outcome in outcomes {
+        match outcome {
+            Outcome::Judged(Verdict::Trained) => trained += 1,
+            Outcome::Judged(Verdict::Refused) => {}
+            Outcome::Fault(fault) => faults.push(fault),
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
@@ -66,20 +90,21 @@ fn hunt(least: u64, judge: fn(&Program) -> Result<Verdict, String>) {
 
 #[test]
 fn random_programs_are_trained_as_they_say_or_refused_with_a_reason() {
-    hunt(40, judge::judge);
+    hunt(40, 1, judge::judge);
 }
 
+/// These take the longest.
 #[test]
 fn gpus_train_random_programs_as_the_cpu_does() {
     if has_compiler() {
-        hunt(40, on_gpus::judge);
+        hunt(40, 2, on_gpus::judge);
     }
 }
 
 #[test]
 fn ranks_train_random_programs_as_one_process_does() {
     if has_compiler() {
-        hunt(20, on_ranks::judge);
+        hunt(20, 1, on_ranks::judge);
     }
 }
 

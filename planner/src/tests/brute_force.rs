@@ -258,7 +258,7 @@ fn the_search_finds_what_clocking_every_plan_finds() {
 fn the_search_finds_the_best_pipeline_of_tied_stages() {
     let mut random = Random::new(19);
     let mut parted = 0;
-    for round in 0..16 {
+    for round in 0..6 {
         let mut program = sample::program(pick(&mut random, &[2, 3, 4]), 8);
         program.model = sample::gpt(2, 8, 16, true);
         sample::give_room(&mut program, Bytes(60_000 << random.below(5)));
@@ -280,7 +280,7 @@ fn the_search_finds_the_best_pipeline_of_tied_stages() {
         );
         parted += every.iter().filter(|own| !own.plan.ties.is_empty()).count();
     }
-    assert!(parted > 100, "only {parted} plans part a table");
+    assert!(parted > 40, "only {parted} plans part a table");
 }
 
 /// Where the limit is met, no plan that differs from the first in two decisions at most is better.
