@@ -3,7 +3,8 @@
 
 use super::{Culprit, faults::Faults, limit};
 use crate::{
-    ActionId, DeviceId, Group, GroupId, Id, Levels, LinkId, Place, Ring, Schedule, Work,
+    ActionId, DeviceId, Group, GroupId, Id, Levels, LinkId, Place, Schedule, Work, lcm,
+    turned::Wheel,
 };
 use std::collections::BTreeSet;
 
@@ -52,7 +53,8 @@ impl Links<'_> {
         let schedule = self.schedule;
         let rings = ends.map(|end| &schedule.rings[end.ring]);
         let looked = self.shifts.len() * self.levels.each().len().max(1);
-        for period in 0..common_cycle(rings) {
+        let [one, other] = rings.map(|ring| Wheel::of_ring(ring).cycle());
+        for period in 0..lcm(one, other) {
             let pair =
                 [0, 1].map(|e: usize| rings[e].device(ends[e].place, period as i64));
             self.work += looked as u64;
@@ -78,10 +80,11 @@ impl Links<'_> {
         let members = &schedule.groups[group];
         let ring = &schedule.rings[members.places[0].ring];
         let looked = members.places.len() + self.levels.each().len();
-        for period in 0..common_cycle([ring, ring]) {
-            for coordinate in others(schedule, members) {
+        let others = others(schedule, members);
+        for period in 0..Wheel::of_ring(ring).cycle() {
+            for coordinate in &others {
                 self.work += looked as u64;
-                let ends = ends(schedule, members, period as i64, &coordinate);
+                let ends = ends(schedule, members, period as i64, coordinate);
                 let right = self.levels.link_between(ends[0], ends[1]);
                 if ends[0] != ends[1] && right != Some(link) {
                     self.groups.remove(&(link, group));
@@ -106,20 +109,6 @@ impl Links<'_> {
         };
         self.faults.malformed(Culprit::Action(id), problem);
     }
-}
-
-/// Periods after which both rings are back where they were.
-fn common_cycle([one, other]: [&Ring; 2]) -> u64 {
-    let cycle = |ring: &Ring| {
-        let length = ring.devices.len() as u64;
-        length / divisor(length, u64::from(ring.turn))
-    };
-    let (one, other) = (cycle(one), cycle(other));
-    one / divisor(one, other) * other
-}
-
-fn divisor(one: u64, other: u64) -> u64 {
-    if other == 0 { one } else { divisor(other, one % other) }
 }
 
 /// The coordinates at which instances of a group's collectives run: zero along its own axes.
