@@ -87,7 +87,7 @@ pub use list::{
 pub use local::Units;
 pub use map::{MapWay, MapWays};
 pub use metric::{Metric, Reading};
-pub use multiple::{gcd, lcm};
+pub use multiple::{gcd, lcm, strided};
 pub use near::{nearest, nearest_hint};
 pub use norm::uncounted;
 pub use order::{Fold, Misfit, Order};

@@ -3,7 +3,7 @@
 use crate::{
     Access, Action, ActionId, Axis, AxisId, Buffer, BufferId, Bytes, DeviceId, Group,
     GroupId, Id, Job, Kind, Place, Plan, Queue, Ring, RingId, Routine, RoutineId, Row,
-    Splits, Stage, Table, Target, Task, Work,
+    Splits, Stage, Table, Target, Task, Work, strided,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -125,15 +125,7 @@ impl Schedule {
     /// How far the devices of the cell at each of the [coordinates](Self::coordinates) lie behind
     /// those of the first.
     pub fn shifts(&self) -> Vec<u32> {
-        let mut all = vec![0];
-        for axis in self.axes.values() {
-            let along = |head: &u32| {
-                let head = *head;
-                (0..axis.extent).map(move |place| head + axis.stride * place)
-            };
-            all = all.iter().flat_map(along).collect();
-        }
-        all
+        strided(self.axes.values().map(|axis| (axis.extent, axis.stride)))
     }
 
     /// The device of the target that a device of the cell is at a coordinate.

@@ -3,7 +3,7 @@
 use super::LowerError;
 use roundelay_schedule::{
     Axis, AxisId, DeviceId, Fold, Group, GroupId, Id, Levels, LinkId, MicroBatch, Place,
-    Placement, Plan, Ring, RingId, Splits, Stage, States, Table, Tie,
+    Placement, Plan, Ring, RingId, Splits, Stage, States, Table, Tie, strided,
 };
 
 /// The devices of one cell.
@@ -229,7 +229,7 @@ impl Sites {
         }
         let pairs = from.iter().flat_map(|one| to.iter().map(|two| (*one, *two)));
         let at = |(one, two): (DeviceId, DeviceId)| {
-            let pair = move |shift| (shifted(one, shift), shifted(two, shift));
+            let pair = move |shift| (one.shifted(shift), two.shifted(shift));
             self.shifts(&[]).into_iter().map(pair).collect::<Vec<_>>()
         };
         common_link(levels, pairs.flat_map(at))
@@ -245,7 +245,7 @@ impl Sites {
     ) -> Option<LinkId> {
         let all = || from.iter().chain(to).copied();
         let (first, last) = (all().min()?, all().max()?);
-        let last_of_all = shifted(last, self.axes.values().map(reach).sum());
+        let last_of_all = last.shifted(self.axes.values().map(reach).sum());
         let (level, link) = levels.level_between(first, last_of_all)?;
         (first != last && level == 0).then_some(link)
     }
@@ -259,24 +259,17 @@ impl Sites {
         axes: Vec<AxisId>,
     ) -> Result<(Group, LinkId), LowerError> {
         let device = self.rings[ring].devices[0];
-        let reach: usize = axes.iter().map(|id| reach(&self.axes[*id])).sum();
-        let ends = |shift| (shifted(device, shift), shifted(device, shift + reach));
+        let reach: u32 = axes.iter().map(|id| reach(&self.axes[*id])).sum();
+        let ends = |shift| (device.shifted(shift), device.shifted(shift + reach));
         let link = common_link(levels, self.shifts(&axes).into_iter().map(ends))?;
         Ok((Group { places: vec![Place { ring, place: 0 }], axes }, link))
     }
 
     /// How far the devices of a coordinate lie behind those of the cell, for every coordinate
     /// that is zero along `fixed`.
-    fn shifts(&self, fixed: &[AxisId]) -> Vec<usize> {
-        let mut all = vec![0];
-        for (_, axis) in self.axes.iter().filter(|(id, _)| !fixed.contains(id)) {
-            let along = |start: &usize| {
-                let start = *start;
-                (0..axis.extent).map(move |c| start + (axis.stride * c) as usize)
-            };
-            all = all.iter().flat_map(along).collect();
-        }
-        all
+    fn shifts(&self, fixed: &[AxisId]) -> Vec<u32> {
+        let others = self.axes.iter().filter(|(id, _)| !fixed.contains(id));
+        strided(others.map(|(_, axis)| (axis.extent, axis.stride)))
     }
 }
 
@@ -319,12 +312,8 @@ fn axes(plan: &Plan) -> Table<AxisId, Axis> {
 }
 
 /// How far the last coordinate of an axis lies behind the first.
-fn reach(axis: &Axis) -> usize {
-    (axis.extent - 1) as usize * axis.stride as usize
-}
-
-fn shifted(device: DeviceId, by: usize) -> DeviceId {
-    DeviceId::new(device.index() + by)
+fn reach(axis: &Axis) -> u32 {
+    (axis.extent - 1) * axis.stride
 }
 
 fn common_link(
@@ -403,7 +392,7 @@ mod tests {
                     .flat_map(|one| devices(1).iter().map(|two| (*one, *two)));
                 let shifts = sites.shifts(&[]);
                 let each = pairs.flat_map(|(one, two)| {
-                    shifts.iter().map(move |by| (shifted(one, *by), shifted(two, *by)))
+                    shifts.iter().map(move |by| (one.shifted(*by), two.shifted(*by)))
                 });
                 let expected = common_link(&levels, each);
                 joined += usize::from(found.is_ok());

@@ -5,7 +5,9 @@ use super::{
     held::Held,
     sums::SumId,
 };
-use crate::{Collective, Content, Group, GroupId, Row, Schedule, Splits, Spot, Stage};
+use crate::{
+    Collective, Content, Group, GroupId, Row, Schedule, Splits, Spot, Stage, strided,
+};
 
 impl Run<'_> {
     /// The source holds the content, then the destination does.
@@ -126,7 +128,7 @@ impl Run<'_> {
         let mut all = None;
         for shift in shifts(self.schedule, state, group) {
             for sum in own {
-                let sum = self.sums.shifted(*sum, shift);
+                let sum = self.sums.shifted(*sum, shift as usize);
                 all = Some(self.sums.append(all, sum));
             }
         }
@@ -135,25 +137,17 @@ impl Run<'_> {
 }
 
 /// How many gradients of a state each coordinate of a group's axes lies behind the first one's.
-fn shifts(schedule: &Schedule, state: Stage, group: &Group) -> Vec<usize> {
-    let mut all = vec![0];
+fn shifts(schedule: &Schedule, state: Stage, group: &Group) -> Vec<u32> {
     let each = schedule.plan.additions_each(state);
-    let mut stride = schedule.cell_micro_batches() as usize * each as usize;
+    let mut stride = schedule.cell_micro_batches() * each;
     let mut strides = Vec::new();
     for (id, axis) in schedule.axes.iter().rev() {
         if group.axes.contains(&id) {
-            strides.push((stride, axis.extent as usize));
+            strides.push((axis.extent, stride));
         }
         if axis.splits == Splits::Batch {
-            stride *= axis.extent as usize;
+            stride *= axis.extent;
         }
     }
-    for (stride, extent) in strides.into_iter().rev() {
-        let along = |head: &usize| {
-            let head = *head;
-            (0..extent).map(move |place| head + place * stride)
-        };
-        all = all.iter().flat_map(along).collect();
-    }
-    all
+    strided(strides.into_iter().rev())
 }
