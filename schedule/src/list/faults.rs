@@ -1,7 +1,7 @@
 //! What is wrong with the lists of a pipeline's devices: every fault with its place and
 //! what would mend it.
 
-use super::{DeviceList, Item, Listed, item_times};
+use super::{DeviceList, Item, Listed, item_times, times::needs};
 use crate::{Id, MicroBatch, Pass, Plan, Stage, Units};
 use std::{collections::BTreeMap, fmt};
 
@@ -182,14 +182,17 @@ impl Faults {
         self.first.iter().filter(|(listed, _)| of(listed)).map(|(_, at)| *at).min()
     }
 
-    /// On its device, a pass stands behind what it needs there.
+    /// On its device, a pass stands behind what it needs there, be backward passes whole or in halves.
     fn order(&mut self) {
+        let units = Units::one(self.size.0);
         let early = self.first.iter().filter_map(|(listed, at)| {
             let behind = |need: &Listed| {
                 let before = self.first.get(need);
                 before.is_some_and(|before| before.0 == at.0 && before.1 > at.1)
             };
-            Some((*at, *listed, needs(*listed).into_iter().find(behind)?))
+            let each = [Pass::Backward, Pass::InputGradient].into_iter();
+            let needs = each.flat_map(|back| needs(*listed, &units, |_| back));
+            Some((*at, *listed, needs.flatten().find(behind)?))
         });
         for (at, listed, need) in early.collect::<Vec<_>>() {
             let hint = format!("move {need} above it");
@@ -205,27 +208,6 @@ impl Faults {
                 "the devices wait for each other: move what others need further up";
             self.push(Some((device, place)), message, hint);
         }
-    }
-}
-
-/// The passes that a pass needs, where they are: of its own stage, of the one before, or of the one
-/// behind.
-fn needs(listed: Listed) -> Vec<Listed> {
-    let Listed { stage, .. } = listed;
-    let before = stage.index().checked_sub(1).map(Stage::new);
-    let behind = Stage::new(stage.index() + 1);
-    let own = |pass, stage| Listed { pass, stage, ..listed };
-    match listed.pass {
-        Pass::Forward => {
-            before.map(|stage| own(Pass::Forward, stage)).into_iter().collect()
-        }
-        Pass::Backward | Pass::InputGradient => vec![
-            own(Pass::Forward, stage),
-            own(Pass::Backward, behind),
-            own(Pass::InputGradient, behind),
-        ],
-        Pass::WeightGradient => vec![own(Pass::InputGradient, stage)],
-        Pass::Combine | Pass::Norm | Pass::Update => Vec::new(),
     }
 }
 

@@ -172,8 +172,12 @@ impl<'a> Run<'a> {
     /// When all is done that an item needs, or one of its passes and another that has no time.
     fn needed(&self, item: &Item) -> Result<u64, (Listed, Listed)> {
         let mut last = 0;
+        let gradient = |stage: usize| match self.split[stage] {
+            true => Pass::InputGradient,
+            false => Pass::Backward,
+        };
         for listed in item.passes() {
-            let needs = needs(*listed, self.units, &self.split);
+            let needs = needs(*listed, self.units, gradient);
             for need in needs.into_iter().flatten() {
                 let halves = (listed.pass, need.pass)
                     == (Pass::WeightGradient, Pass::InputGradient);
@@ -216,16 +220,16 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The passes that must be done before. A slice also follows the slice before, and backward the
-/// slice behind.
-fn needs(listed: Listed, units: &Units, split: &[bool]) -> [Option<Listed>; 3] {
+/// The passes that must be done before, where `gradient` is the pass of a stage that makes the gradient
+/// of its input. A slice also follows the slice before, and backward the slice behind.
+pub(super) fn needs(
+    listed: Listed,
+    units: &Units,
+    gradient: impl Fn(usize) -> Pass,
+) -> [Option<Listed>; 3] {
     let stage = listed.stage.index();
     let beside =
         |pass, stage: usize| Some(Listed { pass, stage: Id::new(stage), ..listed });
-    let gradient = |stage: usize| match split[stage] {
-        true => Pass::InputGradient,
-        false => Pass::Backward,
-    };
     let unit = units.unit(u32::try_from(stage).unwrap_or(u32::MAX));
     let slices = units.slices() as usize;
     let (own, last) = (stage % slices, slices - 1);
