@@ -5,10 +5,9 @@ use super::{
     resize::fitted,
     stock::{Norms, Stock},
 };
-use crate::data::DataError;
+use crate::{data::DataError, regular};
 use std::{
-    fs,
-    io::{self, Read},
+    fs, io,
     path::{Component, Path, PathBuf},
 };
 
@@ -117,14 +116,10 @@ fn is_image(path: &Path) -> bool {
         || begins_as_image(path)
 }
 
-/// Only files are opened: a pipe would wait for whoever writes to it.
 fn begins_as_image(path: &Path) -> bool {
-    if !path.is_file() {
-        return false;
-    }
-    let mut first = [0; 3];
-    let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut first));
-    read.is_ok() && BEGINNINGS.contains(&first)
+    let mut first = Vec::new();
+    let read = regular::read(path, BEGINNINGS[0].len() as u64, &mut first);
+    read.is_ok() && BEGINNINGS.iter().any(|known| first == known)
 }
 
 /// What a folder holds, by name, without hidden entries.
