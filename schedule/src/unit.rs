@@ -145,17 +145,15 @@ impl Flops {
 }
 
 fn time(amount: u64, per_second: u64) -> Nanos {
-    if amount == 0 {
-        return Nanos(0);
+    match (amount, per_second) {
+        (0, _) => Nanos(0),
+        (_, 0) => Nanos::NEVER,
+        _ => {
+            let billionths = u128::from(amount) * 1_000_000_000;
+            let nanos = billionths.div_ceil(u128::from(per_second));
+            u64::try_from(nanos).map_or(Nanos::NEVER, Nanos)
+        }
     }
-    let nanos = (u128::from(amount) * 1_000_000_000).checked_div(u128::from(per_second));
-    let rounded = nanos.map(|floor| {
-        floor
-            + u128::from(
-                floor * u128::from(per_second) < u128::from(amount) * 1_000_000_000,
-            )
-    });
-    Nanos(rounded.and_then(|nanos| u64::try_from(nanos).ok()).unwrap_or(u64::MAX))
 }
 
 fn scaled(value: u64, units: [&str; 5], f: &mut fmt::Formatter<'_>) -> fmt::Result {
