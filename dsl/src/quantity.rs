@@ -67,7 +67,10 @@ pub(crate) fn quantity(digits: &str, unit: &str) -> Result<Quantity, Mistake> {
     let Some((dimension, scale, divisor)) = scale(unit) else {
         return Err(Mistake { code: Code::Unit, ..near::unknown("unit", unit, UNITS) });
     };
-    let exact = digits.parse::<u64>().ok().and_then(|whole| whole.checked_mul(scale));
+    let whole = digits.parse::<u64>().ok();
+    // Half a count is rounded up, as `rounded` does it.
+    let exact =
+        whole.and_then(|whole| whole.checked_mul(scale)?.checked_add(divisor / 2));
     let amount = match (exact, digits.parse::<f64>()) {
         (Some(amount), _) => Some(amount / divisor).filter(|amount| *amount < LARGEST),
         (None, Ok(amount)) => rounded(amount * scale as f64 / divisor as f64),
@@ -150,6 +153,9 @@ mod tests {
             ("2.5", "us", Dimension::Time, 2_500),
             ("40", "GFLOP/s", Dimension::FlopRate, 40_000_000_000),
             ("1", "b", Dimension::Memory, 0),
+            ("12", "b", Dimension::Memory, 2),
+            ("15", "b", Dimension::Memory, 2),
+            ("15.0", "b", Dimension::Memory, 2),
             ("2.5", "USD/h", Dimension::Price, 2_500_000_000),
         ];
         for (digits, unit, dimension, amount) in cases {
