@@ -365,11 +365,13 @@ impl Cutter<'_> {
     }
 
     fn balanced(&mut self) -> Result<Vec<u32>, Reason> {
-        if self.balanced.is_none() {
-            let cuts = cut(self.chain, self.stages).map_err(Reason::Uncuttable)?;
-            self.balanced = Some(cuts);
+        match &self.balanced {
+            Some(cuts) => Ok(cuts.clone()),
+            None => {
+                let cuts = cut(self.chain, self.stages).map_err(Reason::Uncuttable)?;
+                Ok(self.balanced.insert(cuts).clone())
+            }
         }
-        Ok(self.balanced.clone().unwrap_or_default())
     }
 }
 
