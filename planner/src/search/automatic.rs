@@ -136,7 +136,7 @@ fn fixed(
     pipe: &Pipe,
     has_room: impl Fn(&Passes) -> Result<bool, Reason>,
 ) -> Result<Option<(Merit, Passes)>, Reason> {
-    let each = [1, 2].map(|depth| find::handcrafted(pipe, depth)).into_iter();
+    let each = find::handcrafted(pipe).into_iter();
     let each = each.filter_map(|passes| Some((pipe.merit(&passes)?, passes)));
     let mut each: Vec<(Merit, Passes)> = each.collect();
     each.sort_by_key(|(merit, _)| *merit);

@@ -5,7 +5,10 @@ use super::{
     greedy::{Habit, fill},
     pipe::{Half, Limited, Merit, Passes, Pipe},
 };
-use roundelay_schedule::Nanos;
+use roundelay_codegen::device_lists;
+use roundelay_schedule::{
+    DeviceList, Nanos, Order, Placement, Plan, Rule, States, listed_in,
+};
 
 /// Tenths of W that a gap must have.
 const GAPS: [u64; 4] = [0, 6, 4, 10];
@@ -40,7 +43,7 @@ pub(crate) fn find(
     let pipe = &limited.pipe;
     let mut best = Best { limited, aim, without, found: None };
     let plain = plain(pipe.devices(), pipe.micro_batches);
-    for passes in [handcrafted(pipe, 1), handcrafted(pipe, 2), plain] {
+    for passes in handcrafted(pipe).into_iter().chain([plain]) {
         best.take(passes);
     }
     if pipe.devices() * pipe.micro_batches > MANY {
@@ -178,23 +181,21 @@ fn of_each_choice(habit: Habit) -> Vec<Habit> {
     (0..8).map(with).collect()
 }
 
-/// ZB-H1 (`depth` 1) and ZB-H2 (2): in row x stand F of micro-batch x, I of
-/// x − depth (p − 1 − r) and W of x − depth (p − 1).
-pub(crate) fn handcrafted(pipe: &Pipe, depth: usize) -> Passes {
-    let delay = depth * pipe.devices().saturating_sub(1);
-    let list = |device: usize| {
-        let late = [
-            (Half::Forward, 0),
-            (Half::Input, delay - depth * device),
-            (Half::Weight, delay),
-        ];
-        let row = move |x: usize| {
-            let there = move |late: usize| (late..late + pipe.micro_batches).contains(&x);
-            late.into_iter().filter(move |(_, late)| there(*late)).map(|(half, _)| half)
+/// The passes of ZB-H1 and ZB-H2, as lowering lists them.
+pub(crate) fn handcrafted(pipe: &Pipe) -> [Passes; 2] {
+    let cut = |stage| u32::try_from(stage).expect("a plan counts stages in 32 bits");
+    let micro_batches = u32::try_from(pipe.micro_batches);
+    let micro_batches = micro_batches.expect("a plan counts micro-batches in 32 bits");
+    [Order::ZeroBubbleH1, Order::ZeroBubbleH2].map(|order| {
+        let (rule, placement) = (Rule::Sync, Placement::Pipeline);
+        let cuts = (1..pipe.devices()).map(cut).collect();
+        let states = States::Replicated;
+        let plan = Plan::new(rule, placement, order, states, micro_batches, cuts);
+        let halves = |list: &DeviceList| {
+            listed_in(list).filter_map(|listed| Half::of(listed.pass)).collect()
         };
-        (0..pipe.micro_batches + delay).flat_map(row).collect()
-    };
-    (0..pipe.devices()).map(list).collect()
+        device_lists(&plan).iter().map(halves).collect()
+    })
 }
 
 #[cfg(test)]

@@ -83,6 +83,16 @@ pub(crate) enum Half {
 impl Half {
     /// All, in the order of a micro-batch.
     pub(crate) const ALL: [Self; 3] = [Half::Forward, Half::Input, Half::Weight];
+
+    /// The half of a micro-batch's work that a pass is.
+    pub(crate) fn of(pass: Pass) -> Option<Self> {
+        match pass {
+            Pass::Forward => Some(Half::Forward),
+            Pass::InputGradient => Some(Half::Input),
+            Pass::WeightGradient => Some(Half::Weight),
+            Pass::Backward | Pass::Combine | Pass::Norm | Pass::Update => None,
+        }
+    }
 }
 
 /// How many passes of each kind a device has started, and the most that it held at one time.

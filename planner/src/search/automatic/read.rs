@@ -4,7 +4,7 @@ use super::pipe::{Half, Limited, Pipe, Rooms, StageHalves};
 use crate::costs::memory;
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    Buffer, BufferId, Bytes, Content, DeviceId, Id, Nanos, Order, Pass, Place, Schedule,
+    Buffer, BufferId, Bytes, Content, DeviceId, Id, Nanos, Order, Place, Schedule,
     Subject, Touch, Work,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ pub(super) fn pipe(program: &Program, schedule: &Schedule) -> Limited {
     let plan = &schedule.plan;
     let mut stages = vec![StageHalves::default(); plan.stages as usize];
     for (_, routine) in schedule.routines.iter() {
-        let Some(half) = half(routine.pass) else { continue };
+        let Some(half) = Half::of(routine.pass) else { continue };
         let stage = &mut stages[routine.stage.index()];
         let time = match half {
             Half::Forward => &mut stage.forward,
@@ -115,7 +115,7 @@ fn last_readers(
     let mut last = BTreeMap::new();
     for action in schedule.actions.values() {
         let Work::Launch { routine, .. } = &action.work else { continue };
-        let Some(half) = half(schedule.routines[*routine].pass) else { continue };
+        let Some(half) = Half::of(schedule.routines[*routine].pass) else { continue };
         schedule.each_touch(&action.work, |Touch { row, .. }| {
             if received.contains_key(&row.buffer) {
                 let known = last.entry(row.buffer).or_insert(half);
@@ -124,16 +124,6 @@ fn last_readers(
         });
     }
     last
-}
-
-/// The half of a micro-batch's work that a pass is.
-fn half(pass: Pass) -> Option<Half> {
-    match pass {
-        Pass::Forward => Some(Half::Forward),
-        Pass::InputGradient => Some(Half::Input),
-        Pass::WeightGradient => Some(Half::Weight),
-        Pass::Backward | Pass::Combine | Pass::Norm | Pass::Update => None,
-    }
 }
 
 /// What each device may keep: its capacity without what lies there under any order. Devices of
