@@ -146,6 +146,17 @@ pub enum Subject {
     Workspace,
 }
 
+/// What passes of a stage keep for later ones of the same micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum KeptKind {
+    /// From forward to backward, or to the input gradient alone.
+    Activation,
+    /// From forward to the weight gradient.
+    Retained,
+    /// From the input gradient to the weight gradient.
+    Adjoint,
+}
+
 /// Which part of a flat array a buffer holds; affine in the coordinates.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
@@ -290,6 +301,24 @@ impl Subject {
         match self.state() {
             Some((stage, Slice::Shard(axis))) => Some((stage, axis)),
             Some((_, Slice::Whole)) | None => None,
+        }
+    }
+
+    /// The stage, and which of them it is, of what passes keep for later ones.
+    pub const fn kept(self) -> Option<(Stage, KeptKind)> {
+        match self {
+            Subject::Activation(stage) => Some((stage, KeptKind::Activation)),
+            Subject::Retained(stage) => Some((stage, KeptKind::Retained)),
+            Subject::Adjoint(stage) => Some((stage, KeptKind::Adjoint)),
+            Subject::Parameter(..)
+            | Subject::Gradient(..)
+            | Subject::Optimizer(..)
+            | Subject::Squares(_)
+            | Subject::Value(_)
+            | Subject::ValueGradient(_)
+            | Subject::Input(_)
+            | Subject::Metric
+            | Subject::Workspace => None,
         }
     }
 

@@ -57,7 +57,7 @@ mod yaml;
 pub use action::{Action, Collective, Content, Queue, Spot, Task, Wait, Work};
 pub use beside::{Doing, Touching, in_turn, most_open, needed_by, time_beside};
 pub use buffer::{
-    Axis, Buffer, Group, Kind, Place, Rest, Ring, Row, Slice, Splits, Subject,
+    Axis, Buffer, Group, KeptKind, Kind, Place, Rest, Ring, Row, Slice, Splits, Subject,
 };
 pub use check::{
     Checked, Culprit, Duty, Facts, Held, LANES_MAX, MICRO_BATCHES_MAX, Violation,

@@ -12,7 +12,7 @@ use super::{
     rows::{Life, Turns},
 };
 use crate::fit::ALIGNMENT;
-use roundelay_schedule::{BufferId, Bytes, Placement, RingId, Subject, Table};
+use roundelay_schedule::{BufferId, Bytes, KeptKind, Placement, RingId, Table};
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, BinaryHeap},
@@ -31,33 +31,6 @@ pub(crate) struct Common {
     pub(crate) places: Vec<u32>,
 }
 
-/// What has slots in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Class {
-    Activation,
-    Retained,
-    Adjoint,
-}
-
-impl Class {
-    fn of(subject: Subject) -> Option<Self> {
-        match subject {
-            Subject::Activation(_) => Some(Self::Activation),
-            Subject::Retained(_) => Some(Self::Retained),
-            Subject::Adjoint(_) => Some(Self::Adjoint),
-            Subject::Parameter(..)
-            | Subject::Gradient(..)
-            | Subject::Optimizer(..)
-            | Subject::Squares(..)
-            | Subject::Value(_)
-            | Subject::ValueGradient(_)
-            | Subject::Input(_)
-            | Subject::Metric
-            | Subject::Workspace => None,
-        }
-    }
-}
-
 /// The buffers that have slots in common.
 pub(super) fn in_common(
     draft: &Draft<'_>,
@@ -69,7 +42,7 @@ pub(super) fn in_common(
     }
     let size = |id: BufferId| draft.buffers[id].size.align_up(ALIGNMENT);
     let mut commons = BTreeMap::new();
-    for own in classes(draft, lives).into_values() {
+    for own in kinds(draft, lives).into_values() {
         let apart: Bytes = own.iter().map(|id| size(*id) * turns[*id].slots.into()).sum();
         let all: Vec<&[Life]> = own.iter().map(|id| &*lives[*id]).collect();
         let (slots, places) = taken(&all);
@@ -83,28 +56,28 @@ pub(super) fn in_common(
     commons
 }
 
-/// The buffers of each class on each device whose values all end within the period, where there are
+/// The buffers of each kind on each device whose values all end within the period, where there are
 /// several.
-fn classes(
+fn kinds(
     draft: &Draft<'_>,
     lives: &Table<BufferId, Vec<Life>>,
-) -> BTreeMap<(RingId, Class), Vec<BufferId>> {
+) -> BTreeMap<(RingId, KeptKind), Vec<BufferId>> {
     let period = i64::try_from(draft.actions.len()).unwrap_or(i64::MAX);
     let ends_within = |life: &Life| life.first >= 0 && life.last < period;
-    let mut classes: BTreeMap<(RingId, Class), Vec<BufferId>> = BTreeMap::new();
+    let mut kinds: BTreeMap<(RingId, KeptKind), Vec<BufferId>> = BTreeMap::new();
     for (id, buffer) in draft.buffers.iter() {
-        let class = match buffer.slots {
-            Slotting::PerMicroBatch => Class::of(buffer.subject),
+        let kept = match buffer.slots {
+            Slotting::PerMicroBatch => buffer.subject.kept(),
             Slotting::PerStep(_) | Slotting::InTurn(_) => None,
         };
         let is_alone = draft.sites.rings[buffer.home].devices.len() == 1;
         let shares = is_alone && lives[id].iter().all(ends_within);
-        if let Some(class) = class.filter(|_| shares) {
-            classes.entry((buffer.home, class)).or_default().push(id);
+        if let Some((_, kind)) = kept.filter(|_| shares) {
+            kinds.entry((buffer.home, kind)).or_default().push(id);
         }
     }
-    classes.retain(|_, own| own.len() > 1);
-    classes
+    kinds.retain(|_, own| own.len() > 1);
+    kinds
 }
 
 /// How many slots some buffers take in common, and of each the slots of its values.

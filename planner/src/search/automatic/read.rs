@@ -4,8 +4,8 @@ use super::pipe::{Half, Limited, Pipe, Rooms, StageHalves};
 use crate::costs::memory;
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    Buffer, BufferId, Bytes, Content, DeviceId, Id, Nanos, Order, Place, Schedule,
-    Subject, Touch, Work,
+    Buffer, BufferId, Bytes, Content, DeviceId, Id, KeptKind, Nanos, Order, Place,
+    Schedule, Subject, Touch, Work,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,20 +43,13 @@ pub(super) fn pipe(program: &Program, schedule: &Schedule) -> Limited {
 
 /// The stage of a buffer that keeps something for a later pass, from which pass and until which.
 fn kept(buffer: &Buffer) -> Option<(usize, Half, Half)> {
-    match buffer.subject {
-        Subject::Activation(stage) => Some((stage.index(), Half::Forward, Half::Input)),
-        Subject::Retained(stage) => Some((stage.index(), Half::Forward, Half::Weight)),
-        Subject::Adjoint(stage) => Some((stage.index(), Half::Input, Half::Weight)),
-        Subject::Parameter(..)
-        | Subject::Gradient(..)
-        | Subject::Optimizer(..)
-        | Subject::Squares(..)
-        | Subject::Value(_)
-        | Subject::ValueGradient(_)
-        | Subject::Input(_)
-        | Subject::Metric
-        | Subject::Workspace => None,
-    }
+    let (stage, kind) = buffer.subject.kept()?;
+    let (from, until) = match kind {
+        KeptKind::Activation => (Half::Forward, Half::Input),
+        KeptKind::Retained => (Half::Forward, Half::Weight),
+        KeptKind::Adjoint => (Half::Input, Half::Weight),
+    };
+    Some((stage.index(), from, until))
 }
 
 /// Reads what the messages of a micro-batch between neighbours take, one after another, what they
