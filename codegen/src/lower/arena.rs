@@ -37,7 +37,7 @@ pub(crate) fn lay_out(
     drafts: &Table<BufferId, DraftBuffer>,
     rows: &Rows,
 ) {
-    let period = i64::try_from(schedule.actions.len()).unwrap_or(i64::MAX);
+    let period = schedule.actions.len() as i64;
     let step = period / (2 * i64::from(schedule.plan.stages));
     let placement = schedule.plan.placement;
     let turn = |id: BufferId| match drafts[id].slots {

@@ -62,7 +62,7 @@ fn kinds(
     draft: &Draft<'_>,
     lives: &Table<BufferId, Vec<Life>>,
 ) -> BTreeMap<(RingId, KeptKind), Vec<BufferId>> {
-    let period = i64::try_from(draft.actions.len()).unwrap_or(i64::MAX);
+    let period = draft.period();
     let ends_within = |life: &Life| life.first >= 0 && life.last < period;
     let mut kinds: BTreeMap<(RingId, KeptKind), Vec<BufferId>> = BTreeMap::new();
     for (id, buffer) in draft.buffers.iter() {

@@ -307,6 +307,11 @@ impl<'a> Draft<'a> {
         id
     }
 
+    /// Places of one period: one for each action.
+    pub(crate) fn period(&self) -> i64 {
+        self.actions.len() as i64
+    }
+
     /// A place beside a slot, behind all that stands there already.
     pub(crate) fn key(&self, slot: u32, side: Side) -> Key {
         let found = self.order.slot(slot);
@@ -320,7 +325,8 @@ impl<'a> Draft<'a> {
 
     /// The same place, behind all that stands there already.
     pub(crate) fn behind(&self, key: Key) -> Key {
-        Key { sequence: u32::try_from(self.actions.len()).unwrap_or(u32::MAX), ..key }
+        let sequence = u32::try_from(self.actions.len());
+        Key { sequence: sequence.expect("actions are counted in 32 bits"), ..key }
     }
 
     /// The same moment, behind all that stands there already.

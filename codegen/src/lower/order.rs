@@ -74,11 +74,10 @@ impl Slots {
         let (stages, micro_batches) = (size.stages as usize, size.micro_batches as usize);
         let index = vec![None; Pass::ON_MICRO_BATCHES.len() * stages * micro_batches];
         let mut order = Self { slots, stages, micro_batches, index };
-        for number in 0..order.slots.len() {
-            let Slot { pass, stage, micro_batch, .. } = order.slots[number];
+        for number in 0..order.len() {
+            let Slot { pass, stage, micro_batch, .. } = order.slot(number);
             let cell = order.cell(pass, stage, micro_batch);
-            let before =
-                order.index[cell].replace(u32::try_from(number).unwrap_or(u32::MAX));
+            let before = order.index[cell].replace(number);
             assert_eq!(before, None, "no pass stands twice");
         }
         let each = order.stages().map(|stage| order.passes(stage).len() * micro_batches);

@@ -25,7 +25,7 @@ pub(crate) fn fill(schedule: &mut Schedule, cells: &Cells, recurrence: u64) {
 }
 
 fn carry(schedule: &mut Schedule, cells: &Cells, cell: usize, step: u64, version: i64) {
-    let step = i64::try_from(step).unwrap_or(i64::MAX);
+    let step = i64::try_from(step).expect("a version is a small number");
     let id = cells.buffer(cell);
     let inside = cell - cells.of(id).start;
     let slots = schedule.buffers[id].slots as usize;
@@ -47,7 +47,7 @@ fn carry(schedule: &mut Schedule, cells: &Cells, cell: usize, step: u64, version
 /// The place that turns into `index` in period `step`.
 fn unturned(index: usize, turn: u32, step: i64, length: usize) -> usize {
     let place = index as i64 - i64::from(turn) * step;
-    usize::try_from(place.rem_euclid(length as i64)).unwrap_or(0)
+    usize::try_from(place.rem_euclid(length as i64)).expect("a remainder is not negative")
 }
 
 /// A touch of parameters or optimizer state.

@@ -107,7 +107,7 @@ impl Rows {
         let visitors: Table<RingId, Visitors> =
             rings.map(|ring| Visitors::new(draft, ring)).collect();
         let lives = lives(draft, order, &visitors);
-        let period = i64::try_from(draft.actions.len()).unwrap_or(i64::MAX);
+        let period = draft.period();
         let turns = |(id, row): (BufferId, &DraftBuffer)| {
             let home = row.home;
             let (slots, turn) = match row.slots {
@@ -172,7 +172,8 @@ impl Rows {
 }
 
 fn turned(number: i64, slots: u32) -> u32 {
-    u32::try_from(number.rem_euclid(i64::from(slots))).unwrap_or(0)
+    let place = u32::try_from(number.rem_euclid(i64::from(slots)));
+    place.expect("a remainder is less than the number of slots")
 }
 
 /// First and last touch of every value.
@@ -189,7 +190,7 @@ fn lives(
         Slotting::PerStep(_) => vec![Life::NONE],
     });
     let mut lives: Table<BufferId, Vec<Life>> = values.collect();
-    let period = i64::try_from(draft.actions.len()).unwrap_or(i64::MAX);
+    let period = draft.period();
     for (number, rank) in order.iter().zip(0..) {
         let DraftAction { lag, work, .. } = &draft.actions[*number as usize];
         draft.each_hold(work, |hold| {
@@ -245,7 +246,7 @@ fn fewest(lives: &[Life], period: i64) -> u32 {
     let count = lives.len();
     let free = |slots: usize| {
         let (later, ahead) = (slots / count, slots % count);
-        let shift = |turns: usize| i64::try_from(turns).unwrap_or(i64::MAX) * period;
+        let shift = |turns: usize| turns as i64 * period;
         let (near, far) = lives.split_at(ahead);
         let follow = |lives: &[Life], next: &[Life], turns: usize| {
             let mut pairs = lives.iter().zip(next);

@@ -141,8 +141,9 @@ impl Sites {
         let number =
             micro_batch.index() as i64 - i64::from(lag) * i64::from(self.micro_batches);
         let place = number.rem_euclid(self.rings[ring].devices.len() as i64);
-        let at = Place { ring, place: u32::try_from(place).unwrap_or(0) };
-        Site { at, lane: u32::try_from(lane).unwrap_or(0) }
+        let place = u32::try_from(place).expect("a ring has few devices");
+        let lane = u32::try_from(lane).expect("lanes are counted in 32 bits");
+        Site { at: Place { ring, place }, lane }
     }
 
     fn mirror_site(&self, stage: Stage, micro_batch: MicroBatch) -> Site {
@@ -167,7 +168,8 @@ impl Sites {
 
     /// Number of devices of a ring.
     pub(crate) fn length(&self, ring: RingId) -> u32 {
-        u32::try_from(self.rings[ring].devices.len()).unwrap_or(u32::MAX)
+        let length = u32::try_from(self.rings[ring].devices.len());
+        length.expect("a ring has few devices")
     }
 
     /// Whether several devices turn under the stages of a ring.

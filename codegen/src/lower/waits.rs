@@ -20,6 +20,9 @@ use roundelay_schedule::{
 };
 use std::cmp::Reverse;
 
+/// Why the periods that are followed, and those between two touches, can be counted.
+const SOON: &str = "a cell recurs soon";
+
 /// Fills in `Action::after`.
 pub(crate) fn derive(schedule: &mut Schedule, (cells, writes): (&Cells, &Writes)) {
     let mut unrolled = Unrolled::new(schedule, cells);
@@ -28,12 +31,12 @@ pub(crate) fn derive(schedule: &mut Schedule, (cells, writes): (&Cells, &Writes)
     let mut actions = std::mem::take(&mut schedule.actions);
     let mut turned = Turned::new(schedule, cells, 0);
     for period in horizon.period..recurrence {
-        turned.turn_to(i64::try_from(period).unwrap_or(i64::MAX));
+        turned.turn_to(i64::try_from(period).expect(SOON));
         for (id, action) in actions.iter().skip(horizon.lines_above(period)) {
             unrolled.issue(period, id, action, &turned);
         }
     }
-    turned.turn_to(i64::try_from(recurrence).unwrap_or(i64::MAX));
+    turned.turn_to(i64::try_from(recurrence).expect(SOON));
     for (id, action) in actions.iter_mut() {
         unrolled.issue(recurrence, id, action, &turned);
         action.after = unrolled.waits.as_slice().into();
@@ -119,7 +122,7 @@ impl Unrolled {
                 let line = usize::try_from(earlier.number % self.lines);
                 self.waits.push(Wait {
                     action: ActionId::new(line.expect("lines are counted in 32 bits")),
-                    distance: u32::try_from(distance).expect("a cell recurs soon"),
+                    distance: u32::try_from(distance).expect(SOON),
                 });
             }
         }

@@ -103,7 +103,7 @@ impl Sorted for Vec<Timed> {
             pass: timed.pass,
             stage: Stage::numbered(timed.stage),
             micro_batch: MicroBatch::numbered(timed.micro_batch),
-            lag: u32::try_from(timed.start / period).unwrap_or(u32::MAX),
+            lag: u32::try_from(timed.start / period).expect("a lag is a small number"),
             start: timed.start % period,
             end: timed.start % period + duration,
             beside: None,

@@ -48,14 +48,14 @@ pub(super) fn lay_out(
 impl Pool {
     /// One slot suffices when the device that updates goes on with the new version.
     fn versions(&self, draft: &Draft<'_>) -> u32 {
-        let next = MicroBatch::new(usize::try_from(self.length - 1).unwrap_or(0));
+        let next = MicroBatch::numbered(counted(self.length - 1));
         1 + draft.delay(self.stage, next).unsigned_abs()
     }
 
     /// The place, in a period, of the device that takes micro-batch number m = tN + i.
     fn place(&self, number: i64, period: i64) -> Place {
         let place = (number - self.micro_batches * period).rem_euclid(self.length);
-        Place { ring: self.ring, place: u32::try_from(place).unwrap_or(0) }
+        Place { ring: self.ring, place: counted(place) }
     }
 
     /// Where the device of micro-batch number m has version 0 in a buffer, at a moment.
@@ -71,10 +71,8 @@ impl Pool {
 
     fn split(&self, number: i64) -> (i64, MicroBatch) {
         let i = number.rem_euclid(self.micro_batches);
-        (
-            number.div_euclid(self.micro_batches),
-            MicroBatch::new(usize::try_from(i).unwrap_or(0)),
-        )
+        let step = number.div_euclid(self.micro_batches);
+        (step, MicroBatch::numbered(counted(i)))
     }
 
     /// Right after the last pass of micro-batch number m.
@@ -96,7 +94,7 @@ impl Pool {
         let last = draft.last().index() as i64;
         for hop in 1..self.length {
             let (giver, taker) = (last - self.length + hop, last - self.length + hop + 1);
-            let so_far = Sum::All(lists[..usize::try_from(hop).unwrap_or(0)].to_vec());
+            let so_far = Sum::All(lists[..counted(hop) as usize].to_vec());
             let received =
                 draft.spare_buffer(self.ring, Subject::Gradient, self.stage, 1);
             let moment = self.released(draft, giver);
@@ -141,8 +139,8 @@ impl Pool {
         parameter: BufferId,
         versions: u32,
     ) -> Result<(), LowerError> {
-        let first =
-            (0..).find(|number| self.version_of(draft, *number) == 0).unwrap_or(0);
+        let first = (0..).find(|number| self.version_of(draft, *number) == 0);
+        let first = first.expect("some micro-batch reads every version");
         let (mut source, mut ready) = (-1i64, self.released(draft, -1));
         let made = source.rem_euclid(self.length);
         for reader in
@@ -151,7 +149,8 @@ impl Pool {
             let stale =
                 |number: &i64| self.version_of(draft, *number) <= -i64::from(versions);
             let earlier = (1..).map(|turn| reader - turn * self.length).find(stale);
-            let freed = self.released(draft, earlier.unwrap_or(reader));
+            let earlier = earlier.expect("versions grow with micro-batches");
+            let freed = self.released(draft, earlier);
             let moment = ready.max(freed);
             let ends = [source, reader].map(|number| self.end(number, moment, parameter));
             ready = draft.carry(moment, ends, Content::Parameter(self.stage))?;
@@ -159,4 +158,9 @@ impl Pool {
         }
         Ok(())
     }
+}
+
+/// A number of a device or micro-batch.
+fn counted(number: i64) -> u32 {
+    u32::try_from(number).expect("devices and micro-batches are counted in 32 bits")
 }

@@ -252,7 +252,7 @@ impl Shards {
     fn reduce_across(&self, draft: &mut Draft<'_>, along: Along, last: usize) {
         let cell = draft.sites.micro_batches as usize;
         let group = |i: MicroBatch| {
-            let parts = 0..usize::try_from(self.state.shards).unwrap_or(usize::MAX);
+            let parts = 0..self.state.shards as usize;
             Sum::list(parts.map(move |part| MicroBatch::new(part * cell + i.index())))
         };
         let sum = Sum::All(draft.order.micro_batches().map(group).collect());
