@@ -319,7 +319,7 @@ impl<'a> Run<'a> {
         step: Step,
         stage: Stage,
         Spot { at, row }: Spot,
-        made: Option<SumId>,
+        made: SumId,
     ) {
         let Some(tree) = self.tree(stage) else { return };
         if self.reported.insert((Some(step.action), usize::MAX)) {
@@ -328,7 +328,7 @@ impl<'a> Run<'a> {
                 stage,
                 at,
                 row,
-                made: made.map(|sum| self.sums.spell(sum)),
+                made: self.sums.spell(made),
                 plan: self.sums.spell(tree.whole),
             });
         }

@@ -177,7 +177,7 @@ impl Run<'_> {
         };
         let planned = addition.map_or(tree.whole, |addition| tree.with(addition));
         match made {
-            Ok(Some(sum)) if tree.has(sum) => Held::Gradient(state, t, sum),
+            Ok(sum) if tree.has(sum) => Held::Gradient(state, t, sum),
             Ok(sum) => {
                 self.misplan(launch.step, state, launch.spot(place), sum);
                 Held::Gradient(state, t, planned)
@@ -197,21 +197,17 @@ impl Run<'_> {
         launch: Launch<'_>,
         own: usize,
         addition: MicroBatch,
-    ) -> Result<Option<SumId>, Refused> {
+    ) -> Result<SumId, Refused> {
         match launch.routine.arguments[own].access {
-            Access::Write => Ok(Some(self.sums.first(addition))),
+            Access::Write => Ok(self.sums.first(addition)),
             Access::Read | Access::Update => {
                 let before = self.partial(launch, own, Some(addition))?;
-                Ok(Some(self.sums.add(before, addition)))
+                Ok(self.sums.add(before, addition))
             }
         }
     }
 
-    fn combine(
-        &mut self,
-        launch: Launch<'_>,
-        own: usize,
-    ) -> Result<Option<SumId>, Refused> {
+    fn combine(&mut self, launch: Launch<'_>, own: usize) -> Result<SumId, Refused> {
         let received = launch.routine.place_of(Role::Received).ok_or(Refused)?;
         let received = self.partial(launch, received, None)?;
         let tree = self.tree(self.state(launch, own));
@@ -219,7 +215,7 @@ impl Run<'_> {
         // a + b = b + a, bit for bit: the plan says which of the two it means.
         let sums = [(received, own), (own, received)].map(|(a, b)| self.sums.join(a, b));
         let planned = tree.filter(|tree| tree.has(sums[1]) && !tree.has(sums[0]));
-        Ok(Some(sums[usize::from(planned.is_some())]))
+        Ok(sums[usize::from(planned.is_some())])
     }
 
     /// The gradient sum that an argument holds, of the right state and step.

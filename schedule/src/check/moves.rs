@@ -108,23 +108,19 @@ impl Run<'_> {
             }
         }
         let total = self.total(stage, group, &own);
-        match total {
-            Some(sum) if tree.has(sum) => {
-                let named = sum == carried || own.iter().all(|own| *own == carried);
-                if !named {
-                    let expected = Held::Gradient(stage, step.t, carried);
-                    self.refuse(step, spot(group.places[0]), 0, expected);
-                }
-                Held::Gradient(stage, step.t, sum)
-            }
-            _ => {
-                self.misplan(step, stage, spot(group.places[0]), total);
-                planned
-            }
+        if !tree.has(total) {
+            self.misplan(step, stage, spot(group.places[0]), total);
+            return planned;
         }
+        let named = total == carried || own.iter().all(|own| *own == carried);
+        if !named {
+            let expected = Held::Gradient(stage, step.t, carried);
+            self.refuse(step, spot(group.places[0]), 0, expected);
+        }
+        Held::Gradient(stage, step.t, total)
     }
 
-    fn total(&mut self, state: Stage, group: &Group, own: &[SumId]) -> Option<SumId> {
+    fn total(&mut self, state: Stage, group: &Group, own: &[SumId]) -> SumId {
         let mut all = None;
         for shift in shifts(self.schedule, state, group) {
             for sum in own {
@@ -132,7 +128,7 @@ impl Run<'_> {
                 all = Some(self.sums.append(all, sum));
             }
         }
-        all
+        all.expect("groups have members")
     }
 }
 

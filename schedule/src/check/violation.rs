@@ -123,8 +123,8 @@ pub enum Violation {
         at: Place,
         /// The row that has the sum.
         row: Row,
-        /// What it makes; nothing when it is deeper than a sum of sums.
-        made: Option<Sum>,
+        /// What it makes.
+        made: Sum,
         /// What the plan says.
         plan: Sum,
     },
@@ -269,12 +269,14 @@ impl fmt::Display for Violation {
                 Apart(found, expected),
                 Writer(found, *writer)
             ),
-            Violation::Tree { action, stage, at, row, made, plan } => {
-                let place = format!("{stage} in {row} on {at}");
-                let (makes, mend) = makes(made.as_ref(), plan);
-                let plan = Spelled(plan);
-                write!(f, "{action} {makes} {place}; the plan adds {plan}: {mend}")
-            }
+            Violation::Tree { action, stage, at, row, made, plan } => write!(
+                f,
+                "{action} makes the gradient sum {}{} of {stage} in {row} on {at}; the plan \
+                 adds {}: take the micro-batches in the plan's order",
+                Spelled(made),
+                Parting([made, plan]),
+                Spelled(plan)
+            ),
             Violation::Rest { at, row, expected, found, writer, steps } => write!(
                 f,
                 "{row} on {at} holds {found}{} after a segment of {steps} steps that ends \
@@ -302,21 +304,6 @@ fn overfull(
          more devices, or let lives share addresses",
         capacity.0, needed.0
     )
-}
-
-/// What a line does to the gradient of a stage, and what to do about it.
-fn makes(made: Option<&Sum>, plan: &Sum) -> (String, &'static str) {
-    match made {
-        Some(made) => (
-            format!(
-                "makes the gradient sum {}{} of",
-                Spelled(made),
-                Parting([made, plan])
-            ),
-            "take the micro-batches in the plan's order",
-        ),
-        None => ("adds nothing to the gradient of".into(), "give its group members"),
-    }
 }
 
 fn does(access: Access) -> &'static str {

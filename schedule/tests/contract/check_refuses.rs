@@ -253,7 +253,7 @@ fn swapped_backward_passes_make_another_sum() {
             }
         }
     });
-    let Violation::Tree { action: line, made: Some(made), .. } = found.first() else {
+    let Violation::Tree { action: line, made, .. } = found.first() else {
         panic!("{found}");
     };
     assert_eq!(*line, action(7));
