@@ -59,13 +59,11 @@ pub(super) fn check(
 
 /// The newest version of all that is trained is kept between segments.
 fn kept(schedule: &Schedule, faults: &mut Faults) {
-    let mut newest = BTreeSet::new();
+    let mut newest: BTreeSet<Held> = BTreeSet::new();
     for buffer in schedule.buffers.values() {
         let Rest::Carried(ages) = &buffer.rest else { continue };
         if ages.iter().flatten().any(|age| *age == Some(0)) {
-            newest.extend(
-                version(buffer.subject, 0).map(|held| held.seen_from(0, |()| ())),
-            );
+            newest.extend(version(buffer.subject, 0));
         }
     }
     let stateful = schedule.job.optimizer_width() > 0;

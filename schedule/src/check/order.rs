@@ -52,7 +52,7 @@ pub(super) fn check(schedule: &Schedule, layout: &Layout, faults: &mut Faults) {
     }
 }
 
-/// A touch that later ones are compared with; number 0 when there was none.
+/// A touch that later ones are compared with.
 #[derive(Clone, Copy, Debug)]
 struct Touched {
     stamp: Stamp,

@@ -179,6 +179,8 @@ impl<'a> Body<'a> {
                 if accesses[index] == wanted {
                     let argument = call.operands[index].argument as usize;
                     let one = self.may_touch(argument, range, wanted);
+                    let declared = self.routine.arguments[argument].access;
+                    self.lost |= declared == Access::Read && wanted != Access::Read;
                     self.touch(argument, range, wanted, deed);
                     all = all.and(one);
                 }
@@ -213,7 +215,7 @@ impl<'a> Body<'a> {
     }
 
     fn may_touch(
-        &mut self,
+        &self,
         argument: usize,
         range: &Range<u64>,
         access: Access,
@@ -226,7 +228,6 @@ impl<'a> Body<'a> {
         let fresh = role == Role::Workspace || declared == Access::Write;
         match (declared, access) {
             (Access::Read, Access::Write | Access::Update) => {
-                self.lost = true;
                 Err(format!("writes argument {argument}, which is only read"))
             }
             (_, Access::Read | Access::Update) if fresh && !defined && !self.lost => {
@@ -357,13 +358,13 @@ fn distinct(
 ) -> Result<(), String> {
     for (one, first) in ranges.iter().enumerate() {
         for (other, second) in ranges.iter().enumerate().skip(one + 1) {
-            let [read, written] = [one, other].map(|place| &call.operands[place]);
-            let same = read.argument == written.argument
+            let [left, right] = [one, other].map(|place| &call.operands[place]);
+            let same = left.argument == right.argument
                 && first.start.max(second.start) < first.end.min(second.end);
             if !same || [one, other].iter().all(|o| accesses[*o] == Access::Read) {
                 continue;
             }
-            let alike = first == second && read.element == written.element;
+            let alike = first == second && left.element == right.element;
             if !alike || !catalogue.replaces(call).contains(&[one, other]) {
                 return Err(format!(
                     "operands {one} and {other} overlap, and one is written"

@@ -1,6 +1,7 @@
-//! Rule 1 for updates: with the constants of the job, one call of the optimizer makes the next parameters, from all that its routine
-//! is given, each array where it is known to lie. So nothing is updated twice or in parts that are
-//! bounded apart, no array stands for another, and what is kept means the same to all schedules.
+//! Rule 1 for updates: with the constants of the job, one call of the optimizer makes the next
+//! parameters, from all that its routine is given, each array where it is known to lie. So nothing is
+//! updated twice or in parts that are bounded apart, no array stands for another, and what is kept
+//! means the same to all schedules.
 
 use super::norm;
 use crate::{
