@@ -4,7 +4,7 @@
 use super::{
     call::{Call, number},
     decoder::{Positions, TIED, Table, sequence},
-    encoder::{Encoder, classes, classes_of_examples, map},
+    encoder::{Encoder, Layers, classes, classes_of_examples, map},
     family::head,
     fields::Fields,
     gpt::positions,
@@ -138,8 +138,8 @@ impl Release {
         let vocabulary = fields.size_or("vocab_size", self.vocabulary);
         let why = "positions are a trained table";
         fields.only("position_embedding_type", &json!("absolute"), why);
-        let encoder =
-            Encoder::new(fields, (true, vocabulary), (Branches::NormsAfter, 0.1));
+        let layers = Layers { bias: true, branches: Branches::NormsAfter, dropout: 0.1 };
+        let encoder = Encoder::new(fields, layers);
         for pooler in POOLER {
             fields.value(pooler);
         }

@@ -22,7 +22,6 @@ pub(super) struct Sizes {
     pub(super) head_width: u64,
     /// Width inside of the feed-forward block.
     pub(super) hidden: u64,
-    pub(super) vocabulary: u64,
 }
 
 /// A decoder between tokens and logits.
@@ -31,6 +30,7 @@ pub(super) struct Decoder {
     pub(super) name: &'static str,
     pub(super) sequence: u64,
     pub(super) sizes: Sizes,
+    pub(super) vocabulary: u64,
     /// Deviation of new matrices.
     pub(super) deviation: f64,
     /// That of the last matrix of every branch, where it is another one.
@@ -96,8 +96,9 @@ impl Table {
 }
 
 impl Sizes {
-    /// Notes what does not fit.
-    pub(super) fn check(&self, fields: &mut Fields<'_>, [heads, key_heads]: [&str; 2]) {
+    /// Notes what does not fit; `heads` is the field with their number. No family but those with
+    /// `num_key_value_heads` has fewer key heads.
+    pub(super) fn check(&self, fields: &mut Fields<'_>, heads: &str) {
         if !fields.is_clean() {
             return;
         }
@@ -107,7 +108,7 @@ impl Sizes {
                 self.key_heads, self.heads
             );
             let hint = "every key head serves the same number of heads";
-            fields.refuse(key_heads, Code::Value, message, hint);
+            fields.refuse("num_key_value_heads", Code::Value, message, hint);
         }
         if self.head_width == 0 {
             let message =
@@ -200,8 +201,7 @@ impl Decoder {
     }
 
     fn names(&self) -> Vec<(&'static str, String)> {
-        let Sizes { width, heads, key_heads, head_width, hidden, vocabulary, .. } =
-            self.sizes;
+        let Sizes { width, heads, key_heads, head_width, hidden, .. } = self.sizes;
         let mut names = vec![("seq", self.sequence), ("width", width), ("heads", heads)];
         if self.sizes.key_argument().is_some() {
             names.push(("key_heads", key_heads));
@@ -209,7 +209,7 @@ impl Decoder {
         if self.sizes.head_argument().is_some() {
             names.push(("head_width", head_width));
         }
-        names.extend([("hidden", hidden), ("vocab", vocabulary)]);
+        names.extend([("hidden", hidden), ("vocab", self.vocabulary)]);
         let whole = names.into_iter().map(|(name, value)| (name, value.to_string()));
         let base = self.base.map(|base| ("base", number(base)));
         let epsilon = (self.epsilon != USUAL).then(|| ("epsilon", number(self.epsilon)));

@@ -26,13 +26,18 @@ pub(super) struct Encoder {
     pub(super) dropout: f64,
 }
 
+/// What families of encoders differ in.
+pub(super) struct Layers {
+    /// Whether queries, keys and values have biases.
+    pub(super) bias: bool,
+    pub(super) branches: Branches,
+    /// Dropout where the configuration says nothing.
+    pub(super) dropout: f64,
+}
+
 impl Encoder {
-    /// `bias` of queries, keys and values; `vocabulary` where there is one.
-    pub(super) fn new(
-        fields: &mut Fields<'_>,
-        (bias, vocabulary): (bool, u64),
-        (branches, dropout): (Branches, f64),
-    ) -> Self {
+    pub(super) fn new(fields: &mut Fields<'_>, layers: Layers) -> Self {
+        let Layers { bias, branches, dropout } = layers;
         let width = fields.size_or("hidden_size", 768);
         let heads = fields.size_or("num_attention_heads", 12);
         let sizes = Sizes {
@@ -42,9 +47,8 @@ impl Encoder {
             key_heads: heads,
             head_width: Sizes::even(width, heads),
             hidden: fields.size_or("intermediate_size", 3072),
-            vocabulary,
         };
-        sizes.check(fields, ["num_attention_heads", "num_attention_heads"]);
+        sizes.check(fields, "num_attention_heads");
         let epsilon = fields.epsilon("layer_norm_eps", 1e-12);
         let deviation = fields.above_zero("initializer_range", 0.02);
         attention_dropout(fields, "attention_probs_dropout_prob", dropout);
@@ -129,7 +133,8 @@ pub(super) fn classes_of_examples(fields: &mut Fields<'_>) -> u64 {
 pub(super) fn vit(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
     head(fields, &[("ViTForImageClassification", ())], &["ViTModel"]);
     let bias = fields.truth_or("qkv_bias", true);
-    let encoder = Encoder::new(fields, (bias, 1), (Branches::NormsBefore, 0.0));
+    let layers = Layers { bias, branches: Branches::NormsBefore, dropout: 0.0 };
+    let encoder = Encoder::new(fields, layers);
     let image = fields.size_or("image_size", 224);
     let patch = fields.size_or("patch_size", 16);
     let channels = fields.size_or("num_channels", 3);

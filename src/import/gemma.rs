@@ -73,6 +73,7 @@ const GAINS: &str = "Norms multiply by a gain that starts at one. The published 
 /// What the generations have in common.
 struct Reading {
     sizes: Sizes,
+    vocabulary: u64,
     sequence: u64,
     epsilon: f64,
     deviation: f64,
@@ -95,9 +96,9 @@ impl Reading {
             key_heads,
             head_width: fields.size_or("head_dim", HEAD_WIDTH),
             hidden: fields.size_or("intermediate_size", defaults.hidden),
-            vocabulary: fields.size_or("vocab_size", defaults.vocabulary),
         };
-        sizes.check(fields, ["num_attention_heads", "num_key_value_heads"]);
+        let vocabulary = fields.size_or("vocab_size", defaults.vocabulary);
+        sizes.check(fields, "num_attention_heads");
         pairs(fields, "head_dim", sizes.head_width);
         let most = fields.size_or("max_position_embeddings", defaults.positions);
         let most = ("max_position_embeddings", most);
@@ -111,6 +112,7 @@ impl Reading {
         whole(fields);
         Self {
             sizes,
+            vocabulary,
             sequence: sequence(fields, options, most, Positions::Angles),
             epsilon: fields.epsilon("rms_norm_eps", 1e-6),
             deviation: fields.above_zero("initializer_range", 0.02),
@@ -135,7 +137,7 @@ impl Reading {
         layers: Layers,
     ) -> Model {
         let Layers { activation, branches, kinds, base, cap } = layers;
-        let Self { sizes, sequence, epsilon, deviation, attention } = self;
+        let Self { sizes, vocabulary, sequence, epsilon, deviation, attention } = self;
         let norm = Norm::new("rms_norm", epsilon);
         let gated = Call::new("gated").then("hidden");
         let gated = gated.with("activation", format!("\"{activation}\""));
@@ -152,6 +154,7 @@ impl Reading {
             name: defaults.name,
             sequence,
             sizes,
+            vocabulary,
             deviation,
             output_deviation: None,
             epsilon,

@@ -39,9 +39,9 @@ pub(super) fn gpt2(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
         key_heads: heads,
         head_width: Sizes::even(width, heads),
         hidden: fields.open_size("n_inner", None).unwrap_or(4 * width),
-        vocabulary: fields.size_or("vocab_size", 50257),
     };
-    sizes.check(fields, ["n_head", "n_head"]);
+    let vocabulary = fields.size_or("vocab_size", 50257);
+    sizes.check(fields, "n_head");
     for summary in SUMMARIES {
         fields.value(summary);
     }
@@ -80,6 +80,7 @@ pub(super) fn gpt2(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
         name: "gpt2",
         sequence: length,
         sizes,
+        vocabulary,
         deviation,
         output_deviation: Some(deviation / (2.0 * sizes.layers as f64).sqrt()),
         epsilon,
@@ -125,9 +126,9 @@ pub(super) fn opt(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
         key_heads: heads,
         head_width: Sizes::even(width, heads),
         hidden: fields.size_or("ffn_dim", 3072),
-        vocabulary: fields.size_or("vocab_size", 50272),
     };
-    sizes.check(fields, ["num_attention_heads", "num_attention_heads"]);
+    let vocabulary = fields.size_or("vocab_size", 50272);
+    sizes.check(fields, "num_attention_heads");
     let most = fields.size_or("max_position_embeddings", 2048);
     let most_named = ("max_position_embeddings", most);
     let length = sequence(fields, options, most_named, Positions::Trained);
@@ -165,6 +166,7 @@ pub(super) fn opt(fields: &mut Fields<'_>, options: &ImportOptions) -> Model {
         name: "opt",
         sequence: length,
         sizes,
+        vocabulary,
         deviation,
         output_deviation: None,
         epsilon: 1e-5,
@@ -196,9 +198,9 @@ pub(super) fn gpt_neox(fields: &mut Fields<'_>, options: &ImportOptions) -> Mode
         key_heads: heads,
         head_width: Sizes::even(width, heads),
         hidden: fields.size_or("intermediate_size", 24576),
-        vocabulary: fields.size_or("vocab_size", 50432),
     };
-    sizes.check(fields, ["num_attention_heads", "num_attention_heads"]);
+    let vocabulary = fields.size_or("vocab_size", 50432);
+    sizes.check(fields, "num_attention_heads");
     let most = fields.size_or("max_position_embeddings", 2048);
     let most = ("max_position_embeddings", most);
     let length = sequence(fields, options, most, Positions::Angles);
@@ -230,6 +232,7 @@ pub(super) fn gpt_neox(fields: &mut Fields<'_>, options: &ImportOptions) -> Mode
         name: "gpt_neox",
         sequence: length,
         sizes,
+        vocabulary,
         deviation,
         output_deviation: None,
         epsilon,

@@ -81,6 +81,7 @@ const PHI3: Defaults = Defaults {
 /// What the families of this file have in common, and how their attention differs.
 struct Reading {
     sizes: Sizes,
+    vocabulary: u64,
     sequence: u64,
     epsilon: f64,
     deviation: f64,
@@ -104,15 +105,16 @@ impl Reading {
             key_heads: key_heads.unwrap_or(heads),
             head_width: head_width.unwrap_or(Sizes::even(width, heads)),
             hidden: fields.size_or("intermediate_size", defaults.hidden),
-            vocabulary: fields.size_or("vocab_size", defaults.vocabulary),
         };
-        sizes.check(fields, ["num_attention_heads", "num_key_value_heads"]);
+        let vocabulary = fields.size_or("vocab_size", defaults.vocabulary);
+        sizes.check(fields, "num_attention_heads");
         pairs(fields, "head_dim", sizes.head_width);
         let most = fields.size_or("max_position_embeddings", defaults.positions);
         let most = ("max_position_embeddings", most);
         attention_dropout(fields, "attention_dropout", 0.0);
         Self {
             sizes,
+            vocabulary,
             sequence: sequence(fields, options, most, Positions::Angles),
             epsilon: fields.epsilon("rms_norm_eps", defaults.epsilon),
             deviation: fields.above_zero("initializer_range", 0.02),
@@ -127,7 +129,7 @@ impl Reading {
         layers: Layers<'_>,
     ) -> Model {
         let Layers { attention, feed_bias, dropout, window, windowed } = layers;
-        let Self { sizes, sequence, epsilon, deviation, angles } = self;
+        let Self { sizes, vocabulary, sequence, epsilon, deviation, angles } = self;
         let norm = Norm::new("rms_norm", epsilon);
         let activation = gate(fields, "hidden_act", "silu");
         let other = (activation != "silu").then(|| format!("\"{activation}\""));
@@ -147,6 +149,7 @@ impl Reading {
             name: defaults.name,
             sequence,
             sizes,
+            vocabulary,
             deviation,
             output_deviation: None,
             epsilon,
