@@ -2,9 +2,8 @@
 
 mod cli;
 
-#[cfg(unix)]
-use std::sync::Arc;
-use std::{env, process::ExitCode};
+use signal_hook::{consts::SIGXFSZ, flag};
+use std::{env, process::ExitCode, sync::Arc};
 
 /// How many queues CUDA keeps on a GPU, which it reads when it is started: with its usual eight, streams
 /// share queues, and one that waits holds up others.
@@ -18,15 +17,9 @@ fn main() -> ExitCode {
 
 /// What would make a file larger than a process may write fails with a reason then, instead of ending the
 /// process without a word. Where that cannot be asked for, all stays as the system has it.
-#[cfg(unix)]
 fn take_limits_for_errors() {
-    use signal_hook::{consts::SIGXFSZ, flag};
     let _ = flag::register(SIGXFSZ, Arc::default());
 }
-
-/// There is no such signal.
-#[cfg(not(unix))]
-fn take_limits_for_errors() {}
 
 /// Asks for as many queues as there are, unless the user says how many.
 #[expect(unsafe_code, reason = "CUDA takes this from the environment alone")]

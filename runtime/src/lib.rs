@@ -2,6 +2,9 @@
 //!
 //! This crate must not know: the language, how a schedule was found or lowered.
 
+#[cfg(not(unix))]
+compile_error!("Roundelay runs on Unix alone: it needs its files, links and signals");
+
 mod any_machine;
 mod awake;
 mod blocks;

@@ -15,6 +15,7 @@ use roundelay_schedule::Bytes;
 use std::{
     fs::{self, File, FileType},
     io::{self, Write},
+    os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
 };
 use thiserror::Error;
@@ -266,12 +267,9 @@ pub(crate) fn write_whole(
     unfinished.finish(&file)
 }
 
-/// Names reach the disk with their folder; systems that cannot open folders do so on their own, and so
-/// must those of a folder that may be written to, but not listed.
+/// Names reach the disk with their folder; those of a folder that may be written to, but not listed, must
+/// do so on their own.
 pub(crate) fn bring_to_disk(folder: &Path) -> io::Result<()> {
-    if cfg!(not(unix)) {
-        return Ok(());
-    }
     match File::open(folder) {
         Ok(folder) => folder.sync_all(),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
@@ -314,16 +312,8 @@ fn place(path: &Path) -> io::Result<Place> {
 }
 
 /// Whether what is written there goes on to somewhere else.
-#[cfg(unix)]
 fn is_stream(found: FileType) -> bool {
-    use std::os::unix::fs::FileTypeExt;
     found.is_fifo() || found.is_char_device()
-}
-
-/// Whether what is written there goes on to somewhere else, which only Unix says of names.
-#[cfg(not(unix))]
-fn is_stream(_: FileType) -> bool {
-    false
 }
 
 #[cfg(test)]

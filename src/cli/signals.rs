@@ -1,6 +1,10 @@
 //! Signals that ask a command to end: Ctrl-C, SIGTERM, which launchers and schedulers of jobs send before they end
 //! a process, and SIGHUP, which a terminal sends that is closed.
 
+use signal_hook::{
+    consts::{SIGHUP, SIGTERM},
+    iterator::Signals,
+};
 use std::io;
 
 /// Calls a handler whenever one of them comes.
@@ -10,26 +14,14 @@ pub(super) fn listen(handler: impl Fn() + Clone + Send + 'static) -> io::Result<
 }
 
 /// Calls a handler whenever another one than Ctrl-C comes. SIGHUP that is ignored stays so, as `nohup` wants it.
-#[cfg(unix)]
 fn on_endings(handler: impl Fn() + Send + 'static) -> io::Result<()> {
-    use signal_hook::{
-        consts::{SIGHUP, SIGTERM},
-        iterator::Signals,
-    };
     let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
     let mut signals = Signals::new([SIGTERM].into_iter().chain(hangup))?;
     let listening = move || signals.forever().for_each(|_| handler());
     std::thread::Builder::new().spawn(listening).map(drop)
 }
 
-/// There are no others.
-#[cfg(not(unix))]
-fn on_endings(_: impl Fn() + Send + 'static) -> io::Result<()> {
-    Ok(())
-}
-
 /// Whether this process ignores a signal; where the system does not say, it is left to what it does.
-#[cfg(unix)]
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,7 +1,6 @@
 //! Ctrl-C ends a run cleanly: whole checkpoint, all that was promised on standard output, the exit
 //! code of an interruption, and a way to go on to the same bits. It also ends what follows a search,
 //! whose plans are told all the same.
-#![cfg(unix)]
 
 use crate::support::{Ended, Scratch, lines, printed, root, roundelay, schema};
 use serde_json::Value;

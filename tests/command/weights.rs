@@ -242,7 +242,6 @@ fn evaluate_looks_at_one_of_two() {
 }
 
 /// A command whose files have at most so many blocks.
-#[cfg(unix)]
 fn limited(blocks: u32, words: &str) -> Command {
     let command = roundelay(words);
     let mut limited = Command::new("sh");
@@ -252,7 +251,6 @@ fn limited(blocks: u32, words: &str) -> Command {
 }
 
 /// The system would end the process by a signal there, which says nothing.
-#[cfg(unix)]
 #[test]
 fn a_file_that_may_not_become_so_large_is_an_error_with_words() {
     let (scratch, schedule) = compiled("weights-limit");
@@ -263,7 +261,6 @@ fn a_file_that_may_not_become_so_large_is_an_error_with_words() {
 }
 
 /// The first checkpoint of a run from weights, before its first step.
-#[cfg(unix)]
 #[test]
 fn a_first_checkpoint_that_has_no_room_is_a_failure_of_the_run() {
     let (scratch, schedule) = compiled("weights-room");
@@ -276,7 +273,6 @@ fn a_first_checkpoint_that_has_no_room_is_a_failure_of_the_run() {
 }
 
 /// What was written of a checkpoint is removed where the rest has no room.
-#[cfg(unix)]
 #[test]
 fn a_checkpoint_that_has_no_room_leaves_nothing_behind() {
     let (scratch, schedule) = compiled("checkpoint-room");

@@ -264,7 +264,6 @@ fn a_new_run_does_not_take_the_folder_of_another() {
 }
 
 /// Whoever may write to a folder needs no right to list the one above it.
-#[cfg(unix)]
 #[test]
 fn a_folder_below_one_that_is_closed_is_taken() {
     use std::os::unix::fs::PermissionsExt;

@@ -128,7 +128,6 @@ fn no_input_is_an_output() {
     assert!(OutputFile::beside([at("other"), at("read")], &at("other")).is_ok());
 }
 
-#[cfg(unix)]
 #[test]
 fn links_are_followed_and_rights_stay() {
     use std::os::unix::fs::{PermissionsExt, symlink};
@@ -153,7 +152,6 @@ fn links_are_followed_and_rights_stay() {
     assert!(OutputFile::new(&at("loop")).is_err());
 }
 
-#[cfg(unix)]
 #[test]
 fn what_is_no_file_takes_what_comes_or_is_refused() {
     use std::os::unix::{fs::symlink, net::UnixListener};

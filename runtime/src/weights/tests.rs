@@ -139,7 +139,6 @@ fn a_model_and_its_units_exchange_weights() {
 }
 
 /// How much comes of a pipe or a device is known by nobody before its end.
-#[cfg(unix)]
 #[test]
 fn what_is_no_regular_file_is_not_called_damaged() {
     let error = Weights::open("/dev/null".as_ref()).unwrap_err().to_string();

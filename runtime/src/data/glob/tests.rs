@@ -89,7 +89,6 @@ fn build_products_and_dot_folders_must_be_named() {
     assert_eq!(names(&folder, &[".*/*.md", ".*.md"]), [".git/g.md", ".h.md"]);
 }
 
-#[cfg(unix)]
 #[test]
 fn links_to_files_are_files_and_loops_end() {
     let folder = Scratch::new("glob-links");
@@ -130,7 +129,6 @@ fn a_folder_is_no_missing_file() {
 }
 
 /// Data that is there and cannot be read is not left out of what is trained on.
-#[cfg(unix)]
 #[test]
 fn what_cannot_be_looked_at_is_no_missing_match() {
     use std::{
