@@ -50,6 +50,7 @@ pub use costs::calls::{Unpriced, price, roofline};
 pub use costs::measured::Origins;
 pub use costs::memory::shortfalls;
 pub use rewrite::{Algebra, Stop};
+#[doc(hidden)]
 pub use search::automatic::with_found_lists;
 pub use search::bound::Bound;
 pub use search::candidate::{Candidate, PoolUse};

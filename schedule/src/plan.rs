@@ -282,7 +282,8 @@ impl Plan {
         }
     }
 
-    /// The same plan that computes again as much in every stage.
+    /// The same plan that computes again as much in every stage: what tests compare plans with.
+    #[doc(hidden)]
     pub fn recomputing(self, recompute: Recompute) -> Self {
         Self { recompute: vec![recompute; self.stages as usize], ..self }
     }

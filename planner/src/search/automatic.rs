@@ -30,10 +30,11 @@ use roundelay_schedule::{Bytes, Nanos, Order, Plan, simulate_steady};
 const TRIALS: u64 = 32;
 
 /// The plan with the lists of its order where these are found and not there yet; any other as it
-/// is.
+/// is: what tests look at without a search.
 ///
 /// # Errors
 /// When the plan cannot be lowered or priced.
+#[doc(hidden)]
 pub fn with_found_lists(program: &Program, plan: &Plan) -> Result<Plan, Reason> {
     Evaluator::new(program, &Costs::new(program)).complete(plan)
 }
