@@ -39,7 +39,7 @@ impl Arrivals {
                 for arrival in arrivals {
                     let key = &mut actions[arrival.action].key;
                     if let Some(last) = last.filter(|last| *last > *key) {
-                        *key = last.behind();
+                        *key = last.right_behind();
                     }
                     last = Some(*key);
                 }

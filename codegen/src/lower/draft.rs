@@ -96,6 +96,11 @@ impl Key {
     pub(crate) fn overdue(self, turns: u32) -> Self {
         Self { overdue: turns, ..self }
     }
+
+    /// Right behind the action at this place.
+    pub(crate) fn right_behind(self) -> Self {
+        Self { shift: self.shift + 1, ..self }
+    }
 }
 
 /// Where an action stands beside a compute slot.
@@ -243,13 +248,6 @@ pub(crate) enum Slotting {
 pub(crate) fn list_order(actions: &[DraftAction]) -> Vec<u32> {
     let times = actions.iter().map(|action| action.key.time);
     by_time(times, |number| actions[number].key.packed())
-}
-
-impl Key {
-    /// Right behind the action at this place.
-    pub(crate) fn behind(self) -> Self {
-        Self { shift: self.shift + 1, ..self }
-    }
 }
 
 impl<'a> Draft<'a> {
