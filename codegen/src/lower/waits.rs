@@ -97,7 +97,7 @@ impl Unrolled {
                 }
             }
         }
-        self.histories.settle(me, &mut self.clocks);
+        self.histories.release(me, &mut self.clocks);
     }
 
     /// Finds all conflicts, the latest first.

@@ -23,11 +23,11 @@ impl Size {
     pub(super) fn sequential(self, units: &Units) -> Vec<Slot> {
         let turn = turns(units).len() as u64;
         let start = |i, step| turn * u64::from(i) + step;
-        self.timed(units, start).lag_free()
+        lag_free(self.timed(units, start))
     }
 
     pub(super) fn parallel(self, units: &Units) -> Vec<Slot> {
-        self.timed(units, |_, step| step).lag_free()
+        lag_free(self.timed(units, |_, step| step))
     }
 
     /// Worker i starts 2S/N slots after worker i − 1 and goes up and down the stages without
@@ -38,16 +38,16 @@ impl Size {
         let start = |i, step| 2 * stages * u64::from(i) + parts * step;
         // Where workers follow each other faster than a pass takes, what a pass makes possible
         // stands above the same pass of the next worker, which needs it.
-        self.timed(&Units::one(self.stages), start)
-            .modulo(2 * stages * parts, parts.min(2 * stages))
+        let timed = self.timed(&Units::one(self.stages), start);
+        modulo(timed, 2 * stages * parts, parts.min(2 * stages))
     }
 
     /// A micro-batch enters every two slots and never waits; stage j alternates forward and
     /// backward.
     pub(super) fn flush_free(self) -> Vec<Slot> {
         let start = |i, step| 2 * u64::from(i) + step;
-        self.timed(&Units::one(self.stages), start)
-            .modulo(2 * u64::from(self.micro_batches), 1)
+        let timed = self.timed(&Units::one(self.stages), start);
+        modulo(timed, 2 * u64::from(self.micro_batches), 1)
     }
 
     /// `start(i, step)` for every step of a micro-batch through all units.
@@ -82,32 +82,24 @@ fn turns(units: &Units) -> Vec<(Pass, u32)> {
     units.iter().flat_map(of).collect()
 }
 
-trait Sorted {
-    fn lag_free(self) -> Vec<Slot>;
-    fn modulo(self, period: u64, duration: u64) -> Vec<Slot>;
+/// Sorts by time, where all of a step is done within the period.
+fn lag_free(passes: Vec<Timed>) -> Vec<Slot> {
+    modulo(passes, u64::MAX, 1)
 }
 
-impl Sorted for Vec<Timed> {
-    fn lag_free(self) -> Vec<Slot> {
-        self.modulo(u64::MAX, 1)
-    }
-
-    /// Sorts by the time within the period. At one time a backward pass stands first: it frees
-    /// what a forward pass takes.
-    fn modulo(mut self, period: u64, duration: u64) -> Vec<Slot> {
-        let forward = |timed: &Timed| timed.pass == Pass::Forward;
-        self.sort_by_key(|timed| {
-            (timed.start % period, forward(timed), timed.micro_batch)
-        });
-        let slot = |timed: &Timed| Slot {
-            pass: timed.pass,
-            stage: Stage::numbered(timed.stage),
-            micro_batch: MicroBatch::numbered(timed.micro_batch),
-            lag: u32::try_from(timed.start / period).expect("a lag is a small number"),
-            start: timed.start % period,
-            end: timed.start % period + duration,
-            beside: None,
-        };
-        self.iter().map(slot).collect()
-    }
+/// Sorts by the time within the period. At one time a backward pass stands first: it frees
+/// what a forward pass takes.
+fn modulo(mut passes: Vec<Timed>, period: u64, duration: u64) -> Vec<Slot> {
+    let forward = |timed: &Timed| timed.pass == Pass::Forward;
+    passes.sort_by_key(|timed| (timed.start % period, forward(timed), timed.micro_batch));
+    let slot = |timed: &Timed| Slot {
+        pass: timed.pass,
+        stage: Stage::numbered(timed.stage),
+        micro_batch: MicroBatch::numbered(timed.micro_batch),
+        lag: u32::try_from(timed.start / period).expect("a lag is a small number"),
+        start: timed.start % period,
+        end: timed.start % period + duration,
+        beside: None,
+    };
+    passes.iter().map(slot).collect()
 }

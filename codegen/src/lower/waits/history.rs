@@ -77,7 +77,7 @@ impl Histories {
         }
     }
 
-    /// Takes an instance that is about to touch cells; [`Histories::settle`] follows.
+    /// Takes an instance that is about to touch cells; [`Histories::release`] follows.
     pub(super) fn add(&mut self, number: u64, stamp: Stamp) -> Record {
         let held = Held { instance: Earlier { number, stamp }, users: 1 };
         match self.free_records.pop() {
@@ -92,12 +92,8 @@ impl Histories {
         }
     }
 
-    /// All touches of an instance are made.
-    pub(super) fn settle(&mut self, record: Record, clocks: &mut Clocks) {
-        self.release(record, clocks);
-    }
-
-    fn release(&mut self, record: Record, clocks: &mut Clocks) {
+    /// An instance has one user less: an entry is gone, or all of its touches are made.
+    pub(super) fn release(&mut self, record: Record, clocks: &mut Clocks) {
         let held = &mut self.held[record.0 as usize];
         held.users -= 1;
         if held.users == 0 {
