@@ -162,8 +162,12 @@ impl Latest {
     /// The newest of what was listed; none where a run has removed some of it meanwhile, and written others.
     fn among(
         folder: &Path,
-        folder::Listing { checkpoints, mut ignored }: folder::Listing,
+        folder::Listing { checkpoints, unfinished, foreign }: folder::Listing,
     ) -> Result<Option<Self>, CheckpointError> {
+        let unfinished = unfinished.into_iter();
+        let unfinished = unfinished.map(|path| CheckpointError::Unfinished { path });
+        let foreign = foreign.into_iter().map(|path| CheckpointError::Foreign { path });
+        let mut ignored: Vec<CheckpointError> = unfinished.chain(foreign).collect();
         let mut damaged = Vec::new();
         for path in checkpoints.values().rev() {
             match format::open(path) {

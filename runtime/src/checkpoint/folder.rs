@@ -20,8 +20,10 @@ const HELD: &str = ".held";
 pub(super) struct Listing {
     /// Files with the name of a checkpoint, by step.
     pub(super) checkpoints: BTreeMap<u64, PathBuf>,
+    /// Checkpoints that are not whole yet, or were left so.
+    pub(super) unfinished: Vec<PathBuf>,
     /// All else.
-    pub(super) ignored: Vec<CheckpointError>,
+    pub(super) foreign: Vec<PathBuf>,
 }
 
 /// Lists a folder, in order of names; one that is not there is empty.
@@ -47,10 +49,8 @@ pub(super) fn list(folder: &Path) -> Result<Listing, CheckpointError> {
             Some(step) if path.is_file() => {
                 listing.checkpoints.insert(step, path);
             }
-            _ if is_unfinished(name) => {
-                listing.ignored.push(CheckpointError::Unfinished { path });
-            }
-            _ => listing.ignored.push(CheckpointError::Foreign { path }),
+            _ if is_unfinished(name) => listing.unfinished.push(path),
+            _ => listing.foreign.push(path),
         }
     }
     Ok(listing)
@@ -129,24 +129,11 @@ pub(super) fn prune(
     kept: usize,
     whole: &mut BTreeSet<u64>,
 ) -> Result<(), CheckpointError> {
-    let Listing { checkpoints, ignored } = list(folder)?;
+    let Listing { checkpoints, unfinished, foreign: _ } = list(folder)?;
     whole.retain(|step| checkpoints.contains_key(step));
     let oldest = whole.range(..=step).nth_back(kept - 1).copied();
     let old = checkpoints.range(..oldest.unwrap_or(0)).map(|(_, path)| path);
-    let unfinished = ignored.iter().filter_map(|error| match error {
-        CheckpointError::Unfinished { path } => Some(path),
-        CheckpointError::Read { .. }
-        | CheckpointError::Write { .. }
-        | CheckpointError::NoFolder { .. }
-        | CheckpointError::Damaged { .. }
-        | CheckpointError::NoneWhole { .. }
-        | CheckpointError::Foreign { .. }
-        | CheckpointError::Occupied { .. }
-        | CheckpointError::Held { .. }
-        | CheckpointError::Stranger { .. }
-        | CheckpointError::Mismatch { .. } => None,
-    });
-    old.chain(unfinished).try_for_each(|path| {
+    old.chain(&unfinished).try_for_each(|path| {
         fs::remove_file(path)
             .map_err(|source| CheckpointError::Write { path: path.clone(), source })
     })
