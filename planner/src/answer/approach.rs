@@ -7,7 +7,7 @@ use crate::{
         candidate::Candidate,
         local,
         progress::Progress,
-        ranking::{Options, Ranking},
+        ranking::{Options, Plans, Ranking},
     },
     space::{Space, outline::Outline},
 };
@@ -111,10 +111,10 @@ pub(crate) fn leaders(
                 break;
             }
             let costs = Costs::new(&program);
-            for (approach, plans) in approaches(&program) {
+            for (approach, outlines) in approaches(&program) {
                 let is_settled = approach == own && ranking.is_optimal();
                 if !is_settled && !progress.stopped {
-                    let plans = (&program, &costs, plans);
+                    let plans = Plans { program: &program, costs: &costs, outlines };
                     let mut found = Ranking::of_plans(plans, &once, progress);
                     found.place_in(ranking);
                     all.push(Leader::new(approach, found));

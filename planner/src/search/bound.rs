@@ -125,7 +125,7 @@ impl Bound {
     ) -> Self {
         let followed = lists::step(plan, loads, lists, network);
         let path = self.path.max(pairs::relieved(plan, network.target(), followed));
-        let fullest = flight::fullest(plan, loads, lists.passes());
+        let fullest = flight::fullest(plan, loads, &lists.passes);
         let (memory, kind) = fuller((self.memory, self.kind), fullest);
         Self { path, memory, kind, ..self }
     }
@@ -185,7 +185,7 @@ pub(crate) fn held_by_lists(
     loads: &[StageLoad],
     lists: &Lists,
 ) -> Vec<(Bytes, Kind)> {
-    flight::each(plan, loads, lists.passes())
+    flight::each(plan, loads, &lists.passes)
 }
 
 /// Devices of a pipeline that have the same stage.

@@ -159,6 +159,13 @@ pub(crate) fn allowed(program: &Program, options: &Options) -> Vec<Candidate> {
     ranked(program, &plain, Breadth::AllowedClasses, silent).plans
 }
 
+/// Plans of a program that are searched, and what they cost.
+pub(crate) struct Plans<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) costs: &'a Costs,
+    pub(crate) outlines: Vec<Outline>,
+}
+
 /// Which plans are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Breadth {
@@ -196,8 +203,9 @@ fn ranked_alone(
     let mut ranking = Ranking::blank(program);
     if !program.target.devices.is_empty() {
         ranking.space = Space::new(program);
-        let plans = std::mem::take(&mut ranking.space.plans);
-        ranking.take_plans((program, &costs, plans), options, breadth, progress);
+        let outlines = std::mem::take(&mut ranking.space.plans);
+        let plans = Plans { program, costs: &costs, outlines };
+        ranking.take_plans(plans, options, breadth, progress);
     }
     ranking.rewriting = costs.algebra.stops();
     ranking.sharding = costs.algebra.map_stops();
@@ -233,27 +241,27 @@ impl Ranking {
 
     /// The best of some plans of a program.
     pub(crate) fn of_plans(
-        (program, costs, plans): (&Program, &Costs, Vec<Outline>),
+        plans: Plans<'_>,
         options: &Options,
         progress: &mut Progress<'_>,
     ) -> Self {
-        let mut ranking = Self::blank(program);
-        let breadth = Breadth::AllowedClasses;
-        ranking.take_plans((program, costs, plans), options, breadth, progress);
+        let mut ranking = Self::blank(plans.program);
+        ranking.take_plans(plans, options, Breadth::AllowedClasses, progress);
         ranking
     }
 
     /// Searches some plans, and keeps them in its space.
     fn take_plans(
         &mut self,
-        (program, costs, plans): (&Program, &Costs, Vec<Outline>),
+        plans: Plans<'_>,
         options: &Options,
         breadth: Breadth,
         progress: &mut Progress<'_>,
     ) {
-        let without = plans.len();
+        let Plans { program, costs, outlines } = plans;
+        let without = outlines.len();
         let grouping = Grouping::of(program.search.objective);
-        let (mut clerk, mut classes) = Clerk::new(program, costs, plans, grouping);
+        let (mut clerk, mut classes) = Clerk::new(program, costs, outlines, grouping);
         clerk.heed(progress.wish());
         let all = clerk.plans().len();
         (self.candidates, self.pruned) = (all, all);

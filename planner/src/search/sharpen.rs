@@ -17,7 +17,9 @@ use crate::{
     space::{
         counts::Counts,
         cuts::{Chain, Messages, Users},
-        cutting::{CutKey, Cuttings, DeviceSorts, ELEMENTS, Grain, Seating, Seats},
+        cutting::{
+            Basis, CutKey, Cuttings, DeviceSorts, ELEMENTS, Grain, Seating, Seats,
+        },
         family::Family,
         outline::Outline,
         reason::Reason,
@@ -100,7 +102,8 @@ impl<'a> Bounds<'a> {
         let wanted = wanted(program, plans, differ);
         let core = Core::new(program);
         let wanted = in_both_ways(program, wanted);
-        let cuttings = Cuttings::new((program, &core), (costs, &room), &wanted);
+        let basis = Basis { program, core: &core, costs, room: &room };
+        let cuttings = Cuttings::new(basis, &wanted);
         let stages = KnownStages::new(program, costs, core, &cuttings.nodes);
         Self {
             program,

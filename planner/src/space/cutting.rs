@@ -185,6 +185,21 @@ pub(crate) struct InARow {
     pub all: Nanos,
 }
 
+/// What cuts are found by.
+#[derive(Clone, Copy)]
+pub(crate) struct Basis<'a> {
+    pub program: &'a Program,
+    pub core: &'a Core,
+    pub costs: &'a Costs,
+    pub room: &'a Room,
+}
+
+impl Basis<'_> {
+    fn sorts(self) -> DeviceSorts {
+        DeviceSorts::of(self.costs, self.room)
+    }
+}
+
 /// Cuts by what decides them, or why there are none.
 #[derive(Debug, Default)]
 pub(crate) struct Cuttings {
@@ -197,16 +212,12 @@ pub(crate) struct Cuttings {
 
 impl Cuttings {
     /// All that are wanted; independent ones on several threads.
-    pub(crate) fn new(
-        (program, core): (&Program, &Core),
-        (costs, room): (&Costs, &Room),
-        wanted: &BTreeSet<CutKey>,
-    ) -> Self {
+    pub(crate) fn new(basis: Basis<'_>, wanted: &BTreeSet<CutKey>) -> Self {
+        let program = basis.program;
         let grains: BTreeSet<Grain> = wanted.iter().map(|key| key.grain).collect();
         let grains: Vec<Grain> = grains.into_iter().collect();
-        let (sorts, levels) =
-            (DeviceSorts::of(costs, room), Levels::new(&program.target));
-        let (nodes, chains) = chains((program, core), (costs, sorts), &grains);
+        let levels = Levels::new(&program.target);
+        let (nodes, chains) = chains(basis, &grains);
         let mut groups: BTreeMap<(Grain, u32, Users), Vec<Seating>> = BTreeMap::new();
         for CutKey { grain, stages, users, seating } in wanted {
             groups.entry((*grain, *stages, *users)).or_default().push(*seating);
@@ -225,7 +236,7 @@ impl Cuttings {
                 balanced: None,
                 apart: BTreeMap::new(),
             };
-            cut_all(cutter, (costs, sorts, room), seatings)
+            cut_all(cutter, basis, seatings)
         });
         let mut cuttings = Self { nodes, ..Self::default() };
         for (((grain, stages, users), seatings), found) in groups.into_iter().zip(found) {
@@ -278,14 +289,15 @@ impl Cuttings {
 /// The cuts of a chain for each way to seat its stages: those that differ, and which each way has.
 fn cut_all(
     mut cutter: Cutter<'_>,
-    (costs, sorts, room): (&Costs, DeviceSorts, &Room),
+    basis: Basis<'_>,
     seatings: &[Seating],
 ) -> Result<(Vec<Cutting>, Vec<usize>), Reason> {
-    let Cutter { program, costed, chain, stages, .. } = cutter;
+    let Basis { program, costs, room, .. } = basis;
+    let Cutter { costed, chain, stages, .. } = cutter;
     let lists = &program.search.lists;
     let mut all = Vec::with_capacity(seatings.len());
     for seating in seatings {
-        let spread = seating.spread.filter(|_| sorts == DeviceSorts::Several);
+        let spread = seating.spread.filter(|_| basis.sorts() == DeviceSorts::Several);
         let each = |spread: Spread| {
             spread.each_stage(stages, lists, |devices| costs.kinds_of(devices))
         };
@@ -398,17 +410,17 @@ struct NodeTimes {
 
 /// The nodes of each way to split tensors, and the chain of each grain.
 fn chains(
-    (program, core): (&Program, &Core),
-    (costs, sorts): (&Costs, DeviceSorts),
+    basis: Basis<'_>,
     grains: &[Grain],
 ) -> (BTreeMap<Tensor, Nodes>, BTreeMap<Grain, Result<CostedChain, Reason>>) {
+    let Basis { program, core, costs, .. } = basis;
     let examples = |grain: &Grain| program.train.batch / grain.micro_batches;
     let mut sizes: BTreeMap<Tensor, Vec<u32>> = BTreeMap::new();
     for grain in grains {
         sizes.entry(grain.tensor).or_default().push(examples(grain));
     }
-    let splits = splits((program, core), sizes, costs);
-    let kinds = match sorts {
+    let splits = splits(basis, sizes);
+    let kinds = match basis.sorts() {
         DeviceSorts::One => 0,
         DeviceSorts::Several => costs.kinds(),
     };
@@ -430,9 +442,8 @@ fn chains(
 
 /// The nodes of each way to split tensors, for micro-batches of these sizes.
 fn splits(
-    (program, core): (&Program, &Core),
+    Basis { program, core, costs, .. }: Basis<'_>,
     sizes: BTreeMap<Tensor, Vec<u32>>,
-    costs: &Costs,
 ) -> BTreeMap<Tensor, Result<Split, LoadError>> {
     let model = (program, &core.model);
     let sizes: Vec<(Tensor, Vec<u32>)> = sizes.into_iter().collect();
@@ -551,43 +562,4 @@ impl InARow {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        costs::stages::{Cell, KnownStages},
-        sample,
-    };
-    use roundelay_codegen::StageForm;
-
-    #[test]
-    fn a_part_of_the_update_takes_no_more_than_its_stage() {
-        let mut program = sample::program(4, 4);
-        program.model = sample::gpt(14, 32, 16, false);
-        let (costs, core) = (Costs::new(&program), Core::whole(&program));
-        let seating = Seating::default();
-        let counts = |tensor| {
-            let grain = Grain { micro_batches: 2, tensor };
-            let users = Users::Together;
-            (1..=9).map(move |stages| CutKey { grain, stages, users, seating })
-        };
-        let wanted: BTreeSet<CutKey> =
-            sample::SPLITS.into_iter().flat_map(counts).collect();
-        let cuttings =
-            Cuttings::new((&program, &core), (&costs, &Room::new(&program)), &wanted);
-        let mut known = KnownStages::new(&program, &costs, core, &cuttings.nodes);
-        let mut compared = 0;
-        for count in wanted {
-            let Ok(cutting) = cuttings.get(count) else { continue };
-            let CutKey { grain: Grain { micro_batches, tensor }, stages, .. } = count;
-            let examples = program.train.batch / micro_batches;
-            let forms = vec![StageForm::default(); stages as usize];
-            let cell = Cell { examples, tensor, cuts: &cutting.cuts, forms, kinds: &[] };
-            for (stage, load) in known.load_of(cell).unwrap().iter().enumerate() {
-                let part = cutting.updates[stage];
-                assert!(part <= load.update, "{part} {load:?}");
-                compared += usize::from(part > Nanos(0));
-            }
-        }
-        assert!(compared > 100, "only {compared} stages were compared");
-    }
-}
+mod tests;

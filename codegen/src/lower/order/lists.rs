@@ -32,6 +32,8 @@ pub(super) struct Pipeline {
     pub(super) chunks: u32,
     /// m.
     pub(super) micro_batches: u32,
+    /// k.
+    pub(super) slices: u32,
 }
 
 /// What each device of a pipeline does, in order; the plan's numbers fit its order.
@@ -40,6 +42,7 @@ pub fn device_lists(plan: &Plan) -> Vec<DeviceList> {
         devices: plan.stages / plan.chunks,
         chunks: plan.chunks,
         micro_batches: plan.micro_batches,
+        slices: plan.slices,
     };
     let each =
         |list: &dyn Fn(u32) -> DeviceList| (0..pipeline.devices).map(list).collect();
@@ -55,9 +58,9 @@ pub fn device_lists(plan: &Plan) -> Vec<DeviceList> {
         }
         Order::Interleaved => each(&|r| pipeline.interleaved(r)),
         Order::SlicesOneForwardOneBackward => {
-            each(&|r| pipeline.slices(r, (plan.slices, pipeline.devices - r - 1)))
+            each(&|r| pipeline.in_slices(r, pipeline.devices - r - 1))
         }
-        Order::TeraPipe => each(&|r| pipeline.slices(r, (plan.slices, u32::MAX))),
+        Order::TeraPipe => each(&|r| pipeline.in_slices(r, u32::MAX)),
         Order::ZeroBubbleH1 => each(&|r| pipeline.zero_bubble(r, 1)),
         Order::ZeroBubbleH2 => each(&|r| pipeline.zero_bubble(r, 2)),
         Order::ZeroBubbleV => each(&|r| vee::zero_bubble(pipeline, r)),
@@ -103,7 +106,8 @@ impl Pipeline {
     /// Slice after slice of each micro-batch, backward from the last slice to the first: a warm-up of
     /// all slices of a micro-batch but one, and `below` more; then one forward and one backward
     /// pass in turn.
-    fn slices(self, rank: u32, (slices, below): (u32, u32)) -> DeviceList {
+    fn in_slices(self, rank: u32, below: u32) -> DeviceList {
+        let slices = self.slices;
         let item = |pass, unit: u32, slice: u32| {
             Item::new(pass, rank * slices + slice, unit / slices)
         };
@@ -130,7 +134,7 @@ impl Pipeline {
     }
 
     fn interleaved(self, rank: u32) -> DeviceList {
-        let Self { devices, chunks, micro_batches } = self;
+        let Self { devices, chunks, micro_batches, .. } = self;
         let round = devices * chunks;
         let unit = |pass, u: u32, chunk: u32| {
             let micro_batch = u / round * devices + u % devices;

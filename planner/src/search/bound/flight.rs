@@ -9,15 +9,17 @@
 //! class has a row of slots for each stage, or one for all stages where that is smaller. So what a
 //! device takes is not the most at one time, but the sum of the most of each, whenever that is.
 
-use super::rest::{Held, share};
+use super::{
+    lists::Passes,
+    rest::{Held, share},
+};
 use crate::costs::load::StageLoad;
 use roundelay_schedule::{Bytes, Id, Kind, Listed, Pass, Placement, Plan, States};
 
 /// What a device whose list is yet to be found, or whose micro-batches come from others, holds at
 /// least while it takes its last micro-batch back.
 pub(super) fn of_last(plan: &Plan, loads: &[StageLoad]) -> (Bytes, Kind) {
-    let (passes, devices) = last_passes(plan);
-    fullest(plan, loads, (&passes, devices))
+    fullest(plan, loads, &last_passes(plan))
 }
 
 /// How many micro-batches each device whose list is yet to be found has room for between forward
@@ -27,8 +29,7 @@ pub(super) fn rooms(
     loads: &[StageLoad],
     capacity: impl Fn(u32) -> Bytes,
 ) -> Vec<u64> {
-    let (passes, devices) = last_passes(plan);
-    let one = taken(plan, loads, (&passes, devices));
+    let one = taken(plan, loads, &last_passes(plan));
     let room = |(number, (device, load)): (u32, (&Device, &StageLoad))| {
         let left = capacity(number) - Bytes(device.held(plan.states).1);
         left.0.checked_div(load.kept().0).map_or(u64::MAX, |more| more.saturating_add(1))
@@ -36,38 +37,39 @@ pub(super) fn rooms(
     (0..).zip(one.iter().zip(loads)).map(room).collect()
 }
 
-/// The passes of a micro-batch whose way is known without lists, and the number of devices.
-fn last_passes(plan: &Plan) -> (Vec<(Listed, u32)>, usize) {
+/// The passes of a micro-batch whose way is known without lists.
+fn last_passes(plan: &Plan) -> Passes {
     let stages = 0..plan.stages;
     let listed = |pass, stage| Listed::new(pass, stage, 0);
     match plan.placement {
         Placement::Pipeline if plan.order.is_found() && plan.chunks == 1 => {
             let halves = [Pass::Forward, Pass::InputGradient, Pass::WeightGradient];
             let own = |stage| halves.map(|pass| (listed(pass, stage), stage));
-            (stages.flat_map(own).collect(), plan.stages as usize)
+            let each = stages.flat_map(own).collect();
+            Passes { each, devices: plan.stages as usize }
         }
         Placement::Data if !plan.rule.is_synchronous() => {
             let there = stages.clone().map(|stage| listed(Pass::Forward, stage));
             let back = stages.rev().map(|stage| listed(Pass::Backward, stage));
-            (there.chain(back).map(|listed| (listed, 0)).collect(), 1)
+            let each = there.chain(back).map(|listed| (listed, 0)).collect();
+            Passes { each, devices: 1 }
         }
-        _ => (Vec::new(), 0),
+        _ => Passes::default(),
     }
 }
 
 /// What each device of a cell holds while it takes its last micro-batch back, where that is known.
 pub(super) fn each_of_last(plan: &Plan, loads: &[StageLoad]) -> Vec<(Bytes, Kind)> {
-    let (passes, devices) = last_passes(plan);
-    each(plan, loads, (&passes, devices))
+    each(plan, loads, &last_passes(plan))
 }
 
 /// What each device of a cell takes at least, and the kind that takes most of it.
 pub(super) fn each(
     plan: &Plan,
     loads: &[StageLoad],
-    lists: (&[(Listed, u32)], usize),
+    passes: &Passes,
 ) -> Vec<(Bytes, Kind)> {
-    let devices = taken(plan, loads, lists).into_iter();
+    let devices = taken(plan, loads, passes).into_iter();
     let held = devices.map(|device| device.held(plan.states));
     held.map(|(held, all)| (Bytes(all), held.kind())).collect()
 }
@@ -76,27 +78,23 @@ pub(super) fn each(
 pub(super) fn fullest(
     plan: &Plan,
     loads: &[StageLoad],
-    lists: (&[(Listed, u32)], usize),
+    passes: &Passes,
 ) -> (Bytes, Kind) {
-    let held = each(plan, loads, lists).into_iter().max_by_key(|(all, _)| *all);
+    let held = each(plan, loads, passes).into_iter().max_by_key(|(all, _)| *all);
     held.unwrap_or((Bytes(0), Kind::Parameter))
 }
 
 /// The devices behind their passes.
-fn taken(
-    plan: &Plan,
-    loads: &[StageLoad],
-    (passes, devices): (&[(Listed, u32)], usize),
-) -> Vec<Device> {
-    let mut devices = vec![Device::default(); devices];
+fn taken(plan: &Plan, loads: &[StageLoad], passes: &Passes) -> Vec<Device> {
+    let mut devices = vec![Device::default(); passes.devices];
     let mut seats = Seats::new(loads.len());
-    for (listed, device) in passes {
+    for (listed, device) in &passes.each {
         let seat = seats.of(listed.stage.index(), *device);
         if adds(listed.pass) {
             seat.left += 1;
         }
     }
-    for (listed, device) in passes {
+    for (listed, device) in &passes.each {
         let stage = listed.stage.index();
         let seat = seats.of(stage, *device);
         devices[*device as usize].take(plan, &loads[stage], listed.pass, seat);

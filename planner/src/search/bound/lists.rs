@@ -22,23 +22,25 @@ use roundelay_schedule::{
 };
 use std::collections::BTreeSet;
 
-/// The passes of one step in an order in which they can be followed, each with its device.
+/// Passes with their devices, in an order in which each device takes its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Passes {
+    pub(super) each: Vec<(Listed, u32)>,
+    /// How many devices there are.
+    pub(super) devices: usize,
+}
+
+/// The passes of one step in an order in which they can be followed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lists {
-    passes: Vec<(Listed, u32)>,
-    devices: usize,
+    pub(super) passes: Passes,
     micro_batches: usize,
 }
 
 impl Lists {
     /// Number of passes.
     pub(crate) fn len(&self) -> usize {
-        self.passes.len()
-    }
-
-    /// The passes with their devices, and the number of devices.
-    pub(super) fn passes(&self) -> (&[(Listed, u32)], usize) {
-        (&self.passes, self.devices)
+        self.passes.each.len()
     }
 
     /// The stages of a device.
@@ -46,7 +48,7 @@ impl Lists {
         let of = |(listed, owner): &(Listed, u32)| {
             (*owner == device).then_some(listed.stage.index())
         };
-        let all: BTreeSet<usize> = self.passes.iter().filter_map(of).collect();
+        let all: BTreeSet<usize> = self.passes.each.iter().filter_map(of).collect();
         all.into_iter().collect()
     }
 }
@@ -68,8 +70,9 @@ pub(crate) fn lists_of(plan: &Plan) -> Option<Lists> {
     let mut owners = Owners::new(&lists, plan.stages as usize, micro_batches);
     let times = item_times(&lists, &Units::one(plan.stages)).ok()?;
     let items: Vec<Item> = times.iter().map(|time| time.item).collect();
-    let passes = listed_in(&items).map(|listed| (listed, owners.of(listed))).collect();
-    Some(Lists { passes, devices: lists.len(), micro_batches })
+    let each = listed_in(&items).map(|listed| (listed, owners.of(listed))).collect();
+    let passes = Passes { each, devices: lists.len() };
+    Some(Lists { passes, micro_batches })
 }
 
 /// Whose list a pass stands in.
@@ -208,14 +211,14 @@ pub(super) fn step(
         moves: &moves,
         writes: Writes::of(plan),
         micro_batches: lists.micro_batches,
-        ways: vec![Way::default(); lists.devices],
+        ways: vec![Way::default(); lists.passes.devices],
         ends: [(); 2].map(|()| vec![None; loads.len() * lists.micro_batches]),
         last: vec![None; loads.len()],
     };
-    let Some(((first, _), passes)) = lists.passes.split_first() else {
+    let Some(((first, _), passes)) = lists.passes.each.split_first() else {
         return Nanos(0);
     };
-    let source = lists.passes[0].1;
+    let source = lists.passes.each[0].1;
     walk.take(*first, source, Some(Nanos(0)));
     for (listed, device) in passes {
         let start = walk.start(*listed, *device);

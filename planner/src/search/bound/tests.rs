@@ -189,7 +189,7 @@ fn the_most_of_each_kind_adds_up() {
         let plan = Plan::new(rule, Placement::Accumulate, order, states, 2, vec![2]);
         let plan = plan.replicated(replicas, 1);
         let lists = lists_of(&plan).expect("one device has a list");
-        flight::fullest(&plan, &loads, lists.passes()).0
+        flight::fullest(&plan, &loads, &lists.passes).0
     };
     let (states, kept, scratch) = (2 * (8 + 16), 2 * 4, 3);
     // Both sums are there when the second micro-batch comes back.
