@@ -69,7 +69,7 @@ pub(crate) struct PlanArgs {
     /// As in the `plan` block (`--set "rule = sync"`), or of a device, a link, a shared memory, the
     /// cluster or the training: `--set "core.memory = 4 GB"`, `"bus.bandwidth = 16 GB/s"`,
     /// `"laptop.sharing = 9 GB"`, `"core.issue = 3 us"`, `"cluster.devices = 8"`,
-    /// `"train.batch = 64"`.
+    /// `"train.batch = 64"`, `"train.seed = 2"`.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
     /// How many plans to show.

@@ -5,12 +5,14 @@ use super::{
     cuts,
     hinted::{foreign_keys, unknown_part},
     objective::{kind_of, lacking, unmade},
+    optimizer,
     plan::{KEYS, set_entry},
     repeated::refuse_repeated,
     resized::resize,
     set::Set,
-    settable::{DeviceKey, Key, LinkKey},
+    settable::{DeviceKey, Key, LinkKey, TrainKey},
     settings::{Settings, quantity, refuse_nothing, single, whole},
+    train,
 };
 use crate::{
     Code, Diagnostic, Dimension, Files, Mistake, NanoDollarsPerHour, NoFiles, Program,
@@ -30,7 +32,8 @@ impl Program {
     /// `latency` of the link NAME (its other protocols gain or lose in proportion), or `sharing` of
     /// the memory that a group NAME shares;
     /// `cluster.devices=n` repeats or leaves out devices at the end of the cluster;
-    /// `train.batch=n` is the batch. No key is set twice.
+    /// `train.batch=n` is the batch, and `optimizer`, `steps` and `seed` of `train` are set like it: another
+    /// optimizer decays what it says itself. No key is set twice.
     ///
     /// # Errors
     /// The first thing that is wrong, or what the objective needs and the program does not say;
@@ -117,12 +120,7 @@ impl Program {
                 resize(self, u32::try_from(count).unwrap_or(u32::MAX))
                     .map_err(|mistake| report.error(entry.key.span, mistake))
             }
-            Key::Batch => {
-                let batch = whole(single(entry, report)?, 1, 1 << 24, report)?;
-                self.train.batch = u32::try_from(batch).unwrap_or(u32::MAX);
-                super::bound_results(&self.model, &self.train, entry.key.span, report);
-                Ok(())
-            }
+            Key::Train(key) => self.set_train(key, entry, report),
             Key::Sharing => self.set_pool(name, entry, report),
             Key::Link(key) => self.set_link(name, key, entry, report),
             Key::Device(key) => self.set_device(name, key, entry, report),
@@ -143,7 +141,7 @@ impl Program {
         }
         match name {
             "cluster" => keys.push(Key::Devices),
-            "train" => keys.push(Key::Batch),
+            "train" => keys.extend(Key::TRAIN),
             _ => {}
         }
         keys
@@ -176,6 +174,37 @@ impl Program {
     fn links_of(&self, name: &str) -> Vec<LinkId> {
         let links = self.target.links.iter();
         links.filter(|(_, link)| link.name == name).map(|(id, _)| id).collect()
+    }
+
+    fn set_train(
+        &mut self,
+        key: TrainKey,
+        entry: &Entry,
+        report: &mut Report,
+    ) -> Known<()> {
+        let value = single(entry, report)?;
+        match key {
+            TrainKey::Batch => {
+                let batch = whole(value, 1, train::BATCH_MAX.into(), report)?;
+                self.train.batch = u32::try_from(batch).unwrap_or(train::BATCH_MAX);
+                super::bound_results(&self.model, &self.train, entry.key.span, report);
+            }
+            TrainKey::Optimizer => {
+                let (optimizer, no_decay) = optimizer::optimizer(value, report)?;
+                self.train.optimizer = optimizer;
+                train::hold_optimizer(&self.train, &no_decay, report);
+                optimizer::keep_spared(&self.model, &no_decay, report)?;
+                optimizer::spare(&mut self.model, &no_decay);
+                optimizer::name_some(self, &no_decay, report);
+            }
+            TrainKey::Steps => {
+                self.train.steps = whole(value, 0, train::STEPS_MAX, report)?;
+            }
+            TrainKey::Seed => {
+                self.train.seed = whole(value, 0, train::SEED_MAX, report)?;
+            }
+        }
+        Ok(())
     }
 
     fn set_pool(&mut self, name: &str, entry: &Entry, report: &mut Report) -> Known<()> {

@@ -84,7 +84,7 @@ fn is_written(known: &[Key], key: &str) -> bool {
     known.iter().any(|known| match known {
         Key::Link(_) => LINK_KEYS.contains(&key),
         Key::Device(_) => DEVICE_KEYS.contains(&key),
-        Key::Batch => train::KEYS.contains(&key),
+        Key::Train(_) => train::KEYS.contains(&key),
         Key::Sharing | Key::Devices => false,
     })
 }
@@ -106,7 +106,7 @@ impl Key {
         let message = match self {
             Self::Link(_) => format!("`{name}` is not a link, so it has no `{key}`"),
             Self::Device(_) => format!("`{name}` is not a device, so it has no `{key}`"),
-            Self::Devices | Self::Batch | Self::Sharing => {
+            Self::Devices | Self::Train(_) | Self::Sharing => {
                 format!("`{name}` has no `{key}`")
             }
         };
@@ -122,7 +122,7 @@ impl Key {
             Self::Devices => "write `cluster.devices = …` for how many there are, and \
                               `devices = …` for how many a plan takes"
                 .to_owned(),
-            Self::Batch => "write `train.batch = …`".to_owned(),
+            Self::Train(_) => format!("write `train.{} = …`", self.name()),
         }
     }
 }

@@ -213,6 +213,26 @@ pub(super) fn spare(model: &mut Model, no_decay: &NoDecay) {
     model.spared.clone_from(&no_decay.patterns);
 }
 
+/// Refuses an optimizer that spares less than the one before: what a model spares by itself is not told
+/// apart from what patterns named.
+pub(super) fn keep_spared(
+    model: &Model,
+    no_decay: &NoDecay,
+    report: &mut Report,
+) -> Known<()> {
+    let is_lost = |pattern: &&Pattern| !no_decay.patterns.contains(pattern);
+    let Some(lost) = model.spared.iter().find(is_lost) else { return Ok(()) };
+    let message = format!("weight decay would not spare `{lost}` any more");
+    let all: Vec<String> =
+        model.spared.iter().map(|pattern| format!("\"{pattern}\"")).collect();
+    let hint = format!(
+        "repeat `no_decay = [{}]`, or change the optimizer in the file",
+        all.join(", ")
+    );
+    let mistake = Mistake::new(Code::Value, message);
+    Err(report.error(no_decay.span, mistake.hint(hint)))
+}
+
 /// Every pattern names a parameter of the model under some rule that the program names, or that is
 /// tried where it names none. Where no rule has a model, that is what is wrong.
 pub(super) fn name_some(program: &Program, no_decay: &NoDecay, report: &mut Report) {

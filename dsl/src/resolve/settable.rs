@@ -1,6 +1,6 @@
 //! What `--set` may change of the parts of a program.
 
-/// A number of a part.
+/// Something of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     /// Of the links of a name.
@@ -11,8 +11,8 @@ pub(super) enum Key {
     Sharing,
     /// How many devices the cluster has.
     Devices,
-    /// The examples of a training step.
-    Batch,
+    /// Of the training.
+    Train(TrainKey),
 }
 
 /// A number of a device.
@@ -23,6 +23,16 @@ pub(super) enum DeviceKey {
     Bandwidth,
     Issue,
     Price,
+}
+
+/// What a training has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TrainKey {
+    /// The examples of a step.
+    Batch,
+    Optimizer,
+    Steps,
+    Seed,
 }
 
 /// A number of a link.
@@ -45,6 +55,14 @@ impl Key {
     pub(super) const LINK: [Self; 2] =
         [Self::Link(LinkKey::Bandwidth), Self::Link(LinkKey::Latency)];
 
+    /// What a training may be set to have.
+    pub(super) const TRAIN: [Self; 4] = [
+        Self::Train(TrainKey::Batch),
+        Self::Train(TrainKey::Optimizer),
+        Self::Train(TrainKey::Steps),
+        Self::Train(TrainKey::Seed),
+    ];
+
     /// How it is written.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -58,14 +76,17 @@ impl Key {
             Self::Link(LinkKey::Latency) => "latency",
             Self::Sharing => "sharing",
             Self::Devices => "devices",
-            Self::Batch => "batch",
+            Self::Train(TrainKey::Batch) => "batch",
+            Self::Train(TrainKey::Optimizer) => "optimizer",
+            Self::Train(TrainKey::Steps) => "steps",
+            Self::Train(TrainKey::Seed) => "seed",
         }
     }
 
     /// The key that is written so, whatever has it. Links come first: what a group is joined by is
     /// more often meant than what its devices have.
     pub(super) fn named(name: &str) -> Option<Self> {
-        let others = [Self::Sharing, Self::Devices, Self::Batch];
+        let others = [Self::Sharing, Self::Devices].into_iter().chain(Self::TRAIN);
         let mut all = Self::LINK.into_iter().chain(Self::DEVICE).chain(others);
         all.find(|key| key.name() == name)
     }

@@ -23,6 +23,13 @@ pub(super) const EVALUATE_KEYS: [&str; 1] = ["every"];
 /// What a number type may say besides.
 pub(super) const DTYPE_KEYS: [&str; 1] = ["gradients"];
 
+/// The most examples of a step.
+pub(super) const BATCH_MAX: u32 = 1 << 24;
+/// The most steps.
+pub(super) const STEPS_MAX: u64 = 1 << 40;
+/// The greatest seed: every reader of files knows numbers up to it.
+pub(super) const SEED_MAX: u64 = i64::MAX as u64;
+
 impl Default for Train {
     /// What holds when a program says nothing: synthetic data, batches of 32, 100 steps of AdamW.
     fn default() -> Self {
@@ -56,12 +63,12 @@ fn resolve_section(section: &Section, report: &mut Report) -> Known<(Train, NoDe
     let settings = Settings::new("train", &section.entries, &KEYS, report);
     let usual = Train::default();
     let data = settings.get("data").map(|entry| data(entry, report));
-    let batch = settings.whole("batch", 1, 1 << 24, report);
+    let batch = settings.whole("batch", 1, BATCH_MAX.into(), report);
     let chosen = settings
         .get("optimizer")
         .map(|entry| single(entry, report).and_then(|value| optimizer(value, report)));
-    let steps = settings.whole("steps", 0, 1 << 40, report);
-    let seed = settings.whole("seed", 0, i64::MAX as u64, report);
+    let steps = settings.whole("steps", 0, STEPS_MAX, report);
+    let seed = settings.whole("seed", 0, SEED_MAX, report);
     let evaluate = settings.get("evaluate").map(|entry| evaluate(entry, report));
     let dtype = settings.get("dtype").map(|entry| dtype(entry, report));
     let (optimizer, no_decay) =
@@ -75,15 +82,20 @@ fn resolve_section(section: &Section, report: &mut Report) -> Known<(Train, NoDe
         optimizer,
         evaluate: evaluate.transpose()?.unwrap_or(usual.evaluate),
     };
+    hold_optimizer(&train, &no_decay, report);
+    Ok((train, no_decay))
+}
+
+/// The type of the training has the numbers of its optimizer.
+pub(super) fn hold_optimizer(train: &Train, no_decay: &NoDecay, report: &mut Report) {
     let constants = held::of_optimizer(&train.optimizer).into_iter();
     hold(constants.map(|constant| (no_decay.span, constant)), train.dtype, report);
-    Ok((train, no_decay))
 }
 
 /// `evaluate { every 50 }`.
 fn evaluate(entry: &Entry, report: &mut Report) -> Known<Evaluation> {
     let inner = Settings::new("evaluate", &entry.entries, &EVALUATE_KEYS, report);
-    let every = inner.whole("every", 1, 1 << 40, report)?;
+    let every = inner.whole("every", 1, STEPS_MAX, report)?;
     match (&entry.value, every) {
         (Setting::Nothing, Some(every)) => Ok(Evaluation::Every(every)),
         (Setting::Nothing | Setting::OneOf(_) | Setting::AtMost(_), _)

@@ -81,6 +81,42 @@ fn devices_links_and_memories_are_set_as_the_file_would() {
     assert!(batch.train.batch == 24 && batch.search.stages.allows(2));
 }
 
+/// Sweeps over the numbers of a training need no other file.
+#[test]
+fn trainings_are_set_as_the_file_would() {
+    let file = |train: &str| format!("{FLAT}\ntrain {{ batch 8, {train} }}");
+    let plain = file("steps 5, seed 3, optimizer sgd(lr = 0.1)");
+    for (setting, edited) in [
+        ("train.steps = 9", "steps 9, seed 3, optimizer sgd(lr = 0.1)"),
+        ("train.seed = 4", "steps 5, seed 4, optimizer sgd(lr = 0.1)"),
+        (
+            "train.optimizer = adamw(lr = warmup(2, 1e-3), no_decay = [\"line*\"])",
+            "steps 5, seed 3, optimizer adamw(lr = warmup(2, 1e-3), no_decay = [\"line*\"])",
+        ),
+        ("train { seed 4, steps 9 }", "steps 9, seed 4, optimizer sgd(lr = 0.1)"),
+    ] {
+        let expected = program(&file(edited));
+        assert_eq!(set(&plain, &[setting]), Ok(expected), "{setting}");
+    }
+    for (setting, word) in [
+        ("train.seed = -1", "whole number"),
+        ("train.optimizer = adam(lr = 1)", "Adam is `adamw`"),
+        ("train.optimizer = sgd(lr = 1e-60)", "1e-60"),
+        ("train.optimizer = sgd(lr = 1, no_decay = [\"x*\"])", "no parameter matches"),
+        ("train.dtype = bf16", "write `dtype` in the file"),
+        ("train.sead = 3", "`seed`"),
+        ("seed = 3", "did you mean `train.seed`?"),
+    ] {
+        let told = set(&plain, &[setting]).expect_err(setting);
+        assert!(told.contains(word), "{setting}: {told}");
+    }
+    let sparing = file("optimizer sgd(lr = 0.1, no_decay = [\"line*\"])");
+    let told = set(&sparing, &["train.optimizer = sgd(lr = 1)"]).expect_err("it is lost");
+    assert!(told.contains("repeat `no_decay = [\"line*\"]`"), "{told}");
+    let kept = "train.optimizer = sgd(lr = 1, no_decay = [\"line*\"])";
+    assert!(set(&sparing, &[kept]).is_ok());
+}
+
 #[test]
 fn the_peak_is_known_of_devices_that_say_what_they_reach() {
     let device = "device fast { memory 2 GB, bandwidth 9 GB/s, \
