@@ -114,7 +114,8 @@ pub fn parse_set(
     let trees = import::load(source, files, &mut report);
     let definitions = Definitions::collect(&trees, &mut report);
     let mut shelf = Shelf::new(files, tables);
-    let mut read = program(&definitions, &mut shelf, &mut report);
+    let asked = changed::asked_dtype(settings);
+    let mut read = program(&definitions, asked, &mut shelf, &mut report);
     if let Ok((program, heads)) = &mut read {
         if report.errors() == 0 {
             program.set_all_from(settings, files).map_err(Refused::Setting)?;
@@ -126,14 +127,15 @@ pub fn parse_set(
     report.finish(read.map(|(program, _)| program)).map_err(Refused::Program)
 }
 
-/// A program, and where its heads were written.
+/// A program, in the type that was asked for if one was, and where its heads were written.
 fn program(
     definitions: &Definitions<'_>,
+    asked: Option<Float>,
     shelf: &mut Shelf<'_>,
     report: &mut Report,
 ) -> Known<(Program, Vec<Span>)> {
     let model = model::resolve(definitions, report);
-    let train = train::resolve(definitions, report);
+    let train = train::resolve(definitions, asked, report);
     let dtype = train.as_ref().map_or(Train::default().dtype, |(train, _)| train.dtype);
     let target = cluster::resolve(definitions, dtype, shelf, report);
     let search = plan::resolve(definitions, shelf.files(), report);

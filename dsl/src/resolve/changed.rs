@@ -21,7 +21,7 @@ use crate::{
     syntax::{Entry, Setting},
 };
 use roundelay_schedule::{
-    Bytes, BytesPerSecond, DeviceId, FlopsPerSecond, LinkId, Nanos, Pool,
+    Bytes, BytesPerSecond, DeviceId, Float, FlopsPerSecond, LinkId, Nanos, Pool,
 };
 use std::collections::BTreeSet;
 
@@ -33,7 +33,8 @@ impl Program {
     /// the memory that a group NAME shares;
     /// `cluster.devices=n` repeats or leaves out devices at the end of the cluster;
     /// `train.batch=n` is the batch, and `optimizer`, `steps` and `seed` of `train` are set like it: another
-    /// optimizer decays what it says itself. No key is set twice.
+    /// optimizer decays what it says itself. `train.dtype` is set by [`crate::parse_set`] alone, because
+    /// rates of devices depend on it. No key is set twice.
     ///
     /// # Errors
     /// The first thing that is wrong, or what the objective needs and the program does not say;
@@ -182,15 +183,16 @@ impl Program {
         entry: &Entry,
         report: &mut Report,
     ) -> Known<()> {
-        let value = single(entry, report)?;
         match key {
             TrainKey::Batch => {
-                let batch = whole(value, 1, train::BATCH_MAX.into(), report)?;
+                let batch = single(entry, report)?;
+                let batch = whole(batch, 1, train::BATCH_MAX.into(), report)?;
                 self.train.batch = u32::try_from(batch).unwrap_or(train::BATCH_MAX);
                 super::bound_results(&self.model, &self.train, entry.key.span, report);
             }
             TrainKey::Optimizer => {
-                let (optimizer, no_decay) = optimizer::optimizer(value, report)?;
+                let written = single(entry, report)?;
+                let (optimizer, no_decay) = optimizer::optimizer(written, report)?;
                 self.train.optimizer = optimizer;
                 train::hold_optimizer(&self.train, &no_decay, report);
                 optimizer::keep_spared(&self.model, &no_decay, report)?;
@@ -198,10 +200,20 @@ impl Program {
                 optimizer::name_some(self, &no_decay, report);
             }
             TrainKey::Steps => {
-                self.train.steps = whole(value, 0, train::STEPS_MAX, report)?;
+                let steps = single(entry, report)?;
+                self.train.steps = whole(steps, 0, train::STEPS_MAX, report)?;
             }
             TrainKey::Seed => {
-                self.train.seed = whole(value, 0, train::SEED_MAX, report)?;
+                let seed = single(entry, report)?;
+                self.train.seed = whole(seed, 0, train::SEED_MAX, report)?;
+            }
+            TrainKey::Dtype => {
+                if train::dtype(entry, report)? != self.train.dtype {
+                    let message = "`dtype` is set where a program is read";
+                    let mistake = Mistake::new(Code::Value, message);
+                    let hint = "read the program with it (`parse_set`)";
+                    return Err(report.error(entry.key.span, mistake.hint(hint)));
+                }
             }
         }
         Ok(())
@@ -313,6 +325,20 @@ impl Program {
         }
         Ok(())
     }
+}
+
+/// The type of numbers that a setting asks for, if one does and says it well: a program is read with it.
+pub(super) fn asked_dtype(settings: &[impl AsRef<str>]) -> Option<Float> {
+    settings.iter().find_map(|text| {
+        let set = Set::new(text.as_ref());
+        let asked = set.said(|entry, report| {
+            let of_train = Some(entry).filter(|entry| entry.key.text == "train");
+            let inner = of_train.into_iter().flat_map(|entry| &entry.entries);
+            let written = inner.into_iter().find(|inner| inner.key.text == "dtype");
+            written.map(|written| train::dtype(written, report)).transpose()
+        });
+        asked.ok().flatten()
+    })
 }
 
 /// What a changed program lacks for the last setting that asks for it.

@@ -33,6 +33,8 @@ pub(super) enum TrainKey {
     Optimizer,
     Steps,
     Seed,
+    /// The type of its numbers, which decides how a program is read.
+    Dtype,
 }
 
 /// A number of a link.
@@ -56,11 +58,12 @@ impl Key {
         [Self::Link(LinkKey::Bandwidth), Self::Link(LinkKey::Latency)];
 
     /// What a training may be set to have.
-    pub(super) const TRAIN: [Self; 4] = [
+    pub(super) const TRAIN: [Self; 5] = [
         Self::Train(TrainKey::Batch),
         Self::Train(TrainKey::Optimizer),
         Self::Train(TrainKey::Steps),
         Self::Train(TrainKey::Seed),
+        Self::Train(TrainKey::Dtype),
     ];
 
     /// How it is written.
@@ -80,6 +83,7 @@ impl Key {
             Self::Train(TrainKey::Optimizer) => "optimizer",
             Self::Train(TrainKey::Steps) => "steps",
             Self::Train(TrainKey::Seed) => "seed",
+            Self::Train(TrainKey::Dtype) => "dtype",
         }
     }
 

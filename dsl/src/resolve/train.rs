@@ -45,21 +45,31 @@ impl Default for Train {
     }
 }
 
-/// How the model is trained, and which parameters weight decay spares.
+/// How the model is trained, in the type that was asked for if one was, and which parameters weight decay
+/// spares.
 pub(super) fn resolve(
     definitions: &Definitions<'_>,
+    asked: Option<Float>,
     report: &mut Report,
 ) -> Known<(Train, NoDecay)> {
     for other in definitions.other_trains() {
-        let _: Known<(Train, NoDecay)> = resolve_section(other, report);
+        let _: Known<(Train, NoDecay)> = resolve_section(other, asked, report);
     }
     match definitions.train().map_err(|m| report.error(beginning(), m))? {
-        None => Ok((Train::default(), NoDecay::default())),
-        Some(section) => resolve_section(section, report),
+        None => {
+            let usual = Train::default();
+            let dtype = asked.unwrap_or(usual.dtype);
+            Ok((Train { dtype, ..usual }, NoDecay::default()))
+        }
+        Some(section) => resolve_section(section, asked, report),
     }
 }
 
-fn resolve_section(section: &Section, report: &mut Report) -> Known<(Train, NoDecay)> {
+fn resolve_section(
+    section: &Section,
+    asked: Option<Float>,
+    report: &mut Report,
+) -> Known<(Train, NoDecay)> {
     let settings = Settings::new("train", &section.entries, &KEYS, report);
     let usual = Train::default();
     let data = settings.get("data").map(|entry| data(entry, report));
@@ -78,7 +88,7 @@ fn resolve_section(section: &Section, report: &mut Report) -> Known<(Train, NoDe
         batch: batch?.and_then(|batch| u32::try_from(batch).ok()).unwrap_or(usual.batch),
         seed: seed?.unwrap_or(usual.seed),
         steps: steps?.unwrap_or(usual.steps),
-        dtype: dtype.transpose()?.unwrap_or(usual.dtype),
+        dtype: asked.or(dtype.transpose()?).unwrap_or(usual.dtype),
         optimizer,
         evaluate: evaluate.transpose()?.unwrap_or(usual.evaluate),
     };
@@ -109,7 +119,7 @@ fn evaluate(entry: &Entry, report: &mut Report) -> Known<Evaluation> {
 }
 
 /// `dtype f32`, `dtype bf16`, `dtype bf16 { gradients f32 }`.
-fn dtype(entry: &Entry, report: &mut Report) -> Known<Float> {
+pub(super) fn dtype(entry: &Entry, report: &mut Report) -> Known<Float> {
     let types = ["f32", "f64", "bf16", "f16"];
     let chosen = only_value(entry, report)?;
     let (name, given) = called(chosen, "f32, f64, bf16 or f16", report)?;

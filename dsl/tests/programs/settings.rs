@@ -1,7 +1,8 @@
 //! What `--set` changes of a resolved program, prices, and constants of learning.
 
 use roundelay_dsl::{
-    Learning, NanoDollarsPerHour, NoFiles, Objective, Program, SourceFile, parse,
+    Learning, NanoDollarsPerHour, NoFiles, Objective, Program, Refused, SourceFile,
+    Tables, parse, parse_set,
 };
 use roundelay_schedule::{Bytes, Id};
 use std::time::{Duration, Instant};
@@ -103,7 +104,8 @@ fn trainings_are_set_as_the_file_would() {
         ("train.optimizer = adam(lr = 1)", "Adam is `adamw`"),
         ("train.optimizer = sgd(lr = 1e-60)", "1e-60"),
         ("train.optimizer = sgd(lr = 1, no_decay = [\"x*\"])", "no parameter matches"),
-        ("train.dtype = bf16", "write `dtype` in the file"),
+        ("train.dtype = bf16", "where a program is read"),
+        ("train.data = synthetic", "write `data` in the file"),
         ("train.sead = 3", "`seed`"),
         ("seed = 3", "did you mean `train.seed`?"),
     ] {
@@ -115,6 +117,43 @@ fn trainings_are_set_as_the_file_would() {
     assert!(told.contains("repeat `no_decay = [\"line*\"]`"), "{told}");
     let kept = "train.optimizer = sgd(lr = 1, no_decay = [\"line*\"])";
     assert!(set(&sparing, &[kept]).is_ok());
+}
+
+/// Rates of devices depend on it, and whether constants can be written.
+#[test]
+fn the_type_of_numbers_is_set_where_a_program_is_read() {
+    let device = "device fast { memory 2 GB, bandwidth 9 GB/s, \
+                  compute 80 GFLOP/s { bf16 90 GFLOP/s } }";
+    let text = |train: &str| {
+        let parts = format!("{PARTS}{device}\ncluster two {{ 2 x fast joined by bus }}");
+        SourceFile::new("m.rdl", format!("{MODEL}{parts}\n{train}"))
+    };
+    let read = |train: &str, settings: &[&str]| {
+        let read = parse_set(&text(train), &NoFiles, Tables::Read, settings);
+        read.map(|(program, _)| program).map_err(|refused| match refused {
+            Refused::Program(mistakes) => mistakes.to_string(),
+            Refused::Setting(mistake) => mistake.to_string(),
+        })
+    };
+    for (train, setting, edited) in [
+        ("", "train.dtype = bf16", "train { dtype bf16 }"),
+        ("train { seed 4 }", "train.dtype = bf16", "train { seed 4, dtype bf16 }"),
+        ("train { dtype bf16 }", "train.dtype=f64", "train { dtype f64 }"),
+        (
+            "train { dtype f64 }",
+            "train.dtype = bf16 { gradients f32 }",
+            "train { dtype bf16 { gradients f32 } }",
+        ),
+    ] {
+        let set = read(train, &[setting, "stages = 2"]);
+        assert_eq!(set, read(edited, &["stages = 2"]), "{setting}");
+    }
+    let small = "train { dtype f64, optimizer sgd(lr = 1e-60) }";
+    assert!(read(small, &[]).is_ok());
+    let lost = read(small, &["train.dtype = f32"]).expect_err("it is no number in f32");
+    assert!(lost.contains("m.rdl"), "{lost}");
+    let wrong = read("", &["train.dtype = f31"]).expect_err("there is no such type");
+    assert!(wrong.contains("unknown element type `f31`"), "{wrong}");
 }
 
 #[test]

@@ -198,8 +198,8 @@ fn a_dotted_key_needs_no_sign() {
 fn keys_of_the_file_alone_are_told_from_unknown_ones() {
     for (setting, hint) in [
         (
-            "train.steps = 5",
-            "write `steps` in the file; what can be set is `train.batch`",
+            "train.data = synthetic",
+            "write `data` in the file; what can be set is `train.batch`",
         ),
         ("bus.form = tree", "what can be set is `bus.bandwidth`, `bus.latency`"),
         (
