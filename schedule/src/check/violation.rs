@@ -233,17 +233,13 @@ impl fmt::Display for Violation {
             Violation::Repeated { action, first, duty } => {
                 write!(f, "{action} does {duty}, which {first} does already: remove one")
             }
-            Violation::Mixed { action, task, first, other } => write!(
-                f,
-                "{action} does {}, but {first} does {}: a stage takes either B or both I and \
-                 W of every micro-batch",
-                Duty::Task(*task),
-                Duty::Task(*other)
-            ),
+            Violation::Mixed { action, task, first, other } => {
+                mixed(f, [(*action, *task), (*first, *other)])
+            }
             Violation::Alias { action, at, row, other } => write!(
                 f,
-                "{action} writes {row} on {at}, which lies over {other} that it also \
-                 touches: give one of them another row or offset"
+                "{action} writes {row} on {at}, which lies over {other} that it also touches: \
+                 give one of them another row or offset"
             ),
             Violation::Race { action, at, row, access, earlier, distance, buffer } => {
                 write!(
@@ -290,6 +286,19 @@ impl fmt::Display for Violation {
             ),
         }
     }
+}
+
+fn mixed(
+    f: &mut fmt::Formatter<'_>,
+    [(action, task), (first, other)]: [(ActionId, Task); 2],
+) -> fmt::Result {
+    write!(
+        f,
+        "{action} does {}, but {first} does {}: a stage takes either B or both I and W of every \
+         micro-batch",
+        Duty::Task(task),
+        Duty::Task(other)
+    )
 }
 
 fn overfull(
