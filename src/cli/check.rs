@@ -22,7 +22,7 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
         true => seal(&args.file)?,
         false => load::schedule(&args.file)?,
     };
-    let warnings = load::warning(&args.file, &checked).into_iter().collect();
+    let warnings = load::warned(&args.file, &checked).into_iter().collect();
     tell_facts(&checked, warnings, args.json)
 }
 
@@ -114,7 +114,7 @@ fn facts(schedule: &Checked, warnings: Vec<Problem>) -> Document {
 fn table(document: &Document) -> String {
     let bytes = |count: u64| schedule::Bytes(count).to_string();
     let mut text = format!(
-        "checked: {} a period, {} and {} a step\n",
+        "checked: {} a period, {} a step, at most {} between passes\n",
         schedule::counted(document.actions as u64, "action"),
         schedule::counted(document.messages, "message"),
         schedule::counted(document.comm_rounds.into(), "communication round")

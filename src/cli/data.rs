@@ -26,11 +26,10 @@ pub(super) fn data(args: &DataArgs) -> Result<(), Failure> {
 
 fn written(args: &DataArgs) -> Result<Examples, Failure> {
     let file = &args.program.file;
-    let schedule = match load::input(&args.program)? {
-        load::Input::Program(program) => {
-            program.warn();
-            compile::best(&program)?
-        }
+    let input = load::input(&args.program)?;
+    input.warn(&args.program.file);
+    let schedule = match input {
+        load::Input::Program(program) => compile::best(&program)?,
         load::Input::Schedule(schedule) => *schedule,
     };
     let steps = args.steps.unwrap_or(schedule.job.steps);

@@ -52,11 +52,10 @@ fn assessed(
 ) -> Result<(Assessment, Vec<Note>), Failure> {
     let file = &args.program.file;
     run::needs_gpu(args.device, ("--deadline", args.deadline), file)?;
-    let schedule = match load::input(&args.program)? {
-        load::Input::Program(program) => {
-            program.warn();
-            compile::best(&program)?
-        }
+    let input = load::input(&args.program)?;
+    input.warn(&args.program.file);
+    let schedule = match input {
+        load::Input::Program(program) => compile::best(&program)?,
         load::Input::Schedule(schedule) => *schedule,
     };
     let mut notes = Vec::new();

@@ -179,25 +179,22 @@ pub(super) fn plan_text(path: &Path) -> Result<String, Failure> {
     ))
 }
 
-/// A schedule that was read and holds; a warning is printed.
+/// A schedule that was read and holds.
 pub(super) fn checked(path: &Path, text: &str) -> Result<Checked, Failure> {
-    let checked = roundelay::read_as(path, text).map_err(|error| match error {
+    roundelay::read_as(path, text).map_err(|error| match error {
         ReadError::File { path, source } => Failure::file(&path, &source),
         ReadError::Text { path, errors } => Failure::schedule_file(&path, &errors),
         ReadError::Check { path, violations, lines } => {
             Failure::violations(&path, &violations, &lines)
         }
         ReadError::Folder(folder) => Failure::unnameable(&folder),
-    })?;
-    if let Some(warning) = warning(path, &checked) {
-        note(&warning.to_string());
-    }
-    Ok(checked)
+    })
 }
 
-/// What is odd about a schedule that holds.
-pub(super) fn warning(path: &Path, schedule: &Checked) -> Option<Problem> {
-    schedule.is_recoded().then(|| Problem::recoded(path))
+/// What is odd about a schedule that holds, which is printed.
+pub(super) fn warned(path: &Path, schedule: &Checked) -> Option<Problem> {
+    let warning = schedule.is_recoded().then(|| Problem::recoded(path));
+    warning.inspect(|warning| note(&warning.to_string()))
 }
 
 /// What can be trained.
@@ -206,6 +203,16 @@ pub(super) enum Input {
     Program(Box<Loaded>),
     /// A schedule, which has every decision made.
     Schedule(Box<Checked>),
+}
+
+impl Input {
+    /// Prints what is odd about what was read from this file.
+    pub(super) fn warn(&self, path: &Path) {
+        match self {
+            Self::Program(loaded) => loaded.warn(),
+            Self::Schedule(schedule) => drop(warned(path, schedule)),
+        }
+    }
 }
 
 /// A program or a schedule, by how the file begins, and by its extension where that does not say; whose

@@ -205,8 +205,9 @@ fn tell_saved(args: &RunArgs) -> Result<(), Failure> {
 /// Plans and compiles a program, or reads a schedule.
 fn prepare(args: &RunArgs, told: Told) -> Result<Checked, Failure> {
     let input = load::input(&args.program)?;
-    if let (Told::Here, Input::Program(loaded)) = (told, &input) {
-        loaded.warn();
+    match told {
+        Told::Here => input.warn(&args.program.file),
+        Told::Elsewhere => {}
     }
     if let (Told::Here, Some(save)) = (told, &args.save) {
         let read = match &input {

@@ -55,7 +55,11 @@ fn outcome(seed: u64, judge: fn(&Program) -> Result<Verdict, String>) -> Outcome
     match panic::catch_unwind(|| judge(&program)) {
         Ok(Ok(verdict)) => Outcome::Judged(verdict),
         Ok(Err(fault)) => Outcome::Fault(format!("seed {seed}: {fault}")),
-        Err(_) => Outcome::Fault(format!("seed {seed}: a panic, see above")),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("");
+            Outcome::Fault(format!("seed {seed}: a panic: {text}"))
+        }
     }
 }
 

@@ -157,7 +157,14 @@ pub(crate) fn trains_like_one_device(
 #[test]
 fn every_grid_trains_like_one_device() {
     let narrow = descending(DIVISIBLE, 2, "1e-2", Float::F32);
-    trains_like_one_device(&narrow, grids(), 1e-5);
+    let gathered = Tensor { contraction: Contraction::Gather, ..Tensor::grid(1, 4) };
+    let chosen = Tensor {
+        contraction: Contraction::Each,
+        sequence: Sequence::Split,
+        ..Tensor::grid(4, 2)
+    };
+    let others = [gathered, chosen].into_iter().filter(Tensor::can_contract);
+    trains_like_one_device(&narrow, grids().chain(others), 1e-5);
     let program = descending(DIVISIBLE, 2, "1e-2", Float::F64);
     let split = |tensor| Tensor { sequence: Sequence::Split, ..tensor };
     let shared = grids().filter(|tensor| tensor.parts() > 1).map(split);

@@ -49,6 +49,9 @@ const IMAGES: &str = "model images {
 
 #[test]
 fn every_grid_in_halves_trains_like_without_them() {
+    let program = descending(DIVISIBLE, 4, "1e-2", Float::F32);
+    let some = [Tensor::grid(2, 2), Tensor::grid(4, 1)].map(Tensor::in_halves);
+    trains_like_one_device(&program, some, 1e-5);
     let (exact, narrow) = ((Float::F64, 1e-12), (Float::F32, 1e-5));
     for (text, (dtype, most)) in [(DIVISIBLE, exact), (IMAGES, exact), (IMAGES, narrow)] {
         let program = descending(text, 4, "1e-2", dtype);

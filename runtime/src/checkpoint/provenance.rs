@@ -9,8 +9,9 @@ use roundelay_schedule::{
 };
 use std::collections::BTreeMap;
 
-/// What tells one run from another, as names and values. Of the fingerprint its first half counts, which
-/// says what the model computes; a run goes on under another plan or on another cluster.
+/// What tells one run from another, as names and values. Of the fingerprint its first part counts, which
+/// says what the model computes, or what routines compute that were changed; a run goes on under another
+/// plan or on another cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provenance {
     pub(super) entries: BTreeMap<String, String>,
@@ -55,8 +56,8 @@ impl Provenance {
     /// computes, nobody knows.
     pub(super) fn computes_otherwise(&self, earlier: &Provenance) -> bool {
         let computed = |run: &Provenance| {
-            let halves = run.entry("fingerprint").split_once('-');
-            halves.map(|(computed, _)| computed.to_owned())
+            let parts = run.entry("fingerprint").split_once('-');
+            parts.map(|(computed, _)| computed.to_owned())
         };
         computed(self).zip(computed(earlier)).is_some_and(|(own, other)| own != other)
     }

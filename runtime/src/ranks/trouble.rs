@@ -90,6 +90,7 @@ pub enum Trouble {
         /// The ranks that may hold all others up, and some more, in their order.
         seen: Vec<Seen>,
         /// How many more there are.
+        #[serde(default)]
         others: usize,
     },
 }
