@@ -15,6 +15,7 @@ mod norms;
 #[allow(dead_code, reason = "other crates want other numbers")]
 #[path = "../../../tests/support/random.rs"]
 mod random;
+mod set_trainings;
 mod settings;
 mod slips;
 mod transformers;

@@ -1,20 +1,19 @@
 //! What `--set` changes of a resolved program, prices, and constants of learning.
 
 use roundelay_dsl::{
-    Learning, NanoDollarsPerHour, NoFiles, Objective, Program, Refused, SourceFile,
-    Tables, parse, parse_set,
+    Learning, NanoDollarsPerHour, NoFiles, Objective, Program, SourceFile, parse,
 };
 use roundelay_schedule::{Bytes, Id};
 use std::time::{Duration, Instant};
 
-const MODEL: &str = "
+pub(crate) const MODEL: &str = "
 model line {
     input x: real[batch, 8]
     input y: real[batch, 8]
     loss mse(linear(linear(x, 8), 8), y)
 }
 ";
-const PARTS: &str = "
+pub(crate) const PARTS: &str = "
 device core { memory 2 GB, reserved 100 MB, compute 40 GFLOP/s, bandwidth 10 GB/s }
 device big { memory 4 GB, compute 80 GFLOP/s, bandwidth 20 GB/s, price 2.5 USD/h }
 link bus { bandwidth 8 GB/s, latency 2 us }
@@ -27,11 +26,11 @@ fn read(rest: &str) -> Result<Program, String> {
     parsed.map(|(program, _)| program)
 }
 
-fn program(rest: &str) -> Program {
+pub(crate) fn program(rest: &str) -> Program {
     read(rest).unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
-fn set(rest: &str, settings: &[&str]) -> Result<Program, String> {
+pub(crate) fn set(rest: &str, settings: &[&str]) -> Result<Program, String> {
     let mut program = program(rest);
     let before = program.clone();
     let done = program.set_all(settings).map_err(|mistake| mistake.to_string());
@@ -44,7 +43,7 @@ fn set(rest: &str, settings: &[&str]) -> Result<Program, String> {
     }
 }
 
-const FLAT: &str = "cluster flat { 4 x core joined by bus }";
+pub(crate) const FLAT: &str = "cluster flat { 4 x core joined by bus }";
 const SHARED: &str = "cluster laptop { 4 x big joined by bus sharing 8 GB }";
 
 #[test]
@@ -80,80 +79,6 @@ fn devices_links_and_memories_are_set_as_the_file_would() {
     assert_eq!(set(&tight, &["laptop.sharing = 8 GB"]), Ok(program(SHARED)));
     let batch = set(FLAT, &["train.batch = 24", "stages = 2"]).expect("both are known");
     assert!(batch.train.batch == 24 && batch.search.stages.allows(2));
-}
-
-/// Sweeps over the numbers of a training need no other file.
-#[test]
-fn trainings_are_set_as_the_file_would() {
-    let file = |train: &str| format!("{FLAT}\ntrain {{ batch 8, {train} }}");
-    let plain = file("steps 5, seed 3, optimizer sgd(lr = 0.1)");
-    for (setting, edited) in [
-        ("train.steps = 9", "steps 9, seed 3, optimizer sgd(lr = 0.1)"),
-        ("train.seed = 4", "steps 5, seed 4, optimizer sgd(lr = 0.1)"),
-        (
-            "train.optimizer = adamw(lr = warmup(2, 1e-3), no_decay = [\"line*\"])",
-            "steps 5, seed 3, optimizer adamw(lr = warmup(2, 1e-3), no_decay = [\"line*\"])",
-        ),
-        ("train { seed 4, steps 9 }", "steps 9, seed 4, optimizer sgd(lr = 0.1)"),
-    ] {
-        let expected = program(&file(edited));
-        assert_eq!(set(&plain, &[setting]), Ok(expected), "{setting}");
-    }
-    for (setting, word) in [
-        ("train.seed = -1", "whole number"),
-        ("train.optimizer = adam(lr = 1)", "Adam is `adamw`"),
-        ("train.optimizer = sgd(lr = 1e-60)", "1e-60"),
-        ("train.optimizer = sgd(lr = 1, no_decay = [\"x*\"])", "no parameter matches"),
-        ("train.dtype = bf16", "where a program is read"),
-        ("train.data = synthetic", "write `data` in the file"),
-        ("train.sead = 3", "`seed`"),
-        ("seed = 3", "did you mean `train.seed`?"),
-    ] {
-        let told = set(&plain, &[setting]).expect_err(setting);
-        assert!(told.contains(word), "{setting}: {told}");
-    }
-    let sparing = file("optimizer sgd(lr = 0.1, no_decay = [\"line*\"])");
-    let told = set(&sparing, &["train.optimizer = sgd(lr = 1)"]).expect_err("it is lost");
-    assert!(told.contains("repeat `no_decay = [\"line*\"]`"), "{told}");
-    let kept = "train.optimizer = sgd(lr = 1, no_decay = [\"line*\"])";
-    assert!(set(&sparing, &[kept]).is_ok());
-}
-
-/// Rates of devices depend on it, and whether constants can be written.
-#[test]
-fn the_type_of_numbers_is_set_where_a_program_is_read() {
-    let device = "device fast { memory 2 GB, bandwidth 9 GB/s, \
-                  compute 80 GFLOP/s { bf16 90 GFLOP/s } }";
-    let text = |train: &str| {
-        let parts = format!("{PARTS}{device}\ncluster two {{ 2 x fast joined by bus }}");
-        SourceFile::new("m.rdl", format!("{MODEL}{parts}\n{train}"))
-    };
-    let read = |train: &str, settings: &[&str]| {
-        let read = parse_set(&text(train), &NoFiles, Tables::Read, settings);
-        read.map(|(program, _)| program).map_err(|refused| match refused {
-            Refused::Program(mistakes) => mistakes.to_string(),
-            Refused::Setting(mistake) => mistake.to_string(),
-        })
-    };
-    for (train, setting, edited) in [
-        ("", "train.dtype = bf16", "train { dtype bf16 }"),
-        ("train { seed 4 }", "train.dtype = bf16", "train { seed 4, dtype bf16 }"),
-        ("train { dtype bf16 }", "train.dtype=f64", "train { dtype f64 }"),
-        (
-            "train { dtype f64 }",
-            "train.dtype = bf16 { gradients f32 }",
-            "train { dtype bf16 { gradients f32 } }",
-        ),
-    ] {
-        let set = read(train, &[setting, "stages = 2"]);
-        assert_eq!(set, read(edited, &["stages = 2"]), "{setting}");
-    }
-    let small = "train { dtype f64, optimizer sgd(lr = 1e-60) }";
-    assert!(read(small, &[]).is_ok());
-    let lost = read(small, &["train.dtype = f32"]).expect_err("it is no number in f32");
-    assert!(lost.contains("m.rdl"), "{lost}");
-    let wrong = read("", &["train.dtype = f31"]).expect_err("there is no such type");
-    assert!(wrong.contains("unknown element type `f31`"), "{wrong}");
 }
 
 #[test]
