@@ -114,7 +114,7 @@ pub fn parse_set(
     let trees = import::load(source, files, &mut report);
     let definitions = Definitions::collect(&trees, &mut report);
     let mut shelf = Shelf::new(files, tables);
-    let asked = changed::asked_dtype(settings);
+    let asked = changed::asked(settings);
     let mut read = program(&definitions, asked, &mut shelf, &mut report);
     if let Ok((program, heads)) = &mut read {
         if report.errors() == 0 {
@@ -130,7 +130,7 @@ pub fn parse_set(
 /// A program, in the type that was asked for if one was, and where its heads were written.
 fn program(
     definitions: &Definitions<'_>,
-    asked: Option<Float>,
+    asked: train::Asked,
     shelf: &mut Shelf<'_>,
     report: &mut Report,
 ) -> Known<(Program, Vec<Span>)> {

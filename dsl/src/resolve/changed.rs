@@ -21,7 +21,7 @@ use crate::{
     syntax::{Entry, Setting},
 };
 use roundelay_schedule::{
-    Bytes, BytesPerSecond, DeviceId, Float, FlopsPerSecond, LinkId, Nanos, Pool,
+    Bytes, BytesPerSecond, DeviceId, FlopsPerSecond, LinkId, Nanos, Pool,
 };
 use std::collections::BTreeSet;
 
@@ -197,7 +197,6 @@ impl Program {
                 train::hold_optimizer(&self.train, &no_decay, report);
                 optimizer::keep_spared(&self.model, &no_decay, report)?;
                 optimizer::spare(&mut self.model, &no_decay);
-                optimizer::name_some(self, &no_decay, report);
             }
             TrainKey::Steps => {
                 let steps = single(entry, report)?;
@@ -327,18 +326,26 @@ impl Program {
     }
 }
 
-/// The type of numbers that a setting asks for, if one does and says it well: a program is read with it.
-pub(super) fn asked_dtype(settings: &[impl AsRef<str>]) -> Option<Float> {
-    settings.iter().find_map(|text| {
-        let set = Set::new(text.as_ref());
-        let asked = set.said(|entry, report| {
-            let of_train = Some(entry).filter(|entry| entry.key.text == "train");
-            let inner = of_train.into_iter().flat_map(|entry| &entry.entries);
-            let written = inner.into_iter().find(|inner| inner.key.text == "dtype");
-            written.map(|written| train::dtype(written, report)).transpose()
-        });
-        asked.ok().flatten()
-    })
+/// What settings that are well said ask for before a program is read.
+pub(super) fn asked(settings: &[impl AsRef<str>]) -> train::Asked {
+    let mut asked = train::Asked::default();
+    for set in settings.iter().map(|text| Set::new(text.as_ref())) {
+        for inner in of_train(&set) {
+            let dtype = || set.said(|_, report| train::dtype(inner, report));
+            match inner.key.text.as_str() {
+                "dtype" => asked.dtype = dtype().ok().or(asked.dtype),
+                "optimizer" => asked.optimizer = train::Written::InSetting,
+                _ => {}
+            }
+        }
+    }
+    asked
+}
+
+/// What a setting says of the training.
+fn of_train<'a>(set: &'a Set<'_>) -> impl Iterator<Item = &'a Entry> {
+    let entry = set.entry.iter().filter(|entry| entry.key.text == "train");
+    entry.flat_map(|entry| &entry.entries)
 }
 
 /// What a changed program lacks for the last setting that asks for it.
@@ -352,7 +359,15 @@ fn unmet<'a>(changed: &Program, sets: &'a [Set<'a>]) -> Option<(Mistake, &'a Set
     let rule = unmade(changed).into_iter().next().zip(last(&["rule"]));
     let stages = cuts::other_stages(&changed.search).map(|(_, mistake)| mistake);
     let stages = stages.zip(last(&["stages", "cuts", "order"]));
-    objective.or(rule).or(stages)
+    let is_optimizer =
+        |set: &&Set<'_>| of_train(set).any(|own| own.key.text == "optimizer");
+    let unnamed = sets.iter().find(is_optimizer).and_then(|set| {
+        Some((
+            optimizer::unnamed(changed, &changed.model.spared).into_iter().next()?,
+            set,
+        ))
+    });
+    objective.or(rule).or(stages).or(unnamed)
 }
 
 fn positive(entry: &Entry, dimension: Dimension, report: &mut Report) -> Known<u64> {

@@ -236,24 +236,31 @@ pub(super) fn keep_spared(
 /// Every pattern names a parameter of the model under some rule that the program names, or that is
 /// tried where it names none. Where no rule has a model, that is what is wrong.
 pub(super) fn name_some(program: &Program, no_decay: &NoDecay, report: &mut Report) {
-    if no_decay.patterns.is_empty() {
-        return;
+    for mistake in unnamed(program, &no_decay.patterns) {
+        report.error(no_decay.span, mistake);
+    }
+}
+
+/// The patterns that name nothing.
+pub(super) fn unnamed(program: &Program, patterns: &[Pattern]) -> Vec<Mistake> {
+    if patterns.is_empty() {
+        return Vec::new();
     }
     let open = program.search.open_local_rules();
     let open = open.into_iter().map(|rule| program.under(rule));
     let models: Vec<_> = program.under_each().into_iter().chain(open).flatten().collect();
     if models.is_empty() {
-        return;
+        return Vec::new();
     }
     let parameters = models.iter().flat_map(|own| own.model.parameters.values());
     let names: BTreeSet<&str> =
         parameters.map(|parameter| parameter.name.as_str()).collect();
-    for pattern in &no_decay.patterns {
-        if !names.iter().any(|name| pattern.matches(name)) {
-            let message = format!("no parameter matches `{pattern}`");
-            let mistake = Mistake::new(Code::UnknownName, message);
-            let mistake = mistake.near(&pattern.to_string(), names.iter().copied());
-            report.error(no_decay.span, mistake.hint("`*` stands for any text"));
-        }
-    }
+    let names_none = |pattern: &&Pattern| !names.iter().any(|name| pattern.matches(name));
+    let mistake = |pattern: &Pattern| {
+        let message = format!("no parameter matches `{pattern}`");
+        let mistake = Mistake::new(Code::UnknownName, message);
+        let mistake = mistake.near(&pattern.to_string(), names.iter().copied());
+        mistake.hint("`*` stands for any text")
+    };
+    patterns.iter().filter(names_none).map(mistake).collect()
 }

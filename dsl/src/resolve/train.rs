@@ -45,20 +45,38 @@ impl Default for Train {
     }
 }
 
+/// What settings ask for that decides how a program is read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asked {
+    /// The type of numbers.
+    pub(super) dtype: Option<Float>,
+    /// Where the optimizer is written that has to have its numbers in this type.
+    pub(super) optimizer: Written,
+}
+
+/// Where something is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Written {
+    #[default]
+    InFile,
+    /// In a setting, in the place of what the file says.
+    InSetting,
+}
+
 /// How the model is trained, in the type that was asked for if one was, and which parameters weight decay
 /// spares.
 pub(super) fn resolve(
     definitions: &Definitions<'_>,
-    asked: Option<Float>,
+    asked: Asked,
     report: &mut Report,
 ) -> Known<(Train, NoDecay)> {
     for other in definitions.other_trains() {
-        let _: Known<(Train, NoDecay)> = resolve_section(other, asked, report);
+        let _: Known<(Train, NoDecay)> = resolve_section(other, Asked::default(), report);
     }
     match definitions.train().map_err(|m| report.error(beginning(), m))? {
         None => {
             let usual = Train::default();
-            let dtype = asked.unwrap_or(usual.dtype);
+            let dtype = asked.dtype.unwrap_or(usual.dtype);
             Ok((Train { dtype, ..usual }, NoDecay::default()))
         }
         Some(section) => resolve_section(section, asked, report),
@@ -67,7 +85,7 @@ pub(super) fn resolve(
 
 fn resolve_section(
     section: &Section,
-    asked: Option<Float>,
+    asked: Asked,
     report: &mut Report,
 ) -> Known<(Train, NoDecay)> {
     let settings = Settings::new("train", &section.entries, &KEYS, report);
@@ -88,11 +106,14 @@ fn resolve_section(
         batch: batch?.and_then(|batch| u32::try_from(batch).ok()).unwrap_or(usual.batch),
         seed: seed?.unwrap_or(usual.seed),
         steps: steps?.unwrap_or(usual.steps),
-        dtype: asked.or(dtype.transpose()?).unwrap_or(usual.dtype),
+        dtype: asked.dtype.or(dtype.transpose()?).unwrap_or(usual.dtype),
         optimizer,
         evaluate: evaluate.transpose()?.unwrap_or(usual.evaluate),
     };
-    hold_optimizer(&train, &no_decay, report);
+    match asked.optimizer {
+        Written::InFile => hold_optimizer(&train, &no_decay, report),
+        Written::InSetting => {}
+    }
     Ok((train, no_decay))
 }
 

@@ -73,6 +73,8 @@ fn the_type_of_numbers_is_set_where_a_program_is_read() {
     assert!(read(small, &[]).is_ok());
     let lost = read(small, &["train.dtype = f32"]).expect_err("it is no number in f32");
     assert!(lost.contains("m.rdl"), "{lost}");
+    let other = ["train.dtype = f32", "train.optimizer = sgd(lr = 0.1)"];
+    assert!(read(small, &other).is_ok(), "what is replaced holds nobody up");
     let wrong = read("", &["train.dtype = f31"]).expect_err("there is no such type");
     assert!(wrong.contains("unknown element type `f31`"), "{wrong}");
 }

@@ -107,15 +107,16 @@ impl Core {
         // Heads stand between the layers of a model in units.
         let found = Some(model).filter(|model| model.auxiliary.is_empty());
         let found = found.and_then(layers).filter(|layers| layers.count > LAYERS);
-        let short = found.and_then(|layers| Some((shortened(model, layers)?, layers)));
+        let short = found.and_then(|layers| {
+            let spans = layers.spans(model)?;
+            Some((shortened(model, layers)?, layers, spans))
+        });
         // A table may say different times of the same calls in different places.
         match short.filter(|_| program.profiles.is_empty()) {
-            Some((short, layers)) => Self {
-                model: short,
-                end: model.cuttable(),
-                layers: Some(layers),
-                spans: layers.spans(model),
-            },
+            Some((short, layers, spans)) => {
+                let (end, layers) = (model.cuttable(), Some(layers));
+                Self { model: short, end, layers, spans }
+            }
             None => Self::whole(program),
         }
     }
@@ -236,12 +237,16 @@ impl Layers {
         }
     }
 
-    /// The first and the last user of each parameter that is used on both sides of all layers.
-    fn spans(self, model: &Model) -> Vec<(usize, usize)> {
+    /// Both users of each parameter that is used on both sides of all layers. None where one has more of
+    /// them: each stage with two of these would depend on the layers between them.
+    fn spans(self, model: &Model) -> Option<Vec<(usize, usize)>> {
         let behind = self.first + self.count * self.length;
-        let spans =
-            |(first, last): &(usize, usize)| *first < self.first && *last >= behind;
-        Alike::new(model).users.into_iter().filter(spans).collect()
+        let spans = |users: &Vec<usize>| {
+            users.first().is_some_and(|first| *first < self.first)
+                && users.last().is_some_and(|last| *last >= behind)
+        };
+        let spanning = users(model).into_iter().filter(spans);
+        spanning.map(|users| <[usize; 2]>::try_from(users).ok().map(Into::into)).collect()
     }
 
     /// The node of the short model that is as far from the end as a node of the model.
@@ -315,6 +320,19 @@ fn longest_run(end: usize, holds: impl Fn(usize) -> bool) -> (usize, usize) {
     best
 }
 
+/// The nodes that use each parameter, in order.
+fn users(model: &Model) -> Vec<Vec<usize>> {
+    let mut users = vec![Vec::new(); model.parameters.len()];
+    for (user, node) in model.nodes.iter() {
+        for operand in &node.operands {
+            if let Source::Parameter(id) = operand {
+                users[id.index()].push(user.index());
+            }
+        }
+    }
+    users
+}
+
 /// What decides whether nodes do the same.
 struct Alike<'a> {
     model: &'a Model,
@@ -327,21 +345,17 @@ struct Alike<'a> {
 impl<'a> Alike<'a> {
     fn new(model: &'a Model) -> Self {
         let mut last = vec![0; model.nodes.len()];
-        let mut users: Vec<Option<(usize, usize)>> = vec![None; model.parameters.len()];
         for (user, node) in model.nodes.iter() {
-            let user = user.index();
             for operand in &node.operands {
                 match operand {
-                    Source::Node(made) => last[made.index()] = user,
-                    Source::Parameter(id) => {
-                        let known = &mut users[id.index()];
-                        *known = Some((known.map_or(user, |(first, _)| first), user));
-                    }
-                    Source::Input(_) => {}
+                    Source::Node(made) => last[made.index()] = user.index(),
+                    Source::Parameter(_) | Source::Input(_) => {}
                 }
             }
         }
-        let users = users.into_iter().map(Option::unwrap_or_default).collect();
+        let ends = |own: Vec<usize>| own.first().copied().zip(own.last().copied());
+        let users = users(model).into_iter().map(|own| ends(own).unwrap_or_default());
+        let users = users.collect();
         Self { model, last, users }
     }
 
@@ -375,5 +389,38 @@ impl<'a> Alike<'a> {
             (Source::Input(one), Source::Input(other)) => one == other,
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roundelay_dsl::{NoFiles, SourceFile, parse};
+
+    /// Whether all layers of a model are kept.
+    fn keeps_all(body: &str) -> bool {
+        let input =
+            "input x: real[batch, 16]\ninput y: i32[batch]\nparam w: [16, 16]\nz = x";
+        let source = SourceFile::new("m.rdl", format!("model m {{\n{input}\n{body}\n}}"));
+        let (program, _) =
+            parse(&source, &NoFiles).unwrap_or_else(|wrong| panic!("{wrong}"));
+        Core::new(&program).model == program.model
+    }
+
+    /// With two users each at its end, one stage alone has both; with more of them any stage may have some.
+    #[test]
+    fn what_more_than_both_ends_use_holds_all_layers() {
+        let map =
+            |weight: &str| format!("linear(layer_norm(z), 16{weight}, bias = false)");
+        let (own, shared) = (map(""), map(", weight = w").replace(", 16,", ","));
+        let layers = |map: &str| format!("repeat 16 as layer {{ z = z + {map} }}\n");
+        let loss = |map: &str| format!("loss cross_entropy({map}, y)\n");
+        let first = format!("z = {shared}\n");
+        let (plain, ends) = (layers(&own), loss(&shared));
+        assert!(!keeps_all(&(plain.clone() + &loss(&own))));
+        assert!(!keeps_all(&(first.clone() + &plain + &ends)), "two users");
+        let again = format!("z = z + {shared}\n");
+        assert!(keeps_all(&(first + &plain + &again + &ends)), "a third one behind");
+        assert!(keeps_all(&(layers(&shared) + &ends)), "every layer");
     }
 }

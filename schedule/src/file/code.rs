@@ -21,7 +21,7 @@ impl Schedule {
         compiled.is_some_and(|digest| digest != format!("{:016x}", self.code_digest()))
     }
 
-    /// The digest of what its routines compute of which numbers. How long they take, what they are called
+    /// The digest of what its routines compute of which numbers, row by row of the table. How long they take, what they are called
     /// and how parameters begin is no part of it.
     pub fn code_digest(&self) -> u64 {
         let job = &self.job;
@@ -29,7 +29,7 @@ impl Schedule {
         let hash =
             self.routines.iter().fold(hash, |hash, (_, own)| with_calls(hash, own));
         let hash = job.parameters.iter().fold(hash, with_place);
-        with(with(hash, &job.elements), &job.inputs).value()
+        with(hash, &(&job.elements, &job.inputs, job.dtype)).value()
     }
 }
 

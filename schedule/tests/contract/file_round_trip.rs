@@ -230,6 +230,7 @@ fn changed_code_is_known_by_its_digest_whether_written_or_not() {
     }));
     assert!(changed(&|own| own.routines[RoutineId::new(0)].calls.truncate(1)));
     assert!(changed(&|own| own.job.parameters[0].offset += 1));
+    assert!(changed(&|own| own.job.dtype = Float::F64));
     let split = Division::One(Split { extent: 0, whole: 8, line: None });
     assert!(changed(&|own| own.job.parameters[0].split = split));
 }
