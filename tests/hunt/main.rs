@@ -44,21 +44,18 @@ fn seeds() -> Range<u64> {
     first.parse().expect("a number")..last.parse().expect("a number")
 }
 
-/// What came of a program.
-enum Outcome {
-    Judged(Verdict),
-    Fault(String),
-}
-
-fn outcome(seed: u64, judge: fn(&Program) -> Result<Verdict, String>) -> Outcome {
+/// What came of a program; a panic is a fault too.
+fn outcome(
+    seed: u64,
+    judge: fn(&Program) -> Result<Verdict, String>,
+) -> Result<Verdict, String> {
     let program = Program::of(seed);
     match panic::catch_unwind(|| judge(&program)) {
-        Ok(Ok(verdict)) => Outcome::Judged(verdict),
-        Ok(Err(fault)) => Outcome::Fault(format!("seed {seed}: {fault}")),
+        Ok(judged) => judged.map_err(|fault| format!("seed {seed}: {fault}")),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("");
-            Outcome::Fault(format!("seed {seed}: a panic: {text}"))
+            Err(format!("seed {seed}: a panic: {text}"))
         }
     }
 }
@@ -69,11 +66,11 @@ fn outcome(seed: u64, judge: fn(&Program) -> Result<Verdict, String>) -> Outcome
 /// With all that does not hold, or when fewer than `least` of a hundred were trained, which would show little.
 fn hunt(least: u64, hunters: usize, judge: fn(&Program) -> Result<Verdict, String>) {
     let next = Mutex::new(seeds());
-    let hunter = || -> Vec<Outcome> {
+    let hunter = || -> Vec<Result<Verdict, String>> {
         let taken = || next.lock().expect("no judge has it").next();
         iter::from_fn(taken).map(|seed| outcome(seed, judge)).collect()
     };
-    let outcomes: Vec<Outcome> = thread::scope(|scope| {
+    let outcomes: Vec<Result<Verdict, String>> = thread::scope(|scope| {
         let hunters: Vec<_> = (0..hunters).map(|_| scope.spawn(hunter)).collect();
         let found =
             hunters.into_iter().map(|own| own.join().expect("panics are outcomes"));
@@ -82,9 +79,9 @@ fn hunt(least: u64, hunters: usize, judge: fn(&Program) -> Result<Verdict, Strin
     let (mut trained, mut faults) = (0, Vec::new());
     for outcome in outcomes {
         match outcome {
-            Outcome::Judged(Verdict::Trained) => trained += 1,
-            Outcome::Judged(Verdict::Refused) => {}
-            Outcome::Fault(fault) => faults.push(fault),
+            Ok(Verdict::Trained) => trained += 1,
+            Ok(Verdict::Refused) => {}
+            Err(fault) => faults.push(fault),
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));

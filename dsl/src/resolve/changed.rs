@@ -334,7 +334,7 @@ pub(super) fn asked(settings: &[impl AsRef<str>]) -> train::Asked {
             let dtype = || set.said(|_, report| train::dtype(inner, report));
             match inner.key.text.as_str() {
                 "dtype" => asked.dtype = dtype().ok().or(asked.dtype),
-                "optimizer" => asked.optimizer = train::Written::InSetting,
+                "optimizer" => asked.optimizer = train::OptimizerIn::Setting,
                 _ => {}
             }
         }

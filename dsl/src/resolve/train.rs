@@ -50,17 +50,17 @@ impl Default for Train {
 pub(super) struct Asked {
     /// The type of numbers.
     pub(super) dtype: Option<Float>,
-    /// Where the optimizer is written that has to have its numbers in this type.
-    pub(super) optimizer: Written,
+    /// Whose optimizer has to have its numbers in this type.
+    pub(super) optimizer: OptimizerIn,
 }
 
-/// Where something is written.
+/// Where the optimizer is written.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) enum Written {
+pub(super) enum OptimizerIn {
     #[default]
-    InFile,
-    /// In a setting, in the place of what the file says.
-    InSetting,
+    File,
+    /// In the place of what the file says.
+    Setting,
 }
 
 /// How the model is trained, in the type that was asked for if one was, and which parameters weight decay
@@ -111,8 +111,8 @@ fn resolve_section(
         evaluate: evaluate.transpose()?.unwrap_or(usual.evaluate),
     };
     match asked.optimizer {
-        Written::InFile => hold_optimizer(&train, &no_decay, report),
-        Written::InSetting => {}
+        OptimizerIn::File => hold_optimizer(&train, &no_decay, report),
+        OptimizerIn::Setting => {}
     }
     Ok((train, no_decay))
 }
