@@ -193,13 +193,17 @@ impl fmt::Display for Content {
     }
 }
 
+/// Most evenly spaced gradients that are written one by one.
+const LISTED: u64 = 4;
+
 fn write_sum(f: &mut fmt::Formatter<'_>, sum: &Sum) -> fmt::Result {
-    let parts = match sum {
+    match sum {
         Sum::One(i) => return write!(f, "{i}"),
-        Sum::All(parts) => parts,
-    };
+        Sum::Run(run) if run.count() > LISTED => return write!(f, "[{run}]"),
+        Sum::Run(_) | Sum::All(_) => {}
+    }
     f.write_str("[")?;
-    for (k, part) in parts.iter().enumerate() {
+    for (k, part) in sum.parts().iter().enumerate() {
         f.write_str(if k > 0 { ", " } else { "" })?;
         write_sum(f, part)?;
     }

@@ -110,7 +110,7 @@ pub use rule::{Delays, Exactness, Hop, Rule, Timeline};
 pub use schedule::{FORMAT, PhysicalQueue, Schedule, Touch};
 pub use segment::{Instance, Segment};
 pub use shared::Shared;
-pub use sum::Sum;
+pub use sum::{Parts, Run, Sum};
 pub use target::{Device, Domain, Host, Pool, Products, Target};
 pub use tensor::{
     Contraction, Direction, Division, Images, Line, Sequence, Split, Tensor,

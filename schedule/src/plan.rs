@@ -6,6 +6,7 @@ mod placement;
 mod recompute;
 mod states;
 mod sum;
+mod tree;
 
 pub use fault::PlanFault;
 pub use placement::Placement;

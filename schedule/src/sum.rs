@@ -1,45 +1,107 @@
-//! Sums of micro-batch gradients as trees, and the tree of each plan.
+//! Sums of micro-batch gradients as trees.
 
-use crate::{Id, MicroBatch, Plan, Reduction, Stage, Tie};
+use crate::{Id, MicroBatch};
+use std::{collections::BTreeSet, fmt, num::NonZeroU32, ops};
 
 /// A sum of micro-batch gradients, from left to right. Floating-point addition does not
 /// associate, so the shape matters. Where sequences are cut into slices each adds a gradient of its
-/// own; numbers count these then ([`Plan::addition`]).
+/// own; numbers count these then ([`Plan::addition`](crate::Plan::addition)).
+///
+/// Every list has one form, so equal shapes are equal sums: two or more gradients that are evenly
+/// spaced are a run, however many there are.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Sum {
     /// The gradient of one micro-batch.
     One(MicroBatch),
-    /// These, from left to right.
-    All(Vec<Sum>),
+    /// Gradients of evenly spaced micro-batches, from left to right.
+    Run(Run),
+    /// These, from left to right, as [`Sum::all`] takes them.
+    All(Parts),
 }
+
+/// Two or more micro-batches, evenly spaced and ascending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Run {
+    first: MicroBatch,
+    last: MicroBatch,
+    step: NonZeroU32,
+}
+
+/// The parts of a sum that is no run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Parts(Vec<Sum>);
 
 impl Sum {
     /// Most sums within sums that a file may hold.
     pub const DEPTH: usize = 4;
 
+    /// These parts, from left to right.
+    pub fn all(parts: Vec<Self>) -> Self {
+        Run::of(&parts).map_or(Self::All(Parts(parts)), Self::Run)
+    }
+
     /// The gradients of these micro-batches, from left to right.
     pub fn list(micro_batches: impl IntoIterator<Item = MicroBatch>) -> Self {
-        Self::All(micro_batches.into_iter().map(Self::One).collect())
+        Self::all(micro_batches.into_iter().map(Self::One).collect())
+    }
+
+    /// The gradients of all micro-batches up to one, from left to right.
+    pub fn through(last: MicroBatch) -> Self {
+        let run = Run::reaching(MicroBatch::new(0), last, NonZeroU32::MIN);
+        run.map_or_else(|| Self::list([last]), Self::Run)
+    }
+
+    /// What is added, from left to right: of a run its gradients, of a gradient itself.
+    pub fn parts(&self) -> Vec<Self> {
+        match self {
+            Self::One(_) => vec![self.clone()],
+            Self::Run(run) => run.micro_batches().map(Self::One).collect(),
+            Self::All(parts) => parts.to_vec(),
+        }
     }
 
     /// Every micro-batch that is added, in order.
-    pub fn micro_batches(&self) -> Vec<MicroBatch> {
-        let mut all = Vec::new();
-        self.collect_into(&mut all);
-        all
+    pub fn micro_batches(&self) -> Box<dyn Iterator<Item = MicroBatch> + '_> {
+        match self {
+            Self::One(i) => Box::new(std::iter::once(*i)),
+            Self::Run(run) => Box::new(run.micro_batches()),
+            Self::All(parts) => Box::new(parts.iter().flat_map(Self::micro_batches)),
+        }
     }
 
-    fn collect_into(&self, all: &mut Vec<MicroBatch>) {
+    /// How many gradients are added.
+    pub fn count(&self) -> u64 {
         match self {
-            Self::One(i) => all.push(*i),
-            Self::All(parts) => parts.iter().for_each(|part| part.collect_into(all)),
+            Self::One(_) => 1,
+            Self::Run(run) => run.count(),
+            Self::All(parts) => parts.iter().map(Self::count).sum(),
+        }
+    }
+
+    /// The micro-batch with the largest number; none of an empty sum.
+    pub fn largest(&self) -> Option<MicroBatch> {
+        match self {
+            Self::One(i) => Some(*i),
+            Self::Run(run) => Some(run.last),
+            Self::All(parts) => parts.iter().filter_map(Self::largest).max(),
+        }
+    }
+
+    /// Whether some gradient is added twice.
+    pub fn repeats(&self) -> bool {
+        match self {
+            Self::One(_) | Self::Run(_) => false,
+            Self::All(_) => {
+                let mut seen = BTreeSet::new();
+                self.micro_batches().any(|i| !seen.insert(i))
+            }
         }
     }
 
     /// Whether some sum in it adds nothing.
     pub fn has_gaps(&self) -> bool {
         match self {
-            Self::One(_) => false,
+            Self::One(_) | Self::Run(_) => false,
             Self::All(parts) => parts.is_empty() || parts.iter().any(Self::has_gaps),
         }
     }
@@ -47,87 +109,113 @@ impl Sum {
 
 impl Default for Sum {
     fn default() -> Self {
-        Self::All(Vec::new())
+        Self::all(Vec::new())
     }
 }
 
-impl Plan {
-    /// The sum in which a state adds its gradients: that of `stage`, counted from zero and without
-    /// slices, or of a tie, counted on.
-    pub fn sum(&self, stage: u32) -> Sum {
-        let state = Stage::numbered(stage);
-        if let Some(tie) = self.tie(state) {
-            return self.by_user(tie);
-        }
-        let (members, cell) = (self.members(), self.cell_additions(state));
-        let one =
-            |member: u32, i: u32| Sum::One(MicroBatch::new((member * cell + i) as usize));
-        let by_micro_batch = |group: std::ops::Range<u32>| {
-            let across =
-                |i| Sum::All(group.clone().map(|member| one(member, i)).collect());
-            Sum::All((0..cell).map(across).collect())
-        };
-        match self.reduction {
-            Reduction::Sequential => {
-                Sum::list((0..(members * cell) as usize).map(MicroBatch::new))
-            }
-            Reduction::ByDevice => self.by_device(stage),
-            Reduction::ByReplica => {
-                let own = |member| Sum::All((0..cell).map(|i| one(member, i)).collect());
-                Sum::All((0..members).map(own).collect())
-            }
-            Reduction::ByMicroBatch => by_micro_batch(0..members),
-            Reduction::ByDirection => {
-                let p = self.pipeline_devices();
-                let up = |i: &u32| self.order.goes_up(*i, p, cell);
-                let (up, down): (Vec<u32>, Vec<u32>) = (0..cell).partition(up);
-                let sum = |list: Vec<u32>| {
-                    Sum::list(list.into_iter().map(MicroBatch::numbered))
-                };
-                Sum::All([down, up].map(sum).into())
-            }
-            Reduction::ByShard => {
-                let shards = self.shards.max(1);
-                let starts = (0..members).step_by(shards as usize);
-                Sum::All(
-                    starts.map(|start| by_micro_batch(start..start + shards)).collect(),
-                )
-            }
-        }
+impl ops::Deref for Parts {
+    type Target = [Sum];
+
+    fn deref(&self) -> &[Sum] {
+        &self.0
+    }
+}
+
+impl Run {
+    /// From one micro-batch to another one in steps; none where these do not lead there.
+    pub fn reaching(
+        first: MicroBatch,
+        last: MicroBatch,
+        step: NonZeroU32,
+    ) -> Option<Self> {
+        let way = last.number().checked_sub(first.number())?;
+        (way > 0 && way % step == 0).then_some(Self { first, last, step })
     }
 
-    /// In each replica the micro-batches of each stage of a tie, then the stages' sums; then the
-    /// replicas'.
-    fn by_user(&self, tie: &Tie) -> Sum {
-        let (members, each) =
-            (self.members() as usize, self.cell_micro_batches() as usize);
-        let users = tie.sums() as usize;
-        let user = |number: usize| {
-            Sum::list((number * each..(number + 1) * each).map(MicroBatch::new))
-        };
-        let member = |number: usize| {
-            Sum::All((number * users..(number + 1) * users).map(user).collect())
-        };
-        match members {
-            1 => member(0),
-            _ => Sum::All((0..members).map(member).collect()),
-        }
+    fn of(parts: &[Sum]) -> Option<Self> {
+        let [Sum::One(first), Sum::One(next), ..] = parts else { return None };
+        let Some(Sum::One(last)) = parts.last() else { return None };
+        let step = NonZeroU32::new(next.number().checked_sub(first.number())?)?;
+        let run = Self::reaching(*first, *last, step)?;
+        let even = run.count() == parts.len() as u64
+            && run.micro_batches().zip(parts).all(|(i, part)| *part == Sum::One(i));
+        even.then_some(run)
     }
 
-    fn by_device(&self, stage: u32) -> Sum {
-        let Self { placement, rule, micro_batches, stages, .. } = *self;
-        let ring = placement.ring(rule, micro_batches, stages, stage);
-        let (members, cell) = (self.members(), self.cell_micro_batches());
-        let of = |member: u32| -> Vec<Sum> {
-            let group = |last: u32| {
-                let own = (0..cell).filter(move |i| i % ring == last % ring);
-                Sum::list(own.map(|i| MicroBatch::new((member * cell + i) as usize)))
-            };
-            (cell.saturating_sub(ring)..cell).map(group).collect()
-        };
-        match members {
-            1 => Sum::All(of(0)),
-            _ => Sum::All((0..members).map(|member| Sum::All(of(member))).collect()),
+    /// The first one.
+    pub fn first(self) -> MicroBatch {
+        self.first
+    }
+
+    /// The last one.
+    pub fn last(self) -> MicroBatch {
+        self.last
+    }
+
+    /// How far the next one is.
+    pub fn step(self) -> NonZeroU32 {
+        self.step
+    }
+
+    /// How many there are.
+    pub fn count(self) -> u64 {
+        u64::from((self.last.number() - self.first.number()) / self.step) + 1
+    }
+
+    /// All of them, in order.
+    pub fn micro_batches(self) -> impl Iterator<Item = MicroBatch> {
+        let numbers = self.first.number()..=self.last.number();
+        numbers.step_by(self.step.get() as usize).map(MicroBatch::numbered)
+    }
+}
+
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} to {}", self.first, self.last)?;
+        match self.step.get() {
+            1 => Ok(()),
+            step => write!(f, " by {step}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(numbers: &[u32]) -> Sum {
+        Sum::list(numbers.iter().copied().map(MicroBatch::numbered))
+    }
+
+    #[test]
+    fn evenly_spaced_gradients_are_a_run_and_nothing_else_is() {
+        for numbers in [&[0, 1][..], &[3, 8], &[0, 1, 2, 3], &[1, 5, 9]] {
+            let sum = list(numbers);
+            let Sum::Run(run) = sum else { panic!("{numbers:?} is a run") };
+            let again: Vec<u32> = run.micro_batches().map(Id::number).collect();
+            assert_eq!((again.as_slice(), run.count()), (numbers, numbers.len() as u64));
+            assert_eq!(Run::reaching(run.first(), run.last(), run.step()), Some(run));
+        }
+        let others =
+            [&[][..], &[7], &[1, 0], &[2, 2], &[0, 1, 3], &[0, 2, 1, 4], &[0, 2, 4, 4]];
+        for numbers in others {
+            assert!(matches!(list(numbers), Sum::All(_)), "{numbers:?}");
+        }
+        let nested = Sum::all(vec![list(&[0]), list(&[1])]);
+        assert!(matches!(nested, Sum::All(_)), "lists of one stay lists");
+        assert_eq!(Sum::through(MicroBatch::new(0)), list(&[0]));
+        assert_eq!(Sum::through(MicroBatch::new(3)), list(&[0, 1, 2, 3]));
+    }
+
+    #[test]
+    fn a_sum_answers_for_its_runs_as_for_their_gradients() {
+        let sum = Sum::all(vec![list(&[0, 4, 8]), list(&[5]), list(&[9, 1, 3])]);
+        let all = [0, 4, 8, 5, 9, 1, 3].map(MicroBatch::numbered);
+        assert_eq!(sum.micro_batches().collect::<Vec<_>>(), all);
+        assert_eq!((sum.count(), sum.largest()), (7, Some(MicroBatch::new(9))));
+        assert!(!sum.repeats() && !sum.has_gaps());
+        assert_eq!(Sum::all(sum.parts()), sum);
+        assert!(Sum::all(vec![list(&[0, 4, 8]), list(&[8])]).repeats());
+        assert!(Sum::all(vec![list(&[0, 4, 8]), Sum::default()]).has_gaps());
     }
 }

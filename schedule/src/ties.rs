@@ -145,8 +145,8 @@ mod tests {
         assert_eq!(plan.tie(Stage::new(3)), None);
         assert_eq!(plan.normed_with(Stage::new(2)), [Stage::new(0), second]);
         let list = |from: usize| Sum::list([from, from + 1].map(MicroBatch::new));
-        assert_eq!(plan.sum(4), Sum::All(vec![list(0), list(2)]));
-        assert_eq!(plan.sum(5), Sum::All(vec![list(0), list(2), list(4)]));
+        assert_eq!(plan.sum(4), Sum::all(vec![list(0), list(2)]));
+        assert_eq!(plan.sum(5), Sum::all(vec![list(0), list(2), list(4)]));
         assert_eq!(plan.sum(0), list(0));
         let addition = |stage, i| {
             plan.addition(second, Stage::new(stage), MicroBatch::new(i)).index()
@@ -159,8 +159,8 @@ mod tests {
         let plan = plan(Order::OneForwardOneBackward, States::Replicated, &[&[0, 3]])
             .replicated(2, 1);
         let list = |from: usize| Sum::list([from, from + 1].map(MicroBatch::new));
-        let of = |from| Sum::All(vec![list(from), list(from + 2)]);
-        assert_eq!(plan.sum(4), Sum::All(vec![of(0), of(4)]));
+        let of = |from| Sum::all(vec![list(from), list(from + 2)]);
+        assert_eq!(plan.sum(4), Sum::all(vec![of(0), of(4)]));
     }
 
     #[test]

@@ -349,16 +349,17 @@ fn content_sum(schedule: &mut Schedule, random: &mut Random) -> Option<Fault> {
             return None;
         };
         let Content::Gradient(_, sum) = content else { return None };
-        let Sum::All(parts) = &mut **sum else { return None };
+        let mut parts = sum.parts();
         match random.below(4) {
             0 => drop(parts.pop()?),
             1 => parts.push(Sum::One(MicroBatch::new(random.below(all)))),
             2 => parts.reverse(),
             _ => {
                 let last = parts.pop()?;
-                parts.push(Sum::All(vec![last]));
+                parts.push(Sum::all(vec![last]));
             }
         }
+        **sum = Sum::all(parts);
         Some(())
     })
 }

@@ -278,7 +278,7 @@ fn carried(content: &Content, n: i64) -> Option<i64> {
     match content {
         Content::Parameter(stage) => Some(stage.index() as i64 + 1),
         Content::Gradient(stage, sum) => {
-            let whole = sum.micro_batches().len() as i64 == n;
+            let whole = sum.count() as i64 == n;
             whole.then_some(stage.index() as i64 + 1)
         }
         Content::Optimizer(_)

@@ -197,8 +197,8 @@ fn maps(maps: &MapWays) -> String {
 fn added(sum: &Sum) -> String {
     match sum {
         Sum::One(i) => format!("One({i})"),
-        Sum::All(parts) => {
-            let parts: Vec<String> = parts.iter().map(added).collect();
+        Sum::Run(_) | Sum::All(_) => {
+            let parts: Vec<String> = sum.parts().iter().map(added).collect();
             format!("All([{}])", parts.join(", "))
         }
     }
@@ -246,7 +246,7 @@ mod tests {
         assert!(spelled(grid.in_halves()).ends_with(" } in 2 parts"));
         assert!(spelled(Tensor::pixels(4)).ends_with(" } of pixels"));
         let one = |i| Sum::One(MicroBatch::new(i));
-        let sum = Sum::All(vec![one(0), Sum::All(vec![one(2), one(1)])]);
+        let sum = Sum::all(vec![one(0), Sum::all(vec![one(2), one(1)])]);
         assert_eq!(added(&sum), "All([One(i0), All([One(i2), One(i1)])])");
     }
 }

@@ -33,9 +33,9 @@ impl GradientTree {
     fn node(&mut self, sum: &Sum, cell: usize) -> Node {
         match sum {
             Sum::One(i) => self.run(&[i.index()]),
-            Sum::All(parts) => {
-                let all: Vec<usize> =
-                    sum.micro_batches().iter().map(|i| i.index()).collect();
+            Sum::Run(_) | Sum::All(_) => {
+                let all: Vec<usize> = sum.micro_batches().map(Id::index).collect();
+                let parts = sum.parts();
                 let flat = parts.iter().all(|part| matches!(part, Sum::One(_)));
                 let together = all.iter().all(|i| i / cell == all[0] / cell);
                 match flat && together {
@@ -99,13 +99,13 @@ mod tests {
 
     #[test]
     fn only_lists_on_one_coordinate_are_runs() {
-        let tree = GradientTree::new(&Sum::All(vec![list(&[0, 1]), list(&[2, 3])]), 2);
+        let tree = GradientTree::new(&Sum::all(vec![list(&[0, 1]), list(&[2, 3])]), 2);
         assert_eq!(tree.runs(), 2);
         assert_eq!(
             [1, 2].map(|i| tree.place(i)),
             [(0, Access::Update), (1, Access::Write)]
         );
-        let tree = GradientTree::new(&Sum::All(vec![list(&[0, 2]), list(&[1, 3])]), 2);
+        let tree = GradientTree::new(&Sum::all(vec![list(&[0, 2]), list(&[1, 3])]), 2);
         let mut added = Vec::new();
         let whole = tree.fold(&mut |to, from| added.push((to, from)));
         assert_eq!((tree.runs(), whole), (4, 0));

@@ -7,7 +7,7 @@ use crate::{
     MicroBatch, Pass, Place, Role, Routine, RoutineId, Row, Schedule, Slice, Spot, Stage,
     Subject, Wait, Work,
 };
-use std::{collections::BTreeSet, ops::Range};
+use std::ops::Range;
 
 /// Checks every action on its own; needs all tables sound.
 pub(super) fn check(schedule: &Schedule, faults: &mut Faults) {
@@ -170,14 +170,12 @@ impl Line<'_> {
             }
             Content::Gradient(stage, sum) => {
                 self.stage(*stage);
-                let all = sum.micro_batches();
                 let plan = &self.schedule.plan;
                 let each = plan.additions_each(*stage);
                 let most = u64::from(plan.all_micro_batches()) * u64::from(each);
-                let distinct: BTreeSet<_> = all.iter().collect();
-                let known = all.iter().all(|i| (i.index() as u64) < most);
-                let filled = !sum.has_gaps();
-                self.require(distinct.len() == all.len() && known && filled, || {
+                let known = sum.largest().is_none_or(|i| u64::from(i.number()) < most);
+                let distinct = known && !sum.repeats();
+                self.require(distinct && !sum.has_gaps(), || {
                     "carries a sum that is empty, repeats, or exceeds the micro-batches"
                         .into()
                 });

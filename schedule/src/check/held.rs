@@ -105,19 +105,19 @@ impl fmt::Display for Held {
 }
 
 /// Most gradients of a sum that messages name.
-const NAMED: usize = 24;
+const NAMED: u64 = 24;
 
 /// A sum in messages: `i0+i1 + (i2+i3)`; of a long one the first terms.
 pub(super) struct Spelled<'a>(pub(super) &'a Sum);
 
 impl fmt::Display for Spelled<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let terms = self.0.micro_batches();
-        if terms.len() <= NAMED {
+        let count = self.0.count();
+        if count <= NAMED {
             return Whole(self.0).fmt(f);
         }
-        terms[..4].iter().try_for_each(|i| write!(f, "{i}+"))?;
-        write!(f, "… ({} gradients)", terms.len())
+        self.0.micro_batches().take(4).try_for_each(|i| write!(f, "{i}+"))?;
+        write!(f, "… ({count} gradients)")
     }
 }
 
@@ -126,10 +126,10 @@ pub(super) struct Parting<'a>(pub(super) [&'a Sum; 2]);
 
 impl fmt::Display for Parting<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [own, plan] = self.0.map(Sum::micro_batches);
-        if own.len().max(plan.len()) <= NAMED {
+        if self.0.iter().all(|sum| sum.count() <= NAMED) {
             return Ok(());
         }
+        let [own, plan] = self.0.map(|sum| sum.micro_batches().collect::<Vec<_>>());
         let alike = own.iter().zip(&plan).take_while(|(one, other)| one == other).count();
         match (own.get(alike), plan.get(alike)) {
             (Some(one), Some(other)) => {
@@ -163,7 +163,7 @@ struct Whole<'a>(&'a Sum);
 
 impl fmt::Display for Whole<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Sum::All(parts) = self.0 else { return inner(self.0, f) };
+        let parts = self.0.parts();
         let plain = parts.iter().all(|part| matches!(part, Sum::One(_)));
         for (position, part) in parts.iter().enumerate() {
             let sign = if plain { "+" } else { " + " };
@@ -177,6 +177,6 @@ impl fmt::Display for Whole<'_> {
 fn inner(sum: &Sum, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match sum {
         Sum::One(i) => write!(f, "{i}"),
-        Sum::All(_) => write!(f, "({})", Whole(sum)),
+        Sum::Run(_) | Sum::All(_) => write!(f, "({})", Whole(sum)),
     }
 }

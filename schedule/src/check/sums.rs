@@ -3,8 +3,8 @@
 //! A sum is a tree of additions: (a + b) + c is the same whether it is written as one list or as
 //! lists of one.
 
-use crate::{Id, MicroBatch, Sum};
-use std::collections::BTreeMap;
+use crate::{Id, MicroBatch, Run, Sum};
+use std::{collections::BTreeMap, num::NonZeroU32};
 
 /// A sum in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +25,8 @@ pub(super) struct Sums {
     nodes: Vec<Node>,
     ids: BTreeMap<Node, SumId>,
     moved: BTreeMap<(SumId, usize), SumId>,
+    /// By the first micro-batch and the step of a run: the sums that begin it.
+    runs: BTreeMap<(MicroBatch, NonZeroU32), Vec<SumId>>,
 }
 
 impl Sums {
@@ -69,15 +71,30 @@ impl Sums {
     pub(super) fn of(&mut self, sum: &Sum) -> Option<SumId> {
         match sum {
             Sum::One(i) => Some(self.first(*i)),
+            Sum::Run(run) => Some(self.run(*run)),
             Sum::All(parts) => {
                 let mut all = None;
-                for part in parts {
+                for part in parts.iter() {
                     let part = self.of(part)?;
                     all = Some(self.append(all, part));
                 }
                 all
             }
         }
+    }
+
+    /// The sum of a run. Runs that go on from shorter ones, as along cyclic workers, cost what they
+    /// are longer.
+    fn run(&mut self, run: Run) -> SumId {
+        let key = (run.first(), run.step());
+        let mut begun = self.runs.remove(&key).unwrap_or_default();
+        for i in run.micro_batches().skip(begun.len()) {
+            let gradient = self.first(i);
+            begun.push(self.append(begun.last().copied(), gradient));
+        }
+        let sum = begun[run.count() as usize - 1];
+        self.runs.insert(key, begun);
+        sum
     }
 
     /// The sum over the micro-batches of another coordinate, `by` further.
@@ -115,7 +132,7 @@ impl Sums {
         }
         parts.push(self.spell_part(rest));
         parts.reverse();
-        Sum::All(parts)
+        Sum::all(parts)
     }
 
     fn spell_part(&self, sum: SumId) -> Sum {
@@ -139,25 +156,24 @@ pub(super) struct Tree {
 impl Tree {
     /// The tree of a sum; none when some part of it is empty.
     pub(super) fn new(sums: &mut Sums, sum: &Sum) -> Option<Self> {
-        let Sum::All(list) = sum else { return None };
         let (steps, parts) = (BTreeMap::new(), Vec::new());
         let mut tree = Self { whole: SumId(0), steps, parts };
-        tree.whole = tree.walk(sums, list)?;
+        tree.whole = tree.walk(sums, sum)?;
         tree.parts.sort_unstable();
         Some(tree)
     }
 
     /// Every list is made from left to right: what begins it, and all that it comes to.
-    fn walk(&mut self, sums: &mut Sums, list: &[Sum]) -> Option<SumId> {
+    fn walk(&mut self, sums: &mut Sums, sum: &Sum) -> Option<SumId> {
         let mut before = None;
-        for part in list {
-            let own = match part {
+        for part in sum.parts() {
+            let own = match &part {
                 Sum::One(i) => sums.first(*i),
-                Sum::All(inner) => self.walk(sums, inner)?,
+                Sum::Run(_) | Sum::All(_) => self.walk(sums, &part)?,
             };
             let next = sums.append(before, own);
             if let Sum::One(i) = part {
-                self.steps.insert(*i, (before, next));
+                self.steps.insert(i, (before, next));
             }
             self.parts.push(next);
             before = Some(next);
@@ -187,7 +203,7 @@ mod tests {
 
     fn sum(lists: &[&[usize]]) -> Sum {
         let list = |list: &&[usize]| Sum::list(list.iter().copied().map(MicroBatch::new));
-        Sum::All(lists.iter().map(list).collect())
+        Sum::all(lists.iter().map(list).collect())
     }
 
     #[test]
@@ -206,10 +222,25 @@ mod tests {
     }
 
     #[test]
+    fn runs_are_the_lists_that_they_stand_for() {
+        let mut sums = Sums::default();
+        for count in [3, 6, 2] {
+            let list: Vec<usize> = (0..count).map(|k| 1 + 4 * k).collect();
+            let run = Sum::list(list.iter().copied().map(MicroBatch::new));
+            assert!(matches!(run, Sum::Run(_)));
+            let mut one_by_one = sums.first(MicroBatch::new(list[0]));
+            for i in &list[1..] {
+                one_by_one = sums.add(one_by_one, MicroBatch::new(*i));
+            }
+            assert_eq!((sums.of(&run), sums.spell(one_by_one)), (Some(one_by_one), run));
+        }
+    }
+
+    #[test]
     fn sums_of_sums_keep_their_shape() {
         let mut sums = Sums::default();
         let group = |start: usize| sum(&[&[start, start + 2], &[start + 1, start + 3]]);
-        let whole = Sum::All(vec![group(0), group(4)]);
+        let whole = Sum::all(vec![group(0), group(4)]);
         let id = sums.of(&whole).unwrap();
         let first = sums.of(&group(0)).unwrap();
         let second = sums.shifted(first, 4);

@@ -3,9 +3,12 @@
 use super::cursor::{Cursor, Slip, slip};
 use crate::{
     Action, ActionId, Collective, Content, Id, MicroBatch, Pass, Place, Routine,
-    RoutineId, Row, Spot, Stage, Sum, Table, Wait, Work,
+    RoutineId, Row, Run, Spot, Stage, Sum, Table, Wait, Work,
 };
-use std::fmt::{Display, Write as _};
+use std::{
+    fmt::{Display, Write as _},
+    num::NonZeroU32,
+};
 
 const LINE: &str = "a line reads `a0 lag 0 feed r0.0 i0 b0.0 after a1-1`";
 const LAUNCH: &str = "a launch reads `F s0 i0 launch r0.0 lane 0 k0 (b0.0 b1.0)`";
@@ -18,8 +21,8 @@ const TRANSFER: &str =
 const COLLECTIVE: &str =
     "a collective reads `all_reduce x0 g0 b0.0 -> b0.0 gradient(s0, [[i0, i1]])`";
 const HOST: &str = "feed and report read `feed r0.0 i0 b0.0`";
-const CONTENT: &str = "contents are parameter(s0), optimizer(s0), gradient(s0, [[i0, i1]]), squares(s0), squares(s0, s2), \
-                       value(v0, i0), value_gradient(v0, i0)";
+const CONTENT: &str = "contents are parameter(s0), optimizer(s0), gradient(s0, [[i0, i1]]), gradient(s0, [i0 to i6 by 2]), \
+                       squares(s0), squares(s0, s2), value(v0, i0), value_gradient(v0, i0)";
 const WAITS: &str = "waits read `after a0, a7-1`; `-1` means one period earlier";
 
 /// Writes the line of an action, with its end.
@@ -272,7 +275,8 @@ fn read_content(cursor: &mut Cursor<'_>) -> Result<Content, Slip> {
     Ok(content)
 }
 
-/// `[part, part]`, perhaps empty; a part is a micro-batch or a sum, at most `depth` deep.
+/// `[part, part]`, perhaps empty; a part is a micro-batch or a sum, at most `depth` deep. Evenly
+/// spaced micro-batches may stand as `[i0 to i6 by 2]`.
 fn read_sum(cursor: &mut Cursor<'_>, depth: usize) -> Result<Sum, Slip> {
     if depth < Sum::DEPTH && !cursor.peek().is_empty() {
         return Ok(Sum::One(cursor.handle(CONTENT)?));
@@ -289,8 +293,31 @@ fn read_sum(cursor: &mut Cursor<'_>, depth: usize) -> Result<Sum, Slip> {
             cursor.mark(",", CONTENT)?;
         }
         parts.push(read_sum(cursor, depth - 1)?);
+        if let ([Sum::One(first)], "to") = (parts.as_slice(), cursor.peek()) {
+            let run = read_run(cursor, *first)?;
+            cursor.mark("]", CONTENT)?;
+            return Ok(Sum::Run(run));
+        }
     }
-    Ok(Sum::All(parts))
+    Ok(Sum::all(parts))
+}
+
+/// `to last by step` behind the first one.
+fn read_run(cursor: &mut Cursor<'_>, first: MicroBatch) -> Result<Run, Slip> {
+    let at = cursor.at();
+    cursor.word();
+    let last = cursor.handle(CONTENT)?;
+    let step = match cursor.peek() {
+        "by" => {
+            cursor.word();
+            cursor.number(CONTENT)?
+        }
+        _ => 1,
+    };
+    let run = NonZeroU32::new(step).and_then(|step| Run::reaching(first, last, step));
+    run.ok_or_else(|| {
+        slip(at, format!("steps of {step} do not lead from {first} to {last}"), CONTENT)
+    })
 }
 
 fn read_waits(cursor: &mut Cursor<'_>) -> Result<Vec<Wait>, Slip> {

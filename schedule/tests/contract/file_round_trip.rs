@@ -2,8 +2,9 @@
 
 use crate::sample;
 use roundelay_schedule::{
-    ActionId, Attribute, Augmentation, Culprit, Data, Division, Evaluation, Float, Id,
-    Lines, Method, Rate, RoutineId, Schedule, Split, TokenWidth, read, seal, write,
+    ActionId, Attribute, Augmentation, Content, Culprit, Data, Division, Evaluation,
+    Float, Id, Lines, Method, MicroBatch, Rate, RoutineId, Schedule, Split, Sum,
+    TokenWidth, Work, read, seal, write,
 };
 
 fn returns(schedule: &Schedule) {
@@ -60,6 +61,61 @@ fn empty_tables_return() {
         ..sample::schedule()
     };
     returns(&schedule);
+}
+
+/// The sample with another sum in its first collective.
+fn with_sum(sum: Sum) -> Schedule {
+    let mut schedule = sample::schedule();
+    for id in (0..schedule.actions.len()).map(ActionId::new) {
+        if let Work::Collective { content: Content::Gradient(_, own), .. } =
+            &mut schedule.actions[id].work
+        {
+            **own = sum;
+            return schedule;
+        }
+    }
+    panic!("the sample has a collective of gradients")
+}
+
+#[test]
+fn evenly_spaced_gradients_are_written_short_and_read_in_either_form() {
+    let list = |numbers: &[usize]| Sum::list(numbers.iter().map(|i| MicroBatch::new(*i)));
+    for (numbers, short) in [
+        (&[0, 1, 2, 3, 4][..], "[i0 to i4]"),
+        (&[3, 7, 11, 15, 19, 23], "[i3 to i23 by 4]"),
+        (&[0, 2, 4], "[i0, i2, i4]"),
+        (&[0, 1, 2, 3, 5], "[i0, i1, i2, i3, i5]"),
+    ] {
+        for sum in [list(numbers), Sum::all(vec![list(numbers), list(&[30])])] {
+            let schedule = with_sum(sum);
+            let text = write(&schedule);
+            assert!(text.contains(short), "{short}: {text}");
+            let long: Vec<String> = numbers.iter().map(|i| format!("i{i}")).collect();
+            let long = text.replace(short, &format!("[{}]", long.join(", ")));
+            for text in [text, seal(&long).unwrap()] {
+                assert_eq!(read(&text).unwrap(), schedule);
+            }
+        }
+    }
+}
+
+#[test]
+fn steps_that_do_not_lead_to_the_end_of_a_run_are_refused() {
+    let text = write(&with_sum(Sum::list((0..5).map(MicroBatch::new))));
+    for (wrong, said) in [
+        ("[i4 to i0]", "steps of 1 do not lead from i4 to i0"),
+        ("[i0 to i0]", "steps of 1 do not lead from i0 to i0"),
+        ("[i0 to i4 by 3]", "steps of 3 do not lead from i0 to i4"),
+        ("[i0 to i4 by 0]", "steps of 0 do not lead from i0 to i4"),
+        ("[i0 to i4, i5]", "expected `]`, found `,`"),
+        ("[i0, i1 to i4]", "expected `,`, found `to`"),
+        ("[i0 to 4]", "expected a handle like `i0`, found `4`"),
+    ] {
+        let text = seal(&text.replace("[i0 to i4]", wrong)).unwrap();
+        let errors = read(&text).unwrap_err();
+        assert_eq!(errors.iter().count(), 1, "{errors}");
+        assert!(errors.to_string().contains(said), "{wrong}: {errors}");
+    }
 }
 
 #[test]

@@ -89,12 +89,11 @@ impl Pool {
         draft: &mut Draft<'_>,
         gradient: BufferId,
     ) -> Result<(), LowerError> {
-        let whole = draft.plan.sum(self.stage.number());
-        let Sum::All(lists) = whole else { unreachable!("a ring adds lists") };
+        let lists = draft.plan.sum(self.stage.number()).parts();
         let last = draft.last().index() as i64;
         for hop in 1..self.length {
             let (giver, taker) = (last - self.length + hop, last - self.length + hop + 1);
-            let so_far = Sum::All(lists[..counted(hop) as usize].to_vec());
+            let so_far = Sum::all(lists[..counted(hop) as usize].to_vec());
             let received =
                 draft.spare_buffer(self.ring, Subject::Gradient, self.stage, 1);
             let moment = self.released(draft, giver);

@@ -255,7 +255,7 @@ impl Shards {
             let parts = 0..self.state.shards as usize;
             Sum::list(parts.map(move |part| MicroBatch::new(part * cell + i.index())))
         };
-        let sum = Sum::All(draft.order.micro_batches().map(group).collect());
+        let sum = Sum::all(draft.order.micro_batches().map(group).collect());
         let (kind, gradient) = (Collective::AllReduce, self.gradient());
         let content = Content::Gradient(self.stage(), Box::new(sum));
         let moment = self.members.closing(draft, last, 2);

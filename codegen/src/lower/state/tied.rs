@@ -153,7 +153,7 @@ impl<'a> Tied<'a> {
             return Ok(moment);
         }
         let along = Members::new(draft, self.state).along(draft, axes)?;
-        let sum = Sum::All(shares.into_iter().map(|share| share.sum).collect());
+        let sum = Sum::all(shares.into_iter().map(|share| share.sum).collect());
         let content = Content::Gradient(self.state, Box::new(sum));
         let gradient = version(self.rows.gradient, 0);
         let (kind, from, to) = (Collective::AllReduce, gradient, gradient);

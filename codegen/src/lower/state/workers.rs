@@ -77,21 +77,19 @@ fn gradients(
     parameter: BufferId,
 ) -> Result<StageRows, LowerError> {
     let mut rows = StageRows::default();
-    let mut sum = Vec::new();
     let mut last = None;
     for i in draft.order.micro_batches() {
         let partial = draft.state_buffer(ring(i), Subject::Gradient, stage, 1);
         if let Some((giver, given)) = last {
-            send_sum(draft, stage, (giver, given), (i, partial), &sum)?;
+            send_sum(draft, stage, (giver, given), (i, partial))?;
         }
         rows.adds(i, partial, i.index());
-        sum.push(i);
         last = Some((i, partial));
     }
     let (giver, mut gradient) = last.expect("there is at least one micro-batch");
     if giver != owner {
         let total = draft.spare_buffer(ring(owner), Subject::Gradient, stage, 1);
-        send_sum(draft, stage, (giver, gradient), (owner, total), &sum)?;
+        send_sum(draft, stage, (giver, gradient), (owner, total))?;
         gradient = total;
     }
     let optimizer = draft.optimizer(ring(owner), stage);
@@ -101,16 +99,16 @@ fn gradients(
     Ok(rows)
 }
 
+/// Sends the sum of all micro-batches up to the giver's.
 fn send_sum(
     draft: &mut Draft<'_>,
     stage: Stage,
     (giver, from): (MicroBatch, BufferId),
     (taker, to): (MicroBatch, BufferId),
-    sum: &[MicroBatch],
 ) -> Result<(), LowerError> {
     let moment = draft.released(stage, giver);
     let ends = [end_of(giver, from), end_of(taker, to)];
-    let sum = Box::new(Sum::list(sum.iter().copied()));
+    let sum = Box::new(Sum::through(giver));
     draft.carry(moment, ends, Content::Gradient(stage, sum))?;
     Ok(())
 }

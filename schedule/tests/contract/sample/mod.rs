@@ -323,7 +323,7 @@ fn actions() -> Vec<Action> {
     };
     let gradient = |sum| Content::Gradient(id(1), Box::new(sum));
     let sum =
-        Sum::All(vec![Sum::list([id(0), id(2)]), Sum::default(), Sum::list([id(1)])]);
+        Sum::all(vec![Sum::list([id(0), id(2)]), Sum::default(), Sum::list([id(1)])]);
     vec![
         action(Work::Feed { at: place(0, 0), micro_batch: id(0), row: row(6, 0) }),
         Action {
