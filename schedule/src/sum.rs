@@ -1,7 +1,15 @@
 //! Sums of micro-batch gradients as trees.
 
 use crate::{Id, MicroBatch};
-use std::{collections::BTreeSet, fmt, num::NonZeroU32, ops};
+use std::{
+    cmp::Ordering,
+    collections::BTreeSet,
+    fmt,
+    hash::{Hash, Hasher},
+    num::NonZeroU32,
+    ops,
+    sync::Arc,
+};
 
 /// A sum of micro-batch gradients, from left to right. Floating-point addition does not
 /// associate, so the shape matters. Where sequences are cut into slices each adds a gradient of its
@@ -27,9 +35,12 @@ pub struct Run {
     step: NonZeroU32,
 }
 
-/// The parts of a sum that is no run.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Parts(Vec<Sum>);
+/// The parts of a sum that is no run. Sums that begin it share them.
+#[derive(Clone)]
+pub struct Parts {
+    shared: Arc<[Sum]>,
+    count: usize,
+}
 
 impl Sum {
     /// Most sums within sums that a file may hold.
@@ -37,7 +48,12 @@ impl Sum {
 
     /// These parts, from left to right.
     pub fn all(parts: Vec<Self>) -> Self {
-        Run::of(&parts).map_or(Self::All(Parts(parts)), Self::Run)
+        let count = parts.len();
+        Self::of(Parts { shared: parts.into(), count })
+    }
+
+    fn of(parts: Parts) -> Self {
+        Run::of(&parts).map_or(Self::All(parts), Self::Run)
     }
 
     /// The gradients of these micro-batches, from left to right.
@@ -49,6 +65,16 @@ impl Sum {
     pub fn through(last: MicroBatch) -> Self {
         let run = Run::reaching(MicroBatch::new(0), last, NonZeroU32::MIN);
         run.map_or_else(|| Self::list([last]), Self::Run)
+    }
+
+    /// The sum of its first parts.
+    pub fn beginning(&self, count: usize) -> Self {
+        match self {
+            Self::One(_) | Self::Run(_) => Self::list(self.micro_batches().take(count)),
+            Self::All(Parts { shared, count: all }) => {
+                Self::of(Parts { shared: shared.clone(), count: count.min(*all) })
+            }
+        }
     }
 
     /// What is added, from left to right: of a run its gradients, of a gradient itself.
@@ -117,7 +143,39 @@ impl ops::Deref for Parts {
     type Target = [Sum];
 
     fn deref(&self) -> &[Sum] {
-        &self.0
+        &self.shared[..self.count]
+    }
+}
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl PartialEq for Parts {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Parts {}
+
+impl PartialOrd for Parts {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Parts {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl Hash for Parts {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
     }
 }
 
@@ -216,6 +274,10 @@ mod tests {
         assert!(!sum.repeats() && !sum.has_gaps());
         assert_eq!(Sum::all(sum.parts()), sum);
         assert!(Sum::all(vec![list(&[0, 4, 8]), list(&[8])]).repeats());
+        let begun = Sum::all(vec![list(&[0, 4, 8]), list(&[5])]);
+        assert_eq!((sum.beginning(2), sum.beginning(9)), (begun, sum.clone()));
+        assert_eq!(list(&[0, 1, 3]).beginning(2), list(&[0, 1]));
+        assert_eq!(list(&[0, 1, 2, 3]).beginning(3), list(&[0, 1, 2]));
         assert!(Sum::all(vec![list(&[0, 4, 8]), Sum::default()]).has_gaps());
     }
 }

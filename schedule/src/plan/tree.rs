@@ -72,7 +72,7 @@ impl Plan {
         let (members, cell) = (self.members(), self.cell_micro_batches());
         let of = |member: u32| -> Vec<Sum> {
             let group = |last: u32| {
-                let own = (0..cell).filter(move |i| i % ring == last % ring);
+                let own = (last % ring..cell).step_by(ring as usize);
                 Sum::list(own.map(|i| MicroBatch::new((member * cell + i) as usize)))
             };
             (cell.saturating_sub(ring)..cell).map(group).collect()

@@ -11,7 +11,7 @@ use crate::lower::{
     draft::{Draft, End, Moment},
 };
 use roundelay_schedule::{
-    BufferId, Content, Id, MicroBatch, Place, RingId, Stage, Subject, Sum,
+    BufferId, Content, Id, MicroBatch, Place, RingId, Stage, Subject,
 };
 
 /// The ring of one stage.
@@ -89,18 +89,17 @@ impl Pool {
         draft: &mut Draft<'_>,
         gradient: BufferId,
     ) -> Result<(), LowerError> {
-        let lists = draft.plan.sum(self.stage.number()).parts();
+        let sum = draft.plan.sum(self.stage.number());
         let last = draft.last().index() as i64;
         for hop in 1..self.length {
             let (giver, taker) = (last - self.length + hop, last - self.length + hop + 1);
-            let so_far = Sum::all(lists[..counted(hop) as usize].to_vec());
             let received =
                 draft.spare_buffer(self.ring, Subject::Gradient, self.stage, 1);
             let moment = self.released(draft, giver);
             let ends = [(giver, gradient), (taker, received)]
                 .map(|(number, buffer)| self.end(number, moment, buffer));
-            let content = Content::Gradient(self.stage, Box::new(so_far));
-            draft.carry(moment, ends, content)?;
+            let so_far = Box::new(sum.beginning(hop as usize));
+            draft.carry(moment, ends, Content::Gradient(self.stage, so_far))?;
             self.add(draft, taker, [gradient, received]);
         }
         Ok(())
