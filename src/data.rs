@@ -1,5 +1,6 @@
 //! The examples of a training as files, for other programs that shall see the same ones.
 
+use crate::DataFrom;
 use roundelay_runtime::{
     DataError, Dataset, Feed, OutputError, OutputFile, Written, data_files,
     refuse_among_data, unless_lost,
@@ -51,19 +52,20 @@ pub enum ExamplesError {
 }
 
 /// Writes the examples of training steps 0 .. `steps` into a folder, exactly as a run of the
-/// schedule sees them; relative paths of the job's data begin in the folder `root`. Files get their names once
-/// they are whole, and the index comes last: a folder with an index has all that this says.
+/// schedule sees them. Files get their names once they are whole, and the index comes last: a folder with an
+/// index has all that this says.
 ///
 /// # Errors
 /// Unusable data; files that cannot be written, for which there is no room, or from which the data was read.
 pub fn write_examples(
     schedule: &Checked,
     steps: u64,
-    root: Option<&Path>,
+    from: &DataFrom,
     folder: &Path,
 ) -> Result<Examples, ExamplesError> {
+    let root = from.folder();
     let read = data_files(&schedule.job.data, root)?;
-    let data = Dataset::open(&schedule.job, root)?;
+    let data = from.open(&schedule.job)?;
     let refused = |path: &Path| {
         let path = path.to_owned();
         |source| OutputError::Unwritable { path, source }

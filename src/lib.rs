@@ -44,8 +44,8 @@ pub use import::{ImportCluster, ImportDtype, ImportOptions, Imported, families, 
 pub use machine::{check_kernels, compile_kernels, gpus, machine, self_check};
 pub use profile::{Measuring, ProfileError, ProfileEvent, ProfileOptions, profile};
 pub use run::{
-    Assessment, EvaluateOptions, Folder, Given, Learned, On, Outcome, RunError, RunEvent,
-    RunOptions, Start, TokenFacts, evaluate, run,
+    Assessment, DataFrom, EvaluateOptions, Folder, Given, Learned, On, OpenData, Outcome,
+    RunError, RunEvent, RunOptions, Start, TokenFacts, evaluate, run,
 };
 pub use schedule_file::{
     ReadError, Unnameable, WriteError, read_as, read_file, write_file,

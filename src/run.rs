@@ -1,5 +1,7 @@
 //! Running a checked schedule: data, state, machine, training loop.
 
+mod ahead;
+mod data_from;
 mod error;
 mod evaluate;
 mod event;
@@ -8,6 +10,7 @@ mod notes;
 mod options;
 mod start;
 
+pub use data_from::{DataFrom, OpenData};
 pub use error::RunError;
 pub use evaluate::{Assessment, EvaluateOptions, Learned, evaluate};
 pub use event::{Outcome, RunEvent, TokenFacts};
@@ -21,7 +24,7 @@ use roundelay_runtime::{
     Rests, Resumed, TrainError, Trainer, Written, data_files, refuse_among_data,
     unless_lost,
 };
-use roundelay_schedule::{Checked, Evaluation};
+use roundelay_schedule::{Checked, Evaluation, Job};
 use std::{path::PathBuf, sync::Arc};
 
 /// Replays a schedule; where several ranks train together, all of them call this.
@@ -74,9 +77,9 @@ fn train(
         agreed.map_err(|trouble| control.ended(trouble))?;
     }
     let settled = Settled::of(schedule, options, control, listener)?;
-    let data = Dataset::open(&schedule.job, options.data.as_deref())?;
+    let data = options.data.open(&schedule.job)?;
     let provenance = Provenance::new(schedule, &data);
-    let save = output(schedule, options)?;
+    let save = output(&schedule.job, options)?;
     let (start, checkpoint) = start::begin(schedule, provenance, options, listener)?;
     let end = options.steps.unwrap_or(schedule.job.steps);
     if let Some(control) = control {
@@ -125,21 +128,18 @@ fn train(
 
 /// Where the first rank writes the last parameters: over nothing that the run reads, and not among
 /// checkpoints. Nothing that is written lies among the data.
-fn output(
-    schedule: &Checked,
-    options: &RunOptions,
-) -> Result<Option<OutputFile>, RunError> {
+fn output(job: &Job, options: &RunOptions) -> Result<Option<OutputFile>, RunError> {
     let RunOptions { save, data, start, seat, .. } = options;
     if !seat.is_first() {
         return Ok(None);
     }
-    let root = data.as_deref();
-    let apart = |written| refuse_among_data(&schedule.job.data, root, written);
+    let root = data.folder();
+    let apart = |written| refuse_among_data(&job.data, root, written);
     if let Some(folder) = start.folder() {
         apart(Written::Checkpoints(&folder.path))?;
     }
     let Some(path) = save.as_deref() else { return Ok(None) };
-    let files = data_files(&schedule.job.data, root)?;
+    let files = data_files(&job.data, root)?;
     let read = files.iter().map(PathBuf::as_path).chain(start.weights());
     let save = OutputFile::beside(read, path)?;
     apart(Written::File(path))?;

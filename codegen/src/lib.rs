@@ -12,7 +12,7 @@ mod tensor;
 
 #[doc(hidden)]
 pub use lower::lower_halved;
-pub use lower::{LowerError, Lowerer, device_lists, lower, lower_with};
+pub use lower::{LowerError, Lowerer, device_lists, lower, lower_with, whole_job};
 #[doc(hidden)]
 pub use rewrite::Everywhere;
 pub use rewrite::{ArrayUse, CallPattern, FORMS, LoweringChoice, Neighbour, RewriteForm};

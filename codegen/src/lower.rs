@@ -12,6 +12,7 @@ mod compute;
 mod dense;
 mod draft;
 mod error;
+mod job;
 mod lowerer;
 mod order;
 mod pairs;
@@ -22,6 +23,7 @@ mod state;
 mod waits;
 
 pub use error::LowerError;
+pub use job::whole_job;
 pub use lowerer::Lowerer;
 pub use order::device_lists;
 
@@ -32,11 +34,12 @@ use crate::{
 };
 use code::CodeKey;
 use draft::{Draft, DraftAction, DraftWork, End, Hold, list_order};
+use job::job;
 use order::descending;
 use roundelay_dsl::Program;
 use roundelay_schedule::{
-    Action, Buffer, BufferId, Bytes, Cells, Job, Metric, Plan, Queues, Row, Schedule,
-    Spot, Stage, Table, Waits, Work, Writes,
+    Action, Buffer, BufferId, Bytes, Cells, Plan, Queues, Row, Schedule, Spot, Stage,
+    Table, Waits, Work, Writes,
 };
 use rows::Rows;
 use state::StageRows;
@@ -157,28 +160,6 @@ fn fits(program: &Program, plan: &Plan) -> Result<(), LowerError> {
         return Err(LowerError::Descending(listed));
     }
     Ok(())
-}
-
-fn job(program: &Program, code: &Stages) -> Job {
-    let train = &program.train;
-    Job {
-        model: program.model.name.clone(),
-        data: train.data.clone(),
-        batch: train.batch,
-        seed: train.seed,
-        steps: train.steps,
-        dtype: train.dtype,
-        optimizer: train.optimizer.clone(),
-        evaluate: train.evaluate,
-        inputs: code.inputs.clone(),
-        metrics: program.model.metrics.iter().map(metric).collect(),
-        parameters: code.parameters.clone(),
-        elements: code.elements.clone(),
-    }
-}
-
-fn metric(metric: &roundelay_dsl::ModelMetric) -> Metric {
-    Metric { name: metric.name.clone(), reading: metric.reading }
 }
 
 /// A schedule without waits.

@@ -67,13 +67,7 @@ impl Checkpoints {
     /// When it cannot be made, is held by another run, or has checkpoints.
     pub fn start(folder: &Path, provenance: Provenance) -> Result<Self, CheckpointError> {
         let checkpoints = Self::open(folder, provenance)?;
-        match folder::list(folder)?.checkpoints.last_key_value() {
-            Some((step, _)) => {
-                let (folder, step) = (folder.to_path_buf(), *step);
-                Err(CheckpointError::Occupied { folder, step })
-            }
-            None => Ok(checkpoints),
-        }
+        demand_empty(folder).map(|()| checkpoints)
     }
 
     /// The folder of a run that goes on; makes it when it is not there.
@@ -85,6 +79,31 @@ impl Checkpoints {
         let _hold = Arc::new(Hold::of(folder)?);
         let folder = folder.to_path_buf();
         Ok(Self { folder, provenance, whole: Arc::default(), _hold })
+    }
+
+    /// Whether a run could start anew in a folder now, which is not made for that.
+    ///
+    /// # Errors
+    /// Those of [`Checkpoints::start`].
+    pub fn try_start(folder: &Path) -> Result<(), CheckpointError> {
+        Self::try_open(folder)?;
+        demand_empty(folder)
+    }
+
+    /// Whether a run could go on in a folder now, which is not made for that.
+    ///
+    /// # Errors
+    /// Those of [`Checkpoints::open`].
+    pub fn try_open(folder: &Path) -> Result<(), CheckpointError> {
+        folder::attempt(folder)
+    }
+
+    /// Whether a folder has files with the name of a checkpoint, whole or not.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn are_in(folder: &Path) -> Result<bool, CheckpointError> {
+        folder::list(folder).map(|listing| !listing.checkpoints.is_empty())
     }
 
     /// The checkpoint of this step was read and is whole, so it is kept as if this run had written it.
@@ -127,6 +146,17 @@ impl Checkpoints {
             }
             Err(source) => Err(CheckpointError::Write { path, source }),
         }
+    }
+}
+
+/// Refuses a folder that has checkpoints.
+fn demand_empty(folder: &Path) -> Result<(), CheckpointError> {
+    match folder::list(folder)?.checkpoints.last_key_value() {
+        Some((step, _)) => {
+            let (folder, step) = (folder.to_path_buf(), *step);
+            Err(CheckpointError::Occupied { folder, step })
+        }
+        None => Ok(()),
     }
 }
 

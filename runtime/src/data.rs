@@ -35,6 +35,8 @@ use windows::Windows;
 #[derive(Clone, Debug)]
 pub struct Dataset {
     source: Source,
+    /// Examples of one micro-batch, b.
+    examples: u64,
     rows: Vec<usize>,
     batch: u64,
     /// Threads that fill large inputs.
@@ -151,17 +153,18 @@ impl Dataset {
         let rows = job.inputs.values().map(|i| row(i.element, &i.shape) as usize);
         let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let batch = u64::from(job.batch).max(1);
-        Ok(Self { source, rows: rows.collect(), batch, threads })
+        let examples = examples(job);
+        Ok(Self { source, examples, rows: rows.collect(), batch, threads })
+    }
+
+    /// The same data in the micro-batches of another plan's job.
+    pub fn cut_for(self, job: &Job) -> Self {
+        Self { examples: examples(job), ..self }
     }
 
     /// Examples of one micro-batch, b.
     pub fn examples(&self) -> u64 {
-        match &self.source {
-            Source::Windows(windows) => windows.examples(),
-            Source::Images(images) => images.examples(),
-            Source::Shapes(shapes) => shapes.examples(),
-            Source::Synthetic(synthetic) => synthetic.examples(),
-        }
+        self.examples
     }
 
     /// About `limit` held-out examples, spread over the held-out part: whole batches, so
@@ -288,6 +291,12 @@ pub fn unless_lost<T>(work: impl FnOnce() -> T) -> Result<T, DataError> {
             Err(panic) => panic::resume_unwind(panic),
         }
     })
+}
+
+/// Examples of one micro-batch: what all inputs that data brings begin with; one where there are none.
+fn examples(job: &Job) -> u64 {
+    let first = job.data_inputs().next();
+    first.and_then(|(_, input)| input.shape.first().copied()).unwrap_or(1)
 }
 
 /// Another root moves only what lies relative to it, and is a folder.

@@ -68,6 +68,15 @@ impl FileKind {
     }
 }
 
+/// How far a file is looked through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Depth {
+    /// What arrays it has.
+    Header,
+    /// Their numbers too.
+    Numbers,
+}
+
 /// A parameter with numbers that are NaN or infinite.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotFinite {
@@ -91,6 +100,23 @@ impl Weights {
         Ok(Self { path: path.to_path_buf(), kind, container, fresh: Fresh::default() })
     }
 
+    /// Refuses a file of which it is plain without its numbers that a job cannot start from it: its header says
+    /// what is missing or has other extents. So nothing is read twice that takes its time.
+    ///
+    /// # Errors
+    /// [`WeightsError::Mismatch`], and those of [`Weights::open`] for a file without a whole header.
+    pub fn look(path: &Path, fresh: &[String], job: &Job) -> Result<(), WeightsError> {
+        let container = Container::open(path);
+        let container = container.map_err(|error| WeightsError::of(path, error))?;
+        let kind = match container.entry(format::KEY) {
+            None => FileKind::Weights,
+            Some(_) => FileKind::Checkpoint,
+        };
+        let (path, container) = (path.to_path_buf(), Arc::new(container));
+        let weights = Self { path, kind, container, fresh: Fresh::new(fresh) };
+        weights.read(job, Depth::Header).map(drop)
+    }
+
     /// The same without these parameters and those of these modules (`logits`, `layer.11`), whether the
     /// file has them or not: they begin as they are drawn.
     pub fn without(self, fresh: &[String]) -> Self {
@@ -104,13 +130,17 @@ impl Weights {
     /// # Errors
     /// [`WeightsError::Mismatch`] with everything that does not fit, and [`WeightsError::Read`].
     pub fn state(&self, job: &Job) -> Result<State<ArraySource>, WeightsError> {
+        self.read(job, Depth::Numbers)
+    }
+
+    fn read(&self, job: &Job, depth: Depth) -> Result<State<ArraySource>, WeightsError> {
         let arrays = self.arrays();
         let mut state = State::drawn(job);
         let known = job.parameters.iter().map(|own| own.name.as_str()).collect();
         let mut mistakes = strangers(&arrays, &known);
         mistakes.extend(self.fresh.strangers(&known));
         for parameter in &job.parameters {
-            match self.tensor(&arrays, job, parameter)? {
+            match self.tensor(&arrays, job, (parameter, depth))? {
                 Ok(tensor) => {
                     state.tensors.insert(parameter.name.clone(), tensor);
                 }
@@ -134,7 +164,7 @@ impl Weights {
         &self,
         arrays: &Arrays<'_>,
         job: &Job,
-        parameter: &Parameter,
+        (parameter, depth): (&Parameter, Depth),
     ) -> Result<Result<ParameterState<ArraySource>, WeightsMistake>, WeightsError> {
         let kind = self.kind.as_stored(parameter.kind);
         let expected = order::shape_in_file(kind, &parameter.whole_shape());
@@ -142,7 +172,10 @@ impl Weights {
             Ok(place) => place,
             Err(mistake) => return Ok(Err(mistake)),
         };
-        let wild = convert::out_of_range(&self.container, place, job.dtype);
+        let wild = match depth {
+            Depth::Header => Ok(None),
+            Depth::Numbers => convert::out_of_range(&self.container, place, job.dtype),
+        };
         if let Some(place) = wild.map_err(|source| self.unread(source))? {
             let name = parameter.name.clone();
             return Ok(Err(WeightsMistake::Range { name, place }));

@@ -4,7 +4,7 @@ use super::{
     Form, args::DataArgs, compile, failure::Failure, load, print, print_json,
     watch::Known,
 };
-use roundelay::{Examples, parts::schedule::counted};
+use roundelay::{DataFrom, Examples, parts::schedule::counted};
 
 pub(super) fn data(args: &DataArgs) -> Result<(), Failure> {
     let form = args.json.then_some(Form::Document);
@@ -28,12 +28,16 @@ fn written(args: &DataArgs) -> Result<Examples, Failure> {
     let file = &args.program.file;
     let input = load::input(&args.program)?;
     input.warn(&args.program.file);
+    let mut data = DataFrom::from(args.data.clone());
     let schedule = match input {
-        load::Input::Program(program) => compile::best(&program)?,
+        load::Input::Program(loaded) => {
+            let ahead = data.look_ahead(&loaded.program);
+            ahead.map_err(|error| Failure::run(file, &error))?;
+            compile::best(&loaded)?
+        }
         load::Input::Schedule(schedule) => *schedule,
     };
     let steps = args.steps.unwrap_or(schedule.job.steps);
-    let data = args.data.as_deref();
-    let written = roundelay::write_examples(&schedule, steps, data, &args.output);
+    let written = roundelay::write_examples(&schedule, steps, &data, &args.output);
     written.map_err(|error| Failure::examples(file, error))
 }

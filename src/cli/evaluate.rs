@@ -54,8 +54,21 @@ fn assessed(
     run::needs_gpu(args.device, ("--deadline", args.deadline), file)?;
     let input = load::input(&args.program)?;
     input.warn(&args.program.file);
+    let mut options = EvaluateOptions {
+        on: run::on(args.device, Graphs::Never),
+        data: args.data.clone().into(),
+        examples: args.examples,
+        ..EvaluateOptions::default()
+    };
+    if let Some(seconds) = args.deadline {
+        options.deadline = Duration::from_secs(seconds);
+    }
+    let wrong = |error| Failure::run(file, &error);
     let schedule = match input {
-        load::Input::Program(program) => compile::best(&program)?,
+        load::Input::Program(loaded) => {
+            options.look_ahead(&loaded.program, learned).map_err(wrong)?;
+            compile::best(&loaded)?
+        }
         load::Input::Schedule(schedule) => *schedule,
     };
     let mut notes = Vec::new();
@@ -63,19 +76,8 @@ fn assessed(
         let note = Note::of(&event);
         notes.extend(note.inspect(Note::tell));
     };
-    let mut options = EvaluateOptions {
-        on: run::on(args.device, Graphs::Never),
-        data: args.data.clone(),
-        examples: args.examples,
-        ..EvaluateOptions::default()
-    };
-    if let Some(seconds) = args.deadline {
-        options.deadline = Duration::from_secs(seconds);
-    }
-    match roundelay::evaluate(&schedule, learned, &options, told) {
-        Ok(assessment) => Ok((assessment, notes)),
-        Err(error) => Err(Failure::run(file, &error)),
-    }
+    let found = roundelay::evaluate(&schedule, learned, &options, told);
+    found.map(|assessment| (assessment, notes)).map_err(wrong)
 }
 
 /// Over how much of the held-out data.

@@ -35,18 +35,19 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let on = choose_device(args)?;
     let nothing = nothing(args, told)?;
     let mut watch = Watch::new(nothing.clone())?;
-    let schedule = watch.follow(nothing, |_| prepare(args, told))?;
-    let progress = Progress::new();
-    let options = RunOptions {
+    let mut options = RunOptions {
         on,
         steps: args.steps,
-        data: args.data.clone(),
+        data: args.data.clone().into(),
         start: choose_start(args),
         save: args.save.clone(),
-        interrupt: interrupt(watch, progress.beside()),
+        interrupt: Interrupt::default(),
         seat,
         deadline: Duration::from_secs(args.deadline),
     };
+    let schedule = watch.follow(nothing, |_| prepare(args, told, &mut options))?;
+    let progress = Progress::new();
+    options.interrupt = interrupt(watch, progress.beside());
     let mut teller = Teller::new(args.json, progress, options.interrupt.clone());
     let outcome = roundelay::run(&schedule, &options, |event| teller.tell(event));
     let (printed, stopped_by) = teller.done();
@@ -202,8 +203,12 @@ fn tell_saved(args: &RunArgs) -> Result<(), Failure> {
     }
 }
 
-/// Plans and compiles a program, or reads a schedule.
-fn prepare(args: &RunArgs, told: Told) -> Result<Checked, Failure> {
+/// Plans and compiles a program, behind a look at what any plan of it needs, or reads a schedule.
+fn prepare(
+    args: &RunArgs,
+    told: Told,
+    options: &mut RunOptions,
+) -> Result<Checked, Failure> {
     let input = load::input(&args.program)?;
     match told {
         Told::Here => input.warn(&args.program.file),
@@ -221,6 +226,8 @@ fn prepare(args: &RunArgs, told: Told) -> Result<Checked, Failure> {
         Input::Schedule(schedule) => return Ok(*schedule),
     };
     let program = &loaded.program;
+    let ahead = options.look_ahead(program);
+    ahead.map_err(|error| Failure::run(&args.program.file, &error))?;
     let ranking = compile::ranking(&loaded, &SearchOptions::default())?;
     match (told, args.json) {
         (Told::Elsewhere, _) => {}

@@ -1,13 +1,13 @@
 //! Held-out data against what was learned, without a schedule's machine.
 
 use super::{
-    On, RunError, RunEvent,
+    DataFrom, On, RunError, RunEvent,
     machine::{demanded_gpu, some_gpu, turn_to_cpu},
     notes,
 };
 use roundelay_runtime::{
-    Coverage, Cpu, CudaOptions, Dataset, Evaluated, Evaluator, HeldOut, Latest,
-    MachineError, Measures, OnGpu, Provenance, Weights, check_native, unless_lost,
+    Coverage, Cpu, CudaOptions, Evaluated, Evaluator, HeldOut, Latest, MachineError,
+    Measures, OnGpu, Provenance, Weights, check_native, unless_lost,
 };
 use roundelay_schedule::Checked;
 use std::{path::PathBuf, time::Duration};
@@ -27,8 +27,8 @@ pub struct EvaluateOptions {
     /// The kind of device that computes. It does so call by call, so whether periods are graphs does
     /// not matter.
     pub on: On,
-    /// Where relative paths of the job's data begin, instead of the folder of its program.
-    pub data: Option<PathBuf>,
+    /// Where the examples are read.
+    pub data: DataFrom,
     /// About how many examples: whole batches are taken.
     pub examples: u64,
     /// When a GPU does not end a pass for so long, it is given up. Passes on CPU threads have no limit.
@@ -40,7 +40,7 @@ impl Default for EvaluateOptions {
     fn default() -> Self {
         Self {
             on: On::default(),
-            data: None,
+            data: DataFrom::default(),
             examples: HeldOut::EXAMPLES,
             deadline: CudaOptions::default().deadline,
         }
@@ -72,7 +72,7 @@ pub fn evaluate(
 ) -> Result<Assessment, RunError> {
     let EvaluateOptions { on, data, examples, deadline } = options;
     let mut evaluator = evaluator(schedule, (*on, *deadline), &mut listener)?;
-    let data = Dataset::open(&schedule.job, data.as_deref())?;
+    let data = data.open(&schedule.job)?;
     let state = match learned {
         Learned::Checkpoint(folder) => {
             if !folder.exists() {

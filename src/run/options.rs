@@ -1,5 +1,6 @@
 //! How a run is asked for: on what, from where, and what it keeps.
 
+use super::DataFrom;
 use roundelay_runtime::{CpuOptions, Every, Graphs, Interrupt, Seat};
 use std::{
     path::{Path, PathBuf},
@@ -13,8 +14,8 @@ pub struct RunOptions {
     pub on: On,
     /// Train up to this step, counted from the start of training, instead of the job's number.
     pub steps: Option<u64>,
-    /// Where relative paths of the job's data begin, instead of the folder of its program.
-    pub data: Option<PathBuf>,
+    /// Where the examples are read.
+    pub data: DataFrom,
     /// Where it begins, and which checkpoints it keeps.
     pub start: Start,
     /// Write the last parameters to this safetensors file.
@@ -34,7 +35,7 @@ impl Default for RunOptions {
         Self {
             on: On::default(),
             steps: None,
-            data: None,
+            data: DataFrom::default(),
             start: Start::default(),
             save: None,
             interrupt: Interrupt::default(),

@@ -1,5 +1,6 @@
 //! The command as its users meet it, its documents and examples, and the rules of the house.
 
+mod ahead;
 mod begun;
 mod command_line;
 mod documents;

@@ -91,6 +91,20 @@ pub(super) fn make(folder: &Path) -> Result<(), CheckpointError> {
         .map_err(|source| CheckpointError::Write { path: folder.into(), source })
 }
 
+/// Tries to hold a folder that is there, and to make one that is not, which is removed again.
+pub(super) fn attempt(folder: &Path) -> Result<(), CheckpointError> {
+    let is_missing = |own: &&Path| !own.as_os_str().is_empty() && !own.exists();
+    match folder.ancestors().take_while(is_missing).last() {
+        None => {
+            make(folder)?;
+            Hold::of(folder).map(drop)
+        }
+        Some(first) => fs::create_dir(first)
+            .and_then(|()| fs::remove_dir(first))
+            .map_err(|source| CheckpointError::Write { path: folder.into(), source }),
+    }
+}
+
 /// The right to write to a folder, of one run alone. It ends with the run, however that ends: the
 /// system keeps it, not the file.
 #[derive(Debug)]

@@ -70,11 +70,6 @@ impl Images {
         Ok(Self { pictures, stock: Arc::new(stock), augment, seed: job.seed })
     }
 
-    /// Examples of one micro-batch.
-    pub(super) fn examples(&self) -> u64 {
-        self.pictures.examples
-    }
-
     /// What is known of them.
     pub(super) fn facts(&self) -> ImageFacts {
         self.stock.facts()

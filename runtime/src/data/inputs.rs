@@ -10,8 +10,6 @@ pub(super) struct Pair {
     pub(super) tokens: InputId,
     /// Their successors.
     pub(super) targets: InputId,
-    /// Examples of one micro-batch.
-    pub(super) examples: u64,
     /// Tokens of one example; a window has one more.
     pub(super) sequence: u64,
     /// Below which the inputs declare all tokens to be.
@@ -35,7 +33,6 @@ impl Pair {
         (serves && examples > 0 && sequence > 0).then(|| Self {
             tokens: tokens.0,
             targets: targets.0,
-            examples,
             sequence,
             declared: [tokens.1, targets.1].into_iter().filter_map(declared).min(),
         })
@@ -109,7 +106,7 @@ mod tests {
         let [a, b] = ["x", "y"].map(|name| input(name, Element::I32, &[2, 5], 0));
         let found = pair(&[a, b]).unwrap();
         assert_eq!((found.tokens, found.targets), (InputId::new(0), InputId::new(1)));
-        assert_eq!((found.examples, found.sequence, found.declared), (2, 5, None));
+        assert_eq!((found.sequence, found.declared), (5, None));
         assert_eq!(found.bound(), 1 << 31);
     }
 

@@ -22,8 +22,6 @@ const LIMIT: u64 = 1 << 24;
 pub(super) struct Pictures {
     /// What each input holds.
     parts: Vec<Part>,
-    /// Examples of one micro-batch.
-    pub(super) examples: u64,
     /// Height and width; none where the model takes no images.
     pub(super) extent: Option<[u64; 2]>,
     /// Classes are below; no more than i32 can hold.
@@ -61,7 +59,6 @@ impl Pictures {
             return Err(refuse());
         }
         Ok(Self {
-            examples: first,
             extent: images.map(|input| [input.shape[1], input.shape[2]]),
             bound: targets.map_or(INTEGERS, bound),
             dtype: job.dtype,
@@ -166,7 +163,7 @@ mod tests {
     #[test]
     fn images_and_classes_go_by_name() {
         let found = pictures(&[targets(4), images(&[4, 5, 6, 3])]).unwrap();
-        assert_eq!((found.examples, found.extent, found.bound), (4, Some([5, 6]), 10));
+        assert_eq!((found.extent, found.bound), (Some([5, 6]), 10));
         assert_eq!(found.part(InputId::new(0)), Part::Targets);
         assert_eq!(found.part(InputId::new(1)), Part::Images);
         let alone = pictures(&[images(&[4, 5, 6, 3])]).unwrap();

@@ -56,11 +56,6 @@ impl Shapes {
         Ok(Self { pictures, classes, size, seed, order: job.seed })
     }
 
-    /// Examples of one micro-batch.
-    pub(super) fn examples(&self) -> u64 {
-        self.pictures.examples
-    }
-
     /// What is known of them.
     pub(super) fn facts(&self) -> ImageFacts {
         ImageFacts { parts: None, classes: self.classes, left_out: 0 }

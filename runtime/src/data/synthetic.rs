@@ -31,14 +31,6 @@ impl Synthetic {
         }
     }
 
-    /// Examples of one micro-batch.
-    pub(super) fn examples(&self) -> u64 {
-        match self {
-            Self::Walk(walk) => walk.examples(),
-            Self::Teacher(teacher) => teacher.examples(),
-        }
-    }
-
     /// Writes one example's row of an input.
     pub(super) fn fill(&mut self, input: InputId, example: Example, row: &mut [u8]) {
         match self {

@@ -131,7 +131,11 @@ fn examples_do_not_depend_on_the_split() {
             let seen = numbers(&mut held_out, input, 0, 0..micro_batches, count);
             (step, seen)
         };
+        let whole = Dataset::open(&job(data.clone(), &inputs(4)), None).unwrap();
+        let mut cut = whole.cut_for(&job(data.clone(), &inputs(2)));
         for input in 0..2 {
+            let count = inputs(2)[input].shape.iter().product::<u64>() as usize;
+            assert_eq!(numbers(&mut cut, input, 3, 0..2, count), all(2, input).0);
             assert_eq!(all(4, input), all(1, input));
             assert_eq!(all(4, input), all(2, input));
             assert!(!all(1, input).1.is_empty());

@@ -44,11 +44,6 @@ impl Windows {
         self.pair.sequence.saturating_add(1)
     }
 
-    /// Examples of one micro-batch.
-    pub(super) fn examples(&self) -> u64 {
-        self.pair.examples
-    }
-
     /// The tokens behind the windows.
     pub(super) fn corpus(&self) -> &Corpus {
         &self.corpus

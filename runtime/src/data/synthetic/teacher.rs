@@ -3,7 +3,10 @@
 //! share of the normal distribution that lies below.
 
 use super::{DataError, Example, LIMIT, refuse, stream};
-use crate::data::inputs::{INTEGERS, declared};
+use crate::data::{
+    examples,
+    inputs::{INTEGERS, declared},
+};
 use crate::native::put;
 use roundelay_kernels::random::Stream;
 use roundelay_schedule::{Element, Float, Id, Input, InputId, Job};
@@ -23,7 +26,6 @@ const CLASSES: u64 = 2;
 pub(in crate::data) struct Teacher {
     seed: u64,
     dtype: Float,
-    examples: u64,
     inputs: Vec<Field>,
     target: Option<InputId>,
     /// Per target element: the features it depends on, and their weights.
@@ -44,9 +46,7 @@ struct Field {
 
 impl Teacher {
     pub(super) fn new(job: &Job) -> Result<Self, DataError> {
-        let first = |input: &Input| input.shape.first().copied();
-        let examples = job.data_inputs().next().and_then(|(_, input)| first(input));
-        let examples = examples.unwrap_or(1);
+        let examples = examples(job);
         let field = |(id, input): (InputId, &Input)| match elements(input, examples) {
             Some(elements) => {
                 let (element, declared) = (input.element, declared(input));
@@ -65,11 +65,7 @@ impl Teacher {
         let columns = known.map(|field| field.elements).sum();
         let weights = (0..rows).map(|row| weights(seed, row, columns)).collect();
         let features = vec![0.0; columns as usize];
-        Ok(Self { seed, dtype, examples, inputs, target, weights, features })
-    }
-
-    pub(super) fn examples(&self) -> u64 {
-        self.examples
+        Ok(Self { seed, dtype, inputs, target, weights, features })
     }
 
     pub(super) fn fill(&mut self, input: InputId, example: Example, row: &mut [u8]) {

@@ -35,10 +35,6 @@ impl Walk {
         Self { pair, seed, vocabulary, factor, shift }
     }
 
-    pub(super) fn examples(&self) -> u64 {
-        self.pair.examples
-    }
-
     pub(super) fn fill(&self, input: InputId, example: Example, row: &mut [u8]) {
         let walk = self.tokens(example).skip(self.pair.shift(input) as usize);
         for (number, token) in row.chunks_exact_mut(4).zip(walk) {
@@ -73,7 +69,7 @@ mod tests {
     fn walk(bound: u64, seed: u64) -> Walk {
         let (tokens, targets) = (InputId::new(0), InputId::new(1));
         let declared = Some(bound);
-        Walk::new(Pair { tokens, targets, examples: 2, sequence: 4, declared }, seed)
+        Walk::new(Pair { tokens, targets, sequence: 4, declared }, seed)
     }
 
     #[test]
