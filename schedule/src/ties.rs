@@ -57,6 +57,23 @@ impl Plan {
         self.ties.get(number)
     }
 
+    /// What pictures call a state: a stage by its number, a tie by `t` and its own.
+    pub fn state_label(&self, state: Stage) -> String {
+        match state.index().checked_sub(self.pass_stages() as usize) {
+            None => state.index().to_string(),
+            Some(tie) => format!("t{tie}"),
+        }
+    }
+
+    /// What the names of ties mean: `t0 what stages 0, 3 share`.
+    pub fn tie_legend(&self) -> impl Iterator<Item = String> + '_ {
+        self.tied().map(|(state, Tie(users))| {
+            let users: Vec<String> = users.iter().map(u32::to_string).collect();
+            let name = self.state_label(state);
+            format!("{name} what stages {} share", users.join(", "))
+        })
+    }
+
     /// The state that an argument of a stage's routine is a part of.
     pub fn state_of(&self, role: Role, stage: Stage) -> Stage {
         match role.tied() {
@@ -143,6 +160,9 @@ mod tests {
         let second = Stage::new(5);
         assert_eq!(plan.tie(second), Some(&Tie(vec![1, 2, 3])));
         assert_eq!(plan.tie(Stage::new(3)), None);
+        assert_eq!([3, 5].map(|own| plan.state_label(Stage::new(own))), ["3", "t1"]);
+        let legend: Vec<String> = plan.tie_legend().collect();
+        assert_eq!(legend, ["t0 what stages 0, 3 share", "t1 what stages 1, 2, 3 share"]);
         assert_eq!(plan.normed_with(Stage::new(2)), [Stage::new(0), second]);
         let list = |from: usize| Sum::list([from, from + 1].map(MicroBatch::new));
         assert_eq!(plan.sum(4), Sum::all(vec![list(0), list(2)]));

@@ -22,6 +22,7 @@ mod slices;
 #[path = "../support/mod.rs"]
 mod support;
 mod tidy;
+mod ties;
 mod told;
 mod trace;
 mod values;

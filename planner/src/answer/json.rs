@@ -16,7 +16,7 @@ use crate::{
 use roundelay_dsl::Program;
 use roundelay_schedule::{
     Contraction, Exactness, Images, Kind, MapWay, Order, Placement, Rewrite, Rule,
-    Sequence, Sites, States,
+    Sequence, Sites, States, Tie,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -159,6 +159,8 @@ pub struct PlanRow {
     pub stages: u32,
     /// First node of every stage but the first.
     pub cuts: Vec<u32>,
+    /// The stages that use the same parameters, one list for all that the same stages use.
+    pub ties: Vec<Tie>,
     /// N.
     pub micro_batches: u32,
     /// Who holds parameters, gradients and optimizer state.
@@ -350,6 +352,7 @@ pub(crate) fn plan_row(rank: usize, candidate: &Candidate, goal: &Goal) -> PlanR
         shards: plan.shards,
         stages: plan.stages,
         cuts: plan.cuts.clone(),
+        ties: plan.ties.clone(),
         micro_batches: plan.micro_batches,
         states: plan.states,
         tensor: TensorRow {

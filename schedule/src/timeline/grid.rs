@@ -8,7 +8,8 @@
 
 use super::span::{pass_name, passes};
 use crate::{
-    DeviceId, Entry, MicroBatch, Nanos, PhysicalQueue, Schedule, Simulation, Stage, Task,
+    DeviceId, Entry, Id, MicroBatch, Nanos, PhysicalQueue, Plan, Schedule, Simulation,
+    Stage, Task,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,7 +28,7 @@ const MARKS_MAX: i64 = 3;
 /// durations when that fits in 200 columns, otherwise as little more as fits. A launch fills
 /// the columns of which it takes at least half, and the one of which it takes most; where two
 /// meet, the one that takes more of the column is shown. A cell `1F2` is the forward pass of
-/// micro-batch 1 through stage 2; what is the same in every cell of each row stands in front of
+/// micro-batch 1 through stage 2, `Ut0` the update of what some stages share; what is the same in every cell of each row stands in front of
 /// the row instead. Each `'` means one training step behind the newest that has begun.
 /// Step time and idle share are those of `steady`, a run of the same schedule that is long enough
 /// for them.
@@ -38,7 +39,7 @@ pub fn grid(
     to: Nanos,
 ) -> String {
     let launches = launches(simulation, from..to);
-    let notation = Notation::of(&launches);
+    let notation = Notation::of(&simulation.schedule().plan, &launches);
     let rows = rows(&launches);
     let labels: Vec<String> = rows
         .iter()
@@ -77,7 +78,8 @@ struct Launch {
 
 /// What cells say of a task besides its pass.
 #[derive(Clone, Copy, Debug)]
-struct Notation {
+struct Notation<'a> {
+    plan: &'a Plan,
     micro_batch: bool,
     stage: bool,
 }
@@ -128,10 +130,11 @@ fn micro_batches(cells: &[Launch]) -> BTreeSet<MicroBatch> {
     cells.iter().filter_map(|launch| launch.task.micro_batch).collect()
 }
 
-impl Notation {
-    fn of(launches: &[Launch]) -> Self {
+impl<'a> Notation<'a> {
+    fn of(plan: &'a Plan, launches: &[Launch]) -> Self {
         let rows = rows(launches);
         Self {
+            plan,
             micro_batch: rows.values().any(|cells| micro_batches(cells).len() > 1),
             stage: rows.values().any(|cells| stages(cells).len() > 1),
         }
@@ -139,11 +142,9 @@ impl Notation {
 
     fn cell(self, launch: &Launch) -> String {
         let Task { pass, stage, micro_batch } = launch.task;
-        let number = |shown: bool, handle: Option<usize>| {
-            handle.filter(|_| shown).map_or_else(String::new, |index| index.to_string())
-        };
-        let before = number(self.micro_batch, micro_batch.map(crate::Id::index));
-        let after = number(self.stage, Some(crate::Id::index(stage)));
+        let before = micro_batch.filter(|_| self.micro_batch);
+        let before = before.map(|own| own.index().to_string()).unwrap_or_default();
+        let after = if self.stage { self.plan.state_label(stage) } else { String::new() };
         let behind = usize::try_from(launch.behind.clamp(0, MARKS_MAX)).unwrap_or(0);
         format!("{before}{pass}{after}{}", "'".repeat(behind))
     }
@@ -163,8 +164,13 @@ impl Notation {
         if lanes.is_some_and(|lanes| lanes > 1) {
             label += &format!(".{lane}");
         }
-        if !self.stage {
-            label.extend(stages(cells).first().map(|stage| format!(" {stage}")));
+        if !self.stage
+            && let Some(stage) = stages(cells).first()
+        {
+            label += &match self.plan.tie(*stage) {
+                None => format!(" {stage}"),
+                Some(_) => format!(" {}", self.plan.state_label(*stage)),
+            };
         }
         if !self.micro_batch {
             label.extend(micro_batches(cells).first().map(|i| format!(" {i}")));
@@ -225,7 +231,7 @@ impl Scale {
         &self,
         cells: &[Launch],
         owners: &[Option<usize>],
-        notation: Notation,
+        notation: Notation<'_>,
     ) -> String {
         let mut line = String::new();
         let mut before = None;
@@ -281,7 +287,7 @@ fn cells(schedule: &Schedule) -> String {
 fn legend(
     [simulation, steady]: [&Simulation<'_>; 2],
     scale: &Scale,
-    notation: Notation,
+    notation: Notation<'_>,
 ) -> String {
     let before = if notation.micro_batch { "micro-batch " } else { "" };
     let after = if notation.stage { " stage" } else { "" };
@@ -290,8 +296,9 @@ fn legend(
     let idle = 100.0 * steady.bubble();
     let cells = cells(simulation.schedule());
     let passes = letters(simulation);
+    let ties: String = notation.plan.tie_legend().map(|tie| format!("; {tie}")).collect();
     format!(
-        "column {unit} from {from}; cell {before}pass{after}: {passes}\n\
+        "column {unit} from {from}; cell {before}pass{after}: {passes}{ties}\n\
          ' a training step behind, - goes on, . idle\n\
          makespan {makespan}, step {step}, idle {idle:.1} %{cells}\n"
     )

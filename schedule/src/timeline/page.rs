@@ -5,7 +5,9 @@ use super::{
     memory::{Live, live},
     span::{Sort, Told, pass_name, passes, spans, told},
 };
-use crate::{Bytes, DeviceId, Entry, Id, Nanos, Pass, PhysicalQueue, Simulation, Task};
+use crate::{
+    Bytes, DeviceId, Entry, Id, Nanos, Pass, PhysicalQueue, Plan, Simulation, Task,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::{self, Write as _},
@@ -96,8 +98,11 @@ fn legend(simulation: &Simulation<'_>) -> String {
         .chain(others)
         .map(|(class, name)| format!("<span class=\"key {class}\"></span>{name}&ensp;"));
     let keys: String = keys.collect();
+    let ties = simulation.schedule().plan.tie_legend();
+    let ties: String = ties.map(|tie| format!("; {tie}")).collect();
     format!(
-        "{keys}. 1F2 is the forward pass of micro-batch 1 through stage 2; every other step is paler."
+        "{keys}. 1F2 is the forward pass of micro-batch 1 through stage 2{ties}; every other step is \
+         paler."
     )
 }
 
@@ -196,7 +201,8 @@ impl Page<'_> {
         let task = self.simulation.task(entry);
         let color = task.map_or(told.sort.name(), |task| class(task.pass));
         let odd = if entry.step % 2 == 0 { "" } else { " odd" };
-        let letters = task.map(letters).unwrap_or_default();
+        let plan = &self.simulation.schedule().plan;
+        let letters = task.map(|task| letters(plan, task)).unwrap_or_default();
         let text = if letters.len() as f64 * LETTER <= width {
             format!("<text x=\"{:.1}\" y=\"16\">{letters}</text>", x + width / 2.0)
         } else {
@@ -233,9 +239,9 @@ impl Page<'_> {
 }
 
 /// A task as the text grid writes it.
-fn letters(Task { pass, stage, micro_batch }: Task) -> String {
+fn letters(plan: &Plan, Task { pass, stage, micro_batch }: Task) -> String {
     let micro_batch = micro_batch.map(|i| i.index().to_string()).unwrap_or_default();
-    format!("{micro_batch}{pass}{}", stage.index())
+    format!("{micro_batch}{pass}{}", plan.state_label(stage))
 }
 
 /// What a span says under the pointer.

@@ -1,6 +1,9 @@
 //! What the pictures of a simulated run share: which spans it has, and what they are.
 
-use crate::{Bytes, Collective, Entry, MicroBatch, Pass, Row, Simulation, Work};
+use crate::{
+    Bytes, Collective, Entry, MicroBatch, Pass, Routine, RoutineId, Row, Schedule,
+    Simulation, Work,
+};
 use std::collections::BTreeSet;
 
 /// What a span is about.
@@ -59,7 +62,7 @@ pub(super) fn told(simulation: &Simulation<'_>, entry: &Entry) -> Told {
     };
     match &schedule.actions[entry.action].work {
         Work::Launch { routine, micro_batch, .. } => Told {
-            name: schedule.routines[*routine].name.clone(),
+            name: launched(schedule, *routine),
             sort: Sort::Launch,
             micro_batch: *micro_batch,
             bytes: None,
@@ -70,6 +73,15 @@ pub(super) fn told(simulation: &Simulation<'_>, entry: &Entry) -> Told {
         }
         Work::Feed { micro_batch, row, .. } => host("feed", micro_batch, row),
         Work::Report { micro_batch, row, .. } => host("report", micro_batch, row),
+    }
+}
+
+/// The name of a routine; what belongs to a tie is called by it.
+fn launched(schedule: &Schedule, routine: RoutineId) -> String {
+    let Routine { name, pass, stage, .. } = &schedule.routines[routine];
+    match schedule.plan.tie(*stage) {
+        None => name.clone(),
+        Some(_) => format!("{pass}{}", schedule.plan.state_label(*stage)),
     }
 }
 
