@@ -78,3 +78,80 @@ fn the_type_of_numbers_is_set_where_a_program_is_read() {
     let wrong = read("", &["train.dtype = f31"]).expect_err("there is no such type");
     assert!(wrong.contains("unknown element type `f31`"), "{wrong}");
 }
+
+/// All orders of some settings.
+fn orders<'a>(settings: &[&'a str]) -> Vec<Vec<&'a str>> {
+    if settings.is_empty() {
+        return vec![Vec::new()];
+    }
+    let first = |place: usize| {
+        let mut rest = settings.to_vec();
+        let first = rest.remove(place);
+        orders(&rest).into_iter().map(move |rest| [vec![first], rest].concat())
+    };
+    (0..settings.len()).flat_map(first).collect()
+}
+
+/// Whoever sweeps over several settings need not know which of them to give first.
+#[test]
+fn settings_mean_the_same_in_every_order() {
+    let plain = format!(
+        "{FLAT}\ntrain {{ batch 8, seed 3, optimizer sgd(lr = 0.1) }}\nplan {{ }}"
+    );
+    let spare = "train.optimizer = adamw(lr = 1e-3, no_decay = [\"*head*\"])";
+    let (local, exactness) = ("rule = local(units = 2)", "exactness = local");
+    for settings in [
+        &[spare, local, exactness, "train.batch = 16"][..],
+        &[
+            "train.optimizer = sgd(lr = 1)",
+            "rule = cyclic_v2",
+            "train { steps 9, seed 4 }",
+        ],
+        &["train.batch = 4", "micro_batches = 4", "train.optimizer = sgd(lr = 1)", local],
+        &[
+            "cluster.devices = 2",
+            "core.memory = 3 GB",
+            "bus.latency = 9 us",
+            "stages = 2",
+        ],
+        &["minimize = cost", "core.price = 1 USD/h", "cluster.devices = 6"],
+        &["cuts = [1]", "stages = 2", "train.optimizer = sgd(lr = 1)"],
+    ] {
+        let expected = set(&plain, settings);
+        assert!(expected.is_ok(), "{settings:?}: {expected:?}");
+        assert_ne!(expected, Ok(program(&plain)), "{settings:?}");
+        for order in orders(settings) {
+            assert_eq!(set(&plain, &order), expected, "{order:?}");
+        }
+    }
+    for (settings, word) in [
+        (&[spare, "rule = sync", "train.steps = 9"][..], "no parameter matches"),
+        (&["train.optimizer = adam(lr = 1)", local, "train.seed = 4"], "Adam is `adamw`"),
+        (&["minimize = cost", "cluster.devices = 6", "stages = 2"], "price"),
+        (&["cuts = [1]", "stages = 3", "train.optimizer = sgd(lr = 1)"], "stages"),
+    ] {
+        for order in orders(settings) {
+            let told = set(&plain, &order).expect_err("it is refused in every order");
+            assert!(told.contains(word), "{order:?}: {told}");
+        }
+    }
+}
+
+/// Nor where the type of numbers is among them, with which a program is read.
+#[test]
+fn a_type_of_numbers_is_set_in_every_order() {
+    let text =
+        format!("{MODEL}{PARTS}{FLAT}\ntrain {{ batch 8, optimizer sgd(lr = 0.1) }}");
+    let source = SourceFile::new("m.rdl", text);
+    let read = |settings: &[&str]| {
+        let read = parse_set(&source, &NoFiles, Tables::Read, settings);
+        read.map(|(program, _)| program).map_err(|refused| format!("{refused:?}"))
+    };
+    let optimizer = "train.optimizer = adamw(lr = 1e-3, no_decay = [\"*head*\"])";
+    let settings = ["train.dtype = f64", optimizer, "rule = local(units = 2)"];
+    let expected = read(&settings);
+    assert!(expected.is_ok(), "{expected:?}");
+    for order in orders(&settings) {
+        assert_eq!(read(&order), expected, "{order:?}");
+    }
+}
