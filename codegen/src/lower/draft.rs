@@ -45,6 +45,7 @@ pub(crate) struct Draft<'a> {
     turns: Table<RingId, Rc<[u32]>>,
     /// What adds up two gradient sums of a stage, in so many shards each.
     pub(super) combinations: BTreeMap<(Stage, u64), RoutineId>,
+    /// By the ends of a transfer, as [`Sites::anywhere`] has them.
     links: BTreeMap<(Place, Place), LinkId>,
 }
 
@@ -433,11 +434,12 @@ impl<'a> Draft<'a> {
 
     /// The link level between two places.
     pub(crate) fn link(&mut self, from: Place, to: Place) -> Result<LinkId, LowerError> {
-        if let Some(known) = self.links.get(&(from, to)) {
+        let ends = (self.sites.anywhere(from), self.sites.anywhere(to));
+        if let Some(known) = self.links.get(&ends) {
             return Ok(*known);
         }
         let link = self.sites.link(&self.levels, from, to)?;
-        self.links.insert((from, to), link);
+        self.links.insert(ends, link);
         Ok(link)
     }
 

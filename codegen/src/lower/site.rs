@@ -213,6 +213,12 @@ impl Sites {
         u32::from(meets)
     }
 
+    /// A place that has the links of this one: every device of a ring that turns takes every place.
+    pub(crate) fn anywhere(&self, at: Place) -> Place {
+        let place = if self.turns(at.ring) { 0 } else { at.place };
+        Place { place, ..at }
+    }
+
     /// The link level between two places at every coordinate; where rings turn, that between
     /// every pair of their devices.
     pub(crate) fn link(

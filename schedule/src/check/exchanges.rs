@@ -10,7 +10,7 @@ use crate::{
     ActionId, Bytes, Call, Catalogue, DeviceId, Direction, Exchanged, Id, Levels, Line,
     LinkId, Pass, Ring, RoutineId, Schedule, Work,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the exchanges of a schedule move.
 #[derive(Debug, Default)]
@@ -59,11 +59,11 @@ pub(super) fn check(
         return Exchanges::default();
     }
     let routines = joints(schedule, catalogue, faults);
-    let mut lines = Lines::new(schedule, faults);
+    let (mut lines, mut joined) = (Lines::new(schedule, faults), BTreeSet::new());
     for (id, action) in schedule.actions.iter() {
         let Work::Launch { at, routine, .. } = &action.work else { continue };
         let Some(joint) = routines.get(routine) else { continue };
-        for line in joint.keys() {
+        for line in joint.keys().filter(|line| joined.insert((at.ring, **line))) {
             lines.join(id, &schedule.rings[at.ring], *line);
         }
     }
@@ -136,7 +136,8 @@ impl<'a> Lines<'a> {
         Self { schedule, faults, levels, ends: BTreeMap::new(), links: BTreeMap::new() }
     }
 
-    /// An action exchanges something along the lines of a kind on the devices of a ring.
+    /// An action is the first that exchanges something along the lines of a kind on the devices of a
+    /// ring.
     fn join(&mut self, id: ActionId, ring: &Ring, line: Line) {
         for device in &ring.devices {
             if !self.links.contains_key(&(*device, line)) {

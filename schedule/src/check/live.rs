@@ -8,6 +8,7 @@
 use super::layout::Layout;
 use crate::{
     Access, BufferId, Bytes, DeviceId, Horizon, Id, Kind, Rest, Schedule, Touch, Turned,
+    gcd,
 };
 use std::collections::BTreeMap;
 
@@ -221,17 +222,24 @@ impl Peaks {
 
     /// Devices that take the same places in turn have the same peaks.
     fn share(&mut self, devices: &[DeviceId], turn: usize) {
-        let length = devices.len();
-        let orbit =
-            |start: usize| (0..length).map(move |p| devices[(start + p * turn) % length]);
-        for (start, device) in devices.iter().enumerate() {
-            let most = orbit(start).filter_map(|d| self.devices.get(&d)).max().copied();
-            self.devices.extend(most.map(|most| (*device, most)));
-            for &kind in Kind::ALL {
-                let peaks = orbit(start).filter_map(|d| self.kinds.get(&(d, kind)));
-                let most = peaks.max().copied();
-                self.kinds.extend(most.map(|most| ((*device, kind), most)));
+        let apart = gcd(turn as u64, devices.len() as u64) as usize;
+        for first in 0..apart {
+            let alike = devices.iter().skip(first).step_by(apart).copied();
+            level_out(&mut self.devices, alike.clone());
+            for kind in Kind::ALL {
+                level_out(&mut self.kinds, alike.clone().map(|device| (device, *kind)));
             }
         }
+    }
+}
+
+/// Gives all of these the most that one of them has, if any has something.
+fn level_out<K: Ord>(
+    peaks: &mut BTreeMap<K, Bytes>,
+    alike: impl Iterator<Item = K> + Clone,
+) {
+    let most = alike.clone().filter_map(|one| peaks.get(&one)).max().copied();
+    if let Some(most) = most {
+        peaks.extend(alike.map(|one| (one, most)));
     }
 }
