@@ -101,7 +101,8 @@ impl Weights {
     }
 
     /// Refuses a file of which it is plain without its numbers that a job cannot start from it: its header says
-    /// what is missing or has other extents. So nothing is read twice that takes its time.
+    /// what is missing or has other extents. So nothing is read twice that takes its time. Heads of units may
+    /// begin fresh though the job, made before a plan, has none.
     ///
     /// # Errors
     /// [`WeightsError::Mismatch`], and those of [`Weights::open`] for a file without a whole header.
@@ -113,7 +114,7 @@ impl Weights {
             Some(_) => FileKind::Checkpoint,
         };
         let (path, container) = (path.to_path_buf(), Arc::new(container));
-        let weights = Self { path, kind, container, fresh: Fresh::new(fresh) };
+        let weights = Self { path, kind, container, fresh: Fresh::of_model(fresh, job) };
         weights.read(job, Depth::Header).map(drop)
     }
 

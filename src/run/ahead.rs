@@ -2,28 +2,28 @@
 //! missing is known at once.
 
 use super::{
-    EvaluateOptions, Given, Learned, RunError, RunOptions, Start, evaluating, output,
+    EvaluateOptions, Given, Learned, RunError, RunOptions, Start, evaluating,
+    machine::{computes, trains},
+    output,
 };
 use roundelay_codegen::whole_job;
 use roundelay_dsl::Program;
 use roundelay_runtime::{Checkpoints, Weights};
-use roundelay_schedule::{Exactness, Job};
 use std::path::Path;
 
 impl RunOptions {
-    /// Looks at what a run of a program needs, whatever its plan: opens its data, which these options have
-    /// from then on, and tries where it begins and what it writes. Of several ranks none looks ahead: what goes
+    /// Looks at what a run of a program needs, whatever its plan: devices that were demanded, where it begins
+    /// and what it writes; then opens its data, which these options have from then on. Of several ranks none looks ahead: what goes
     /// wrong on one of them all have to hear, and they meet with a schedule.
     ///
     /// # Errors
-    /// Unusable data; weights that are missing or do not fit; folders and files that cannot be written.
+    /// No GPU where one was demanded; unusable data; weights that are missing or do not fit; folders and files that cannot be written.
     pub fn look_ahead(&mut self, program: &Program) -> Result<(), RunError> {
         // No plan fits a malformed model, as the search says.
         let (1, Ok(job)) = (self.seat.size, whole_job(program)) else { return Ok(()) };
-        let data = self.data.keep_open(&job)?;
-        evaluating(job.evaluate, &data)?;
+        trains(self.on, job.dtype)?;
         output(&job, self)?;
-        let fit = |given: &Given| fit(given, program, &job);
+        let fit = |given: &Given| Weights::look(&given.file, &given.fresh, &job);
         match &self.start {
             Start::Anew { weights, keep } => {
                 weights.iter().try_for_each(fit)?;
@@ -36,16 +36,18 @@ impl RunOptions {
                 }
             }
         }
-        Ok(())
+        // Last, because all of it is read.
+        let data = self.data.keep_open(&job)?;
+        evaluating(job.evaluate, &data).map(drop)
     }
 }
 
 impl EvaluateOptions {
-    /// Looks at what it takes to evaluate what a program has learned, whatever the plan: opens its data, which
-    /// these options have from then on, and looks for checkpoints or weights.
+    /// Looks at what it takes to evaluate what a program has learned, whatever the plan: a device that was
+    /// demanded, checkpoints or weights; then opens its data, which these options have from then on.
     ///
     /// # Errors
-    /// Unusable data; no checkpoint; weights that are missing or do not fit.
+    /// No GPU where one was demanded; unusable data; no checkpoint; weights that are missing or do not fit.
     pub fn look_ahead(
         &mut self,
         program: &Program,
@@ -53,12 +55,14 @@ impl EvaluateOptions {
     ) -> Result<(), RunError> {
         // No plan fits a malformed model, as the search says.
         let Ok(job) = whole_job(program) else { return Ok(()) };
+        computes(self.on, job.dtype)?;
+        match learned {
+            Learned::Checkpoint(folder) => demand_checkpoints(folder)?,
+            Learned::Weights(file) => Weights::look(file, &[], &job)?,
+        }
         let data = self.data.keep_open(&job)?;
         data.held_out(self.examples)?;
-        match learned {
-            Learned::Checkpoint(folder) => demand_checkpoints(folder),
-            Learned::Weights(file) => Ok(Weights::look(file, &[], &job)?),
-        }
+        Ok(())
     }
 }
 
@@ -70,14 +74,5 @@ fn demand_checkpoints(folder: &Path) -> Result<(), RunError> {
     match Checkpoints::are_in(folder)? {
         true => Ok(()),
         false => Err(RunError::NoCheckpoint(folder.to_owned())),
-    }
-}
-
-/// Refuses weights that do not fit. Where a plan may add heads, they may be what begins fresh.
-fn fit(given: &Given, program: &Program, job: &Job) -> Result<(), RunError> {
-    let Given { file, fresh } = given;
-    match fresh.is_empty() || program.search.weakest() < Exactness::Truncated {
-        true => Ok(Weights::look(file, fresh, job)?),
-        false => Ok(()),
     }
 }

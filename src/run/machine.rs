@@ -34,28 +34,19 @@ impl<'a> Settled<'a> {
         listener: &mut impl FnMut(RunEvent),
     ) -> Result<Self, RunError> {
         let dtype = schedule.job.dtype;
+        trains(options.on, dtype)?;
         let on = match options.on {
-            On::Cpu => {
-                check_native(dtype)?;
-                Chosen::Cpu
-            }
-            On::Cuda(graphs) => {
-                refuse_unscaled(dtype)?;
-                demanded_gpu(dtype)?;
-                Chosen::Gpu(graphs)
-            }
-            On::Best(graphs) => {
-                refuse_unscaled(dtype)?;
-                match (lacking(control)?, control) {
-                    (None, Some(_)) => Chosen::Gpu(graphs),
-                    (None, None) => Chosen::GpuOrCpu(graphs),
-                    (Some(absent), _) => {
-                        let note = |note| listener(RunEvent::Note(note));
-                        turn_to_cpu(dtype, &absent, note)?;
-                        Chosen::Cpu
-                    }
+            On::Cpu => Chosen::Cpu,
+            On::Cuda(graphs) => Chosen::Gpu(graphs),
+            On::Best(graphs) => match (lacking(control)?, control) {
+                (None, Some(_)) => Chosen::Gpu(graphs),
+                (None, None) => Chosen::GpuOrCpu(graphs),
+                (Some(absent), _) => {
+                    let note = |note| listener(RunEvent::Note(note));
+                    turn_to_cpu(dtype, &absent, note)?;
+                    Chosen::Cpu
                 }
-            }
+            },
         };
         match on {
             Chosen::Cpu => room(schedule, kept(options), control)?,
@@ -169,6 +160,24 @@ fn lacking(control: Option<&Arc<Control>>) -> Result<Option<String>, Ended> {
 
 pub(super) fn some_gpu() -> Result<(), MachineError> {
     Cuda::count().map(drop).map_err(|absent| CudaError::from(absent).into())
+}
+
+/// Refuses a kind of device that was demanded and is not here, or on which a type does not train.
+pub(super) fn trains(on: On, dtype: Float) -> Result<(), RunError> {
+    match on {
+        On::Cpu => {}
+        On::Cuda(_) | On::Best(_) => refuse_unscaled(dtype)?,
+    }
+    computes(on, dtype)
+}
+
+/// Refuses a kind of device that was demanded and is not here, or that does not compute with a type.
+pub(super) fn computes(on: On, dtype: Float) -> Result<(), RunError> {
+    match on {
+        On::Cpu => Ok(check_native(dtype).map(drop)?),
+        On::Cuda(_) => demanded_gpu(dtype),
+        On::Best(_) => Ok(()),
+    }
 }
 
 /// A GPU that nothing else stands in for.

@@ -114,8 +114,50 @@ fn weights_and_checkpoints_that_cannot_be_used_are_told_before_the_search() {
         goes_on(roundelay(words).arg(&missing), &program);
         assert!(!missing.exists(), "a run that does not begin leaves no folder");
     }
+    // Where a folder is there, nothing is written to it, and where parents are missing, none is made.
+    for folder in [&empty, &missing.join("deep")] {
+        goes_on(roundelay("run --checkpoint").arg(folder), &program);
+    }
+    assert_eq!(fs::read_dir(&empty).expect("it is there").count(), 0);
+    assert!(!missing.exists());
     // What a run goes on from is read when it does.
     goes_on(roundelay("run --resume --checkpoint").arg(&full), &program);
+}
+
+/// A plan under a local rule may add heads, which may begin fresh; all else is known.
+#[test]
+fn weights_are_looked_at_although_a_plan_may_add_heads() {
+    let scratch = Scratch::new("ahead-heads");
+    let [own, missing] = ["own.safetensors", "missing"].map(|name| scratch.path(name));
+    let trained = letters(&scratch, "synthetic", "rule sync, placement accumulate");
+    printed(roundelay("run --device cpu --steps 1 --save").arg(&own).arg(&trained));
+    let program = letters(&scratch, "synthetic", "exactness local, stages 99");
+    for (file, fresh, says) in [
+        (&missing, "unit0.head", "cannot read"),
+        (&own, "nonsense", "`nonsense`"),
+        (&own, "unit.head", "`unit.head`"),
+    ] {
+        let mut command = roundelay("run --weights");
+        told_first(command.arg(file).args(["--fresh", fresh]), &program, &[says]);
+    }
+    for fresh in ["unit0", "unit0.head", "unit0.head.linear", "linear"] {
+        let mut command = roundelay("run --weights");
+        goes_on(command.arg(&own).args(["--fresh", fresh]), &program);
+    }
+}
+
+#[test]
+fn a_type_that_does_not_compute_is_told_before_the_search() {
+    let scratch = Scratch::new("ahead-type");
+    let program = letters(&scratch, "text(\"*.none\")", NO_PLAN);
+    let half = "seed 1, dtype bf16, batch 8";
+    let text = fs::read_to_string(&program).expect("it was written");
+    let program =
+        scratch.file("half.rdl", &text.replace("batch 8,", &format!("{half},")));
+    for command in ["run --device cpu", "evaluate --device cpu --weights none"] {
+        let told = refused(roundelay(command).arg(&program), 3, &["bf16"]);
+        assert!(!told.err.contains("no plan fits"), "it searched: {}", told.err);
+    }
 }
 
 /// What was opened for the whole batch is fed in micro-batches of the plan.

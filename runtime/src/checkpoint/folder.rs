@@ -2,6 +2,7 @@
 
 use super::CheckpointError;
 use crate::output::{UNFINISHED, bring_to_disk};
+use rustix::fs::{Access, access};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File, TryLockError},
@@ -91,17 +92,25 @@ pub(super) fn make(folder: &Path) -> Result<(), CheckpointError> {
         .map_err(|source| CheckpointError::Write { path: folder.into(), source })
 }
 
-/// Tries to hold a folder that is there, and to make one that is not, which is removed again.
+/// Refuses a folder in which no run could keep checkpoints now. Nothing is written: another run may be
+/// about to make the same folders.
 pub(super) fn attempt(folder: &Path) -> Result<(), CheckpointError> {
-    let is_missing = |own: &&Path| !own.as_os_str().is_empty() && !own.exists();
-    match folder.ancestors().take_while(is_missing).last() {
-        None => {
-            make(folder)?;
-            Hold::of(folder).map(drop)
+    let here = |own| if own == Path::new("") { Path::new(".") } else { own };
+    let there = folder.ancestors().map(here).find(|own| own.exists());
+    let there = there.unwrap_or(Path::new("."));
+    if there == here(folder) && !there.is_dir() {
+        return Err(CheckpointError::NoFolder { path: folder.into() });
+    }
+    let writable = match there.is_dir() {
+        true => {
+            access(there, Access::WRITE_OK | Access::EXEC_OK).map_err(io::Error::from)
         }
-        Some(first) => fs::create_dir(first)
-            .and_then(|()| fs::remove_dir(first))
-            .map_err(|source| CheckpointError::Write { path: folder.into(), source }),
+        false => Err(io::ErrorKind::NotADirectory.into()),
+    };
+    writable.map_err(|source| CheckpointError::Write { path: folder.into(), source })?;
+    match is_held(folder) {
+        true => Err(CheckpointError::Held { folder: folder.to_path_buf() }),
+        false => Ok(()),
     }
 }
 

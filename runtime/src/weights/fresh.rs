@@ -1,7 +1,8 @@
 //! Parameters that begin as they are drawn although there are weights: a head for other classes, say.
 
 use super::WeightsMistake;
-use roundelay_schedule::nearest_hint;
+use crate::state::is_named_as_head;
+use roundelay_schedule::{Job, nearest_hint};
 use std::collections::BTreeSet;
 
 /// Names of parameters, and of modules with all that is in them.
@@ -11,6 +12,14 @@ pub(super) struct Fresh(Vec<String>);
 impl Fresh {
     pub(super) fn new(names: &[String]) -> Self {
         Self(names.to_vec())
+    }
+
+    /// Those that do not name a head of a unit, which a model has not before its plan.
+    pub(super) fn of_model(names: &[String], job: &Job) -> Self {
+        let is_known = |name| job.parameters.iter().any(|own| is_in(&own.name, name));
+        let is_head = |name: &str| is_named_as_head(&format!("{name}.head."));
+        let of_model = names.iter().filter(|name| is_known(name) || !is_head(name));
+        Self(of_model.cloned().collect())
     }
 
     /// Whether a parameter is one of these, or lies in one.
