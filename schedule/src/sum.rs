@@ -3,7 +3,6 @@
 use crate::{Id, MicroBatch};
 use std::{
     cmp::Ordering,
-    collections::BTreeSet,
     fmt,
     hash::{Hash, Hasher},
     num::NonZeroU32,
@@ -67,9 +66,10 @@ impl Sum {
         run.map_or_else(|| Self::list([last]), Self::Run)
     }
 
-    /// The sum of its first parts.
+    /// The sum of its first parts, or of all where there are fewer.
     pub fn beginning(&self, count: usize) -> Self {
         match self {
+            Self::One(_) if count > 0 => self.clone(),
             Self::One(_) | Self::Run(_) => Self::list(self.micro_batches().take(count)),
             Self::All(Parts { shared, count: all }) => {
                 Self::of(Parts { shared: shared.clone(), count: count.min(*all) })
@@ -92,6 +92,15 @@ impl Sum {
             Self::One(i) => Box::new(std::iter::once(*i)),
             Self::Run(run) => Box::new(run.micro_batches()),
             Self::All(parts) => Box::new(parts.iter().flat_map(Self::micro_batches)),
+        }
+    }
+
+    /// Its runs, and those of sums within.
+    pub(crate) fn runs(&self) -> Box<dyn Iterator<Item = Run> + '_> {
+        match self {
+            Self::One(_) => Box::new(std::iter::empty()),
+            Self::Run(run) => Box::new(std::iter::once(*run)),
+            Self::All(parts) => Box::new(parts.iter().flat_map(Self::runs)),
         }
     }
 
@@ -118,8 +127,9 @@ impl Sum {
         match self {
             Self::One(_) | Self::Run(_) => false,
             Self::All(_) => {
-                let mut seen = BTreeSet::new();
-                self.micro_batches().any(|i| !seen.insert(i))
+                let mut all: Vec<MicroBatch> = self.micro_batches().collect();
+                all.sort_unstable();
+                all.windows(2).any(|pair| pair[0] == pair[1])
             }
         }
     }
@@ -222,8 +232,13 @@ impl Run {
 
     /// All of them, in order.
     pub fn micro_batches(self) -> impl Iterator<Item = MicroBatch> {
+        self.numbers().map(MicroBatch::numbered)
+    }
+
+    /// Their numbers, of which any may be left out at no cost.
+    pub(crate) fn numbers(self) -> impl Iterator<Item = u32> {
         let numbers = self.first.number()..=self.last.number();
-        numbers.step_by(self.step.get() as usize).map(MicroBatch::numbered)
+        numbers.step_by(self.step.get() as usize)
     }
 }
 
@@ -278,6 +293,9 @@ mod tests {
         assert_eq!((sum.beginning(2), sum.beginning(9)), (begun, sum.clone()));
         assert_eq!(list(&[0, 1, 3]).beginning(2), list(&[0, 1]));
         assert_eq!(list(&[0, 1, 2, 3]).beginning(3), list(&[0, 1, 2]));
+        let one = Sum::One(MicroBatch::new(4));
+        assert_eq!((one.beginning(1), one.beginning(0)), (one, Sum::default()));
+        assert_eq!(sum.runs().map(Run::count).collect::<Vec<_>>(), [3]);
         assert!(Sum::all(vec![list(&[0, 4, 8]), Sum::default()]).has_gaps());
     }
 }

@@ -414,4 +414,28 @@ mod tests {
         }
         assert!(joined > 0 && mixed > 0, "{joined} are joined, {mixed} are not");
     }
+
+    /// Rings that turn have the links of any of their places; mirrored ones do not turn.
+    #[test]
+    fn a_place_that_stands_for_others_has_their_links() {
+        let target = nodes();
+        let levels = Levels::new(&target);
+        let turning = sites([0..2, 2..4], (1, 1));
+        let mirrored = Sites { shape: Shape::Mirrored, ..sites([3..5, 6..8], (1, 1)) };
+        for sites in [turning, mirrored] {
+            let places = || {
+                (0..4).map(|at: u32| Place {
+                    ring: RingId::numbered(at / 2),
+                    place: at % 2,
+                })
+            };
+            for (from, to) in places().flat_map(|one| places().map(move |two| (one, two)))
+            {
+                let [found, stands] =
+                    [(from, to), (sites.anywhere(from), sites.anywhere(to))]
+                        .map(|(from, to)| sites.link(&levels, from, to).ok());
+                assert_eq!(found, stands, "{from} {to} {:?}", sites.shape);
+            }
+        }
+    }
 }

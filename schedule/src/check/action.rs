@@ -174,8 +174,8 @@ impl Line<'_> {
                 let each = plan.additions_each(*stage);
                 let most = u64::from(plan.all_micro_batches()) * u64::from(each);
                 let known = sum.largest().is_none_or(|i| u64::from(i.number()) < most);
-                let distinct = known && !sum.repeats();
-                self.require(distinct && !sum.has_gaps(), || {
+                let few = known && sum.count() <= most;
+                self.require(few && !sum.has_gaps() && !sum.repeats(), || {
                     "carries a sum that is empty, repeats, or exceeds the micro-batches"
                         .into()
                 });

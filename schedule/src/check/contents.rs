@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Action, ActionId, Content, Instance, Place, Rest, Row, Schedule, Segment, Spot,
-    Stage, Subject, Turned, Work,
+    Stage, Subject, Sum, Turned, Work,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,7 +49,12 @@ pub(super) fn check(
     faults.limit(small, Culprit::Header("actions"), || {
         format!("{periods} periods with {lag} of lag are too many to follow")
     });
-    if small {
+    let terms = terms(schedule);
+    let short = terms <= limit::TERMS;
+    faults.limit(short, Culprit::Header("actions"), || {
+        format!("sums of {terms} gradients are too many to follow")
+    });
+    if small && short {
         let mut run = Run::new(schedule, layout, flows, faults);
         for first in 0..layout.symmetry {
             run.segments(first, longest);
@@ -361,11 +366,27 @@ fn trees(schedule: &Schedule, sums: &mut Sums) -> Vec<Option<std::rc::Rc<Tree>>>
     all
 }
 
-fn carried(schedule: &Schedule, sums: &mut Sums) -> BTreeMap<ActionId, SumId> {
-    let moves = schedule.actions.iter().filter_map(|(id, action)| match &action.work {
+/// The moves of gradients, with their sums.
+fn moved(schedule: &Schedule) -> impl Iterator<Item = (ActionId, &Sum)> {
+    schedule.actions.iter().filter_map(|(id, action)| match &action.work {
         Work::Transfer { content: Content::Gradient(_, sum), .. }
-        | Work::Collective { content: Content::Gradient(_, sum), .. } => Some((id, sum)),
+        | Work::Collective { content: Content::Gradient(_, sum), .. } => {
+            Some((id, &**sum))
+        }
         _ => None,
-    });
-    moves.filter_map(|(id, sum)| Some((id, sums.of(sum)?))).collect()
+    })
+}
+
+/// Gradients of the longest run of each beginning and step: so much is kept of them.
+fn terms(schedule: &Schedule) -> u64 {
+    let mut longest = BTreeMap::new();
+    for run in moved(schedule).flat_map(|(_, sum)| sum.runs()) {
+        let count = longest.entry((run.first(), run.step())).or_insert(0);
+        *count = run.count().max(*count);
+    }
+    longest.values().sum()
+}
+
+fn carried(schedule: &Schedule, sums: &mut Sums) -> BTreeMap<ActionId, SumId> {
+    moved(schedule).filter_map(|(id, sum)| Some((id, sums.of(sum)?))).collect()
 }

@@ -163,7 +163,8 @@ impl<'a> Lines<'a> {
         ends.iter().filter_map(between).collect()
     }
 
-    /// Devices that turn take every place in turn, so their parts are joined by the same links.
+    /// Devices that turn take every place in turn, so their parts are joined by the same links. Told once
+    /// for a ring and a kind of lines.
     fn alike(&mut self, id: ActionId, ring: &Ring, line: Line) {
         if !ring.is_turning() {
             return;

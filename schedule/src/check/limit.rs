@@ -25,6 +25,8 @@ pub(super) const BYTES: u64 = 1 << 48;
 pub(super) const CELLS: u64 = 1 << 21;
 /// Instances of actions that the checker follows, and marks that a machine keeps.
 pub(super) const INSTANCES: u64 = 1 << 25;
+/// Gradients of the sums that moves carry, where they stand as runs; what begins another one counts with it.
+pub(super) const TERMS: u64 = 1 << 22;
 /// Slack of a cyclic rule.
 pub(super) const SLACK: u32 = 1 << 16;
 /// Violations that are kept; more are counted.

@@ -243,3 +243,32 @@ fn level_out<K: Ord>(
         peaks.extend(alike.map(|one| (one, most)));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever stands where another one did after some turns has its peaks.
+    #[test]
+    fn devices_that_take_the_same_places_share_their_peaks() {
+        for (turn, length) in [(1, 1), (1, 5), (6, 4), (2, 6), (5, 3), (4, 4), (9, 6)] {
+            let devices: Vec<DeviceId> =
+                (0..length).map(|d| DeviceId::new(d + 3)).collect();
+            let own = |place: usize| Bytes((place * place % 7) as u64);
+            let all = devices.iter().enumerate();
+            let mut peaks = Peaks {
+                devices: all.map(|(place, device)| (*device, own(place))).collect(),
+                kinds: [((devices[length - 1], Kind::Boundary), Bytes(5))].into(),
+            };
+            peaks.share(&devices, turn);
+            for (place, device) in devices.iter().enumerate() {
+                let orbit: Vec<usize> =
+                    (0..length).map(|k| (place + k * turn) % length).collect();
+                let most = orbit.iter().map(|place| own(*place)).max();
+                assert_eq!(peaks.devices.get(device), most.as_ref(), "{turn} {length}");
+                let meets = orbit.contains(&(length - 1)).then_some(&Bytes(5));
+                assert_eq!(peaks.kinds.get(&(*device, Kind::Boundary)), meets);
+            }
+        }
+    }
+}

@@ -31,7 +31,8 @@ pub(super) struct Sums {
 
 impl Sums {
     fn intern(&mut self, node: Node) -> SumId {
-        let fresh = SumId(self.nodes.len() as u32);
+        let count = u32::try_from(self.nodes.len());
+        let fresh = SumId(count.expect("limits keep sums below 2^32"));
         let id = *self.ids.entry(node).or_insert(fresh);
         if id == fresh {
             self.nodes.push(node);
@@ -84,12 +85,12 @@ impl Sums {
     }
 
     /// The sum of a run. Runs that go on from shorter ones, as along cyclic workers, cost what they
-    /// are longer.
+    /// are longer; [`super::limit::TERMS`] bounds them all.
     fn run(&mut self, run: Run) -> SumId {
         let key = (run.first(), run.step());
         let mut begun = self.runs.remove(&key).unwrap_or_default();
-        for i in run.micro_batches().skip(begun.len()) {
-            let gradient = self.first(i);
+        for number in run.numbers().skip(begun.len()) {
+            let gradient = self.first(MicroBatch::numbered(number));
             begun.push(self.append(begun.last().copied(), gradient));
         }
         let sum = begun[run.count() as usize - 1];

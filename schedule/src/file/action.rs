@@ -21,7 +21,7 @@ const TRANSFER: &str =
 const COLLECTIVE: &str =
     "a collective reads `all_reduce x0 g0 b0.0 -> b0.0 gradient(s0, [[i0, i1]])`";
 const HOST: &str = "feed and report read `feed r0.0 i0 b0.0`";
-const CONTENT: &str = "contents are parameter(s0), optimizer(s0), gradient(s0, [[i0, i1]]), gradient(s0, [i0 to i6 by 2]), \
+const CONTENT: &str = "contents are parameter(s0), optimizer(s0), gradient(s0, [[i0, i1]]), gradient(s0, [i0 to i8 by 2]), \
                        squares(s0), squares(s0, s2), value(v0, i0), value_gradient(v0, i0)";
 const WAITS: &str = "waits read `after a0, a7-1`; `-1` means one period earlier";
 
@@ -276,7 +276,7 @@ fn read_content(cursor: &mut Cursor<'_>) -> Result<Content, Slip> {
 }
 
 /// `[part, part]`, perhaps empty; a part is a micro-batch or a sum, at most `depth` deep. Evenly
-/// spaced micro-batches may stand as `[i0 to i6 by 2]`.
+/// spaced micro-batches may stand as `[i0 to i8 by 2]`.
 fn read_sum(cursor: &mut Cursor<'_>, depth: usize) -> Result<Sum, Slip> {
     if depth < Sum::DEPTH && !cursor.peek().is_empty() {
         return Ok(Sum::One(cursor.handle(CONTENT)?));

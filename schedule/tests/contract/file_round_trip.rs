@@ -83,7 +83,7 @@ fn evenly_spaced_gradients_are_written_short_and_read_in_either_form() {
     for (numbers, short) in [
         (&[0, 1, 2, 3, 4][..], "[i0 to i4]"),
         (&[3, 7, 11, 15, 19, 23], "[i3 to i23 by 4]"),
-        (&[0, 2, 4], "[i0, i2, i4]"),
+        (&[0, 2, 4, 6], "[i0, i2, i4, i6]"),
         (&[0, 1, 2, 3, 5], "[i0, i1, i2, i3, i5]"),
     ] {
         for sum in [list(numbers), Sum::all(vec![list(numbers), list(&[30])])] {
