@@ -19,11 +19,11 @@
 //! a4     lag 0             report r0.0 i0 b5.0
 //! ```
 //!
-//! `a1-1` is a1 one period earlier. `[i0 to i8 by 2]` is
-//! `[i0, i2, i4, i6, i8]`. Pass and stage of a launch are the routine's; they stand
-//! there for the reader and must agree, or be `?`. `#` starts a comment. Sections of the
-//! header may stand in any order; rows of a table start with two spaces and their handle.
-//! The hash covers everything but its own line, whether lines end with `\n` or `\r\n`. Reading is linear in the length of the text.
+//! `a1-1` is a1 one period earlier. `[i0 to i8 by 2]` is `[i0, i2, i4, i6, i8]`. Pass and stage of a
+//! launch are the routine's; they stand there for the reader and must agree, or be `?`. `#` starts a
+//! comment. Sections of the header may stand in any order; rows of a table start with two spaces and
+//! their handle. The hash covers everything but its own line, whether lines end with `\n` or `\r\n`.
+//! Reading is linear in the length of the text.
 
 mod action;
 mod code;

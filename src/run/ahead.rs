@@ -13,11 +13,12 @@ use std::path::Path;
 
 impl RunOptions {
     /// Looks at what a run of a program needs, whatever its plan: devices that were demanded, where it begins
-    /// and what it writes; then opens its data, which these options have from then on. Of several ranks none looks ahead: what goes
-    /// wrong on one of them all have to hear, and they meet with a schedule.
+    /// and what it writes; then opens its data, which these options have from then on. Of several ranks none
+    /// looks ahead: what goes wrong on one of them all have to hear, and they meet with a schedule.
     ///
     /// # Errors
-    /// No GPU where one was demanded; unusable data; weights that are missing or do not fit; folders and files that cannot be written.
+    /// No GPU where one was demanded; unusable data; weights that are missing or do not fit; folders and files
+    /// that cannot be written.
     pub fn look_ahead(&mut self, program: &Program) -> Result<(), RunError> {
         // No plan fits a malformed model, as the search says.
         let (1, Ok(job)) = (self.seat.size, whole_job(program)) else { return Ok(()) };
