@@ -111,11 +111,12 @@ mod tests {
     /// A program of letters in sequences of this length, with this data.
     fn program(sequence: u32, data: &str) -> Program {
         let text = format!(
-            "model letters {{ input tokens: i32[batch, {sequence}] input targets: i32[batch, {sequence}] \
-             loss cross_entropy(linear(embedding(tokens, 256, 8), 256), targets) }} \
-             device core {{ memory 1 GB, compute 10 GFLOP/s, bandwidth 10 GB/s }} \
-             cluster one {{ 1 x core }} \
-             train {{ data {data}, batch 8, steps 2, optimizer sgd(lr = 0.1) }}"
+            "model letters {{\n input tokens: i32[batch, {sequence}]\n \
+             input targets: i32[batch, {sequence}]\n \
+             loss cross_entropy(linear(embedding(tokens, 256, 8), 256), targets)\n}}\n\
+             device core {{ memory 1 GB, compute 10 GFLOP/s, bandwidth 10 GB/s }}\n\
+             cluster one {{ 1 x core }}\n\
+             train {{ data {data}, batch 8, steps 2, optimizer sgd(lr = 0.1) }}\n"
         );
         parse(&SourceFile::new("letters.rdl".to_owned(), text)).unwrap()
     }
