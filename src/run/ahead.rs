@@ -3,7 +3,7 @@
 
 use super::{
     EvaluateOptions, Given, Learned, RunError, RunOptions, Start, evaluating,
-    machine::{computes, trains},
+    machine::{computes_here, trains},
     output,
 };
 use roundelay_codegen::whole_job;
@@ -23,6 +23,7 @@ impl RunOptions {
         // No plan fits a malformed model, as the search says.
         let (1, Ok(job)) = (self.seat.size, whole_job(program)) else { return Ok(()) };
         trains(self.on, job.dtype)?;
+        computes_here(self.on, job.dtype)?;
         output(&job, self)?;
         let fit = |given: &Given| Weights::look(&given.file, &given.fresh, &job);
         match &self.start {
@@ -56,7 +57,7 @@ impl EvaluateOptions {
     ) -> Result<(), RunError> {
         // No plan fits a malformed model, as the search says.
         let Ok(job) = whole_job(program) else { return Ok(()) };
-        computes(self.on, job.dtype)?;
+        computes_here(self.on, job.dtype)?;
         match learned {
             Learned::Checkpoint(folder) => demand_checkpoints(folder)?,
             Learned::Weights(file) => Weights::look(file, &[], &job)?,

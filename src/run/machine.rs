@@ -35,6 +35,7 @@ impl<'a> Settled<'a> {
     ) -> Result<Self, RunError> {
         let dtype = schedule.job.dtype;
         trains(options.on, dtype)?;
+        computes(options.on, dtype)?;
         let on = match options.on {
             On::Cpu => Chosen::Cpu,
             On::Cuda(graphs) => Chosen::Gpu(graphs),
@@ -162,21 +163,31 @@ pub(super) fn some_gpu() -> Result<(), MachineError> {
     Cuda::count().map(drop).map_err(|absent| CudaError::from(absent).into())
 }
 
-/// Refuses a kind of device that was demanded and is not here, or on which a type does not train.
+/// Refuses a type whose losses would have to be scaled, which the CPU does not compute with at all.
 pub(super) fn trains(on: On, dtype: Float) -> Result<(), RunError> {
     match on {
-        On::Cpu => {}
-        On::Cuda(_) | On::Best(_) => refuse_unscaled(dtype)?,
+        On::Cpu => Ok(()),
+        On::Cuda(_) | On::Best(_) => refuse_unscaled(dtype),
     }
-    computes(on, dtype)
 }
 
 /// Refuses a kind of device that was demanded and is not here, or that does not compute with a type.
-pub(super) fn computes(on: On, dtype: Float) -> Result<(), RunError> {
+fn computes(on: On, dtype: Float) -> Result<(), RunError> {
     match on {
         On::Cpu => Ok(check_native(dtype).map(drop)?),
         On::Cuda(_) => demanded_gpu(dtype),
         On::Best(_) => Ok(()),
+    }
+}
+
+/// Refuses what no device here computes with. This is the word of one process, which other ranks may not
+/// share: what is best for several they find together.
+pub(super) fn computes_here(on: On, dtype: Float) -> Result<(), RunError> {
+    match on {
+        On::Cpu | On::Cuda(_) => computes(on, dtype),
+        On::Best(_) => {
+            some_gpu().or_else(|refusal| turn_to_cpu(dtype, &refusal, |_note| ()))
+        }
     }
 }
 

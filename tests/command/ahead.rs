@@ -57,12 +57,17 @@ fn goes_on(command: &mut Command, program: &Path) {
 #[test]
 fn data_that_cannot_be_used_is_told_before_the_search() {
     let scratch = Scratch::new("ahead-data");
-    let out = scratch.path("examples");
-    let all = ["run", "evaluate --weights none", "data --steps 1 -o"].map(|words| {
-        let out = words.ends_with("-o").then_some(&out);
+    let [out, kept] = ["examples", "kept"].map(|name| scratch.path(name));
+    scratch.file("kept/step-000000000002.safetensors", "anything");
+    let commands = [
+        ("run", None),
+        ("evaluate --checkpoint", Some(&kept)),
+        ("data --steps 1 -o", Some(&out)),
+    ];
+    let all = commands.map(|(words, path)| {
         move || {
             let mut command = roundelay(words);
-            command.args(out);
+            command.args(path);
             command
         }
     });
