@@ -15,7 +15,7 @@ use super::{
     held::Held,
     layout::Layout,
     limit,
-    sums::{SumId, Sums, Tree},
+    sums::{SumId, Sums, Tree, terms_of_runs},
     values::Flows,
 };
 use crate::{
@@ -49,7 +49,7 @@ pub(super) fn check(
     faults.limit(small, Culprit::Header("actions"), || {
         format!("{periods} periods with {lag} of lag are too many to follow")
     });
-    let terms = terms(schedule);
+    let terms = terms_of_runs(moved(schedule).map(|(_, sum)| sum));
     let short = terms <= limit::TERMS;
     faults.limit(short, Culprit::Header("actions"), || {
         format!("sums of {terms} gradients are too many to follow")
@@ -375,16 +375,6 @@ fn moved(schedule: &Schedule) -> impl Iterator<Item = (ActionId, &Sum)> {
         }
         _ => None,
     })
-}
-
-/// Gradients of the longest run of each beginning and step: so much is kept of them.
-fn terms(schedule: &Schedule) -> u64 {
-    let mut longest = BTreeMap::new();
-    for run in moved(schedule).flat_map(|(_, sum)| sum.runs()) {
-        let count = longest.entry((run.first(), run.step())).or_insert(0);
-        *count = run.count().max(*count);
-    }
-    longest.values().sum()
 }
 
 fn carried(schedule: &Schedule, sums: &mut Sums) -> BTreeMap<ActionId, SumId> {

@@ -144,6 +144,16 @@ impl Sums {
     }
 }
 
+/// Gradients of the longest run of each beginning and step: so many sums the store keeps of runs.
+pub(super) fn terms_of_runs<'a>(sums: impl Iterator<Item = &'a Sum>) -> u64 {
+    let mut longest = BTreeMap::new();
+    for run in sums.flat_map(Sum::runs) {
+        let count = longest.entry((run.first(), run.step())).or_insert(0);
+        *count = run.count().max(*count);
+    }
+    longest.values().sum()
+}
+
 /// The sum of one stage that the plan demands, and every sum on the way to it.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
@@ -235,6 +245,21 @@ mod tests {
             }
             assert_eq!((sums.of(&run), sums.spell(one_by_one)), (Some(one_by_one), run));
         }
+    }
+
+    #[test]
+    fn runs_that_begin_others_add_nothing_to_what_is_kept() {
+        let run = |first: usize, count: usize| {
+            Sum::list((first..first + count).map(MicroBatch::new))
+        };
+        let all = [run(0, 2), run(0, 5), run(0, 3), sum(&[&[0, 2, 4], &[7]]), run(3, 4)];
+        assert_eq!(terms_of_runs(all.iter()), 5 + 3 + 4);
+        let mut sums = Sums::default();
+        let count = |sums: &mut Sums, sum: &Sum| {
+            sums.of(sum);
+            sums.runs.values().map(Vec::len).sum::<usize>()
+        };
+        assert_eq!(all.map(|sum| count(&mut sums, &sum)), [2, 5, 5, 8, 12]);
     }
 
     #[test]
