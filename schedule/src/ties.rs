@@ -59,9 +59,9 @@ impl Plan {
 
     /// What pictures call a state: a stage by its number, a tie by `t` and its own.
     pub fn state_label(&self, state: Stage) -> String {
-        match state.index().checked_sub(self.pass_stages() as usize) {
+        match self.tie(state) {
             None => state.index().to_string(),
-            Some(tie) => format!("t{tie}"),
+            Some(_) => format!("t{}", state.index() - self.pass_stages() as usize),
         }
     }
 
