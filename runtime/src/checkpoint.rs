@@ -81,7 +81,7 @@ impl Checkpoints {
         Ok(Self { folder, provenance, whole: Arc::default(), _hold })
     }
 
-    /// Whether a run could start anew in a folder now, which is not made for that.
+    /// Whether a run could start anew in a folder now. Nothing is written to find out.
     ///
     /// # Errors
     /// Those of [`Checkpoints::start`].
@@ -90,7 +90,7 @@ impl Checkpoints {
         demand_empty(folder)
     }
 
-    /// Whether a run could go on in a folder now, which is not made for that.
+    /// Whether a run could go on in a folder now. Nothing is written to find out.
     ///
     /// # Errors
     /// Those of [`Checkpoints::open`].

@@ -2,7 +2,9 @@
 //! missing is known at once.
 
 use super::{
-    EvaluateOptions, Given, Learned, RunError, RunOptions, Start, evaluating,
+    EvaluateOptions, Given, Learned, RunError, RunOptions, Start,
+    evaluate::demand_folder,
+    evaluating,
     machine::{computes_here, trains},
     output,
 };
@@ -70,9 +72,7 @@ impl EvaluateOptions {
 
 /// Refuses a folder in which there is nothing to go on from.
 fn demand_checkpoints(folder: &Path) -> Result<(), RunError> {
-    if !folder.exists() {
-        return Err(RunError::NoFolder(folder.to_owned()));
-    }
+    demand_folder(folder)?;
     match Checkpoints::are_in(folder)? {
         true => Ok(()),
         false => Err(RunError::NoCheckpoint(folder.to_owned())),

@@ -10,7 +10,10 @@ use roundelay_runtime::{
     Measures, OnGpu, Provenance, Weights, check_native, unless_lost,
 };
 use roundelay_schedule::Checked;
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// Where parameters lie that were trained.
 #[derive(Clone, Debug)]
@@ -75,9 +78,7 @@ pub fn evaluate(
     let data = data.open(&schedule.job)?;
     let state = match learned {
         Learned::Checkpoint(folder) => {
-            if !folder.exists() {
-                return Err(RunError::NoFolder(folder.clone()));
-            }
+            demand_folder(folder)?;
             let Latest { checkpoint, ignored } = Latest::of_another_run(folder)?;
             notes::tell_passed_over(&ignored, &mut listener);
             let found =
@@ -98,6 +99,14 @@ pub fn evaluate(
     let measure = || evaluator.measure(&state, &mut held_out, micro_batches);
     let measures = unless_lost(measure)??;
     Ok(Assessment { step: state.step, measures, coverage })
+}
+
+/// Whoever names a folder that is not there is told that, not that it has no checkpoint.
+pub(super) fn demand_folder(folder: &Path) -> Result<(), RunError> {
+    match folder.exists() {
+        true => Ok(()),
+        false => Err(RunError::NoFolder(folder.to_owned())),
+    }
 }
 
 fn evaluator(

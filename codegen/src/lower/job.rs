@@ -27,8 +27,8 @@ fn metric(metric: &roundelay_dsl::ModelMetric) -> Metric {
     Metric { name: metric.name.clone(), reading: metric.reading }
 }
 
-/// The job of a program before any plan: the whole batch at once, on a model in one piece. Under a local rule it
-/// lacks the heads of units.
+/// The job of a program before any plan: the whole batch at once, on a model in one piece. Under a local
+/// rule it lacks the heads of units.
 ///
 /// # Errors
 /// A malformed model.

@@ -28,8 +28,9 @@ const MARKS_MAX: i64 = 3;
 /// durations when that fits in 200 columns, otherwise as little more as fits. A launch fills
 /// the columns of which it takes at least half, and the one of which it takes most; where two
 /// meet, the one that takes more of the column is shown. A cell `1F2` is the forward pass of
-/// micro-batch 1 through stage 2, `Ut0` the update of what some stages share; what is the same in every cell of each row stands in front of
-/// the row instead. Each `'` means one training step behind the newest that has begun.
+/// micro-batch 1 through stage 2, `Ut0` the update of what some stages share; what is the same in
+/// every cell of each row stands in front of the row instead. Each `'` means one training step behind
+/// the newest that has begun.
 /// Step time and idle share are those of `steady`, a run of the same schedule that is long enough
 /// for them.
 pub fn grid(

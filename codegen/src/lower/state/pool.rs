@@ -98,7 +98,7 @@ impl Pool {
             let moment = self.released(draft, giver);
             let ends = [(giver, gradient), (taker, received)]
                 .map(|(number, buffer)| self.end(number, moment, buffer));
-            let so_far = Box::new(sum.beginning(hop as usize));
+            let so_far = Box::new(sum.beginning(counted(hop) as usize));
             draft.carry(moment, ends, Content::Gradient(self.stage, so_far))?;
             self.add(draft, taker, [gradient, received]);
         }
