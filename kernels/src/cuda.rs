@@ -300,9 +300,8 @@ pub struct Gradients {
     pub product: Product,
     /// The gradient of the bias, (m) numbers.
     pub bias: Array,
-    /// What a library may do that makes the sums with the product, and writes over what is there; none
-    /// where they would be rounded twice.
-    pub sums: Option<Sums>,
+    /// What a library may do that makes the sums with the product, and writes over what is there.
+    pub sums: Sums,
     /// Functions of ours that make the gradient of the bias of `a`, one after another.
     pub own: Vec<Launch>,
 }

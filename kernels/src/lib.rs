@@ -244,5 +244,6 @@ pub use context::{Context, Mode};
 pub use exchange::{Exchange, Joint};
 pub use halo::Halo;
 pub use kernel::{Kernel, Kernels, NAMES, unit_of};
+pub use linear_loss::leave_out_gradients;
 pub use real::Real;
 pub use store::Store;

@@ -5,7 +5,7 @@
 //! out has the bits of `matmul`, `cross_entropy`, its gradient and that of the product.
 
 use crate::{
-    Context, Mode, Real,
+    Context, Real,
     classes::{All, Classes, Weights},
     kernel::Define,
     loss::{Slopes, log_sums},
@@ -15,7 +15,7 @@ use crate::{
     signature::{Signature, product},
     store::Store,
 };
-use roundelay_schedule::Access;
+use roundelay_schedule::{Access, Attribute, Call};
 use std::ops::Range;
 
 /// loss = mean of lse − logit of the target, where logits = x Wᵀ; where some rows do not count,
@@ -55,8 +55,6 @@ pub(crate) struct Arrays<'a, R> {
     pub(crate) lse: &'a mut [R],
     pub(crate) loss: &'a mut R,
     pub(crate) gradients: Option<Gradients<'a, R>>,
-    /// Whether gradients are made this time.
-    pub(crate) made: Wanted,
 }
 
 /// Where gradients go.
@@ -73,8 +71,7 @@ impl<R> Gradients<'_, R> {
 }
 
 impl<'a, R: Real> Arrays<'a, R> {
-    /// Out of training no gradient is made.
-    fn new(call: &LinearCrossEntropy, mut operands: Operands<'a, R>, mode: Mode) -> Self {
+    fn new(call: &LinearCrossEntropy, mut operands: Operands<'a, R>) -> Self {
         let x = match call.slopes {
             Wanted::Gradients => operands.current(call.behind() + 3),
             Wanted::Loss => Current::Separate(operands.read()),
@@ -89,11 +86,16 @@ impl<'a, R: Real> Arrays<'a, R> {
             }
             Wanted::Loss => None,
         };
-        let made = match mode {
-            Mode::Training => call.slopes,
-            Mode::Evaluation => Wanted::Loss,
-        };
-        Self { x, weight, targets, weights, logits, lse, loss, gradients, made }
+        Self { x, weight, targets, weights, logits, lse, loss, gradients }
+    }
+}
+
+/// Leaves out the gradients that a call makes beside a loss, which nobody reads out of training.
+/// Other calls stay as they are.
+pub fn leave_out_gradients(call: &mut Call) {
+    let is_loss = &*call.kernel == "linear_cross_entropy";
+    if is_loss && call.attributes.remove("gradients") == Some(Attribute::Flag(true)) {
+        call.operands.truncate(call.operands.len().saturating_sub(2));
     }
 }
 
@@ -182,18 +184,9 @@ impl Define for LinearCrossEntropy {
         own.iter().map(Matmul::packed::<R>).max().unwrap_or(0)
     }
     fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
-        let arrays = Arrays::new(self, operands, context.mode);
-        let Arrays {
-            x,
-            weight,
-            targets,
-            weights,
-            logits,
-            lse,
-            loss,
-            mut gradients,
-            made,
-        } = arrays;
+        let arrays = Arrays::new(self, operands);
+        let Arrays { x, weight, targets, weights, logits, lse, loss, mut gradients } =
+            arrays;
         let (classes, threads) = (Classes::whole(self.all), context.threads);
         let mut sum = 0.0;
         for rows in self.chunks() {
@@ -207,7 +200,6 @@ impl Define for LinearCrossEntropy {
             self.product(rows.len()).multiply(x.all(dx), weight, logits, threads);
             log_sums(logits, lse, self.all.classes, context);
             sum = classes.add_losses(sum, (logits, targets, lse), weights);
-            let gradients = gradients.as_mut().filter(|_| made == Wanted::Gradients);
             let Some(Gradients { x: dx, weight: dweight }) = gradients else { continue };
             let current = Current::InPlace;
             let slopes =
@@ -219,8 +211,7 @@ impl Define for LinearCrossEntropy {
         }
         *loss = weights.mean(sum);
     }
-    fn plain<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
-        let arrays = Arrays::new(self, operands, context.mode);
-        plain::linear_cross_entropy(self, arrays);
+    fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
+        plain::linear_cross_entropy(self, Arrays::new(self, operands));
     }
 }

@@ -14,9 +14,10 @@ use crate::{
     state::{ArrayNumbers, State, StateError},
 };
 use host::HostPasses;
-use roundelay_kernels::{Context, Mode};
+use roundelay_kernels::{Context, Mode, leave_out_gradients};
 use roundelay_schedule::{
-    Bytes, Checked, InputId, Job, Metric, Pass, Role, Routine, RoutineId, Schedule, Stage,
+    Bytes, Call, Checked, InputId, Job, Metric, Pass, Role, Routine, RoutineId, Schedule,
+    Stage,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -258,11 +259,19 @@ impl Evaluated {
     /// The schedule whose forward passes are run, and the places of the metrics that they do not
     /// measure.
     fn of(self, schedule: &Checked) -> Result<(Schedule, BTreeSet<usize>), CodeError> {
-        match self {
-            Self::Trained => Ok((Schedule::clone(schedule), BTreeSet::new())),
-            Self::Used => headless::headless(schedule),
-        }
+        let (mut own, unmeasured) = match self {
+            Self::Trained => (Schedule::clone(schedule), BTreeSet::new()),
+            Self::Used => headless::headless(schedule)?,
+        };
+        forward_calls(&mut own).for_each(leave_out_gradients);
+        Ok((own, unmeasured))
     }
+}
+
+fn forward_calls(schedule: &mut Schedule) -> impl Iterator<Item = &mut Call> {
+    let routines = schedule.routines.iter_mut().map(|(_, routine)| routine);
+    let forward = routines.filter(|routine| routine.pass == Pass::Forward);
+    forward.flat_map(|routine| routine.calls.iter_mut())
 }
 
 /// The forward passes that a schedule launches, in the order of its stages.
@@ -278,4 +287,42 @@ pub(crate) fn forward_passes(schedule: &Schedule) -> Vec<ForwardPass> {
         ForwardPass { routine, keeper: schedule.plan.keeper(stage) }
     };
     schedule.plan.each_stage().map(pass).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roundelay_codegen::lower;
+    use roundelay_dsl::{NoFiles, SourceFile, parse};
+    use roundelay_kernels::Kernels;
+    use roundelay_schedule::{Attribute, Order, Placement, Plan, Rule, States, check};
+
+    #[test]
+    fn nothing_is_made_for_training_alone() {
+        let text = "model it {
+                input x: real[batch, 4]
+                input targets: i32[batch]
+                loss linear_cross_entropy(linear(x, 8), targets, 10, chunks = 2)
+            }
+            device core { memory 1 GB, compute 1 GFLOP/s, bandwidth 1 GB/s }
+            cluster one { 1 x core }
+            train { data synthetic, batch 4, optimizer sgd(lr = 0.1), steps 2 }";
+        let source = SourceFile::new("it.rdl", text.to_owned());
+        let (program, _) = parse(&source, &NoFiles).expect("it is right");
+        let (placement, order) = (Placement::Accumulate, Order::Sequential);
+        let plan = Plan::new(Rule::Sync, placement, order, States::Replicated, 1, vec![]);
+        let schedule = lower(&program, &plan).expect("it fits");
+        let schedule = check(schedule, &Kernels).expect("it is sound");
+        let gradients = |own: &mut Schedule| {
+            let asked = |call: &&mut Call| {
+                call.attributes.get("gradients") == Some(&Attribute::Flag(true))
+            };
+            forward_calls(own).filter(asked).count()
+        };
+        assert_eq!(gradients(&mut Schedule::clone(&schedule)), 1);
+        for what in [Evaluated::Trained, Evaluated::Used] {
+            let (mut own, _) = what.of(&schedule).expect("kernels are well formed");
+            assert_eq!(gradients(&mut own), 0, "{what:?}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use crate::{
     Real,
     classes::Classes,
-    linear_loss::{Arrays, Gradients, LinearCrossEntropy, Wanted},
+    linear_loss::{Arrays, Gradients, LinearCrossEntropy},
     plain::loss::log_sum,
 };
 
@@ -16,10 +16,9 @@ pub(crate) fn linear_cross_entropy<R: Real>(
     call: &LinearCrossEntropy,
     arrays: Arrays<'_, R>,
 ) {
-    let Arrays { x, weight, targets, weights, logits, lse, loss, mut gradients, made } =
-        arrays;
+    let Arrays { x, weight, targets, weights, logits, lse, loss, mut gradients } = arrays;
     let (classes, depth) = (Classes::whole(call.all), call.depth);
-    if let (Some(gradients), Wanted::Gradients) = (&mut gradients, made) {
+    if let Some(gradients) = &mut gradients {
         gradients.weight.fill(R::ZERO);
     }
     let mut total = 0.0;
@@ -36,8 +35,7 @@ pub(crate) fn linear_cross_entropy<R: Real>(
         lse[i] = log_sum(logits);
         let class = classes.place(targets[i]);
         total += class.map_or(0.0, |class| weights.term(i, lse[i] - logits[class]));
-        let gradients = gradients.as_mut().filter(|_| made == Wanted::Gradients);
-        let Some(Gradients { x: dx, weight: dweight }) = gradients else { continue };
+        let Some(Gradients { x: dx, weight: dweight }) = &mut gradients else { continue };
         let share = if class.is_some() { weights.share(i) } else { R::ZERO };
         let dx = &mut dx[row];
         dx.fill(R::ZERO);

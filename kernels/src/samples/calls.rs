@@ -1,7 +1,7 @@
 //! Calls and their contents.
 
 use super::{Array, Build, call, images, norms, parts};
-use crate::{Kernel, Mode, Real, random::Stream};
+use crate::{Kernel, Real, random::Stream};
 use roundelay_schedule::{Access, Attribute, Call, Element, Float};
 
 /// Draws small numbers one after another.
@@ -460,23 +460,19 @@ fn is_square(call: &Call, operand: usize) -> bool {
     squares.contains(&(&*call.kernel, operand))
 }
 
-/// The operands whose contents mean something after the call: not the room of logits, nor gradients
-/// that may be left out in this mode.
+/// The operands whose contents mean something after the call: not the room of logits.
 ///
 /// # Panics
 /// When the call is malformed.
-pub fn results(call: &Call, mode: Mode) -> Vec<usize> {
+pub fn results(call: &Call) -> Vec<usize> {
     let kernel = Kernel::parse(call).expect("the call is well formed");
-    let masked = call.attributes.contains_key("masked");
-    let idle: &[usize] = match (&*call.kernel, mode) {
-        ("linear_cross_entropy", Mode::Training) if masked => &[4],
-        ("linear_cross_entropy", Mode::Training) => &[3],
-        ("linear_cross_entropy", Mode::Evaluation) if masked => &[4, 7, 8],
-        ("linear_cross_entropy", Mode::Evaluation) => &[3, 6, 7],
-        _ => &[],
+    let room = match &*call.kernel {
+        "linear_cross_entropy" if call.attributes.contains_key("masked") => Some(4),
+        "linear_cross_entropy" => Some(3),
+        _ => None,
     };
     let means = |index: &usize| {
-        kernel.accesses()[*index] != Access::Read && !idle.contains(index)
+        kernel.accesses()[*index] != Access::Read && room != Some(*index)
     };
     (0..call.operands.len()).filter(means).collect()
 }

@@ -10,7 +10,7 @@ use roundelay_schedule::{Attribute, Call};
 
 fn bits<R: Real>(call: &Call, arrays: &[Array<R>]) -> Vec<Vec<u64>> {
     let values = |index: usize| arrays[index].numbers().into_iter();
-    results(call, CONTEXT.mode)
+    results(call)
         .into_iter()
         .map(|index| values(index).map(|value| value.widen().to_bits()).collect())
         .collect()

@@ -15,9 +15,9 @@ fn assert_same<R: Real>(
     call: &Call,
     fast: &[Array<R>],
     plain: &[Array<R>],
-    (mode, tolerance): (Mode, f64),
+    tolerance: f64,
 ) {
-    for index in results(call, mode) {
+    for index in results(call) {
         let (fast, plain) = (fast[index].numbers(), plain[index].numbers());
         let sizes = plain.iter().map(|value| value.widen().abs());
         let scale = sizes.filter(|size| size.is_finite()).fold(1.0f64, f64::max);
@@ -41,7 +41,7 @@ fn compare<R: Real>(name: &str, seed: u64, context: &Context, tolerance: f64) {
     let (mut fast, mut plain) = (start.clone(), start);
     run(&call, &mut fast, Body::Fast, context);
     run(&call, &mut plain, Body::Plain, context);
-    assert_same(&call, &fast, &plain, (context.mode, tolerance));
+    assert_same(&call, &fast, &plain, tolerance);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn convolutions_of_several_blocks() {
         let (mut fast, mut plain) = (start.clone(), start);
         run(&call, &mut fast, Body::Fast, &CONTEXT);
         run(&call, &mut plain, Body::Plain, &CONTEXT);
-        assert_same(&call, &fast, &plain, (CONTEXT.mode, 2e-5));
+        assert_same(&call, &fast, &plain, 2e-5);
     }
 }
 
@@ -97,7 +97,7 @@ fn keys_whose_scores_are_minus_infinity_weigh_nothing() {
     run(&call, &mut fast, Body::Fast, &CONTEXT);
     run(&call, &mut plain, Body::Plain, &CONTEXT);
     assert!(plain[3].values().iter().all(|o| o.is_finite()));
-    assert_same(&call, &fast, &plain, (CONTEXT.mode, 2e-5));
+    assert_same(&call, &fast, &plain, 2e-5);
 }
 
 /// What says of a call that it adds to something.
@@ -126,7 +126,7 @@ fn accumulation_adds_to_what_was_there() {
         run(&adding, &mut added, Body::Fast, &CONTEXT);
         let kernel = roundelay_kernels::Kernel::parse(&adding).unwrap();
         assert!(kernel.accesses().contains(&Access::Update), "{name}");
-        for index in results(&writing, CONTEXT.mode) {
+        for index in results(&writing) {
             let adds = kernel.accesses()[index] == Access::Update;
             let both = written[index].values().iter().zip(before[index].values());
             let sums = both.map(|(written, before)| match adds {
@@ -190,7 +190,7 @@ fn writing_disregards_what_was_there() {
         let mut clean = start;
         run(&call, &mut clean, Body::Fast, &CONTEXT);
         run(&call, &mut poisoned, Body::Fast, &CONTEXT);
-        for index in results(&call, CONTEXT.mode) {
+        for index in results(&call) {
             let bits = |array: &Array<f32>| -> Vec<u32> {
                 array.numbers().iter().map(|value| value.to_bits()).collect()
             };

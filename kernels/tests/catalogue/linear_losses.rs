@@ -2,10 +2,10 @@
 //! together, the bits are those of a product, its loss and their gradients.
 
 use crate::common::{
-    Array, Body, Build, CONTEXT, call, evaluate, run, run_at,
+    Array, Body, Build, CONTEXT, call, evaluate, run,
     sample::{Draw, contents},
 };
-use roundelay_kernels::{Context, Kernel, Mode};
+use roundelay_kernels::{Context, Kernel, leave_out_gradients};
 use roundelay_schedule::{Bytes, Call, Float};
 
 const NAME: &str = "linear_cross_entropy";
@@ -137,23 +137,20 @@ fn bits_are_those_of_the_kernels_one_by_one() {
 
 /// What is looked at out of training costs no gradients.
 #[test]
-fn evaluation_leaves_gradients() {
+fn the_loss_is_the_same_without_gradients() {
     let call = classifier(3);
+    let mut alone = call.clone();
+    leave_out_gradients(&mut alone);
     let start = contents::<f32>(&call, &mut Draw::new(9));
     for body in [Body::Fast, Body::Plain] {
-        let mut arrays = start.clone();
-        let context = Context { mode: Mode::Evaluation, ..CONTEXT };
-        run(&call, &mut arrays, body, &context);
-        assert_eq!(arrays[6..], start[6..]);
-        assert_ne!(arrays[5], start[5]);
-
-        let kernel = Kernel::parse(&call).expect("the call is well formed");
-        let [read, written] = kernel.replaces()[0];
-        let mut together = start.clone();
-        let mut pointers: Vec<*mut u8> =
-            together.iter_mut().map(Array::pointer).collect();
-        pointers[written] = pointers[read];
-        run_at::<f32>(&kernel, &pointers, body, &context);
-        assert_eq!(together[..6], arrays[..6]);
+        let (mut whole, mut loss) = (start.clone(), start[..6].to_vec());
+        run(&call, &mut whole, body, &CONTEXT);
+        run(&alone, &mut loss, body, &CONTEXT);
+        assert_eq!(loss[..3], start[..3], "it reads these alone");
+        assert_eq!(loss[4..], whole[4..6]);
+        assert_ne!(loss[5], start[5]);
     }
+    let left = alone.clone();
+    leave_out_gradients(&mut alone);
+    assert_eq!(alone, left, "it makes none");
 }

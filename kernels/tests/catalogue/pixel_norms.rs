@@ -234,7 +234,7 @@ fn fast_is_plain_for_large_images_and_many_of_them() {
                 arrays
             };
             let (fast, plain) = (with(Body::Fast, 1), with(Body::Plain, 1));
-            for index in results(&call, CONTEXT.mode) {
+            for index in results(&call) {
                 let (fast, plain) = (fast[index].values(), plain[index].values());
                 let scale = plain.iter().fold(1.0, |most: f64, own| most.max(own.abs()));
                 for (fast, plain) in fast.iter().zip(plain) {

@@ -106,7 +106,7 @@ fn compare_steps(
     }
     let operands: Vec<*mut u8> = stored.iter_mut().map(Stored::pointer).collect();
     run_steps(steps, &Bound { operands: &operands, context });
-    for index in results(call, context.mode) {
+    for index in results(call) {
         let found = stored[index].values();
         let expected =
             in_range(&expected[index].numbers(), call.operands[index].element, dtype);

@@ -90,7 +90,7 @@ impl Stage {
                 Array::Integer(whole) => Array::Integer(whole.clone()),
             })
             .collect();
-        let results = samples::results(call, context.mode);
+        let results = samples::results(call);
         Self { context, slots, results, image, given: Vec::new(), reference }
     }
 

@@ -78,17 +78,17 @@ impl From<&Product> for Ways {
 
 impl From<&Gradients> for Ways {
     fn from(gradients: &Gradients) -> Self {
-        let Gradients { product, bias, sums, own } = gradients;
-        let within = |Sums { place, added }: &Sums| {
-            let behind = added.iter().cloned().collect();
-            let request = Request { product: *product, sums: Some(*place) };
-            Part { place: Place::Within, request, behind }
+        let Gradients { product, bias, sums: Sums { place, added }, own } = gradients;
+        let within = Part {
+            place: Place::Within,
+            request: Request { product: *product, sums: Some(*place) },
+            behind: added.iter().cloned().collect(),
         };
         let request = Request::from(*product);
         let sums_of = Bytes((product.m * bias.number.size()) as u64);
         Self {
             first: Part { place: Place::Behind, request, behind: own.clone() },
-            other: sums.as_ref().map(within),
+            other: Some(within),
             compared: Some((*bias, sums_of)),
         }
     }
