@@ -150,6 +150,10 @@ impl Slicing<'_> {
             Operation::Dropout { .. } => {
                 self.refuse("dropout of what all tokens share has no slices")
             }
+            Operation::BatchNorm => self.refuse(
+                "it is made again for every slice, which would move its running statistics \
+                 as often",
+            ),
             _ => Ok(Kind::Common),
         }
     }

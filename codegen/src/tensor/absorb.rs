@@ -1,6 +1,6 @@
 //! Which affine maps make their own columns: those whose result may stay in parts.
 
-use roundelay_dsl::{Heads, Model, Node, NodeId, Operation, Source};
+use roundelay_dsl::{Extent, Heads, Model, Node, NodeId, Operation, Source};
 use roundelay_schedule::{Id, Tensor};
 
 /// Whether some operation can use an array that is divided along an extent.
@@ -184,7 +184,9 @@ impl<'a> Absorb<'a> {
         }
     }
 
-    /// The extent of a reshaped array that is divided when one of its operand is.
+    /// The extent of a reshaped array that is divided when one of its operand is: both have equally
+    /// many parts before them in every example, or in all together. An extent that counts examples
+    /// is never divided.
     pub(crate) fn reshaped(
         &self,
         (from, to): (NodeId, NodeId),
@@ -192,18 +194,22 @@ impl<'a> Absorb<'a> {
         parts: u64,
     ) -> Option<u32> {
         let [from, to] = [from, to].map(|node| &self.model.nodes[node].shape);
-        let before = |shape: &[roundelay_dsl::Extent]| -> u64 {
-            shape.iter().map(|extent| extent.size).product()
-        };
         let outer = before(&from[..extent as usize]);
-        let even = from[extent as usize].size.is_multiple_of(parts);
+        let divides =
+            |extent: Extent| !extent.per_example && extent.size.is_multiple_of(parts);
         let fits = |place: &usize| {
-            let size = to[*place].size;
-            before(&to[..*place]) == outer && size > 1 && size.is_multiple_of(parts)
+            before(&to[..*place]) == outer && to[*place].size > 1 && divides(to[*place])
         };
-        let place = (0..to.len()).find(fits).filter(|_| even)?;
+        let is_even = divides(from[extent as usize]);
+        let place = (0..to.len()).find(fits).filter(|_| is_even)?;
         u32::try_from(place).ok()
     }
+}
+
+/// How often whatever lies in these extents is there: this many times, and whether in every example.
+fn before(outer: &[Extent]) -> (u64, bool) {
+    let times = outer.iter().map(|extent| extent.size).product();
+    (times, outer.iter().any(|extent| extent.per_example))
 }
 
 /// For each result the operations that read it, and in which place.
