@@ -192,7 +192,7 @@ impl Define for LinearCrossEntropy {
         for rows in self.chunks() {
             let own = rows.start * self.depth..rows.end * self.depth;
             let x = x.part(own.clone());
-            let mut gradients = gradients.as_mut().map(|all| all.part(own));
+            let gradients = gradients.as_mut().map(|all| all.part(own));
             let dx = gradients.as_ref().map_or(&[][..], |gradients| &*gradients.x);
             let logits = &mut logits[..rows.len() * self.all.classes];
             let (targets, lse) = (&targets[rows.clone()], &mut lse[rows.clone()]);

@@ -169,11 +169,14 @@ fn operations_that_mix_tokens_are_refused_by_name() {
             "stored scores",
         ),
         ("x = softmax(reshape(x, [batch, 4, 8]))", "mixes the tokens"),
+        ("x = x + batch_norm(table)", "for every slice"),
+        ("x = x + dropout(table, 0.1)", "what all tokens share"),
     ] {
         let program = models::program(&format!(
             "model layers {{
                 input features: real[batch, 8, 4]
                 input wanted: real[batch, 8, 4]
+                param table: [8, 4] = normal(0.02)
                 x = attention(features, 2, causal = true)
                 y = x
                 {line}

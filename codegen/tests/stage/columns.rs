@@ -70,6 +70,34 @@ fn parts_of_sequences_are_no_shares_of_tokens() {
     }
 }
 
+/// Parts of columns are no parts of the rows that a reshape makes of them, nor those of pixels.
+#[test]
+fn parts_of_an_example_are_no_shares_of_a_folded_batch() {
+    let columns = "r = reshape(linear(given, 8), [4 * batch, 2])
+        b = linear(reshape(gelu(r), [batch, 8]), 4)
+        found = b + linear(reshape(linear(r, 4), [batch, 16]), 4)";
+    let back = "h = reshape(linear(reshape(given, [4 * batch, 2]), 8), [batch, 4, 8])
+        found = linear(reshape(gelu(h), [batch, 32]), 4)";
+    let axial = "h = conv2d(reshape(given, [batch, 4, 2, 1]), 4)
+        r = gelu(reshape(h, [4 * batch, 2, 4])) + positions(2, 4)
+        found = linear(reshape(attention(r, 2), [batch, 32]), 4)";
+    for body in [columns, back, axial] {
+        let text = format!(
+            "model folded {{
+                input given: real[batch, 8]
+                input wanted: real[batch, 4]
+                {body}
+                loss mse(found + linear(relu(linear(given, 8)), 4), wanted)
+            }}"
+        );
+        for tensor in [(1, 2), (2, 1), (2, 2)] {
+            for tensor in ways(Tensor::grid(tensor.0, tensor.1)) {
+                assert_same(&model(&text), &[], tensor, StageForm::default());
+            }
+        }
+    }
+}
+
 /// Convolutions in turn, from an input and to a loss, in groups, side by side, and turning back;
 /// norms of channels and of groups, even over several parts; every pool.
 const IMAGES: &str = "model images {

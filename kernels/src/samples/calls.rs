@@ -471,8 +471,7 @@ pub fn results(call: &Call) -> Vec<usize> {
         "linear_cross_entropy" => Some(3),
         _ => None,
     };
-    let means = |index: &usize| {
-        kernel.accesses()[*index] != Access::Read && room != Some(*index)
-    };
+    let means =
+        |index: &usize| kernel.accesses()[*index] != Access::Read && room != Some(*index);
     (0..call.operands.len()).filter(means).collect()
 }
