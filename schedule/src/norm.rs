@@ -6,13 +6,13 @@ impl Plan {
     /// The first and the last of the stages whose gradients are bounded by one norm, where a stage is
     /// among them; those that have a state are counted.
     ///
-    /// Under `sync` that is the whole model. Under delays the last stage is updated before the first one
-    /// has a gradient of the same step, and units of a local rule have losses of their own: there each
-    /// stage is bounded alone.
+    /// Under `sync` that is the whole model, and so it is in one unit of a local rule. Under delays the
+    /// last stage is updated before the first one has a gradient of the same step, and several units
+    /// have losses of their own: there each stage is bounded alone.
     pub fn normed_with(&self, stage: Stage) -> [Stage; 2] {
         let own = self.keeper(stage);
         match self.rule {
-            Rule::Sync => {
+            Rule::Sync | Rule::Local { units: 0 | 1, hop: _ } => {
                 let last = match self.tied().next_back() {
                     Some((last, _)) => last,
                     None => Stage::numbered(

@@ -86,8 +86,9 @@ fn the_library_sums_what_is_added() {
     for dtype in ["bf16", "bf16 { gradients f32 }"] {
         let train = format!("steps 2, dtype {dtype}");
         let counted = |count: u32| {
-            let plan =
-                format!("rule sync, placement accumulate, micro_batches {count}, stages 1");
+            let plan = format!(
+                "rule sync, placement accumulate, micro_batches {count}, stages 1"
+            );
             let program = program(&bench, "added", 1, &train, &plan);
             run(&bench, "", &program, &[SLOW_OWN]);
             run(&bench, "--graphs never", &program, &[SLOW_OWN]).count("sums")

@@ -109,7 +109,7 @@ fn of_first(plan: &Plan, program: &Program) -> Vec<String> {
 fn clipped_apart(plan: &Plan, program: &Program) -> Option<String> {
     let (clip, stages, rule) = (program.train.optimizer.clip, plan.stages, plan.rule);
     let (why, instead) = match rule {
-        Rule::Sync => return None,
+        Rule::Sync | Rule::Local { units: 0 | 1, hop: _ } => return None,
         Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => (
             "later stages are updated before earlier ones have their gradients of the step",
             "`rule sync` or `stages 1` bounds",
@@ -356,6 +356,7 @@ mod tests {
             (delayed, 0.0, 2, false),
             (delayed, 1.0, 1, false),
             (Rule::Sync, 1.0, 2, false),
+            (Rule::Local { units: 1, hop: Hop::None }, 1.0, 2, false),
         ] {
             program.train.optimizer = sample::optimizer(clip);
             let order = Order::Sequential;

@@ -277,18 +277,27 @@ fn numbers_do_not_depend_on_placement() {
     assert!(replayed(&mut cpu, &[2, 3]) == expected);
 }
 
+/// Bounds of its norm are those of the whole model, too.
 #[test]
 fn one_unit_is_backpropagation() {
-    let program = gpt(2, 1, 8);
-    for (placement, order, states) in kinds() {
-        let local = plan(&program, (placement, order, states), 4, true);
-        let with = |rule| {
-            let plan = Plan { rule, ..local.clone() };
-            recursion(&compile(&program, &plan), STEPS)
-        };
-        let sync = with(Rule::Sync);
-        for hop in [Hop::None, Hop::Added, Hop::Alone] {
-            assert!(with(Rule::Local { units: 1, hop }) == sync, "{placement}, {hop:?}");
+    let mut program = gpt(2, 1, 8);
+    for clip in [0.0, 1e-2] {
+        program.train.optimizer.clip = clip;
+        for (placement, order, states) in kinds() {
+            let local = plan(&program, (placement, order, states), 4, true);
+            let with = |rule| {
+                let plan = Plan { rule, ..local.clone() };
+                let schedule = compile(&program, &plan);
+                let expected = recursion(&schedule, STEPS);
+                let mut cpu = machine(&schedule, Timing::Jittered(3));
+                assert!(replayed(&mut cpu, &[STEPS]) == expected, "{placement}, {rule}");
+                expected
+            };
+            let sync = with(Rule::Sync);
+            for hop in [Hop::None, Hop::Added, Hop::Alone] {
+                let unit = with(Rule::Local { units: 1, hop });
+                assert!(unit == sync, "{placement}, {hop:?}, {clip}");
+            }
         }
     }
 }

@@ -97,7 +97,8 @@ fn number(attribute: &Attribute) -> Option<f64> {
 
 /// Which parameters decay, which do not, and which are averages, is what the job says.
 fn treatments(schedule: &Schedule, routine: &Routine, call: &Call) -> Result<(), String> {
-    let own = || schedule.job.parameters_of(routine.stage);
+    let keeper = schedule.plan.keeper(routine.stage);
+    let own = || schedule.job.parameters_of(keeper);
     let averages = own().find_map(|parameter| parameter.treatment.momentum());
     if call.attributes.get("average_momentum").and_then(number) != averages {
         return Err("`average_momentum` must be that of the job's averages".into());

@@ -3,7 +3,7 @@
 //! behind the compiler.
 
 use super::{layout, node::node};
-use crate::{Fnv, Parameter, Routine, Schedule};
+use crate::{Fnv, Parameter, Plan, Routine, Rule, Schedule};
 use serde::Serialize;
 
 impl Schedule {
@@ -21,15 +21,26 @@ impl Schedule {
         compiled.is_some_and(|digest| digest != format!("{:016x}", self.code_digest()))
     }
 
-    /// The digest of what its routines compute of which numbers, row by row of the table. How long they take, what they are called
-    /// and how parameters begin is no part of it.
+    /// The digest of what its routines compute of which numbers, row by row of the table, and of the
+    /// losses that train them. How long they take, what they are called and how parameters begin is no
+    /// part of it.
     pub fn code_digest(&self) -> u64 {
         let job = &self.job;
         let hash = Fnv::default();
         let hash =
             self.routines.iter().fold(hash, |hash, (_, own)| with_calls(hash, own));
         let hash = job.parameters.iter().fold(hash, with_place);
-        with(hash, &(&job.elements, &job.inputs, job.dtype)).value()
+        let hash = with(hash, &(&job.elements, &job.inputs, job.dtype));
+        with_losses(hash, &self.plan).value()
+    }
+}
+
+/// Whose losses train a stage. Gradients that stop between units are no part of routines, which look
+/// like those of a model whose values nobody differentiates.
+fn with_losses(hash: Fnv, plan: &Plan) -> Fnv {
+    match plan.rule {
+        Rule::Local { .. } => with(hash, &(plan.rule, &plan.boundaries)),
+        Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::CyclicSlack(_) => hash,
     }
 }
 

@@ -3,9 +3,10 @@
 use crate::sample;
 use roundelay_schedule::{
     ActionId, Attribute, Augmentation, Content, Culprit, Data, Division, Evaluation,
-    Float, Id, Lines, Method, MicroBatch, Rate, RoutineId, Schedule, Split, Sum,
-    TokenWidth, Work, read, seal, write,
+    Float, Hop, Id, Lines, Method, MicroBatch, Rate, RoutineId, Rule, Schedule, Split,
+    Sum, TokenWidth, Work, read, seal, write,
 };
+use std::collections::BTreeSet;
 
 fn returns(schedule: &Schedule) {
     let text = write(schedule);
@@ -289,4 +290,26 @@ fn changed_code_is_known_by_its_digest_whether_written_or_not() {
     assert!(changed(&|own| own.job.dtype = Float::F64));
     let split = Division::One(Split { extent: 0, whole: 8, line: None });
     assert!(changed(&|own| own.job.parameters[0].split = split));
+}
+
+/// Which losses train a stage is no part of its routines, but of their digest.
+#[test]
+fn other_units_are_other_code() {
+    let mut schedule = sample::schedule();
+    let mut digest = |rule, boundaries: &[u32]| {
+        schedule.plan.rule = rule;
+        schedule.plan.boundaries = boundaries.to_vec();
+        schedule.code_digest()
+    };
+    let local = |units, hop| Rule::Local { units, hop };
+    let digests = [
+        digest(Rule::Sync, &[]),
+        digest(local(2, Hop::None), &[3]),
+        digest(local(2, Hop::None), &[5]),
+        digest(local(2, Hop::Added), &[3]),
+        digest(local(2, Hop::Alone), &[3]),
+        digest(local(3, Hop::None), &[3, 5]),
+    ];
+    assert_eq!(BTreeSet::from(digests).len(), digests.len());
+    assert_eq!(digest(Rule::CyclicV2, &[]), digests[0]);
 }

@@ -39,8 +39,8 @@ impl Code {
     }
 
     /// Adds arrays of this many numbers from the first to the last, and that to what is there if it
-    /// accumulates. Where there are more than one launch takes, the sum of those before is the
-    /// first one of the next launch.
+    /// accumulates. Where there are more than one launch takes, the sum of those before, rounded to
+    /// their type, is the first one of the next launch.
     pub(in crate::cuda) fn sum(
         &mut self,
         number: Number,
