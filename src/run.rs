@@ -104,7 +104,9 @@ fn train(
         trainer.machine().load(&start.state)?;
         if from_weights {
             // Whoever goes on from the folder knows nothing of the file.
-            trainer.keep(&start.state).map_err(TrainError::Checkpoint)?;
+            let saved = trainer.keep(&start.state).map_err(TrainError::Checkpoint)?;
+            let left = saved.map_or(Vec::new(), |saved| saved.left);
+            notes::tell_passed_over(&left, listener);
         }
         drop(start.state);
         let done = trainer.run(end, &mut Listening::new(listener));

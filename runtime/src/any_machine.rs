@@ -2,7 +2,7 @@
 
 use crate::{
     ArrayNumbers, CheckpointError, Checkpoints, CpuError, CudaError, EvaluateError,
-    Evaluated, Evaluator, Loss, Measured, Record, State, Touched,
+    Evaluated, Evaluator, Loss, Measured, Record, Saved, State, Touched,
     checkpoint::Writing,
     cpu::Cpu,
     cuda::Cuda,
@@ -12,11 +12,7 @@ use crate::{
     },
 };
 use roundelay_schedule::{Checked, DeviceId, Kind, Nanos};
-use std::{
-    collections::BTreeMap,
-    ops::ControlFlow,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, ops::ControlFlow, path::Path};
 
 /// A machine that replays one schedule.
 pub enum AnyMachine {
@@ -181,7 +177,7 @@ impl AnyMachine {
     /// Writes the training state to a folder of checkpoints, as [`Checkpoints::save`] does, but never holds
     /// it: beside the machine there is one array of one parameter at a time, with a part of it where it is
     /// split, or with several ranks up to 4 MiB of smaller ones, and what these sent. All ranks call this,
-    /// and the first one writes, if it has a folder; says where.
+    /// and the first one writes, if it has a folder.
     ///
     /// # Errors
     /// On every rank when the machine cannot be saved; on the first one alone when the checkpoint cannot be
@@ -189,7 +185,7 @@ impl AnyMachine {
     pub fn checkpoint(
         &mut self,
         checkpoints: Option<&Checkpoints>,
-    ) -> Result<Option<PathBuf>, SaveError> {
+    ) -> Result<Option<Saved>, SaveError> {
         let moment = self.moment()?;
         let mut writing = checkpoints.filter(|_| self.is_first()).map(|checkpoints| {
             let arrays = gather::wanted(self.schedule(), moment, Extent::Whole);

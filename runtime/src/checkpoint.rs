@@ -40,6 +40,15 @@ pub struct Checkpoint {
     pub state: State<ArraySource>,
 }
 
+/// A checkpoint that was written.
+#[derive(Debug)]
+pub struct Saved {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Why something stays beside it that nobody needs.
+    pub left: Vec<CheckpointError>,
+}
+
 /// The newest whole checkpoint of a folder.
 #[derive(Debug)]
 pub struct Latest {
@@ -117,14 +126,15 @@ impl Checkpoints {
     }
 
     /// Writes a checkpoint, then removes what is older than the two newest up to this step that are known to
-    /// be whole, and what earlier writes left unfinished. It is on disk when this returns.
+    /// be whole, and what earlier writes left unfinished. It is on disk when this returns, also where something
+    /// of that cannot be removed.
     ///
     /// # Errors
     /// When it cannot be written; then what was there before is untouched.
     pub fn save<A: ArrayNumbers>(
         &self,
         state: &State<A>,
-    ) -> Result<PathBuf, CheckpointError> {
+    ) -> Result<Saved, CheckpointError> {
         let written = write_whole(&folder::file(&self.folder, state.step), |file| {
             format::write(file, &self.provenance, state).map(drop)
         });
@@ -132,17 +142,14 @@ impl Checkpoints {
     }
 
     /// Removes what is not kept beside the checkpoint of a step that was written.
-    fn keep(
-        &self,
-        step: u64,
-        written: io::Result<()>,
-    ) -> Result<PathBuf, CheckpointError> {
+    fn keep(&self, step: u64, written: io::Result<()>) -> Result<Saved, CheckpointError> {
         let path = folder::file(&self.folder, step);
         match written {
             Ok(()) => {
                 self.found_whole(step);
                 let mut whole = lock(&self.whole);
-                folder::prune(&self.folder, step, KEPT, &mut whole).map(|()| path)
+                let left = folder::prune(&self.folder, step, KEPT, &mut whole);
+                Ok(Saved { path, left })
             }
             Err(source) => Err(CheckpointError::Write { path, source }),
         }

@@ -43,7 +43,7 @@ mod weights;
 pub use any_machine::{AnyMachine, MachineError, SaveError};
 pub use checkpoint::{
     Checkpoint, CheckpointError, Checkpoints, Latest, OptimizerState, Provenance,
-    Resumed, Resumption,
+    Resumed, Resumption, Saved,
 };
 pub use code::CodeError;
 pub use cpu::{ArenaDemand, Cpu, CpuError, CpuOptions, Demand, Kept, Recording, Timing};

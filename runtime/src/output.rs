@@ -8,7 +8,7 @@
 mod room;
 mod unfinished;
 
-pub(crate) use unfinished::{UNFINISHED, Unfinished};
+pub(crate) use unfinished::{Unfinished, remove_left, whole_of};
 
 use crate::shown::shown;
 use roundelay_schedule::Bytes;

@@ -6,7 +6,7 @@ mod losses;
 
 use crate::{
     AnyMachine, ArrayNumbers, CheckpointError, Checkpoints, EvaluateError, Evaluator,
-    HeldOut, Interrupt, Loss, MachineError, Measured, Measures, SaveError, State,
+    HeldOut, Interrupt, Loss, MachineError, Measured, Measures, SaveError, Saved, State,
 };
 use losses::StepLosses;
 use roundelay_schedule::{Bytes, Nanos, simulate_steady};
@@ -94,6 +94,10 @@ pub trait TrainObserver {
     fn step(&mut self, progress: &Progress);
     /// Held-out loss and metrics of θ_`step`.
     fn evaluated(&mut self, step: u64, measures: &Measures);
+    /// Something beside a checkpoint that was written stays, though nobody needs it.
+    fn stays(&mut self, why: &CheckpointError) {
+        let _ = why;
+    }
     /// The run rests before step `step`; what is due then is done.
     fn rested(&mut self, step: u64) {
         let _ = step;
@@ -281,7 +285,7 @@ impl Trainer {
         }
         if kept.is_ok() && self.machine.step() < end {
             let first = watch.first;
-            kept = watch.pause(|| self.keep_last(first, end));
+            kept = watch.pause(|| self.keep_last([first, end], observer));
         }
         match kept {
             Ok(()) => self.report(watch, evaluations),
@@ -342,9 +346,12 @@ impl Trainer {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn keep<A: ArrayNumbers>(&self, state: &State<A>) -> Result<(), CheckpointError> {
+    pub fn keep<A: ArrayNumbers>(
+        &self,
+        state: &State<A>,
+    ) -> Result<Option<Saved>, CheckpointError> {
         let folder = self.rests.checkpoint.folder();
-        folder.map_or(Ok(()), |checkpoints| checkpoints.save(state).map(drop))
+        folder.map(|checkpoints| checkpoints.save(state)).transpose()
     }
 
     /// The machine, to look at what it used.
@@ -379,17 +386,22 @@ impl Trainer {
             evaluations.push((step, measures));
         }
         if saves {
-            self.save(match step < end {
+            let failed = match step < end {
                 true => TrainError::Checkpoint,
                 false => TrainError::LastCheckpoint,
-            })?;
+            };
+            self.save(failed, observer)?;
         }
         observer.rested(step);
         Ok(())
     }
 
     /// A checkpoint of where an interrupted run rests, unless there is one.
-    fn keep_last(&mut self, first: u64, end: u64) -> Result<(), TrainError> {
+    fn keep_last(
+        &mut self,
+        [first, end]: [u64; 2],
+        observer: &mut dyn TrainObserver,
+    ) -> Result<(), TrainError> {
         let step = self.machine.step();
         if matches!(self.rests.checkpoint, Checkpointing::Never)
             || step == first
@@ -397,16 +409,21 @@ impl Trainer {
         {
             return Ok(());
         }
-        self.save(TrainError::LastCheckpoint)
+        self.save(TrainError::LastCheckpoint, observer)
     }
 
     /// Writes a checkpoint of where the run rests, where this rank writes checkpoints.
     fn save(
         &mut self,
         failed: fn(CheckpointError) -> TrainError,
+        observer: &mut dyn TrainObserver,
     ) -> Result<(), TrainError> {
         match self.machine.checkpoint(self.rests.checkpoint.folder()) {
-            Ok(_) => Ok(()),
+            Ok(saved) => {
+                let left = saved.iter().flat_map(|saved| &saved.left);
+                left.for_each(|why| observer.stays(why));
+                Ok(())
+            }
             Err(SaveError::Machine(error)) => Err(error.into()),
             Err(SaveError::Checkpoint(error)) => Err(failed(error)),
         }

@@ -1,10 +1,15 @@
 //! What a run says while it goes on, and what it leaves.
 
 use roundelay_runtime::{
-    Dataset, ImageFacts, Measures, Progress, Report, Resumed, Touched, TrainObserver,
+    CheckpointError, Dataset, ImageFacts, Measures, Progress, Report, Resumed, Touched,
+    TrainObserver,
 };
 use roundelay_schedule::{DeviceId, Kind};
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
 
 /// What happens during a run, in order; told on the first rank. Others tell one thing: that they do not
 /// reach the first one, where that takes long.
@@ -12,7 +17,7 @@ use std::{collections::BTreeMap, time::Duration};
 pub enum RunEvent {
     /// Something is done otherwise than it might have been, with the reason.
     Note(String),
-    /// Something in the folder of checkpoints is passed over, with the reason.
+    /// Something in the folder of checkpoints is passed over, or stays though nobody needs it, with the reason.
     PassedOver(String),
     /// The data is read and the state is there.
     Begin {
@@ -82,11 +87,13 @@ pub(super) struct Listening<'a, F> {
     listener: &'a mut F,
     /// Whether a loss was no number.
     lost: bool,
+    /// What was told to stay in the folder of checkpoints, which each checkpoint tries to remove again.
+    staying: BTreeSet<PathBuf>,
 }
 
 impl<'a, F> Listening<'a, F> {
     pub(super) fn new(listener: &'a mut F) -> Self {
-        Self { listener, lost: false }
+        Self { listener, lost: false, staying: BTreeSet::new() }
     }
 }
 
@@ -108,11 +115,17 @@ impl<F: FnMut(RunEvent)> TrainObserver for Listening<'_, F> {
         let Measures { loss, metrics } = measures.clone();
         (self.listener)(RunEvent::Evaluate { step, loss, metrics });
     }
+    fn stays(&mut self, why: &CheckpointError) {
+        if self.staying.insert(why.path().to_path_buf()) {
+            (self.listener)(RunEvent::PassedOver(why.to_string()));
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
 
     /// Progress says `step 4 of 6` when step 3, counted from zero, is done.
     #[test]
@@ -130,5 +143,23 @@ mod tests {
         }
         let [note] = &notes[..] else { panic!("{notes:?}") };
         assert!(note.starts_with("the loss of step 4 is NaN"), "{note}");
+    }
+
+    #[test]
+    fn what_stays_in_the_folder_of_checkpoints_is_told_once() {
+        let mut told = Vec::new();
+        let mut listener = |event| {
+            if let RunEvent::PassedOver(text) = event {
+                told.push(text);
+            }
+        };
+        let mut listening = Listening::new(&mut listener);
+        for path in ["old", "older", "old"] {
+            let source = io::ErrorKind::PermissionDenied.into();
+            listening.stays(&CheckpointError::Stays { path: path.into(), source });
+        }
+        let [old, older] = &told[..] else { panic!("{told:?}") };
+        assert!(old.starts_with("cannot remove `old`: permission denied; "), "{old}");
+        assert!(older.contains("`older`"), "{older}");
     }
 }

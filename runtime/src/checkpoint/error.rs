@@ -27,6 +27,14 @@ pub enum CheckpointError {
         /// What the system says.
         source: io::Error,
     },
+    /// The system refused to remove what nobody needs. Newer checkpoints are whole.
+    #[error("cannot remove `{}`: {source}; {}", shown(path), self.hint())]
+    Stays {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
     /// Something else stands where the folder of checkpoints is to be.
     #[error("`{}` is not a folder; {}", shown(path), self.hint())]
     NoFolder {
@@ -120,10 +128,13 @@ impl CheckpointError {
                 "any earlier checkpoint is whole; check space and permissions, or name another \
                  folder"
             }
+            Self::Stays { .. } => "nobody needs it; remove it when you can",
             Self::NoFolder { .. } => "name one for checkpoints",
             Self::Damaged { .. } => "the newest whole one before it takes its place",
             Self::NoneWhole { .. } => "name another folder, or remove them to start anew",
-            Self::Unfinished { .. } => "the next checkpoint removes it",
+            Self::Unfinished { .. } => {
+                "the next checkpoint removes it, unless it is still written"
+            }
             Self::Foreign { .. } => "give checkpoints a folder of their own",
             Self::Occupied { .. } => "go on with --resume, or name another folder",
             Self::Held { .. } => "wait until it ends, end it, or name another folder",
@@ -159,6 +170,7 @@ impl CheckpointError {
         match self {
             Self::Read { path, .. }
             | Self::Write { path, .. }
+            | Self::Stays { path, .. }
             | Self::NoFolder { path }
             | Self::Damaged { path, .. }
             | Self::NoneWhole { folder: path, .. }

@@ -1,7 +1,7 @@
 //! A folder of checkpoints: names, atomic writes, what may be removed, and by whom.
 
 use super::CheckpointError;
-use crate::output::{UNFINISHED, bring_to_disk};
+use crate::output::{bring_to_disk, remove_left, whole_of};
 use rustix::fs::{Access, access};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -50,7 +50,7 @@ pub(super) fn list(folder: &Path) -> Result<Listing, CheckpointError> {
             Some(step) if path.is_file() => {
                 listing.checkpoints.insert(step, path);
             }
-            _ if is_unfinished(name) => listing.unfinished.push(path),
+            _ if is_unfinished(name) && path.is_file() => listing.unfinished.push(path),
             _ => listing.foreign.push(path),
         }
     }
@@ -72,9 +72,10 @@ pub(super) fn file(folder: &Path, step: u64) -> PathBuf {
     folder.join(file_name(step))
 }
 
-/// Whether it is the name of a checkpoint that is not whole yet.
+/// Whether it is the name of a checkpoint that is not whole yet. Other files that are not whole yet are of
+/// other programs, which may be writing them.
 fn is_unfinished(name: &str) -> bool {
-    name.strip_suffix(UNFINISHED).is_some_and(|own| own.contains(SUFFIX))
+    whole_of(name).and_then(step).is_some()
 }
 
 /// Makes the folder, on disk before anything lies in it.
@@ -145,19 +146,27 @@ pub(super) fn is_held(folder: &Path) -> bool {
 
 /// Removes what unfinished writes left, and all checkpoints that are older than the newest `kept` up to
 /// `step` of those that are known to be whole. Others may be damaged, and take nobody's place. Later ones are
-/// of a run that was left behind; they stay.
+/// of a run that was left behind; they stay. Says why it cannot remove what it cannot: that is in nobody's way.
 pub(super) fn prune(
     folder: &Path,
     step: u64,
     kept: usize,
     whole: &mut BTreeSet<u64>,
-) -> Result<(), CheckpointError> {
-    let Listing { checkpoints, unfinished, foreign: _ } = list(folder)?;
+) -> Vec<CheckpointError> {
+    let Listing { checkpoints, unfinished, foreign: _ } = match list(folder) {
+        Ok(listing) => listing,
+        Err(error) => return vec![error],
+    };
     whole.retain(|step| checkpoints.contains_key(step));
     let oldest = whole.range(..=step).nth_back(kept - 1).copied();
     let old = checkpoints.range(..oldest.unwrap_or(0)).map(|(_, path)| path);
-    old.chain(&unfinished).try_for_each(|path| {
-        fs::remove_file(path)
-            .map_err(|source| CheckpointError::Write { path: path.clone(), source })
-    })
+    let old = old.filter_map(|path| stays(path, fs::remove_file(path)));
+    let left = unfinished.iter().filter_map(|path| stays(path, remove_left(path)));
+    old.chain(left).collect()
+}
+
+/// Why a file stays that was to be removed; one that is gone was removed by somebody else.
+pub(super) fn stays(path: &Path, removed: io::Result<()>) -> Option<CheckpointError> {
+    let source = removed.err().filter(|why| why.kind() != io::ErrorKind::NotFound)?;
+    Some(CheckpointError::Stays { path: path.to_path_buf(), source })
 }

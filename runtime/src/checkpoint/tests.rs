@@ -170,7 +170,7 @@ fn a_state_comes_back_bit_for_bit() {
         let checkpoints = Checkpoints::start(folder.path(), run(&schedule)).unwrap();
         for (step, optimizer_origin) in [(0, 0), (1, 0), (7, 5)] {
             let state = State { optimizer_origin, ..state(&schedule, step) };
-            let path = checkpoints.save(&state).unwrap();
+            let path = checkpoints.save(&state).unwrap().path;
             assert_eq!(newest(&folder), state);
             let bytes = fs::read(&path).unwrap();
             checkpoints.save(&state).unwrap();
@@ -317,6 +317,63 @@ fn a_write_cut_at_any_byte_loses_nothing() {
     checkpoints.save(&state(&schedule, 2)).unwrap();
     assert_eq!(newest(&folder), state(&schedule, 2));
     assert!(!names(&folder).contains(&unfinished.to_string()));
+}
+
+/// Writers of other files would find theirs gone, and so would one that still writes a checkpoint.
+#[test]
+fn only_remnants_of_checkpoints_that_nobody_writes_are_removed() {
+    let (folder, schedule, checkpoints) = begun("checkpoint-remnants", Rule::Sync);
+    let foreign = [
+        "b.safetensors.1-23.unfinished",
+        "step-000000000002.safetensors.unfinished",
+        "step-2.safetensors.1-23.unfinished",
+    ];
+    let written = "step-000000000003.safetensors.1-24.unfinished";
+    let left = "step-000000000003.safetensors.1-23.unfinished";
+    folder.write("step-000000000003.safetensors.1-25.unfinished/inside", b"");
+    for name in foreign.into_iter().chain([written, left]) {
+        folder.write(name, b"half");
+    }
+    let writer = fs::File::open(folder.path().join(written)).unwrap();
+    writer.lock().unwrap();
+    let saved = checkpoints.save(&state(&schedule, 2)).unwrap();
+    assert!(saved.left.is_empty(), "{:?}", saved.left);
+    let found = names(&folder);
+    let stays = |name: &str| found.iter().any(|own| own == name);
+    assert!(foreign.into_iter().all(stays) && stays(written), "{found:?}");
+    assert!(!stays(left), "{found:?}");
+    let ignored = Latest::of(folder.path()).unwrap().ignored;
+    let is_foreign =
+        |own: &&CheckpointError| matches!(own, CheckpointError::Foreign { .. });
+    assert_eq!((ignored.len(), ignored.iter().filter(is_foreign).count()), (5, 4));
+}
+
+/// The new checkpoint is on disk.
+#[test]
+fn what_cannot_be_removed_ends_no_run() {
+    use std::os::unix::fs::PermissionsExt;
+    let (folder, schedule, checkpoints) = begun("checkpoint-stays", Rule::Sync);
+    fs::create_dir(folder.path().join("a.safetensors.unfinished")).unwrap();
+    let allow = |mode| {
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(folder.path(), mode).unwrap();
+    };
+    // What lies there nobody knows who may not list it, unless he may do everything.
+    allow(0o300);
+    let saved = checkpoints.save(&state(&schedule, 2)).unwrap();
+    let may_list = fs::read_dir(folder.path()).is_ok();
+    allow(0o700);
+    assert_eq!(saved.left.is_empty(), may_list, "{:?}", saved.left);
+    assert_eq!(newest(&folder), state(&schedule, 2));
+}
+
+#[test]
+fn what_somebody_else_has_removed_is_not_missed() {
+    let removed =
+        |error: io::ErrorKind| folder::stays(Path::new("old"), Err(error.into()));
+    assert!(removed(io::ErrorKind::NotFound).is_none());
+    let told = removed(io::ErrorKind::PermissionDenied).unwrap().to_string();
+    assert!(told.starts_with("cannot remove `old`: permission denied; "), "{told}");
 }
 
 #[test]

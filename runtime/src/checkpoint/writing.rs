@@ -1,14 +1,14 @@
 //! A checkpoint on its way from a machine to disk, array by array: a state may be more than the process that
 //! writes it has room for.
 
-use super::{CheckpointError, Checkpoints, format::Writer};
+use super::{CheckpointError, Checkpoints, Saved, format::Writer};
 use crate::{
     container::Form,
     output::Unfinished,
     state::{Moment, gather::Wanted},
 };
 use roundelay_schedule::Float;
-use std::{fs::File, io, ops::ControlFlow, path::PathBuf};
+use std::{fs::File, io, ops::ControlFlow};
 
 /// A checkpoint that is being written. No array is taken after something went wrong with it, which is told
 /// at the end.
@@ -49,7 +49,7 @@ impl<'a> Writing<'a> {
     }
 
     /// Brings the checkpoint to disk, as [`Checkpoints::save`] does.
-    pub(crate) fn end(self) -> Result<PathBuf, CheckpointError> {
+    pub(crate) fn end(self) -> Result<Saved, CheckpointError> {
         let Self { checkpoints, step, open } = self;
         let written =
             open.and_then(|(unfinished, writer)| unfinished.finish(&writer.end()?));

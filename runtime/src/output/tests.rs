@@ -1,6 +1,6 @@
 //! What stands under a name stays until something whole takes its place.
 
-use super::*;
+use super::{unfinished::UNFINISHED, *};
 use crate::scratch::Scratch;
 use std::thread;
 

@@ -17,7 +17,7 @@ use std::{
 };
 
 /// What names of files that are not whole yet end with.
-pub(crate) const UNFINISHED: &str = ".unfinished";
+pub(super) const UNFINISHED: &str = ".unfinished";
 
 /// Those of this process. Locked while one gets or loses its name.
 static BEGUN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
@@ -108,26 +108,31 @@ pub(super) fn abandon_all() {
 /// because there are no locks, is in nobody's way.
 pub(super) fn clear(whole: &Path) {
     let Ok(entries) = fs::read_dir(folder_of(whole)) else { return };
-    for remnant in entries.flatten().map(|entry| entry.path()) {
-        if is_of(&remnant, whole)
-            && let Ok(file) = File::open(&remnant)
-            && file.try_lock().is_ok()
-        {
-            let _ = fs::remove_file(&remnant);
+    let Some(whole) = whole.file_name().and_then(OsStr::to_str) else { return };
+    for remnant in entries.flatten() {
+        let name = remnant.file_name();
+        if name.to_str().and_then(whole_of) == Some(whole) {
+            let _ = remove_left(&remnant.path());
         }
     }
 }
 
-/// Whether a name is one that [`unfinished`] gives to what becomes this file.
-fn is_of(remnant: &Path, whole: &Path) -> bool {
-    let [remnant, whole] = [remnant, whole]
-        .map(|path| path.file_name().and_then(OsStr::to_str).unwrap_or_default());
-    let numbers = remnant.strip_prefix(whole).and_then(|rest| {
-        rest.strip_prefix('.')?.strip_suffix(UNFINISHED)?.split_once('-')
-    });
-    numbers.is_some_and(|(process, number)| {
-        [process, number].iter().all(|digits| digits.parse::<u32>().is_ok())
-    })
+/// Removes what was left of a file that is not whole; what somebody writes, or may write because there are no
+/// locks, stays.
+pub(crate) fn remove_left(remnant: &Path) -> io::Result<()> {
+    let file = File::open(remnant)?;
+    match file.try_lock() {
+        Ok(()) => fs::remove_file(remnant),
+        Err(TryLockError::WouldBlock | TryLockError::Error(_)) => Ok(()),
+    }
+}
+
+/// The name of the file that is to become of one with this name, if it is one that [`unfinished`] gives.
+pub(crate) fn whole_of(remnant: &str) -> Option<&str> {
+    let (own, number) = remnant.strip_suffix(UNFINISHED)?.rsplit_once('-')?;
+    let (whole, process) = own.rsplit_once('.')?;
+    let are_numbers = [process, number].iter().all(|own| own.parse::<u32>().is_ok());
+    are_numbers.then_some(whole)
 }
 
 /// A name that this process gives to no other file.

@@ -355,7 +355,7 @@ pub(super) fn kept(scratch: &Scratch, job: &Job, state: &State) -> PathBuf {
     let data = Dataset::open(job, None).unwrap();
     let folder = scratch.path().join("kept");
     let provenance = Provenance::new(&schedule, &data);
-    Checkpoints::start(&folder, provenance).unwrap().save(state).unwrap()
+    Checkpoints::start(&folder, provenance).unwrap().save(state).unwrap().path
 }
 
 #[test]
