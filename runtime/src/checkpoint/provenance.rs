@@ -4,8 +4,8 @@ mod differences;
 
 use crate::{Dataset, digest::Digest};
 use roundelay_schedule::{
-    Contraction, Id, Images, Job, MapWays, MicroBatch, Parameter, Plan, Schedule,
-    Sequence, Stage, Sum, Tensor, Treatment,
+    Belonging, Contraction, Id, Images, Job, MapWays, MicroBatch, Parameter, Plan,
+    Schedule, Sequence, Stage, Sum, Tensor, Treatment,
 };
 use std::collections::BTreeMap;
 
@@ -97,12 +97,14 @@ fn fingerprint(schedule: &Schedule) -> String {
     }
 }
 
-/// A digest of the parameters that weight decay leaves out.
+/// A digest of the parameters that weight decay leaves out. Of heads nobody chooses which: they come and go
+/// with the rule.
 fn spared(job: &Job) -> String {
     let mut digest = Digest::new();
-    let spared = |own: &&Parameter| match own.treatment {
-        Treatment::Spared => true,
-        Treatment::Decayed | Treatment::Averaged { .. } => false,
+    let spared = |own: &&Parameter| match (own.belonging, own.treatment) {
+        (Belonging::Model, Treatment::Spared) => true,
+        (Belonging::Model, Treatment::Decayed | Treatment::Averaged { .. })
+        | (Belonging::Head, _) => false,
     };
     let names = by_name(job).into_iter().filter(spared).map(|own| &own.name);
     names.for_each(|name| digest.add(format!("{name}\n").as_bytes()));

@@ -4,7 +4,7 @@ use super::{Checkpoint, CheckpointError, Latest, Provenance};
 use crate::{
     ArrayNumbers, ArraySource, ParameterState, State, StateError, state::is_named_as_head,
 };
-use roundelay_schedule::{Belonging, Job, Parameter, Rule, Schedule};
+use roundelay_schedule::{Belonging, Job, Parameter, Rule, Schedule, counted};
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
@@ -125,6 +125,8 @@ impl Checkpoint {
         let computes = match provenance.spares_otherwise(earlier) {
             _ if !provenance.computes_otherwise(earlier) => None,
             true => Some(OTHER_SPARED),
+            // Heads are a part of what is computed, and that the rule is another one is said.
+            false if other_heads => None,
             false => Some(OTHER_MODEL),
         };
         if differences.is_empty() {
@@ -201,8 +203,8 @@ fn forgotten(state: &State<ArraySource>, schedule: &Schedule) -> Option<String> 
     let held = |parameter: &Parameter| state.tensors[&parameter.name].versions.len();
     let short = |parameter: &&Parameter| held(parameter) <= age(parameter) as usize;
     schedule.job.parameters.iter().find(short).map(|parameter| {
-        let (age, name) = (age(parameter), &parameter.name);
-        format!("the checkpoint does not hold `{name}` of {age} updates before")
+        let (age, name) = (counted(age(parameter).into(), "update"), &parameter.name);
+        format!("the checkpoint does not hold `{name}` of {age} before")
     })
 }
 

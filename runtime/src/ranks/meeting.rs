@@ -1,9 +1,14 @@
 //! How ranks meet: rank 0 listens, all others come, and the run begins when all are there.
 
+mod error;
+
+pub use error::MeetingError;
+
 use super::{
     launcher::Seat,
     wire::{self, Frame, GREETING, Message},
 };
+use error::named;
 use std::{
     collections::BTreeSet,
     io::{self, Read, Write},
@@ -29,109 +34,6 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// How long to sleep before looking again: at first, and at most.
 const TICK: Duration = Duration::from_millis(5);
 const LONGEST_TICK: Duration = Duration::from_millis(200);
-
-/// Why ranks did not meet.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MeetingError {
-    /// The host of rank 0 has no address.
-    #[error(
-        "rank 0 is to be found at `{host}`, which is not a host: {reason}; {}",
-        self.hint()
-    )]
-    Host {
-        /// Its name.
-        host: String,
-        /// What the system says.
-        reason: String,
-    },
-    /// Rank 0 cannot listen.
-    #[error("rank 0 cannot listen at port {port}: {reason}; {}", self.hint())]
-    Port {
-        /// Which port.
-        port: u16,
-        /// What the system says.
-        reason: String,
-    },
-    /// Some did not come to rank 0.
-    #[error(
-        "{} of {size} did not come to rank 0 at {host}:{port} within {deadline:?}; {}",
-        named(ranks), self.hint()
-    )]
-    Absent {
-        /// Which.
-        ranks: Vec<u32>,
-        /// How many ranks there are to be.
-        size: u32,
-        /// Where rank 0 is to be found.
-        host: String,
-        /// At which port.
-        port: u16,
-        /// The deadline.
-        deadline: Duration,
-    },
-    /// Nobody listens.
-    #[error(
-        "rank {rank} did not reach rank 0 at {host}:{port} within {deadline:?} ({reason}); \
-         {}",
-        self.hint()
-    )]
-    Alone {
-        /// Who came.
-        rank: u32,
-        /// Where rank 0 was expected.
-        host: String,
-        /// At which port.
-        port: u16,
-        /// The deadline.
-        deadline: Duration,
-        /// What the system says.
-        reason: String,
-    },
-    /// Rank 0 was there and is gone, or says nothing.
-    #[error(
-        "rank {rank} met rank 0 at {host}:{port}, which then did not begin: {reason}"
-    )]
-    Broken {
-        /// Who came.
-        rank: u32,
-        /// Where rank 0 is.
-        host: String,
-        /// At which port.
-        port: u16,
-        /// What the system says.
-        reason: String,
-    },
-    /// The ranks do not fit together.
-    #[error("{0}")]
-    Refused(String),
-}
-
-impl MeetingError {
-    /// What would repair it, as the message ends with; empty where the message is all.
-    pub fn hint(&self) -> &'static str {
-        match self {
-            Self::Host { .. } => "set MASTER_ADDR",
-            Self::Port { .. } => {
-                "set MASTER_PORT on all ranks so that the port after it is free"
-            }
-            Self::Absent { .. } => {
-                "start as many processes as WORLD_SIZE says, all with the same MASTER_ADDR and \
-                 MASTER_PORT"
-            }
-            Self::Alone { .. } => {
-                "is rank 0 started, and are MASTER_ADDR and MASTER_PORT the same on all ranks?"
-            }
-            Self::Broken { .. } | Self::Refused(_) => "",
-        }
-    }
-}
-
-/// The ranks of these numbers.
-fn named(ranks: &[u32]) -> String {
-    let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
-    let numbers: Vec<String> = ranks.iter().map(u32::to_string).collect();
-    format!("{noun} {}", numbers.join(", "))
-}
 
 /// The connections of a rank to the ones that it speaks with: of rank 0 with all others, in
 /// order, and of every other with rank 0. Rank 0 tells for whom it waits where that takes long, and
@@ -269,7 +171,7 @@ impl<'a> Host<'a> {
     ) -> Result<Vec<TcpStream>, MeetingError> {
         let start = Instant::now();
         let mut tell = Some(tell);
-        while self.guests.iter().any(Option::is_none) {
+        while self.lacks_some() {
             if start.elapsed() > self.deadline {
                 return Err(self.refuse(self.absent()));
             }
@@ -292,9 +194,15 @@ impl<'a> Host<'a> {
         Ok(self.guests.into_iter().flatten().collect())
     }
 
-    /// Those who have not come.
+    /// Whether somebody is missing. Those who came are looked at again when all have: that takes long where
+    /// they are many.
+    fn lacks_some(&self) -> bool {
+        self.guests.iter().any(Option::is_none) || self.missing().next().is_some()
+    }
+
+    /// Those who have not come, or are gone again.
     fn missing(&self) -> impl Iterator<Item = u32> {
-        let ranks = (1..).zip(&self.guests).filter(|(_, guest)| guest.is_none());
+        let ranks = (1..).zip(&self.guests).filter(|(_, place)| is_free(place));
         ranks.map(|(rank, _)| rank)
     }
 
@@ -325,18 +233,18 @@ impl<'a> Host<'a> {
                 "rank {rank} was told that there are {theirs} ranks, and rank 0 that there are \
                  {size}; start all of them with the same number"
             ),
-            None | Some(Some(_)) => format!(
+            Some(free) if is_free(free) => {
+                *free = Some(stream);
+                return Ok(());
+            }
+            None | Some(_) => format!(
                 "two processes say that they are rank {rank} of {size}; each needs a number of \
                  its own, and each run a port of its own (MASTER_PORT)"
             ),
-            Some(none) => {
-                *none = Some(stream);
-                return Ok(());
-            }
         };
         match place {
-            Some(none @ None) => *none = Some(stream),
-            None | Some(Some(_)) => {
+            Some(free) if is_free(free) => *free = Some(stream),
+            None | Some(_) => {
                 let _ = say(&mut stream, &Message::Refused(wrong.clone()));
             }
         }
@@ -365,6 +273,26 @@ impl<'a> Host<'a> {
             }
         }
         why
+    }
+}
+
+/// Whether somebody may take a place: nobody has, or who did is gone, and may have been started again.
+fn is_free(place: &Option<TcpStream>) -> bool {
+    place.as_ref().is_none_or(is_gone)
+}
+
+/// Whether a guest's process has ended. One that waits for the beginning says nothing, so that there is nothing
+/// to read but the end.
+fn is_gone(guest: &TcpStream) -> bool {
+    let look = |guest: &TcpStream| {
+        guest.set_nonblocking(true)?;
+        let found = guest.peek(&mut [0]);
+        guest.set_nonblocking(false)?;
+        found
+    };
+    match look(guest) {
+        Ok(length) => length == 0,
+        Err(error) => error.kind() != io::ErrorKind::WouldBlock,
     }
 }
 
@@ -558,6 +486,41 @@ mod tests {
             "{said}"
         );
         assert!(said.ends_with(ended.hint()) && said.contains("WORLD_SIZE"), "{said}");
+    }
+
+    /// A rank of a run of three at a port of this machine.
+    fn seat_of_three(rank: u32, port: u16) -> Seat {
+        Seat { rank, size: 3, local: 0, host: "127.0.0.1".to_owned(), port }
+    }
+
+    /// Somebody comes to a host as this rank, and is received.
+    fn came(host: &mut Host<'_>, rank: u32) -> Result<TcpStream, MeetingError> {
+        let place = host.door.listener.local_addr().unwrap();
+        let mut guest = TcpStream::connect(place).unwrap();
+        guest.write_all(&GREETING).unwrap();
+        say(&mut guest, &Message::Hello { rank, size: 3 }).unwrap();
+        loop {
+            if let Some(stream) = host.door.comer().unwrap() {
+                return host.receive(stream).map(|()| guest);
+            }
+        }
+    }
+
+    #[test]
+    fn a_rank_that_died_while_it_waited_may_come_again() {
+        let seat = seat_of_three(0, 0);
+        let mut host = Host::open(&seat, Duration::from_secs(60)).unwrap();
+        let _second = came(&mut host, 2).unwrap();
+        drop(came(&mut host, 1).unwrap());
+        // The end travels as data does.
+        while host.missing().next().is_none() {
+            thread::sleep(TICK);
+        }
+        assert!(host.lacks_some() && host.waiting().contains("for rank 1 of 3"));
+        let _first = came(&mut host, 1).unwrap();
+        assert!(!host.lacks_some(), "{}", host.waiting());
+        let twice = came(&mut host, 1).unwrap_err().to_string();
+        assert!(twice.starts_with("two processes say that they are rank 1"), "{twice}");
     }
 
     #[test]

@@ -257,7 +257,7 @@ fn a_rule_that_reads_further_back_says_so() {
     to.plan.delays = Rule::CyclicV1.delays(Timeline::FlushFree, 2, 2);
     let (_, resumed) = resume(&from, &to, 3);
     let Resumed::FromParameters { reason, .. } = resumed else { panic!("{resumed:?}") };
-    assert!(reason.contains("`last.bias` of 1 updates before"), "{reason}");
+    assert!(reason.contains("`last.bias` of 1 update before"), "{reason}");
     let (_, resumed) = resume(&from, &to, 0);
     let kept = matches!(resumed, Resumed::WithOtherBits { .. });
     assert!(kept, "before the first update there is one version: {resumed:?}");
@@ -323,9 +323,10 @@ fn a_local_rule_shares_what_is_no_head() {
         let mut headed = schedule(Rule::Local { units: 2, hop });
         let mut head = headed.job.parameters[0].clone();
         (head.name, head.offset) = ("unit0.head.weight".into(), 6);
-        head.belonging = Belonging::Head;
+        (head.belonging, head.treatment) = (Belonging::Head, Treatment::Spared);
         headed.job.parameters.insert(1, head);
         headed.job.elements[Stage::new(0)] = 12;
+        headed.fingerprint = "00000000000000aa-fedcba9876543210".into();
         headed
     });
     let both = [&headed, &paired];
@@ -335,6 +336,13 @@ fn a_local_rule_shares_what_is_no_head() {
             panic!("another rule is another run")
         };
         assert!(reason.contains("(units = 2)"), "{reason}");
+        assert!(!reason.contains("the model"), "nobody changed it: {reason}");
+        let mut other = to.clone();
+        other.job.parameters[0].treatment = Treatment::Spared;
+        let Resumed::FromParameters { reason, .. } = resume(from, &other, 3).1 else {
+            panic!("another rule is another run")
+        };
+        assert!(reason.contains("(`no_decay`)"), "{reason}");
         let has_heads = to.job.parameters.iter().any(|own| own.name.contains(".head."));
         assert_eq!(reason.contains("heads of units begin as they are drawn"), has_heads);
         // Heads have no state to go on with, and all updates are counted together.
