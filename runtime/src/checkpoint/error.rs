@@ -50,11 +50,7 @@ pub enum CheckpointError {
         reason: String,
     },
     /// A folder of which no checkpoint is whole.
-    #[error(
-        "none of the {count} checkpoints in `{}` is whole, the newest one for this: {reason}; \
-         {}",
-        shown(folder), self.hint()
-    )]
+    #[error("{}: {reason}; {}", none_whole(*count, folder), self.hint())]
     NoneWhole {
         /// The folder.
         folder: PathBuf,
@@ -131,6 +127,9 @@ impl CheckpointError {
             Self::Stays { .. } => "nobody needs it; remove it when you can",
             Self::NoFolder { .. } => "name one for checkpoints",
             Self::Damaged { .. } => "the newest whole one before it takes its place",
+            Self::NoneWhole { count: 1, .. } => {
+                "name another folder, or remove it to start anew"
+            }
             Self::NoneWhole { .. } => "name another folder, or remove them to start anew",
             Self::Unfinished { .. } => {
                 "the next checkpoint removes it, unless it is still written"
@@ -181,5 +180,16 @@ impl CheckpointError {
             | Self::Stranger { path, .. }
             | Self::Mismatch { path, .. } => path,
         }
+    }
+}
+
+/// That no checkpoint of a folder is whole, up to the reason.
+fn none_whole(count: usize, folder: &Path) -> String {
+    let folder = shown(folder);
+    match count {
+        1 => format!("the only checkpoint in `{folder}` is not whole"),
+        _ => format!(
+            "none of the {count} checkpoints in `{folder}` is whole, the newest one for this"
+        ),
     }
 }

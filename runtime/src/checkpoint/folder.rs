@@ -8,6 +8,8 @@ use std::{
     fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 const PREFIX: &str = "step-";
@@ -15,6 +17,9 @@ const SUFFIX: &str = ".safetensors";
 
 /// A file without contents, which is locked while a run writes to the folder.
 const HELD: &str = ".held";
+
+/// Longer than anybody looks whether a folder is held.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What lies in a folder.
 #[derive(Debug, Default)]
@@ -128,7 +133,7 @@ impl Hold {
         let path = folder.join(HELD);
         let file = File::options().create(true).truncate(false).write(true).open(&path);
         let file = file.map_err(|source| CheckpointError::Write { path, source })?;
-        match file.try_lock() {
+        match locked(&file) {
             Ok(()) => Ok(Self { _file: Some(file) }),
             Err(TryLockError::Error(_)) => Ok(Self { _file: None }),
             Err(TryLockError::WouldBlock) => {
@@ -138,10 +143,22 @@ impl Hold {
     }
 }
 
-/// Whether a run writes to a folder now; nobody knows where the file system has no locks.
+/// Locks a file for one alone. Whoever looks at it has a lock too, but for a moment.
+fn locked(file: &File) -> Result<(), TryLockError> {
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            thread::sleep(LOOK);
+            file.try_lock()
+        }
+        tried => tried,
+    }
+}
+
+/// Whether a run writes to a folder now; nobody knows where the file system has no locks. Those who look
+/// do not see each other.
 pub(super) fn is_held(folder: &Path) -> bool {
-    let file = File::options().write(true).open(folder.join(HELD));
-    file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+    let file = File::open(folder.join(HELD));
+    file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// Removes what unfinished writes left, and all checkpoints that are older than the newest `kept` up to

@@ -300,6 +300,22 @@ fn two_runs_do_not_write_to_one_folder() {
     open().unwrap().save(&state(&schedule, 2)).unwrap();
 }
 
+/// Whoever looks has the folder for a moment, and others who look have it too.
+#[test]
+fn a_look_at_a_folder_refuses_nobody() {
+    let (folder, schedule, checkpoints) = begun("checkpoint-looked-at", Rule::Sync);
+    drop(checkpoints);
+    let looking = fs::File::open(folder.path().join(".held")).unwrap();
+    looking.lock_shared().unwrap();
+    Checkpoints::try_open(folder.path()).unwrap();
+    std::thread::scope(|scope| {
+        let opened = scope.spawn(|| Checkpoints::open(folder.path(), run(&schedule)));
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        drop(looking);
+        opened.join().unwrap().unwrap();
+    });
+}
+
 #[test]
 fn a_write_cut_at_any_byte_loses_nothing() {
     let (folder, schedule, checkpoints) = begun("checkpoint-cut", Rule::CyclicV2);
@@ -455,7 +471,17 @@ fn a_checkpoint_that_may_not_be_read_is_not_said_to_be_damaged() {
          and may be read"
     );
     let told = none_whole(Path::new("kept"), vec![damaged(3), damaged(1)]).unwrap();
-    assert!(told.hint().contains("remove them"), "{told}");
+    assert_eq!(
+        told.to_string(),
+        "none of the 2 checkpoints in `kept` is whole, the newest one for this: cut; name \
+         another folder, or remove them to start anew"
+    );
+    let told = none_whole(Path::new("kept"), vec![damaged(3)]).unwrap();
+    assert_eq!(
+        told.to_string(),
+        "the only checkpoint in `kept` is not whole: cut; name another folder, or remove it \
+         to start anew"
+    );
     assert!(none_whole(Path::new("kept"), Vec::new()).is_none());
 }
 
