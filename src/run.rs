@@ -118,6 +118,9 @@ fn train(
         {
             state.write_weights(&schedule.job, &save)?;
             notes::tell_not_finite(save.path(), &state.not_finite(), listener);
+            if done.is_err() {
+                notes::tell_saved(save.path(), listener);
+            }
         }
         let report = done?;
         let touched = machine.touched()?;
@@ -128,10 +131,10 @@ fn train(
     told(control, unless_lost(work).unwrap_or_else(|lost| Err(lost.into())))
 }
 
-/// Where the first rank writes the last parameters: over nothing that the run reads, and not among
-/// checkpoints. Nothing that is written lies among the data.
+/// Where the first rank writes the last parameters: over nothing that the run reads or was made of, and not
+/// among checkpoints. Nothing that is written lies among the data.
 fn output(job: &Job, options: &RunOptions) -> Result<Option<OutputFile>, RunError> {
-    let RunOptions { save, data, start, seat, .. } = options;
+    let RunOptions { save, data, sources, start, seat, .. } = options;
     if !seat.is_first() {
         return Ok(None);
     }
@@ -142,7 +145,8 @@ fn output(job: &Job, options: &RunOptions) -> Result<Option<OutputFile>, RunErro
     }
     let Some(path) = save.as_deref() else { return Ok(None) };
     let files = data_files(&job.data, root)?;
-    let read = files.iter().map(PathBuf::as_path).chain(start.weights());
+    let read = files.iter().chain(sources).map(PathBuf::as_path);
+    let read = read.chain(start.weights());
     let save = OutputFile::beside(read, path)?;
     apart(Written::File(path))?;
     match start.folder() {

@@ -24,7 +24,6 @@ use serde::Serialize;
 use std::{
     io,
     path::{Path, PathBuf},
-    slice,
     time::Duration,
 };
 use tell::{StoppedBy, Teller};
@@ -39,6 +38,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         on,
         steps: args.steps,
         data: args.data.clone().into(),
+        sources: Vec::new(),
         start: choose_start(args),
         save: args.save.clone(),
         interrupt: Interrupt::default(),
@@ -214,13 +214,10 @@ fn prepare(
         Told::Here => input.warn(&args.program.file),
         Told::Elsewhere => {}
     }
-    if let (Told::Here, Some(save)) = (told, &args.save) {
-        let read = match &input {
-            Input::Program(loaded) => &loaded.read[..],
-            Input::Schedule(_) => slice::from_ref(&args.program.file),
-        };
-        load::output(save, read.iter().chain(&args.weights))?;
-    }
+    options.sources = match &input {
+        Input::Program(loaded) => loaded.read.clone(),
+        Input::Schedule(_) => vec![args.program.file.clone()],
+    };
     let loaded = match input {
         Input::Program(loaded) => loaded,
         Input::Schedule(schedule) => return Ok(*schedule),

@@ -30,6 +30,12 @@ pub(super) fn tell_not_finite(
     }
 }
 
+/// Says that the last parameters are there though the last checkpoint is not.
+pub(super) fn tell_saved(file: &Path, listener: &mut impl FnMut(RunEvent)) {
+    let text = format!("the last parameters are in `{}` all the same", file.display());
+    listener(RunEvent::Note(text));
+}
+
 /// Says what lies in the folder of checkpoints besides the one that is taken.
 pub(super) fn tell_passed_over(
     ignored: &[CheckpointError],

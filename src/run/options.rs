@@ -16,6 +16,8 @@ pub struct RunOptions {
     pub steps: Option<u64>,
     /// Where the examples are read.
     pub data: DataFrom,
+    /// The files that the schedule was made of or read from: nothing is written over them.
+    pub sources: Vec<PathBuf>,
     /// Where it begins, and which checkpoints it keeps.
     pub start: Start,
     /// Write the last parameters to this safetensors file.
@@ -36,6 +38,7 @@ impl Default for RunOptions {
             on: On::default(),
             steps: None,
             data: DataFrom::default(),
+            sources: Vec::new(),
             start: Start::default(),
             save: None,
             interrupt: Interrupt::default(),

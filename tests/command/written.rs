@@ -1,7 +1,7 @@
 //! What commands write: never over what they read, and whole before it has its name.
 
-use crate::support::{PROGRAM, Scratch, compiled, printed, refused, roundelay};
-use std::fs;
+use crate::support::{Ended, PROGRAM, Scratch, compiled, printed, refused, roundelay};
+use std::{fs, net::TcpListener, process::Stdio};
 
 const OVER: &str = "is an input, and would be written over";
 
@@ -37,6 +37,30 @@ fn no_file_is_written_over_what_is_read() {
     }
 }
 
+/// A rank that ended alone would leave the others waiting for it.
+#[test]
+fn all_ranks_hear_that_no_file_is_written_over_what_is_read() {
+    let scratch = Scratch::new("over-ranks");
+    let file = scratch.file("line.rdl", PROGRAM);
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|own| own.local_addr());
+    // Ranks meet at the port after it.
+    let port = (free.expect("a port is free").port() - 1).to_string();
+    let run = |rank: &str| {
+        let mut run = roundelay("run --device cpu --deadline 120");
+        run.envs([("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", "2")]);
+        run.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", &port);
+        run.arg(&file).arg("--save").arg(&file);
+        run
+    };
+    let mut other = run("1");
+    other.stdout(Stdio::null()).stderr(Stdio::piped());
+    let other = other.spawn().expect("the binary starts");
+    refused(&mut run("0"), 2, &[OVER]);
+    let found = Ended::from(other.wait_with_output().expect("it ends"));
+    assert_eq!(found.code, 3, "{}", found.err);
+    assert!(found.err.contains("rank 0 failed") && found.err.contains(OVER), "{found:?}");
+}
+
 /// A disk that is full when the training is done is no input that is refused.
 #[test]
 fn a_full_disk_is_a_run_that_failed() {
@@ -44,6 +68,21 @@ fn a_full_disk_is_a_run_that_failed() {
     let file = scratch.file("line.rdl", PROGRAM);
     let full = ["cannot write `/dev/full`", "space"];
     refused(roundelay("run --steps 1 --save /dev/full").arg(&file), 3, &full);
+}
+
+/// What was trained is not lost with the last checkpoint.
+#[test]
+fn weights_are_saved_where_the_last_checkpoint_cannot_be_written() {
+    let scratch = Scratch::new("last");
+    let file = scratch.file("line.rdl", PROGRAM);
+    let [kept, saved] = ["kept", "saved"].map(|name| scratch.path(name));
+    let in_the_way = kept.join("step-000000000001.safetensors/inside");
+    fs::create_dir_all(in_the_way).expect("a folder can be made");
+    let mut run = roundelay("run --device cpu --steps 1 --checkpoint");
+    run.arg(&kept).arg("--save").arg(&saved).arg(&file);
+    let note = format!("note: the last parameters are in `{}`", saved.display());
+    refused(&mut run, 3, &["cannot write", "step-000000000001", &note]);
+    assert!(saved.is_file());
 }
 
 /// Neither space nor permissions would make it.
