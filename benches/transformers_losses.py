@@ -13,6 +13,7 @@ It takes torch 2.15 and transformers 5.24.
 
 import json
 import pathlib
+import re
 import sys
 
 import numpy
@@ -97,6 +98,13 @@ def loss(model: torch.nn.Module, inputs: list[dict]) -> float:
     return torch.nn.functional.cross_entropy(logits, targets).item()
 
 
+def spelled(found: dict) -> str:
+    """JSON with every shape on one line."""
+    shape = re.compile(r"\[[^\[\]]*\]")
+    text = json.dumps(found, indent=1)
+    return shape.sub(lambda own: json.dumps(json.loads(own[0])), text) + "\n"
+
+
 def main(cases: str, output: str, back: str | None = None) -> None:
     found = {}
     scratch = pathlib.Path(cases).parent / "saved"
@@ -119,7 +127,7 @@ def main(cases: str, output: str, back: str | None = None) -> None:
             again = loaded(config, folder).state_dict()
             for key, own in model.state_dict().items():
                 assert key in UNREAD or torch.equal(own, again[key]), f"{name}: {key}"
-    pathlib.Path(output).write_text(json.dumps(found, indent=1) + "\n")
+    pathlib.Path(output).write_text(spelled(found))
 
 
 main(*sys.argv[1:])
