@@ -2,7 +2,7 @@
 //! for bit and the run of one device but for rounding, however late a part is, and send the same.
 
 use crate::{
-    columns::{DIVISIBLE, counted, descending, grids, losses, trains_like_one_device},
+    columns::{counted, divisible, each_trains_like_one_device, grids, losses},
     models::gpt,
     oracle::{RESTS, compare_one},
     plans::{kinds, pipelines},
@@ -37,26 +37,27 @@ fn pipelines_in_halves_replay_like_the_recursion() {
     }
 }
 
-/// Images whose channels every grid of at most eight devices divides.
-const IMAGES: &str = "model images {
-    input images: real[batch, 4, 4, 3]
-    input wanted: real[batch, 2, 2, 3]
-    x = max_pool(conv2d(images, 840, kernel = 1), 2)
-    y = conv2d(silu(group_norm(x, 840)), 840, kernel = 1)
-    x = x + conv2d(dropout(relu(y), 0.2), 840, kernel = 1)
-    loss mse(conv2d(x, 3, kernel = 1), wanted)
-}";
+/// A model of images of so many channels.
+fn images(channels: u32) -> String {
+    format!(
+        "model images {{
+            input images: real[batch, 4, 4, 3]
+            input wanted: real[batch, 2, 2, 3]
+            x = max_pool(conv2d(images, {channels}, kernel = 1), 2)
+            y = conv2d(silu(group_norm(x, {channels})), {channels}, kernel = 1)
+            x = x + conv2d(dropout(relu(y), 0.2), {channels}, kernel = 1)
+            loss mse(conv2d(x, 3, kernel = 1), wanted)
+        }}"
+    )
+}
 
 #[test]
 fn every_grid_in_halves_trains_like_without_them() {
-    let program = descending(DIVISIBLE, 4, "1e-2", Float::F32);
-    let some = [Tensor::grid(2, 2), Tensor::grid(4, 1)].map(Tensor::in_halves);
-    trains_like_one_device(&program, some, 1e-5);
-    let (exact, narrow) = ((Float::F64, 1e-12), (Float::F32, 1e-5));
-    for (text, (dtype, most)) in [(DIVISIBLE, exact), (IMAGES, exact), (IMAGES, narrow)] {
-        let program = descending(text, 4, "1e-2", dtype);
-        let several = grids().filter(|tensor| tensor.parts() > 1);
-        trains_like_one_device(&program, several.map(Tensor::in_halves), most);
+    let several = grids().filter(|tensor| tensor.parts() > 1).map(Tensor::in_halves);
+    for model in [divisible, images] {
+        for numbers in [(Float::F64, 1e-12), (Float::F32, 1e-5)] {
+            each_trains_like_one_device((model, 4), several.clone(), numbers);
+        }
     }
 }
 
