@@ -12,9 +12,9 @@ mod check_mutants;
 mod check_refuses;
 mod check_rows;
 mod check_words;
+mod file_mistakes;
 mod file_mutations;
 mod file_round_trip;
-mod fixtures;
 mod plan_faults;
 #[allow(dead_code, reason = "other crates want other numbers")]
 #[path = "../../../tests/support/random.rs"]
