@@ -10,7 +10,7 @@ use crate::{
     world::World,
 };
 use std::{
-    thread,
+    fs, thread,
     time::{Duration, Instant},
 };
 
@@ -113,16 +113,30 @@ fn a_rank_that_is_stopped_is_named_within_the_deadline() {
 fn ranks_that_are_suspended_together_go_on_when_they_wake() {
     let world = world("suspended", 3);
     let file = endless(&world);
-    let words = format!("run --device cpu --deadline 5 {}", keep(&world));
+    let words = format!("run --device cpu --deadline 4 {}", keep(&world));
     let running = world.start(&[0, 1, 2], &words, Some(&file));
     training(&world, &running);
     let all = |name| (0..3).for_each(|rank| signal(running.process(rank), name));
     all("-STOP");
-    thread::sleep(Duration::from_secs(9));
+    thread::sleep(Duration::from_secs(5));
     all("-CONT");
     thread::sleep(Duration::from_secs(1));
     all("-INT");
     all_rest_together(&running.ended());
+}
+
+/// Waits until the last checkpoint is so old.
+fn keeps_nothing_for(world: &World, pause: Duration) {
+    let folder = world.bench.scratch.path("kept");
+    let age = || {
+        let changed = fs::metadata(&folder).and_then(|folder| folder.modified());
+        changed.expect("it was made").elapsed().unwrap_or_default()
+    };
+    let start = Instant::now();
+    while age() < pause {
+        assert!(start.elapsed() < SLACK, "it goes on");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Nobody reads what rank 0 tells for longer than the deadline: then it is at work, and so are all.
@@ -134,7 +148,7 @@ fn a_reader_of_rank_0_may_pause() {
     let words = format!("run --json --device cpu --deadline 4 {kept}");
     let running = world.start(&[0, 1, 2], &words, Some(&file));
     training(&world, &running);
-    thread::sleep(Duration::from_secs(12));
+    keeps_nothing_for(&world, Duration::from_secs(5));
     (0..3).for_each(|rank| signal(running.process(rank), "-INT"));
     all_rest_together(&running.ended());
 }
