@@ -3,7 +3,7 @@
 use crate::{
     attending::{BF16, SLOW_ALL, SLOW_SPECIAL, choices, program, program_of},
     bench::{Bench, Run, counted, has_compiler},
-    support::{document, ended},
+    support::document,
 };
 use serde_json::Value;
 use std::fs;
@@ -167,28 +167,14 @@ fn the_check_of_kernels_tries_the_library() {
     let bench = Bench::with_cudnn("attended-check");
     let words = "devices --check-kernels --calls 6 --seed 2 --only attention";
     let counts = bench.scratch.path("counts");
-    let counting = |words: &str| {
-        let mut command = bench.command(words);
-        command.env("STANDIN_CUDA_COUNTS", &counts);
-        document(&mut command, "kernel-check")
-    };
-    let packed = || counted(&counts, "packed_attentions").expect("they are counted");
-    let told = counting(words);
-    let by_library = |told: &Value| {
-        let rows = told["rows"].as_array().expect("the schema holds").iter();
-        let rows = rows.map(|row| (row["dtype"].clone(), row["attentions"].as_u64()));
-        rows.filter(|(_, count)| *count > Some(0)).count()
-    };
+    let mut command = bench.command(words);
+    command.env("STANDIN_CUDA_COUNTS", &counts);
+    let told = document(&mut command, "kernel-check");
     let rows = told["rows"].as_array().expect("the schema holds");
     assert!(rows.iter().all(|row| row["wrong"].is_null()), "{told}");
-    assert_eq!(by_library(&told), 2, "both types of 16 bits: {told}");
-    assert!(packed() > 0, "{told}");
-    let own = counting(&format!("{words} --own-products"));
-    assert_eq!((by_library(&own), packed()), (0, 0));
-    let mut wrong = bench.command(words);
-    let wrong = ended(wrong.env("STANDIN_CUDNN_OFFERS", "wrong"));
-    assert!(
-        wrong.code == 3 && wrong.err.contains("WRONG in bf16+f32: attention"),
-        "{wrong:?}"
-    );
+    let is_by_library = |row: &&Value| row["attentions"].as_u64() > Some(0);
+    let by_library = rows.iter().filter(is_by_library).count();
+    assert_eq!(by_library, 2, "both types of 16 bits: {told}");
+    let packed = counted(&counts, "packed_attentions").expect("they are counted");
+    assert!(packed > 0, "{told}");
 }
