@@ -6,15 +6,29 @@ use crate::random::Random;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     Features(usize),
-    Sequence { length: usize, width: usize },
-    Images { height: usize, width: usize, channels: usize },
+    Sequence {
+        length: usize,
+        width: usize,
+    },
+    Images {
+        height: usize,
+        width: usize,
+        channels: usize,
+    },
+    /// Features of so many rows for each example, which stand where examples do.
+    Folded {
+        times: usize,
+        width: usize,
+    },
 }
 
 impl Shape {
     /// The last extent.
     pub(crate) fn width(self) -> usize {
         match self {
-            Shape::Features(width) | Shape::Sequence { width, .. } => width,
+            Shape::Features(width)
+            | Shape::Sequence { width, .. }
+            | Shape::Folded { width, .. } => width,
             Shape::Images { channels, .. } => channels,
         }
     }
@@ -27,6 +41,7 @@ impl Shape {
             Shape::Images { height, width, .. } => {
                 Shape::Images { height, width, channels: wanted }
             }
+            Shape::Folded { times, .. } => Shape::Folded { times, width: wanted },
         }
     }
 
@@ -36,6 +51,7 @@ impl Shape {
             Shape::Features(_) => "batch".to_owned(),
             Shape::Sequence { length, .. } => format!("batch, {length}"),
             Shape::Images { height, width, .. } => format!("batch, {height}, {width}"),
+            Shape::Folded { times, .. } => format!("{times} * batch"),
         }
     }
 

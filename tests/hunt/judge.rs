@@ -126,17 +126,13 @@ fn replay(schedule: &Checked, rests: &[u64], timing: Timing) -> Result<Outcome, 
     Ok(Outcome { losses, state })
 }
 
-/// The plan and one device with as many micro-batches, both in 64 bits. Stages clip by norms of
-/// their own, so there is one of them then.
+/// The plan and one device with as many micro-batches, both in 64 bits.
 fn like_one_device(program: &Program) -> Result<(), String> {
     let schedule = |plan: &str| {
         let schedule = scheduled(&program.with("f64", plan), Units::None)?;
         schedule.ok_or_else(|| format!("refused in 64 bits: {plan}"))
     };
     let own = schedule(&program.planning.text())?;
-    if own.plan.stages > 1 && own.job.optimizer.clip > 0.0 {
-        return Ok(());
-    }
     let alone = schedule(&Program::alone(own.plan.all_micro_batches()))?;
     let steps = program.training.steps as u64;
     let losses =

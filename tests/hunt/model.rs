@@ -125,7 +125,7 @@ fn layer(draft: &mut Draft<'_>) {
             "attention(layer_norm(x), 2, head_width = 8, causal = true)"
         }
         Shape::Images { .. } => "conv2d(relu(group_norm(x, 1)), CHANNELS)",
-        Shape::Features(_) => "gated(rms_norm(x), 12)",
+        Shape::Features(_) | Shape::Folded { .. } => "gated(rms_norm(x), 12)",
     };
     let first = first.replace("CHANNELS", &width.to_string());
     let drop = draft.of(&["dropout(", "("]);
@@ -207,6 +207,10 @@ fn shared(draft: &mut Draft<'_>) {
 
 /// A loss, or the sum of two, and perhaps metrics and what units of local rules end in.
 fn end(draft: &mut Draft<'_>) {
+    if let Shape::Folded { times, width } = draft.shape {
+        draft.shape = Shape::Features(times * width);
+        draft.lines.push(format!("x = reshape(x, {})", draft.shape.spelled()));
+    }
     let Loss { text, alike } = loss(draft);
     let second = draft.once_in(6).then(|| loss(draft).text);
     let second = second.map_or(String::new(), |second| format!(" + 0.5 * {second}"));

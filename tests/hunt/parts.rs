@@ -7,7 +7,7 @@ use crate::draft::{Draft, Shape};
 type Part = fn(&mut Draft<'_>, &str) -> Option<(String, Shape)>;
 
 /// How often each part is tried, and what it is.
-const PARTS: [(usize, Part); 14] = [
+const PARTS: [(usize, Part); 15] = [
     (4, affine),
     (3, activation),
     (3, norm),
@@ -20,6 +20,7 @@ const PARTS: [(usize, Part); 14] = [
     (2, window),
     (1, enlarged),
     (1, flattened),
+    (2, folded),
     (1, chosen_row),
     (1, token),
 ];
@@ -231,7 +232,29 @@ fn flattened(draft: &mut Draft<'_>, x: &str) -> Option<(String, Shape)> {
                 ))
             }
         },
+        Shape::Folded { .. } => None,
     }
+}
+
+/// What makes a row of all that an example has in one place, and what takes these rows together again.
+fn folded(draft: &mut Draft<'_>, x: &str) -> Option<(String, Shape)> {
+    let (times, width) = match draft.shape {
+        Shape::Features(width) => {
+            let times = draft.divisor(width, 8);
+            (times, width / times)
+        }
+        Shape::Sequence { length, width } => (length, width),
+        Shape::Images { height, width, channels } => (height * width, channels),
+        Shape::Folded { times, width } => {
+            let rows = Shape::Sequence { length: times, width };
+            let shape = draft.of(&[rows, Shape::Features(times * width)]);
+            return Some((format!("reshape({x}, {})", shape.spelled()), shape));
+        }
+    };
+    let shape = Shape::Folded { times, width };
+    (2..=16)
+        .contains(&times)
+        .then(|| (format!("reshape({x}, {})", shape.spelled()), shape))
 }
 
 fn chosen_row(draft: &mut Draft<'_>, x: &str) -> Option<(String, Shape)> {
