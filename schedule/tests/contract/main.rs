@@ -13,11 +13,10 @@ mod check_refuses;
 mod check_rows;
 mod check_words;
 mod file_mistakes;
-mod file_mutations;
 mod file_round_trip;
+mod file_texts;
+
 mod plan_faults;
-#[allow(dead_code, reason = "other crates want other numbers")]
-#[path = "../../../tests/support/random.rs"]
-mod random;
+mod said;
 mod sample;
 mod tiny;

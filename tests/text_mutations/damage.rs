@@ -1,21 +1,36 @@
-//! Damage to texts, piece by piece; the tests of several crates share it.
+//! Damage to texts, piece by piece.
 
 use crate::random::Random;
 
-/// What is written into a text.
-pub(crate) struct Damage<'a> {
-    /// Pieces of the language and of others.
-    pub(crate) scraps: &'a [&'a str],
-    /// What stands in for a number.
-    pub(crate) numbers: &'a [&'a str],
-}
+/// What stands in for a number.
+const NUMBERS: [&str; 14] = [
+    "0",
+    "1",
+    "2",
+    "3",
+    "7",
+    "4095",
+    "65536",
+    "4294967295",
+    "4294967296",
+    "-1",
+    "1e308",
+    "1e999",
+    "999999999999",
+    "18446744073709551616",
+];
+
+/// What is written into a text: pieces of its language and of others.
+pub(crate) struct Damage<'a>(pub(crate) &'a [&'a str]);
 
 impl Damage<'_> {
-    /// A text that was damaged once or a few times; its pieces come from [`pieces`].
+    /// A text that was damaged once or a few times.
     pub(crate) fn to(&self, original: &[String], random: &mut Random) -> String {
         let mut pieces = original.to_vec();
         for _ in 0..=random.below(3) {
-            self.once(&mut pieces, random);
+            if !pieces.is_empty() {
+                self.once(&mut pieces, random);
+            }
         }
         pieces.concat()
     }
@@ -29,20 +44,25 @@ impl Damage<'_> {
             0 => drop(pieces.remove(at)),
             1 => pieces.insert(other, pieces[at].clone()),
             2 => pieces.swap(at, other),
-            3 => pieces.insert(at, format!(" {} ", any(self.scraps, random))),
-            4 => pieces[at] = any(self.scraps, random),
+            3 => pieces.insert(at, format!(" {} ", any(self.0, random))),
+            4 => pieces[at] = any(self.0, random),
             5 => pieces.truncate(at + 1),
             _ => {
                 let is_number = |p: &String| p.starts_with(|c: char| c.is_ascii_digit());
                 let next = pieces[at..].iter().position(is_number).unwrap_or(0);
-                pieces[at + next] = any(self.numbers, random);
+                pieces[at + next] = any(&NUMBERS, random);
             }
         }
     }
 }
 
+/// A text in its pieces: small ones, and whole lines.
+pub(crate) fn both_pieces(text: &str) -> [Vec<String>; 2] {
+    [pieces(text), text.split_inclusive('\n').map(str::to_owned).collect()]
+}
+
 /// Words, numbers and signs of a text, which together are the text.
-pub(crate) fn pieces(text: &str) -> Vec<String> {
+fn pieces(text: &str) -> Vec<String> {
     let kind = |c: char| (c.is_alphabetic() || c == '_', c.is_ascii_digit(), c == ' ');
     let mut pieces: Vec<String> = Vec::new();
     for c in text.chars() {
