@@ -397,9 +397,6 @@ impl fmt::Display for Uncuttable {
 }
 
 #[cfg(test)]
-mod published;
-
-#[cfg(test)]
 mod tests {
     use super::*;
     use crate::sample::{self, Random};
