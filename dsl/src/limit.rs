@@ -37,5 +37,7 @@ pub const PIXELS: u64 = 1 << 20;
 pub const PATTERNS: usize = 64;
 /// Stages times micro-batches of a file of lists.
 pub const PASSES: u64 = 1 << 20;
+/// Examples of a training step.
+pub const BATCH: u32 = 1 << 24;
 /// Devices of a cluster.
 pub const DEVICES: u64 = 1 << 16;

@@ -47,7 +47,7 @@ mod violation;
 pub use facts::Facts;
 pub use faults::Violations;
 pub use held::Held;
-pub use limit::{LANES_MAX, MICRO_BATCHES_MAX};
+pub use limit::{LANES_MAX, MICRO_BATCHES_MAX, SLACK_MAX};
 pub use violation::{Culprit, Duty, Violation};
 
 use crate::{Catalogue, Schedule};

@@ -60,8 +60,8 @@ pub use buffer::{
     Axis, Buffer, Group, KeptKind, Kind, Place, Rest, Ring, Row, Slice, Splits, Subject,
 };
 pub use check::{
-    Checked, Culprit, Duty, Facts, Held, LANES_MAX, MICRO_BATCHES_MAX, Violation,
-    Violations, check,
+    Checked, Culprit, Duty, Facts, Held, LANES_MAX, MICRO_BATCHES_MAX, SLACK_MAX,
+    Violation, Violations, check,
 };
 pub use clock::{Clock, Entry, simulate};
 pub use element::{Element, Float, GradientSums, Native, NoFloat};

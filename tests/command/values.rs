@@ -14,7 +14,7 @@ fn a_wrong_number_is_told_which_numbers_are_taken() {
         ("simulate --steps 0", "it must be a whole number of at least 1"),
         (
             "import --batch 4294967296 -o x",
-            "it must be a whole number from 1 to 4294967295",
+            "it must be a whole number from 1 to 16777216",
         ),
     ] {
         let told = diagnostics(roundelay(command).arg(&program), 2);

@@ -186,8 +186,8 @@ impl Program {
         match key {
             TrainKey::Batch => {
                 let batch = single(entry, report)?;
-                let batch = whole(batch, 1, train::BATCH_MAX.into(), report)?;
-                self.train.batch = u32::try_from(batch).unwrap_or(train::BATCH_MAX);
+                let batch = whole(batch, 1, limit::BATCH.into(), report)?;
+                self.train.batch = u32::try_from(batch).unwrap_or(limit::BATCH);
                 super::bound_results(&self.model, &self.train, entry.key.span, report);
             }
             TrainKey::Optimizer => {

@@ -16,7 +16,8 @@ use crate::{
     syntax::{Argument, Choice, Entry, Expression, Section, Setting},
 };
 use roundelay_schedule::{
-    Bytes, Contraction, Exactness, Hop, Images, Placement, Rule, Sequence, States,
+    Bytes, Contraction, Exactness, Hop, Images, Placement, Rule, SLACK_MAX, Sequence,
+    States,
 };
 
 /// Writes what an entry says into a search.
@@ -351,8 +352,8 @@ fn rule(value: &Expression, report: &mut Report) -> Known<Rule> {
         ("cyclic", [slack])
             if super::constant::name_of(slack).is_none_or(|n| n == "slack") =>
         {
-            let slack = whole(&slack.value, 0, MOST, report)?;
-            Ok(Rule::CyclicSlack(u32::try_from(slack).unwrap_or(u32::MAX)))
+            let slack = whole(&slack.value, 0, SLACK_MAX.into(), report)?;
+            Ok(Rule::CyclicSlack(u32::try_from(slack).unwrap_or(SLACK_MAX)))
         }
         ("cyclic", _) => {
             let mistake = Mistake::new(Code::Missing, "`cyclic` needs a slack");

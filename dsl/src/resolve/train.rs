@@ -8,7 +8,7 @@ use super::{
     settings::{Settings, only_value, single, unknown_word},
 };
 use crate::{
-    Code, Mistake, Train, held,
+    Code, Mistake, Train, held, limit,
     report::{Known, Report},
     syntax::{Entry, Section, Setting},
 };
@@ -23,8 +23,6 @@ pub(super) const EVALUATE_KEYS: [&str; 1] = ["every"];
 /// What a number type may say besides.
 pub(super) const DTYPE_KEYS: [&str; 1] = ["gradients"];
 
-/// The most examples of a step.
-pub(super) const BATCH_MAX: u32 = 1 << 24;
 /// The most steps.
 pub(super) const STEPS_MAX: u64 = 1 << 40;
 /// The greatest seed: every reader of files knows numbers up to it.
@@ -91,7 +89,7 @@ fn resolve_section(
     let settings = Settings::new("train", &section.entries, &KEYS, report);
     let usual = Train::default();
     let data = settings.get("data").map(|entry| data(entry, report));
-    let batch = settings.whole("batch", 1, BATCH_MAX.into(), report);
+    let batch = settings.whole("batch", 1, limit::BATCH.into(), report);
     let chosen = settings
         .get("optimizer")
         .map(|entry| single(entry, report).and_then(|value| optimizer(value, report)));

@@ -96,8 +96,8 @@ fn sizes(plan: &Plan, faults: &mut Faults) {
         Rule::CyclicSlack(slack) => slack,
         Rule::Sync | Rule::CyclicV1 | Rule::CyclicV2 | Rule::Local { .. } => 0,
     };
-    faults.limit(slack <= limit::SLACK, culprit, || {
-        format!("slack is {slack}; at most {} is possible", limit::SLACK)
+    faults.limit(slack <= limit::SLACK_MAX, culprit, || {
+        format!("slack is {slack}; at most {} is possible", limit::SLACK_MAX)
     });
 }
 

@@ -28,7 +28,7 @@ pub(super) const INSTANCES: u64 = 1 << 25;
 /// Gradients of the sums that moves carry, where they stand as runs; what begins another one counts with it.
 pub(super) const TERMS: u64 = 1 << 22;
 /// Slack of a cyclic rule.
-pub(super) const SLACK: u32 = 1 << 16;
+pub const SLACK_MAX: u32 = 1 << 16;
 /// Violations that are kept; more are counted.
 pub(super) const KEPT: usize = 50;
 /// Entries of all vector clocks that are open at once.
