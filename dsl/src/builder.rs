@@ -113,8 +113,7 @@ impl ModelBuilder {
             return Err(operators::absent(name).unwrap_or_else(unknown));
         };
         self.own(arguments.iter().map(|(_, value)| value))?;
-        let applied = operator.apply(wanted, arguments, &mut self.graph);
-        applied.map_err(|misfit| misfit.mistake)
+        operator.apply(wanted, &operator.bind(arguments)?, &mut self.graph)
     }
 
     /// Measures a metric of [`METRICS`] besides the loss, under the name `wanted`, which is made
@@ -134,8 +133,8 @@ impl ModelBuilder {
         };
         self.own(&arguments)?;
         let arguments = arguments.into_iter().map(|value| (None, value)).collect();
-        let measured = metric.measure(wanted, arguments, &mut self.graph);
-        self.metrics.push(measured.map_err(|misfit| misfit.mistake)?);
+        let measured = metric.measure(wanted, &metric.bind(arguments)?, &mut self.graph);
+        self.metrics.push(measured?);
         Ok(())
     }
 

@@ -19,7 +19,7 @@ mod vision;
 use crate::{
     Measure, Mistake, TensorValue, Value,
     graph::Graph,
-    signature::{Arguments, Formal, Misfit},
+    signature::{Arguments, Formal},
 };
 
 pub use metric::METRICS;
@@ -80,14 +80,12 @@ pub(crate) fn operator(name: &str) -> Option<&'static Operator> {
 }
 
 impl<T> Operator<T> {
-    /// Builds with the arguments that are given.
-    fn bound(
+    /// The arguments that are given, or the first mistake among them.
+    pub(crate) fn bind(
         &self,
         given: Vec<(Option<&str>, Value)>,
-        build: impl FnOnce(&Arguments) -> Result<T, Mistake>,
-    ) -> Result<T, Misfit> {
-        let arguments = Arguments::bind(self.name, self.formals, given)?;
-        build(&arguments).map_err(|mistake| Misfit { given: None, mistake })
+    ) -> Result<Arguments, Mistake> {
+        Arguments::bind(self.name, self.formals, given)
     }
 }
 
@@ -96,12 +94,10 @@ impl Operator {
     pub(crate) fn apply(
         &self,
         name: &str,
-        given: Vec<(Option<&str>, Value)>,
+        arguments: &Arguments,
         graph: &mut Graph,
-    ) -> Result<TensorValue, Misfit> {
-        self.bound(given, |arguments| {
-            graph.within(name, |graph| (self.build)(arguments, graph))
-        })
+    ) -> Result<TensorValue, Mistake> {
+        graph.within(name, |graph| (self.build)(arguments, graph))
     }
 }
 
@@ -110,11 +106,9 @@ impl Operator<Measure> {
     pub(crate) fn measure(
         &self,
         name: &str,
-        given: Vec<(Option<&str>, Value)>,
+        arguments: &Arguments,
         graph: &mut Graph,
-    ) -> Result<Measure, Misfit> {
-        self.bound(given, |arguments| {
-            graph.measuring(name, |graph| (self.build)(arguments, graph))
-        })
+    ) -> Result<Measure, Mistake> {
+        graph.measuring(name, |graph| (self.build)(arguments, graph))
     }
 }

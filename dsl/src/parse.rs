@@ -13,8 +13,8 @@ use crate::{
     token::{self, Kind},
 };
 use body::skip_item;
-pub(crate) use error::Misread;
 use error::SyntaxError;
+pub(crate) use error::{Misread, joined_unit};
 use std::cell::RefCell;
 use stream::{Shared, Tokens, separators};
 

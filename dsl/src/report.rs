@@ -17,17 +17,25 @@ pub(crate) type Known<T> = Result<T, Reported>;
 pub(crate) struct Report {
     files: Vec<SourceFile>,
     findings: Vec<Finding>,
+    /// Calls and passes that are being worked through, outermost first.
+    around: Vec<(Span, String)>,
     errors: usize,
     /// Where the first finding is for which there was no room.
     unkept: Option<Span>,
 }
 
-#[derive(PartialEq)]
 struct Finding {
     severity: Severity,
     span: Span,
     mistake: Mistake,
     labels: Vec<(Span, String)>,
+}
+
+impl Finding {
+    fn says_the_same(&self, other: &Self) -> bool {
+        let told = |one: &Self| (one.severity, one.span);
+        told(self) == told(other) && self.mistake == other.mistake
+    }
 }
 
 impl Report {
@@ -40,6 +48,16 @@ impl Report {
     /// A file that was added.
     pub(crate) fn file(&self, number: u32) -> &SourceFile {
         &self.files[number as usize]
+    }
+
+    /// What is found from here to [`Report::leave`] is told with this place.
+    pub(crate) fn enter(&mut self, span: Span, text: String) {
+        self.around.push((span, text));
+    }
+
+    /// Leaves what was entered last.
+    pub(crate) fn leave(&mut self) {
+        self.around.pop();
     }
 
     /// Keeps a mistake.
@@ -87,10 +105,15 @@ impl Report {
         self.errors > 0 && self.unkept.is_some()
     }
 
-    /// Expanded bodies repeat their mistakes; each is kept once.
-    fn keep(&mut self, finding: Finding) {
-        if self.findings.contains(&finding) {
+    /// Expanded bodies repeat their mistakes; each is kept once, whatever led to it.
+    fn keep(&mut self, mut finding: Finding) {
+        if self.findings.iter().any(|earlier| earlier.says_the_same(&finding)) {
             return;
+        }
+        for place in self.around.iter().rev() {
+            if !finding.labels.contains(place) {
+                finding.labels.push(place.clone());
+            }
         }
         let room = self.findings.len() < limit::DIAGNOSTICS;
         let first = finding.severity == Severity::Error && self.errors == 1;

@@ -1,6 +1,7 @@
 //! Syntax to a [`Program`]: every name a handle, every shape and unit checked, repeats and blocks
 //! expanded.
 
+mod call;
 mod changed;
 mod cluster;
 mod component;
@@ -16,6 +17,7 @@ mod model;
 mod objective;
 mod optimizer;
 mod order;
+mod origins;
 mod plan;
 mod recompute;
 mod repeated;

@@ -46,32 +46,74 @@ pub(crate) struct Misfit {
     pub(crate) mistake: Mistake,
 }
 
-/// Which given argument each formal takes: names first, then positions from the left.
+/// An argument of a callee as calls see it.
+#[derive(Clone, Copy)]
+pub(crate) struct Slot<'a> {
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// Whether it must be given.
+    pub(crate) needed: bool,
+}
+
+impl Formal {
+    /// What calls see of it.
+    pub(crate) fn slot(&self) -> Slot<'static> {
+        Slot { name: self.name, needed: self.default.is_none() }
+    }
+}
+
+/// Which given argument each slot takes, names first, then positions from the left; or all that does
+/// not fit. That one is missing is said only where the others fit: it may be the one that is misnamed.
 pub(crate) fn assign(
     callee: &str,
-    formals: &[&str],
+    slots: &[Slot<'_>],
     given: &[Option<&str>],
-) -> Result<Vec<Option<usize>>, Misfit> {
-    let mut taken: Vec<Option<usize>> = vec![None; formals.len()];
-    for (index, name) in given.iter().enumerate() {
-        let misfit = |mistake| Misfit { given: Some(index), mistake };
-        let slot = match name {
-            Some(name) => formals
-                .iter()
-                .position(|formal| formal == name)
-                .ok_or_else(|| misfit(unknown_argument(callee, name, formals)))?,
-            None => index,
-        };
-        match taken.get_mut(slot) {
-            None => return Err(misfit(too_many(callee, formals.len(), given.len()))),
-            Some(Some(_)) if name.is_none() => {
-                return Err(misfit(behind_a_name(callee, formals[slot])));
-            }
-            Some(Some(_)) => return Err(misfit(given_twice(callee, formals[slot]))),
-            Some(free) => *free = Some(index),
+) -> Result<Vec<Option<usize>>, Vec<Misfit>> {
+    let names: Vec<&str> = slots.iter().map(|slot| slot.name).collect();
+    let mut taken: Vec<Option<usize>> = vec![None; slots.len()];
+    let mut misfits: Vec<Misfit> = Vec::new();
+    for index in 0..given.len() {
+        match free_slot(callee, &names, given, index, &taken) {
+            Ok(slot) => taken[slot] = Some(index),
+            Err(mistake) => misfits.push(Misfit { given: Some(index), mistake }),
         }
     }
-    Ok(taken)
+    misfits.dedup_by(|one, before| one.mistake == before.mistake);
+    let lacking =
+        |(slot, taken): &(&Slot<'_>, &Option<usize>)| slot.needed && taken.is_none();
+    match slots.iter().zip(&taken).find(lacking) {
+        Some((slot, _)) if misfits.is_empty() => {
+            let mistake = missing(callee, slot.name, &names);
+            Err(vec![Misfit { given: None, mistake }])
+        }
+        _ if misfits.is_empty() => Ok(taken),
+        _ => Err(misfits),
+    }
+}
+
+/// The slot that one given argument takes.
+fn free_slot(
+    callee: &str,
+    names: &[&str],
+    given: &[Option<&str>],
+    index: usize,
+    taken: &[Option<usize>],
+) -> Result<usize, Mistake> {
+    let slot = match given[index] {
+        Some(name) => names
+            .iter()
+            .position(|known| *known == name)
+            .ok_or_else(|| unknown_argument(callee, name, names))?,
+        None => index,
+    };
+    match taken.get(slot) {
+        None => Err(too_many(callee, names.len(), given.len())),
+        Some(None) => Ok(slot),
+        Some(Some(_)) if given[index].is_none() => {
+            Err(behind_a_name(callee, names[slot]))
+        }
+        Some(Some(_)) => Err(given_twice(callee, names[slot])),
+    }
 }
 
 fn unknown_argument(callee: &str, name: &str, formals: &[&str]) -> Mistake {
@@ -116,23 +158,29 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Gives each formal its value.
+    /// Gives each formal its value; or the first mistake.
     pub(crate) fn bind(
         callee: &'static str,
         formals: &'static [Formal],
         given: Vec<(Option<&str>, Value)>,
-    ) -> Result<Self, Misfit> {
-        let known: Vec<&str> = formals.iter().map(|formal| formal.name).collect();
-        let names: Vec<Option<&str>> = given.iter().map(|(name, _)| *name).collect();
-        let taken = assign(callee, &known, &names)?;
-        for (formal, slot) in formals.iter().zip(&taken) {
-            if slot.is_none() && formal.default.is_none() {
-                let mistake = missing(callee, formal.name, &known);
-                return Err(Misfit { given: None, mistake });
-            }
-        }
-        let value = |slot: &Option<usize>| slot.map(|index| given[index].1.clone());
-        Ok(Self { callee, formals, values: taken.iter().map(value).collect() })
+    ) -> Result<Self, Mistake> {
+        let slots: Vec<Slot<'_>> = formals.iter().map(Formal::slot).collect();
+        let (names, values): (Vec<Option<&str>>, Vec<Value>) = given.into_iter().unzip();
+        let taken = assign(callee, &slots, &names).map_err(|misfits| {
+            misfits.into_iter().next().expect("there is one").mistake
+        })?;
+        Ok(Self::placed(callee, formals, &taken, &values))
+    }
+
+    /// Gives each formal the value that it takes.
+    pub(crate) fn placed(
+        callee: &'static str,
+        formals: &'static [Formal],
+        taken: &[Option<usize>],
+        values: &[Value],
+    ) -> Self {
+        let value = |slot: &Option<usize>| slot.map(|index| values[index].clone());
+        Self { callee, formals, values: taken.iter().map(value).collect() }
     }
 
     /// The value of an argument.

@@ -177,7 +177,7 @@ fn number(input: &str) -> Lexed<'_> {
     if !rest.starts_with(in_word) || unit(rest).is_ok() {
         return Ok((rest, (Kind::Number, text)));
     }
-    of(Kind::Word, take_while1(in_word)).parse(input)
+    of(Kind::Word, recognize((literal, take_while1(in_word)))).parse(input)
 }
 
 /// `GB/s`: the longest unit of the list that ends where the word ends.

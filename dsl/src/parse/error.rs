@@ -202,19 +202,54 @@ fn stray_unit(input: Tokens<'_>) -> Option<Mistake> {
     if !input.after_number() {
         return lone_unit(input.before()?, text);
     }
-    let alike = UNITS.into_iter().filter(|unit| unit.eq_ignore_ascii_case(text));
-    let known: Vec<&str> = alike.collect();
-    let spelled = SPELLINGS.iter().find(|(other, _)| *other == text);
-    let hint = match (&known[..], spelled) {
-        ([one, ..], _) => format!("did you mean `{one}`?"),
-        ([], Some((_, unit @ "USD/h"))) => {
-            format!("prices are in `{unit}`, US dollars an hour")
-        }
-        ([], Some((_, unit))) => format!("did you mean `{unit}`?"),
-        ([], None) if kind == Kind::Stray || text.len() == 1 => return None,
-        ([], None) => near::hint(text, UNITS)?,
+    let hint = match meant_unit(text) {
+        None if kind == Kind::Stray || text.len() == 1 => return None,
+        None => near::hint(text, UNITS)?,
+        Some(hint) => hint,
     };
-    Some(Mistake::new(Code::Unit, format!("unknown unit `{text}`")).hint(hint))
+    Some(unknown_unit(text, hint))
+}
+
+/// Digits that run into what looks like a unit, as in `80G`.
+pub(crate) fn joined_unit(word: &str) -> Option<Mistake> {
+    let unit = word.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    match unit == word {
+        true => None,
+        false => meant_unit(unit).map(|hint| unknown_unit(unit, hint)),
+    }
+}
+
+fn unknown_unit(text: &str, hint: String) -> Mistake {
+    Mistake::new(Code::Unit, format!("unknown unit `{text}`")).hint(hint)
+}
+
+/// What to write for a word behind a number that others write for a unit.
+fn meant_unit(text: &str) -> Option<String> {
+    let spelled = SPELLINGS.iter().find(|(other, _)| *other == text);
+    match (known_unit(text), spelled) {
+        (Some(unit), _) => Some(format!("did you mean `{unit}`?")),
+        (None, Some((_, unit @ "USD/h"))) => {
+            Some(format!("prices are in `{unit}`, US dollars an hour"))
+        }
+        (None, Some((_, unit))) => Some(format!("did you mean `{unit}`?")),
+        (None, None) => {
+            let begin = text.get(..5).filter(|begin| begin.eq_ignore_ascii_case("EFLOP"));
+            begin.map(|_| "1 EFLOP/s is `1000 PFLOP/s`".to_owned())
+        }
+    }
+}
+
+/// The unit of the list that differs from a word in its case alone, in a `/s` that stands behind the
+/// word or is left out, or in a left out `B`.
+fn known_unit(text: &str) -> Option<&'static str> {
+    let alike =
+        |wanted: &str| UNITS.into_iter().find(|unit| unit.eq_ignore_ascii_case(wanted));
+    let per_second = |text: &str| alike(&format!("{text}/s"));
+    let bytes = ["M", "G", "T", "Ki", "Mi", "Gi", "Ti"].contains(&text);
+    alike(text)
+        .or_else(|| per_second(text))
+        .or_else(|| per_second(text.strip_suffix(['s', 'S'])?))
+        .or_else(|| bytes.then(|| alike(&format!("{text}B"))).flatten())
 }
 
 /// A unit of several letters behind a word that should be a number.

@@ -2,7 +2,8 @@
 
 use super::{
     error::{Parsed, SyntaxError, refuse},
-    stream::{Tokens, keyword, name, nested, spelled, symbol},
+    statement::ended,
+    stream::{Tokens, keyword, name, nested, separators, spelled, symbol},
 };
 use crate::{
     Span,
@@ -39,7 +40,8 @@ fn chain<'a>(
     part: fn(Tokens<'a>) -> Parsed<'a, Expression>,
     sign: impl Parser<Tokens<'a>, Output = Operator, Error = SyntaxError<'a>>,
 ) -> impl FnMut(Tokens<'a>) -> Parsed<'a, Expression> {
-    let mut parts = pair(part, many0(pair(sign, cut(part))));
+    let behind = move |input| operand(part, input);
+    let mut parts = pair(part, many0(pair(sign, cut(behind))));
     move |input| {
         let (rest, (first, others)) = parts.parse(input)?;
         let Some((_, last)) = others.last() else { return Ok((rest, first)) };
@@ -47,6 +49,30 @@ fn chain<'a>(
         let kind = ExpressionKind::Chain(Box::new(first), others);
         Ok((rest, Expression { kind, span }))
     }
+}
+
+/// What stands behind a sign. Where the line ends there, the mistake is told, and what the next line
+/// begins with is taken for it if it makes up the whole line: it would be no line of its own.
+fn operand<'a>(
+    part: fn(Tokens<'a>) -> Parsed<'a, Expression>,
+    input: Tokens<'a>,
+) -> Parsed<'a, Expression> {
+    if input.peek().kind != Kind::Newline {
+        return part(input);
+    }
+    let hint = "lines go on inside of ( ) only: write `(a +` and `b)`";
+    let early = SyntaxError::expected(input, "a value").hint(hint);
+    match part(separators(input)) {
+        Ok((rest, value)) if ends_operand(rest) => {
+            input.report(early);
+            Ok((rest, value))
+        }
+        _ => Err(nom::Err::Failure(early)),
+    }
+}
+
+fn ends_operand(input: Tokens<'_>) -> bool {
+    ended(input).is_ok() || ["+", "-", "*", "/"].iter().any(|sign| input.at(sign))
 }
 
 /// `-a` or `a`.

@@ -132,12 +132,14 @@ fn cluster(input: Tokens<'_>) -> Parsed<'_, Item> {
 
 /// `NAME = group`, or the last line, `group`.
 fn cluster_line(input: Tokens<'_>) -> Parsed<'_, ClusterLine> {
-    let tier = pair(terminated(name, symbol("=")), cut(group));
-    let (rest, line) = alt((
-        map(tier, |(name, group)| ClusterLine::Tier(name, group)),
-        map(group, ClusterLine::Whole),
-    ))
-    .parse(input)?;
+    let tier = map(pair(terminated(name, symbol("=")), cut(group)), |(name, group)| {
+        ClusterLine::Tier(name, group)
+    });
+    let mut whole = map(group, ClusterLine::Whole);
+    let (rest, line) = match counts_nothing(input) {
+        true => whole.parse(input)?,
+        false => alt((tier, whole)).parse(input)?,
+    };
     let more = !super::stream::separators(rest).at("}");
     match (&line, more) {
         (ClusterLine::Whole(_), true) if super::statement::ended(rest).is_ok() => {
@@ -145,6 +147,14 @@ fn cluster_line(input: Tokens<'_>) -> Parsed<'_, ClusterLine> {
         }
         _ => Ok((rest, line)),
     }
+}
+
+/// Whether a line is a member without its count, `core` or `core joined by bus`, and no tier.
+fn counts_nothing(input: Tokens<'_>) -> bool {
+    let behind = input.advance();
+    let goes_on = behind.at("+") || ["joined", "sharing"].contains(&behind.peek().text);
+    input.peek().kind == Kind::Name
+        && (goes_on || super::statement::ended(behind).is_ok())
 }
 
 /// `4 x core + 2 x big joined by bus sharing 8 GB`.
@@ -172,6 +182,7 @@ fn member(input: Tokens<'_>) -> Parsed<'_, (Expression, Name)> {
             (Kind::Word, Some((count, _))) => {
                 expected.hint(format!("write `{count} x …`, with spaces"))
             }
+            (Kind::Name, _) => expected.hint(format!("write `1 x {}`", next.text)),
             _ => expected,
         }));
     }

@@ -2,13 +2,16 @@
 
 use crate::{
     Code, Mistake, Span, Value, near,
+    parse::joined_unit,
     quantity::quantity,
     report::{Known, Report},
-    signature::{Arguments, Fallback, Formal, both, optional, required},
+    signature::{
+        Arguments, Fallback, Formal, Misfit, Slot, assign, both, optional, required,
+    },
     syntax::{Argument, Expression, ExpressionKind, Name},
     value::{arithmetic, negative},
 };
-use roundelay_schedule::Rate;
+use roundelay_schedule::{Rate, nearest};
 
 /// What a constant expression is worth.
 pub(super) fn constant(expression: &Expression, report: &mut Report) -> Known<Value> {
@@ -71,7 +74,11 @@ fn truth(name: &str, span: Span, report: &mut Report) -> Known<Value> {
         "false" => Ok(Value::Truth(false)),
         _ => {
             let message = format!("expected a constant, found the name `{name}`");
-            Err(report.error(span, Mistake::new(Code::UnknownName, message)))
+            let mistake = Mistake::new(Code::UnknownName, message);
+            let meant = nearest(name, ["true", "false"]);
+            let hint = meant.map(|word| format!("did you mean `{word}`?"));
+            let told = || hint.into_iter().fold(mistake, Mistake::hint);
+            Err(report.error(span, joined_unit(name).unwrap_or_else(told)))
         }
     }
 }
@@ -177,13 +184,30 @@ fn bind(
     span: Span,
     report: &mut Report,
 ) -> Known<Arguments> {
+    let slots: Vec<Slot<'_>> = formals.iter().map(Formal::slot).collect();
+    let taken = assigned(callee, &slots, given, span, report);
     let values: Vec<Known<Value>> =
         given.iter().map(|argument| constant(&argument.value, report)).collect();
-    let values = values.into_iter().collect::<Known<Vec<Value>>>()?;
-    let pairs = given.iter().map(name_of).zip(values).collect();
-    Arguments::bind(callee, formals, pairs).map_err(|misfit| {
-        let place = misfit.given.map_or(span, |index| place_of(&given[index]));
-        report.error(place, misfit.mistake)
+    let values = values.into_iter().collect::<Known<Vec<Value>>>();
+    let (taken, values) = (taken?, values?);
+    Ok(Arguments::placed(callee, formals, &taken, &values))
+}
+
+/// Which given argument each one of the callee is; all that does not fit is reported.
+pub(super) fn assigned(
+    callee: &str,
+    slots: &[Slot<'_>],
+    given: &[Argument],
+    span: Span,
+    report: &mut Report,
+) -> Known<Vec<Option<usize>>> {
+    let names: Vec<Option<&str>> = given.iter().map(name_of).collect();
+    assign(callee, slots, &names).map_err(|misfits| {
+        for Misfit { given: index, mistake } in misfits {
+            let place = index.map_or(span, |index| place_of(&given[index]));
+            report.error(place, mistake);
+        }
+        report.earlier()
     })
 }
 

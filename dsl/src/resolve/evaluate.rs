@@ -1,19 +1,20 @@
 //! Expressions of models and blocks.
 
 use super::{
-    constant::{name_of, number, place, place_of},
+    constant::number,
     definitions::Definitions,
     head::{Passes, Within},
+    origins::Origins,
     scope::Scope,
 };
 use crate::{
     Code, Head, Measure, Mistake, Span, TensorValue, Value,
     graph::Graph,
     held::{self, Constant},
-    limit, near,
-    operators::{self, METRICS, OPERATORS, metric, operator},
+    limit, near, operators,
+    parse::joined_unit,
     report::{Known, Report, not_yet},
-    syntax::{Argument, Expression, ExpressionKind, Name, Operator as Sign},
+    syntax::{Expression, ExpressionKind, Operator as Sign},
     value::{arithmetic, negative, zero_divisor},
 };
 use std::collections::BTreeSet;
@@ -29,7 +30,7 @@ pub(super) struct Evaluator<'a> {
     /// Names in sight.
     pub(super) scope: Scope,
     /// Where inputs, parameters and nodes were written.
-    pub(super) origins: [Vec<Span>; 3],
+    pub(super) origins: Origins,
     /// The numbers that kernels compute with, and where each is written.
     pub(super) constants: Vec<(Span, Constant)>,
     /// The loss, once it is stated, and where.
@@ -63,7 +64,7 @@ impl<'a> Evaluator<'a> {
             report,
             graph: Graph::new(name),
             scope: Scope::new(),
-            origins: [const { Vec::new() }; 3],
+            origins: Origins::default(),
             constants: Vec::new(),
             loss: None,
             metrics: Vec::new(),
@@ -163,8 +164,9 @@ impl<'a> Evaluator<'a> {
     }
 
     pub(super) fn unknown_name<T>(&mut self, name: &str, span: Span) -> Known<T> {
-        let known = self.scope.names().chain(["batch"]);
-        let mistake = near::unknown("name", name, known);
+        let known = self.scope.names().chain(["batch", "true", "false"]);
+        let mistake =
+            joined_unit(name).unwrap_or_else(|| near::unknown("name", name, known));
         self.fail(span, mistake)
     }
 
@@ -231,70 +233,16 @@ impl<'a> Evaluator<'a> {
         Ok(value)
     }
 
-    /// `name(arguments)`: a block or an operator, under the wanted name, else under its own.
-    pub(super) fn call(
-        &mut self,
-        name: &Name,
-        given: &[Argument],
-        span: Span,
-        wanted: Option<&str>,
-    ) -> Known<Value> {
-        let values: Vec<Known<Value>> =
-            given.iter().map(|argument| self.expression(&argument.value)).collect();
-        let values = values.into_iter().collect::<Known<Vec<Value>>>();
-        let wanted = wanted.unwrap_or(&name.text);
-        if let Some(block) = self.definitions.blocks.get(name.text.as_str()).copied() {
-            return self
-                .deeper(span, |this| this.block(block, given, values?, span, wanted));
-        }
-        let pairs = |values: Vec<Value>| given.iter().map(name_of).zip(values).collect();
-        let graph = &mut self.graph;
-        let (formals, applied) = match (operator(&name.text), metric(&name.text)) {
-            (Some(operator), _) => {
-                let made = operator.apply(wanted, pairs(values?), graph);
-                (operator.formals, made.map(Value::Tensor))
-            }
-            (None, Some(metric)) => {
-                let made = metric.measure(wanted, pairs(values?), graph);
-                (metric.formals, made.map(Value::Metric))
-            }
-            (None, None) => return self.unknown_call(name),
-        };
-        match applied {
-            Ok(value) => self.built(Ok(value), span),
-            Err(misfit) => {
-                let at = match misfit.given {
-                    Some(index) => place_of(&given[index]),
-                    None => place(&misfit.mistake, formals, given, span),
-                };
-                self.fail(at, misfit.mistake)
-            }
-        }
-    }
-
-    pub(super) fn unknown_call<T>(&mut self, name: &Name) -> Known<T> {
-        self.definitions.only_if_whole(self.report)?;
-        let blocks = self.definitions.blocks.keys().copied();
-        let operators = OPERATORS.iter().map(|operator| operator.name);
-        let metrics = METRICS.iter().map(|metric| metric.name);
-        let known = operators.chain(metrics).chain(blocks);
-        let mistake = operators::absent(&name.text)
-            .unwrap_or_else(|| near::unknown("operator or block", &name.text, known));
-        self.fail(name.span, mistake)
-    }
-
     /// Notes where new rows of the graph and their numbers were written.
     pub(super) fn built<T>(
         &mut self,
         result: Result<T, Mistake>,
         span: Span,
     ) -> Known<T> {
-        let [_, parameters, nodes] = self.origins.each_ref().map(Vec::len);
+        let [_, parameters, nodes] = self.origins.sizes();
         let constants = held::of_model(self.graph.model(), [parameters, nodes]);
         self.constants.extend(constants.map(|constant| (span, constant)));
-        for (origins, size) in self.origins.iter_mut().zip(self.graph.sizes()) {
-            origins.resize(size, span);
-        }
+        self.origins.grow(self.graph.sizes(), span);
         result.or_else(|mistake| self.fail(span, mistake))
     }
 }

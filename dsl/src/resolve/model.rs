@@ -3,25 +3,22 @@
 use super::{
     definitions::Definitions,
     evaluate::Evaluator,
-    head::Within,
-    scope::{Binding, Scope, reserved},
+    scope::{Binding, reserved},
 };
 use crate::{
-    Code, Extent, Measure, Mistake, Model, Source, Span, TensorValue, Value,
+    Code, Extent, Measure, Mistake, Model, Span, TensorValue, Value,
     finish::weightless,
     held::Constant,
     local,
     operators::spelled_metrics,
     report::{Known, Report},
-    signature::{assign, missing},
     syntax::{
-        self, Argument, Block, Expression, ExpressionKind, Name, Operator, Statement,
-        StatementKind,
+        self, Expression, ExpressionKind, Name, Operator, Statement, StatementKind,
     },
     value::spelled,
 };
-use roundelay_schedule::{Element, Id, Initial};
-use std::collections::{BTreeMap, BTreeSet};
+use roundelay_schedule::{Element, Initial};
+use std::collections::BTreeMap;
 
 /// Where a statement stands; inputs, losses and returns are not welcome everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +98,7 @@ pub(super) fn resolve(
     graph.state_heads(bodies);
     let finished = graph.finish(&loss, &metrics);
     let (model, unused) = finished.map_err(|m| report.error(span, m))?;
-    warn_unused(&unused, &origins, report);
+    origins.warn_unused(&unused, report);
     for mistake in weightless(&model) {
         report.warning(span, mistake);
     }
@@ -109,25 +106,6 @@ pub(super) fn resolve(
         local::fits(&model, head).map_err(|m| report.error(*place, m))?;
     }
     Ok(Resolved { model, places, heads, constants })
-}
-
-/// Warns of each place once: whoever computes something that is left out need not hear of its parameters.
-fn warn_unused(unused: &[Source], origins: &[Vec<Span>; 3], report: &mut Report) {
-    let told = |source: &Source| match source {
-        Source::Input(id) => (origins[0][id.index()], "this input"),
-        Source::Parameter(id) => (origins[1][id.index()], "a parameter made here"),
-        Source::Node(id) => (origins[2][id.index()], "what is computed here"),
-    };
-    let is_node = |source: &&Source| matches!(source, Source::Node(_));
-    let (nodes, others): (Vec<&Source>, Vec<&Source>) = unused.iter().partition(is_node);
-    let mut seen = BTreeSet::new();
-    for source in nodes.into_iter().chain(others) {
-        let (span, what) = told(source);
-        if seen.insert(span) {
-            let message = format!("{what} does not reach the loss and is left out");
-            report.warning(span, Mistake::new(Code::Unused, message));
-        }
-    }
 }
 
 /// Whether an expression is a quotient, or made of one.
@@ -150,7 +128,7 @@ fn divides(expression: &Expression) -> bool {
     }
 }
 
-impl<'a> Evaluator<'a> {
+impl Evaluator<'_> {
     /// Statements one after another; the returned value, when one is.
     pub(super) fn body(
         &mut self,
@@ -305,10 +283,11 @@ impl<'a> Evaluator<'a> {
     fn element(&mut self, element: &Name) -> Known<Element> {
         match element.text.as_str() {
             "i32" => Ok(Element::I32),
-            "real" | "f32" => Ok(Element::Real),
+            "real" => Ok(Element::Real),
             other => {
                 let message = format!("unknown element type `{other}`");
-                let hint = "write i32 for tokens and classes, real for real numbers";
+                let hint = "write `i32` for tokens and classes, `real` for real numbers: how \
+                            wide these are says `dtype` of `train`";
                 let mistake = Mistake::new(Code::UnknownName, message).hint(hint);
                 self.fail(element.span, mistake)
             }
@@ -380,7 +359,10 @@ impl<'a> Evaluator<'a> {
         counter: Option<&Name>,
         body: &[Statement],
     ) -> Known<()> {
-        let count = self.times(times)?;
+        let Ok(count) = self.times(times) else {
+            self.look_over(counter, body);
+            return Err(self.report.earlier());
+        };
         counter.map_or(Ok(()), |name| self.bindable(name))?;
         let work = count.unsigned_abs().saturating_mul(body.len() as u64 + 1);
         self.foresee(times.span, work)?;
@@ -398,7 +380,7 @@ impl<'a> Evaluator<'a> {
             }
             self.graph.descend(format!("{base}.{pass}"));
             self.nested += 1;
-            self.body(body, Home::Repeat);
+            self.pass(pass, times, counter, body);
             self.nested -= 1;
             self.graph.ascend();
             self.scope.pop();
@@ -410,6 +392,27 @@ impl<'a> Evaluator<'a> {
             }
         }
         Ok(())
+    }
+
+    /// One pass of a repeat. What is wrong in a later one alone is told with its number.
+    fn pass(
+        &mut self,
+        pass: i64,
+        times: &Expression,
+        counter: Option<&Name>,
+        body: &[Statement],
+    ) {
+        let (span, text) = match counter {
+            Some(name) => (name.span, format!("where `{}` is {pass}", name.text)),
+            None => (times.span, format!("in pass {}", pass + 1)),
+        };
+        if pass > 0 {
+            self.report.enter(span, text);
+        }
+        self.body(body, Home::Repeat);
+        if pass > 0 {
+            self.report.leave();
+        }
     }
 
     fn times(&mut self, times: &Expression) -> Known<i64> {
@@ -500,61 +503,6 @@ impl<'a> Evaluator<'a> {
             self.report.error(statement.span, mistake);
         }
         self.expression(value)
-    }
-
-    /// `name(arguments)` for a block: its body with its arguments alone in sight.
-    pub(super) fn block(
-        &mut self,
-        block: &'a Block,
-        given: &[Argument],
-        values: Vec<Value>,
-        span: Span,
-        wanted: &str,
-    ) -> Known<Value> {
-        self.called.insert(&block.name.text);
-        let scope = self.block_scope(block, given, values, span)?;
-        let outside = std::mem::replace(&mut self.scope, scope);
-        let name = self.graph.claim(wanted);
-        self.graph.descend(name);
-        let within = std::mem::replace(&mut self.within, Within::Block);
-        let returned = self.body(&block.body, Home::Block);
-        self.within = within;
-        self.graph.ascend();
-        self.scope = outside;
-        returned.unwrap_or_else(|| {
-            let message = format!("block `{}` returns nothing", block.name.text);
-            let mistake = Mistake::new(Code::Missing, message);
-            self.fail(block.name.span, mistake.hint("end it with `return …`"))
-        })
-    }
-
-    fn block_scope(
-        &mut self,
-        block: &Block,
-        given: &[Argument],
-        values: Vec<Value>,
-        span: Span,
-    ) -> Known<Scope> {
-        let callee = &block.name.text;
-        let formals: Vec<&str> =
-            block.formals.iter().map(|formal| formal.text.as_str()).collect();
-        let names: Vec<Option<&str>> =
-            given.iter().map(super::constant::name_of).collect();
-        let taken = assign(callee, &formals, &names).or_else(|misfit| {
-            let place = misfit
-                .given
-                .map_or(span, |index| super::constant::place_of(&given[index]));
-            self.fail(place, misfit.mistake)
-        })?;
-        let mut scope = Scope::new();
-        for (formal, slot) in block.formals.iter().zip(taken) {
-            let Some(index) = slot else {
-                return self.fail(span, missing(callee, &formal.text, &formals));
-            };
-            let value = Some(values[index].clone());
-            scope.bind_here(&formal.text, Binding { value, span: formal.span });
-        }
-        Ok(scope)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Bodies that are never worked through, for no model calls their block or their repeat has no pass:
-//! the names in them are looked up all the same.
+//! Bodies that are never worked through, for no model calls their block, or their repeat has no pass
+//! or an unknown number of them: the names in them are looked up all the same.
 
 use super::{
     evaluate::Evaluator,
@@ -8,7 +8,6 @@ use super::{
 };
 use crate::{
     Span,
-    operators::{metric, operator},
     report::Known,
     syntax::{Argument, Expression, ExpressionKind, Name, Statement, StatementKind},
 };
@@ -85,7 +84,10 @@ impl Evaluator<'_> {
                 items.iter().for_each(|item| self.look_up(item));
             }
             ExpressionKind::Call(name, arguments) => {
-                let _: Known<()> = self.known_callee(name);
+                let callee = self.callee(name);
+                let _: Known<Vec<Option<usize>>> = callee.and_then(|callee| {
+                    self.assigned(name, callee, arguments, expression.span)
+                });
                 arguments.iter().for_each(|Argument { value, .. }| self.look_up(value));
             }
             ExpressionKind::Index(base, index) => {
@@ -106,13 +108,5 @@ impl Evaluator<'_> {
             true => Ok(()),
             false => self.unknown_name(name, span),
         }
-    }
-
-    fn known_callee(&mut self, name: &Name) -> Known<()> {
-        let text = name.text.as_str();
-        let is_known = self.definitions.blocks.contains_key(text)
-            || operator(text).is_some()
-            || metric(text).is_some();
-        if is_known { Ok(()) } else { self.unknown_call(name) }
     }
 }

@@ -13,4 +13,5 @@ mod norms;
 mod set_trainings;
 mod settings;
 mod slips;
+mod together;
 mod transformers;

@@ -67,11 +67,25 @@ fn slips_are_answered_with_what_is_read() {
             "found `joined`",
             "write `joined by …` before `sharing …`",
         ),
+        (cluster("core"), "expected a whole number of members", "write `1 x core`"),
+        (cluster("core joined by bus"), "found `core`", "write `1 x core`"),
+        (cluster("4 x core + core"), "found `core`", "write `1 x core`"),
+        (cluster("node = core joined by bus, 2 x node"), "found", "write `1 x core`"),
+        (plan("memory <= 80G"), "unknown unit `G`", "did you mean `GB`?"),
+        (plan("memory <= 1.5Ti"), "unknown unit `Ti`", "did you mean `TiB`?"),
     ] {
         let told = told(&text);
         assert!(told.contains(said), "{text}: {told}");
         assert!(told.contains(&format!("hint: {hint}")), "{text}: {told}");
     }
+}
+
+#[test]
+fn no_slack_is_read_that_no_schedule_may_have() {
+    let most = roundelay_schedule::SLACK_MAX;
+    assert_eq!(told(&format!("plan {{ rule cyclic(slack = {most}) }}")), "");
+    let more = told(&format!("plan {{ rule cyclic(slack = {}) }}", most + 1));
+    assert!(more.contains("expected a whole number from 0 to 65536"), "{more}");
 }
 
 /// The nearest known name would mean something else, or there is none.
@@ -315,6 +329,49 @@ fn heads_that_do_not_turn_in_pairs_are_hinted_at_where_their_width_is_given() {
         let refused = minimising(&call, "mse(linear(x, 8), x)");
         assert!(refused.contains(&format!("hint: {hint}")), "{arguments}: {refused}");
     }
+}
+
+#[test]
+fn rates_are_known_in_whatever_letters() {
+    let told = |rate: &str| {
+        told(&format!("device d {{ memory 2 GB, compute {rate}, bandwidth 10 GB/s }}"))
+    };
+    for (rate, hint) in [
+        ("10 Gflop/s", "did you mean `GFLOP/s`?"),
+        ("10 TFlop/s", "did you mean `TFLOP/s`?"),
+        ("10 tflop", "did you mean `TFLOP/s`?"),
+        ("1 Gflops", "did you mean `GFLOP/s`?"),
+        ("10 EFLOP/s", "1 EFLOP/s is `1000 PFLOP/s`"),
+        ("2 EFLOPS", "1 EFLOP/s is `1000 PFLOP/s`"),
+        ("80G", "did you mean `GB`?"),
+    ] {
+        let told = told(rate);
+        assert!(told.contains("error[unit]: unknown unit"), "{rate}: {told}");
+        assert!(told.contains(&format!("hint: {hint}")), "{rate}: {told}");
+    }
+}
+
+#[test]
+fn a_line_that_ends_in_a_sign_is_one_mistake_with_a_hint() {
+    for statement in ["y = x +\n x", "y = x *\n linear(x, 8)", "y = x +\n z = x"] {
+        let told = model(statement);
+        assert_eq!(told.matches("error[").count(), 1, "{statement}: {told}");
+        assert!(told.contains("expected a value, found end of line"), "{told}");
+        assert!(told.contains("hint: lines go on inside of ( ) only"), "{told}");
+    }
+    let twice = model("y = x +\n x +\n x");
+    assert_eq!(twice.matches("lines go on inside").count(), 2, "{twice}");
+}
+
+#[test]
+fn words_of_other_languages_are_answered_in_letters_of_this_one() {
+    let argument = model("y = linear(x, 8, bias = True)");
+    assert!(argument.contains("hint: did you mean `true`?"), "{argument}");
+    let constant = told("train { optimizer sgd(0.1, momentum = 0.9, nesterov = True) }");
+    assert!(constant.contains("hint: did you mean `true`?"), "{constant}");
+    let element = model("input z: f32[batch, 8]");
+    assert!(element.contains("unknown element type `f32`"), "{element}");
+    assert!(element.contains("`real` for real numbers"), "{element}");
 }
 
 #[test]
