@@ -62,6 +62,7 @@ pub fn grid(
     out += &legend([simulation, steady], &scale, notation);
     match hidden {
         0 => out,
+        1 => format!("{out}1 pass stands behind longer ones in its column\n"),
         _ => format!("{out}{hidden} passes stand behind longer ones in their columns\n"),
     }
 }
