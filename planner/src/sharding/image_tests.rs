@@ -3,7 +3,7 @@
 
 use super::{
     region::{Kind, Region},
-    tests::{both, cost, examples, grids, maps, model},
+    tests::{all_ways, both, cost, examples, grids, maps, model},
     *,
 };
 use crate::rewrite::Algebra;
@@ -189,7 +189,7 @@ fn no_way_of_convolutions_costs_less_than_what_is_found() {
             let tensor = Tensor { contraction, ..Tensor::grid(rows, columns) };
             let [_, found] = both(&model, tensor, &algebra).expect("it splits");
             let own = cost(&model, tensor, &found).expect("it splits");
-            for ways in all_ways(&maps) {
+            for ways in all_ways(&maps, tensor) {
                 if let Some(other) = cost(&model, tensor, &ways) {
                     assert!(
                         own <= other,
@@ -201,16 +201,28 @@ fn no_way_of_convolutions_costs_less_than_what_is_found() {
     }
 }
 
-/// Every way of each of these maps.
-fn all_ways(maps: &[u32]) -> impl Iterator<Item = MapWays> {
-    let ways = MapWay::ALL.len() + 1;
-    let count = maps.iter().fold(1, |count, _| count * ways);
-    (0..count).map(move |mut number| {
-        let mut sent = MapWays::default();
-        for site in maps {
-            sent.send(*site, MapWay::ALL.get(number % ways).copied());
-            number /= ways;
+/// Of which all ways of one row have the latter.
+#[test]
+fn in_one_row_maps_from_rows_are_those_from_what_is_whole() {
+    let contraction = Contraction::Each;
+    let tensor = Tensor { contraction, ..Tensor::grid(1, 2) };
+    for text in [JOINED, NARROWED, GROUPED] {
+        let model = model(text);
+        let maps = maps(&model);
+        for ways in all_ways(&maps, tensor).step_by(7) {
+            let mut other = ways.clone();
+            for (site, way) in ways.iter() {
+                if way == MapWay::WholeToColumns {
+                    other.send(site, Some(MapWay::RowsToColumns));
+                }
+            }
+            let [own, other] = [&ways, &other].map(|ways| cost(&model, tensor, ways));
+            assert_eq!(own, other, "{ways:?}");
         }
-        sent
-    })
+        for site in &maps {
+            let mut ways = MapWays::default();
+            ways.send(*site, Some(MapWay::RowsToWhole));
+            assert_eq!(cost(&model, tensor, &ways), None, "o{site}");
+        }
+    }
 }
