@@ -170,6 +170,9 @@ fn possible_depths(program: &Program) -> String {
 
 /// What holds back the plans that came furthest.
 fn binding(program: &Program, ranking: &Ranking, furthest: Option<&Excluded>) -> String {
+    if let Some(outside) = outside(program) {
+        return outside;
+    }
     if let Some(weaker) = ranking.weaker.first() {
         return format!(
             "exactness: what fits is {}, the program allows {}",
@@ -184,6 +187,29 @@ fn binding(program: &Program, ranking: &Ranking, furthest: Option<&Excluded>) ->
         None => "decisions: together they leave nothing to try, as `states hsdp` does where no \
                  number of shards splits the members into several groups"
             .to_owned(),
+    }
+}
+
+/// What asks for more than the cluster has, whatever else is decided.
+fn outside(program: &Program) -> Option<String> {
+    let available = program.target.devices.len() as u64;
+    let least = |numbers: &Numbers| match numbers {
+        Numbers::Open => None,
+        Numbers::Ranges(ranges) => ranges.iter().map(|(least, _)| *least).min(),
+    };
+    let Search { devices, first_device, .. } = &program.search;
+    let many = least(devices).filter(|least| *least > available);
+    let late = least(first_device).filter(|least| *least >= available);
+    match (many, late) {
+        _ if available == 0 => None,
+        (Some(least), _) => Some(format!(
+            "devices: the program allows {least} or more, the cluster has {available}"
+        )),
+        (None, Some(least)) => Some(format!(
+            "first_device: the program allows {least} or more, the last of the cluster is {}",
+            available - 1
+        )),
+        (None, None) => None,
     }
 }
 
