@@ -10,10 +10,23 @@ use std::{
 /// wait for ever.
 pub(crate) fn open(path: &Path) -> io::Result<(File, u64)> {
     let found = fs::metadata(path)?;
+    if found.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
+    }
     if !found.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
     Ok((File::open(path)?, found.len()))
+}
+
+/// What would repair that a file of arrays is not read.
+pub(crate) fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::IsADirectory => {
+            "name a file in it, such as `step-000000000100.safetensors`"
+        }
+        _ => "check that it exists and may be read",
+    }
 }
 
 /// Whether a file is not opened because the process, or the system, has too many open.

@@ -1,6 +1,6 @@
 //! What can be wrong with checkpoints.
 
-use crate::{StateError, listed::listed, shown::shown};
+use crate::{StateError, listed::listed, regular, shown::shown};
 use roundelay_schedule::printable;
 use std::{
     io,
@@ -119,7 +119,7 @@ impl CheckpointError {
     /// What would repair it, as the message ends with; empty where the message is all.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Read { .. } => "check that it exists and may be read",
+            Self::Read { source, .. } => regular::hint(source),
             Self::Write { .. } => {
                 "any earlier checkpoint is whole; check space and permissions, or name another \
                  folder"

@@ -1,6 +1,6 @@
 //! What can be wrong with files of weights.
 
-use crate::{container::NotWhole, listed::listed, shown::shown};
+use crate::{container::NotWhole, listed::listed, regular, shown::shown};
 use roundelay_schedule::printable;
 use std::{
     fmt, io,
@@ -104,7 +104,7 @@ impl WeightsError {
     /// What would repair it, as the message ends with; empty where the message is all.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Read { .. } => "check that it exists and may be read",
+            Self::Read { source, .. } => regular::hint(source),
             Self::Damaged { .. } => "",
             Self::Index { .. } => {
                 "its `weight_map` has the name of a file beside it for every array"

@@ -143,6 +143,9 @@ fn a_model_and_its_units_exchange_weights() {
 fn what_is_no_regular_file_is_not_called_damaged() {
     let error = Weights::open("/dev/null".as_ref()).unwrap_err().to_string();
     assert!(error.contains("it is not a regular file"), "{error}");
+    let scratch = Scratch::new("weights-folder");
+    let error = Weights::open(scratch.path()).unwrap_err().to_string();
+    assert!(error.contains("it is a folder; name a file in it, such as `step-"), "{error}");
 }
 
 /// A list of names alone would not say that the whole file is of another kind.
