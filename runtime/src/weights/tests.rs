@@ -145,7 +145,10 @@ fn what_is_no_regular_file_is_not_called_damaged() {
     assert!(error.contains("it is not a regular file"), "{error}");
     let scratch = Scratch::new("weights-folder");
     let error = Weights::open(scratch.path()).unwrap_err().to_string();
-    assert!(error.contains("it is a folder; name a file in it, such as `step-"), "{error}");
+    assert!(
+        error.contains("it is a folder; name a file in it, such as `step-"),
+        "{error}"
+    );
 }
 
 /// A list of names alone would not say that the whole file is of another kind.
