@@ -30,7 +30,9 @@ impl Plan {
     /// `replicated` and `zero1`; the others give each micro-batch's gradient away at once.
     pub fn own_reduction(&self) -> Reduction {
         let turns = self.placement == Placement::Shared && !self.rule.is_synchronous();
-        let (members, cell) = (self.members(), self.cell_micro_batches());
+        // A micro-batch gives a gradient for each of its slices.
+        let cell = self.cell_micro_batches().saturating_mul(self.slices);
+        let members = self.members();
         let groups = match self.states {
             States::Replicated | States::Handoff | States::Zero1 => members,
             States::Zero2 | States::Zero3 => 1,
