@@ -196,15 +196,18 @@ fn same_device(values: &Values, family: Family, counts: Counts) -> Option<Superi
     // Parts of an arena fit one another by chance, so plans that keep as much may differ in memory;
     // whoever looks for the front asks by memory.
     let by_time = values.objective != Objective::Memory;
-    if counts.devices(family, values.lists) != replicas * parts || !by_time {
+    // Slices keep less at a time, so they may fit where whole sequences do not.
+    let whole = counts.slices == 1;
+    let alone = counts.devices(family, values.lists) == replicas * parts;
+    if !(alone && by_time && whole) {
         return None;
     }
     let sync = rule.is_synchronous();
     let looped = counts.chunks != 1;
     // One micro-batch goes there and back through all chunks of its device, whatever the order; on
     // a wave each does so before the next one starts.
-    let alone = n == 1 && !order.splits_backward();
-    let in_turn = !looped || alone || order == Order::Wave;
+    let one_way = n == 1 && !order.splits_backward();
+    let in_turn = !looped || one_way || order == Order::Wave;
     let one_by_one = n == 1 || (sync && placement != Placement::Concurrent);
     // Without a flush sums over replicas hide behind the next step.
     let hides = !sync && replicas > 1 && placement == Placement::Pipeline;
@@ -227,10 +230,10 @@ fn same_rings(values: &Values, family: Family, counts: Counts) -> Option<Superio
         .then_some(Superior::OneInPipeline)
 }
 
-/// One micro-batch passes a pipeline in one way, whatever its order.
+/// One micro-batch passes a pipeline in one way, whatever its order, unless it flows in slices.
 fn same_order(values: &Values, family: Family, counts: Counts) -> Option<Superior> {
     let Family { rule, order, .. } = family;
-    if counts.micro_batches != 1 {
+    if counts.micro_batches != 1 || counts.slices != 1 {
         return None;
     }
     let late = rule == Rule::Sync

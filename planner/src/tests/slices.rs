@@ -95,6 +95,53 @@ fn no_named_recomputation_beats_the_first_plan_of_a_sliced_program() {
     assert_ne!(fastest, Recompute::None, "the least of it is the fastest here too");
 }
 
+/// Each replica adds up the gradients of its slices before replicas meet.
+#[test]
+fn replicas_of_one_micro_batch_flow_in_slices() {
+    let mut program = program();
+    program.search.order = Choice::OneOf(vec![Order::SlicesOneForwardOneBackward]);
+    program.search.micro_batches = Numbers::Ranges(vec![(1, 1)]);
+    program.search.replicas = Numbers::Ranges(vec![(2, 2)]);
+    let found = plan(&program, &Options::default()).expect("this is a plan");
+    assert_eq!(found.best().exactness(), Exactness::Reordered);
+}
+
+/// A micro-batch of several slices is in several stages at a time, so orders of slices are none that
+/// is the same with one micro-batch.
+#[test]
+fn one_micro_batch_in_slices_overlaps() {
+    let mut program = program();
+    program.search.micro_batches = Numbers::Ranges(vec![(1, 1)]);
+    program.search.slices = Numbers::Ranges(vec![(1, 1), (4, 4)]);
+    let orders = vec![Order::Gpipe, Order::SlicesOneForwardOneBackward];
+    program.search.order = Choice::OneOf(orders);
+    assert_eq!(slices(&all(&program).plans), [1, 4]);
+}
+
+/// In time nothing is gained by slices on one device, but they keep less at a time.
+#[test]
+fn slices_on_one_device_fit_where_sequences_do_not() {
+    let mut program = program();
+    program.target = sample::program(1, 4).target;
+    sample::give_room(&mut program, Bytes(1 << 30));
+    program.model = sample::gpt(1, 256, 4, false);
+    program.search.placement = Choice::Open;
+    program.search.stages = Numbers::Ranges(vec![(1, 1)]);
+    program.search.slices = Numbers::Ranges(vec![(1, 1), (8, 8)]);
+    let orders = vec![Order::Sequential, Order::SlicesOneForwardOneBackward];
+    program.search.order = Choice::OneOf(orders);
+    let plans = all(&program).plans;
+    let least = |slices| {
+        let own = plans.iter().filter(|own| own.plan.slices == slices);
+        own.map(|own| own.device_peak).min().expect("both are plans")
+    };
+    let [whole, sliced] = [1, 8].map(least);
+    assert!(sliced < whole, "{sliced} {whole}");
+    program.search.memory = Some(sliced);
+    let found = plan(&program, &Options::default()).expect("slices fit");
+    assert_eq!(found.best().slices, 8);
+}
+
 #[test]
 fn no_slices_beat_their_bounds_and_a_plan_costs_what_the_search_says() {
     let mut program = program();

@@ -31,6 +31,11 @@ fn numbers(random: &mut Random, known: &[u64]) -> Numbers {
 /// A program that leaves few values to each decision, in any order, and has room for all.
 fn small_space(random: &mut Random) -> Program {
     let mut program = sample::program(pick(random, &[1, 2, 4]), 4);
+    let is_sliced = random.below(6) == 0;
+    if is_sliced {
+        program.model = sample::gpt(2, 16, 8, false);
+        program.search.slices = numbers(random, &[1, 2, 4]);
+    }
     sample::give_room(&mut program, Bytes(1 << 30));
     let search = &mut program.search;
     search.exactness = Some(Exactness::Delayed);
@@ -43,6 +48,13 @@ fn small_space(random: &mut Random) -> Program {
     let mut orders = some(random, pipelines, 3);
     let simple = [Order::Gpipe, Order::Sequential, Order::Parallel, Order::Cyclic];
     orders.extend(some(random, &simple, 6));
+    if is_sliced {
+        orders.extend(some(
+            random,
+            &[Order::SlicesOneForwardOneBackward, Order::TeraPipe],
+            1,
+        ));
+    }
     search.order = Choice::OneOf(orders);
     search.states = Choice::OneOf(some(random, States::ALL, 2));
     search.recompute = Choice::OneOf(some(random, Recompute::ALL, 1));
