@@ -1,6 +1,9 @@
 //! Who knows the costs of the plans of a program: their bounds, what each takes on the clock, and
 //! which turned out to be none.
 
+mod shares;
+
+use self::shares::Shares;
 use crate::{
     costs::calls::Costs,
     parallel::{parallel, parallel_until, threads},
@@ -22,7 +25,7 @@ use crate::{
     },
 };
 use roundelay_dsl::{Choice, Objective, Program};
-use roundelay_schedule::{Exactness, Images, Sequence, Share};
+use roundelay_schedule::{Exactness, Images, Sequence};
 use std::{collections::BTreeMap, ops::Range};
 
 /// Plans by class of exactness.
@@ -35,6 +38,8 @@ pub(crate) struct Clerk<'a> {
     network: Network<'a>,
     /// Plans that turned out to be none.
     unfit: Exclusions,
+    /// What was tried besides the plans where they do not fit.
+    shares: Shares,
     /// What ends work on several plans before all is done.
     wish: Wish,
 }
@@ -47,12 +52,6 @@ struct Listed<'a> {
     plans: Vec<Outline>,
     grouping: Grouping,
 }
-
-/// Shares of what is computed again are found so finely.
-const SIXTEENTHS: u32 = 16;
-
-/// Of this many of the best plans such shares are found.
-const LESSENED: usize = 4;
 
 /// Parts in which plans are looked at for the first time, this many for each thread: some parts
 /// have more plans of few stages than others.
@@ -104,8 +103,8 @@ impl<'a> Clerk<'a> {
         }
         let network = Network::new(&program.target);
         let evaluator = Evaluator::new(program, costs);
-        let wish = Wish::default();
-        (Self { evaluator, listed, network, unfit, wish }, classes)
+        let (shares, wish) = (Shares::default(), Wish::default());
+        (Self { evaluator, listed, network, unfit, shares, wish }, classes)
     }
 
     /// From now on it begins no plan when this is wished.
@@ -122,44 +121,6 @@ impl<'a> Clerk<'a> {
     /// Where the group of a plan ends.
     pub(crate) fn after(&self, number: usize) -> usize {
         self.listed.after(number)
-    }
-
-    /// How many of the best plans of the space are kept where this many are asked for: a plan behind the
-    /// first may be better than that where it computes less again.
-    pub(crate) fn kept(&self, top: usize) -> usize {
-        if self.listed.may_lessen() { top.max(LESSENED) } else { top }
-    }
-
-    /// The best plans, where the first of them that compute again because they must compute as little again
-    /// as fits. No plan of the space is like that: it is better than the one it comes from.
-    pub(crate) fn lessened(&mut self, mut best: Vec<Candidate>) -> Vec<Candidate> {
-        for known in best.iter_mut().take(LESSENED) {
-            if let Some(less) = self.less(known) {
-                *known = less;
-            }
-        }
-        best
-    }
-
-    /// A plan that computes as little again as fits, in sixteenths; none where it need not, or where that
-    /// is the plan itself.
-    fn less(&mut self, known: &Candidate) -> Option<Candidate> {
-        let outline = self.listed.plans[known.number];
-        let is_free = self.listed.is_alone(&outline) && !outline.is_sliced();
-        if is_free || !self.listed.may_lessen() {
-            return None;
-        }
-        let (mut none, mut all, mut found) = (0, SIXTEENTHS, None);
-        while all - none > 1 {
-            let some = none + (all - none) / 2;
-            let share = Share::nearest(f64::from(some) / f64::from(SIXTEENTHS))?;
-            let outline = Outline { recompute: outline.recompute.of(share)?, ..outline };
-            match self.evaluated(&outline, known.number) {
-                Ok(candidate) => (all, found) = (some, Some(candidate)),
-                Err(_) => none = some,
-            }
-        }
-        found.filter(|found| found.step_time < known.step_time)
     }
 
     /// A plan with its costs and its sharpest bound, at a place in the order of the search.
@@ -259,11 +220,9 @@ impl Listed<'_> {
             || self.grouping == Grouping::None
     }
 
-    /// Whether a plan may compute less again than a plan of the space: where nobody says how much, and
-    /// some only do because they must.
+    /// Whether a plan may compute less again than a plan of the space: where nobody says how much.
     fn may_lessen(&self) -> bool {
-        let is_open = self.program.search.recompute == Choice::Open;
-        is_open && self.grouping == Grouping::Recompute
+        self.program.search.recompute == Choice::Open
     }
 
     /// Where the group of a plan ends, of which the first that fits stands for all.
@@ -317,8 +276,13 @@ impl Judge for Clerk<'_> {
     }
 
     fn refuse(&mut self, open: &Open, reason: &Reason) -> Option<Open> {
-        self.unfit.add(which(&open.outline), reason, 1);
+        if self.listed.plans[open.number] == open.outline {
+            self.unfit.add(which(&open.outline), reason, 1);
+        }
         let next = open.number + 1;
-        if next < self.after(open.number) { self.open(next) } else { None }
+        match next < self.after(open.number) {
+            true => self.open(next),
+            false => self.share(open, reason),
+        }
     }
 }

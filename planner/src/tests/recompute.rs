@@ -36,6 +36,7 @@ fn uniform(candidate: &Candidate) -> Recompute {
 fn each_way_takes_less_memory_and_more_time_than_the_one_before() {
     let mut program = program();
     program.search.objective = Objective::Memory;
+    program.search.recompute = Choice::OneOf(Recompute::ALL.to_vec());
     let plans = all(&program).plans;
     let mut groups = 0;
     for none in plans.iter().filter(|c| uniform(c) == Recompute::None) {
@@ -128,6 +129,44 @@ fn the_first_plan_computes_as_little_again_as_fits() {
     assert!(shares.len() > 12, "{shares:?}");
 }
 
+/// A share may take less memory than the whole. So it fits where nothing whole does, and is what takes
+/// least.
+#[test]
+fn a_share_may_fit_where_nothing_whole_does() {
+    let mut program = sample::program(1, 32);
+    program.model = sample::gpt(4, 32, 16, false);
+    sample::give_room(&mut program, Bytes(1 << 30));
+    program.search.placement = Choice::OneOf(vec![Placement::Accumulate]);
+    program.search.micro_batches = Numbers::Ranges(vec![(1, 1)]);
+    program.search.stages = Numbers::Ranges(vec![(1, 1)]);
+    program.search.objective = Objective::Memory;
+    let first = |program: &Program| {
+        let found = plan(program, &Options::default()).ok()?;
+        assert_eq!(found.candidates, found.clocked + found.pruned);
+        found.plans.into_iter().next()
+    };
+    let named = |ways: &[Recompute]| {
+        let mut program = program.clone();
+        program.search.recompute = Choice::OneOf(ways.to_vec());
+        first(&program).expect("there is room").device_peak
+    };
+    let sixteenths = (1..16).filter_map(|some| Share::nearest(f64::from(some) / 16.0));
+    let shares: Vec<_> = sixteenths.filter_map(|own| Recompute::Full.of(own)).collect();
+    let (whole, share) = (named(Recompute::ALL), named(&shares));
+    assert!(share < whole, "{share} {whole}");
+    let least = first(&program).expect("there is room");
+    assert_eq!(least.device_peak, share);
+    program.search.memory = Some(whole - Bytes(1));
+    for objective in [Objective::StepTime, Objective::Memory] {
+        program.search.objective = objective;
+        let found = first(&program).expect("a share fits");
+        assert!(shares.contains(&uniform(&found)), "{}", uniform(&found));
+        assert!(found.step_time <= least.step_time);
+    }
+    program.search.recompute = Choice::OneOf(Recompute::ALL.to_vec());
+    assert_eq!(first(&program), None);
+}
+
 /// Plans behind the first compute as little again as fits too: else one that was ranked behind it would
 /// be better. How many are ranked makes no difference to the first.
 #[test]
@@ -209,8 +248,9 @@ fn ways(random: &mut Random) -> Vec<[Candidate; 2]> {
     cluster(random, &mut program);
     sample::give_room(&mut program, Bytes(1 << 30));
     let search = &mut program.search;
-    // Where memory is minimised, all ways are clocked.
+    // Where memory is minimised, all ways that are named are clocked.
     search.objective = Objective::Memory;
+    search.recompute = Choice::OneOf(Recompute::ALL.to_vec());
     search.exactness = Some(Exactness::Delayed);
     search.rule = Choice::OneOf(vec![pick(random, &[Rule::Sync, Rule::CyclicV2])]);
     let orders = [Order::OneForwardOneBackward, Order::Eager, Order::ZeroBubbleH1];
