@@ -184,8 +184,8 @@ fn searched(ranking: &Ranking) -> String {
     let verdict = match (ranking.is_optimal(), ranking.is_first_lessened()) {
         (true, false) => "the first is the best of the space".to_owned(),
         (true, true) => {
-            "the first is better than all plans of the space, which compute again all \
-             they can"
+            "the first is better than all plans of the space, which compute again whole \
+             kinds or nothing"
                 .to_owned()
         }
         (false, _) => {
