@@ -77,9 +77,9 @@ fn train(
         agreed.map_err(|trouble| control.ended(trouble))?;
     }
     let settled = Settled::of(schedule, options, control, listener)?;
+    let save = output(&schedule.job, options)?;
     let data = options.data.open(&schedule.job)?;
     let provenance = Provenance::new(schedule, &data);
-    let save = output(&schedule.job, options)?;
     let (start, checkpoint) = start::begin(schedule, provenance, options, listener)?;
     let end = options.steps.unwrap_or(schedule.job.steps);
     if let Some(control) = control {
@@ -101,15 +101,16 @@ fn train(
     let trainer = Trainer::new(machine, Rests { evaluate, checkpoint });
     let mut trainer = trainer.interruptible(options.interrupt.clone());
     let work = || {
+        let mut listening = Listening::new(listener);
         trainer.machine().load(&start.state)?;
         if from_weights {
             // Whoever goes on from the folder knows nothing of the file.
             let saved = trainer.keep(&start.state).map_err(TrainError::Checkpoint)?;
-            let left = saved.map_or(Vec::new(), |saved| saved.left);
-            notes::tell_passed_over(&left, listener);
+            let left = saved.iter().flat_map(|saved| &saved.left);
+            left.for_each(|why| listening.stays(why));
         }
         drop(start.state);
-        let done = trainer.run(end, &mut Listening::new(listener));
+        let done = trainer.run(end, &mut listening);
         let machine = trainer.machine();
         let rests = matches!(done, Ok(_) | Err(TrainError::LastCheckpoint(_)));
         if rests

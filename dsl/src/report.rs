@@ -12,6 +12,9 @@ pub(crate) struct Reported(());
 /// A result whose mistakes are reported already.
 pub(crate) type Known<T> = Result<T, Reported>;
 
+/// So many of the places around a mistake are told.
+const AROUND: usize = 3;
+
 /// Findings of one program.
 #[derive(Default)]
 pub(crate) struct Report {
@@ -105,13 +108,14 @@ impl Report {
         self.errors > 0 && self.unkept.is_some()
     }
 
-    /// Expanded bodies repeat their mistakes; each is kept once, whatever led to it.
+    /// Expanded bodies repeat their mistakes; each is kept once, whatever led to it. Of many places
+    /// around it the innermost ones are told, and the outermost.
     fn keep(&mut self, mut finding: Finding) {
         if self.findings.iter().any(|earlier| earlier.says_the_same(&finding)) {
             return;
         }
-        for place in self.around.iter().rev() {
-            if !finding.labels.contains(place) {
+        for place in self.around.iter().rev().take(AROUND).chain(self.around.first()) {
+            if place.0 != finding.span && !finding.labels.contains(place) {
                 finding.labels.push(place.clone());
             }
         }

@@ -77,8 +77,12 @@ pub(crate) fn assign(
             Ok(slot) => taken[slot] = Some(index),
             Err(mistake) => misfits.push(Misfit { given: Some(index), mistake }),
         }
+        // More would not be told.
+        if misfits.len() > limit::DIAGNOSTICS {
+            break;
+        }
     }
-    misfits.dedup_by(|one, before| one.mistake == before.mistake);
+    let misfits = distinct(misfits);
     let lacking =
         |(slot, taken): &(&Slot<'_>, &Option<usize>)| slot.needed && taken.is_none();
     match slots.iter().zip(&taken).find(lacking) {
@@ -89,6 +93,17 @@ pub(crate) fn assign(
         _ if misfits.is_empty() => Ok(taken),
         _ => Err(misfits),
     }
+}
+
+/// Each mistake where it stands first.
+fn distinct(misfits: Vec<Misfit>) -> Vec<Misfit> {
+    let mut all: Vec<Misfit> = Vec::new();
+    for misfit in misfits {
+        if all.iter().all(|earlier| earlier.mistake != misfit.mistake) {
+            all.push(misfit);
+        }
+    }
+    all
 }
 
 /// The slot that one given argument takes.

@@ -23,7 +23,7 @@ pub(crate) fn open(path: &Path) -> io::Result<(File, u64)> {
 pub(crate) fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::IsADirectory => {
-            "name a file in it, such as `step-000000000100.safetensors`"
+            "name a file in it, such as `model.safetensors` or the newest checkpoint"
         }
         _ => "check that it exists and may be read",
     }

@@ -295,7 +295,8 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "POSITIONS", value_parser = whole::<u64>(1..=u64::MAX))]
     pub(crate) seq: Option<u64>,
     /// Examples of a training step; by default one for every device of the cluster.
-    #[arg(long, value_name = "EXAMPLES", value_parser = whole::<u32>(1..=dsl::limit::BATCH.into()))]
+    #[arg(long, value_name = "EXAMPLES",
+          value_parser = whole::<u32>(1..=dsl::limit::BATCH.into()))]
     pub(crate) batch: Option<u32>,
     /// What the model trains in; by default bf16 where its weights are stored in 16 bits, else
     /// f32.

@@ -136,9 +136,10 @@ impl Problem {
         Self { severity: "warning", ..problem }
     }
 
-    /// A schedule whose routines were changed, which is taken all the same.
+    /// A schedule whose routines or units were changed, which is taken all the same.
     pub(super) fn recoded(path: &Path) -> Self {
-        let message = "the routines of this schedule are not those that were compiled";
+        let message = "the routines of this schedule, or the units that they train in, are not those \
+                       that were compiled";
         let problem = Self::new(Code::Schedule, path, 0, message.to_owned());
         let hint = "what they compute is taken as it stands: it is proven who computes when and from \
                     what, not that this is what the model computes";

@@ -14,6 +14,9 @@ cluster one { 1 x core }
 train { data synthetic, batch 8, steps 8, seed 3, optimizer sgd(lr = 0.1) }
 "#;
 
+const WARNING: &str = "the routines of this schedule, or the units that they train in, are not those that \
+                       were compiled";
+
 /// What is said when an edit of a schedule file is sealed.
 fn edited(file: &Path, edit: impl Fn(&str) -> String) -> String {
     let text = fs::read_to_string(file).expect("it was written");
@@ -52,11 +55,32 @@ fn edited_routines_are_told_and_do_not_go_on_exactly() {
     assert_eq!(run("--resume --steps 4"), "goes on exactly");
 
     let told = edited(&file, another_epsilon);
-    let warning = "the routines of this schedule are not those that were compiled";
-    assert!(told.contains(warning), "{told}");
+    assert!(told.contains(WARNING), "{told}");
     let facts = document(roundelay("check").arg(&file), "check");
-    assert_eq!(facts["warnings"][0]["message"], warning);
+    assert_eq!(facts["warnings"][0]["message"], WARNING);
     let resumed = run("--resume --steps 6");
     assert!(resumed.contains("computes something else"), "{resumed}");
     assert_eq!(run("--resume --steps 8"), "goes on exactly");
+}
+
+/// Nothing else says that the routines of units are not those of a whole model.
+#[test]
+fn units_that_are_called_a_whole_are_told() {
+    let scratch = Scratch::new("recoded-units");
+    let text = PROGRAM.replace(
+        "loss mse(linear(layer_norm(linear(x, 8), epsilon = 1e-3), 4), x)",
+        "h = linear(x, 8)
+    repeat 2 as layer { h = relu(linear(h, 8)) }
+    loss mse(linear(h, 4), x)",
+    );
+    let plan = "plan { exactness local, rule local(units = 2), placement accumulate }";
+    let program = scratch.file("line.rdl", &format!("{text}{plan}"));
+    let file = compiled(&scratch, &program, "line.schedule");
+    let whole = |text: &str| {
+        let lines = text.lines().filter(|line| !line.starts_with("  boundaries: "));
+        let lines: Vec<&str> = lines.collect();
+        lines.join("\n").replacen("rule: local(units = 2)", "rule: sync", 1) + "\n"
+    };
+    let told = edited(&file, whole);
+    assert!(told.contains(WARNING), "{told}");
 }

@@ -113,12 +113,12 @@ fn a_rank_that_is_stopped_is_named_within_the_deadline() {
 fn ranks_that_are_suspended_together_go_on_when_they_wake() {
     let world = world("suspended", 3);
     let file = endless(&world);
-    let words = format!("run --device cpu --deadline 4 {}", keep(&world));
+    let words = format!("run --device cpu --deadline 5 {}", keep(&world));
     let running = world.start(&[0, 1, 2], &words, Some(&file));
     training(&world, &running);
     let all = |name| (0..3).for_each(|rank| signal(running.process(rank), name));
     all("-STOP");
-    thread::sleep(Duration::from_secs(5));
+    thread::sleep(Duration::from_secs(6));
     all("-CONT");
     thread::sleep(Duration::from_secs(1));
     all("-INT");
@@ -144,11 +144,11 @@ fn keeps_nothing_for(world: &World, pause: Duration) {
 fn a_reader_of_rank_0_may_pause() {
     let world = world("unread", 3);
     let file = endless(&world);
-    let kept = keep(&world).replace("every 2", "every 50");
+    let kept = keep(&world).replace("every 2", "every 10");
     let words = format!("run --json --device cpu --deadline 4 {kept}");
     let running = world.start(&[0, 1, 2], &words, Some(&file));
     training(&world, &running);
-    keeps_nothing_for(&world, Duration::from_secs(5));
+    keeps_nothing_for(&world, Duration::from_secs(6));
     (0..3).for_each(|rank| signal(running.process(rank), "-INT"));
     all_rest_together(&running.ended());
 }

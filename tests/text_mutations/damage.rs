@@ -40,13 +40,18 @@ impl Damage<'_> {
         let any = |list: &[&str], random: &mut Random| {
             random.pick(list).map(str::to_owned).unwrap_or_default()
         };
-        match random.below(8) {
+        match random.below(10) {
             0 => drop(pieces.remove(at)),
             1 => pieces.insert(other, pieces[at].clone()),
             2 => pieces.swap(at, other),
             3 => pieces.insert(at, format!(" {} ", any(self.0, random))),
             4 => pieces[at] = any(self.0, random),
             5 => pieces.truncate(at + 1),
+            6 => pieces[at] = with_another_bit(&pieces[at], random),
+            7 => {
+                pieces.truncate(at + 1);
+                pieces[at] = cut(&pieces[at], random);
+            }
             _ => {
                 let is_number = |p: &String| p.starts_with(|c: char| c.is_ascii_digit());
                 let next = pieces[at..].iter().position(is_number).unwrap_or(0);
@@ -54,6 +59,22 @@ impl Damage<'_> {
             }
         }
     }
+}
+
+/// A text of which one bit is another one.
+fn with_another_bit(text: &str, random: &mut Random) -> String {
+    let mut bytes = text.as_bytes().to_vec();
+    if !bytes.is_empty() {
+        let at = random.below(bytes.len());
+        bytes[at] ^= 1 << random.below(8);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The begin of a text.
+fn cut(text: &str, random: &mut Random) -> String {
+    let kept = random.below(text.chars().count() + 1);
+    text.chars().take(kept).collect()
 }
 
 /// A text in its pieces: small ones, and whole lines.

@@ -5,7 +5,9 @@ use crate::{
     memory::{self, peak},
     random::Random,
 };
-use roundelay_dsl::{NoFiles, Program, SourceFile, format, parse};
+use roundelay_dsl::{
+    Diagnostic, NoFiles, Program, SourceFile, SourcePlace, format, parse,
+};
 
 const TEXTS: usize = 20_000;
 
@@ -122,11 +124,25 @@ const SCRAPS: [&str; 42] = [
     "hash x\n",
 ];
 
-/// What a text says, or all that is wrong with it.
+/// What a text says, or all that is wrong with it, each with places in the text.
 fn meaning(text: &str) -> Result<Program, Vec<String>> {
     let said = parse(&SourceFile::new("x.rdl", text), &NoFiles);
-    said.map(|(program, _)| program)
-        .map_err(|wrong| wrong.iter().map(|own| own.message.clone()).collect())
+    let told = |wrong: &Diagnostic| {
+        let places = wrong.labels.iter().map(|(place, _)| place);
+        for place in places.chain([&*wrong.place]) {
+            assert!(is_in(place, text), "{place:?} in\n{text}");
+        }
+        wrong.message.clone()
+    };
+    said.map(|(program, _)| program).map_err(|wrong| wrong.iter().map(told).collect())
+}
+
+fn is_in(place: &SourcePlace, text: &str) -> bool {
+    let line = (place.line as usize).checked_sub(1);
+    let line = line.and_then(|line| text.split('\n').nth(line));
+    line.is_some_and(|line| {
+        (1..=line.chars().count() + 1).contains(&(place.column as usize))
+    })
 }
 
 /// Looks at a text as everyone would; whether it is a program.

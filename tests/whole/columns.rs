@@ -64,7 +64,7 @@ pub(crate) fn divisible(width: u32) -> String {
 }
 
 /// Of these each grid of at most eight devices divides one. The least that all divide is 840, whose
-/// products are 600 times as large.
+/// products are hundreds of times as large.
 const WIDTHS: [u32; 2] = [24, 35];
 
 /// The one that all parts of a grid divide.

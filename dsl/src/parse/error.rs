@@ -232,6 +232,12 @@ fn meant_unit(text: &str) -> Option<String> {
             Some(format!("prices are in `{unit}`, US dollars an hour"))
         }
         (None, Some((_, unit))) => Some(format!("did you mean `{unit}`?")),
+        (None, None) if ["M", "G", "T"].contains(&text) => {
+            Some(format!("did you mean `{text}B`, `{text}B/s` or `{text}FLOP/s`?"))
+        }
+        (None, None) if ["Ki", "Mi", "Gi", "Ti"].contains(&text) => {
+            Some(format!("did you mean `{text}B` or `{text}B/s`?"))
+        }
         (None, None) => {
             let begin = text.get(..5).filter(|begin| begin.eq_ignore_ascii_case("EFLOP"));
             begin.map(|_| "1 EFLOP/s is `1000 PFLOP/s`".to_owned())
@@ -239,17 +245,17 @@ fn meant_unit(text: &str) -> Option<String> {
     }
 }
 
-/// The unit of the list that differs from a word in its case alone, in a `/s` that stands behind the
-/// word or is left out, or in a left out `B`.
+/// The unit of the list that differs from a word in its case alone, or in a `/s` that is left out; of
+/// operations also in an `s` in its place.
 fn known_unit(text: &str) -> Option<&'static str> {
     let alike =
         |wanted: &str| UNITS.into_iter().find(|unit| unit.eq_ignore_ascii_case(wanted));
     let per_second = |text: &str| alike(&format!("{text}/s"));
-    let bytes = ["M", "G", "T", "Ki", "Mi", "Gi", "Ti"].contains(&text);
-    alike(text)
-        .or_else(|| per_second(text))
-        .or_else(|| per_second(text.strip_suffix(['s', 'S'])?))
-        .or_else(|| bytes.then(|| alike(&format!("{text}B"))).flatten())
+    let plural = || {
+        let unit = per_second(text.strip_suffix(['s', 'S'])?)?;
+        unit.ends_with("FLOP/s").then_some(unit)
+    };
+    alike(text).or_else(|| per_second(text)).or_else(plural)
 }
 
 /// A unit of several letters behind a word that should be a number.

@@ -182,7 +182,9 @@ fn member(input: Tokens<'_>) -> Parsed<'_, (Expression, Name)> {
             (Kind::Word, Some((count, _))) => {
                 expected.hint(format!("write `{count} x …`, with spaces"))
             }
-            (Kind::Name, _) => expected.hint(format!("write `1 x {}`", next.text)),
+            (Kind::Name, _) if stands_alone(input) => {
+                expected.hint(format!("write `1 x {}`", next.text))
+            }
             _ => expected,
         }));
     }
@@ -190,6 +192,13 @@ fn member(input: Tokens<'_>) -> Parsed<'_, (Expression, Name)> {
         Expression { kind: crate::syntax::ExpressionKind::Number(text, None), span }
     });
     pair(count, preceded(cut(keyword("x")), cut(name))).parse(input)
+}
+
+/// Whether a name may be a member whose number is left out.
+fn stands_alone(input: Tokens<'_>) -> bool {
+    let counts = |rest| keyword("x")(rest).is_ok();
+    let joins = ["joined", "sharing"].contains(&input.peek().text);
+    !joins && name(input).is_ok_and(|(rest, _)| !counts(rest))
 }
 
 /// One item and the end of its line.

@@ -142,7 +142,8 @@ impl<'a> Evaluator<'a> {
         self.report.enter(span, "called here".to_owned());
         let returned = self.body(&block.body, Home::Block);
         self.report.leave();
-        self.origins.leave(call);
+        let value = returned.as_ref().and_then(|returned| returned.as_ref().ok());
+        self.origins.leave(call, value);
         self.within = within;
         self.graph.ascend();
         self.scope = outside;

@@ -1,7 +1,7 @@
 //! Where the inputs, parameters and nodes of a graph were written, and what is said of those that the
 //! loss does not need.
 
-use crate::{Code, Mistake, Source, Span, report::Report};
+use crate::{Code, Mistake, Source, Span, Value, report::Report};
 use roundelay_schedule::Id;
 use std::{collections::BTreeSet, ops::Range};
 
@@ -14,10 +14,18 @@ pub(super) struct Origins {
     calls: Vec<Call>,
 }
 
-/// A call of a block, and the rows that its body made.
+/// A call of a block, the rows that its body made, and the row that it returned.
 struct Call {
     span: Span,
     made: [Range<usize>; 3],
+    returned: Option<(usize, usize)>,
+}
+
+impl Call {
+    /// Whether what it returned was made in its body.
+    fn returns_its_own(&self) -> bool {
+        self.returned.is_some_and(|(kind, index)| self.made[kind].contains(&index))
+    }
 }
 
 impl Origins {
@@ -35,16 +43,22 @@ impl Origins {
 
     /// The body of a block that is called here comes next; returns the number of the call.
     pub(super) fn enter(&mut self, span: Span) -> usize {
-        self.calls.push(Call { span, made: self.sizes().map(|size| size..size) });
+        let made = self.sizes().map(|size| size..size);
+        self.calls.push(Call { span, made, returned: None });
         self.calls.len() - 1
     }
 
-    /// The body of that call ends.
-    pub(super) fn leave(&mut self, call: usize) {
+    /// The body of that call ends, and returns this.
+    pub(super) fn leave(&mut self, call: usize, returned: Option<&Value>) {
         let sizes = self.sizes();
-        for (made, size) in self.calls[call].made.iter_mut().zip(sizes) {
+        let call = &mut self.calls[call];
+        for (made, size) in call.made.iter_mut().zip(sizes) {
             made.end = size;
         }
+        call.returned = match returned {
+            Some(Value::Tensor(tensor)) => Some(row(&tensor.source)),
+            Some(_) | None => None,
+        };
     }
 
     /// Warns of each place once: whoever computes something that is left out need not hear of its
@@ -66,14 +80,15 @@ impl Origins {
         }
     }
 
-    /// Where all that a call made is unused, the line of the call is to blame and not the body, which
-    /// others may call too; the outermost such call.
+    /// Where all that a call made is unused, and what it returned is of that, the line of the call is to
+    /// blame and not the body, which others may call too; the outermost such call.
     fn blame_calls(&mut self, unused: &[Source]) {
         let mut is_unused = self.sizes().map(|size| vec![false; size]);
         for (kind, index) in unused.iter().map(row) {
             is_unused[kind][index] = true;
         }
-        for Call { span, made } in self.calls.iter().rev() {
+        let calls = self.calls.iter().rev().filter(|call| call.returns_its_own());
+        for Call { span, made, returned: _ } in calls {
             let mut kinds = made.iter().zip(&is_unused);
             if !kinds.all(|(made, unused)| unused[made.clone()].iter().all(|one| *one)) {
                 continue;

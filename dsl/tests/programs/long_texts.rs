@@ -58,6 +58,10 @@ fn large_texts_end() {
             );
         }
     }
+    let names: String = (0..500).map(|i| format!("argument{i},")).collect();
+    let wrong = "argumemt = 1,".repeat(100_000);
+    let text = format!("block f({names}) {{ return 1 }}\nmodel m {{ x = f({wrong}) }}");
+    assert!(parse(&SourceFile::new("x.rdl", text), &NoFiles).is_err());
     let too_large =
         SourceFile::new("x.rdl", " ".repeat(roundelay_dsl::limit::FILE_BYTES + 1));
     assert!(parse(&too_large, &NoFiles).is_err());

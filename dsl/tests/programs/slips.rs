@@ -71,7 +71,7 @@ fn slips_are_answered_with_what_is_read() {
         (cluster("core joined by bus"), "found `core`", "write `1 x core`"),
         (cluster("4 x core + core"), "found `core`", "write `1 x core`"),
         (cluster("node = core joined by bus, 2 x node"), "found", "write `1 x core`"),
-        (plan("memory <= 80G"), "unknown unit `G`", "did you mean `GB`?"),
+        (plan("memory <= 80G"), "unknown unit `G`", "did you mean `GB`, `GB/s` or"),
         (plan("memory <= 1.5Ti"), "unknown unit `Ti`", "did you mean `TiB`?"),
     ] {
         let told = told(&text);
@@ -343,7 +343,7 @@ fn rates_are_known_in_whatever_letters() {
         ("1 Gflops", "did you mean `GFLOP/s`?"),
         ("10 EFLOP/s", "1 EFLOP/s is `1000 PFLOP/s`"),
         ("2 EFLOPS", "1 EFLOP/s is `1000 PFLOP/s`"),
-        ("80G", "did you mean `GB`?"),
+        ("80G", "did you mean `GB`, `GB/s` or `GFLOP/s`?"),
     ] {
         let told = told(rate);
         assert!(told.contains("error[unit]: unknown unit"), "{rate}: {told}");

@@ -142,3 +142,33 @@ fn a_call_in_vain_is_warned_of_once_where_it_stands() {
     let both = "input x: real[batch, 8]\n z = deep(x), x = deep(x), loss mse(x, x)";
     assert_eq!(lines(both), [6, 11], "one of the calls is in vain as a whole");
 }
+
+/// The call is not in vain: its value is used.
+#[test]
+fn what_a_body_leaves_out_is_warned_of_there() {
+    let text = "block layer(x) {
+    h = gelu(linear(x, 8))
+    return x
+}
+model m {
+    input x: real[batch, 8]
+    x = layer(layer(x))
+    loss mse(linear(x, 8), x)
+}";
+    let lines: Vec<u32> = said(text).iter().map(|one| one.place.line).collect();
+    assert!(!lines.is_empty() && lines.iter().all(|line| *line == 2), "{lines:?}");
+}
+
+/// Of a long way to a mistake its end and its begin are told.
+#[test]
+fn few_calls_are_named_however_many_lead_to_a_mistake() {
+    let blocks = (0..20).map(|i| format!("block f{i}(x) {{ return f{}(x) }}\n", i + 1));
+    let blocks: String = blocks.collect();
+    let text = format!(
+        "{blocks}block f20(x) {{ return x + linear(x, 9) }}
+model m {{ input x: real[batch, 8], loss mse(f0(x), x) }}"
+    );
+    let all = said(&text);
+    let lines: Vec<u32> = all[0].labels.iter().map(|(place, _)| place.line).collect();
+    assert_eq!(lines, [20, 19, 18, 22]);
+}

@@ -203,10 +203,10 @@ fn outside(program: &Program) -> Option<String> {
     match (many, late) {
         _ if available == 0 => None,
         (Some(least), _) => Some(format!(
-            "devices: the program allows {least} or more, the cluster has {available}"
+            "devices: the least that the program allows is {least}, the cluster has {available}"
         )),
         (None, Some(least)) => Some(format!(
-            "first_device: the program allows {least} or more, the last of the cluster is {}",
+            "first_device: the least that the program allows is {least}, the last of the cluster is {}",
             available - 1
         )),
         (None, None) => None,

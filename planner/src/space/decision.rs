@@ -253,8 +253,8 @@ impl Decision {
         !self.is_about(plan) || self.has_allowed(search, plan)
     }
 
-    /// The same, also of a plan that has not what it is about.
-    pub(crate) fn has_allowed(self, search: &Search, plan: &Plan) -> bool {
+    /// The same where the plan has what it is about.
+    fn has_allowed(self, search: &Search, plan: &Plan) -> bool {
         match self {
             Self::Recompute => (0..)
                 .zip(&plan.recompute)

@@ -111,7 +111,7 @@ fn a_window_behind_the_last_device_is_refused() {
     assert!(late.contains("\n  - first_device 2: "), "{late}");
     assert!(late.contains("would end at number 5, the cluster has 4"), "{late}");
     let behind = refused(&["first_device 9"]);
-    let said = "the program allows 9 or more, the last of the cluster is 3";
+    let said = "the least that the program allows is 9, the last of the cluster is 3";
     assert!(behind.contains(said), "{behind}");
 }
 

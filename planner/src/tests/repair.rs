@@ -206,9 +206,18 @@ fn what_is_told_stays_when_the_rest_is_mended() {
         (&["chunks 3", "order wave"], "needs an even number of chunks"),
         (&["chunks 1", "order interleaved"], "needs at least two chunks"),
         (&["slices 2", "placement data"], "for the pipeline orders seq1f1b and terapipe"),
-        (&["devices 5"], "devices: the program allows 5 or more, the cluster has 4"),
-        (&["devices 9 | 12"], "devices: the program allows 9 or more, the cluster has 4"),
-        (&["first_device 4"], "first_device: the program allows 4 or more, the last of"),
+        (
+            &["devices 5"],
+            "devices: the least that the program allows is 5, the cluster has 4",
+        ),
+        (
+            &["devices 9 | 12"],
+            "devices: the least that the program allows is 9, the cluster has 4",
+        ),
+        (
+            &["first_device 4"],
+            "first_device: the least that the program allows is 4, the last of",
+        ),
         (&["first_device 3", "devices 2"], "would end at number 5, the cluster has 4"),
     ] {
         let mut program = sample::program(4, 8);

@@ -132,7 +132,7 @@ impl CheckpointError {
             }
             Self::NoneWhole { .. } => "name another folder, or remove them to start anew",
             Self::Unfinished { .. } => {
-                "the next checkpoint removes it, unless it is still written"
+                "the next checkpoint removes it, where locks say that nobody writes it"
             }
             Self::Foreign { .. } => "give checkpoints a folder of their own",
             Self::Occupied { .. } => "go on with --resume, or name another folder",

@@ -19,7 +19,7 @@ const SUFFIX: &str = ".safetensors";
 const HELD: &str = ".held";
 
 /// Longer than anybody looks whether a folder is held.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(200);
 
 /// What lies in a folder.
 #[derive(Debug, Default)]

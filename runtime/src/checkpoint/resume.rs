@@ -173,7 +173,7 @@ fn unfit(
 
 /// Whether models under a rule, as checkpoints spell it, have heads.
 fn has_heads(rule: &str) -> bool {
-    matches!(rule.parse(), Ok(Rule::Local { .. }))
+    matches!(rule.parse(), Ok(Rule::Local { units: 2.., hop: _ }))
 }
 
 /// Keeps what is no head: heads of the earlier rule are dropped, and those of the new one begin as

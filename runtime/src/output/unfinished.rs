@@ -120,7 +120,8 @@ pub(super) fn clear(whole: &Path) {
 /// Removes what was left of a file that is not whole; what somebody writes, or may write because there are no
 /// locks, stays.
 pub(crate) fn remove_left(remnant: &Path) -> io::Result<()> {
-    let file = File::open(remnant)?;
+    // Some file systems lock only what may be written for one alone.
+    let file = File::options().write(true).open(remnant)?;
     match file.try_lock() {
         Ok(()) => fs::remove_file(remnant),
         Err(TryLockError::WouldBlock | TryLockError::Error(_)) => Ok(()),

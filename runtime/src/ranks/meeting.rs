@@ -163,20 +163,24 @@ impl<'a> Host<'a> {
         Ok(Self { seat, door: Door::new(listener), deadline, guests })
     }
 
-    /// Waits for all others, and tells so once.
+    /// Waits for all others, and tells for whom, again where others than before are missing.
     fn wait(
         mut self,
         patience: Duration,
         tell: &mut dyn FnMut(String),
     ) -> Result<Vec<TcpStream>, MeetingError> {
-        let start = Instant::now();
-        let mut tell = Some(tell);
+        let (start, mut look, mut told) = (Instant::now(), patience, Vec::new());
         while self.lacks_some() {
             if start.elapsed() > self.deadline {
                 return Err(self.refuse(self.absent()));
             }
-            if let Some(tell) = tell.take_if(|_| start.elapsed() >= patience) {
-                tell(self.waiting());
+            if start.elapsed() >= look {
+                look += patience;
+                let missing: Vec<u32> = self.missing().collect();
+                if missing.iter().any(|rank| !told.contains(rank)) {
+                    tell(self.waiting(&missing));
+                }
+                told = missing;
             }
             match self.door.comer() {
                 Ok(Some(stream)) => self.receive(stream)?,
@@ -206,9 +210,9 @@ impl<'a> Host<'a> {
         ranks.map(|(rank, _)| rank)
     }
 
-    fn waiting(&self) -> String {
+    fn waiting(&self, missing: &[u32]) -> String {
         let Seat { size, host, port, .. } = self.seat;
-        let ranks = named(&self.missing().collect::<Vec<_>>());
+        let ranks = named(missing);
         let deadline = self.deadline;
         format!("rank 0 waits at {host}:{port} for {ranks} of {size}, up to {deadline:?}")
     }

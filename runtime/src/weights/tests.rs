@@ -146,7 +146,7 @@ fn what_is_no_regular_file_is_not_called_damaged() {
     let scratch = Scratch::new("weights-folder");
     let error = Weights::open(scratch.path()).unwrap_err().to_string();
     assert!(
-        error.contains("it is a folder; name a file in it, such as `step-"),
+        error.contains("it is a folder; name a file in it, such as `model."),
         "{error}"
     );
 }

@@ -15,7 +15,6 @@ mod check_words;
 mod file_mistakes;
 mod file_round_trip;
 mod file_texts;
-
 mod plan_faults;
 mod said;
 mod sample;

@@ -24,9 +24,10 @@ pub enum MeetingError {
         /// What the system says.
         reason: String,
     },
-    /// Some did not come to rank 0.
+    /// Some did not come to rank 0, or ended before all were there.
     #[error(
-        "{} of {size} did not come to rank 0 at {host}:{port} within {deadline:?}; {}",
+        "{} of {size} did not come to rank 0 at {host}:{port} within {deadline:?}, or ended \
+         again; {}",
         named(ranks), self.hint()
     )]
     Absent {
