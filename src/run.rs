@@ -21,8 +21,8 @@ use event::Listening;
 use machine::Settled;
 use roundelay_runtime::{
     Control, Dataset, Evaluating, Every, HeldOut, OutputError, OutputFile, Provenance,
-    Rests, Resumed, TrainError, Trainer, Written, data_files, refuse_among_data,
-    unless_lost,
+    Rests, Resumed, TrainError, TrainObserver, Trainer, Written, data_files,
+    refuse_among_data, unless_lost,
 };
 use roundelay_schedule::{Checked, Evaluation, Job};
 use std::{path::PathBuf, sync::Arc};
