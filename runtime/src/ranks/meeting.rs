@@ -511,6 +511,23 @@ mod tests {
     }
 
     #[test]
+    fn who_is_gone_again_is_told_of() {
+        let seat = seat_of_three(0, 0);
+        let mut host = Host::open(&seat, Duration::from_secs(1)).unwrap();
+        let mut first = Some(came(&mut host, 1).unwrap());
+        let mut told = Vec::new();
+        let mut tell = |text| {
+            first = None;
+            told.push(text);
+        };
+        let wrong = host.wait(TICK, &mut tell).unwrap_err().to_string();
+        let [before, after] = &told[..] else { panic!("{told:?}") };
+        assert!(before.contains("for rank 2 of 3"), "{before}");
+        assert!(after.contains("for ranks 1, 2 of 3"), "{after}");
+        assert!(wrong.starts_with("ranks 1, 2 of 3 did not come"), "{wrong}");
+    }
+
+    #[test]
     fn a_rank_that_died_while_it_waited_may_come_again() {
         let seat = seat_of_three(0, 0);
         let mut host = Host::open(&seat, Duration::from_secs(60)).unwrap();
@@ -520,9 +537,9 @@ mod tests {
         while host.missing().next().is_none() {
             thread::sleep(TICK);
         }
-        assert!(host.lacks_some() && host.waiting().contains("for rank 1 of 3"));
+        assert!(host.lacks_some() && host.missing().eq([1]));
         let _first = came(&mut host, 1).unwrap();
-        assert!(!host.lacks_some(), "{}", host.waiting());
+        assert!(!host.lacks_some());
         let twice = came(&mut host, 1).unwrap_err().to_string();
         assert!(twice.starts_with("two processes say that they are rank 1"), "{twice}");
     }
