@@ -79,7 +79,7 @@ fn units_that_are_called_a_whole_are_told() {
     let whole = |text: &str| {
         let lines = text.lines().filter(|line| !line.starts_with("  boundaries: "));
         let lines: Vec<&str> = lines.collect();
-        lines.join("\n").replacen("rule: local(units = 2)", "rule: sync", 1) + "\n"
+        lines.join("\n").replacen("rule: \"local(units = 2)\"", "rule: sync", 1) + "\n"
     };
     let told = edited(&file, whole);
     assert!(told.contains(WARNING), "{told}");

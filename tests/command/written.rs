@@ -49,7 +49,7 @@ fn all_ranks_hear_that_no_file_is_written_over_what_is_read() {
         let mut run = roundelay("run --device cpu --deadline 120");
         run.envs([("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", "2")]);
         run.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", &port);
-        run.arg(&file).arg("--save").arg(&file);
+        run.args(["--set", "devices = 2", "--save"]).arg(&file).arg(&file);
         run
     };
     let mut other = run("1");

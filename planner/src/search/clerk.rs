@@ -3,7 +3,6 @@
 
 mod shares;
 
-use self::shares::Shares;
 use crate::{
     costs::calls::Costs,
     parallel::{parallel, parallel_until, threads},
@@ -38,8 +37,6 @@ pub(crate) struct Clerk<'a> {
     network: Network<'a>,
     /// Plans that turned out to be none.
     unfit: Exclusions,
-    /// What was tried besides the plans where they do not fit.
-    shares: Shares,
     /// What ends work on several plans before all is done.
     wish: Wish,
 }
@@ -103,8 +100,8 @@ impl<'a> Clerk<'a> {
         }
         let network = Network::new(&program.target);
         let evaluator = Evaluator::new(program, costs);
-        let (shares, wish) = (Shares::default(), Wish::default());
-        (Self { evaluator, listed, network, unfit, shares, wish }, classes)
+        let wish = Wish::default();
+        (Self { evaluator, listed, network, unfit, wish }, classes)
     }
 
     /// From now on it begins no plan when this is wished.
@@ -276,13 +273,8 @@ impl Judge for Clerk<'_> {
     }
 
     fn refuse(&mut self, open: &Open, reason: &Reason) -> Option<Open> {
-        if self.listed.plans[open.number] == open.outline {
-            self.unfit.add(which(&open.outline), reason, 1);
-        }
+        self.unfit.add(which(&open.outline), reason, 1);
         let next = open.number + 1;
-        match next < self.after(open.number) {
-            true => self.open(next),
-            false => self.share(open, reason),
-        }
+        if next < self.after(open.number) { self.open(next) } else { None }
     }
 }

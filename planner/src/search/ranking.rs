@@ -386,10 +386,7 @@ impl Ranking {
         Some(Weaker { exactness, candidate, line, gap })
     }
 
-    fn count(&mut self, clerk: &mut Clerk<'_>, found: &Found) {
-        let shares = clerk.take_shares();
-        self.candidates += shares;
-        self.pruned += shares;
+    fn count(&mut self, clerk: &Clerk<'_>, found: &Found) {
         let left = found.left.iter().map(|open| clerk.after(open.number) - open.number);
         self.clocked += found.clocked;
         self.pruned -= found.clocked + left.sum::<usize>();

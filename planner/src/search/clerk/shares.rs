@@ -1,32 +1,16 @@
-//! Plans that compute a share again of what a plan of the space does, which computes whole kinds again or
-//! nothing: where that does not fit, and for the best plans. A share may take less memory than the whole,
-//! for the last layers of a stage free nothing when they are computed again.
+//! Plans that compute a share again of what one of the best plans of the space does, which computes whole
+//! kinds again or nothing. A share may take less memory than the whole, for the last layers of a stage free
+//! nothing when they are computed again.
 
-use super::{Clerk, Grouping, Listed};
-use crate::{
-    search::{Open, candidate::Candidate, sharpen::Sharpness},
-    space::{outline::Outline, reason::Reason},
-};
-use roundelay_schedule::{Bytes, Recompute, Share};
-use std::{cmp::Reverse, collections::BTreeMap};
+use super::{Clerk, Grouping};
+use crate::{search::candidate::Candidate, space::outline::Outline};
+use roundelay_schedule::{Recompute, Share};
 
 /// Shares of what is computed again are found so finely.
 const SIXTEENTHS: u32 = 16;
 
 /// Of this many of the best plans such shares are found.
 const LESSENED: usize = 4;
-
-/// What was tried besides the plans of the space.
-#[derive(Debug, Default)]
-pub(super) struct Shares {
-    /// How near the last one that was refused came to fit, by the number of its plan.
-    lacks: BTreeMap<usize, Lack>,
-    /// How many were tried since somebody asked.
-    tried: usize,
-}
-
-/// By which bound a plan was refused, the sharpest first, and how much it lacks by that.
-type Lack = (Reverse<Sharpness>, Bytes);
 
 /// Shares of what a plan computes again, the largest first; `none` has none.
 fn shares(whole: Recompute) -> impl Iterator<Item = Recompute> {
@@ -38,33 +22,6 @@ fn sixteenths(whole: Recompute, some: u32) -> Option<Recompute> {
 }
 
 impl Clerk<'_> {
-    /// The next smaller share of what the last of a group computes again, where it lacks memory; none
-    /// where it came less near than what was tried before.
-    pub(super) fn share(&mut self, refused: &Open, reason: &Reason) -> Option<Open> {
-        let (Reason::Memory(short), Open { number, outline, sharpness, .. }) =
-            (reason, *refused)
-        else {
-            return None;
-        };
-        if !self.listed.may_lessen() || !self.listed.is_last(number) {
-            return None;
-        }
-        let lack = (Reverse(sharpness), short.missing());
-        let last = self.shares.lacks.insert(number, lack);
-        if last.is_some_and(|last| lack > last) {
-            return None;
-        }
-        let recompute = shares(outline.recompute).find(|own| *own < outline.recompute)?;
-        let open = self.open(number)?;
-        self.shares.tried += 1;
-        Some(Open { outline: Outline { recompute, ..outline }, ..open })
-    }
-
-    /// How many shares were tried where plans do not fit since this was asked.
-    pub(crate) fn take_shares(&mut self) -> usize {
-        std::mem::take(&mut self.shares.tried)
-    }
-
     /// How many of the best plans of the space are kept where this many are asked for: a plan behind the
     /// first may be better than that where it computes less again.
     pub(crate) fn kept(&self, top: usize) -> usize {
@@ -94,8 +51,7 @@ impl Clerk<'_> {
     /// is the plan itself.
     fn least(&mut self, known: &Candidate) -> Option<Candidate> {
         let outline = self.listed.plans[known.number];
-        let is_whole = known.plan.recompute.contains(&outline.recompute);
-        if is_whole && self.listed.is_alone(&outline) && !outline.is_sliced() {
+        if self.listed.is_alone(&outline) && !outline.is_sliced() {
             return None;
         }
         let (mut none, mut all, mut found) = (0, SIXTEENTHS, None);
@@ -128,12 +84,5 @@ impl Clerk<'_> {
             }
         }
         smallest
-    }
-}
-
-impl Listed<'_> {
-    /// Whether no plan behind this one differs from it in what it computes again alone.
-    fn is_last(&self, number: usize) -> bool {
-        self.alike(number) == number + 1
     }
 }

@@ -84,7 +84,6 @@ impl Ranking {
         let aim = aim(&self.goal, options, options.top);
         let more = search(vec![plans], aim, clerk, progress);
         self.clocked += more.clocked;
-        self.candidates += clerk.take_shares();
         found.best.extend(more.best);
         self.goal.keep_best(&mut found.best, options.top);
         more.clocked
@@ -102,7 +101,6 @@ impl Ranking {
         let goal = self.goal.by_memory();
         let found = search(vec![plans], aim(&goal, options, usize::MAX), clerk, progress);
         self.clocked += found.clocked;
-        self.candidates += clerk.take_shares();
         let mut best = found.best;
         self.goal.keep_best(&mut best, options.top);
         best
