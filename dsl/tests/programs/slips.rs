@@ -72,7 +72,7 @@ fn slips_are_answered_with_what_is_read() {
         (cluster("4 x core + core"), "found `core`", "write `1 x core`"),
         (cluster("node = core joined by bus, 2 x node"), "found", "write `1 x core`"),
         (plan("memory <= 80G"), "unknown unit `G`", "did you mean `GB`, `GB/s` or"),
-        (plan("memory <= 1.5Ti"), "unknown unit `Ti`", "did you mean `TiB`?"),
+        (plan("memory <= 1.5Ti"), "unknown unit `Ti`", "did you mean `TiB` or `TiB/s`?"),
     ] {
         let told = told(&text);
         assert!(told.contains(said), "{text}: {told}");
