@@ -82,16 +82,17 @@ pub(crate) fn assign(
             break;
         }
     }
-    let misfits = distinct(misfits);
+    if !misfits.is_empty() {
+        return Err(distinct(misfits));
+    }
     let lacking =
         |(slot, taken): &(&Slot<'_>, &Option<usize>)| slot.needed && taken.is_none();
     match slots.iter().zip(&taken).find(lacking) {
-        Some((slot, _)) if misfits.is_empty() => {
+        Some((slot, _)) => {
             let mistake = missing(callee, slot.name, &names);
             Err(vec![Misfit { given: None, mistake }])
         }
-        _ if misfits.is_empty() => Ok(taken),
-        _ => Err(misfits),
+        None => Ok(taken),
     }
 }
 

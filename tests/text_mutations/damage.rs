@@ -20,7 +20,30 @@ const NUMBERS: [&str; 14] = [
     "18446744073709551616",
 ];
 
-/// What is written into a text: pieces of its language and of others.
+/// Signs of both languages, and what neither knows.
+const SIGNS: [&str; 19] = [
+    "{",
+    "}",
+    "(",
+    ")",
+    "[",
+    "]",
+    ",",
+    ":",
+    "=",
+    "|",
+    "..",
+    "\"",
+    "\n",
+    " ",
+    "- ",
+    "&a ",
+    "\u{0}",
+    "\u{1F3B6}",
+    "hash x\n",
+];
+
+/// What is written into a text besides signs: pieces of its language.
 pub(crate) struct Damage<'a>(pub(crate) &'a [&'a str]);
 
 impl Damage<'_> {
@@ -37,15 +60,12 @@ impl Damage<'_> {
 
     fn once(&self, pieces: &mut Vec<String>, random: &mut Random) {
         let [at, other] = [0; 2].map(|_| random.below(pieces.len()));
-        let any = |list: &[&str], random: &mut Random| {
-            random.pick(list).map(str::to_owned).unwrap_or_default()
-        };
         match random.below(10) {
             0 => drop(pieces.remove(at)),
             1 => pieces.insert(other, pieces[at].clone()),
             2 => pieces.swap(at, other),
-            3 => pieces.insert(at, format!(" {} ", any(self.0, random))),
-            4 => pieces[at] = any(self.0, random),
+            3 => pieces.insert(at, format!(" {} ", self.scrap(random))),
+            4 => pieces[at] = self.scrap(random).to_owned(),
             5 => pieces.truncate(at + 1),
             6 => pieces[at] = with_another_bit(&pieces[at], random),
             7 => {
@@ -55,9 +75,14 @@ impl Damage<'_> {
             _ => {
                 let is_number = |p: &String| p.starts_with(|c: char| c.is_ascii_digit());
                 let next = pieces[at..].iter().position(is_number).unwrap_or(0);
-                pieces[at + next] = any(&NUMBERS, random);
+                pieces[at + next] = NUMBERS[random.below(NUMBERS.len())].to_owned();
             }
         }
+    }
+
+    fn scrap(&self, random: &mut Random) -> &str {
+        let at = random.below(SIGNS.len() + self.0.len());
+        SIGNS.get(at).unwrap_or_else(|| &self.0[at - SIGNS.len()])
     }
 }
 

@@ -117,30 +117,27 @@ fn what_only_a_later_pass_does_wrong_says_which() {
     assert!(pass("repeat 3", "2").is_empty(), "every pass does it wrong");
 }
 
-/// Lines of the warnings.
-fn warned(statements: &str) -> Vec<u32> {
-    let text = format!(
-        "{MLP}model m {{
-    input x: real[batch, 8]
-    {statements}
-    loss mse(x, x)
-}}"
-    );
-    said(&text).iter().map(|one| one.place.line).collect()
+/// The lines of all that is said of a program.
+fn lines(text: &str) -> Vec<u32> {
+    said(text).iter().map(|one| one.place.line).collect()
 }
 
 #[test]
 fn a_call_in_vain_is_warned_of_once_where_it_stands() {
-    assert_eq!(warned("z = mlp(x, 8)\n x = mlp(x, 8)\n y = mlp(x, 8)"), [7, 9]);
-    let inside = "block deep(x) {\n y = mlp(x, 8)\n return linear(x, 8)\n }\n";
-    let text = |body: &str| format!("{MLP}{inside}model m {{\n{body}\n}}");
-    let lines = |body: &str| {
-        said(&text(body)).iter().map(|one| one.place.line).collect::<Vec<_>>()
+    let warned = |blocks: &str, statements: &str| {
+        lines(&format!(
+            "{MLP}{blocks}model m {{
+    input x: real[batch, 8]
+    {statements}
+    loss mse(x, x)
+}}"
+        ))
     };
-    let used = "input x: real[batch, 8]\n x = deep(x), loss mse(x, x)";
-    assert_eq!(lines(used), [6], "the call in the body is in vain");
-    let both = "input x: real[batch, 8]\n z = deep(x), x = deep(x), loss mse(x, x)";
-    assert_eq!(lines(both), [6, 11], "one of the calls is in vain as a whole");
+    assert_eq!(warned("", "z = mlp(x, 8)\n x = mlp(x, 8)\n y = mlp(x, 8)"), [7, 9]);
+    let deep = "block deep(x) {\n y = mlp(x, 8)\n return linear(x, 8)\n }\n";
+    assert_eq!(warned(deep, "x = deep(x)"), [6], "the call in the body is in vain");
+    let both = warned(deep, "z = deep(x), x = deep(x)");
+    assert_eq!(both, [6, 11], "one of the calls is in vain as a whole");
 }
 
 /// The call is not in vain: its value is used.
@@ -155,7 +152,7 @@ model m {
     x = layer(layer(x))
     loss mse(linear(x, 8), x)
 }";
-    let lines: Vec<u32> = said(text).iter().map(|one| one.place.line).collect();
+    let lines = lines(text);
     assert!(!lines.is_empty() && lines.iter().all(|line| *line == 2), "{lines:?}");
 }
 

@@ -206,7 +206,8 @@ fn outside(program: &Program) -> Option<String> {
             "devices: the least that the program allows is {least}, the cluster has {available}"
         )),
         (None, Some(least)) => Some(format!(
-            "first_device: the least that the program allows is {least}, the last of the cluster is {}",
+            "first_device: the least that the program allows is {least}, the last of the \
+             cluster is {}",
             available - 1
         )),
         (None, None) => None,

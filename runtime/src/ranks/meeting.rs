@@ -246,12 +246,7 @@ impl<'a> Host<'a> {
                  its own, and each run a port of its own (MASTER_PORT)"
             ),
         };
-        match place {
-            Some(free) if is_free(free) => *free = Some(stream),
-            None | Some(_) => {
-                let _ = say(&mut stream, &Message::Refused(wrong.clone()));
-            }
-        }
+        let _ = say(&mut stream, &Message::Refused(wrong.clone()));
         Err(self.refuse(MeetingError::Refused(wrong)))
     }
 

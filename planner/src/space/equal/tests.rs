@@ -49,11 +49,8 @@ fn small_space(random: &mut Random) -> Program {
     let simple = [Order::Gpipe, Order::Sequential, Order::Parallel, Order::Cyclic];
     orders.extend(some(random, &simple, 6));
     if is_sliced {
-        orders.extend(some(
-            random,
-            &[Order::SlicesOneForwardOneBackward, Order::TeraPipe],
-            1,
-        ));
+        let sliced = [Order::SlicesOneForwardOneBackward, Order::TeraPipe];
+        orders.extend(some(random, &sliced, 1));
     }
     search.order = Choice::OneOf(orders);
     search.states = Choice::OneOf(some(random, States::ALL, 2));
