@@ -1,6 +1,6 @@
 //! Local rules: which stages gradients pass between, and which plans have such units.
 
-use crate::{Hop, Order, Placement, Plan, PlanFault, Rule};
+use crate::{Hop, Order, Placement, Plan, PlanFault, Rule, counted};
 use std::ops::Range;
 
 /// The units of a local rule, as runs of stages; under other rules all stages are one.
@@ -111,7 +111,8 @@ impl Plan {
         }
         if rule.hop() != Hop::None && units > 1 && *stages != units {
             return fault(format!(
-                "{rule} has one stage for each unit, not {stages} stages"
+                "{rule} has one stage for each unit, not {}",
+                counted((*stages).into(), "stage")
             ));
         }
         let ascending = boundaries.windows(2).all(|pair| pair[0] < pair[1]);

@@ -1,7 +1,7 @@
 //! Training rules: which parameter version each (stage, micro-batch) uses.
 
 use crate::{
-    Id, MicroBatch, Stage,
+    Id, MicroBatch, Stage, counted,
     spelled::{held_as_text, spelled},
 };
 use serde::{Deserialize, Serialize};
@@ -221,14 +221,16 @@ impl Delays {
         let rows = self.0.len();
         if rows != micro_batches {
             return Some(format!(
-                "they have {rows} rows, but there are {micro_batches} micro-batches"
+                "they have {}, one for each micro-batch would be {micro_batches}",
+                counted(rows as u64, "row")
             ));
         }
         let uneven = self.0.iter().enumerate().find(|(_, row)| row.len() != stages);
         if let Some((i, row)) = uneven {
             let (i, own) = (MicroBatch::new(i), row.len());
             return Some(format!(
-                "the row of micro-batch {i} has {own} delays, but there are {stages} stages"
+                "the row of micro-batch {i} has {}, one for each stage would be {stages}",
+                counted(own as u64, "delay")
             ));
         }
         let both = self.iter().zip(expected.iter());

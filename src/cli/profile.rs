@@ -6,7 +6,7 @@ use super::{
 };
 use roundelay::{
     Graphs, Measuring, Profile, ProfileEvent, ProfileOptions,
-    parts::{dsl::Tables, planner, runtime::Settling},
+    parts::{dsl::Tables, planner, runtime::Settling, schedule::counted},
 };
 use std::time::Duration;
 
@@ -59,5 +59,8 @@ fn settled(measured: &Measuring) -> String {
     let Measuring { candidate, busy, step_time, steps, settled } = measured;
     let verdict = if *settled { "settled" } else { "given up" };
     let plan = planner::summary(&candidate.plan);
-    format!("{plan}: {step_time} a step, {busy} busy, {verdict} after {steps} steps")
+    format!(
+        "{plan}: {step_time} a step, {busy} busy, {verdict} after {}",
+        counted(*steps, "step")
+    )
 }

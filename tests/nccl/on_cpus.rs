@@ -170,7 +170,8 @@ fn as_many_ranks_as_devices_or_it_says_so() {
     for own in world.run(&words(""), Some(&file)) {
         assert_eq!(own.code, 3, "{own:?}");
         // The rank that finds it has its hint on a line of its own, the other one hears of it.
-        for said in ["the schedule uses 3 devices, but 2 ranks were started", "start 3"] {
+        for said in ["the schedule uses 3 devices, but the world has 2 ranks", "start 3"]
+        {
             assert!(own.err.contains(said), "{}", own.err);
         }
     }

@@ -6,6 +6,7 @@ use crate::{
     report::{Known, Report},
     syntax::{Entry, ExpressionKind},
 };
+use roundelay_schedule::counted;
 
 /// `cuts [3, 9]`.
 pub(super) fn cuts(entry: &Entry, report: &mut Report) -> Known<Vec<u32>> {
@@ -48,7 +49,7 @@ pub(super) fn other_stages(search: &Search) -> Option<(&'static str, Mistake)> {
     let (key, refuses, hint) = match search.stages {
         Numbers::Open => (
             "order",
-            format!("the lists of `order` do not have {made} stages"),
+            format!("the lists of `order` do not have {}", counted(made, "stage")),
             "name lists with as many, or other cuts".to_owned(),
         ),
         Numbers::Ranges(_) => (

@@ -16,7 +16,7 @@ use crate::costs::{
     core::stages_between,
 };
 use roundelay_dsl::{Model, Node, NodeId, ParameterId, Source};
-use roundelay_schedule::{Bytes, Float, Hop, Id, Nanos, Tie as StageTie};
+use roundelay_schedule::{Bytes, Float, Hop, Id, Nanos, Tie as StageTie, counted};
 use std::fmt;
 
 /// A model's node list as the cutter sees it. Positions run from 0 to the number of nodes; a
@@ -376,17 +376,18 @@ fn ties(model: &Model) -> Vec<Tie> {
 impl fmt::Display for Uncuttable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { stages, least, most, inside, tied } = self;
+        let wanted = counted((*stages).into(), "stage");
         if stages < least {
-            return write!(f, "{stages} stages, but the model has {least} units");
+            return write!(f, "{wanted}, but the model has {least} units");
         }
         if *inside == InsideUnits::Whole {
             return write!(
                 f,
-                "{stages} stages, but the model has {most}: one for each unit, since a gradient \
+                "{wanted}, but the model has {most}: one for each unit, since a gradient \
                  hops back between them"
             );
         }
-        write!(f, "{stages} stages, but the model has at most {most}")?;
+        write!(f, "{wanted}, but the model has at most {most}")?;
         match tied.as_slice() {
             [] => Ok(()),
             names => {

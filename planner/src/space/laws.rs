@@ -9,7 +9,7 @@ use crate::space::{
 use roundelay_dsl::{Numbers, Program};
 use roundelay_schedule::{
     DeviceList, LANES_MAX, MICRO_BATCHES_MAX, Misfit, Order, Placement, Rule, States,
-    list_faults,
+    counted, list_faults,
 };
 
 /// Whether the numbers make sense for a family in this program; cheap checks first, so that no
@@ -198,7 +198,10 @@ pub(crate) fn check_cuts(chain: &Chain, cuts: &[u32], stages: u32) -> Result<(),
     let nodes = chain.times.len();
     let wrong = |text: String| Err(Reason::WrongCuts(text));
     if cuts.len() + 1 != stages as usize {
-        return wrong(format!("{} cuts make {} stages", cuts.len(), cuts.len() + 1));
+        let [found, made] = [cuts.len(), cuts.len() + 1].map(|count| count as u64);
+        let message =
+            format!("{} make {}", counted(found, "cut"), counted(made, "stage"));
+        return wrong(message);
     }
     if !cuts.is_sorted_by(|one, next| one < next) {
         return wrong("cuts must ascend".into());

@@ -2,13 +2,15 @@
 
 use super::control::Control;
 use crate::machine::arena_sizes;
-use roundelay_schedule::{DeviceId, Place, Schedule, Work};
+use roundelay_schedule::{DeviceId, Place, Schedule, Work, counted};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// A schedule for another number of devices than there are ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the schedule uses {devices} devices, but {ranks} ranks were started; {}",
+    "the schedule uses {}, but the world has {}; {}",
+    counted(*devices as u64, "device"),
+    counted((*ranks).into(), "rank"),
     self.hint()
 )]
 pub struct WorldSize {

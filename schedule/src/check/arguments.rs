@@ -2,7 +2,8 @@
 
 use super::{Culprit, faults::Faults, limit, norm};
 use crate::{
-    Access, Argument, Bytes, Float, Id, Operand, Pass, Role, Routine, RoutineId, Schedule,
+    Access, Argument, Bytes, Float, Id, Operand, Pass, Role, Routine, RoutineId,
+    Schedule, counted,
 };
 use std::collections::BTreeSet;
 
@@ -20,7 +21,8 @@ pub(super) fn check(
         false => plan.state_count(),
     };
     faults.require(routine.stage.number() < states, culprit, || {
-        format!("belongs to {}, but there are {states} stages", routine.stage)
+        let there = counted(states.into(), "stage");
+        format!("belongs to {}, of {there}", routine.stage)
     });
     let mut roles = BTreeSet::new();
     for Argument { role, access, size } in &routine.arguments {

@@ -2,7 +2,7 @@
 //! is about. Who finds them: `faults.rs`.
 
 use super::{Placement, Reduction, States, StatesFault};
-use crate::{DeviceId, ListFault, Misfit, Order, Rule, Tensor};
+use crate::{DeviceId, ListFault, Misfit, Order, Rule, Tensor, counted};
 use thiserror::Error;
 
 /// Decisions of a plan that do not go together.
@@ -14,13 +14,17 @@ pub enum PlanFault {
     Zero(&'static str),
     /// Cut points out of order, or not one less than stages.
     #[error(
-        "{stages} stages need {} ascending {}, found {cuts:?}",
-        .stages.saturating_sub(1),
-        if *.stages == 2 { "cut" } else { "cuts" }
+        "there must be {} for {}, found {cuts:?}",
+        counted(stages.saturating_sub(1).into(), "ascending cut"),
+        counted((*stages).into(), "stage")
     )]
     Cuts { stages: u32, cuts: Vec<u32> },
     /// Not one value of `recompute` per stage.
-    #[error("recompute has {found} values for {stages} stages")]
+    #[error(
+        "recompute has {} for {}",
+        counted(*found as u64, "value"),
+        counted((*stages).into(), "stage")
+    )]
     Recompute { stages: u32, found: usize },
     /// A version map that is not the rule's.
     #[error("the delays are not those of {rule} for {placement}: {apart}")]
@@ -129,7 +133,10 @@ pub enum PlanFault {
     #[error("{0} stands twice among the devices")]
     Repeated(DeviceId),
     /// Too few devices, or too many.
-    #[error("the placement takes {wanted} devices, the plan names {found}")]
+    #[error(
+        "the placement takes {}, the plan names {found}",
+        counted((*wanted).into(), "device")
+    )]
     Devices { wanted: u32, found: usize },
     /// Replicas or parts of tensors elsewhere than side by side.
     #[error(

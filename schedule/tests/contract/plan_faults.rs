@@ -66,8 +66,12 @@ fn stages_orders_and_devices_that_do_not_go_together_are_named() {
         "order sequential does not belong to sync in placement pipeline: use gpipe";
     let item = Item::new(Pass::Forward, 0, 0);
     named([
-        ("cuts", "2 stages need 1 ascending cut, ", Plan { cuts: vec![], ..pipeline() }),
-        ("cuts", "4 stages need 3 ascending cuts", Plan { stages: 4, ..pipeline() }),
+        (
+            "cuts",
+            "be 1 ascending cut for 2 stages, ",
+            Plan { cuts: vec![], ..pipeline() },
+        ),
+        ("cuts", "3 ascending cuts for 4 stages", Plan { stages: 4, ..pipeline() }),
         ("recompute", "0 values for 2", Plan { recompute: vec![], ..pipeline() }),
         ("delays", "not those of sync", Plan { delays: workers().delays, ..pipeline() }),
         ("order", "order interleaved", Plan { order: Order::Interleaved, ..pipeline() }),
@@ -133,10 +137,10 @@ fn delays_are_said_of_stage_and_micro_batch() {
     let cases = [
         (stale, "s0 has delay 1 for micro-batch i0, where the rule demands 0; 7 more"),
         (fresh, "s0 has delay 1 for micro-batch i0, where the rule demands 0; 3 more"),
-        (of(Rule::Sync, 2, 2), "they have 2 rows, but there are 4 micro-batches"),
+        (of(Rule::Sync, 2, 2), "they have 2 rows, one for each micro-batch would be 4"),
         (
             of(Rule::Sync, 4, 3),
-            "row of micro-batch i0 has 3 delays, but there are 2 stages",
+            "row of micro-batch i0 has 3 delays, one for each stage would be 2",
         ),
     ];
     for (delays, words) in cases {

@@ -5,7 +5,9 @@ use crate::cli::{
 };
 use roundelay::parts::{
     dsl::{Lists, read_lists},
-    schedule::{DeviceList, Pass, Units, begins_schedule, item_times, listed_in},
+    schedule::{
+        DeviceList, Pass, Units, begins_schedule, counted, item_times, listed_in,
+    },
 };
 use serde::Serialize;
 
@@ -79,11 +81,13 @@ fn table(document: &Document) -> String {
         document;
     let kept: Vec<String> = kept.iter().map(usize::to_string).collect();
     format!(
-        "checked: {passes} passes of {stages} stages and {micro_batches} micro-batches on \
-         {devices} devices\n\
+        "checked: {passes} passes of {} and {} on {}\n\
          a step takes {span} if a forward pass takes 1, a backward pass 2, each half of one 1 \
          ({:.1} % idle)\n\
          kept at most: {} forward passes per device\n",
+        counted((*stages).into(), "stage"),
+        counted((*micro_batches).into(), "micro-batch"),
+        counted(*devices as u64, "device"),
         100.0 * bubble,
         kept.join(", ")
     )
