@@ -178,10 +178,11 @@ fn too_many(scale: u64) -> u64 {
     }
 }
 
-/// A number of things, by the name of one of them; several take an s.
+/// A number of things, by the name of one of them; several take an s, or es after a hiss.
 pub fn counted(number: u64, name: &str) -> String {
     match number {
         1 => format!("1 {name}"),
+        _ if name.ends_with("ch") || name.ends_with('s') => format!("{number} {name}es"),
         _ => format!("{number} {name}s"),
     }
 }
@@ -243,6 +244,13 @@ mod tests {
         for wrong in [-0.001, f64::NAN, f64::INFINITY, 5e6] {
             assert_eq!(Thousandths::from_share(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn one_of_many_things_is_no_plural() {
+        let counts = [1, 0, 2].map(|number| counted(number, "micro-batch"));
+        assert_eq!(counts, ["1 micro-batch", "0 micro-batches", "2 micro-batches"]);
+        assert_eq!([counted(3, "pass"), counted(4, "stage")], ["3 passes", "4 stages"]);
     }
 
     #[test]

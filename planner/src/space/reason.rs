@@ -3,7 +3,7 @@
 use crate::space::{cuts::Uncuttable, equal::Superior, family::Clash};
 use roundelay_schedule::{
     Bytes, DeviceId, Endless, Kind, LANES_MAX, MICRO_BATCHES_MAX, Misfit, PlanFault,
-    Violations, counted,
+    Violations,
 };
 use std::fmt;
 
@@ -298,8 +298,7 @@ impl fmt::Display for Reason {
                  that of all replicas under states zero3, the number of shards under hsdp, else 1"
             ),
             Reason::TooFewDevices { needed, available } => {
-                let needed = counted((*needed).into(), "device");
-                write!(f, "it needs {needed}, the cluster has {available}")
+                write!(f, "it needs {needed} devices, the cluster has {available}")
             }
             Reason::BehindTheLast { end, available } => write!(
                 f,

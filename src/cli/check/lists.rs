@@ -81,10 +81,11 @@ fn table(document: &Document) -> String {
         document;
     let kept: Vec<String> = kept.iter().map(usize::to_string).collect();
     format!(
-        "checked: {passes} passes of {} and {} on {}\n\
+        "checked: {} of {} and {} on {}\n\
          a step takes {span} if a forward pass takes 1, a backward pass 2, each half of one 1 \
          ({:.1} % idle)\n\
          kept at most: {} forward passes per device\n",
+        counted(*passes as u64, "pass"),
         counted((*stages).into(), "stage"),
         counted((*micro_batches).into(), "micro-batch"),
         counted(*devices as u64, "device"),
