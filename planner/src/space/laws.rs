@@ -198,10 +198,9 @@ pub(crate) fn check_cuts(chain: &Chain, cuts: &[u32], stages: u32) -> Result<(),
     let nodes = chain.times.len();
     let wrong = |text: String| Err(Reason::WrongCuts(text));
     if cuts.len() + 1 != stages as usize {
-        let [found, made] = [cuts.len(), cuts.len() + 1].map(|count| count as u64);
-        let message =
-            format!("{} make {}", counted(found, "cut"), counted(made, "stage"));
-        return wrong(message);
+        let found = cuts.len() as u64;
+        let made = counted(found + 1, "stage");
+        return wrong(format!("{} make {made}", counted(found, "cut")));
     }
     if !cuts.is_sorted_by(|one, next| one < next) {
         return wrong("cuts must ascend".into());

@@ -21,8 +21,7 @@ pub(super) fn check(
         false => plan.state_count(),
     };
     faults.require(routine.stage.number() < states, culprit, || {
-        let there = counted(states.into(), "stage");
-        format!("belongs to {}, of {there}", routine.stage)
+        format!("belongs to {}, of {}", routine.stage, counted(states.into(), "stage"))
     });
     let mut roles = BTreeSet::new();
     for Argument { role, access, size } in &routine.arguments {
