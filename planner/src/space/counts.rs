@@ -1,7 +1,9 @@
 //! The decisions that are numbers, of one combination.
 
 use crate::space::family::Family;
-use roundelay_schedule::{Contraction, Images, Order, Placement, Plan, Sequence, Tensor};
+use roundelay_schedule::{
+    Contraction, Images, Order, Placement, Plan, Sequence, Tensor, counted,
+};
 use std::fmt;
 
 /// The decisions that are numbers.
@@ -128,8 +130,8 @@ impl fmt::Display for Counts {
                 contraction: Contraction::Alternate | Contraction::Each,
                 ..
             } => {
-                let word = if *rows == 1 { "row" } else { "rows" };
-                write!(f, ", {rows} {word} x {columns} columns")?;
+                let rows = counted((*rows).into(), "row");
+                write!(f, ", {rows} x {columns} columns")?;
             }
         }
         f.write_str(match (tensor.sequence, tensor.images) {

@@ -1,6 +1,6 @@
 //! What a row of memory holds, as far as the checker follows it.
 
-use crate::{InputId, MicroBatch, Stage, Sum, ValueId};
+use crate::{InputId, MicroBatch, Stage, Sum, ValueId, counted};
 use std::fmt;
 
 /// What a row holds. Steps and versions count from the step t of the action that is spoken of.
@@ -95,8 +95,8 @@ impl fmt::Display for Held {
             }
             Held::Value(value, i, t) => write!(f, "value({value}, {i}, {})", Step(*t)),
             Held::ValueGradient(value, i, t, count) => {
-                let stages = if *count == 1 { "stage" } else { "stages" };
-                write!(f, "gradient({value}, {i}, {}, from {count} {stages})", Step(*t))
+                let stages = counted((*count).into(), "stage");
+                write!(f, "gradient({value}, {i}, {}, from {stages})", Step(*t))
             }
             Held::Input(input, i, t) => write!(f, "input({input}, {i}, {})", Step(*t)),
             Held::Metric(i, t) => write!(f, "loss({i}, {})", Step(*t)),
