@@ -12,7 +12,7 @@ use std::{
 
 /// How every source is compiled.
 const FLAGS: [&str; 7] =
-    ["-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-shared", "-pthread", "-w"];
+    ["-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-shared", "-pthread", "-w"];
 
 /// Numbers files that are being made, for their names.
 static MAKING: AtomicU64 = AtomicU64::new(0);
