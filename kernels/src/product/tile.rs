@@ -8,7 +8,7 @@ use crate::{
     simd::{Level, level},
     store::Store,
 };
-use std::ops::Range;
+use std::{array, ops::Range};
 
 /// All rows of one block, a strip of tiles after another.
 pub(super) fn multiply_rows<R: Real, const M: usize, const L: usize>(
@@ -172,6 +172,7 @@ unsafe fn sweep<R: Real, V: Registers<R>, const M: usize, const L: usize>(
 ) {
     let last = (M - 1) * a.row + panel.len().saturating_sub(1) * a.column;
     assert!(last < a.data.len(), "a has an element for every row and line");
+    assert!(a.row == 1 || a.column == 1, "a is stored by rows or by columns");
     let part = |i: usize, l: usize| {
         let [begin, end] = [l, l + 1].map(|l| (l * R::Line::COUNT).min(columns));
         i * out.row + begin..i * out.row + end
@@ -187,17 +188,42 @@ unsafe fn sweep<R: Real, V: Registers<R>, const M: usize, const L: usize>(
                 }
             }
         }
-        for (p, lines) in panel.iter().enumerate() {
-            for (i, sums) in sums.iter_mut().enumerate() {
-                let factor = *a.data.get_unchecked(i * a.row + p * a.column);
-                for (sum, line) in sums.iter_mut().zip(lines) {
-                    *sum = sum.plus_product(factor, line);
-                }
-            }
+        // With one stride known, few addresses are computed beside the products.
+        match a.row {
+            1 => add_products(&mut sums, a.data, [1, a.column], panel),
+            row => add_products(&mut sums, a.data, [row, 1], panel),
         }
         for (i, sums) in sums.iter().enumerate() {
             for (l, sum) in sums.iter().enumerate() {
                 sum.into_line().store(&mut out.data[part(i, l)]);
+            }
+        }
+    }
+}
+
+/// Adds to sums what factors, whose rows and columns lie so far apart, make of a panel.
+///
+/// # Safety
+///
+/// The processor has the instruction set of the registers V, and there is a factor for every row
+/// of sums and line of the panel.
+#[inline(always)]
+#[allow(unsafe_code, reason = "a bounds check per factor would halve the speed")]
+unsafe fn add_products<R: Real, V: Registers<R>, const M: usize, const L: usize>(
+    sums: &mut [[V; L]; M],
+    factors: &[R],
+    [row, column]: [usize; 2],
+    panel: &[[R::Line; L]],
+) {
+    let rows: [_; M] = array::from_fn(|i| factors.as_ptr().wrapping_add(i * row));
+    for (p, lines) in panel.iter().enumerate() {
+        for (first, sums) in rows.iter().zip(sums.iter_mut()) {
+            // SAFETY: the caller's word, for the instructions and for the factor.
+            unsafe {
+                let factor = *first.add(p * column);
+                for (sum, line) in sums.iter_mut().zip(lines) {
+                    *sum = sum.plus_product(factor, line);
+                }
             }
         }
     }
