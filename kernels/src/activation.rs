@@ -8,7 +8,7 @@ use crate::{
     plain::activation as plain,
     signature::{Signature, product},
     store::Store,
-    team::{for_each_part, rows_per_part},
+    team::Cut,
 };
 use roundelay_schedule::Access;
 
@@ -31,10 +31,9 @@ macro_rules! forward {
             }
             fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
                 let (x, y) = (operands.read(), operands.write());
-                let share = rows_per_part(context.threads, self.count, $weight);
-                for_each_part(x.chunks(share).zip(y.chunks_mut(share)), |(x, y)| {
-                    fast::$function(x, y);
-                });
+                let cut = Cut::of_elements(context.threads, self.count, $weight);
+                let parts = x.chunks(cut.rows).zip(y.chunks_mut(cut.rows));
+                cut.each(parts, |(x, y)| fast::$function(x, y));
             }
             fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
                 plain::$function(operands.read(), operands.write());
@@ -66,13 +65,13 @@ macro_rules! backward {
                 self.store.replaces([0, 2])
             }
             fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
-                let share = rows_per_part(context.threads, self.count, $weight);
-                each_slope(operands, share, |kept, dy, dx| {
+                let cut = Cut::of_elements(context.threads, self.count, $weight);
+                each_slope(operands, cut, |kept, dy, dx| {
                     fast::$function(kept, dy, dx, self.store);
                 });
             }
             fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
-                each_slope(operands, self.count, |kept, dy, dx| {
+                each_slope(operands, Cut::none(self.count), |kept, dy, dx| {
                     plain::$function(kept, dy, dx, self.store);
                 });
             }
@@ -113,25 +112,25 @@ backward!(
     SiluBackward of "x", 15, 15, silu_backward
 );
 
-/// Makes dx in parts of `share` elements from what forward kept and dy, whether dx lies apart or
+/// Makes dx piece by piece from what forward kept and dy, whether dx lies apart or
 /// where that was kept.
 pub(crate) fn each_slope<R: Real>(
     mut operands: Operands<'_, R>,
-    share: usize,
+    cut: Cut,
     slope: impl Fn(&[R], &[R], &mut [R]) + Sync,
 ) {
     let given = (operands.current(2), operands.read(), operands.write());
-    each_slope_of(given, share, slope);
+    each_slope_of(given, cut, slope);
 }
 
 /// The same of arrays that a call has among others.
 pub(crate) fn each_slope_of<R: Real>(
     (kept, dy, dx): (Current<'_, R>, &[R], &mut [R]),
-    share: usize,
+    cut: Cut,
     slope: impl Fn(&[R], &[R], &mut [R]) + Sync,
 ) {
-    for_each_part(dx.chunks_mut(share).enumerate(), |(part, dx)| {
-        let range = part * share..part * share + dx.len();
+    cut.each(dx.chunks_mut(cut.rows).enumerate(), |(part, dx)| {
+        let range = part * cut.rows..part * cut.rows + dx.len();
         let dy = &dy[range.clone()];
         kept.part(range).replace(dx, |first, kept, dx| {
             slope(kept, &dy[first..first + dx.len()], dx);

@@ -11,7 +11,7 @@ use crate::{
     segments::{Pieces, join_rows},
     signature::{Signature, product},
     store::Store,
-    team::{for_each_part, rows_per_part},
+    team::Cut,
 };
 use roundelay_schedule::Access;
 
@@ -114,10 +114,11 @@ impl Tail {
         y: &mut [R],
     ) {
         let columns = mean.len();
-        let rows = rows_per_part(context.threads, y.len() / columns, COST * columns);
+        let cut = Cut::new(context.threads, y.len() / columns, COST * columns);
+        let rows = cut.rows;
         let share = rows * columns;
         let parts = x.chunks(share).zip(residual.chunks(share));
-        for_each_part(parts.zip(y.chunks_mut(share)), |((x, residual), y)| match self {
+        cut.each(parts.zip(y.chunks_mut(share)), |((x, residual), y)| match self {
             Tail::None => fast::normalise(x, channels, y),
             Tail::Relu => fast::normalise_relu(x, channels, y),
             Tail::Add => fast::normalise_add([x, residual], channels, y),
@@ -417,8 +418,8 @@ impl BatchNormBackward {
             Counted::Opened => {
                 let y = operands.current(self.made() - 1);
                 let (dy, dt) = (operands.read(), operands.write());
-                let share = rows_per_part(threads, dt.len(), 1);
-                each_slope_of((y, dy, &mut *dt), share, |y, dy, dt| {
+                let cut = Cut::of_elements(threads, dt.len(), 1);
+                each_slope_of((y, dy, &mut *dt), cut, |y, dy, dt| {
                     open(y, dy, dt, Store::Write);
                 });
                 (dt, dt)
@@ -482,9 +483,10 @@ impl BatchNormBackward {
         dx: &mut [R],
     ) {
         let (store, columns) = (self.store, self.columns);
-        let rows = rows_per_part(context.threads, self.rows, COST * columns);
+        let cut = Cut::new(context.threads, self.rows, COST * columns);
+        let rows = cut.rows;
         let share = rows * columns;
-        for_each_part(dx.chunks_mut(share).enumerate(), |(part, dx)| {
+        cut.each(dx.chunks_mut(share).enumerate(), |(part, dx)| {
             let range = part * share..part * share + dx.len();
             let slopes = slopes.map(|slopes| &slopes[range.clone()]);
             x.part(range).replace_rows(dx, columns, |first, x, dx| {

@@ -9,7 +9,7 @@ use crate::{
     random::Stream,
     signature::{Signature, product},
     store::Store,
-    team::{for_each_part, rows_per_part},
+    team::Cut,
 };
 use roundelay_schedule::{Access, Line};
 
@@ -95,12 +95,17 @@ impl Dropout {
         apply: impl Fn(&[R], &mut [R], &Mask) + Sync,
     ) {
         let columns = self.place.columns;
-        let unit = if columns == self.count { 1 } else { columns };
-        let units = rows_per_part(context.threads, self.count / unit, COST * unit);
-        let share = units * unit;
+        let cut = match columns == self.count {
+            true => Cut::of_elements(context.threads, columns, COST),
+            false => {
+                let rows = self.count / columns;
+                Cut::new(context.threads, rows, COST * columns).in_elements(columns)
+            }
+        };
+        let share = cut.rows;
         let mask = Mask::new(self, context);
         let parts = x.chunks(share).zip(out.chunks_mut(share)).enumerate();
-        for_each_part(parts, |(part, (x, out))| {
+        cut.each(parts, |(part, (x, out))| {
             let rows = x.chunks(columns).zip(out.chunks_mut(columns));
             for (row, (x, out)) in rows.enumerate() {
                 let first = self.number(part * share + row * columns, context);

@@ -8,17 +8,19 @@ use crate::{
     plain::elementwise as plain,
     signature::{Signature, product},
     store::Store,
-    team::{columns_per_part, for_each_part, rows_per_part},
+    team::{Cut, columns_per_part, for_each_part},
 };
 use roundelay_schedule::Access;
 
 /// What an element costs, in operations: it comes from memory and goes there.
 const ELEMENT: usize = 4;
 
-/// Elements of one part of `count`, whole repetitions of a second operand of `length`.
-fn share(threads: usize, count: usize, length: usize) -> usize {
-    let unit = if length == count { 1 } else { length };
-    rows_per_part(threads, count / unit, ELEMENT * unit) * unit
+/// How `count` elements are cut: at whole repetitions of a second operand of `length`.
+fn cut(threads: usize, count: usize, length: usize) -> Cut {
+    match length == count {
+        true => Cut::of_elements(threads, count, ELEMENT),
+        false => Cut::new(threads, count / length, ELEMENT * length).in_elements(length),
+    }
 }
 
 /// The elements of an operand that belong to a part of `count`: its own, or all that repeat.
@@ -107,10 +109,10 @@ impl Define for Add {
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (a, b, out) = (operands.read(), operands.read(), operands.write());
-        let share = share(context.threads, self.count, b.len());
-        let parts = a.chunks(share).zip(out.chunks_mut(share)).enumerate();
-        for_each_part(parts, |(part, (a, out))| {
-            fast::add(a, repeated(b, self.count, part * share, a.len()), out);
+        let cut = cut(context.threads, self.count, b.len());
+        let parts = a.chunks(cut.rows).zip(out.chunks_mut(cut.rows)).enumerate();
+        cut.each(parts, |(part, (a, out))| {
+            fast::add(a, repeated(b, self.count, part * cut.rows, a.len()), out);
         });
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
@@ -130,8 +132,8 @@ impl Define for AddRows {
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (bias, x) = (operands.read(), operands.write());
-        let share = share(context.threads, self.count, bias.len());
-        for_each_part(x.chunks_mut(share), |x| fast::add_rows(bias, x));
+        let cut = cut(context.threads, self.count, bias.len());
+        cut.each(x.chunks_mut(cut.rows), |x| fast::add_rows(bias, x));
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::add_rows(operands.read(), operands.write());
@@ -149,9 +151,9 @@ impl Define for Accumulate {
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (x, out) = (operands.read(), operands.write());
-        let share = share(context.threads, self.count, self.count);
-        let parts = x.chunks(share).zip(out.chunks_mut(share));
-        for_each_part(parts, |(x, out)| fast::accumulate(x, out));
+        let cut = cut(context.threads, self.count, self.count);
+        let parts = x.chunks(cut.rows).zip(out.chunks_mut(cut.rows));
+        cut.each(parts, |(x, out)| fast::accumulate(x, out));
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::accumulate(operands.read(), operands.write());
@@ -169,9 +171,9 @@ impl Define for Copy {
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (x, out) = (operands.read(), operands.write());
-        let share = share(context.threads, self.count, self.count);
-        let parts = x.chunks(share).zip(out.chunks_mut(share));
-        for_each_part(parts, |(x, out)| plain::copy(x, out));
+        let cut = cut(context.threads, self.count, self.count);
+        let parts = x.chunks(cut.rows).zip(out.chunks_mut(cut.rows));
+        cut.each(parts, |(x, out)| plain::copy(x, out));
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::copy(operands.read(), operands.write());
@@ -186,8 +188,8 @@ impl Define for Zero {
         0
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
-        let share = share(context.threads, self.count, self.count);
-        for_each_part(operands.write().chunks_mut(share), |out| plain::zero(out));
+        let cut = cut(context.threads, self.count, self.count);
+        cut.each(operands.write().chunks_mut(cut.rows), |out| plain::zero(out));
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::zero(operands.write());
@@ -242,10 +244,10 @@ impl Define for Multiply {
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (a, b, out) = (operands.read(), operands.current(1), operands.write());
-        let share = share(context.threads, self.count, self.repeats);
-        let parts = a.chunks(share).zip(out.chunks_mut(share)).enumerate();
-        for_each_part(parts, |(part, (a, out))| {
-            let first = part * share;
+        let cut = cut(context.threads, self.count, self.repeats);
+        let parts = a.chunks(cut.rows).zip(out.chunks_mut(cut.rows)).enumerate();
+        cut.each(parts, |(part, (a, out))| {
+            let first = part * cut.rows;
             self.each(b, (first, a, out), |a, b, out| {
                 fast::multiply(a, b, out, self.store);
             });
@@ -317,9 +319,9 @@ impl Define for Scale {
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let factor = R::of(self.factor);
         let (x, out) = (operands.current(1), operands.write());
-        let share = share(context.threads, self.count, self.count);
-        for_each_part(out.chunks_mut(share).enumerate(), |(part, out)| {
-            let x = x.part(part * share..part * share + out.len());
+        let cut = cut(context.threads, self.count, self.count);
+        cut.each(out.chunks_mut(cut.rows).enumerate(), |(part, out)| {
+            let x = x.part(part * cut.rows..part * cut.rows + out.len());
             x.replace(out, |_, x, out| fast::scale(x, out, factor, self.store));
         });
     }

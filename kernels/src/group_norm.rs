@@ -11,7 +11,7 @@ use crate::{
     segments::{Segments, join_rows},
     signature::{Signature, product},
     store::Store,
-    team::{for_each_part, rows_per_part},
+    team::Cut,
 };
 use roundelay_schedule::Access;
 
@@ -91,11 +91,12 @@ impl Define for GroupNorm {
         let [x, gain, bias] = operands.reads();
         let [y, mean, rstd] = operands.writes();
         let (size, groups) = (self.extents.size(), self.extents.groups());
-        let each = rows_per_part(context.threads, self.extents.examples, COST * size);
+        let cut = Cut::new(context.threads, self.extents.examples, COST * size);
+        let each = cut.rows;
         let statistics =
             mean.chunks_mut(each * groups).zip(rstd.chunks_mut(each * groups));
         let parts = x.chunks(each * size).zip(y.chunks_mut(each * size)).zip(statistics);
-        for_each_part(parts, |((x, y), (mean, rstd))| {
+        cut.each(parts, |((x, y), (mean, rstd))| {
             with_scratch(self.scratch(), |scratch, _| {
                 let statistics = mean.chunks_mut(groups).zip(rstd.chunks_mut(groups));
                 let examples = x.chunks(size).zip(y.chunks_mut(size)).zip(statistics);
@@ -137,24 +138,17 @@ impl Define for GroupNormBackward {
         let Groups { columns, .. } = self.extents;
         let (size, groups) = (self.extents.size(), self.extents.groups());
         let segments = self.segments();
-        let each = segments.per_part(context.threads) * segments.rows;
+        let (size, groups) = (segments.rows * size, segments.rows * groups);
         let row = fast::BACKWARD_ROWS * columns;
         with_scratch(self.scratch(), |scratch, _| {
-            let statistics = mean.chunks(each * groups).zip(rstd.chunks(each * groups));
-            let inputs = x.chunks(each * size).zip(dy.chunks(each * size));
-            let outputs = dx
-                .chunks_mut(each * size)
-                .zip(scratch.chunks_mut(segments.per_part(context.threads) * row));
-            let parts = inputs.zip(statistics).zip(outputs);
-            for_each_part(parts, |(((x, dy), (mean, rstd)), (dx, scratch))| {
-                let (size, groups) = (segments.rows * size, segments.rows * groups);
-                let statistics = mean.chunks(groups).zip(rstd.chunks(groups));
-                let inputs = x.chunks(size).zip(dy.chunks(size)).zip(statistics);
-                let outputs = dx.chunks_mut(size).zip(scratch.chunks_mut(row));
-                for (((x, dy), (mean, rstd)), (dx, scratch)) in inputs.zip(outputs) {
-                    let inputs = [x, gain, mean, rstd, dy];
-                    fast::backward(self.extents, inputs, dx, scratch, self.store);
-                }
+            let statistics = mean.chunks(groups).zip(rstd.chunks(groups));
+            let inputs = x.chunks(size).zip(dy.chunks(size)).zip(statistics);
+            let outputs = dx.chunks_mut(size).zip(scratch.chunks_mut(row));
+            let parts = inputs.zip(outputs);
+            let cut = Cut::singly(context.threads);
+            cut.each(parts, |(((x, dy), (mean, rstd)), (dx, scratch))| {
+                let inputs = [x, gain, mean, rstd, dy];
+                fast::backward(self.extents, inputs, dx, scratch, self.store);
             });
             join_rows(scratch, row);
             self.sums.put_all(dgain, &scratch[..columns]);

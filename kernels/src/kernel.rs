@@ -12,7 +12,7 @@ use crate::{
     rectified, rms_norm, rotary, rows,
     signature::Signature,
     stored, tanh,
-    team::{MOST_PARTS, for_each_part},
+    team::on_threads,
     unit::Arithmetic,
 };
 use roundelay_schedule::{
@@ -359,7 +359,7 @@ impl Kernel {
     /// all of them.
     pub fn prepare<R: Real>(&self, threads: usize) {
         let scratch = self.operation.scratch();
-        for_each_part(0..threads.clamp(1, MOST_PARTS), |_| {
+        on_threads(threads, || {
             R::with_buffers(|buffers| buffers.reserve(scratch));
         });
         lend_lines::<R, _>(self.operation.packed::<R>(), |_| ());

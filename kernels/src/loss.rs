@@ -11,7 +11,7 @@ use crate::{
     segments::Segments,
     signature::{Signature, product},
     store::Store,
-    team::{for_each_part, rows_per_part},
+    team::Cut,
 };
 use roundelay_schedule::Access;
 
@@ -158,13 +158,13 @@ impl Define for MseBackward {
         self.store.replaces([0, 2])
     }
     fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
-        let share = rows_per_part(context.threads, self.count, ELEMENT);
-        each_slope(operands, share, |a, b, da| {
+        let cut = Cut::of_elements(context.threads, self.count, ELEMENT);
+        each_slope(operands, cut, |a, b, da| {
             fast::mse_backward(a, b, da, R::of(self.factor), self.store);
         });
     }
     fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
-        each_slope(operands, self.count, |a, b, da| {
+        each_slope(operands, Cut::none(self.count), |a, b, da| {
             plain::mse_backward(a, b, da, R::of(self.factor), self.store);
         });
     }
@@ -198,10 +198,11 @@ impl<'a, R: Real> Slopes<'a, R> {
     ) {
         let Self { logits, targets, weights, lse, dlogits } = self;
         let classes = dlogits.len() / targets.len();
-        let rows = rows_per_part(context.threads, targets.len(), 11 * classes);
+        let cut = Cut::new(context.threads, targets.len(), 11 * classes);
+        let rows = cut.rows;
         let statistics = targets.chunks(rows).zip(lse.chunks(rows));
         let parts = dlogits.chunks_mut(rows * classes).zip(statistics).enumerate();
-        for_each_part(parts, |(part, (dlogits, (targets, lse)))| {
+        cut.each(parts, |(part, (dlogits, (targets, lse)))| {
             let own = dlogits.chunks_mut(classes).zip(targets.iter().zip(lse));
             for (row, (out, (target, lse))) in (part * rows..).zip(own) {
                 let logits = logits.part(row * classes..(row + 1) * classes);
@@ -218,9 +219,10 @@ pub(crate) fn log_sums<R: Real>(
     classes: usize,
     context: &Context,
 ) {
-    let rows = rows_per_part(context.threads, lse.len(), 11 * classes);
+    let cut = Cut::new(context.threads, lse.len(), 11 * classes);
+    let rows = cut.rows;
     let parts = logits.chunks(rows * classes).zip(lse.chunks_mut(rows));
-    for_each_part(parts, |(logits, lse)| fast::log_sums(logits, lse));
+    cut.each(parts, |(logits, lse)| fast::log_sums(logits, lse));
 }
 
 /// The next two operands, (m, v) and i32 (m): m and v.

@@ -10,7 +10,7 @@ use crate::{
     },
     signature::{Signature, product},
     store::Store,
-    team::{for_each_part, rows_per_part},
+    team::Cut,
 };
 use roundelay_schedule::Access;
 
@@ -27,6 +27,9 @@ pub(crate) struct Matmul {
 
 /// Most lines of b that are packed at once, for all threads: 8 MiB.
 const MOST_SHARED: usize = 1 << 17;
+
+/// Rows for which the panels of b come near once.
+const ROWS: usize = 64;
 
 /// Elements between neighbours of a matrix.
 #[derive(Clone, Copy, Debug)]
@@ -56,22 +59,30 @@ impl Matmul {
         let (rows, columns) = (self.a_strides(), self.b_strides());
         let a = View { data: a, row: rows.row, column: rows.column };
         let b = View { data: b, row: columns.row, column: columns.column };
-        let share = rows_per_part(threads, self.m, 2 * self.n * self.k);
-        let parts = out.chunks_mut(share * self.n).zip(finishes(share)).enumerate();
+        let cost = 2 * self.n * self.k;
+        let whole = Cut::whole(threads, self.m, cost);
+        let packed = if whole.rows < self.m { self.packed::<R>() } else { 0 };
+        // Whoever takes a part of what is not packed packs all of b for it.
+        let share = match packed {
+            0 => whole,
+            _ => Cut::at_multiples(ROWS, threads, self.m, cost),
+        };
+        let rows = share.rows;
+        let parts = out.chunks_mut(rows * self.n).zip(finishes(rows)).enumerate();
         let multiply = |b: Factor<'_, R>| {
-            for_each_part(parts, |(index, (out, mut finish))| {
-                let (rows, a) = (out.len() / self.n, a.from(index * share, 0));
+            share.each(parts, |(index, (out, mut finish))| {
+                let (count, a) = (out.len() / self.n, a.from(index * rows, 0));
                 let out = &mut Target { data: out, row: self.n };
                 R::with_buffers(|buffers| {
-                    multiply_then(rows, a, b, out, self.store, buffers, &mut finish);
+                    multiply_then(count, a, b, out, self.store, buffers, &mut finish);
                 });
             });
         };
-        match self.packed::<R>() {
-            count if share < self.m && count > 0 => lend_lines::<R, _>(count, |lines| {
+        match packed {
+            0 => multiply(b.factor(self.k, self.n)),
+            count => lend_lines::<R, _>(count, |lines| {
                 multiply(pack(b, self.k, self.n, threads, lines).factor());
             }),
-            _ => multiply(b.factor(self.k, self.n)),
         }
     }
     /// Multiplies, and nothing follows.

@@ -10,7 +10,7 @@ use crate::{
     segments::{Segments, join_rows},
     signature::{Signature, product},
     store::Store,
-    team::{columns_per_part, for_each_part, rows_per_part},
+    team::{Cut, columns_per_part, for_each_part},
 };
 use roundelay_schedule::Access;
 
@@ -77,9 +77,10 @@ impl Define for Softmax {
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (x, y) = (operands.read(), operands.write());
-        let rows = rows_per_part(context.threads, self.rows, 12 * self.columns);
+        let cut = Cut::new(context.threads, self.rows, 12 * self.columns);
+        let rows = cut.rows;
         let share = rows * self.columns;
-        for_each_part(x.chunks(share).zip(y.chunks_mut(share)), |(x, y)| {
+        cut.each(x.chunks(share).zip(y.chunks_mut(share)), |(x, y)| {
             fast::softmax(x, y, self.columns);
         });
     }
@@ -101,10 +102,11 @@ impl Define for SoftmaxBackward {
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (y, dy, dx) = (operands.read(), operands.read(), operands.write());
-        let rows = rows_per_part(context.threads, self.rows, 4 * self.columns);
+        let cut = Cut::new(context.threads, self.rows, 4 * self.columns);
+        let rows = cut.rows;
         let share = rows * self.columns;
         let parts = y.chunks(share).zip(dy.chunks(share)).zip(dx.chunks_mut(share));
-        for_each_part(parts, |((y, dy), dx)| {
+        cut.each(parts, |((y, dy), dx)| {
             fast::softmax_backward(y, dy, dx, self.columns, self.store);
         });
     }
@@ -131,11 +133,12 @@ impl Define for LayerNorm {
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (x, gain, bias) = (operands.read(), operands.read(), operands.read());
         let (y, mean, rstd) = (operands.write(), operands.write(), operands.write());
-        let rows = rows_per_part(context.threads, self.rows, 8 * self.columns);
+        let cut = Cut::new(context.threads, self.rows, 8 * self.columns);
+        let rows = cut.rows;
         let share = rows * self.columns;
         let statistics = mean.chunks_mut(rows).zip(rstd.chunks_mut(rows));
         let parts = x.chunks(share).zip(y.chunks_mut(share)).zip(statistics);
-        for_each_part(parts, |((x, y), (mean, rstd))| {
+        cut.each(parts, |((x, y), (mean, rstd))| {
             fast::layer_norm(x, gain, bias, y, mean, rstd, self.epsilon);
         });
     }

@@ -17,7 +17,7 @@ use crate::{
     operand::{Current, Operands},
     plain::optimizer as plain,
     signature::{Signature, product},
-    team::{for_each_part, rows_per_part},
+    team::Cut,
 };
 pub(crate) use squares::{Copied, Squares};
 pub(crate) use treatment::{AverageStep, Common, Norm};
@@ -202,14 +202,15 @@ impl Define for Sgd {
         let master = self.master.write(&mut operands);
         let scale = self.common.scale(gradient, context, &mut operands, fast::squares);
         let step = self.step(scale, context);
-        let share = rows_per_part(context.threads, self.count, 7 * TRAFFIC);
+        let cut = Cut::of_elements(context.threads, self.count, 7 * TRAFFIC);
+        let share = cut.rows;
         let [mut momentum, mut master] =
             [momentum, master].map(|own| parts_of(own, share));
         let parts = gradient.chunks(share).zip(next.chunks_mut(share)).enumerate();
         let parts = parts.map(|(part, (gradient, next))| {
             (part * share, gradient, momentum(), (next, master()))
         });
-        for_each_part(parts, |(first, gradient, momentum, made)| {
+        cut.each(parts, |(first, gradient, momentum, made)| {
             let offset = context.slice_offset + first as u64;
             step_part(&current, first, made, |next| {
                 self.update(
@@ -305,14 +306,15 @@ impl Define for Adamw {
         let master = self.master.write(&mut operands);
         let scale = self.common.scale(gradient, context, &mut operands, fast::squares);
         let step = self.step(scale, context);
-        let share = rows_per_part(context.threads, self.count, 14 * TRAFFIC);
+        let cut = Cut::of_elements(context.threads, self.count, 14 * TRAFFIC);
+        let share = cut.rows;
         let states = mean.chunks_mut(share).zip(square.chunks_mut(share));
         let mut master = parts_of(master, share);
         let parts = gradient.chunks(share).zip(next.chunks_mut(share)).zip(states);
         let parts = parts.enumerate().map(|(part, ((gradient, next), states))| {
             (part * share, gradient, states, (next, master()))
         });
-        for_each_part(parts, |(first, gradient, (mean, square), made)| {
+        cut.each(parts, |(first, gradient, (mean, square), made)| {
             let offset = context.slice_offset + first as u64;
             step_part(&current, first, made, |next| {
                 let (step, states) = ((&step, context.rate), [mean, square]);

@@ -12,7 +12,7 @@ use crate::{
     plain::{loss::cross_entropy_backward, part as plain},
     signature::{Signature, product},
     store::Store,
-    team::{for_each_part, rows_per_part},
+    team::Cut,
 };
 use roundelay_schedule::Access;
 
@@ -77,10 +77,11 @@ impl Define for CrossEntropyPart {
         let (logits, targets) = (operands.read(), operands.integers());
         let (lse, picked) = operands.write().split_at_mut(self.rows);
         let classes = self.all.of(context, self.each);
-        let rows = rows_per_part(context.threads, self.rows, 11 * self.each);
+        let cut = Cut::new(context.threads, self.rows, 11 * self.each);
+        let rows = cut.rows;
         let values = logits.chunks(rows * self.each).zip(targets.chunks(rows));
         let sums = lse.chunks_mut(rows).zip(picked.chunks_mut(rows));
-        for_each_part(values.zip(sums), |((logits, targets), (lse, picked))| {
+        cut.each(values.zip(sums), |((logits, targets), (lse, picked))| {
             let rows = logits.chunks(self.each).zip(targets);
             for ((row, target), (lse, picked)) in rows.zip(lse.iter_mut().zip(picked)) {
                 let row = &row[..classes.own.len()];

@@ -15,7 +15,7 @@ use crate::{
     plain::part_norm as plain,
     signature::{Signature, product},
     store::Store,
-    team::{columns_per_part, for_each_part, rows_per_part},
+    team::{Cut, columns_per_part, for_each_part},
 };
 use roundelay_schedule::Access;
 
@@ -138,9 +138,10 @@ impl Define for NormPartSums {
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (x, totals) = (operands.read(), operands.write());
-        let rows = rows_per_part(context.threads, self.rows, self.columns);
+        let cut = Cut::new(context.threads, self.rows, self.columns);
+        let rows = cut.rows;
         let parts = x.chunks(rows * self.columns).zip(totals.chunks_mut(rows));
-        for_each_part(parts, |(x, totals)| fast::totals(x, totals, self.columns));
+        cut.each(parts, |(x, totals)| fast::totals(x, totals, self.columns));
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::totals(operands.read(), operands.write(), self.columns);
@@ -160,10 +161,11 @@ impl Define for NormPartSquares {
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let Own { rows, columns, whole, around } = self.own;
         let (x, totals) = (operands.read(), around.read(&mut operands));
-        let rows = rows_per_part(context.threads, rows, 3 * columns);
+        let cut = Cut::new(context.threads, rows, 3 * columns);
+        let rows = cut.rows;
         let squares = operands.write().chunks_mut(rows);
         let parts = x.chunks(rows * columns).zip(squares).enumerate();
-        for_each_part(parts, |(part, (x, squares))| {
+        cut.each(parts, |(part, (x, squares))| {
             fast::squares(x, behind(totals, part * rows), squares, (columns, whole));
         });
     }
@@ -193,10 +195,11 @@ impl Define for NormPart {
     }
     fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
         let Own { rows, columns, .. } = self.own;
-        let share = rows_per_part(context.threads, rows, 4 * columns);
+        let cut = Cut::new(context.threads, rows, 4 * columns);
+        let share = cut.rows;
         self.apply(operands, |x, norm, y| {
             let parts = x.chunks(share * columns).zip(y.chunks_mut(share * columns));
-            for_each_part(parts.enumerate(), |(part, (x, y))| {
+            cut.each(parts.enumerate(), |(part, (x, y))| {
                 fast::normalise(x, norm.behind(part * share), y);
             });
         });
@@ -264,7 +267,8 @@ impl Define for NormPartSlopes {
         let (x, gain) = (operands.read(), operands.read());
         let (mean, rstd) = (self.around.read(&mut operands), operands.read());
         let (dy, slopes) = (operands.read(), operands.write());
-        let rows = rows_per_part(context.threads, self.rows, 6 * self.columns);
+        let cut = Cut::new(context.threads, self.rows, 6 * self.columns);
+        let rows = cut.rows;
         let share = rows * self.columns;
         let norm = Norm { gain, bias: None, mean, rstd };
         let (along, average) = slopes.split_at_mut(self.rows);
@@ -274,7 +278,7 @@ impl Define for NormPartSlopes {
         let parts = parts.enumerate().map(|(part, (inputs, along))| {
             (part, inputs, along, average.next().unwrap_or_default())
         });
-        for_each_part(parts, |(part, (x, dy), along, average)| {
+        cut.each(parts, |(part, (x, dy), along, average)| {
             fast::slopes([x, dy], norm.behind(part * rows), along, average);
         });
     }
@@ -309,11 +313,12 @@ impl Define for NormPartBackward {
         let (mean, rstd) = (around.read(&mut operands), operands.read());
         let (dy, slopes, dx) = (operands.read(), operands.read(), operands.write());
         let norm = Norm { gain, bias: None, mean, rstd };
-        let share = rows_per_part(context.threads, rows, 6 * columns);
+        let cut = Cut::new(context.threads, rows, 6 * columns);
+        let share = cut.rows;
         let (along, average) = slopes.split_at(rows);
         let size = share * columns;
         let parts = x.chunks(size).zip(dy.chunks(size)).zip(dx.chunks_mut(size));
-        for_each_part(parts.enumerate(), |(part, ((x, dy), dx))| {
+        cut.each(parts.enumerate(), |(part, ((x, dy), dx))| {
             let first = part * share;
             let average = average.get(first..).unwrap_or_default();
             let slopes = [&along[first..], average];

@@ -20,7 +20,7 @@ use crate::{
     segments::{Pieces, join_rows},
     signature::{Signature, product},
     store::Store,
-    team::{for_each_part, rows_per_part},
+    team::Cut,
 };
 use roundelay_schedule::Access;
 
@@ -110,8 +110,9 @@ impl Groups {
         work: impl Fn(usize, [&[R]; K], &mut [R], &mut [R]) + Sync,
     ) {
         let (rows, columns) = self.matrix();
-        let share = rows_per_part(threads, rows, COST * columns) * columns;
-        for_each_part(out.chunks_mut(share).enumerate(), |(part, mut rest)| {
+        let cut = Cut::new(threads, rows, COST * columns);
+        let share = cut.rows * columns;
+        cut.each(out.chunks_mut(share).enumerate(), |(part, mut rest)| {
             with_scratch(scratch, |scratch, _| {
                 let mut first = part * share;
                 while !rest.is_empty() {

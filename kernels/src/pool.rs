@@ -8,7 +8,7 @@ use crate::{
     plain::pool as plain,
     signature::{Signature, product},
     store::Store,
-    team::{for_each_part, rows_per_part},
+    team::{Cut, for_each_part, rows_per_part},
     window::Window,
 };
 use roundelay_schedule::Access;
@@ -237,9 +237,10 @@ impl Define for GlobalPool {
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (x, y, image) =
             (operands.read(), operands.write(), self.pixels * self.channels);
-        let images = rows_per_part(context.threads, self.batch, ELEMENT * image);
+        let cut = Cut::new(context.threads, self.batch, ELEMENT * image);
+        let images = cut.rows;
         let parts = y.chunks_mut(images * self.channels);
-        for_each_part(x.chunks(images * image).zip(parts), |(x, y)| {
+        cut.each(x.chunks(images * image).zip(parts), |(x, y)| {
             fast::global_pool(x, y, self.pixels, self.channels);
         });
     }
@@ -268,9 +269,10 @@ impl Define for GlobalPoolBackward {
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (dy, dx, image) =
             (operands.read(), operands.write(), self.pixels * self.channels);
-        let images = rows_per_part(context.threads, self.batch, ELEMENT * image);
+        let cut = Cut::new(context.threads, self.batch, ELEMENT * image);
+        let images = cut.rows;
         let parts = dx.chunks_mut(images * image);
-        for_each_part(dy.chunks(images * self.channels).zip(parts), |(dy, dx)| {
+        cut.each(dy.chunks(images * self.channels).zip(parts), |(dy, dx)| {
             fast::global_pool_backward(dy, dx, self.pixels, self.channels, self.store);
         });
     }

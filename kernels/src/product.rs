@@ -18,7 +18,7 @@ use crate::{
     line::Lanes,
     simd::{Level, level, with_tile},
     store::Store,
-    team::{for_each_part, rows_per_part},
+    team::Cut,
 };
 use packing::pack_block;
 use std::ops::Range;
@@ -215,14 +215,15 @@ pub(crate) fn pack<'a, R: Real>(
     lines: &'a mut [R::Line],
 ) -> Panels<'a, R> {
     let count = blocks::<R>(depth, columns, Store::Write).count();
-    let share = rows_per_part(threads, count, PACKING * depth * columns / count);
+    let cut = Cut::new(threads, count, PACKING * depth * columns / count);
+    let share = cut.rows;
     let mut rest = &mut *lines;
     let parts = (0..count).step_by(share).map(|first| {
         let own = || blocks::<R>(depth, columns, Store::Write).skip(first).take(share);
         let length = own().map(|block| block.lines::<R>()).sum();
         (own(), rest.split_off_mut(..length).expect("blocks fill the lines"))
     });
-    for_each_part(parts, |(blocks, lines)| {
+    cut.each(parts, |(blocks, lines)| {
         with_tile!(pack_blocks::<R>(b, blocks, lines));
     });
     Panels { lines, depth, columns }

@@ -10,7 +10,7 @@ use crate::{
     product::with_scratch,
     signature::{Signature, product},
     store::Store,
-    team::{for_each_part, rows_per_part},
+    team::Cut,
 };
 use roundelay_schedule::Access;
 
@@ -47,11 +47,11 @@ impl Define for ReluBackwardAgain {
         let dt = operands.write();
         with_scratch(self.scratch(), |factor, _| {
             fast::factors(gain, variance, factor);
-            let share = rows_per_part(context.threads, self.rows, COST * self.columns)
-                * self.columns;
+            let cut = Cut::new(context.threads, self.rows, COST * self.columns);
+            let share = cut.rows * self.columns;
             let parts = x.chunks(share).zip(dy.chunks(share)).zip(dt.chunks_mut(share));
             let channels = [mean, &*factor, bias];
-            for_each_part(parts, |((x, dy), dt)| {
+            cut.each(parts, |((x, dy), dt)| {
                 fast::rectify_again([x, dy], channels, dt, self.store);
             });
         });

@@ -32,6 +32,19 @@ pub trait Registers<R: Real>: Copy {
     unsafe fn plus_product(self, a: R, b: &R::Line) -> Self;
 }
 
+/// Asks for a line, which is read soon, in the second cache level. It changes no result.
+#[inline(always)]
+#[allow(unsafe_code, reason = "the instruction takes an address")]
+pub(crate) fn fetch<R: Real>(line: &R::Line) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every processor of this family has the instruction, which cannot fault.
+    unsafe {
+        x86::_mm_prefetch::<{ x86::_MM_HINT_T1 }>(std::ptr::from_ref(line).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
+}
+
 #[allow(unsafe_code, reason = "the trait asks for it")]
 impl<R: Real<Line = Self>, const N: usize> Registers<R> for Line<R, N> {
     #[inline(always)]

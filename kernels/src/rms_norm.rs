@@ -11,7 +11,7 @@ use crate::{
     segments::{Segments, join_rows},
     signature::{Signature, product},
     store::Store,
-    team::{for_each_part, rows_per_part},
+    team::Cut,
 };
 use roundelay_schedule::Access;
 
@@ -50,10 +50,11 @@ impl Define for RmsNorm {
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (x, gain) = (operands.read(), operands.read());
         let (y, rstd) = (operands.write(), operands.write());
-        let rows = rows_per_part(context.threads, self.rows, COST * self.columns);
+        let cut = Cut::new(context.threads, self.rows, COST * self.columns);
+        let rows = cut.rows;
         let share = rows * self.columns;
         let parts = x.chunks(share).zip(y.chunks_mut(share)).zip(rstd.chunks_mut(rows));
-        for_each_part(parts, |((x, y), rstd)| {
+        cut.each(parts, |((x, y), rstd)| {
             fast::rms_norm(x, gain, y, rstd, self.epsilon);
         });
     }

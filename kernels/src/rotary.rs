@@ -8,7 +8,7 @@ use crate::{
     plain::rotary as plain,
     signature::{Signature, product},
     store::Store,
-    team::{for_each_part, rows_per_part},
+    team::Cut,
 };
 use roundelay_schedule::Access;
 use std::f64::consts::TAU;
@@ -140,10 +140,11 @@ impl Define for Rotary {
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (x, y) = (operands.read(), operands.write());
         let cost = 3 * self.width() + 8 * self.turned;
-        let share = rows_per_part(context.threads, self.rows, cost);
+        let cut = Cut::new(context.threads, self.rows, cost);
+        let share = cut.rows;
         let chunk = share * self.width();
         let parts = x.chunks(chunk).zip(y.chunks_mut(chunk)).enumerate();
-        for_each_part(parts, |(part, (x, y))| {
+        cut.each(parts, |(part, (x, y))| {
             fast::rotary(self, part * share, x, y, self.store);
         });
     }

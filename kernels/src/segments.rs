@@ -4,7 +4,7 @@
 
 use crate::{
     Real,
-    team::{MOST_PARTS, for_each_part, rows_per_part},
+    team::{Cut, MOST_PARTS, rows_per_part},
 };
 use std::ops::Range;
 
@@ -27,10 +27,6 @@ impl Segments {
         let each = rows_per_part(most, rows, cost);
         Self { rows: each, count: rows.div_ceil(each) }
     }
-    /// How many segments one of `threads` threads takes.
-    pub(crate) fn per_part(self, threads: usize) -> usize {
-        self.count.div_ceil(threads.clamp(1, MOST_PARTS)).max(1)
-    }
     /// The sum over 0 .. `rows`, whose segments these are, of what each segment has of it.
     pub(crate) fn sum(
         self,
@@ -39,12 +35,10 @@ impl Segments {
         work: impl Fn(Range<usize>) -> f64 + Sync,
     ) -> f64 {
         let mut sums = [0.0; MOST_PARTS];
-        let (sums, each) = (&mut sums[..self.count], self.per_part(threads));
-        for_each_part(sums.chunks_mut(each).enumerate(), |(part, sums)| {
-            for (segment, sum) in (part * each..).zip(sums) {
-                let first = segment * self.rows;
-                *sum = work(first..rows.min(first + self.rows));
-            }
+        let sums = &mut sums[..self.count];
+        Cut::singly(threads).each(sums.iter_mut().enumerate(), |(segment, sum)| {
+            let first = segment * self.rows;
+            *sum = work(first..rows.min(first + self.rows));
         });
         sums.iter().sum()
     }
@@ -58,18 +52,14 @@ impl Segments {
         (sums, width): (&mut [R], usize),
         work: impl Fn([&[R]; K], [&[R]; S], &mut [R], &mut [R]) + Sync,
     ) {
-        let (each, size) = (self.per_part(threads), self.rows * columns);
-        let parts = out.chunks_mut(each * size).zip(sums.chunks_mut(each * width));
-        for_each_part(parts.enumerate(), |(part, (out, sums))| {
-            let segments = out.chunks_mut(size).zip(sums.chunks_mut(width));
-            for (segment, (out, sums)) in segments.enumerate() {
-                let first = (part * each + segment) * self.rows;
-                let rows = first..first + out.len() / columns;
-                let cells = rows.start * columns..rows.end * columns;
-                sums.fill(R::ZERO);
-                let arrays = arrays.map(|array| &array[cells.clone()]);
-                work(arrays, statistics.map(|own| &own[rows.clone()]), out, sums);
-            }
+        let parts = out.chunks_mut(self.rows * columns).zip(sums.chunks_mut(width));
+        Cut::singly(threads).each(parts.enumerate(), |(segment, (out, sums))| {
+            let first = segment * self.rows;
+            let rows = first..first + out.len() / columns;
+            let cells = rows.start * columns..rows.end * columns;
+            sums.fill(R::ZERO);
+            let arrays = arrays.map(|array| &array[cells.clone()]);
+            work(arrays, statistics.map(|own| &own[rows.clone()]), out, sums);
         });
     }
 }
@@ -126,9 +116,9 @@ impl Pieces {
         };
         for first in (0..self.examples).step_by(self.together) {
             let pieces = self.together.min(self.examples - first) * count;
-            let share = rows_per_part(threads, pieces, self.cost * each * self.columns);
-            let sums = &mut sums[..pieces * width];
-            for_each_part(sums.chunks_mut(share * width).enumerate(), |(part, sums)| {
+            let cut = Cut::new(threads, pieces, self.cost * each * self.columns);
+            let (share, sums) = (cut.rows, &mut sums[..pieces * width]);
+            cut.each(sums.chunks_mut(share * width).enumerate(), |(part, sums)| {
                 for (number, sums) in sums.chunks_mut(width).enumerate() {
                     let number = first * count + part * share + number;
                     let (example, arrays) = piece_of(number);

@@ -9,7 +9,7 @@ use crate::{
     plain::tanh as plain,
     signature::{Signature, product},
     store::Store,
-    team::{for_each_part, rows_per_part},
+    team::Cut,
 };
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
@@ -53,10 +53,9 @@ impl Define for SoftCap {
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (x, y) = (operands.read(), operands.write());
-        let share = rows_per_part(context.threads, self.count, 13);
-        for_each_part(x.chunks(share).zip(y.chunks_mut(share)), |(x, y)| {
-            fast::soft_cap(x, y, R::of(self.cap));
-        });
+        let cut = Cut::of_elements(context.threads, self.count, 13);
+        let parts = x.chunks(cut.rows).zip(y.chunks_mut(cut.rows));
+        cut.each(parts, |(x, y)| fast::soft_cap(x, y, R::of(self.cap)));
     }
     fn plain<R: Real>(&self, mut operands: Operands<'_, R>, _: &Context) {
         plain::soft_cap(operands.read(), operands.write(), R::of(self.cap));
@@ -76,13 +75,13 @@ impl Define for SoftCapBackward {
         self.store.replaces([0, 2])
     }
     fn fast<R: Real>(&self, operands: Operands<'_, R>, context: &Context) {
-        let share = rows_per_part(context.threads, self.count, 4);
-        each_slope(operands, share, |y, dy, dx| {
+        let cut = Cut::of_elements(context.threads, self.count, 4);
+        each_slope(operands, cut, |y, dy, dx| {
             fast::soft_cap_backward(y, dy, dx, R::of(self.cap), self.store);
         });
     }
     fn plain<R: Real>(&self, operands: Operands<'_, R>, _: &Context) {
-        each_slope(operands, self.count, |y, dy, dx| {
+        each_slope(operands, Cut::none(self.count), |y, dy, dx| {
             plain::soft_cap_backward(y, dy, dx, R::of(self.cap), self.store);
         });
     }

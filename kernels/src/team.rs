@@ -21,19 +21,89 @@ use std::{
 pub(crate) const MOST_PARTS: usize = 64;
 /// Less arithmetic than this is not worth another thread.
 const GRAIN: usize = 1 << 17;
+/// Numbers of a cache line.
+const LINE: usize = 16;
 /// How often a waiting thread looks before it sleeps.
 const LOOKS: u32 = 2000;
 
-/// How many of `rows` rows one part takes, when each costs `cost` operations.
+/// How many of `rows` rows one part takes, when each costs `cost` operations and each thread takes
+/// one part.
 pub(crate) fn rows_per_part(threads: usize, rows: usize, cost: usize) -> usize {
     let worthwhile = rows.saturating_mul(cost) / GRAIN;
     rows.div_ceil(threads.min(worthwhile).clamp(1, MOST_PARTS)).max(1)
 }
 
+/// Rows that threads take piece by piece: whoever is free takes the next one, so a thread whose core
+/// is slow, or busy with something else, takes fewer of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    threads: usize,
+    /// Rows of every piece but perhaps the last.
+    pub(crate) rows: usize,
+}
+
+impl Cut {
+    /// Most pieces for one thread.
+    const PIECES: usize = 4;
+    /// Where all threads are as fast, none has more than its part of the rows and one of so many.
+    const EVEN: usize = 32;
+
+    /// One piece for each thread, of `rows` rows that cost `cost` operations each.
+    pub(crate) fn whole(threads: usize, rows: usize, cost: usize) -> Self {
+        let whole = rows_per_part(threads, rows, cost);
+        Self { threads: rows.div_ceil(whole).max(1), rows: whole }
+    }
+    /// Several pieces for each thread, as far as these are worth it and divide the rows evenly.
+    pub(crate) fn new(threads: usize, rows: usize, cost: usize) -> Self {
+        Self::at_multiples(1, threads, rows, cost)
+    }
+    /// Rows are taken one by one.
+    pub(crate) fn singly(threads: usize) -> Self {
+        Self { threads, rows: 1 }
+    }
+    /// Nothing is cut: one thread takes all `rows`.
+    pub(crate) fn none(rows: usize) -> Self {
+        Self { threads: 1, rows }
+    }
+    /// Elements that lie side by side: pieces end at whole cache lines.
+    pub(crate) fn of_elements(threads: usize, count: usize, cost: usize) -> Self {
+        Self::at_multiples(LINE, threads, count, cost)
+    }
+    /// As [`Cut::new`], where pieces are multiples of `unit` rows.
+    pub(crate) fn at_multiples(
+        unit: usize,
+        threads: usize,
+        rows: usize,
+        cost: usize,
+    ) -> Self {
+        let Self { threads, rows: whole } = Self::whole(threads, rows, cost);
+        let most = match threads {
+            1 => 1,
+            _ => (whole.saturating_mul(cost) / GRAIN).min(MOST_PARTS / threads),
+        };
+        let rows_of = |pieces: usize| whole.div_ceil(pieces).next_multiple_of(unit);
+        let is_even =
+            |pieces: &usize| (pieces * rows_of(*pieces) - whole) * Self::EVEN <= whole;
+        let pieces = (2..=Self::PIECES.min(most)).rev().find(is_even);
+        Self { threads, rows: pieces.map_or(whole, rows_of) }
+    }
+    /// The same pieces of rows of `columns` elements, in elements.
+    pub(crate) fn in_elements(self, columns: usize) -> Self {
+        Self { rows: self.rows * columns, ..self }
+    }
+    /// Works on the parts that the pieces are.
+    pub(crate) fn each<P: Send>(
+        self,
+        parts: impl ExactSizeIterator<Item = P>,
+        work: impl Fn(P) + Sync,
+    ) {
+        share_parts(self.threads, parts, work);
+    }
+}
+
 /// How many of `columns` columns of `rows` rows one part takes: whole cache lines, so that no
 /// two threads write the same one.
 pub(crate) fn columns_per_part(threads: usize, columns: usize, rows: usize) -> usize {
-    const LINE: usize = 16;
     /// A column's element comes from memory.
     const ELEMENT: usize = 4;
     rows_per_part(threads, columns, ELEMENT * rows).next_multiple_of(LINE)
@@ -44,14 +114,21 @@ pub(crate) fn parts(rows: usize, each: usize) -> std::ops::Range<usize> {
     0..rows.div_ceil(each)
 }
 
-/// Works on every part, each on its own thread. There are at most 64.
+/// Works on every part, on as many threads as there are parts: at most 64.
 pub(crate) fn for_each_part<P: Send>(
+    parts: impl ExactSizeIterator<Item = P>,
+    work: impl Fn(P) + Sync,
+) {
+    share_parts(parts.len(), parts, work);
+}
+
+/// Works on every part, the next one on the thread that is free first.
+fn share_parts<P: Send>(
+    threads: usize,
     mut parts: impl ExactSizeIterator<Item = P>,
     work: impl Fn(P) + Sync,
 ) {
     let count = parts.len();
-    #[cfg(test)]
-    tests::CUT.set(tests::CUT.get().max(count));
     if count == 1 {
         return parts.next().into_iter().for_each(work);
     }
@@ -60,12 +137,9 @@ pub(crate) fn for_each_part<P: Send>(
     for (slot, part) in slots.iter().zip(parts) {
         *lock(slot) = Some(part);
     }
-    TEAM.with_borrow_mut(|team| {
-        team.run(count, &|index| {
-            let part = lock(&slots[index]).take();
-            work(part.expect("every part is taken once"));
-        });
-    });
+    let next = AtomicUsize::new(0);
+    let take = || lock(slots.get(next.fetch_add(1, Ordering::Relaxed))?).take();
+    on_threads(threads.min(count), || iter::from_fn(take).for_each(&work));
 }
 
 /// Works on items 0 .. `count`, whose arithmetic is `cost` together, each on the thread that is
@@ -79,14 +153,19 @@ pub(crate) fn for_each_item(
     let cost = usize::try_from(cost).unwrap_or(usize::MAX) / count.max(1);
     let share = rows_per_part(threads, count, cost);
     let next = AtomicUsize::new(0);
-    for_each_part(0..count.div_ceil(share), |_| {
-        loop {
-            match next.fetch_add(1, Ordering::Relaxed) {
-                item if item < count => work(item),
-                _ => break,
-            }
-        }
-    });
+    let take = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|item| *item < count);
+    on_threads(count.div_ceil(share), || iter::from_fn(take).for_each(&work));
+}
+
+/// Works once on each of so many threads, of which there are at most 64.
+pub(crate) fn on_threads(threads: usize, work: impl Fn() + Sync) {
+    let count = threads.clamp(1, MOST_PARTS);
+    #[cfg(test)]
+    tests::CUT.set(tests::CUT.get().max(count));
+    match count {
+        1 => work(),
+        _ => TEAM.with_borrow_mut(|team| team.run(count, &|_| work())),
+    }
 }
 
 thread_local! {
@@ -338,6 +417,43 @@ mod tests {
         };
         assert!(catch_unwind(failing).is_err());
         for_each_part([0, 1, 2].into_iter(), |part| assert!(part < 3));
+    }
+
+    #[test]
+    fn pieces_are_worth_it_and_even() {
+        let draw = &mut Draw::new(3);
+        for _ in 0..10_000 {
+            let [threads, rows, cost, unit] =
+                [9, 5000, 1 << 20, 64].map(|most| 1 + draw.below(most) as usize);
+            let cut = Cut::at_multiples(unit, threads, rows, cost);
+            let whole = rows_per_part(threads, rows, cost);
+            let pieces = rows.div_ceil(cut.rows);
+            assert!(pieces <= MOST_PARTS && cut.threads <= threads);
+            let turns = pieces.div_ceil(cut.threads);
+            assert!(32 * turns * cut.rows <= 33 * whole.max(cut.rows), "{cut:?}");
+            if cut.rows != whole {
+                assert!(turns <= 4 && cut.rows * cost >= GRAIN, "{cut:?} of {rows}");
+                assert!(cut.rows.is_multiple_of(unit), "{cut:?} of {rows}");
+            }
+        }
+        assert_eq!(Cut::new(2, 1024, 1 << 20), Cut { threads: 2, rows: 128 });
+        assert_eq!(Cut::new(1, 1024, 1 << 20), Cut { threads: 1, rows: 1024 });
+    }
+
+    #[test]
+    fn a_thread_that_waits_leaves_pieces_to_others() {
+        let done = Mutex::new(Vec::new());
+        let owner = thread::current().id();
+        Cut::singly(2).each(0..20, |_| {
+            let its = thread::current().id();
+            lock(&done).push(its);
+            // The helper keeps its first piece until all others are done.
+            while its != owner && lock(&done).len() < 20 {
+                thread::yield_now();
+            }
+        });
+        let done = lock(&done);
+        assert!(done.iter().filter(|id| **id != owner).count() <= 1);
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Register tiles: a block of b against all rows of a.
 
-use super::{Block, Finish, Finished, STRIP, Target, View, packing::pack_columns_of_a};
+use super::{
+    Block, Finish, Finished, MOST_LINES, STRIP, Target, View, packing::pack_columns_of_a,
+};
 use crate::{
     Real,
     line::Lanes,
-    registers::Registers,
+    registers::{Registers, fetch},
     simd::{Level, level},
     store::Store,
 };
@@ -84,16 +86,19 @@ fn multiply_strip<R: Real, const M: usize, const L: usize>(
     panels: &[R::Line],
     out: &mut Target<'_, R>,
 ) {
-    let width = L * R::Line::COUNT;
-    let panels = panels.chunks_exact(block.depth * L);
-    for (first, panel) in (0..block.columns).step_by(width).zip(panels) {
+    let (width, length) = (L * R::Line::COUNT, block.depth * L);
+    let mut rest = panels;
+    for first in (0..block.columns).step_by(width) {
+        let (panel, behind) = rest.split_at(length);
         let (panel, _) = panel.as_chunks::<L>();
         let columns = block.first + first..block.first + block.columns.min(first + width);
-        let part = Part { rows, strip, panel, columns, store: block.store };
+        let next = &behind[..length.min(behind.len())];
+        let part = Part { rows, strip, panel, next, columns, store: block.store };
         let row = part.multiply::<M>(0, out);
         let row = part.multiply::<4>(row, out);
         let row = part.multiply::<2>(row, out);
         part.multiply::<1>(row, out);
+        rest = behind;
     }
 }
 
@@ -102,6 +107,8 @@ struct Part<'p, R: Real, const L: usize> {
     rows: &'p Range<usize>,
     strip: Strip<'p, R>,
     panel: &'p [[R::Line; L]],
+    /// The panel behind it, if there is one.
+    next: &'p [R::Line],
     columns: Range<usize>,
     store: Store,
 }
@@ -109,10 +116,12 @@ struct Part<'p, R: Real, const L: usize> {
 impl<R: Real, const L: usize> Part<'_, R, L> {
     /// M rows at a time, from `row` on; then the first row that is left.
     fn multiply<const M: usize>(&self, mut row: usize, out: &mut Target<'_, R>) -> usize {
+        let share = self.panel.len() * L / STRIP;
         while row + M <= self.rows.len() {
             multiply_tile::<R, M, L>(Tile {
                 a: self.strip.tile(row),
                 panel: self.panel,
+                next: self.next.get(row / M * share..).unwrap_or_default(),
                 out: out.from(self.rows.start + row, self.columns.start),
                 columns: self.columns.len(),
                 store: self.store,
@@ -127,6 +136,8 @@ impl<R: Real, const L: usize> Part<'_, R, L> {
 struct Tile<'t, R: Real, const L: usize> {
     a: View<'t, R>,
     panel: &'t [[R::Line; L]],
+    /// What is fetched meanwhile, as far as the tile's time lasts.
+    next: &'t [R::Line],
     out: Target<'t, R>,
     columns: usize,
     store: Store,
@@ -168,7 +179,7 @@ fn multiply_tile<R: Real, const M: usize, const L: usize>(tile: Tile<'_, R, L>) 
 #[inline(always)]
 #[allow(unsafe_code, reason = "a bounds check per factor would halve the speed")]
 unsafe fn sweep<R: Real, V: Registers<R>, const M: usize, const L: usize>(
-    Tile { a, panel, out, columns, store }: Tile<'_, R, L>,
+    Tile { a, panel, next, out, columns, store }: Tile<'_, R, L>,
 ) {
     let last = (M - 1) * a.row + panel.len().saturating_sub(1) * a.column;
     assert!(last < a.data.len(), "a has an element for every row and line");
@@ -190,8 +201,8 @@ unsafe fn sweep<R: Real, V: Registers<R>, const M: usize, const L: usize>(
         }
         // With one stride known, few addresses are computed beside the products.
         match a.row {
-            1 => add_products(&mut sums, a.data, [1, a.column], panel),
-            row => add_products(&mut sums, a.data, [row, 1], panel),
+            1 => add_products(&mut sums, a.data, [1, a.column], panel, next),
+            row => add_products(&mut sums, a.data, [row, 1], panel, next),
         }
         for (i, sums) in sums.iter().enumerate() {
             for (l, sum) in sums.iter().enumerate() {
@@ -200,6 +211,10 @@ unsafe fn sweep<R: Real, V: Registers<R>, const M: usize, const L: usize>(
         }
     }
 }
+
+/// Lines of a panel for each line of the next one that is fetched: as the tiles of a strip pass by,
+/// all of it comes near.
+const LINES_PER_FETCH: usize = STRIP / MOST_LINES;
 
 /// Adds to sums what factors, whose rows and columns lie so far apart, make of a panel.
 ///
@@ -214,9 +229,10 @@ unsafe fn add_products<R: Real, V: Registers<R>, const M: usize, const L: usize>
     factors: &[R],
     [row, column]: [usize; 2],
     panel: &[[R::Line; L]],
+    next: &[R::Line],
 ) {
     let rows: [_; M] = array::from_fn(|i| factors.as_ptr().wrapping_add(i * row));
-    for (p, lines) in panel.iter().enumerate() {
+    let mut add = |p: usize, lines: &[R::Line; L]| {
         for (first, sums) in rows.iter().zip(sums.iter_mut()) {
             // SAFETY: the caller's word, for the instructions and for the factor.
             unsafe {
@@ -226,5 +242,16 @@ unsafe fn add_products<R: Real, V: Registers<R>, const M: usize, const L: usize>
                 }
             }
         }
+    };
+    let (groups, rest) = panel.as_chunks::<LINES_PER_FETCH>();
+    let mut next = next.iter();
+    for (group, first) in groups.iter().zip((0..).step_by(LINES_PER_FETCH)) {
+        next.next().into_iter().for_each(fetch::<R>);
+        for (lines, p) in group.iter().zip(first..) {
+            add(p, lines);
+        }
+    }
+    for (lines, p) in rest.iter().zip(panel.len() - rest.len()..) {
+        add(p, lines);
     }
 }

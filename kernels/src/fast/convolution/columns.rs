@@ -7,7 +7,7 @@ use crate::{
     product::{Buffers, Panels, Target, View, lend_lines, multiply, pack, packed_lines},
     simd::vectorize,
     store::Store,
-    team::{for_each_part, rows_per_part},
+    team::{Cut, for_each_part, rows_per_part},
 };
 use std::ops::Range;
 
@@ -120,13 +120,14 @@ pub(super) fn forward<R: Real>(
 ) {
     let (columns, depth) = (shape.group_filters(), shape.depth());
     let rows = shape.batch * shape.window.places();
-    let share = rows_per_part(threads, rows, cost(shape, rows));
+    let cut = Cut::new(threads, rows, cost(shape, rows));
+    let share = cut.rows;
     lend_lines::<R, _>(packed::<R>(shape, Pass::Forward), |lines| {
         let weight = View { data: weight, row: depth, column: 1 };
         let view = |group| weight.from(group * columns, 0).transposed();
         pack_groups(shape, Pass::Forward, view, lines, threads);
         let lines = &*lines;
-        for_each_part(y.chunks_mut(share * shape.filters).enumerate(), |(part, y)| {
+        cut.each(y.chunks_mut(share * shape.filters).enumerate(), |(part, y)| {
             with_scratch(scratch(shape), |scratch, buffers| {
                 results(shape, part * share, x, lines, y, scratch, buffers);
             });

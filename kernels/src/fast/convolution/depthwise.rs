@@ -7,7 +7,7 @@ use crate::{
     line::Lanes,
     simd::vectorize,
     store::Store,
-    team::{for_each_part, rows_per_part},
+    team::{Cut, for_each_part, rows_per_part},
     window::Window,
 };
 
@@ -31,8 +31,9 @@ pub(super) fn forward<R: Real>(
     threads: usize,
 ) {
     let rows = shape.batch * shape.window.places();
-    let share = rows_per_part(threads, rows, cost(shape, rows));
-    for_each_part(y.chunks_mut(share * shape.filters).enumerate(), |(part, y)| {
+    let cut = Cut::new(threads, rows, cost(shape, rows));
+    let share = cut.rows;
+    cut.each(y.chunks_mut(share * shape.filters).enumerate(), |(part, y)| {
         with_scratch(scratch(shape), |scratch, _| {
             results(shape, x, weight, y, part * share, scratch);
         });

@@ -14,7 +14,7 @@ use crate::{
     line::Lanes,
     product::{Buffers, Target, View, lend_lines, multiply},
     store::Store,
-    team::{for_each_part, rows_per_part},
+    team::Cut,
 };
 use std::ops::Range;
 
@@ -78,7 +78,8 @@ pub(in super::super) fn weights<R: Real>(
     let Units { sums, filters } = units(shape);
     let blocks = shape.filters.div_ceil(filters);
     let count = sums * blocks;
-    let share = rows_per_part(threads, count, super::super::cost(shape, count) / 4);
+    let cut = Cut::new(threads, count, super::super::cost(shape, count) / 4);
+    let share = cut.rows;
     let unit = |index: usize| {
         let (sum, first) = (index / blocks, index % blocks * filters);
         let filters = first..(first + filters).min(shape.filters);
@@ -89,7 +90,7 @@ pub(in super::super) fn weights<R: Real>(
     lend_lines::<R, _>(packed::<R>(shape), |lines| {
         let length = filters * lines_of_filter::<R>(shape);
         let parts = lines.chunks_mut(share * length).enumerate();
-        for_each_part(parts, |(part, lines)| {
+        cut.each(parts, |(part, lines)| {
             with_scratch(scratch(shape), |scratch, buffers| {
                 for (index, lines) in (part * share..).zip(lines.chunks_mut(length)) {
                     unit(index).compute(x, dy, lines, scratch, buffers);
@@ -145,9 +146,10 @@ fn add<R: Real>(
 ) {
     let length = lines_of_filter::<R>(shape);
     let wide = shape.channels.div_ceil(R::Line::COUNT);
-    let share = rows_per_part(threads, shape.filters, 4 * shape.depth());
+    let cut = Cut::new(threads, shape.filters, 4 * shape.depth());
+    let share = cut.rows;
     let parts = dweight.chunks_mut(share * shape.depth()).enumerate();
-    for_each_part(parts, |(part, dweight)| {
+    cut.each(parts, |(part, dweight)| {
         for (row, taps) in dweight.chunks_mut(shape.channels).enumerate() {
             let first = part * share * length + row * wide;
             for (line, values) in taps.chunks_mut(R::Line::COUNT).enumerate() {
