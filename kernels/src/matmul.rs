@@ -63,14 +63,14 @@ impl Matmul {
         let whole = Cut::whole(threads, self.m, cost);
         let packed = if whole.rows < self.m { self.packed::<R>() } else { 0 };
         // Whoever takes a part of what is not packed packs all of b for it.
-        let share = match packed {
+        let cut = match packed {
             0 => whole,
             _ => Cut::at_multiples(ROWS, threads, self.m, cost),
         };
-        let rows = share.rows;
+        let rows = cut.rows;
         let parts = out.chunks_mut(rows * self.n).zip(finishes(rows)).enumerate();
         let multiply = |b: Factor<'_, R>| {
-            share.each(parts, |(index, (out, mut finish))| {
+            cut.each(parts, |(index, (out, mut finish))| {
                 let (count, a) = (out.len() / self.n, a.from(index * rows, 0));
                 let out = &mut Target { data: out, row: self.n };
                 R::with_buffers(|buffers| {

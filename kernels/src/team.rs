@@ -1,4 +1,4 @@
-//! The threads of one device: a kernel's rows are cut into parts, one per thread.
+//! The threads of one device: a kernel's rows are cut into pieces, which threads take in turn.
 //!
 //! A thread that asks for help owns its helpers; they live as long as it does. Handing out
 //! work allocates nothing once they exist, and every row is computed as if it were alone, so
@@ -45,7 +45,8 @@ pub(crate) struct Cut {
 impl Cut {
     /// Most pieces for one thread.
     const PIECES: usize = 4;
-    /// Where all threads are as fast, none has more than its part of the rows and one of so many.
+    /// Where all threads are as fast, none works on more than its part of the rows and one in so many
+    /// of these.
     const EVEN: usize = 32;
 
     /// One piece for each thread, of `rows` rows that cost `cost` operations each.
@@ -125,12 +126,12 @@ pub(crate) fn for_each_part<P: Send>(
 /// Works on every part, the next one on the thread that is free first.
 fn share_parts<P: Send>(
     threads: usize,
-    mut parts: impl ExactSizeIterator<Item = P>,
+    parts: impl ExactSizeIterator<Item = P>,
     work: impl Fn(P) + Sync,
 ) {
     let count = parts.len();
-    if count == 1 {
-        return parts.next().into_iter().for_each(work);
+    if threads.min(count) <= 1 {
+        return parts.for_each(work);
     }
     let slots = [const { Mutex::new(None) }; MOST_PARTS];
     assert!(count <= MOST_PARTS, "rows are cut into at most {MOST_PARTS} parts");
