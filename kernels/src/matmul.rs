@@ -5,14 +5,13 @@ use crate::{
     kernel::Define,
     operand::Operands,
     plain,
-    product::{
-        Factor, Finished, Target, View, lend_lines, multiply_then, pack, packed_lines,
-    },
+    product::{Factor, Finished, Portion, Target, View, lend_lines, multiply_then, pack},
     signature::{Signature, product},
     store::Store,
-    team::Cut,
+    team::{Cut, MOST_PARTS},
 };
 use roundelay_schedule::Access;
+use smallvec::SmallVec;
 
 /// out (m, n) = a (m, k) · b (k, n).
 #[derive(Clone, Debug, PartialEq)]
@@ -25,8 +24,8 @@ pub(crate) struct Matmul {
     pub(crate) store: Store,
 }
 
-/// Most lines of b that are packed at once, for all threads: 8 MiB.
-const MOST_SHARED: usize = 1 << 17;
+/// Most blocks of b that are packed at once, for all threads: 8 MiB.
+const MOST_SHARED: usize = 32;
 
 /// Rows for which the panels of b come near once.
 const ROWS: usize = 64;
@@ -59,31 +58,31 @@ impl Matmul {
         let (rows, columns) = (self.a_strides(), self.b_strides());
         let a = View { data: a, row: rows.row, column: rows.column };
         let b = View { data: b, row: columns.row, column: columns.column };
-        let cost = 2 * self.n * self.k;
-        let whole = Cut::whole(threads, self.m, cost);
-        let packed = if whole.rows < self.m { self.packed::<R>() } else { 0 };
-        // Whoever takes a part of what is not packed packs all of b for it.
-        let cut = match packed {
-            0 => whole,
-            _ => Cut::at_multiples(ROWS, threads, self.m, cost),
-        };
+        let cut = Cut::at_multiples(ROWS, threads, self.m, 2 * self.n * self.k);
         let rows = cut.rows;
         let parts = out.chunks_mut(rows * self.n).zip(finishes(rows)).enumerate();
-        let multiply = |b: Factor<'_, R>| {
-            cut.each(parts, |(index, (out, mut finish))| {
-                let (count, a) = (out.len() / self.n, a.from(index * rows, 0));
+        let mut parts: SmallVec<[_; MOST_PARTS]> = parts.collect();
+        let mut multiply = |b: Factor<'_, R>| {
+            cut.each(parts.iter_mut(), |(index, (out, finish))| {
+                let (count, a) = (out.len() / self.n, a.from(*index * rows, 0));
                 let out = &mut Target { data: out, row: self.n };
                 R::with_buffers(|buffers| {
-                    multiply_then(count, a, b, out, self.store, buffers, &mut finish);
+                    multiply_then(count, a, b, out, self.store, buffers, finish);
                 });
             });
         };
-        match packed {
-            0 => multiply(b.factor(self.k, self.n)),
-            count => lend_lines::<R, _>(count, |lines| {
-                multiply(pack(b, self.k, self.n, threads, lines).factor());
-            }),
+        if rows >= self.m {
+            return multiply(b.factor(self.k, self.n));
         }
+        for portion in self.portions::<R>() {
+            lend_lines::<R, _>(portion.lines::<R>(), |lines| {
+                multiply(pack(b, portion, threads, lines).factor());
+            });
+        }
+    }
+    /// What is packed of b at a time.
+    fn portions<R: Real>(&self) -> impl Iterator<Item = Portion> {
+        Portion::whole::<R>(self.k, self.n).cut(MOST_SHARED)
     }
     /// Multiplies, and nothing follows.
     pub(crate) fn multiply<R: Real>(
@@ -132,12 +131,8 @@ impl Define for Matmul {
     fn flops(&self) -> u64 {
         product([2, self.m, self.n, self.k])
     }
-    /// Whole, unless it is larger than the threads' share of a cache.
     fn packed<R: Real>(&self) -> usize {
-        match packed_lines::<R>(self.k, self.n) {
-            count if count <= MOST_SHARED => count,
-            _ => 0,
-        }
+        self.portions::<R>().map(Portion::lines::<R>).max().unwrap_or(0)
     }
     fn fast<R: Real>(&self, mut operands: Operands<'_, R>, context: &Context) {
         let (a, b, out) = (operands.read(), operands.read(), operands.write());

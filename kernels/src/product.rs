@@ -18,9 +18,10 @@ use crate::{
     line::Lanes,
     simd::{Level, level, with_tile},
     store::Store,
-    team::Cut,
+    team::{Cut, MOST_PARTS},
 };
 use packing::pack_block;
+use smallvec::SmallVec;
 use std::ops::Range;
 use tile::multiply_rows;
 
@@ -77,7 +78,7 @@ impl<'a, R> View<'a, R> {
     where
         R: Real,
     {
-        Factor::Plain { view: self, depth, columns }
+        Factor::Plain(self, Portion::whole::<R>(depth, columns))
     }
 }
 
@@ -136,34 +137,77 @@ pub(crate) fn with_scratch<R: Real>(
     });
 }
 
-/// A whole matrix b, packed once for many products: see [`pack`].
+/// Blocks of a matrix b that follow each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Portion {
+    depth: usize,
+    columns: usize,
+    first: usize,
+    count: usize,
+}
+
+impl Portion {
+    /// All of b.
+    #[inline(always)]
+    pub(crate) fn whole<R: Real>(depth: usize, columns: usize) -> Self {
+        let count = depth.div_ceil(DEPTH) * columns.div_ceil(LINES * R::Line::COUNT);
+        Self { depth, columns, first: 0, count }
+    }
+    /// The same, at most so many blocks at a time.
+    pub(crate) fn cut(self, most: usize) -> impl Iterator<Item = Self> {
+        (0..self.count).step_by(most).map(move |start| Self {
+            first: self.first + start,
+            count: most.min(self.count - start),
+            ..self
+        })
+    }
+    /// `store` is for blocks that start at the first row of b.
+    #[inline(always)]
+    fn blocks<R: Real>(self, store: Store) -> impl Iterator<Item = Block> {
+        let Self { depth, columns, first, count } = self;
+        let (width, down) = (LINES * R::Line::COUNT, depth.div_ceil(DEPTH));
+        (first..first + count).map(move |number| {
+            let (first, top) = (number / down * width, number % down * DEPTH);
+            Block {
+                columns: width.min(columns - first),
+                depth: DEPTH.min(depth - top),
+                first,
+                top,
+                store: if top == 0 { store } else { Store::Add },
+            }
+        })
+    }
+    /// Lines that [`pack`] fills.
+    pub(crate) fn lines<R: Real>(self) -> usize {
+        self.blocks::<R>(Store::Write).map(|block| block.lines::<R>()).sum()
+    }
+}
+
+/// What is packed of a matrix b, once for many products: see [`pack`].
 #[derive(Clone, Copy)]
 pub(crate) struct Panels<'a, R: Real> {
     lines: &'a [R::Line],
-    depth: usize,
-    columns: usize,
+    portion: Portion,
 }
 
 /// The matrix b of a product. How it is given changes no bit.
 #[derive(Clone, Copy)]
 pub(crate) enum Factor<'a, R: Real> {
     /// As it stands; every block is packed when it is met.
-    Plain { view: View<'a, R>, depth: usize, columns: usize },
+    Plain(View<'a, R>, Portion),
     /// Packed before.
     Packed(Panels<'a, R>),
 }
 
 impl<R: Real> Factor<'_, R> {
-    /// Rows and columns.
-    fn extents(&self) -> [usize; 2] {
+    fn portion(&self) -> Portion {
         match *self {
-            Factor::Plain { depth, columns, .. } => [depth, columns],
-            Factor::Packed(Panels { depth, columns, .. }) => [depth, columns],
+            Factor::Plain(_, portion) | Factor::Packed(Panels { portion, .. }) => portion,
         }
     }
 }
 
-/// Lines that [`pack`] fills.
+/// Lines that [`pack`] fills with all of a matrix.
 #[inline(always)]
 pub(crate) fn packed_lines<R: Real>(depth: usize, columns: usize) -> usize {
     depth * columns.div_ceil(R::Line::COUNT).next_multiple_of(MOST_LINES)
@@ -196,7 +240,7 @@ pub(crate) fn packed_place<R: Real>(
 impl<'a, R: Real> Panels<'a, R> {
     /// A matrix whose lines were written where [`packed_place`] says.
     pub(crate) fn new(lines: &'a [R::Line], depth: usize, columns: usize) -> Self {
-        Self { lines, depth, columns }
+        Self { lines, portion: Portion::whole::<R>(depth, columns) }
     }
     /// To multiply with.
     pub(crate) fn factor(self) -> Factor<'a, R> {
@@ -204,29 +248,27 @@ impl<'a, R: Real> Panels<'a, R> {
     }
 }
 
-/// Packs b (`depth`, `columns`) into `lines`, of which there are [`packed_lines`], on at most
-/// `threads` threads. Any number of threads may share the result, and a product with it has
-/// the bits of one with b.
+/// Packs a portion of b into `lines`, of which there are [`Portion::lines`], on at most `threads`
+/// threads. Any number of threads may share the result, and products with all portions, one
+/// after another, have the bits of one with b.
 pub(crate) fn pack<'a, R: Real>(
     b: View<'_, R>,
-    depth: usize,
-    columns: usize,
+    portion: Portion,
     threads: usize,
     lines: &'a mut [R::Line],
 ) -> Panels<'a, R> {
-    let count = blocks::<R>(depth, columns, Store::Write).count();
-    let cut = Cut::new(threads, count, PACKING * depth * columns / count);
-    let share = cut.rows;
+    let elements = lines.len() * R::Line::COUNT / portion.count.max(1);
+    let cut = Cut::new(threads, portion.count, PACKING * elements);
     let mut rest = &mut *lines;
-    let parts = (0..count).step_by(share).map(|first| {
-        let own = || blocks::<R>(depth, columns, Store::Write).skip(first).take(share);
-        let length = own().map(|block| block.lines::<R>()).sum();
-        (own(), rest.split_off_mut(..length).expect("blocks fill the lines"))
+    let own: SmallVec<[_; MOST_PARTS]> = portion.cut(cut.rows).collect();
+    let parts = own.iter().map(|own| {
+        let length = own.lines::<R>();
+        (*own, rest.split_off_mut(..length).expect("blocks fill the lines"))
     });
-    cut.each(parts, |(blocks, lines)| {
-        with_tile!(pack_blocks::<R>(b, blocks, lines));
+    cut.each(parts, |(own, lines)| {
+        with_tile!(pack_blocks::<R>(b, own, lines));
     });
-    Panels { lines, depth, columns }
+    Panels { lines, portion }
 }
 
 /// Part of a product whose sums are whole: these rows and columns of what is multiplied.
@@ -268,11 +310,11 @@ pub(crate) fn multiply_then<R: Real>(
 
 fn pack_blocks<R: Real, const M: usize, const L: usize>(
     b: View<'_, R>,
-    blocks: impl Iterator<Item = Block>,
+    portion: Portion,
     lines: &mut [R::Line],
 ) {
     let mut start = 0;
-    for block in blocks {
+    for block in portion.blocks::<R>(Store::Write) {
         let lines = &mut lines[start..];
         pack_block::<R, L>(b.from(block.top, block.first), block, lines);
         start += block.lines::<R>();
@@ -288,11 +330,11 @@ fn multiply_blocks<R: Real, const M: usize, const L: usize>(
     buffers: &mut Buffers<R>,
     finish: &mut Finish<'_, R>,
 ) {
-    let [depth, columns] = b.extents();
+    let portion = b.portion();
     let mut start = 0;
-    for block in blocks::<R>(depth, columns, store) {
+    for block in portion.blocks::<R>(store) {
         let panels = match b {
-            Factor::Plain { view, .. } => {
+            Factor::Plain(view, _) => {
                 let view = view.from(block.top, block.first);
                 pack_block::<R, L>(view, block, &mut buffers.panels);
                 &buffers.panels
@@ -300,28 +342,10 @@ fn multiply_blocks<R: Real, const M: usize, const L: usize>(
             Factor::Packed(panels) => &panels.lines[start..],
         };
         start += block.lines::<R>();
-        let finish = block.ends(depth).then_some(&mut *finish);
+        let finish = block.ends(portion.depth).then_some(&mut *finish);
         let (a, packed) = (a.from(0, block.top), &mut buffers.rows);
         multiply_rows::<R, M, L>(block, rows, a, panels, packed, out, finish);
     }
-}
-
-/// All blocks of b; `store` is for those that start at its first row.
-fn blocks<R: Real>(
-    depth: usize,
-    columns: usize,
-    store: Store,
-) -> impl Iterator<Item = Block> {
-    let width = LINES * R::Line::COUNT;
-    (0..columns).step_by(width).flat_map(move |first| {
-        (0..depth).step_by(DEPTH).map(move |top| Block {
-            columns: width.min(columns - first),
-            depth: DEPTH.min(depth - top),
-            first,
-            top,
-            store: if top == 0 { store } else { Store::Add },
-        })
-    })
 }
 
 /// One block of columns and depth.

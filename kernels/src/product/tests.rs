@@ -23,8 +23,7 @@ fn packed_product<const M: usize, const L: usize>(
     b: View<'_, f32>,
 ) -> Vec<u32> {
     lend_lines::<f32, _>(packed_lines::<f32>(depth, columns), |lines| {
-        let blocks = blocks::<f32>(depth, columns, Store::Write);
-        pack_blocks::<f32, M, L>(b, blocks, lines);
+        pack_blocks::<f32, M, L>(b, Portion::whole::<f32>(depth, columns), lines);
         let b = Panels::new(lines, depth, columns).factor();
         product::<M, L>([rows, columns], a, b)
     })
@@ -76,12 +75,49 @@ fn every_part_is_finished_once() {
 }
 
 #[test]
+fn portions_one_after_another_make_the_whole() {
+    let stream = Stream::new(5, &[]);
+    let (rows, columns, depth) = (21, 600, 700);
+    let fill = |length: usize| -> Vec<f32> {
+        (0..length as u64).map(|index| stream.normal(index) as f32).collect()
+    };
+    let (a, b) = (fill(rows * depth), fill(depth * columns));
+    let a = View { data: a.as_slice(), row: depth, column: 1 };
+    let b = View { data: b.as_slice(), row: columns, column: 1 };
+    let mut negate = |part: Finished, out: &mut Target<'_, f32>| {
+        for row in part.rows {
+            let row = &mut out.data[row * out.row..][part.columns.clone()];
+            row.iter_mut().for_each(|sum| *sum = -*sum);
+        }
+    };
+    let mut buffers = Buffers::new();
+    let mut made = |factors: &mut dyn Iterator<Item = Portion>| -> Vec<u32> {
+        let mut out = vec![f32::NAN; rows * columns];
+        for portion in factors {
+            lend_lines::<f32, _>(portion.lines::<f32>(), |lines| {
+                let out = &mut Target { data: &mut out, row: columns };
+                let b = pack(b, portion, 2, lines).factor();
+                let buffers = &mut buffers;
+                multiply_then(rows, a, b, out, Store::Write, buffers, &mut negate);
+            });
+        }
+        out.into_iter().map(f32::to_bits).collect()
+    };
+    let whole = Portion::whole::<f32>(depth, columns);
+    assert_eq!(whole.lines::<f32>(), packed_lines::<f32>(depth, columns));
+    let expected = made(&mut std::iter::once(whole));
+    for most in 1..=whole.count {
+        assert_eq!(made(&mut whole.cut(most)), expected, "{most} blocks at a time");
+    }
+}
+
+#[test]
 fn places_are_those_of_packing() {
     for (depth, columns) in [(1, 1), (7, 33), (300, 290), (520, 600)] {
         let values: Vec<f32> = (0..depth * columns).map(|at| at as f32).collect();
         let b = View { data: values.as_slice(), row: columns, column: 1 };
         lend_lines::<f32, _>(packed_lines::<f32>(depth, columns), |lines| {
-            let lines = pack(b, depth, columns, 1, lines).lines;
+            let lines = pack(b, Portion::whole::<f32>(depth, columns), 1, lines).lines;
             for (row, values) in values.chunks(columns).enumerate() {
                 for (line, values) in values.chunks(16).enumerate() {
                     let place = packed_place::<f32>(depth, columns, row, line);

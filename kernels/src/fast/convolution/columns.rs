@@ -4,7 +4,9 @@ use super::{Pass, cost, images, patches, with_scratch};
 use crate::{
     Real,
     convolution::Geometry,
-    product::{Buffers, Panels, Target, View, lend_lines, multiply, pack, packed_lines},
+    product::{
+        Buffers, Panels, Portion, Target, View, lend_lines, multiply, pack, packed_lines,
+    },
     simd::vectorize,
     store::Store,
     team::{Cut, for_each_part, rows_per_part},
@@ -57,7 +59,7 @@ fn pack_groups<'a, R: Real>(
     let [rows, columns] = extents(shape, pass);
     let groups = lines.chunks_exact_mut(packed_lines::<R>(rows, columns));
     for (group, lines) in groups.enumerate() {
-        pack(view(group), rows, columns, threads, lines);
+        pack(view(group), Portion::whole::<R>(rows, columns), threads, lines);
     }
 }
 
