@@ -95,13 +95,7 @@ impl Dropout {
         apply: impl Fn(&[R], &mut [R], &Mask) + Sync,
     ) {
         let columns = self.place.columns;
-        let cut = match columns == self.count {
-            true => Cut::of_elements(context.threads, columns, COST),
-            false => {
-                let rows = self.count / columns;
-                Cut::new(context.threads, rows, COST * columns).in_elements(columns)
-            }
-        };
+        let cut = Cut::of_units(columns, context.threads, self.count, COST);
         let share = cut.rows;
         let mask = Mask::new(self, context);
         let parts = x.chunks(share).zip(out.chunks_mut(share)).enumerate();

@@ -17,10 +17,7 @@ const ELEMENT: usize = 4;
 
 /// How `count` elements are cut: at whole repetitions of a second operand of `length`.
 fn cut(threads: usize, count: usize, length: usize) -> Cut {
-    match length == count {
-        true => Cut::of_elements(threads, count, ELEMENT),
-        false => Cut::new(threads, count / length, ELEMENT * length).in_elements(length),
-    }
+    Cut::of_units(length, threads, count, ELEMENT)
 }
 
 /// The elements of an operand that belong to a part of `count`: its own, or all that repeat.

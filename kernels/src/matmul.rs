@@ -143,3 +143,35 @@ impl Define for Matmul {
         plain::matmul::matmul(self, a, b, operands.write(), self.store);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Stream;
+
+    #[test]
+    fn threads_that_share_portions_change_no_bit() {
+        let product = Matmul::affine([70, 4400, 260]);
+        assert_eq!(product.portions::<f32>().count(), 2);
+        let stream = Stream::new(7, &[]);
+        let fill = |length: usize| -> Vec<f32> {
+            (0..length as u64).map(|index| stream.normal(index) as f32).collect()
+        };
+        let (a, b) = (fill(product.m * product.k), fill(product.n * product.k));
+        let negate = |part: Finished, out: &mut Target<'_, f32>| {
+            for row in part.rows {
+                let row = &mut out.data[row * out.row..][part.columns.clone()];
+                row.iter_mut().for_each(|sum| *sum = -*sum);
+            }
+        };
+        let made = |threads| -> Vec<u32> {
+            let mut out = vec![f32::NAN; product.m * product.n];
+            product.run(&a, &b, &mut out, threads, |rows| {
+                std::iter::repeat_n(negate, product.m.div_ceil(rows))
+            });
+            out.into_iter().map(f32::to_bits).collect()
+        };
+        let alone = made(1);
+        assert!([2, 3, 5].into_iter().all(|threads| made(threads) == alone));
+    }
+}

@@ -18,10 +18,9 @@ use crate::{
     line::Lanes,
     simd::{Level, level, with_tile},
     store::Store,
-    team::{Cut, MOST_PARTS},
+    team::Cut,
 };
 use packing::pack_block;
-use smallvec::SmallVec;
 use std::ops::Range;
 use tile::multiply_rows;
 
@@ -154,7 +153,7 @@ impl Portion {
         Self { depth, columns, first: 0, count }
     }
     /// The same, at most so many blocks at a time.
-    pub(crate) fn cut(self, most: usize) -> impl Iterator<Item = Self> {
+    pub(crate) fn cut(self, most: usize) -> impl ExactSizeIterator<Item = Self> {
         (0..self.count).step_by(most).map(move |start| Self {
             first: self.first + start,
             count: most.min(self.count - start),
@@ -260,10 +259,9 @@ pub(crate) fn pack<'a, R: Real>(
     let elements = lines.len() * R::Line::COUNT / portion.count.max(1);
     let cut = Cut::new(threads, portion.count, PACKING * elements);
     let mut rest = &mut *lines;
-    let own: SmallVec<[_; MOST_PARTS]> = portion.cut(cut.rows).collect();
-    let parts = own.iter().map(|own| {
+    let parts = portion.cut(cut.rows).map(|own| {
         let length = own.lines::<R>();
-        (*own, rest.split_off_mut(..length).expect("blocks fill the lines"))
+        (own, rest.split_off_mut(..length).expect("blocks fill the lines"))
     });
     cut.each(parts, |(own, lines)| {
         with_tile!(pack_blocks::<R>(b, own, lines));

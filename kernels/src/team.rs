@@ -49,12 +49,8 @@ impl Cut {
     /// of these.
     const EVEN: usize = 32;
 
-    /// One piece for each thread, of `rows` rows that cost `cost` operations each.
-    pub(crate) fn whole(threads: usize, rows: usize, cost: usize) -> Self {
-        let whole = rows_per_part(threads, rows, cost);
-        Self { threads: rows.div_ceil(whole).max(1), rows: whole }
-    }
-    /// Several pieces for each thread, as far as these are worth it and divide the rows evenly.
+    /// Of `rows` rows that cost `cost` operations each: several pieces for each thread, as far as
+    /// these are worth it and divide the rows evenly.
     pub(crate) fn new(threads: usize, rows: usize, cost: usize) -> Self {
         Self::at_multiples(1, threads, rows, cost)
     }
@@ -70,6 +66,20 @@ impl Cut {
     pub(crate) fn of_elements(threads: usize, count: usize, cost: usize) -> Self {
         Self::at_multiples(LINE, threads, count, cost)
     }
+    /// Elements whose treatment begins anew after every `unit` of them: cut at such places, or anywhere
+    /// where there are no more.
+    pub(crate) fn of_units(
+        unit: usize,
+        threads: usize,
+        count: usize,
+        cost: usize,
+    ) -> Self {
+        if unit == count {
+            return Self::of_elements(threads, count, cost);
+        }
+        let cut = Self::new(threads, count / unit, cost * unit);
+        Self { rows: cut.rows * unit, ..cut }
+    }
     /// As [`Cut::new`], where pieces are multiples of `unit` rows.
     pub(crate) fn at_multiples(
         unit: usize,
@@ -77,7 +87,8 @@ impl Cut {
         rows: usize,
         cost: usize,
     ) -> Self {
-        let Self { threads, rows: whole } = Self::whole(threads, rows, cost);
+        let whole = rows_per_part(threads, rows, cost);
+        let threads = rows.div_ceil(whole).max(1);
         let most = match threads {
             1 => 1,
             _ => (whole.saturating_mul(cost) / GRAIN).min(MOST_PARTS / threads),
@@ -87,10 +98,6 @@ impl Cut {
             |pieces: &usize| (pieces * rows_of(*pieces) - whole) * Self::EVEN <= whole;
         let pieces = (2..=Self::PIECES.min(most)).rev().find(is_even);
         Self { threads, rows: pieces.map_or(whole, rows_of) }
-    }
-    /// The same pieces of rows of `columns` elements, in elements.
-    pub(crate) fn in_elements(self, columns: usize) -> Self {
-        Self { rows: self.rows * columns, ..self }
     }
     /// Works on the parts that the pieces are.
     pub(crate) fn each<P: Send>(
@@ -318,7 +325,7 @@ mod tests {
     use std::cell::Cell;
 
     thread_local! {
-        /// Most parts that this thread had at a time.
+        /// Most threads that worked for this one at a time.
         pub(super) static CUT: Cell<usize> = const { Cell::new(0) };
     }
 
